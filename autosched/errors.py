@@ -1,0 +1,32 @@
+"""The errors a user of autosched can meet. Anything else that escapes is a bug."""
+
+from __future__ import annotations
+
+
+class AutoschedError(Exception):
+    """Base of the errors below."""
+
+
+class ScheduleError(AutoschedError):
+    """This schedule is illegal; a search catches exactly this and drops the candidate."""
+
+
+class CompileError(AutoschedError):
+    """Code generation or a vendor's compiler refused the function."""
+
+
+class MeasureError(AutoschedError):
+    """Building, running or checking failed.
+
+    `stage` is one of lower, build, load, run, check; `kind` one of error, timeout, crash,
+    wrong_answer, memory.
+    """
+
+    def __init__(self, message: str, *, stage: str, kind: str = "error") -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.kind = kind
+
+
+class ConfigError(AutoschedError):
+    """The user's file, flag or argument is wrong; the message says what, where and the remedy."""

@@ -1,0 +1,1 @@
+"""The tensor IR: expressions, statements, buffers, functions, and how to walk and print them."""

@@ -1,0 +1,74 @@
+"""Buffers: typed, shaped views of memory, compared by identity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.tir.dtype import DType, int32
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Scalar, Var, pointer
+
+
+class Buffer:
+    """A view of `data` as an array of `shape` (elements) with `strides` (elements).
+
+    Empty strides mean compact row-major. `elem_offset` (elements) is None for zero.
+    `data_alignment` is in bytes, `offset_factor` in elements. `scope` is the storage scope of
+    `data`: global, shared, shared.dyn, local, warp, wmma.*; "" while it is still to be inferred.
+    """
+
+    __slots__ = (
+        "data",
+        "data_alignment",
+        "dtype",
+        "elem_offset",
+        "name",
+        "offset_factor",
+        "shape",
+        "strides",
+    )
+
+    def __init__(
+        self,
+        data: Var,
+        dtype: DType,
+        shape: tuple[Expr, ...],
+        strides: tuple[Expr, ...] = (),
+        elem_offset: Expr | None = None,
+        name: str = "",
+        data_alignment: int = 64,
+        offset_factor: int = 1,
+    ) -> None:
+        self.data = data
+        self.dtype = dtype
+        self.shape = shape
+        self.strides = strides
+        self.elem_offset = elem_offset
+        self.name = name or data.name
+        self.data_alignment = data_alignment
+        self.offset_factor = offset_factor
+
+    @property
+    def scope(self) -> str:
+        return self.data.scope
+
+    def __getitem__(self, indices: Expr | int | tuple[Expr | int, ...]) -> BufferLoad:
+        if not isinstance(indices, tuple):
+            indices = (indices,)
+        return BufferLoad(self, tuple(IntImm(i) if isinstance(i, int) else i for i in indices))
+
+    def __repr__(self) -> str:
+        shape = ", ".join(map(repr, self.shape))
+        return f"Buffer({self.name}: {self.dtype}[{shape}], {self.scope or 'global'})"
+
+
+def decl_buffer(
+    shape: Sequence[Expr | Scalar],
+    dtype: str | DType = "float32",
+    name: str = "buffer",
+    scope: str = "global",
+    data: Var | None = None,
+) -> Buffer:
+    """A new compact buffer of `shape`, over a fresh pointer unless `data` is given."""
+    dtype = DType(dtype)
+    extents = tuple(s if isinstance(s, Expr) else IntImm(int(s), int32) for s in shape)
+    return Buffer(data or pointer(name, dtype, scope), dtype, extents, name=name)

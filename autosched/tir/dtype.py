@@ -1,0 +1,139 @@
+"""Data types of scalar and vector values: interned, compared by identity."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Any, ClassVar
+
+import ml_dtypes
+import numpy as np
+
+_PATTERN = re.compile(r"(float|bfloat|int|uint)(\d+)(?:x(\d+))?")
+_WIDTHS = {
+    "float": (16, 32, 64),
+    "bfloat": (16,),
+    "int": (8, 16, 32, 64),
+    "uint": (8, 16, 32, 64),
+}
+
+
+class DType:
+    """One data type: a code (`float`, `bfloat`, `int`, `uint`, `bool`, `handle`), bits and lanes.
+
+    `DType("float32x8")` always returns the same object, so types compare with `is`.
+    Raises ValueError for a name that is no type.
+    """
+
+    _table: ClassVar[dict[str, DType]] = {}
+    code: str
+    bits: int
+    lanes: int
+    name: str
+
+    def __new__(cls, name: str | DType) -> DType:
+        if isinstance(name, DType):
+            return name
+        found = cls._table.get(name)
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        self.name = name
+        self.code, self.bits, self.lanes = _parse(name)
+        cls._table[name] = self
+        return self
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (DType, (self.name,))
+
+    @cached_property
+    def is_float(self) -> bool:
+        """True for float and bfloat."""
+        return self.code in ("float", "bfloat")
+
+    @cached_property
+    def is_int(self) -> bool:
+        """True for signed integers (not bool, not uint)."""
+        return self.code == "int"
+
+    @cached_property
+    def is_integral(self) -> bool:
+        """True for int, uint and bool."""
+        return self.code in ("int", "uint", "bool")
+
+    @cached_property
+    def is_bool(self) -> bool:
+        return self.code == "bool"
+
+    @cached_property
+    def is_handle(self) -> bool:
+        return self.code == "handle"
+
+    @cached_property
+    def is_index(self) -> bool:
+        """True for the scalar types of index arithmetic: int32 and int64."""
+        return self.code == "int" and self.bits >= 32 and self.lanes == 1
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes of one lane: ceil(bits / 8)."""
+        return (self.bits + 7) // 8
+
+    @cached_property
+    def element(self) -> DType:
+        """The type of one lane."""
+        return self.with_lanes(1)
+
+    def with_lanes(self, lanes: int) -> DType:
+        """The vector type of `lanes` elements of this type."""
+        base = self.name.split("x")[0] if self.lanes > 1 else self.name
+        return DType(base if lanes == 1 else f"{base}x{lanes}")
+
+    @cached_property
+    def min_value(self) -> int | float:
+        """Smallest finite value."""
+        if self.is_float:
+            return float(ml_dtypes.finfo(self.numpy).min)
+        return -(1 << (self.bits - 1)) if self.code == "int" else 0
+
+    @cached_property
+    def max_value(self) -> int | float:
+        """Largest finite value."""
+        if self.is_float:
+            return float(ml_dtypes.finfo(self.numpy).max)
+        return (1 << (self.bits - (self.code == "int"))) - 1
+
+    @cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """NumPy's type of one lane (bfloat16 through ml_dtypes)."""
+        if self.code == "bfloat":
+            return np.dtype(ml_dtypes.bfloat16)
+        if self.code == "bool":
+            return np.dtype(np.bool_)
+        if self.code == "handle":
+            return np.dtype(np.uint64)
+        return np.dtype(f"{self.code}{self.bits}")
+
+
+def _parse(name: str) -> tuple[str, int, int]:
+    if name == "handle":
+        return "handle", 64, 1
+    if re.fullmatch(r"bool(x\d+)?", name):
+        return "bool", 1, int(name[5:] or 1)
+    match = _PATTERN.fullmatch(name)
+    if match is None or int(match[2]) not in _WIDTHS[match[1]]:
+        raise ValueError(
+            f"unknown dtype {name!r}; expected float16/32/64, bfloat16, int8..64, uint8..64, bool "
+            "or handle, with an optional xN for vectors"
+        )
+    return match[1], int(match[2]), int(match[3] or 1)
+
+
+bool_ = DType("bool")
+int32 = DType("int32")
+int64 = DType("int64")
+float32 = DType("float32")
+handle = DType("handle")

@@ -1,0 +1,59 @@
+"""Functions and modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import Var
+from autosched.tir.stmt import Stmt
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PrimFunc:
+    """A function of `params` whose pointer parameters are viewed through `buffer_map`.
+
+    `attrs` holds e.g. global_symbol (exported name), from_legacy_te_schedule, tir.noalias.
+    """
+
+    params: tuple[Var, ...]
+    body: Stmt
+    buffer_map: dict[Var, Buffer]
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    def with_body(self, body: Stmt) -> PrimFunc:
+        """This function over another body; itself when the body is the same object."""
+        return self if body is self.body else replace(self, body=body)
+
+    def with_attrs(self, **attrs: Any) -> PrimFunc:
+        return replace(self, attrs={**self.attrs, **attrs})
+
+    @property
+    def name(self) -> str:
+        return str(self.attrs.get("global_symbol", "main"))
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The buffers of the parameters, in order."""
+        return tuple(self.buffer_map[p] for p in self.params if p in self.buffer_map)
+
+    def __repr__(self) -> str:
+        from autosched.tir.printer import to_text
+
+        return to_text(self)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class IRModule:
+    """Functions by name, in order."""
+
+    functions: Mapping[str, PrimFunc]
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> PrimFunc:
+        return self.functions[name]
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(repr, self.functions.values()))

@@ -1,0 +1,59 @@
+"""The intrinsics that a Call may name: one literal table."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Effect(Enum):
+    """What a call may do besides returning a value."""
+
+    PURE = "pure"
+    ANNOTATION = "annotation"  # no meaning of its own: likely
+    READ = "read"  # reads memory or state
+    OPAQUE = "opaque"  # anything
+
+
+_UNARY_MATH = (
+    "exp exp2 exp10 erf tanh sigmoid sqrt rsqrt log log2 log10 log1p expm1 fabs floor ceil round "
+    "trunc nearbyint sin cos tan asin acos atan sinh cosh asinh acosh atanh clz popcount "
+    "isnan isinf isfinite"
+).split()
+_BINARY_MATH = "pow fmod atan2 hypot copysign ldexp nextafter".split()
+_BITWISE = "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right".split()
+_PURE = (
+    "if_then_else reinterpret call_pure_extern call_llvm_pure_intrin q_multiply_shift fma "
+    "isnullptr address_of large_uint_imm vscale"
+).split()
+_READ = "tvm_struct_get tvm_access_ptr tvm_warp_activemask".split()
+_OPAQUE = (
+    "call_extern call_llvm_intrin call_packed call_cpacked call_packed_lowered "
+    "tvm_storage_sync tvm_thread_allreduce tvm_thread_invariant tvm_thread_context "
+    "tvm_warp_shuffle tvm_warp_shuffle_up tvm_warp_shuffle_down "
+    "tvm_struct_set tvm_stack_alloca tvm_stack_make_shape tvm_stack_make_array "
+    "ptx_cp_async ptx_commit_group ptx_wait_group ptx_ldmatrix ptx_mma ptx_ldg32 "
+    "tvm_load_matrix_sync tvm_mma_sync tvm_fill_fragment tvm_store_matrix_sync "
+    "tvm_throw_last_error nd_mem_alloc_with_scope ret prefetch "
+    "start_profile_intrinsic end_profile_intrinsic"
+).split()
+
+UNARY_MATH = frozenset(_UNARY_MATH)
+BINARY_MATH = frozenset(_BINARY_MATH)
+BITWISE = frozenset(_BITWISE)
+
+EFFECTS: dict[str, Effect] = {
+    **dict.fromkeys((*_UNARY_MATH, *_BINARY_MATH, *_BITWISE, *_PURE), Effect.PURE),
+    "likely": Effect.ANNOTATION,
+    **dict.fromkeys(_READ, Effect.READ),
+    **dict.fromkeys(_OPAQUE, Effect.OPAQUE),
+}
+
+
+def effect(op: str) -> Effect:
+    """The effect of intrinsic `op`; KeyError when there is no such intrinsic."""
+    return EFFECTS[op]
+
+
+def is_pure(op: str) -> bool:
+    """True when a call of `op` may be moved, repeated or dropped."""
+    return EFFECTS[op] in (Effect.PURE, Effect.ANNOTATION)

@@ -1,0 +1,230 @@
+"""Statements: slotted, immutable, compared by identity; children are in tuples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType, bool_
+from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
+
+TRUE = IntImm(1, bool_)
+FALSE = IntImm(0, bool_)
+
+
+class ForKind(Enum):
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    THREAD_BINDING = "thread_binding"
+
+
+class Stmt:
+    """Base of all statements."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        from autosched.tir.printer import to_text
+
+        return to_text(self)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class LetStmt(Stmt):
+    var: Var
+    value: Expr
+    body: Stmt
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class AttrStmt(Stmt):
+    """`body` annotated with `key`; `node` is a Var, Buffer, IterVar, tensor, string or None."""
+
+    node: Any
+    key: str
+    value: Expr
+    body: Stmt
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class AssertStmt(Stmt):
+    condition: Expr
+    message: str
+    body: Stmt
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class BufferStore(Stmt):
+    """`buffer[indices] = value`; lanes where `predicate` is false are not written."""
+
+    buffer: Buffer
+    value: Expr
+    indices: tuple[Expr, ...]
+    predicate: Expr | None = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class BufferRealize(Stmt):
+    """Storage for the region `bounds` of `buffer` while `body` runs (gone after flattening)."""
+
+    buffer: Buffer
+    bounds: tuple[Range, ...]
+    condition: Expr
+    body: Stmt
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ProducerStore(Stmt):
+    """`producer[indices] = value` on a `te.Tensor`; never reaches a PrimFunc."""
+
+    producer: Any
+    value: Expr
+    indices: tuple[Expr, ...]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ProducerRealize(Stmt):
+    """Storage for the region `bounds` of a `te.Tensor`; never reaches a PrimFunc."""
+
+    producer: Any
+    bounds: tuple[Range, ...]
+    condition: Expr
+    body: Stmt
+    scope: str = ""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Allocate(Stmt):
+    """`buffer_var` points to product(extents) elements of `dtype` while `body` runs."""
+
+    buffer_var: Var
+    dtype: DType
+    extents: tuple[Expr, ...]
+    condition: Expr
+    body: Stmt
+    annotations: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class AllocateConst(Stmt):
+    buffer_var: Var
+    dtype: DType
+    extents: tuple[Expr, ...]
+    data: np.ndarray[Any, Any]
+    body: Stmt
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DeclBuffer(Stmt):
+    """Declares the view `buffer` of storage that exists already."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class SeqStmt(Stmt):
+    """Statements in order. Build it with `seq`, which flattens."""
+
+    stmts: tuple[Stmt, ...]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class IfThenElse(Stmt):
+    condition: Expr
+    then_case: Stmt
+    else_case: Stmt | None = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Evaluate(Stmt):
+    value: Expr
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class For(Stmt):
+    """`body` for every `loop_var` in [min, min + extent)."""
+
+    loop_var: Var
+    min: Expr
+    extent: Expr
+    kind: ForKind
+    body: Stmt
+    thread_binding: IterVar | None = None
+    annotations: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class While(Stmt):
+    condition: Expr
+    body: Stmt
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Prefetch(Stmt):
+    buffer: Buffer
+    bounds: tuple[Range, ...]
+
+
+@dataclass(slots=True, eq=False)
+class BufferRegion:
+    buffer: Buffer
+    region: tuple[Range, ...]
+
+
+@dataclass(slots=True, eq=False)
+class MatchBufferRegion:
+    buffer: Buffer
+    source: BufferRegion
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Block(Stmt):
+    iter_vars: tuple[IterVar, ...]
+    reads: tuple[BufferRegion, ...]
+    writes: tuple[BufferRegion, ...]
+    name_hint: str
+    body: Stmt
+    init: Stmt | None = None
+    alloc_buffers: tuple[Buffer, ...] = ()
+    match_buffers: tuple[MatchBufferRegion, ...] = ()
+    annotations: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class BlockRealize(Stmt):
+    iter_values: tuple[Expr, ...]
+    predicate: Expr
+    block: Block
+
+
+NOP_VALUE = IntImm(0)
+
+
+def nop() -> Evaluate:
+    """The statement that does nothing."""
+    return Evaluate(NOP_VALUE)
+
+
+def is_nop(stmt: Stmt) -> bool:
+    """True for `Evaluate` of a constant."""
+    return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm)
+
+
+def seq(*stmts: Stmt) -> Stmt:
+    """The statements in order: nested sequences flattened, no-ops dropped, no singleton."""
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        if isinstance(stmt, SeqStmt):
+            flat.extend(stmt.stmts)
+        elif not is_nop(stmt):
+            flat.append(stmt)
+    if not flat:
+        return nop()
+    return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))

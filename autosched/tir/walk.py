@@ -1,0 +1,382 @@
+"""Walking and rewriting: every rewriter returns its argument itself when nothing changed.
+
+A pass over statements is a `match` function that ends in `map_children`:
+
+    def go(stmt: Stmt) -> Stmt:
+        match stmt:
+            case For(kind=ForKind.UNROLLED):
+                ...
+            case _:
+                return map_children(stmt, go, expr)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from autosched.tir.expr import (
+    BufferLoad,
+    Expr,
+    Let,
+    ProducerLoad,
+    Range,
+    Var,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferRealize,
+    BufferRegion,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    MatchBufferRegion,
+    Prefetch,
+    ProducerRealize,
+    ProducerStore,
+    SeqStmt,
+    Stmt,
+    While,
+    seq,
+)
+
+ExprFn = Callable[[Expr], Expr]
+StmtFn = Callable[[Stmt], Stmt]
+
+
+def same(expr: Expr) -> Expr:
+    """The expression rewriter that changes nothing."""
+    return expr
+
+
+def map_expr_children(expr: Expr, fn: ExprFn) -> Expr:
+    """`expr` with `fn` applied to its direct sub-expressions."""
+    children = expr.children()
+    if not children:
+        return expr
+    new = tuple(map(fn, children))
+    for old, changed in zip(children, new, strict=True):
+        if old is not changed:
+            return expr.with_children(new)
+    return expr
+
+
+def rewrite_expr(expr: Expr, fn: Callable[[Expr], Expr | None]) -> Expr:
+    """`expr` rewritten bottom-up: `fn` gets each node over rewritten children; None keeps it."""
+    memo: dict[Expr, Expr] = {}
+
+    def go(e: Expr) -> Expr:
+        done = memo.get(e)
+        if done is None:
+            done = map_expr_children(e, go)
+            changed = fn(done)
+            if changed is not None:
+                done = changed
+            memo[e] = done
+        return done
+
+    return go(expr)
+
+
+_NO_VARS: frozenset[Var] = frozenset()
+
+
+def free_vars(expr: Expr) -> frozenset[Var]:
+    """Variables occurring in `expr`, cached on the node (a Let binds its own)."""
+    try:
+        return expr._vars
+    except AttributeError:
+        pass
+    if isinstance(expr, Var):
+        result: frozenset[Var] = frozenset((expr,))
+    else:
+        result = _NO_VARS
+        for child in expr.children():
+            inner = free_vars(child)
+            result = inner if not result else result | inner
+        if isinstance(expr, Let):
+            result = free_vars(expr.value) | (free_vars(expr.body) - {expr.var})
+    expr._vars = result
+    return result
+
+
+def uses(expr: Expr, variables: Iterable[Var]) -> bool:
+    """True when `expr` mentions one of `variables`."""
+    return not free_vars(expr).isdisjoint(variables)
+
+
+def substitute(expr: Expr, table: Mapping[Var, Expr]) -> Expr:
+    """`expr` with variables replaced, rebuilt by the folding constructors."""
+    if not table:
+        return expr
+    memo: dict[Expr, Expr] = {}
+
+    def go(e: Expr) -> Expr:
+        if isinstance(e, Var):
+            return table.get(e, e)
+        if free_vars(e).isdisjoint(table):
+            return e
+        done = memo.get(e)
+        if done is None:
+            done = memo[e] = map_expr_children(e, go)
+        return done
+
+    return go(expr)
+
+
+def pre_order(expr: Expr) -> Iterator[Expr]:
+    """All sub-expressions, parents before children, left to right."""
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(node.children()))
+
+
+def post_order(expr: Expr) -> Iterator[Expr]:
+    """All sub-expressions, children before parents, left to right."""
+    for child in expr.children():
+        yield from post_order(child)
+    yield expr
+
+
+def map_ranges(ranges: tuple[Range, ...], fn: ExprFn) -> tuple[Range, ...]:
+    """The ranges with `fn` applied to mins and extents."""
+    new = []
+    changed = False
+    for r in ranges:
+        low, extent = fn(r.min), fn(r.extent)
+        if low is r.min and extent is r.extent:
+            new.append(r)
+        else:
+            changed = True
+            new.append(Range(low, extent))
+    return tuple(new) if changed else ranges
+
+
+def map_exprs(exprs: tuple[Expr, ...], fn: ExprFn) -> tuple[Expr, ...]:
+    """The tuple with `fn` applied to each; itself when nothing changed."""
+    new = tuple(map(fn, exprs))
+    for old, changed in zip(exprs, new, strict=True):
+        if old is not changed:
+            return new
+    return exprs
+
+
+def map_children(stmt: Stmt, stmt_fn: StmtFn, expr_fn: ExprFn = same) -> Stmt:
+    """`stmt` with the functions applied to its direct sub-statements and expressions."""
+    match stmt:
+        case For():
+            low, extent, body = expr_fn(stmt.min), expr_fn(stmt.extent), stmt_fn(stmt.body)
+            if low is stmt.min and extent is stmt.extent and body is stmt.body:
+                return stmt
+            return For(
+                stmt.loop_var,
+                low,
+                extent,
+                stmt.kind,
+                body,
+                stmt.thread_binding,
+                stmt.annotations,
+            )
+        case BufferStore():
+            value, indices = expr_fn(stmt.value), map_exprs(stmt.indices, expr_fn)
+            predicate = None if stmt.predicate is None else expr_fn(stmt.predicate)
+            if value is stmt.value and indices is stmt.indices and predicate is stmt.predicate:
+                return stmt
+            return BufferStore(stmt.buffer, value, indices, predicate)
+        case SeqStmt():
+            new = tuple(map(stmt_fn, stmt.stmts))
+            if all(a is b for a, b in zip(stmt.stmts, new, strict=True)):
+                return stmt
+            return seq(*new)
+        case IfThenElse():
+            condition, then_case = expr_fn(stmt.condition), stmt_fn(stmt.then_case)
+            else_case = None if stmt.else_case is None else stmt_fn(stmt.else_case)
+            if (
+                condition is stmt.condition
+                and then_case is stmt.then_case
+                and else_case is stmt.else_case
+            ):
+                return stmt
+            return IfThenElse(condition, then_case, else_case)
+        case AttrStmt():
+            value, body = expr_fn(stmt.value), stmt_fn(stmt.body)
+            if value is stmt.value and body is stmt.body:
+                return stmt
+            return AttrStmt(stmt.node, stmt.key, value, body)
+        case LetStmt():
+            value, body = expr_fn(stmt.value), stmt_fn(stmt.body)
+            if value is stmt.value and body is stmt.body:
+                return stmt
+            return LetStmt(stmt.var, value, body)
+        case Allocate():
+            extents, condition = map_exprs(stmt.extents, expr_fn), expr_fn(stmt.condition)
+            body = stmt_fn(stmt.body)
+            if extents is stmt.extents and condition is stmt.condition and body is stmt.body:
+                return stmt
+            return Allocate(stmt.buffer_var, stmt.dtype, extents, condition, body, stmt.annotations)
+        case BufferRealize():
+            bounds, condition = map_ranges(stmt.bounds, expr_fn), expr_fn(stmt.condition)
+            body = stmt_fn(stmt.body)
+            if bounds is stmt.bounds and condition is stmt.condition and body is stmt.body:
+                return stmt
+            return BufferRealize(stmt.buffer, bounds, condition, body)
+        case ProducerStore():
+            value, indices = expr_fn(stmt.value), map_exprs(stmt.indices, expr_fn)
+            if value is stmt.value and indices is stmt.indices:
+                return stmt
+            return ProducerStore(stmt.producer, value, indices)
+        case ProducerRealize():
+            bounds, condition = map_ranges(stmt.bounds, expr_fn), expr_fn(stmt.condition)
+            body = stmt_fn(stmt.body)
+            if bounds is stmt.bounds and condition is stmt.condition and body is stmt.body:
+                return stmt
+            return ProducerRealize(stmt.producer, bounds, condition, body, stmt.scope)
+        case Evaluate():
+            value = expr_fn(stmt.value)
+            return stmt if value is stmt.value else Evaluate(value)
+        case _:
+            return _map_rare(stmt, stmt_fn, expr_fn)
+
+
+def _map_rare(stmt: Stmt, stmt_fn: StmtFn, expr_fn: ExprFn) -> Stmt:
+    match stmt:
+        case AssertStmt():
+            condition, body = expr_fn(stmt.condition), stmt_fn(stmt.body)
+            if condition is stmt.condition and body is stmt.body:
+                return stmt
+            return AssertStmt(condition, stmt.message, body)
+        case DeclBuffer():
+            body = stmt_fn(stmt.body)
+            return stmt if body is stmt.body else DeclBuffer(stmt.buffer, body)
+        case AllocateConst():
+            extents, body = map_exprs(stmt.extents, expr_fn), stmt_fn(stmt.body)
+            if extents is stmt.extents and body is stmt.body:
+                return stmt
+            return AllocateConst(stmt.buffer_var, stmt.dtype, extents, stmt.data, body)
+        case While():
+            condition, body = expr_fn(stmt.condition), stmt_fn(stmt.body)
+            if condition is stmt.condition and body is stmt.body:
+                return stmt
+            return While(condition, body)
+        case Prefetch():
+            bounds = map_ranges(stmt.bounds, expr_fn)
+            return stmt if bounds is stmt.bounds else Prefetch(stmt.buffer, bounds)
+        case BlockRealize():
+            values, predicate = map_exprs(stmt.iter_values, expr_fn), expr_fn(stmt.predicate)
+            block = stmt_fn(stmt.block)
+            assert isinstance(block, Block)
+            if values is stmt.iter_values and predicate is stmt.predicate and block is stmt.block:
+                return stmt
+            return BlockRealize(values, predicate, block)
+        case Block():
+            return _map_block(stmt, stmt_fn, expr_fn)
+    raise TypeError(f"not a statement: {type(stmt).__name__}")
+
+
+def _map_block(block: Block, stmt_fn: StmtFn, expr_fn: ExprFn) -> Block:
+    def region(r: BufferRegion) -> BufferRegion:
+        bounds = map_ranges(r.region, expr_fn)
+        return r if bounds is r.region else BufferRegion(r.buffer, bounds)
+
+    reads, writes = tuple(map(region, block.reads)), tuple(map(region, block.writes))
+    matches = tuple(
+        m if (source := region(m.source)) is m.source else MatchBufferRegion(m.buffer, source)
+        for m in block.match_buffers
+    )
+    init = None if block.init is None else stmt_fn(block.init)
+    body = stmt_fn(block.body)
+    old = (*block.reads, *block.writes, *block.match_buffers, block.init, block.body)
+    new = (*reads, *writes, *matches, init, body)
+    if all(a is b for a, b in zip(old, new, strict=True)):
+        return block
+    return Block(
+        block.iter_vars,
+        reads,
+        writes,
+        block.name_hint,
+        body,
+        init,
+        block.alloc_buffers,
+        matches,
+        block.annotations,
+    )
+
+
+def substitute_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
+    """`stmt` with free variables replaced in every expression."""
+    if not table:
+        return stmt
+
+    def expr(e: Expr) -> Expr:
+        return substitute(e, table)
+
+    def go(s: Stmt) -> Stmt:
+        return map_children(s, go, expr)
+
+    return go(stmt)
+
+
+def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Direct sub-statements, in order."""
+    match stmt:
+        case SeqStmt(stmts):
+            return stmts
+        case IfThenElse():
+            return (stmt.then_case,) if stmt.else_case is None else (stmt.then_case, stmt.else_case)
+        case Block():
+            return (stmt.body,) if stmt.init is None else (stmt.init, stmt.body)
+        case BlockRealize():
+            return (stmt.block,)
+        case _:
+            body = getattr(stmt, "body", None)
+            return () if body is None else (body,)
+
+
+def stmts(root: Stmt) -> Iterator[Stmt]:
+    """All statements below and including `root`, parents first, in order."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(child_stmts(node)))
+
+
+def direct_exprs(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions held directly by `stmt` (not by its sub-statements)."""
+    found: list[Expr] = []
+
+    def collect(e: Expr) -> Expr:
+        found.append(e)
+        return e
+
+    map_children(stmt, lambda s: s, collect)
+    return tuple(found)
+
+
+def all_exprs(root: Stmt) -> Iterator[Expr]:
+    """Every expression node below `root`, in statement order."""
+    for stmt in stmts(root):
+        for expr in direct_exprs(stmt):
+            yield from pre_order(expr)
+
+
+def map_body(func: PrimFunc, fn: StmtFn) -> PrimFunc:
+    """`func` with `fn` applied to its body."""
+    return func.with_body(fn(func.body))
+
+
+def loads(expr: Expr) -> Iterator[BufferLoad | ProducerLoad]:
+    """The loads in `expr`, parents first, left to right."""
+    for node in pre_order(expr):
+        if isinstance(node, BufferLoad | ProducerLoad):
+            yield node
