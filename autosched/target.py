@@ -1,0 +1,162 @@
+"""Targets: the machine that code is made for, and the limits a search works within."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from autosched.errors import ConfigError
+
+_UNLIMITED = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareParams:
+    """What sketch rules, features and GPU checks know of the hardware; Ansor's eight numbers.
+
+    Sizes are in bytes. On a CPU the GPU limits are 0, on a GPU `num_cores` is -1.
+    """
+
+    num_cores: int
+    vector_unit_bytes: int = 64
+    cache_line_bytes: int = 64
+    max_shared_memory_per_block: int = 0
+    max_local_memory_per_block: int = 0
+    max_threads_per_block: int = 0
+    max_vthread_extent: int = 0
+    warp_size: int = 0
+
+    @classmethod
+    def default(cls, kind: str, *, threads: int | None = None) -> HardwareParams:
+        """Ansor's defaults for `cpu` or `cuda`; CUDA's are those of compute capability 7 and up."""
+        if kind == "cpu":
+            return cls(num_cores=threads or physical_cores())
+        return cls(
+            num_cores=-1,
+            vector_unit_bytes=16,
+            cache_line_bytes=64,
+            max_shared_memory_per_block=49152,
+            max_local_memory_per_block=_UNLIMITED,
+            max_threads_per_block=1024,
+            max_vthread_extent=8,
+            warp_size=32,
+        )
+
+    @classmethod
+    def from_list(cls, values: Sequence[int]) -> HardwareParams:
+        """From the list of an Ansor v0.6 record, in field order."""
+        if len(values) != len(fields(cls)):
+            raise ConfigError(
+                f"hardware parameters: expected {len(fields(cls))} integers, found {len(values)}"
+            )
+        return cls(*(int(v) for v in values))
+
+    def as_list(self) -> list[int]:
+        """The eight numbers in the order of an Ansor v0.6 record."""
+        return list(asdict(self).values())
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The kind of device and what its code generator needs.
+
+    `threads` is the number of worker threads of a parallel loop (cpu). `cpu` and `features` are
+    LLVM's names; `vector_bytes` is the width of the vector registers. `arch` is CUDA's, e.g. sm_90.
+    """
+
+    kind: str
+    hardware: HardwareParams
+    threads: int = 1
+    cpu: str = ""
+    features: str = ""
+    triple: str = ""
+    vector_bytes: int = 16
+    arch: str = ""
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.kind == "cuda"
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary from which `from_json` makes an equal target."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Target:
+        """The inverse of `to_json`."""
+        hardware = HardwareParams(**data["hardware"])
+        return cls(**{**data, "hardware": hardware})
+
+    def __str__(self) -> str:
+        if self.kind == "cpu":
+            return f"cpu ({self.cpu}, {self.threads} threads, {self.vector_bytes * 8}-bit vectors)"
+        return f"cuda ({self.arch})"
+
+
+def cpu_target(threads: int | None = None, **hardware: int) -> Target:
+    """This machine's CPU; `hardware` overrides fields of HardwareParams."""
+    cpu, features, triple = _host()
+    threads = threads or physical_cores()
+    params = _override(HardwareParams.default("cpu", threads=threads), hardware)
+    return Target("cpu", params, threads, cpu, features, triple, _vector_bytes(features))
+
+
+def cuda_target(arch: str = "sm_80", **hardware: int) -> Target:
+    """A CUDA target for `arch`; `hardware` overrides fields of HardwareParams."""
+    return Target("cuda", _override(HardwareParams.default("cuda"), hardware), arch=arch)
+
+
+def make_target(
+    kind: str, *, threads: int | None = None, arch: str = "", **hardware: int
+) -> Target:
+    """The target of `kind` (cpu or cuda). Raises ConfigError for another kind."""
+    if kind == "cpu":
+        return cpu_target(threads, **hardware)
+    if kind == "cuda":
+        return cuda_target(arch or "sm_80", **hardware)
+    raise ConfigError(f"target kind: found {kind!r}, expected cpu or cuda")
+
+
+def _override(params: HardwareParams, values: Mapping[str, int]) -> HardwareParams:
+    known = {f.name for f in fields(HardwareParams)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ConfigError(
+            f"hardware parameter {unknown[0]!r} is unknown; expected one of {', '.join(sorted(known))}"
+        )
+    return replace(params, **values)
+
+
+@lru_cache(maxsize=1)
+def _host() -> tuple[str, str, str]:
+    import llvmlite.binding as llvm
+
+    features: str = llvm.get_host_cpu_features().flatten()
+    return str(llvm.get_host_cpu_name()), features, str(llvm.get_process_triple())
+
+
+def _vector_bytes(features: str) -> int:
+    enabled = set(features.split(","))
+    if "+avx512f" in enabled:
+        return 64
+    return 32 if "+avx2" in enabled or "+avx" in enabled else 16
+
+
+@lru_cache(maxsize=1)
+def physical_cores() -> int:
+    """Physical cores this process may run on; hardware threads of one core count once."""
+    available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    if available is None:
+        return os.cpu_count() or 1
+    cores = set()
+    for cpu in available:
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        try:
+            cores.add(siblings.read_text())
+        except OSError:
+            cores.add(str(cpu))
+    return max(1, len(cores))
