@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autosched.te.tensor import Tensor
@@ -62,7 +62,7 @@ class ComputeOp(Operation):
     A body is a plain expression or, for every output alike, a Reduce over `reduce_axis`.
     """
 
-    __slots__ = ("axis", "body", "reduce_axis")
+    __slots__ = ("_inputs", "_roots", "axis", "body", "reduce_axis")
 
     def __init__(
         self,
@@ -77,20 +77,24 @@ class ComputeOp(Operation):
         self.body = tuple(body)
         first = self.body[0]
         self.reduce_axis = first.axis if isinstance(first, Reduce) else ()
+        self._roots = (*self.axis, *self.reduce_axis)
+        self._inputs: tuple[Tensor, ...] | None = None
         shape = tuple(iv.dom.extent for iv in self.axis if iv.dom is not None)
         self.outputs = tuple(Tensor(self, k, shape, e.dtype) for k, e in enumerate(self.body))
 
     @property
     def root_iter_vars(self) -> tuple[IterVar, ...]:
-        return (*self.axis, *self.reduce_axis)
+        return self._roots
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        found: dict[Tensor, None] = {}
-        for body in self.body:
-            for node in tensor_loads(body):
-                found.setdefault(node.producer)
-        return tuple(found)
+        if self._inputs is None:
+            found: dict[Tensor, None] = {}
+            for body in self.body:
+                for node in tensor_loads(body):
+                    found.setdefault(node.producer)
+            self._inputs = tuple(found)
+        return self._inputs
 
 
 class ScanOp(Operation):
@@ -160,6 +164,3 @@ class ExternOp(Operation):
 def tensor_loads(expr: Expr) -> list[ProducerLoad]:
     """All tensor loads in `expr`, parents first, left to right (order of first appearance)."""
     return [node for node in pre_order(expr) if isinstance(node, ProducerLoad)]
-
-
-TensorRule = Callable[[Tensor], Tensor]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from autosched.te.operation import Operation
 from autosched.tir.expr import Expr, IterVar
 
 
