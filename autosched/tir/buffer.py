@@ -71,4 +71,5 @@ def decl_buffer(
     """A new compact buffer of `shape`, over a fresh pointer unless `data` is given."""
     dtype = DType(dtype)
     extents = tuple(s if isinstance(s, Expr) else IntImm(int(s), int32) for s in shape)
-    return Buffer(data or pointer(name, dtype, scope), dtype, extents, name=name)
+    pointed = pointer(name, dtype, scope) if data is None else data
+    return Buffer(pointed, dtype, extents, name=name)
