@@ -1,0 +1,122 @@
+"""Annotations of loops: what they record and refuse."""
+
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+from autosched.tir.expr import IterKind
+
+
+@pytest.fixture
+def stage():
+    A = te.placeholder((16, 16), name="A")
+    k = te.reduce_axis((0, 16), "k")
+    C = te.compute((16,), lambda i: te.sum(A[i, k], axis=k), name="C")
+    return te.create_schedule(C.op)[C]
+
+
+def test_annotations_are_recorded_on_the_loop(stage):
+    i, k = stage.leaf_iter_vars
+    stage.parallel(i)
+    stage.unroll(k)
+    assert stage.iter_var_attrs[i].iter_kind == IterKind.PARALLELIZED
+    assert stage.iter_var_attrs[k].iter_kind == IterKind.UNROLLED
+    stage.vectorize(i)
+    assert stage.iter_var_attrs[i].iter_kind == IterKind.VECTORIZED
+
+
+def test_bind_reduction_and_data_loops(stage):
+    i, k = stage.leaf_iter_vars
+    block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+    stage.bind(i, block)
+    stage.bind(k, thread)
+    assert stage.iter_var_attrs[i].bind_thread is block
+    assert stage.iter_var_attrs[k].bind_thread is thread
+
+
+def test_pragmas_keep_their_order(stage):
+    i, k = stage.leaf_iter_vars
+    stage.pragma(i, "auto_unroll_max_step", 16)
+    stage.pragma(i, "unroll_explicit", 1)
+    stage.pragma(i, "plain")
+    values = [
+        (key, value if value is None else value.value)
+        for key, value in stage.iter_var_attrs[i].pragmas
+    ]
+    assert values == [("auto_unroll_max_step", 16), ("unroll_explicit", 1), ("plain", None)]
+    stage.pragma(k, "unroll")
+    assert stage.iter_var_attrs[k].iter_kind == IterKind.UNROLLED
+
+
+def test_copies_do_not_share_annotations(stage):
+    i, _ = stage.leaf_iter_vars
+    stage.pragma(i, "first")
+    copy = stage.copy()
+    copy.pragma(i, "second")
+    assert [key for key, _ in stage.iter_var_attrs[i].pragmas] == ["first"]
+    assert [key for key, _ in copy.iter_var_attrs[i].pragmas] == ["first", "second"]
+
+
+def test_storage_align_works_on_axes_that_are_no_loops_any_more(stage):
+    i, _ = stage.leaf_iter_vars
+    stage.split(i, factor=4)
+    stage.storage_align(i, 32, 1)
+    attr = stage.iter_var_attrs[i]
+    assert (attr.dim_align_factor, attr.dim_align_offset) == (32, 1)
+
+
+def test_prefetch(stage):
+    i, _ = stage.leaf_iter_vars
+    (A,) = stage.op.inputs
+    stage.prefetch(A, i, 2)
+    ((tensor, offset),) = stage.iter_var_attrs[i].prefetch
+    assert (tensor, offset.value) == (A, 2)
+
+
+REFUSED = {
+    "vectorize reduction": (
+        lambda s, i, k: s.vectorize(k),
+        r"vectorize: stage C, axis k: a reduce axis",
+    ),
+    "parallel reduction": (
+        lambda s, i, k: s.parallel(k),
+        r"parallel: stage C, axis k: a reduce axis",
+    ),
+    "bind to a loop": (lambda s, i, k: s.bind(i, k), r"bind: .*expected a te.thread_axis"),
+    "bind unknown": (
+        lambda s, i, k: s.bind(i, te.thread_axis("laneIdx")),
+        r"bind: stage C, axis i: unknown thread tag 'laneIdx'",
+    ),
+    "foreign axis": (
+        lambda s, i, k: s.unroll(te.reduce_axis((0, 2), "z")),
+        r"unroll: stage C, axis z: it is not an axis",
+    ),
+    "prefetch unread": (
+        lambda s, i, k: s.prefetch(te.placeholder((4,), name="P"), i, 1),
+        r"prefetch: stage C, axis i: the stage does not read P",
+    ),
+    "align negative": (
+        lambda s, i, k: s.storage_align(i, -1, 0),
+        r"storage_align: stage C, axis i: factor and offset are non-negative",
+    ),
+    "align foreign": (
+        lambda s, i, k: s.storage_align(te.reduce_axis((0, 2), "z"), 8, 0),
+        r"storage_align: stage C, axis z: it is not an axis",
+    ),
+    "tensorize": (lambda s, i, k: s.tensorize(i, "mma"), r"expected a tensor intrinsic"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_change_nothing(stage, name):
+    act, message = REFUSED[name]
+    with pytest.raises(ScheduleError, match=message):
+        act(stage, *stage.leaf_iter_vars)
+    assert stage.iter_var_attrs == {}
+
+
+def test_binding_twice_is_refused(stage):
+    i, _ = stage.leaf_iter_vars
+    stage.bind(i, te.thread_axis("blockIdx.x"))
+    with pytest.raises(ScheduleError, match=r"axis i: already bound to blockIdx.x"):
+        stage.bind(i, te.thread_axis("threadIdx.x"))

@@ -1,0 +1,141 @@
+"""cache_read and cache_write: names, places, bodies, refusals."""
+
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+
+
+@pytest.fixture
+def matmul():
+    A = te.placeholder((8, 4), name="A")
+    B = te.placeholder((4, 8), name="B")
+    k = te.reduce_axis((0, 4), "k")
+    C = te.compute(
+        (8, 8), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C", tag="t", attrs={"x": 1}
+    )
+    D = te.compute((8, 8), lambda i, j: C[i, j] + A[0, 0], name="D")
+    return te.create_schedule(D), A, B, C, D
+
+
+def _names(schedule):
+    return [stage.op.name for stage in schedule.stages]
+
+
+def test_cache_read_changes_only_the_given_readers(matmul):
+    s, A, _, C, D = matmul
+    AS = s.cache_read(A, "shared", [C])
+    assert _names(s) == ["A", "A.shared", "B", "C", "D"]
+    assert s[AS].scope == "shared"
+    assert AS.op.body == (A[tuple(AS.op.axis)],)
+    assert [iv.var.name for iv in AS.op.axis] == ["ax0", "ax1"]
+    assert s[C].op.inputs[0] is AS
+    assert A in s[D].op.inputs
+    assert s[D].op.inputs[0] is s[C].op.output(0)
+
+
+def test_a_second_cache_in_the_same_scope_gets_another_name(matmul):
+    s, A, _, C, D = matmul
+    s.cache_read(A, "shared", [C])
+    again = s.cache_read(A, "shared", [D])
+    assert again.op.name == "A.d.shared"
+    assert _names(s) == ["A", "A.d.shared", "A.shared", "B", "C", "D"]
+    nested = s.cache_read(again, "local", D)
+    assert nested.op.name == "A.d.shared.local"
+
+
+def test_cache_read_keeps_loops_of_the_reader(matmul):
+    s, A, _, C, _ = matmul
+    io, _ = s[C].split(C.op.axis[0], factor=2)
+    s.cache_read(A, "local", [C])
+    assert io in s[C].leaf_iter_vars
+
+
+def test_cache_write_relabels_an_untransformed_stage(matmul):
+    s, A, B, C, _D = matmul
+    CL = s.cache_write(C, "local")
+    assert _names(s) == ["A", "B", "C.local", "C", "D"]
+    assert [iv.var.name for iv in CL.op.root_iter_vars] == ["i.c", "j.c", "k"]
+    i, j = CL.op.axis
+    (k,) = CL.op.reduce_axis
+    assert CL.op.body == (te.sum(A[i, k] * B[k, j], axis=k),)
+    assert s[C].op.body == (CL[tuple(C.op.axis)],)
+    assert s[C].op.axis == C.op.axis
+    assert (CL.op.tag, CL.op.attrs, s[C].op.tag) == ("t", {"x": 1}, "t")
+    assert s[CL].scope == "local"
+    assert s[C].leaf_iter_vars == list(C.op.axis)
+
+
+def test_cache_write_follows_the_loop_order(matmul):
+    s, _, _, C, _ = matmul
+    i, j, _ = s[C].leaf_iter_vars
+    s[C].reorder(j, i)
+    CL = s.cache_write(C, "local")
+    assert [iv.var.name for iv in CL.op.axis] == ["j.c", "i.c"]
+    assert s[C].op.body == (CL[j, i],)
+
+
+def test_cache_write_of_an_output():
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    BL = s.cache_write(B, "local")
+    assert s.outputs == [s[B].op]
+    assert s[B].is_output
+    assert not s[BL].is_output
+
+
+def test_cache_write_of_several_outputs():
+    A = te.placeholder((8,), name="A")
+    B, C = te.compute((8,), lambda i: (A[i] + 1.0, A[i] * 2.0), name="B")
+    s = te.create_schedule(B.op)
+    second, first = s.cache_write([C, B], "local")
+    assert (first.value_index, second.value_index) == (0, 1)
+    (i,) = B.op.axis
+    assert s[B].op.body == (first[i], second[i])
+    with pytest.raises(ScheduleError, match=r"cache_write: stage B: give all its 2 outputs"):
+        s.cache_write(B, "local")
+
+
+def test_cache_read_of_one_of_several_outputs():
+    A = te.placeholder((8,), name="A")
+    B, C = te.compute((8,), lambda i: (A[i] + 1.0, A[i] * 2.0), name="B")
+    D = te.compute((8,), lambda i: B[i] + C[i], name="D")
+    s = te.create_schedule(D.op)
+    cache = s.cache_read(C, "shared", D)
+    assert cache.op.name == "B.v1.shared"
+    assert s[D].op.inputs == (B, cache)
+
+
+REFUSED = {
+    "scope": (lambda s, A, B, C, D: s.cache_read(A, "near", C), r"cache_read: stage A: unknown"),
+    "no reader": (lambda s, A, B, C, D: s.cache_read(A, "local", []), r"no reader of A given"),
+    "not read": (
+        lambda s, A, B, C, D: s.cache_read(B, "local", [C, D]),
+        r"cache_read: stage D: it does not read B",
+    ),
+    "placeholder": (
+        lambda s, A, B, C, D: s.cache_write(A, "local"),
+        r"cache_write: stage A: only te.compute",
+    ),
+    "write scope": (lambda s, A, B, C, D: s.cache_write(C, ""), r"cache_write: stage C: unknown"),
+    "nothing": (lambda s, A, B, C, D: s.cache_write([], "local"), r"cache_write: no tensor"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_change_nothing(matmul, name):
+    act, message = REFUSED[name]
+    s = matmul[0]
+    before = [(stage, stage.op) for stage in s.stages]
+    with pytest.raises(ScheduleError, match=message):
+        act(*matmul)
+    assert [(stage, stage.op) for stage in s.stages] == before
+
+
+def test_cache_write_after_a_split_of_the_reduction_is_refused(matmul):
+    s, _, _, C, _ = matmul
+    s[C].split(C.op.reduce_axis[0], factor=2)
+    with pytest.raises(ScheduleError, match=r"cache_write: stage C, axis k.outer"):
+        s.cache_write(C, "local")
+    assert _names(s) == ["A", "B", "C", "D"]

@@ -1,0 +1,84 @@
+"""Declaring tensors: shapes, axis names, several outputs, refused bodies."""
+
+import pytest
+
+from autosched import te
+from autosched.tir.expr import Add, IterKind, Mul, ProducerLoad
+
+
+def test_compute_names_its_axes_after_the_parameters():
+    A = te.placeholder((8, 4), name="A")
+    B = te.compute((4, 8), lambda i, j: A[j, i] * 2.0, name="B")
+    i, j = B.op.axis
+    assert [iv.var.name for iv in (i, j)] == ["i", "j"]
+    assert [iv.dom.extent.value for iv in (i, j)] == [4, 8]
+    assert B.op.body == (A[j, i] * 2.0,)
+    assert B.op.inputs == (A,)
+    assert [e.value for e in B.shape] == [4, 8]
+
+
+def test_compute_names_of_star_arguments_and_overrides():
+    A = te.placeholder((2, 3, 4), name="A")
+    B = te.compute(A.shape, lambda *i: A(*i) + 1.0)
+    assert [iv.var.name for iv in B.op.axis] == ["i0", "i1", "i2"]
+    C = te.compute(A.shape, lambda n, *i: A(n, *i) + 1.0)
+    assert [iv.var.name for iv in C.op.axis] == ["n", "i0", "i1"]
+    D = te.compute(A.shape, lambda *i: A(*i), axis_names=["x", "y", "z"])
+    assert [iv.var.name for iv in D.op.axis] == ["x", "y", "z"]
+
+
+def test_compute_with_the_wrong_number_of_parameters():
+    with pytest.raises(ValueError, match=r"takes 1 indices, the shape has 2"):
+        te.compute((4, 4), lambda i: i)
+
+
+def test_several_outputs_share_the_axes():
+    A = te.placeholder((8,), name="A")
+    B, C = te.compute((8,), lambda i: (A[i] + 1.0, A[i] * 2.0), name="B")
+    assert B.op is C.op
+    assert (B.name, C.name) == ("B.v0", "B.v1")
+    assert [type(e) for e in B.op.body] == [Add, Mul]
+
+
+def test_symbolic_and_wide_extents_give_the_type_of_the_axis():
+    n = te.size_var("n")
+    A = te.placeholder((n, te.const(4, "int64")), name="A")
+    B = te.compute(A.shape, lambda i, j: A[i, j])
+    assert [str(iv.var.dtype) for iv in B.op.axis] == ["int32", "int64"]
+    assert B.op.axis[0].dom.extent is n
+    with pytest.raises(ValueError, match="an extent is an integer"):
+        te.placeholder((te.const(1.5),))
+
+
+def test_reductions_must_be_whole_bodies():
+    A = te.placeholder((8, 4), name="A")
+    k = te.reduce_axis((0, 4), "k")
+    with pytest.raises(ValueError, match="must be the whole body"):
+        te.compute((8,), lambda i: te.sum(A[i, k], axis=k) + 1.0)
+    with pytest.raises(ValueError, match="all the components of one reduction"):
+        te.compute((8,), lambda i: (te.sum(A[i, k], axis=k), te.max(A[i, k], axis=k)))
+    with pytest.raises(ValueError, match="must be the whole body"):
+        te.compute((8,), lambda i: (A[i, 0], te.sum(A[i, k], axis=k)))
+    with pytest.raises(ValueError, match="must be the whole body"):
+        j = te.reduce_axis((0, 4), "j")
+        te.compute((8,), lambda i: te.sum(te.sum(A[i, k], axis=k) * A[i, j], axis=j))
+
+
+def test_thread_axis_forms():
+    x = te.thread_axis("threadIdx.x")
+    assert (x.dom, x.thread_tag, x.var.name, x.kind) == (
+        None,
+        "threadIdx.x",
+        "threadIdx.x",
+        IterKind.THREAD,
+    )
+    y = te.thread_axis((0, 32), "vthread", name="vx")
+    assert (y.dom.extent.value, y.var.name) == (32, "vx")
+    assert te.thread_axis(8, "threadIdx.y").dom.extent.value == 8
+
+
+def test_indexing_checks_the_number_of_dimensions():
+    A = te.placeholder((8, 4), name="A")
+    assert isinstance(A[1, 2], ProducerLoad)
+    with pytest.raises(ValueError, match="A has 2 dimensions, found 1"):
+        A[1]

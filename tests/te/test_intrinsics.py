@@ -1,0 +1,29 @@
+"""Elementwise functions make calls of the right type and refuse the wrong one."""
+
+import pytest
+
+from autosched import te
+from autosched.tir.expr import Call, Select
+
+
+def test_float_functions_keep_the_type():
+    x = te.var("x", "float16")
+    call = te.exp(x)
+    assert isinstance(call, Call)
+    assert (call.op, str(call.dtype), call.args) == ("exp", "float16", (x,))
+    assert te.power(x, 2.0).args[1].dtype is x.dtype
+
+
+def test_float_functions_refuse_integers():
+    with pytest.raises(TypeError, match=r"te.sqrt takes a float, found int32"):
+        te.sqrt(te.var("i"))
+
+
+def test_abs_of_floats_and_integers():
+    assert te.abs(te.var("x", "float32")).op == "fabs"
+    assert isinstance(te.abs(te.var("i")), Select)
+
+
+def test_call_extern_has_the_name_first():
+    call = te.call_extern("sort", te.var("i"))
+    assert (call.op, call.args[0].value, str(call.dtype)) == ("call_extern", "sort", "int32")

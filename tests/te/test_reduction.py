@@ -1,0 +1,73 @@
+"""Reductions: combiners, identities, conditions, tuples."""
+
+import pytest
+
+from autosched import te
+from autosched.tir.expr import Max, Reduce
+
+
+def _rows(dtype="float32"):
+    return te.placeholder((8, 4), dtype, name="A"), te.reduce_axis((0, 4), "k")
+
+
+@pytest.mark.parametrize(
+    ("reduce", "dtype", "identity"),
+    [
+        (te.sum, "float32", 0.0),
+        (te.prod, "int32", 1),
+        (te.max, "int8", -128),
+        (te.min, "int32", 2**31 - 1),
+        (te.max, "float16", -65504.0),
+    ],
+)
+def test_identities(reduce, dtype, identity):
+    A, k = _rows(dtype)
+    B = te.compute((8,), lambda i: reduce(A[i, k], axis=k))
+    (body,) = B.op.body
+    assert isinstance(body, Reduce)
+    assert body.combiner.identity[0].value == identity
+    assert str(body.dtype) == dtype
+    assert B.op.reduce_axis == (k,)
+    assert B.op.root_iter_vars == (*B.op.axis, k)
+
+
+def test_equal_reductions_are_one_object():
+    A, k = _rows()
+    assert te.sum(A[0, k], axis=k) is te.sum(A[0, k], axis=[k])
+
+
+def test_condition_and_init():
+    A, k = _rows()
+    body = te.sum(A[0, k], axis=k, where=k.var < 3, init=te.const(5.0))
+    assert body.condition is (k.var < 3)
+    assert body.init[0].value == 5.0
+
+
+def test_argmax_is_one_reduction_with_two_components():
+    A, k = _rows()
+    argmax = te.comm_reducer(
+        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
+        lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
+        name="argmax",
+    )
+    index, value = te.compute((8,), lambda i: argmax((k.var, A[i, k]), axis=k), name="arg")
+    first, second = index.op.body
+    assert (str(index.dtype), str(value.dtype)) == ("int32", "float32")
+    assert first.combiner is second.combiner
+    assert (first.value_index, second.value_index) == (0, 1)
+    assert first.source == second.source == (k.var, A[index.op.axis[0], k])
+
+
+def test_two_expressions_are_combined_directly():
+    A, _ = _rows()
+    assert isinstance(te.max(A[0, 0], A[0, 1]), Max)
+    assert te.max(3, 4).value == 4
+
+
+def test_only_reduce_axes_can_be_reduced():
+    A, _ = _rows()
+    B = te.compute((8,), lambda i: A[i, 0])
+    with pytest.raises(ValueError, match=r"reduces over te\.reduce_axis"):
+        te.sum(A[0, 0], axis=B.op.axis[0])
+    with pytest.raises(ValueError, match="needs the axis"):
+        te.sum(A[0, 0])

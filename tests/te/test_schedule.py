@@ -1,0 +1,64 @@
+"""Schedules as a whole: creation, copying, replacement of operations."""
+
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+
+
+def _matmul_relu():
+    A = te.placeholder((8, 4), name="A")
+    B = te.placeholder((4, 8), name="B")
+    k = te.reduce_axis((0, 4), "k")
+    C = te.compute((8, 8), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    D = te.compute((8, 8), lambda i, j: te.max(C[i, j], 0.0), name="D")
+    return A, B, C, D
+
+
+def _names(schedule):
+    return [stage.op.name for stage in schedule.stages]
+
+
+def test_stages_are_in_post_order_and_outputs_marked():
+    _A, _B, C, D = _matmul_relu()
+    s = te.create_schedule(D)
+    assert _names(s) == ["A", "B", "C", "D"]
+    assert [stage.is_output for stage in s.stages] == [False, False, False, True]
+    assert s[C] is s[C.op] is s.stages[2]
+    assert s[C].leaf_iter_vars == list(C.op.root_iter_vars)
+
+
+def test_several_outputs_one_of_which_is_read():
+    _A, _B, C, D = _matmul_relu()
+    s = te.create_schedule([C.op, D.op])
+    assert s.outputs == [C.op, D.op]
+    assert [stage.is_output for stage in s.stages] == [False, False, True, True]
+    with pytest.raises(ScheduleError, match="no operation given"):
+        te.create_schedule([])
+
+
+def test_copies_are_independent():
+    _A, _B, C, D = _matmul_relu()
+    s = te.create_schedule(D)
+    s[C].compute_at(s[D], s[D].leaf_iter_vars[1])
+    t = s.copy()
+    assert t[C] is not s[C]
+    assert t[C].attach_stage is t[D]
+    t[C].split(C.op.axis[0], factor=2)
+    t.cache_write(C, "local")
+    t[D].unroll(t[D].leaf_iter_vars[0])
+    assert _names(s) == ["A", "B", "C", "D"]
+    assert s[C].leaf_iter_vars == list(C.op.root_iter_vars)
+    assert s[D].iter_var_attrs == {}
+    assert s[C].op is C.op
+
+
+def test_stages_are_found_by_original_and_by_new_operations():
+    _A, _B, C, D = _matmul_relu()
+    s = te.create_schedule(D)
+    CL = s.cache_write(C, "local")
+    assert s[C] is s[s[C].op]
+    assert s[C].origin_op is C.op
+    assert s.current_tensor(C).op.inputs == (CL,)
+    assert s[D].op.inputs == (s.current_tensor(C),)
+    assert s.outputs == [s[D].op]
