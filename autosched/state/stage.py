@@ -1,0 +1,143 @@
+"""A stage of a loop state: an operation with its loops, outer to inner."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from autosched.errors import ScheduleError
+from autosched.state.iterator import Iterator, IterKind, clean_name
+from autosched.te.operation import ComputeOp, Operation, PlaceholderOp
+from autosched.tir.expr import IntImm, IterVar
+
+
+class OpType(IntEnum):
+    """What a stage's operation is."""
+
+    PLACEHOLDER = 0
+    COMPUTE = 1
+
+
+class ComputeAt(IntEnum):
+    """Where a stage is computed: on its own, in its readers' bodies, or inside a loop."""
+
+    ROOT = 0
+    INLINED = 1
+    ITER = 2
+
+
+class StateStage:
+    """One stage; immutable. `auto_unroll_max_step` and `storage_offset` are 0 when not set."""
+
+    __slots__ = (
+        "auto_unroll_max_step",
+        "compute_at",
+        "iters",
+        "op",
+        "op_type",
+        "storage_offset",
+    )
+
+    def __init__(
+        self,
+        op: Operation,
+        op_type: OpType,
+        iters: tuple[Iterator, ...],
+        compute_at: ComputeAt = ComputeAt.ROOT,
+        auto_unroll_max_step: int = 0,
+        storage_offset: int = 0,
+    ) -> None:
+        self.op = op
+        self.op_type = op_type
+        self.iters = iters
+        self.compute_at = compute_at
+        self.auto_unroll_max_step = auto_unroll_max_step
+        self.storage_offset = storage_offset
+
+    @staticmethod
+    def of(op: Operation) -> StateStage:
+        """The stage of an untransformed operation: an iterator per axis, then per reduce axis.
+
+        Raises ScheduleError for an operation that is neither a placeholder nor a compute.
+        """
+        if isinstance(op, PlaceholderOp):
+            return StateStage(op, OpType.PLACEHOLDER, ())
+        if not isinstance(op, ComputeOp):
+            raise ScheduleError(
+                f"compute DAG: {op!r} is neither a placeholder nor a compute operation; "
+                "automatic scheduling knows only these two"
+            )
+        spatial = (_axis_iterator(axis, IterKind.SPATIAL) for axis in op.axis)
+        reduction = (_axis_iterator(axis, IterKind.REDUCTION) for axis in op.reduce_axis)
+        return StateStage(op, OpType.COMPUTE, (*spatial, *reduction))
+
+    @property
+    def name(self) -> str:
+        return self.op.name
+
+    @property
+    def is_placeholder(self) -> bool:
+        return self.op_type is OpType.PLACEHOLDER
+
+    @property
+    def is_inlined(self) -> bool:
+        return self.compute_at is ComputeAt.INLINED
+
+    def with_op(self, op: Operation) -> StateStage:
+        """The same loops for another operation (after a DAG change)."""
+        return StateStage(
+            op,
+            self.op_type,
+            self.iters,
+            self.compute_at,
+            self.auto_unroll_max_step,
+            self.storage_offset,
+        )
+
+    def with_iters(self, iters: tuple[Iterator, ...]) -> StateStage:
+        """The stage with other loops."""
+        return StateStage(
+            self.op,
+            self.op_type,
+            iters,
+            self.compute_at,
+            self.auto_unroll_max_step,
+            self.storage_offset,
+        )
+
+    def placed(self, compute_at: ComputeAt, *, keep_ranges: bool) -> StateStage:
+        """The stage computed elsewhere; its ranges become undefined unless kept."""
+        iters = self.iters if keep_ranges else tuple(it.ranged(None) for it in self.iters)
+        return StateStage(
+            self.op,
+            self.op_type,
+            iters,
+            compute_at,
+            self.auto_unroll_max_step,
+            self.storage_offset,
+        )
+
+    def with_attrs(
+        self, *, auto_unroll_max_step: int | None = None, storage_offset: int | None = None
+    ) -> StateStage:
+        """The stage with other attributes; None keeps one."""
+        return StateStage(
+            self.op,
+            self.op_type,
+            self.iters,
+            self.compute_at,
+            self.auto_unroll_max_step if auto_unroll_max_step is None else auto_unroll_max_step,
+            self.storage_offset if storage_offset is None else storage_offset,
+        )
+
+    def __repr__(self) -> str:
+        return f"StateStage({self.name}, {self.compute_at.name}, {list(self.iters)!r})"
+
+
+def _axis_iterator(axis: IterVar, kind: IterKind) -> Iterator:
+    name = clean_name(axis.var.name)
+    if axis.dom is None:
+        return Iterator(name, None, kind)
+    low, extent = axis.dom.min, axis.dom.extent
+    if isinstance(low, IntImm) and isinstance(extent, IntImm):
+        return Iterator(name, extent.value, kind, min=low.value)
+    return Iterator(name, None, kind)

@@ -1,0 +1,263 @@
+"""The 14 transform steps: frozen values that make up a candidate.
+
+A candidate is a tuple of steps. They are written to records as JSON arrays (spec search 2):
+
+    AN stage iter annotation          FU stage [iters]              PR stage iter "pragma"
+    RE stage [after_ids]              SP stage iter extent [lengths] inner_to_outer
+    FSP stage iter src_step n_split   FFSP stage iter [src_steps] level factor_or_nparts
+    SA stage iter factor offset       CA stage target_stage target_iter
+    CI stage                          CR stage                      CHR stage "scope" [readers]
+    CHW stage "scope"                 RF stage iter factor_iter
+
+Stage ids are those at the moment the step is applied. `apply.py` gives their effect on a loop
+state, `replay.py` on a te.Schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from autosched.errors import ConfigError
+from autosched.state.iterator import Annotation
+
+JsonStep = list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Base of the steps: the stage the step is applied to."""
+
+    code: ClassVar[str] = ""
+    stage_id: int
+
+    def to_json(self) -> JsonStep:
+        """The array that stands for this step in a record."""
+        return [self.code, *(_encode(getattr(self, f.name)) for f in fields(self))]
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationStep(Step):
+    """Annotate an iterator: unroll, vectorize, parallel or a thread axis."""
+
+    code: ClassVar[str] = "AN"
+    iter_id: int
+    annotation: Annotation
+
+
+@dataclass(frozen=True, slots=True)
+class FuseStep(Step):
+    """Fuse consecutive iterators."""
+
+    code: ClassVar[str] = "FU"
+    iter_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PragmaStep(Step):
+    """Attach a pragma: `auto_unroll_max_step$N` or `debug_skip_region`."""
+
+    code: ClassVar[str] = "PR"
+    iter_id: int
+    pragma: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReorderStep(Step):
+    """Position p takes the old iterator after_ids[p]."""
+
+    code: ClassVar[str] = "RE"
+    after_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStep(Step):
+    """Split an iterator by lengths, outer to inner; None is a length still to be chosen.
+
+    `extent` is that of the iterator, None when undefined.
+    """
+
+    code: ClassVar[str] = "SP"
+    iter_id: int
+    extent: int | None
+    lengths: tuple[int | None, ...]
+    inner_to_outer: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FollowSplitStep(Step):
+    """Split an iterator into n_split + 1 pieces by the lengths of an earlier SP step."""
+
+    code: ClassVar[str] = "FSP"
+    iter_id: int
+    src_step_id: int
+    n_split: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowFusedSplitStep(Step):
+    """Split in two by the product of lengths[level] of earlier SP steps."""
+
+    code: ClassVar[str] = "FFSP"
+    iter_id: int
+    src_step_ids: tuple[int, ...]
+    level: int
+    factor_or_nparts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StorageAlignStep(Step):
+    """Align the stride of an axis of the stage's storage: stride % factor == offset."""
+
+    code: ClassVar[str] = "SA"
+    iter_id: int
+    factor: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeAtStep(Step):
+    """Compute the stage at an iterator of another stage."""
+
+    code: ClassVar[str] = "CA"
+    target_stage_id: int
+    target_iter_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeInlineStep(Step):
+    """Inline the stage into its readers."""
+
+    code: ClassVar[str] = "CI"
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeRootStep(Step):
+    """Compute the stage at the root."""
+
+    code: ClassVar[str] = "CR"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReadStep(Step):
+    """Insert, after the stage, a copy of its output in `scope` for the reader stages."""
+
+    code: ClassVar[str] = "CHR"
+    scope: str
+    reader_stage_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheWriteStep(Step):
+    """Compute the stage into `scope` first; the computing stage takes the stage's id."""
+
+    code: ClassVar[str] = "CHW"
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class RfactorStep(Step):
+    """Factor a reduction iterator out into a data axis at position factor_iter_id."""
+
+    code: ClassVar[str] = "RF"
+    iter_id: int
+    factor_iter_id: int
+
+
+STAGE_INSERTING = (CacheReadStep, CacheWriteStep, RfactorStep)
+
+# The kinds of the fields after the code, as written in a record.
+_FIELDS: dict[type[Step], tuple[str, ...]] = {
+    AnnotationStep: ("id", "id", "annotation"),
+    FuseStep: ("id", "ids"),
+    PragmaStep: ("id", "id", "text"),
+    ReorderStep: ("id", "ids"),
+    SplitStep: ("id", "id", "extent", "lengths", "flag"),
+    FollowSplitStep: ("id", "id", "id", "count"),
+    FollowFusedSplitStep: ("id", "id", "ids", "id", "flag"),
+    StorageAlignStep: ("id", "id", "int", "int"),
+    ComputeAtStep: ("id", "id", "id"),
+    ComputeInlineStep: ("id",),
+    ComputeRootStep: ("id",),
+    CacheReadStep: ("id", "text", "ids"),
+    CacheWriteStep: ("id", "text"),
+    RfactorStep: ("id", "id", "id"),
+}
+STEP_CODES: dict[str, type[Step]] = {cls.code: cls for cls in _FIELDS}
+
+
+def step_from_json(values: Sequence[Any]) -> Step:
+    """The step a record's array stands for.
+
+    Raises ConfigError naming the step code, the field and what was expected.
+    """
+    if not isinstance(values, list | tuple) or not values:
+        raise ConfigError(f"a step must be a non-empty array, found {values!r}")
+    cls = STEP_CODES.get(values[0]) if isinstance(values[0], str) else None
+    if cls is None:
+        raise ConfigError(f"unknown step {values[0]!r}: expected one of {', '.join(STEP_CODES)}")
+    kinds = _FIELDS[cls]
+    if len(values) != len(kinds) + 1:
+        raise ConfigError(
+            f"step {cls.code} needs {len(kinds)} values after the code, "
+            f"found {len(values) - 1}: {list(values)!r}"
+        )
+    names = [f.name for f in fields(cls)]
+    decoded = [
+        _decode(kind, value, f"step {cls.code}, {name}")
+        for kind, value, name in zip(kinds, values[1:], names, strict=True)
+    ]
+    return cls(*decoded)
+
+
+def steps_from_json(records: Iterable[Sequence[Any]]) -> tuple[Step, ...]:
+    """The steps of a record's list; ConfigError when one is malformed."""
+    return tuple(map(step_from_json, records))
+
+
+def steps_to_json(steps: Iterable[Step]) -> list[JsonStep]:
+    """The list of arrays a record holds for `steps`."""
+    return [step.to_json() for step in steps]
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, tuple):
+        if None in value:
+            raise ValueError(f"a split length is not chosen yet: {value}")
+        return list(value)
+    if value is None:  # an undefined extent
+        return 0
+    return value if isinstance(value, str) else int(value)
+
+
+def _decode(kind: str, value: Any, where: str) -> Any:
+    if kind == "text":
+        if not isinstance(value, str):
+            raise ConfigError(f"{where}: expected a string, found {value!r}")
+        return value
+    if kind in ("ids", "lengths"):
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where}: expected an array of integers, found {value!r}")
+        least = 0 if kind == "ids" else 1
+        return tuple(_integer(v, least, where) for v in value)
+    if kind == "flag":
+        if value in (0, 1):
+            return bool(value)
+        raise ConfigError(f"{where}: expected 0 or 1, found {value!r}")
+    if kind == "annotation":
+        number = _integer(value, 0, where)
+        if number > Annotation.TENSORIZE:
+            raise ConfigError(f"{where}: expected an annotation from 0 to 11, found {value!r}")
+        return Annotation(number)
+    if kind == "extent":
+        return _integer(value, 0, where) or None
+    return _integer(value, {"id": 0, "count": 1}.get(kind), where)
+
+
+def _integer(value: Any, least: int | None, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"{where}: expected an integer, found {value!r}")
+    if least is not None and value < least:
+        raise ConfigError(f"{where}: expected at least {least}, found {value}")
+    return value

@@ -1,0 +1,224 @@
+"""Convolutions, channels last: 1-D, 2-D, 3-D and depthwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autosched import te
+from autosched.te.tensor import Tensor
+from autosched.workloads.padding import pad, pad_array, windows
+from autosched.workloads.workload import Array, output_size, window_problem
+
+
+def check_conv1d(N: int, L: int, CI: int, CO: int, K: int, stride: int, padding: int) -> str | None:
+    """The window must fit."""
+    return window_problem({"L": L}, K, padding)
+
+
+def conv1d_nlc(
+    N: int, L: int, CI: int, CO: int, K: int, stride: int, padding: int, dtype: str
+) -> list[Tensor]:
+    """1-D convolution, channels last."""
+    X = te.placeholder((N, L, CI), dtype, name="X")
+    W = te.placeholder((K, CI, CO), dtype, name="W")
+    P = pad(X, {1: padding})
+    rl = te.reduce_axis((0, K), name="rl")
+    rc = te.reduce_axis((0, CI), name="rc")
+    Y = te.compute(
+        (N, output_size(L, K, stride, padding), CO),
+        lambda n, l, co: te.sum(P[n, l * stride + rl, rc] * W[rl, rc, co], axis=[rl, rc]),
+        name="Y",
+    )
+    return [X, W, Y]
+
+
+def conv1d_nlc_reference(
+    inputs: Sequence[Array], N: int, L: int, CI: int, CO: int, K: int, stride: int, padding: int
+) -> list[Array]:
+    """The same in NumPy."""
+    X, W = inputs
+    view = windows(pad_array(X, {1: padding}), (1,), (K,), stride)
+    return [np.einsum("nlcr,rco->nlo", view, W, optimize=True)]
+
+
+def check_conv2d(
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    KH: int,
+    KW: int,
+    stride: int,
+    padding: int,
+    dilation: int,
+    groups: int,
+) -> str | None:
+    """The window must fit and the groups divide the channels."""
+    for name, channels in (("CI", CI), ("CO", CO)):
+        if channels % groups:
+            return f"argument {name}={channels} must be a multiple of groups={groups}"
+    return window_problem({"H": H}, dilation * (KH - 1) + 1, padding) or window_problem(
+        {"W": W}, dilation * (KW - 1) + 1, padding
+    )
+
+
+def conv2d_nhwc(
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    KH: int,
+    KW: int,
+    stride: int,
+    padding: int,
+    dilation: int,
+    groups: int,
+    dtype: str,
+) -> list[Tensor]:
+    """2-D convolution, channels last, with dilation and groups."""
+    X = te.placeholder((N, H, W, CI), dtype, name="X")
+    K = te.placeholder((KH, KW, CI // groups, CO), dtype, name="K")
+    P = pad(X, {1: padding, 2: padding})
+    rh = te.reduce_axis((0, KH), name="rh")
+    rw = te.reduce_axis((0, KW), name="rw")
+    rc = te.reduce_axis((0, CI // groups), name="rc")
+    shape = (
+        N,
+        output_size(H, KH, stride, padding, dilation),
+        output_size(W, KW, stride, padding, dilation),
+        CO,
+    )
+    group_in, group_out = CI // groups, CO // groups
+    Y = te.compute(
+        shape,
+        lambda n, h, w, co: te.sum(
+            P[
+                n,
+                h * stride + rh * dilation,
+                w * stride + rw * dilation,
+                rc if groups == 1 else co // group_out * group_in + rc,
+            ]
+            * K[rh, rw, rc, co],
+            axis=[rh, rw, rc],
+        ),
+        name="Y",
+    )
+    return [X, K, Y]
+
+
+def conv2d_nhwc_reference(
+    inputs: Sequence[Array],
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    KH: int,
+    KW: int,
+    stride: int,
+    padding: int,
+    dilation: int,
+    groups: int,
+) -> list[Array]:
+    """The same in NumPy."""
+    X, K = inputs
+    view = windows(pad_array(X, {1: padding, 2: padding}), (1, 2), (KH, KW), stride, dilation)
+    n, h, w = view.shape[:3]
+    view = view.reshape(n, h, w, groups, CI // groups, KH, KW)
+    K = K.reshape(KH, KW, CI // groups, groups, CO // groups)
+    Y = np.einsum("nhwgcrs,rscgo->nhwgo", view, K, optimize=True)
+    return [Y.reshape(n, h, w, CO)]
+
+
+def check_conv3d(
+    N: int, D: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int
+) -> str | None:
+    """The window must fit."""
+    return window_problem({"D": D, "H": H, "W": W}, K, padding)
+
+
+def conv3d_ndhwc(
+    N: int,
+    D: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    K: int,
+    stride: int,
+    padding: int,
+    dtype: str,
+) -> list[Tensor]:
+    """3-D convolution, channels last."""
+    X = te.placeholder((N, D, H, W, CI), dtype, name="X")
+    weight = te.placeholder((K, K, K, CI, CO), dtype, name="K")
+    P = pad(X, {1: padding, 2: padding, 3: padding})
+    rd, rh, rw = (te.reduce_axis((0, K), name=name) for name in ("rd", "rh", "rw"))
+    rc = te.reduce_axis((0, CI), name="rc")
+    sizes = [output_size(size, K, stride, padding) for size in (D, H, W)]
+    Y = te.compute(
+        (N, *sizes, CO),
+        lambda n, d, h, w, co: te.sum(
+            P[n, d * stride + rd, h * stride + rh, w * stride + rw, rc]
+            * weight[rd, rh, rw, rc, co],
+            axis=[rd, rh, rw, rc],
+        ),
+        name="Y",
+    )
+    return [X, weight, Y]
+
+
+def conv3d_ndhwc_reference(
+    inputs: Sequence[Array],
+    N: int,
+    D: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    K: int,
+    stride: int,
+    padding: int,
+) -> list[Array]:
+    """The same in NumPy."""
+    X, weight = inputs
+    padded = pad_array(X, {1: padding, 2: padding, 3: padding})
+    view = windows(padded, (1, 2, 3), (K, K, K), stride)
+    return [np.einsum("ndhwcxyz,xyzco->ndhwo", view, weight, optimize=True)]
+
+
+def check_square(H: int, W: int, K: int, padding: int, **others: int) -> str | None:
+    """The K x K window must fit."""
+    return window_problem({"H": H, "W": W}, K, padding)
+
+
+def depthwise_conv2d_nhwc(
+    N: int, H: int, W: int, C: int, K: int, stride: int, padding: int, dtype: str
+) -> list[Tensor]:
+    """Depthwise 2-D convolution, channels last."""
+    X = te.placeholder((N, H, W, C), dtype, name="X")
+    weight = te.placeholder((K, K, C), dtype, name="K")
+    P = pad(X, {1: padding, 2: padding})
+    rh = te.reduce_axis((0, K), name="rh")
+    rw = te.reduce_axis((0, K), name="rw")
+    Y = te.compute(
+        (N, output_size(H, K, stride, padding), output_size(W, K, stride, padding), C),
+        lambda n, h, w, c: te.sum(
+            P[n, h * stride + rh, w * stride + rw, c] * weight[rh, rw, c], axis=[rh, rw]
+        ),
+        name="Y",
+    )
+    return [X, weight, Y]
+
+
+def depthwise_conv2d_nhwc_reference(
+    inputs: Sequence[Array], N: int, H: int, W: int, C: int, K: int, stride: int, padding: int
+) -> list[Array]:
+    """The same in NumPy."""
+    X, weight = inputs
+    view = windows(pad_array(X, {1: padding, 2: padding}), (1, 2), (K, K), stride)
+    return [np.einsum("nhwcrs,rsc->nhwc", view, weight, optimize=True)]

@@ -1,0 +1,183 @@
+"""Transposed, capsule, and convolution with bias, batch normalisation and relu."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autosched import te
+from autosched.te.tensor import Tensor
+from autosched.tir.op import all_, const, eq, if_then_else, max_
+from autosched.workloads.padding import pad, pad_array, windows
+from autosched.workloads.workload import Array, output_size
+
+
+def check_transpose(
+    N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int
+) -> str | None:
+    """The padding removes at most the window's border."""
+    if padding > K - 1:
+        return f"argument padding={padding} must be at most K - 1 = {K - 1}"
+    return None
+
+
+def conv2d_transpose_nhwc(
+    N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int, dtype: str
+) -> list[Tensor]:
+    """Transposed 2-D convolution: X spread out by `stride`, then convolved with K flipped."""
+    X = te.placeholder((N, H, W, CI), dtype, name="X")
+    weight = te.placeholder((K, K, CI, CO), dtype, name="K")
+    b = K - 1 - padding
+    height, width = (H - 1) * stride + 1, (W - 1) * stride + 1
+    zero = const(0, dtype)
+    dilate_pad = te.compute(
+        (N, height + 2 * b, width + 2 * b, CI),
+        lambda n, h, w, c: if_then_else(
+            all_(
+                h - b >= 0,
+                h - b < height,
+                w - b >= 0,
+                w - b < width,
+                eq((h - b) % stride, 0),
+                eq((w - b) % stride, 0),
+            ),
+            X[n, (h - b) // stride, (w - b) // stride, c],
+            zero,
+        ),
+        name="dilate_pad",
+    )
+    rh = te.reduce_axis((0, K), name="rh")
+    rw = te.reduce_axis((0, K), name="rw")
+    rc = te.reduce_axis((0, CI), name="rc")
+    Y = te.compute(
+        (N, height + 2 * b - K + 1, width + 2 * b - K + 1, CO),
+        lambda n, h, w, co: te.sum(
+            dilate_pad[n, h + rh, w + rw, rc] * weight[K - 1 - rh, K - 1 - rw, rc, co],
+            axis=[rh, rw, rc],
+        ),
+        name="Y",
+    )
+    return [X, weight, Y]
+
+
+def conv2d_transpose_nhwc_reference(
+    inputs: Sequence[Array],
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    K: int,
+    stride: int,
+    padding: int,
+) -> list[Array]:
+    """Every input element adds its window to the output; the border is cut off."""
+    X, weight = inputs
+    height, width = (H - 1) * stride + K, (W - 1) * stride + K
+    full = np.zeros((N, height, width, CO), X.dtype)
+    for rh in range(K):
+        for rw in range(K):
+            rows = slice(rh, rh + (H - 1) * stride + 1, stride)
+            columns = slice(rw, rw + (W - 1) * stride + 1, stride)
+            full[:, rows, columns] += X @ weight[rh, rw]
+    return [full[:, padding : height - padding, padding : width - padding]]
+
+
+def conv2d_capsule_nhwijc(
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    K: int,
+    stride: int,
+    padding: int,
+    CAP: int,
+    dtype: str,
+) -> list[Tensor]:
+    """2-D convolution of CAP x CAP matrices."""
+    X = te.placeholder((N, H, W, CAP, CAP, CI), dtype, name="X")
+    weight = te.placeholder((K, K, CAP, CAP, CI, CO), dtype, name="K")
+    P = pad(X, {1: padding, 2: padding})
+    rh = te.reduce_axis((0, K), name="rh")
+    rw = te.reduce_axis((0, K), name="rw")
+    ck = te.reduce_axis((0, CAP), name="ck")
+    rc = te.reduce_axis((0, CI), name="rc")
+    sizes = [output_size(size, K, stride, padding) for size in (H, W)]
+    Y = te.compute(
+        (N, *sizes, CAP, CAP, CO),
+        lambda n, h, w, i, j, co: te.sum(
+            P[n, h * stride + rh, w * stride + rw, i, ck, rc] * weight[rh, rw, ck, j, rc, co],
+            axis=[rh, rw, ck, rc],
+        ),
+        name="Y",
+    )
+    return [X, weight, Y]
+
+
+def conv2d_capsule_nhwijc_reference(
+    inputs: Sequence[Array],
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    K: int,
+    stride: int,
+    padding: int,
+    CAP: int,
+) -> list[Array]:
+    """The same in NumPy."""
+    X, weight = inputs
+    view = windows(pad_array(X, {1: padding, 2: padding}), (1, 2), (K, K), stride)
+    return [np.einsum("nhwikcrs,rskjco->nhwijo", view, weight, optimize=True)]
+
+
+def conv2d_nchw_bn_relu(
+    N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int, dtype: str
+) -> list[Tensor]:
+    """2-D convolution, channels first, then bias, batch normalisation and relu."""
+    X = te.placeholder((N, CI, H, W), dtype, name="X")
+    weight = te.placeholder((CO, CI, K, K), dtype, name="K")
+    bias = te.placeholder((CO,), dtype, name="bias")
+    scale = te.placeholder((CO,), dtype, name="scale")
+    offset = te.placeholder((CO,), dtype, name="offset")
+    P = pad(X, {2: padding, 3: padding})
+    rc = te.reduce_axis((0, CI), name="rc")
+    rh = te.reduce_axis((0, K), name="rh")
+    rw = te.reduce_axis((0, K), name="rw")
+    shape = (N, CO, output_size(H, K, stride, padding), output_size(W, K, stride, padding))
+    Y = te.compute(
+        shape,
+        lambda n, co, h, w: te.sum(
+            P[n, rc, h * stride + rh, w * stride + rw] * weight[co, rc, rh, rw],
+            axis=[rc, rh, rw],
+        ),
+        name="Y",
+    )
+    bias_add = te.compute(shape, lambda n, co, h, w: Y[n, co, h, w] + bias[co], name="bias_add")
+    bn_mul = te.compute(shape, lambda n, co, h, w: bias_add[n, co, h, w] * scale[co], name="bn_mul")
+    bn_add = te.compute(shape, lambda n, co, h, w: bn_mul[n, co, h, w] + offset[co], name="bn_add")
+    zero = const(0, dtype)
+    relu = te.compute(shape, lambda n, co, h, w: max_(bn_add[n, co, h, w], zero), name="relu")
+    return [X, weight, bias, scale, offset, relu]
+
+
+def conv2d_nchw_bn_relu_reference(
+    inputs: Sequence[Array],
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    K: int,
+    stride: int,
+    padding: int,
+) -> list[Array]:
+    """The same in NumPy."""
+    X, weight, bias, scale, offset = inputs
+    view = windows(pad_array(X, {2: padding, 3: padding}), (2, 3), (K, K), stride)
+    Y = np.einsum("nchwrs,ocrs->nohw", view, weight, optimize=True)
+    columns = (slice(None), None, None)
+    return [np.maximum((Y + bias[columns]) * scale[columns] + offset[columns], 0)]

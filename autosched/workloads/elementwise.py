@@ -1,0 +1,93 @@
+"""Element-wise operators, norms and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autosched import te
+from autosched.te.tensor import Tensor
+from autosched.tir.op import call, const, max_
+from autosched.workloads.workload import Array
+
+EPSILON = 1e-5
+
+
+def norm_bmn(B: int, M: int, N: int, dtype: str) -> list[Tensor]:
+    """D[b] = sqrt(sum_ij A[b,i,j]^2)."""
+    A = te.placeholder((B, M, N), dtype, name="A")
+    i = te.reduce_axis((0, M), name="i")
+    j = te.reduce_axis((0, N), name="j")
+    C = te.compute((B,), lambda b: te.sum(A[b, i, j] * A[b, i, j], axis=[i, j]), name="C")
+    D = te.compute((B,), lambda b: call("sqrt", C[b]), name="D")
+    return [A, D]
+
+
+def norm_bmn_reference(inputs: Sequence[Array], B: int, M: int, N: int) -> list[Array]:
+    """The same in NumPy."""
+    return [np.sqrt((inputs[0] ** 2).sum(axis=(1, 2)))]
+
+
+def softmax(M: int, N: int, dtype: str) -> list[Tensor]:
+    """Softmax over the rows of A."""
+    A = te.placeholder((M, N), dtype, name="A")
+    k = te.reduce_axis((0, N), name="k")
+    maxelem = te.compute((M,), lambda i: te.max(A[i, k], axis=k), name="maxelem")
+    exp = te.compute((M, N), lambda i, j: call("exp", A[i, j] - maxelem[i]), name="exp")
+    k2 = te.reduce_axis((0, N), name="k")
+    expsum = te.compute((M,), lambda i: te.sum(exp[i, k2], axis=k2), name="expsum")
+    norm = te.compute((M, N), lambda i, j: exp[i, j] / expsum[i], name="norm")
+    return [A, norm]
+
+
+def softmax_reference(inputs: Sequence[Array], M: int, N: int) -> list[Array]:
+    """The same in NumPy."""
+    A = inputs[0]
+    exp = np.exp(A - A.max(axis=1, keepdims=True))
+    return [exp / exp.sum(axis=1, keepdims=True)]
+
+
+def layer_norm(M: int, N: int, dtype: str) -> list[Tensor]:
+    """(A - mean) * rstd * gamma + beta over the rows of A."""
+    A = te.placeholder((M, N), dtype, name="A")
+    gamma = te.placeholder((N,), dtype, name="gamma")
+    beta = te.placeholder((N,), dtype, name="beta")
+    k = te.reduce_axis((0, N), name="k")
+    k2 = te.reduce_axis((0, N), name="k")
+    share = const(1 / N, dtype)
+    total = te.compute((M,), lambda i: te.sum(A[i, k], axis=k), name="sum")
+    sqsum = te.compute((M,), lambda i: te.sum(A[i, k2] * A[i, k2], axis=k2), name="sqsum")
+    mean = te.compute((M,), lambda i: total[i] * share, name="mean")
+    rstd = te.compute(
+        (M,),
+        lambda i: call("rsqrt", sqsum[i] * share - mean[i] * mean[i] + const(EPSILON, dtype)),
+        name="rstd",
+    )
+    Y = te.compute(
+        (M, N), lambda i, j: (A[i, j] - mean[i]) * rstd[i] * gamma[j] + beta[j], name="Y"
+    )
+    return [A, gamma, beta, Y]
+
+
+def layer_norm_reference(inputs: Sequence[Array], M: int, N: int) -> list[Array]:
+    """The same in NumPy."""
+    A, gamma, beta = inputs
+    mean = A.mean(axis=1, keepdims=True)
+    variance = (A**2).mean(axis=1, keepdims=True) - mean**2
+    return [(A - mean) / np.sqrt(variance + EPSILON) * gamma + beta]
+
+
+def add_relu(M: int, N: int, dtype: str) -> list[Tensor]:
+    """max(A + B, 0)."""
+    A = te.placeholder((M, N), dtype, name="A")
+    B = te.placeholder((M, N), dtype, name="B")
+    C = te.compute((M, N), lambda i, j: A[i, j] + B[i, j], name="C")
+    zero = const(0, dtype)
+    relu = te.compute((M, N), lambda i, j: max_(C[i, j], zero), name="relu")
+    return [A, B, relu]
+
+
+def add_relu_reference(inputs: Sequence[Array], M: int, N: int) -> list[Array]:
+    """The same in NumPy."""
+    return [np.maximum(inputs[0] + inputs[1], 0)]

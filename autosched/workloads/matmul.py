@@ -1,0 +1,91 @@
+"""Matrix products: matmul, batch_matmul, dense_bias_relu, transpose_batch_matmul_softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autosched import te
+from autosched.te.tensor import Tensor
+from autosched.tir.op import call, const, max_
+from autosched.workloads.workload import Array
+
+
+def matmul(M: int, N: int, K: int, dtype: str) -> list[Tensor]:
+    """C[i,j] = sum_k A[i,k]*B[k,j]."""
+    A = te.placeholder((M, K), dtype, name="A")
+    B = te.placeholder((K, N), dtype, name="B")
+    k = te.reduce_axis((0, K), name="k")
+    C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    return [A, B, C]
+
+
+def matmul_reference(inputs: Sequence[Array], M: int, N: int, K: int) -> list[Array]:
+    """NumPy's matmul."""
+    return [inputs[0] @ inputs[1]]
+
+
+def batch_matmul(B: int, M: int, N: int, K: int, dtype: str) -> list[Tensor]:
+    """Z[b,i,j] = sum_k X[b,i,k]*Y[b,k,j]."""
+    X = te.placeholder((B, M, K), dtype, name="X")
+    Y = te.placeholder((B, K, N), dtype, name="Y")
+    k = te.reduce_axis((0, K), name="k")
+    Z = te.compute((B, M, N), lambda b, i, j: te.sum(X[b, i, k] * Y[b, k, j], axis=k), name="Z")
+    return [X, Y, Z]
+
+
+def batch_matmul_reference(inputs: Sequence[Array], B: int, M: int, N: int, K: int) -> list[Array]:
+    """NumPy's matmul, batched."""
+    return [inputs[0] @ inputs[1]]
+
+
+def dense_bias_relu(M: int, N: int, K: int, dtype: str) -> list[Tensor]:
+    """relu(A @ W^T + bias)."""
+    A = te.placeholder((M, K), dtype, name="A")
+    W = te.placeholder((N, K), dtype, name="W")
+    bias = te.placeholder((N,), dtype, name="bias")
+    k = te.reduce_axis((0, K), name="k")
+    T = te.compute((M, N), lambda i, j: te.sum(A[i, k] * W[j, k], axis=k), name="T")
+    U = te.compute((M, N), lambda i, j: T[i, j] + bias[j], name="U")
+    zero = const(0, dtype)
+    relu = te.compute((M, N), lambda i, j: max_(U[i, j], zero), name="relu")
+    return [A, W, bias, relu]
+
+
+def dense_bias_relu_reference(inputs: Sequence[Array], M: int, N: int, K: int) -> list[Array]:
+    """The same in NumPy."""
+    A, W, bias = inputs
+    return [np.maximum(A @ W.T + bias, 0)]
+
+
+def transpose_batch_matmul_softmax(B: int, S: int, H: int, D: int, dtype: str) -> list[Tensor]:
+    """Attention weights: softmax(Q K^T) per head, Q and K laid out (B, S, H, D)."""
+    Q = te.placeholder((B, S, H, D), dtype, name="Q")
+    K = te.placeholder((B, S, H, D), dtype, name="K")
+    QT = te.compute((B * H, S, D), lambda b, i, d: Q[b // H, i, b % H, d], name="QT")
+    KT = te.compute((B * H, D, S), lambda b, d, i: K[b // H, i, b % H, d], name="KT")
+    k = te.reduce_axis((0, D), name="k")
+    C = te.compute(
+        (B * H, S, S), lambda b, i, j: te.sum(QT[b, i, k] * KT[b, k, j], axis=k), name="C"
+    )
+    r = te.reduce_axis((0, S), name="r")
+    maxelem = te.compute((B * H, S), lambda b, i: te.max(C[b, i, r], axis=r), name="maxelem")
+    exp = te.compute(
+        (B * H, S, S), lambda b, i, j: call("exp", C[b, i, j] - maxelem[b, i]), name="exp"
+    )
+    r2 = te.reduce_axis((0, S), name="r")
+    expsum = te.compute((B * H, S), lambda b, i: te.sum(exp[b, i, r2], axis=r2), name="expsum")
+    norm = te.compute((B * H, S, S), lambda b, i, j: exp[b, i, j] / expsum[b, i], name="norm")
+    return [Q, K, norm]
+
+
+def transpose_batch_matmul_softmax_reference(
+    inputs: Sequence[Array], B: int, S: int, H: int, D: int
+) -> list[Array]:
+    """The same in NumPy."""
+    QT = inputs[0].transpose(0, 2, 1, 3).reshape(B * H, S, D)
+    KT = inputs[1].transpose(0, 2, 3, 1).reshape(B * H, D, S)
+    C = QT @ KT
+    exp = np.exp(C - C.max(axis=-1, keepdims=True))
+    return [exp / exp.sum(axis=-1, keepdims=True)]

@@ -1,0 +1,46 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autosched import te
+from autosched.te.tensor import Tensor
+from autosched.tir.op import min_value
+from autosched.workloads.padding import pad, pad_array, windows
+from autosched.workloads.workload import Array, output_size, window_problem
+
+
+def check_max_pool(N: int, C: int, H: int, W: int, K: int, stride: int, padding: int) -> str | None:
+    """The window must fit, and reach past the border."""
+    if padding >= K:
+        return f"argument padding={padding} must be smaller than K={K}"
+    return window_problem({"H": H, "W": W}, K, padding)
+
+
+def max_pool2d_nchw(
+    N: int, C: int, H: int, W: int, K: int, stride: int, padding: int, dtype: str
+) -> list[Tensor]:
+    """2-D maximum pooling, channels first; the border counts as the smallest number."""
+    X = te.placeholder((N, C, H, W), dtype, name="X")
+    P = pad(X, {2: padding, 3: padding}, min_value(dtype), ("n", "c", "h", "w"))
+    rh = te.reduce_axis((0, K), name="rh")
+    rw = te.reduce_axis((0, K), name="rw")
+    Y = te.compute(
+        (N, C, output_size(H, K, stride, padding), output_size(W, K, stride, padding)),
+        lambda n, c, h, w: te.max(P[n, c, h * stride + rh, w * stride + rw], axis=[rh, rw]),
+        name="Y",
+    )
+    return [X, Y]
+
+
+def max_pool2d_nchw_reference(
+    inputs: Sequence[Array], N: int, C: int, H: int, W: int, K: int, stride: int, padding: int
+) -> list[Array]:
+    """The same in NumPy."""
+    X = inputs[0]
+    low = np.finfo(X.dtype).min if X.dtype.kind == "f" else np.iinfo(X.dtype).min
+    padded = pad_array(X, {2: padding, 3: padding}, low)
+    return [windows(padded, (2, 3), (K, K), stride).max(axis=(-2, -1))]

@@ -1,0 +1,161 @@
+"""What a workload is: a named computation of a few integer arguments, with its reference."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.errors import ConfigError
+from autosched.te.tensor import Tensor
+from autosched.tir.expr import IntImm
+
+Array = npt.NDArray[Any]
+FLOATS = ("float32", "float64", "float16")
+NUMBERS = (*FLOATS, "int32", "int64")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A computation: `define(**args)` gives its tensors, `compute(inputs, **args)` its results.
+
+    `args` maps the integer arguments, in the positional order of Ansor's workload keys, to their
+    defaults (None: required). `dtypes` are the types that `dtype` may name. `positive` are not
+    below 1; the others (paddings) not below 0. `outputs` of the tensors are results.
+    """
+
+    name: str
+    doc: str
+    args: Mapping[str, int | None]
+    define: Callable[..., list[Tensor]]
+    compute: Callable[..., list[Array]]
+    dtypes: tuple[str, ...] = NUMBERS
+    may_be_zero: tuple[str, ...] = ("padding",)
+    check: Callable[..., str | None] | None = None
+    n_outputs: int = field(default=1)
+
+    def resolve(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """`args` checked and completed with defaults, in positional order, `dtype` last.
+
+        Raises ConfigError naming the argument: unknown, missing, of a wrong type or out of range.
+        """
+        known = (*self.args, "dtype")
+        for key in args:
+            if key not in known:
+                close = difflib.get_close_matches(str(key), known, 1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                raise ConfigError(
+                    f"workload {self.name}: unknown argument {key!r}, expected "
+                    f"{', '.join(known)}{hint}"
+                )
+        missing = [key for key, default in self.args.items() if key not in args and default is None]
+        if missing:
+            raise ConfigError(f"workload {self.name}: missing argument {', '.join(missing)}")
+        result: dict[str, Any] = {
+            key: self._integer(key, args.get(key, default)) for key, default in self.args.items()
+        }
+        dtype = args.get("dtype", "float32")
+        if dtype not in self.dtypes:
+            raise ConfigError(
+                f"workload {self.name}: dtype must be one of {', '.join(self.dtypes)}, "
+                f"found {dtype!r}"
+            )
+        problem = self.check(**result) if self.check else None
+        if problem:
+            raise ConfigError(f"workload {self.name}: {problem}")
+        result["dtype"] = dtype
+        return result
+
+    def _integer(self, key: str, value: Any) -> int:
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            raise ConfigError(
+                f"workload {self.name}: argument {key} must be an integer, found "
+                f"{type(value).__name__} {value!r}"
+            )
+        least = 0 if key in self.may_be_zero else 1
+        if value < least:
+            raise ConfigError(
+                f"workload {self.name}: argument {key} must be at least {least}, found {value}"
+            )
+        return int(value)
+
+    def tensors(self, **args: Any) -> list[Tensor]:
+        """The argument tensors of a fresh definition: inputs, then outputs."""
+        resolved = self.resolve(args)
+        tensors = self.define(**resolved)
+        for tensor in tensors:
+            if any(size < 1 for size in shape_of(tensor)):
+                raise ConfigError(
+                    f"workload {self.name}: {tensor.name} would have the empty shape "
+                    f"{shape_of(tensor)}; the window does not fit the padded input"
+                )
+        return tensors
+
+    def reference(self, inputs: Sequence[Array], **args: Any) -> list[Array]:
+        """The outputs NumPy computes from `inputs`, accumulating floats in float64."""
+        resolved = self.resolve(args)
+        dtype = np.dtype(resolved.pop("dtype"))
+        wide = np.float64 if dtype.kind == "f" else np.int64
+        results = self.compute([np.asarray(a).astype(wide) for a in inputs], **resolved)
+        with np.errstate(over="ignore"):
+            return [np.ascontiguousarray(r.astype(dtype)) for r in results]
+
+    def inputs(self, seed: int = 0, **args: Any) -> list[Array]:
+        """Random inputs for `reference` and the kernels; see `random_inputs`."""
+        return random_inputs(self.tensors(**args)[: -self.n_outputs], seed)
+
+    def signature(self) -> str:
+        """`name(M, N, dilation=1, dtype='float32')`."""
+        parts = [k if d is None else f"{k}={d}" for k, d in self.args.items()]
+        return f"{self.name}({', '.join([*parts, 'dtype=' + repr(self.dtypes[0])])})"
+
+
+def shape_of(tensor: Tensor) -> tuple[int, ...]:
+    """The constant shape of `tensor`; ConfigError when a size is symbolic."""
+    sizes = []
+    for extent in tensor.shape:
+        if not isinstance(extent, IntImm):
+            raise ConfigError(f"{tensor.name}: the size {extent!r} is not a constant")
+        sizes.append(extent.value)
+    return tuple(sizes)
+
+
+def random_inputs(tensors: Sequence[Tensor], seed: int = 0) -> list[Array]:
+    """One array per tensor, the same for the same seed.
+
+    Floats are normal with deviation 1, rounded to 1/256 so that short float32 sums stay accurate;
+    integers lie in [-4, 4] ([0, 4] when unsigned), booleans are even odds.
+    """
+    rng = np.random.default_rng(seed)
+    return [random_array(rng, shape_of(t), np.dtype(str(t.dtype))) for t in tensors]
+
+
+def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """A random array of `dtype` as `random_inputs` describes."""
+    if dtype.kind == "f":
+        values: Array = np.round(rng.standard_normal(shape) * 256) / 256
+    elif dtype.kind == "b":
+        values = rng.integers(0, 2, shape)
+    else:
+        values = rng.integers(-4 if dtype.kind == "i" else 0, 5, shape)
+    return np.ascontiguousarray(values.astype(dtype))
+
+
+def output_size(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
+    """Length of a convolution's output axis."""
+    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def window_problem(sizes: Mapping[str, int], kernel: int, padding: int) -> str | None:
+    """Why a window of `kernel` elements does not fit one of `sizes`, or None when it fits."""
+    for name, size in sizes.items():
+        if size + 2 * padding < kernel:
+            return (
+                f"argument {name}={size} with padding {padding} is smaller than the window of "
+                f"{kernel} elements"
+            )
+    return None
