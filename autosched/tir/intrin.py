@@ -23,7 +23,7 @@ _BINARY_MATH = "pow fmod atan2 hypot copysign ldexp nextafter".split()
 _BITWISE = "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right".split()
 _PURE = (
     "if_then_else reinterpret call_pure_extern call_llvm_pure_intrin q_multiply_shift fma "
-    "isnullptr address_of large_uint_imm vscale"
+    "isnullptr address_of large_uint_imm vscale tuple"
 ).split()
 _READ = "tvm_struct_get tvm_access_ptr tvm_warp_activemask".split()
 _OPAQUE = (
