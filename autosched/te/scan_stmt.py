@@ -1,0 +1,34 @@
+"""The loop over time of a scan, into which its init and update stages are put."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autosched.te.bound_check import make_bound_check
+from autosched.te.loop_nest import Building, Level, Values, guards, make_loop_nest, wrap_all
+from autosched.tir.expr import IntImm
+from autosched.tir.op import cast
+from autosched.tir.stmt import AttrStmt, Stmt, nop
+
+if TYPE_CHECKING:
+    from autosched.te.schedule_stage import Stage
+
+
+def make_scan_stmt(stage: Stage, building: Building) -> Stmt:
+    """Environment threads, the place of the init stages, the time loop, that of the updates.
+
+    The two places are recorded in `building.markers` under (operation, "init" | "update").
+    """
+    op = stage.op
+    values: Values = {}
+    nest = make_loop_nest(stage, building, 0, False, (), values)
+    checks = make_bound_check(stage, building.domains, values, False, (), building.facts)
+    init = AttrStmt(op, "loop_scope", IntImm(0), nop())
+    update = AttrStmt(op, "loop_scope", IntImm(0), nop())
+    building.markers[op, "init"], building.markers[op, "update"] = init, update
+    threads: Level = []
+    for thread in stage.env_thread_axes:
+        assert thread.dom is not None
+        extent = cast(thread.var.dtype, thread.dom.extent)
+        threads.append(AttrStmt(thread, "thread_extent", extent, nop()))
+    return wrap_all([[*threads, init], *nest, guards(checks)], update)
