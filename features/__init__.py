@@ -1,0 +1,1 @@
+"""Per-store features of a candidate: what the cost model sees, and datasets of them."""

@@ -1,0 +1,62 @@
+"""What encloses a store: the loops, their ranges, and what has been touched under each."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Expr, Var
+
+_F32 = struct.Struct("<f")
+
+
+def f32(x: float) -> float:
+    """`x` rounded to IEEE single precision: Ansor's features are computed in C floats."""
+    try:
+        result: float = _F32.unpack(_F32.pack(x))[0]
+    except OverflowError:
+        return float("inf") if x > 0 else float("-inf")
+    return result
+
+
+# What one store touched under one loop: (elements, bytes of one element), oldest first.
+TouchTable = dict[Var, list[tuple[int, int]]]
+
+
+@dataclass(slots=True)
+class Loop:
+    """One enclosing loop or thread attribute.
+
+    `point` bounds the variable in its first iteration, `span` over all; `table` outlives the store.
+    """
+
+    var: Var
+    extent: int
+    point: tuple[int, int]
+    span: tuple[int, int]
+    table: TouchTable
+    lets: list[tuple[Var, Expr]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class BufferInfo:
+    """Declared shape (None for a symbolic dimension) and element type of a buffer."""
+
+    shape: tuple[int | None, ...]
+    dtype: DType
+
+    @property
+    def bytes(self) -> int:
+        return self.dtype.bytes
+
+
+@dataclass(slots=True)
+class Access:
+    """One buffer in a store: how it is accessed and all its index tuples."""
+
+    data: Var
+    info: BufferInfo
+    kind: str
+    indices: list[tuple[Expr, ...]]
+    used: frozenset[Var]
