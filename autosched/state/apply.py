@@ -41,7 +41,8 @@ def apply_step(state: State, step: Step) -> State:
     """`state` with `step` appended and its effect carried out."""
     if not 0 <= step.stage_id < len(state.stages):
         refuse(state, step, f"there are only {len(state.stages)} stages")
-    return _EFFECTS[type(step)](state, step)
+    result: State = _EFFECTS[type(step)](state, step)
+    return result
 
 
 def refuse(state: State, step: Step, reason: str) -> NoReturn:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from autosched.tir.expr import Expr
+from autosched.tir.printer import to_text
+
 
 class Annotation(IntEnum):
     """How a loop runs; the integers are those of the record format (spec search 1)."""
@@ -51,8 +54,9 @@ class IterKind(IntEnum):
 class Iterator:
     """One loop of a stage; immutable, compared by identity.
 
-    The range is [min, min + extent); an undefined range has `extent` None. `orig_iters` are the
-    iterators a fused one was made from.
+    The range is [min, min + extent); an undefined range has `extent` None. `min` is an expression
+    where bounds were inferred for a stage computed inside others. `orig_iters` are the iterators a
+    fused one was made from.
     """
 
     __slots__ = ("annotation", "extent", "kind", "min", "name", "orig_iters")
@@ -64,7 +68,7 @@ class Iterator:
         kind: IterKind,
         annotation: Annotation = Annotation.NONE,
         orig_iters: tuple[Iterator, ...] = (),
-        min: int = 0,
+        min: int | Expr = 0,
     ) -> None:
         self.name = name
         self.extent = extent
@@ -77,9 +81,9 @@ class Iterator:
         """A copy with `annotation`."""
         return Iterator(self.name, self.extent, self.kind, annotation, self.orig_iters, self.min)
 
-    def ranged(self, extent: int | None, min: int = 0) -> Iterator:
+    def ranged(self, extent: int | None, min: int | Expr = 0) -> Iterator:
         """A copy with another range; the same object when nothing differs."""
-        if extent == self.extent and (extent is None or min == self.min):
+        if extent == self.extent and (extent is None or min is self.min):
             return self
         return Iterator(self.name, extent, self.kind, self.annotation, self.orig_iters, min)
 
@@ -89,8 +93,14 @@ class Iterator:
         return -1 if self.extent is None else self.extent
 
     def __repr__(self) -> str:
-        span = "None" if self.extent is None else f"{self.min},{self.extent}"
-        return f"{ANNOTATION_TEXT[self.annotation]} {self.name} ({span})"
+        return f"{ANNOTATION_TEXT[self.annotation]} {self.name} {self.range_text()}"
+
+    def range_text(self) -> str:
+        """`(min,extent)` or `(None)`."""
+        if self.extent is None:
+            return "(None)"
+        low = self.min if isinstance(self.min, int) else to_text(self.min).replace(".", "_")
+        return f"({low},{self.extent})"
 
 
 def clean_name(name: str) -> str:

@@ -31,7 +31,6 @@ from autosched.errors import ScheduleError
 from autosched.state.apply import apply_step
 from autosched.state.attach_map import AttachMap
 from autosched.state.iterator import (
-    ANNOTATION_TEXT,
     THREAD_ANNOTATIONS,
     Annotation,
     Iterator,
@@ -296,8 +295,7 @@ class State:
         attached = self.attach_map.iter_to_stages
         for i, it in enumerate(stage.iters):
             if it.extent != 1:
-                span = "(None)" if it.extent is None else f"({it.min},{it.extent})"
-                lines.append(f"{pad}{ANNOTATION_TEXT[it.annotation]} {it.name} {span}")
+                lines.append(pad + repr(it))
                 pad += "  "
             for inner in attached.get((stage_id, i), ()):
                 self._print_stage(inner, len(pad), lines)

@@ -1,0 +1,190 @@
+"""Access analysis of a compute DAG (spec search 3): who reads what, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.te.operation import ComputeOp, Operation
+from autosched.tir.expr import Add, Call, Expr, FloatImm, IntImm, ProducerLoad, Select, Sub, Var
+from autosched.tir.walk import free_vars, pre_order
+
+Indices = tuple[Expr, ...]
+CONST_TENSOR_ATTR = "auto_scheduler_simplify_const_tensor_indices"
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleAccess:
+    """How a simple access uses the axes of the reading operation."""
+
+    axis_missing: bool
+    axis_duplicated: bool
+    same_order: bool
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Every axis once, in order."""
+        return not self.axis_missing and not self.axis_duplicated and self.same_order
+
+
+def const_shift_equal(var: Var, expr: Expr) -> bool:
+    """True when `expr` is var, var + c, c + var or var - c with a constant c."""
+    if expr is var:
+        return True
+    match expr:
+        case Add(a, b):
+            return (a is var and isinstance(b, IntImm)) or (b is var and isinstance(a, IntImm))
+        case Sub(a, b):
+            return a is var and isinstance(b, IntImm)
+    return False
+
+
+def simple_access(op: ComputeOp, indices: Indices) -> SimpleAccess | None:
+    """How `indices` use the data axes of `op`, each index one axis plus a constant; else None."""
+    positions: list[int] = []
+    for index in indices:
+        if isinstance(index, IntImm | FloatImm):
+            continue
+        for position, axis in enumerate(op.axis):
+            if const_shift_equal(axis.var, index):
+                positions.append(position)
+                break
+        else:
+            return None
+    return SimpleAccess(
+        axis_missing=len(set(positions)) < len(op.axis),
+        axis_duplicated=len(set(positions)) < len(positions),
+        same_order=positions == sorted(positions),
+    )
+
+
+class AccessAnalyzer:
+    """Facts about the operations of a DAG, indexed by the position of the operation.
+
+    `read_from[i]` maps each producer to the index tuples with which operation i reads it, in order
+    of appearance; `read_by[i]` is the inverse.
+    """
+
+    def __init__(self, ops: Sequence[Operation]) -> None:
+        self.ops = tuple(ops)
+        position = {op: i for i, op in enumerate(self.ops)}
+        n = len(self.ops)
+        self.read_from: list[dict[int, list[Indices]]] = [{} for _ in range(n)]
+        self.read_by: list[dict[int, list[Indices]]] = [{} for _ in range(n)]
+        self.is_simple_access = [True] * n
+        self.is_strictly_inlineable = [False] * n
+        self.needs_multi_level_tiling = [False] * n
+        self._common: dict[tuple[int, int], int] = {}
+        for i, op in enumerate(self.ops):
+            if isinstance(op, ComputeOp):
+                self._analyse(i, op, position)
+        self.is_output = [not readers for readers in self.read_by]
+        for i, op in enumerate(self.ops):
+            if not isinstance(op, ComputeOp):
+                self.is_output[i] = False
+
+    def _analyse(self, i: int, op: ComputeOp, position: dict[Operation, int]) -> None:
+        reads = self.read_from[i]
+        has_branch = has_expensive = False
+        for body in op.body:
+            for node in pre_order(body):
+                if isinstance(node, ProducerLoad):
+                    reads.setdefault(position[node.producer.op], []).append(node.indices)
+                elif isinstance(node, Call):
+                    has_branch |= node.op == "if_then_else"
+                    has_expensive |= node.op == "exp"
+                elif isinstance(node, Select):
+                    has_branch = True
+        for producer, accesses in reads.items():
+            self.read_by[producer][i] = accesses
+        found = [simple_access(op, indices) for accesses in reads.values() for indices in accesses]
+        self.is_simple_access[i] = None not in found
+        inlineable = all(a is not None and a.same_order and not a.axis_duplicated for a in found)
+        self.is_strictly_inlineable[i] = not reads or (
+            inlineable and not has_branch and not has_expensive
+        )
+        self.needs_multi_level_tiling[i] = _needs_tiling(op, list(reads.values()))
+
+    def num_common_outer_iterators(self, i: int, j: int) -> int:
+        """How many leading axes a reader and its producer (either order) run over together."""
+        if j in self.read_from[i]:
+            i, j = j, i
+        known = self._common.get((i, j))
+        if known is None:
+            known = self._common[i, j] = self._count_common(producer=i, reader=j)
+        return known
+
+    def _count_common(self, producer: int, reader: int) -> int:
+        op = self.ops[reader]
+        accesses = self.read_by[producer].get(reader)
+        if accesses is None or not isinstance(op, ComputeOp):
+            return 0
+        ours = self.ops[producer].output(0).shape
+        theirs = op.output(0).shape
+        n = 0
+        for extent, other, axis in zip(ours, theirs, op.axis, strict=False):
+            if extent is not other:
+                break
+            if not all(const_shift_equal(axis.var, indices[n]) for indices in accesses):
+                break
+            n += 1
+        return n
+
+    def common_outer_iterators_to(self, i: int, target: int) -> int:
+        """The least number of common outer axes along any reader path from i to target, or 0."""
+        best: int | None = None
+        stack = [(i, len(self.ops[i].output(0).shape))]
+        while stack:
+            current, common = stack.pop()
+            if current == target:
+                best = common if best is None else min(best, common)
+                continue
+            for reader in self.read_by[current]:
+                stack.append(
+                    (reader, min(common, self.num_common_outer_iterators(current, reader)))
+                )
+        return best or 0
+
+    def elementwise_match(self, i: int, target: int) -> bool:
+        """True when only element-wise reads of one shape lead from i to target, with no fork."""
+        while i != target:
+            if len(self.read_by[i]) != 1:
+                return False
+            reader, accesses = next(iter(self.read_by[i].items()))
+            op, consumer = self.ops[i], self.ops[reader]
+            if not isinstance(op, ComputeOp) or not isinstance(consumer, ComputeOp):
+                return False
+            if not _one_shape(op, consumer):
+                return False
+            for indices in accesses:
+                access = simple_access(consumer, indices)
+                if access is None or not access.is_elementwise:
+                    return False
+            i = reader
+        return True
+
+
+def _one_shape(a: ComputeOp, b: ComputeOp) -> bool:
+    shape = a.output(0).shape
+    if not all(isinstance(extent, IntImm) for extent in shape):
+        return False
+    return all(tensor.shape == shape for op in (a, b) for tensor in op.outputs)
+
+
+def _needs_tiling(op: ComputeOp, reads: Sequence[Sequence[Indices]]) -> bool:
+    if CONST_TENSOR_ATTR in op.attrs:
+        return False
+    wide = [
+        axis.var
+        for axis in op.axis
+        if axis.dom is not None
+        and not (isinstance(axis.dom.extent, IntImm) and axis.dom.extent.value <= 1)
+    ]
+    n_missing = 0
+    for accesses in reads:
+        used: set[Var] = set()
+        for indices in accesses:
+            for index in indices:
+                used |= free_vars(index)
+        n_missing += any(var not in used for var in wide)
+    return n_missing >= 2 or (n_missing >= 1 and bool(op.reduce_axis))

@@ -1,0 +1,225 @@
+"""ComputeDAG: the operations of a task, in order, with everything derived from them.
+
+dag = ComputeDAG(workload.tensors(M=512, N=512, K=512))
+dag.tensors, dag.ops, dag.flop_count, dag.access, dag.init_state
+schedule, tensors = dag.apply_steps(steps)
+state = dag.infer_bound(state)              # or dag.infer_bound_of(steps)
+print(dag.print_dag(), dag.hash_key())
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from autosched.errors import ConfigError, ScheduleError
+from autosched.state.access import AccessAnalyzer
+from autosched.state.dag_text import dag_text
+from autosched.state.flops import count_flops
+from autosched.state.iterator import Iterator
+from autosched.state.replay import Replay
+from autosched.state.stage import StateStage
+from autosched.state.state import State
+from autosched.state.steps import (
+    STAGE_INSERTING,
+    FuseStep,
+    RfactorStep,
+    SplitStep,
+    Step,
+)
+from autosched.te.graph import post_order_ops
+from autosched.te.operation import ComputeOp, Operation, PlaceholderOp
+from autosched.te.schedule import Schedule
+from autosched.te.tensor import Tensor
+from autosched.tir.expr import IntImm, IterVar, Range
+
+_MAX_REPLAYED = 1024
+
+
+class ComputeDAG:
+    """The operations behind `tensors`, producers first; immutable and shareable.
+
+    `tensors` are the arguments of the generated function: inputs, then outputs. The caches it
+    carries are bounded and hold derived values only.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], ops: Sequence[Operation] | None = None) -> None:
+        self.tensors: tuple[Tensor, ...] = tuple(tensors)
+        self.outputs = _output_ops(self.tensors)
+        self.ops: tuple[Operation, ...] = tuple(ops or post_order_ops(self.outputs))
+        self._replayed: dict[tuple[Step, ...], ComputeDAG] = {}
+        for op in self.ops:
+            _check_axis_names(op)
+
+    @cached_property
+    def access(self) -> AccessAnalyzer:
+        """Who reads what, and how."""
+        return AccessAnalyzer(self.ops)
+
+    @cached_property
+    def flop_count(self) -> float:
+        """Operations of one run, -1 when they cannot be counted."""
+        return count_flops(self.ops)
+
+    @cached_property
+    def init_state(self) -> State:
+        """The state without any step: every stage at the root."""
+        return State(self, tuple(map(StateStage.of, self.ops)))
+
+    def print_dag(self, simple: bool = False) -> str:
+        """One line per operation; see `dag_text`."""
+        return dag_text(self.ops, simple)
+
+    def hash_key(self) -> str:
+        """The workload key of a computation without a name: JSON of an md5 and the shapes."""
+        digest = hashlib.md5(self.print_dag(simple=True).encode(), usedforsecurity=False)
+        shapes = [
+            [e.value if isinstance(e, IntImm) else str(e) for e in tensor.shape]
+            for tensor in self.tensors
+        ]
+        return json.dumps([digest.hexdigest(), *shapes])
+
+    # ---- replay
+
+    def replay(self, steps: Iterable[Step]) -> Replay:
+        """A new schedule with `steps` applied, its stages and loops in state order."""
+        return Replay(self.ops, self.outputs).run(steps)
+
+    def apply_steps(self, steps: Iterable[Step]) -> tuple[Schedule, list[Tensor]]:
+        """The schedule that `steps` describe, and the argument tensors.
+
+        Raises ScheduleError naming the step when one is illegal.
+        """
+        return self.replay(steps).schedule, list(self.tensors)
+
+    def state_of(self, steps: Iterable[Step]) -> State:
+        """The loop state that `steps` lead to, bounds not inferred."""
+        return self.init_state.apply_all(steps)
+
+    def infer_bound_of(self, steps: Iterable[Step]) -> State:
+        """The loop state that `steps` lead to, with inferred ranges."""
+        return self.infer_bound(self.state_of(steps))
+
+    def infer_bound(self, state: State) -> State:
+        """`state` with the ranges that its steps imply; ScheduleError when they are illegal.
+
+        A constant min is kept as an int, another as an expression over the loops around; an
+        extent that is not constant counts as undefined.
+        """
+        from autosched.te.bounds import infer_bound
+
+        if not state.concrete:
+            raise ScheduleError("infer_bound: the state has split lengths that are not chosen yet")
+        replay = self.replay(state.steps)
+        bounds = infer_bound(replay.schedule.normalize_for_feature_extraction())
+        stages: list[StateStage] = []
+        for stage, axes in zip(state.stages, replay.axes, strict=True):
+            if stage.is_placeholder or stage.is_inlined:
+                stages.append(stage)
+                continue
+            if len(axes) != len(stage.iters):
+                raise ScheduleError(
+                    f"infer_bound: stage {stage.name} has {len(stage.iters)} iterators, its "
+                    f"steps give {len(axes)} loops"
+                )
+            iters = tuple(
+                [
+                    _bounded(stage, it, axis, bounds)
+                    for it, axis in zip(stage.iters, axes, strict=True)
+                ]
+            )
+            stages.append(stage.with_iters(iters))
+        return state.with_stages(stages)
+
+    def replayed(self, steps: Sequence[Step]) -> ComputeDAG:
+        """The DAG after the stage-inserting steps among `steps` (spec search 2.3)."""
+        kept = inserting_steps(steps)
+        dag = self._replayed.get(kept)
+        if dag is None:
+            replay = self.replay(kept)
+            ops = [stage.op for stage in replay.stages]
+            tensors = [
+                stage.op.output(k)
+                for stage in replay.stages
+                if isinstance(stage.op, PlaceholderOp) or stage.is_output
+                for k in range(len(stage.op.outputs))
+            ]
+            if len(self._replayed) >= _MAX_REPLAYED:
+                self._replayed.clear()
+            dag = self._replayed[kept] = ComputeDAG(tensors, ops)
+        return dag
+
+
+def inserting_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The CHR, CHW and RF steps, each RF after the SP (and the FU) that made its iterator."""
+    kept: list[Step] = []
+    for k, step in enumerate(steps):
+        if not isinstance(step, STAGE_INSERTING):
+            continue
+        if isinstance(step, RfactorStep):
+            before = steps[k - 1] if k >= 1 else None
+            if not isinstance(before, SplitStep) or before.stage_id != step.stage_id:
+                raise ScheduleError(
+                    f"step {k} RfactorStep on stage {step.stage_id}: the step before it must "
+                    "split an iterator of the same stage"
+                )
+            fuse = steps[k - 2] if k >= 2 else None
+            if isinstance(fuse, FuseStep) and fuse.stage_id == step.stage_id:
+                kept.append(fuse)
+            kept.append(before)
+        kept.append(step)
+    return tuple(kept)
+
+
+def _bounded(
+    stage: StateStage, it: Iterator, axis: IterVar, bounds: dict[IterVar, Range]
+) -> Iterator:
+    found = bounds.get(axis)
+    if found is None:
+        raise ScheduleError(f"infer_bound: loop {it.name} of stage {stage.name} has no bound")
+    low = found.min.value if isinstance(found.min, IntImm) else found.min
+    return it.ranged(found.extent.value if isinstance(found.extent, IntImm) else None, low)
+
+
+def _output_ops(tensors: Sequence[Tensor]) -> list[Operation]:
+    """The operations nobody reads, in the topological order of Ansor's analysis (search 3)."""
+    priority: dict[Operation, int] = {}
+    stack = [tensor.op for tensor in tensors]
+    while stack:
+        op = stack.pop()
+        if op not in priority:
+            priority[op] = len(priority)
+            stack.extend(tensor.op for tensor in op.inputs)
+    if not any(isinstance(op, ComputeOp) for op in priority):
+        raise ConfigError("compute DAG: there is nothing to compute, only placeholders")
+    readers: dict[Operation, int] = dict.fromkeys(priority, 0)
+    waiting: dict[Operation, int] = {}
+    consumers: dict[Operation, list[Operation]] = {op: [] for op in priority}
+    for op in priority:
+        producers = list(dict.fromkeys(tensor.op for tensor in op.inputs))
+        waiting[op] = len(producers)
+        for producer in producers:
+            readers[producer] += 1
+            consumers[producer].append(op)
+    ready = [op for op, count in waiting.items() if count == 0]
+    order: list[Operation] = []
+    while ready:
+        op = max(ready, key=priority.__getitem__)
+        ready.remove(op)
+        order.append(op)
+        for consumer in consumers[op]:
+            waiting[consumer] -= 1
+            if waiting[consumer] == 0:
+                ready.append(consumer)
+    return [op for op in order if readers[op] == 0]
+
+
+def _check_axis_names(op: Operation) -> None:
+    names = [axis.var.name for axis in op.root_iter_vars]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise ConfigError(
+            f"compute DAG: stage {op.name} has two axes named {repeated!r}; rename one of them"
+        )

@@ -1,0 +1,290 @@
+"""Questions about a state that sketch rules, sampling and mutation ask (spec search 3).
+
+All take the state and a stage id, and use the DAG the state's stages belong to. Signatures:
+
+    consumers(state, s) -> list[int]            producers(state, s) -> list[int]
+    direct_producers(state, s) -> list[int]     single_consumer_id(state, s) -> int (-1: none)
+    needs_multi_level_tiling / is_strictly_inlineable / is_simple_access / is_output(state, s)
+    num_common_outer_iterators(state, s, target)    elementwise_match(state, s, target)
+    has_reduce_iter / is_tiled / has_cache_write / has_rfactor / has_cache_read(state, s)
+    has_single_elementwise_matched_consumer(state, s) -> int (-1: no)
+    has_cross_thread_reduction(state, s)        has_nested_parallel(state)
+    cumulative_lengths(state, s) -> (space, reduce)   needs_rfactor(state, s, num_cores)
+    spatial_split_step_ids(state, s)            last_reduce_iterator_of_outermost_tile(state, s)
+    original_names(it)  stage_attr_names(state, s, attr)  current_stage_id(steps, k)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.errors import ScheduleError
+from autosched.state.iterator import Annotation, Iterator, IterKind
+from autosched.state.stage import ComputeAt
+from autosched.state.state import State
+from autosched.state.steps import (
+    STAGE_INSERTING,
+    CacheReadStep,
+    CacheWriteStep,
+    RfactorStep,
+    SplitStep,
+    Step,
+)
+from autosched.te.operation import ComputeOp
+from autosched.tir.expr import StringImm
+
+NO_SPLIT_AT_INNER = "auto_scheduler_no_split_at_inner"
+ALWAYS_UNROLL_INNER = "auto_scheduler_always_unroll_inner"
+
+# ---- who reads what
+
+
+def consumers(state: State, stage_id: int) -> list[int]:
+    """The stages that read the stage, looking through inlined ones; ascending."""
+    return _reachable(state, stage_id, [list(r) for r in state.access_dag.access.read_by])
+
+
+def producers(state: State, stage_id: int) -> list[int]:
+    """The stages that the stage reads, looking through inlined ones; ascending."""
+    return _reachable(state, stage_id, [list(r) for r in state.access_dag.access.read_from])
+
+
+def direct_producers(state: State, stage_id: int) -> list[int]:
+    """The stages that the stage reads in its body, inlined or not; ascending."""
+    return sorted(state.access_dag.access.read_from[stage_id])
+
+
+def _reachable(state: State, stage_id: int, edges: Sequence[Sequence[int]]) -> list[int]:
+    found: set[int] = set()
+    stack = list(edges[stage_id])
+    while stack:
+        s = stack.pop()
+        if state.stages[s].is_inlined:
+            stack.extend(edges[s])
+        else:
+            found.add(s)
+    return sorted(found)
+
+
+def needs_multi_level_tiling(state: State, stage_id: int) -> bool:
+    """The operation reuses what it reads along some axes."""
+    return state.access_dag.access.needs_multi_level_tiling[stage_id]
+
+
+def is_strictly_inlineable(state: State, stage_id: int) -> bool:
+    """Inlining the operation never repeats work that costs."""
+    return state.access_dag.access.is_strictly_inlineable[stage_id]
+
+
+def is_simple_access(state: State, stage_id: int) -> bool:
+    """All its reads are an axis plus a constant in each dimension."""
+    return state.access_dag.access.is_simple_access[stage_id]
+
+
+def is_output(state: State, stage_id: int) -> bool:
+    """Nobody reads it."""
+    return state.access_dag.access.is_output[stage_id]
+
+
+def num_common_outer_iterators(state: State, stage_id: int, target: int) -> int:
+    """How many leading axes the stage and its (indirect) reader `target` share."""
+    return state.access_dag.access.common_outer_iterators_to(stage_id, target)
+
+
+def elementwise_match(state: State, stage_id: int, target: int) -> bool:
+    """Only element-wise reads lead from the stage to `target`."""
+    return state.access_dag.access.elementwise_match(stage_id, target)
+
+
+def single_consumer_id(state: State, stage_id: int) -> int:
+    """The only consumer, or the root stage that all consumers are computed in; else -1."""
+    readers = consumers(state, stage_id)
+    if len(readers) <= 1:
+        return readers[0] if readers else -1
+    roots: set[int] = set()
+    for reader in readers:
+        kind = state.stages[reader].compute_at
+        if kind is ComputeAt.INLINED:
+            raise ScheduleError(f"stage {reader} is inlined and cannot be a consumer")
+        target = state.attach_map.target_of(reader)
+        roots.add(target[0] if kind is ComputeAt.ITER and target is not None else reader)
+    return roots.pop() if len(roots) == 1 else -1
+
+
+def has_single_elementwise_matched_consumer(state: State, stage_id: int) -> int:
+    """The only consumer when the stage can be fused into it element by element, else -1."""
+    readers = consumers(state, stage_id)
+    if len(readers) != 1:
+        return -1
+    target = readers[0]
+    if not elementwise_match(state, stage_id, target):
+        return -1
+    if has_reduce_iter(state, stage_id) and has_reduce_iter(state, target):
+        return -1
+    return -1 if state.stages[target].name.endswith(".shared") else target
+
+
+# ---- the loops of a stage
+
+
+def has_reduce_iter(state: State, stage_id: int) -> bool:
+    """Some iterator is not spatial."""
+    return any(it.kind is not IterKind.SPATIAL for it in state.stages[stage_id].iters)
+
+
+def is_tiled(state: State, stage_id: int) -> bool:
+    """The stage does not have one iterator per axis any more."""
+    stage = state.stages[stage_id]
+    return len(stage.iters) != len(stage.op.root_iter_vars)
+
+
+def has_cross_thread_reduction(state: State, stage_id: int) -> bool:
+    """The stage, or one attached to it, reduces over threadIdx.x."""
+
+    def crosses(s: int) -> bool:
+        return any(
+            it.annotation is Annotation.THREAD_X and it.kind is IterKind.REDUCTION
+            for it in state.stages[s].iters
+        )
+
+    return crosses(stage_id) or any(crosses(s) for s in attached_stages(state, stage_id))
+
+
+def attached_stages(state: State, stage_id: int) -> list[int]:
+    """The stages attached at any iterator of the stage, outermost first."""
+    return [
+        s
+        for i in range(len(state.stages[stage_id].iters))
+        for s in state.attach_map.attached_at(stage_id, i)
+    ]
+
+
+def has_nested_parallel(state: State) -> bool:
+    """A root stage and the stages below it together hold several parallel iterators."""
+
+    def count(stage_id: int) -> int:
+        own = sum(it.annotation is Annotation.PARALLEL for it in state.stages[stage_id].iters)
+        return own + sum(count(s) for s in attached_stages(state, stage_id))
+
+    return any(
+        count(stage_id) >= 2
+        for stage_id, stage in enumerate(state.stages)
+        if not stage.is_placeholder and stage.compute_at is ComputeAt.ROOT
+    )
+
+
+def cumulative_lengths(state: State, stage_id: int) -> tuple[int, int]:
+    """The products of the spatial and of the reduction extents; -1 for an undefined one."""
+    space = reduce = 1
+    for it in state.stages[stage_id].iters:
+        if it.kind is IterKind.SPATIAL:
+            space = -1 if space < 0 or it.extent is None else space * it.extent
+        elif it.kind is IterKind.REDUCTION:
+            reduce = -1 if reduce < 0 or it.extent is None else reduce * it.extent
+    return space, reduce
+
+
+def needs_rfactor(state: State, stage_id: int, num_cores: int) -> bool:
+    """The spatial axes alone give too little parallelism."""
+    if state.stages[stage_id].is_placeholder:
+        return False
+    space, reduce = cumulative_lengths(state, stage_id)
+    if needs_multi_level_tiling(state, stage_id):
+        return not (space > reduce or space > 16 * num_cores)
+    return reduce > num_cores if reduce > 1 else False
+
+
+def original_names(it: Iterator) -> list[str]:
+    """The names of the axes an iterator stems from, without repeats, in order."""
+    parts = it.name.replace("@", ".").split(".")
+    return list(dict.fromkeys(p for p in parts if p and not p[0].isdigit()))
+
+
+def stage_attr_names(state: State, stage_id: int, attr: str) -> frozenset[str]:
+    """The axis names that an attribute of the stage's operation lists; empty without it."""
+    value = state.stages[stage_id].op.attrs.get(attr)
+    if value is None:
+        return frozenset()
+    names = [value] if isinstance(value, str | StringImm) else value
+    return frozenset(name.value if isinstance(name, StringImm) else str(name) for name in names)
+
+
+def num_reduce_axes(state: State, stage_id: int) -> int:
+    """The reduce axes of the operation that may be split at the inner level."""
+    op = state.stages[stage_id].op
+    if not isinstance(op, ComputeOp):
+        return 0
+    excluded = stage_attr_names(state, stage_id, NO_SPLIT_AT_INNER)
+    return sum(axis.var.name not in excluded for axis in op.reduce_axis)
+
+
+def last_reduce_iterator_of_outermost_tile(state: State, stage_id: int) -> Iterator:
+    """The reduction iterator that completes the outermost reduce tile."""
+    wanted = num_reduce_axes(state, stage_id)
+    seen: set[str] = set()
+    for it in state.stages[stage_id].iters:
+        if it.kind is not IterKind.REDUCTION:
+            continue
+        seen.update(original_names(it))
+        if len(seen) == wanted or wanted == 0:
+            return it
+    raise ScheduleError(
+        f"stage {stage_id} ({state.stages[stage_id].name}) has no outermost reduce tile"
+    )
+
+
+# ---- looking back through the steps
+
+
+def _has_step(state: State, stage_id: int, kind: type[Step], offset: int) -> bool:
+    for step in reversed(state.steps):
+        if isinstance(step, kind) and step.stage_id + offset == stage_id:
+            return True
+        if isinstance(step, STAGE_INSERTING) and step.stage_id < stage_id:
+            stage_id -= 1
+    return False
+
+
+def has_cache_write(state: State, stage_id: int) -> bool:
+    """The stage is the cache stage of a cache write, i.e. has the writing stage after it."""
+    return _has_step(state, stage_id, CacheWriteStep, 0)
+
+
+def has_cache_read(state: State, stage_id: int) -> bool:
+    """The stage's output is read through a cache."""
+    return _has_step(state, stage_id, CacheReadStep, 0)
+
+
+def has_rfactor(state: State, stage_id: int) -> bool:
+    """The stage is the .rf stage of an rfactor."""
+    return _has_step(state, stage_id, RfactorStep, 0)
+
+
+def split_step_ids(state: State, stage_id: int) -> list[int]:
+    """The indices of the SP steps applied to the stage, last first."""
+    found: list[int] = []
+    for k in range(len(state.steps) - 1, -1, -1):
+        step = state.steps[k]
+        if isinstance(step, STAGE_INSERTING) and step.stage_id < stage_id:
+            stage_id -= 1
+        if isinstance(step, SplitStep) and step.stage_id == stage_id:
+            found.append(k)
+    return found
+
+
+def spatial_split_step_ids(state: State, stage_id: int) -> list[int]:
+    """The SP steps of the stage's spatial iterators, last first.
+
+    The reductions are split after the spatial axes, so theirs come first and are left out.
+    """
+    return split_step_ids(state, stage_id)[num_reduce_axes(state, stage_id) :]
+
+
+def current_stage_id(steps: Sequence[Step], k: int) -> int:
+    """The id that the stage of step k has after all `steps`."""
+    base = steps[k].stage_id
+    shift = 0
+    for step in steps[k + 1 :]:
+        if isinstance(step, STAGE_INSERTING) and step.stage_id <= base + shift:
+            shift += 1
+    return base + shift
