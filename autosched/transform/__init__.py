@@ -1,0 +1,1 @@
+"""Lowering passes: one file each, run by `Sequential` under a `PassContext`."""

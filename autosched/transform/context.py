@@ -1,0 +1,175 @@
+"""The settings passes run under: a thread-local stack of contexts over a default one."""
+
+from __future__ import annotations
+
+import difflib
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from autosched.errors import ConfigError
+from autosched.tir.function import IRModule, PrimFunc
+
+Program = PrimFunc | IRModule
+
+
+@dataclass(frozen=True, slots=True)
+class PassInfo:
+    """What instruments and `pass_enabled` see of a pass."""
+
+    name: str
+    opt_level: int = 0
+    required: tuple[str, ...] = ()
+
+
+class Instrument(Protocol):
+    """Watches passes; see `instruments.py` for ready ones."""
+
+    def enter_pass_ctx(self) -> None: ...
+
+    def exit_pass_ctx(self) -> None: ...
+
+    def should_run(self, program: Program, info: PassInfo) -> bool: ...
+
+    def run_before_pass(self, program: Program, info: PassInfo) -> None: ...
+
+    def run_after_pass(self, program: Program, info: PassInfo) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """The type of a configuration value and the value when it is not given."""
+
+    type: type
+    default: Any
+
+
+_FLAG = ConfigKey(bool, False)
+
+CONFIG_KEYS: dict[str, ConfigKey] = {
+    "tir.noalias": ConfigKey(bool, True),
+    "tir.disable_vectorize": _FLAG,
+    "tir.disable_storage_rewrite": _FLAG,
+    "tir.disable_cse_tir": _FLAG,
+    "tir.instrument_bound_checkers": _FLAG,
+    "tir.detect_global_barrier": _FLAG,
+    "tir.use_async_copy": _FLAG,
+    "tir.merge_static_smem": _FLAG,
+    "tir.ptx_ldg32": _FLAG,
+    "tir.vtcm_capacity": ConfigKey(int, 0),
+    "tir.add_lower_pass": ConfigKey(list, []),
+    "tir.instrument_lwp": _FLAG,
+    "tir.lwp_disable_func_prof": _FLAG,
+    "tir.lwp_max_depth": ConfigKey(int, 0),
+    "tir.lwp_min_height": ConfigKey(int, 1),
+    "tir.instr_siblings": ConfigKey(bool, True),
+    "tir.reset_start_id": _FLAG,
+    "tir.smem_alignment": ConfigKey(int, 16),
+    "tir.smem_planner": ConfigKey(str, "auto"),
+}
+"""Every configuration key a context accepts (spec passes 3)."""
+
+
+def _check_config(config: Mapping[str, Any]) -> None:
+    for key, value in config.items():
+        known = CONFIG_KEYS.get(key)
+        if known is None:
+            near = difflib.get_close_matches(key, CONFIG_KEYS, n=3) or sorted(CONFIG_KEYS)
+            raise ConfigError(
+                f"PassContext: unknown configuration key {key!r}; candidates: {', '.join(near)}"
+            )
+        if value is None:
+            raise ConfigError(
+                f"PassContext: {key!r} is None; leave the key out to get its default "
+                f"{known.default!r}"
+            )
+        if type(value) is not known.type:
+            raise ConfigError(
+                f"PassContext: {key!r} must be a {known.type.__name__}, found {value!r}"
+            )
+
+
+@dataclass(eq=False)
+class PassContext:
+    """Settings for the passes run inside `with PassContext(...):`.
+
+    `trace(program, info, is_before)` is the short form of an instrument. Raises ConfigError for
+    an unknown configuration key or a value of the wrong type.
+    """
+
+    opt_level: int = 2
+    required_pass: Iterable[str] = ()
+    disabled_pass: Iterable[str] = ()
+    instruments: list[Instrument] = field(default_factory=list)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    trace: Callable[[Program, PassInfo, bool], None] | None = None
+
+    def __post_init__(self) -> None:
+        self.required_pass = frozenset(self.required_pass)
+        self.disabled_pass = frozenset(self.disabled_pass)
+        self.instruments = list(self.instruments)
+        _check_config(self.config)
+
+    @staticmethod
+    def current() -> PassContext:
+        """The innermost context of this thread; the default one (opt_level 2) outside any."""
+        return _stack.contexts[-1]
+
+    def setting(self, key: str) -> Any:
+        """The configured value of `key`, or the default registered for it."""
+        return self.config.get(key, CONFIG_KEYS[key].default)
+
+    def pass_enabled(self, info: PassInfo) -> bool:
+        """Disabled passes never run, required ones always; others by opt_level."""
+        if info.name in self.disabled_pass:
+            return False
+        return info.name in self.required_pass or self.opt_level >= info.opt_level
+
+    def __enter__(self) -> PassContext:
+        entered: list[Instrument] = []
+        try:
+            for instrument in self.instruments:
+                instrument.enter_pass_ctx()
+                entered.append(instrument)
+        except BaseException:
+            self.instruments.clear()
+            for instrument in reversed(entered):
+                instrument.exit_pass_ctx()
+            raise
+        _stack.contexts.append(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        assert _stack.contexts[-1] is self, "contexts must be left in the order they were entered"
+        _stack.contexts.pop()
+        for instrument in self.instruments:
+            instrument.exit_pass_ctx()
+
+    def run(self, info: PassInfo, fn: Callable[[Program], Program], program: Program) -> Program:
+        """`fn(program)` seen by the instruments, which may veto a pass that is not required."""
+        if not self.instruments and self.trace is None:
+            return fn(program)
+        if info.name not in self.required_pass:
+            wanted = [i.should_run(program, info) for i in self.instruments]
+            if not all(wanted):
+                return program
+        self._announce(program, info, is_before=True)
+        result = fn(program)
+        self._announce(result, info, is_before=False)
+        return result
+
+    def _announce(self, program: Program, info: PassInfo, *, is_before: bool) -> None:
+        for instrument in self.instruments:
+            notify = instrument.run_before_pass if is_before else instrument.run_after_pass
+            notify(program, info)
+        if self.trace is not None:
+            self.trace(program, info, is_before)
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.contexts: list[PassContext] = [PassContext()]
+
+
+_stack = _Stack()
