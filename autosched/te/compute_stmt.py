@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING
 from autosched.errors import ScheduleError
 from autosched.te.bound_check import make_bound_check
 from autosched.te.cross_thread_reduction import make_cross_thread_reduction
-from autosched.te.loop_nest import Building, Level, Values, guards, make_loop_nest, wrap, wrap_all
-from autosched.te.message_passing import pass_down_bit_mask
+from autosched.te.loop_nest import (
+    Building,
+    Level,
+    Values,
+    guards,
+    make_loop_nest,
+    substitution,
+    wrap,
+    wrap_all,
+)
 from autosched.te.operation import ComputeOp
-from autosched.te.reduction_update import assignments
+from autosched.te.reduction_update import assignments, split_point
+from autosched.te.tensorize import make_tensorized, tensorized_position
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Reduce, Var
 from autosched.tir.op import likely
 from autosched.tir.stmt import ProducerStore, Stmt, seq
@@ -20,11 +29,12 @@ from autosched.tir.walk import substitute, substitute_stmt
 if TYPE_CHECKING:
     from autosched.te.schedule_stage import Stage
 
-_DATA, _REDUCE = 1, 2
-
 
 def make_compute_stmt(stage: Stage, op: ComputeOp, building: Building) -> Stmt:
     """The statement that computes `op`, the operation of `stage`, on all its outputs."""
+    position = tensorized_position(stage)
+    if position is not None:
+        return make_tensorized(stage, op, building, position)
     if not op.reduce_axis:
         return _make_map(stage, op, building)
     if _is_cross_thread(stage):
@@ -44,11 +54,6 @@ def _is_cross_thread(stage: Stage) -> bool:
                 "reduction axis bound to threads; reorder the data axes outwards"
             )
     return bound
-
-
-def substitution(values: Values) -> dict[Var, Expr]:
-    """The values of itervars as a table for their variables (those that stay are left out)."""
-    return {iv.var: value for iv, value in values.items() if value is not iv.var}
 
 
 def main_conditions(stage: Stage, building: Building, values: Values) -> Level:
@@ -83,7 +88,7 @@ def _make_reduction(stage: Stage, op: ComputeOp, building: Building) -> Stmt:
     values: Values = {}
     nest = make_loop_nest(stage, building, 0, False, (), values)
     table = substitution(values)
-    common, skip = _split_point(stage, op)
+    common, skip = split_point(stage, op)
     update = wrap(
         [
             *main_conditions(stage, building, values),
@@ -98,16 +103,6 @@ def _make_reduction(stage: Stage, op: ComputeOp, building: Building) -> Stmt:
             wrap_all(nest[common:], update),
         ),
     )
-
-
-def _split_point(stage: Stage, op: ComputeOp) -> tuple[int, set[IterVar]]:
-    """The number of loops outside of all reduction loops, and the purely reducing itervars."""
-    masks = dict.fromkeys(op.reduce_axis, _REDUCE)
-    masks.update(dict.fromkeys(op.axis, _DATA))
-    pass_down_bit_mask(stage, masks)
-    leaves = stage.leaf_iter_vars
-    common = next((k for k, iv in enumerate(leaves) if masks[iv] & _REDUCE), len(leaves))
-    return common, {iv for iv, mask in masks.items() if mask == _REDUCE}
 
 
 def _make_init(

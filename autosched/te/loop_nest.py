@@ -179,3 +179,8 @@ def _refused(stage: Stage, iv: IterVar, tag: str, why: str) -> ScheduleError:
     return ScheduleError(
         f"schedule_ops: stage {stage.op.name}, axis {iv.var.name} bound to {tag}: the axis {why}"
     )
+
+
+def substitution(values: Values) -> dict[Var, Expr]:
+    """The values of itervars as a table for their variables (those that stay are left out)."""
+    return {iv.var: value for iv, value in values.items() if value is not iv.var}

@@ -85,6 +85,8 @@ class _PostProcess:
             return self._thread(s, node)
         if isinstance(node, Tensor):
             node = self.tensors.get(node, node)
+        elif s.key == "buffer_bind_scope":
+            node = (node[0], self.tensors.get(node[1], node[1]))
         elif s.key in ("double_buffer_scope", "rolling_buffer_scope"):
             return self._for_outputs(s, node)
         value, body = self.expr(s.value), self.stmt(s.body)

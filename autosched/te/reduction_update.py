@@ -1,13 +1,30 @@
-"""The step of a reduction: one more source element combined into what has been accumulated."""
+"""Reductions: where the loops split, and the step that combines one more source element."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from autosched.te.message_passing import pass_down_bit_mask
 from autosched.te.operation import ComputeOp
-from autosched.tir.expr import Expr, ProducerLoad, Reduce, Var
+from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce, Var
 from autosched.tir.stmt import BufferStore, LetStmt, ProducerStore, Stmt, seq
 from autosched.tir.walk import pre_order
+
+if TYPE_CHECKING:
+    from autosched.te.schedule_stage import Stage
+
+_DATA, _REDUCE = 1, 2
+
+
+def split_point(stage: Stage, op: ComputeOp) -> tuple[int, set[IterVar]]:
+    """The number of loops outside of all reduction loops, and the purely reducing itervars."""
+    masks = dict.fromkeys(op.reduce_axis, _REDUCE)
+    masks.update(dict.fromkeys(op.axis, _DATA))
+    pass_down_bit_mask(stage, masks)
+    leaves = stage.leaf_iter_vars
+    common = next((k for k, iv in enumerate(leaves) if masks[iv] & _REDUCE), len(leaves))
+    return common, {iv for iv, mask in masks.items() if mask == _REDUCE}
 
 
 def assignments(op: ComputeOp, reduce: Reduce) -> Stmt:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
 from autosched.te.bound_check import BoundFacts
+from autosched.te.buffer_binding import bind_scope, whole
 from autosched.te.compute_stmt import make_compute_stmt
 from autosched.te.loop_nest import Building, Domains
 from autosched.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp
@@ -73,7 +74,7 @@ def _no_marker(stage: Stage, spec: Stage) -> ScheduleError:
 
 
 def _pipeline(
-    stage: Stage, consumer: Stmt, building: Building, scan_inits: dict[Operation, Operation]
+    stage: Stage, consumer: Stmt, building: Building, scan_inits: dict[Operation, ScanOp]
 ) -> Stmt:
     """The computation of `stage` followed by `consumer`, inside the storage they share."""
     body = _provide(stage, building)
@@ -95,7 +96,12 @@ def _provide(stage: Stage, building: Building) -> Stmt:
     if isinstance(op, ScanOp):
         return make_scan_stmt(stage, building)
     assert isinstance(op, ExternOp)
-    return AttrStmt(op, "extern_scope", IntImm(0), op.body)
+    tensors = (*op.input_tensors, *op.outputs)
+    buffers = (*op.input_buffers, *op.output_buffers)
+    body = op.body
+    for tensor, buffer in zip(tensors, buffers, strict=True):
+        body = bind_scope(buffer, tensor, whole(tensor), body)
+    return body
 
 
 def _realize(stage: Stage, body: Stmt, domains: Domains) -> Stmt:
@@ -112,7 +118,7 @@ def _realize(stage: Stage, body: Stmt, domains: Domains) -> Stmt:
             axis += len(rest)
             bounds = (steps, *(domains[iv] for iv in rest))
         else:
-            bounds = tuple(Range(const(0, extent.dtype), extent) for extent in tensor.shape)
+            bounds = whole(tensor)
         regions.append((tensor, bounds))
     for tensor, bounds in reversed(regions):
         body = ProducerRealize(tensor, bounds, TRUE, body, stage.scope)

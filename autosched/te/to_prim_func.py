@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
 from autosched.te.bounds import infer_bound
-from autosched.te.operation import ExternOp
+from autosched.te.buffer_binding import Binding, Storage, bind_buffers, storage_of, whole
 from autosched.te.schedule_ops import schedule_ops
 from autosched.te.tensor import Tensor
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import handle
-from autosched.tir.expr import BufferLoad, Expr, IntImm, ProducerLoad, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, ProducerLoad, Range, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import const, mul
 from autosched.tir.stmt import (
     AttrStmt,
     BufferRealize,
@@ -65,6 +64,8 @@ class _Convert:
 
     def __init__(self, buffers: dict[Tensor, Buffer]) -> None:
         self.buffers = buffers
+        self.storage: dict[Tensor, Storage] = {}
+        self.aligned: dict[Tensor, list[tuple[int, int, int]]] = {}
         self._memo: dict[Expr, Expr] = {}
 
     def buffer(self, tensor: Tensor) -> Buffer:
@@ -96,13 +97,16 @@ class _Convert:
                 )
             case ProducerRealize(tensor, bounds, condition, body, scope):
                 if tensor not in self.buffers:
-                    self.buffers[tensor] = decl_buffer(
-                        tensor.shape, tensor.dtype, tensor.name, scope
-                    )
+                    buffer = decl_buffer(tensor.shape, tensor.dtype, tensor.name, scope)
+                    self.buffers[tensor] = buffer
+                    aligned = self.aligned.get(tensor, ())
+                    self.storage[tensor] = storage_of(buffer, bounds, aligned)
                 return BufferRealize(self.buffers[tensor], bounds, condition, self.stmt(body))
             case AttrStmt(node, key, value, body):
-                if isinstance(node, ExternOp) and key == "extern_scope":
-                    return self._extern(node)
+                if key == "buffer_bind_scope":
+                    return self._bind(s)
+                if key == "buffer_dim_align":
+                    self._align(node, value)
                 if isinstance(node, Tensor):
                     return self._tensor_attr(node, s)
         return map_children(s, self.stmt, self.expr)
@@ -111,57 +115,27 @@ class _Convert:
         body = self.stmt(s.body)  # the attribute may stand around the realization
         return AttrStmt(self.buffer(tensor), s.key, self.expr(s.value), body)
 
-    def _extern(self, op: ExternOp) -> Stmt:
-        """The statement of `op` over the buffers that hold its tensors."""
-        tensors = (*op.input_tensors, *op.outputs)
-        table = dict(
-            zip((*op.input_buffers, *op.output_buffers), map(self.buffer, tensors), strict=True)
-        )
-        return replace_buffers(op.body, table)
+    def _align(self, tensor: Tensor, value: Expr) -> None:
+        if isinstance(value, Call) and all(isinstance(a, IntImm) for a in value.args):
+            dim, factor, offset = (a.value for a in value.args if isinstance(a, IntImm))
+            self.aligned.setdefault(tensor, []).append((dim, factor, offset))
 
+    def _bind(self, s: AttrStmt) -> Stmt:
+        """The statement inside nested buffer_bind_scope attributes, over the actual buffers."""
+        bindings: list[Binding] = []
+        body: Stmt = s
+        while isinstance(body, AttrStmt) and body.key == "buffer_bind_scope":
+            declared, tensor = body.node
+            assert isinstance(body.value, Call)
+            numbers = [self.expr(e) for e in body.value.args]
+            region = tuple(map(Range, numbers[::2], numbers[1::2]))
+            bindings.append(Binding(declared, self._storage(tensor), region))
+            body = body.body
+        names = ", ".join(sorted({b.storage.buffer.name for b in bindings}))
+        return bind_buffers(body, bindings, f"to_prim_func: the statement given over {names}")
 
-def replace_buffers(stmt: Stmt, table: dict[Buffer, Buffer]) -> Stmt:
-    """`stmt` over other buffers: loads, stores, pointers, symbolic shapes, strides and offsets."""
-    values: dict[Var, Expr] = {}
-    for old, new in table.items():
-        values[old.data] = new.data
-        for a, b in zip(old.shape, new.shape, strict=True):
-            _bind(values, a, b)
-        for a, b in zip(old.strides, _strides(new), strict=False):
-            _bind(values, a, b)
-        if old.elem_offset is not None:
-            offset = const(0, old.elem_offset.dtype) if new.elem_offset is None else new.elem_offset
-            _bind(values, old.elem_offset, offset)
-
-    def expr(e: Expr) -> Expr:
-        if isinstance(e, Var):
-            return values.get(e, e)
-        done = map_expr_children(e, expr)
-        if isinstance(done, BufferLoad) and done.buffer in table:
-            return BufferLoad(table[done.buffer], done.indices, done.predicate)
-        return done
-
-    def go(s: Stmt) -> Stmt:
-        done = map_children(s, go, expr)
-        if isinstance(done, BufferStore) and done.buffer in table:
-            return BufferStore(table[done.buffer], done.value, done.indices, done.predicate)
-        return done
-
-    return go(stmt)
-
-
-def _bind(values: dict[Var, Expr], declared: Expr, actual: Expr) -> None:
-    if isinstance(declared, Var):
-        values[declared] = actual
-
-
-def _strides(buffer: Buffer) -> tuple[Expr, ...]:
-    """The strides of `buffer` in elements, also when it is compact."""
-    if buffer.strides:
-        return buffer.strides
-    strides: list[Expr] = []
-    step: Expr = IntImm(1)
-    for extent in reversed(buffer.shape):
-        strides.append(step)
-        step = mul(step, extent)
-    return tuple(reversed(strides))
+    def _storage(self, tensor: Tensor) -> Storage:
+        found = self.storage.get(tensor)
+        if found is None:
+            found = storage_of(self.buffer(tensor), whole(tensor))
+        return found
