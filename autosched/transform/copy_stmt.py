@@ -1,0 +1,131 @@
+"""Copies of a statement in which every variable bound inside is a new one.
+
+Passes that repeat a statement (unrolling, partitioning, virtual threads) make the second and later
+copies with `copy_stmt`, so that no variable is bound twice in a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import BufferLoad, Expr, Let, Var
+from autosched.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    For,
+    LetStmt,
+    Stmt,
+)
+from autosched.tir.walk import free_vars, map_children, map_expr_children, stmts, substitute_stmt
+
+_BINDERS = (For, LetStmt, Allocate, AllocateConst, DeclBuffer)
+
+
+def copy_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
+    """`stmt` with free variables replaced by `table` and fresh variables for those it binds."""
+    return _Copier(table).stmt(stmt) if _binds(stmt) else substitute_stmt(stmt, table)
+
+
+def copies(stmt: Stmt, tables: Iterable[Mapping[Var, Expr]]) -> list[Stmt]:
+    """One copy of `stmt` for each table; the first keeps the variables that `stmt` binds."""
+    binds = _binds(stmt)
+    made: list[Stmt] = []
+    for table in tables:
+        if binds and made:
+            made.append(_Copier(table).stmt(stmt))
+        else:
+            made.append(substitute_stmt(stmt, table))
+    return made
+
+
+def _binds(stmt: Stmt) -> bool:
+    return any(isinstance(s, _BINDERS) for s in stmts(stmt))
+
+
+def renamed(var: Var) -> Var:
+    """A new variable with the name and type of `var`."""
+    return type(var)(var.name, var.dtype, element=var.element, scope=var.scope)
+
+
+class _Copier:
+    def __init__(self, table: Mapping[Var, Expr]) -> None:
+        self._vars: dict[Var, Expr] = dict(table)
+        self._buffers: dict[Buffer, Buffer] = {}
+        self._pointers: set[Var] = set()
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case For():
+                low, extent = self.expr(s.min), self.expr(s.extent)
+                var, binding, notes = self._bind(s.loop_var), s.thread_binding, s.annotations
+                return For(var, low, extent, s.kind, self.stmt(s.body), binding, notes)
+            case LetStmt():
+                value = self.expr(s.value)
+                return LetStmt(self._bind(s.var), value, self.stmt(s.body))
+            case Allocate():
+                extents = tuple(map(self.expr, s.extents))
+                condition = self.expr(s.condition)
+                var = self._bind_pointer(s.buffer_var)
+                return Allocate(var, s.dtype, extents, condition, self.stmt(s.body), s.annotations)
+            case AllocateConst():
+                extents = tuple(map(self.expr, s.extents))
+                var = self._bind_pointer(s.buffer_var)
+                return AllocateConst(var, s.dtype, extents, s.data, self.stmt(s.body))
+            case DeclBuffer():
+                return DeclBuffer(self._buffer(s.buffer), self.stmt(s.body))
+            case AttrStmt(node=Var() | Buffer()):
+                return AttrStmt(self._node(s.node), s.key, self.expr(s.value), self.stmt(s.body))
+            case BufferStore():
+                predicate = None if s.predicate is None else self.expr(s.predicate)
+                indices = tuple(map(self.expr, s.indices))
+                return BufferStore(self._buffer(s.buffer), self.expr(s.value), indices, predicate)
+        return map_children(s, self.stmt, self.expr)
+
+    def expr(self, e: Expr) -> Expr:
+        if isinstance(e, Var):
+            return self._vars.get(e, e)
+        if not self._pointers and free_vars(e).isdisjoint(self._vars):
+            return e
+        if isinstance(e, BufferLoad):
+            predicate = None if e.predicate is None else self.expr(e.predicate)
+            indices = tuple(map(self.expr, e.indices))
+            return BufferLoad(self._buffer(e.buffer), indices, predicate)
+        if isinstance(e, Let):
+            value = self.expr(e.value)
+            return Let(self._bind(e.var), value, self.expr(e.body))
+        return map_expr_children(e, self.expr)
+
+    def _bind(self, var: Var) -> Var:
+        new = renamed(var)
+        self._vars[var] = new
+        return new
+
+    def _bind_pointer(self, var: Var) -> Var:
+        self._pointers.add(var)
+        return self._bind(var)
+
+    def _node(self, node: Var | Buffer) -> object:
+        return self._buffer(node) if isinstance(node, Buffer) else self._vars.get(node, node)
+
+    def _buffer(self, buffer: Buffer) -> Buffer:
+        if buffer.data not in self._pointers:
+            return buffer
+        new = self._buffers.get(buffer)
+        if new is None:
+            data = self._vars[buffer.data]
+            assert isinstance(data, Var)
+            new = self._buffers[buffer] = Buffer(
+                data,
+                buffer.dtype,
+                tuple(map(self.expr, buffer.shape)),
+                tuple(map(self.expr, buffer.strides)),
+                None if buffer.elem_offset is None else self.expr(buffer.elem_offset),
+                buffer.name,
+                buffer.data_alignment,
+                buffer.offset_factor,
+            )
+        return new
