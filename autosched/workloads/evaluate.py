@@ -1,0 +1,289 @@
+"""NumPy evaluation of tensor programs: the reference of workloads that bring none.
+
+Every operation is computed from its declaration, as arrays over the grid of its axes; no schedule
+and no lowering is involved. An expression is evaluated on the axes it mentions only (the others
+have length 1 and broadcast), and a sum of products goes through `np.einsum`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import ConfigError
+from autosched.te.graph import post_order_ops
+from autosched.te.operation import ComputeOp
+from autosched.te.tensor import Tensor
+from autosched.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryExpr,
+    Call,
+    Cast,
+    Div,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    ProducerLoad,
+    Reduce,
+    Select,
+    Sub,
+    Var,
+)
+from autosched.workloads.workload import Array, shape_of
+
+_BLOCK = 1 << 24  # elements of one intermediate array
+
+
+def evaluate(tensors: Sequence[Tensor], inputs: Sequence[Array]) -> list[Array]:
+    """The values of the computed ones among `tensors`, given the arrays of the placeholders.
+
+    Floats are computed in float64 and integers in int64; the results are not rounded back.
+    """
+    placeholders = [t for t in tensors if not isinstance(t.op, ComputeOp)]
+    results = [t for t in tensors if isinstance(t.op, ComputeOp)]
+    values: dict[Tensor, Array] = {
+        tensor: _widened(np.asarray(array))
+        for tensor, array in zip(placeholders, inputs, strict=True)
+    }
+    for op in post_order_ops([tensor.op for tensor in results]):
+        if isinstance(op, ComputeOp):
+            values.update(zip(op.outputs, _compute(op, values), strict=True))
+        elif op.output(0) not in values:
+            raise ConfigError(f"input {op.name} is not among the argument tensors")
+    return [values[tensor] for tensor in results]
+
+
+def _widened(array: Array) -> Array:
+    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+
+
+def _compute(op: ComputeOp, values: Mapping[Tensor, Array]) -> list[Array]:
+    shape = shape_of(op.output(0))
+    first = op.body[0]
+    inner = math.prod(_extent(iv) for iv in op.reduce_axis)
+    if isinstance(first, Reduce) and _is_sum(first):
+        return [_sum_of_products(op, first, values)]
+    rows = max(1, _BLOCK // max(1, inner * math.prod(shape[1:]))) if shape else 1
+    blocks: list[list[Array]] = []
+    for start in range(0, shape[0], rows):
+        part = (min(rows, shape[0] - start), *shape[1:])
+        grid = _Grid(op, values, start, part[0])
+        bodies = _reduce(op, first, grid) if isinstance(first, Reduce) else map(grid, op.body)
+        blocks.append([np.broadcast_to(np.asarray(b), part) for b in bodies])
+    return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+
+
+def _extent(axis: IterVar) -> int:
+    assert axis.dom is not None
+    if not isinstance(axis.dom.extent, IntImm) or not isinstance(axis.dom.min, IntImm):
+        raise ConfigError(f"the range {axis.dom!r} of axis {axis.var.name} is not constant")
+    return axis.dom.extent.value
+
+
+def _low(axis: IterVar) -> int:
+    return axis.dom.min.value if axis.dom and isinstance(axis.dom.min, IntImm) else 0
+
+
+def _is_sum(e: Reduce) -> bool:
+    return (
+        len(e.source) == 1
+        and isinstance(e.combiner.result[0], Add)
+        and not e.init
+        and isinstance(e.condition, IntImm)
+        and isinstance(e.combiner.identity[0], IntImm | FloatImm)
+        and e.combiner.identity[0].value == 0
+    )
+
+
+class _Grid:
+    """Evaluates expressions over the data axes, then the reduce axes, one array axis each."""
+
+    def __init__(
+        self, op: ComputeOp, values: Mapping[Tensor, Array], start: int, rows: int
+    ) -> None:
+        self.values = values
+        self.env: dict[Var, Any] = {}
+        self.axes = (*op.axis, *op.reduce_axis)
+        for k, axis in enumerate(self.axes):
+            points = np.arange(start, start + rows) if k == 0 else np.arange(_extent(axis))
+            shape = [1] * len(self.axes)
+            shape[k] = -1
+            self.env[axis.var] = (points + _low(axis)).reshape(shape)
+        self.n_data = len(op.axis)
+
+    def at(self, point: Mapping[Var, int]) -> _Grid:
+        """The grid of the data axes with the reduce axes fixed."""
+        new = object.__new__(_Grid)
+        new.values, new.axes, new.n_data = self.values, self.axes[: self.n_data], self.n_data
+        flat = {
+            axis.var: self.env[axis.var].reshape(self.env[axis.var].shape[: self.n_data])
+            for axis in new.axes
+        }
+        new.env = {**flat, **point}
+        return new
+
+    def __call__(self, e: Expr) -> Any:
+        match e:
+            case Var():
+                return self.env[e]
+            case IntImm(value) | FloatImm(value):
+                return value
+            case ProducerLoad(producer, indices):
+                return self._load(self.values[producer], indices)
+            case BinaryExpr(a, b):
+                x, y = self(a), self(b)
+                with np.errstate(all="ignore"):
+                    if isinstance(e, Div) and not e.dtype.is_float:
+                        return np.trunc(x / np.where(np.equal(y, 0), 1, y)).astype(np.int64)
+                    return _BINARY[type(e)](x, y)
+            case Not(a):
+                return np.logical_not(self(a))
+            case Cast(value):
+                x = self(value)
+                if e.dtype.is_bool:
+                    return np.not_equal(x, 0)
+                return np.asarray(x).astype(np.float64 if e.dtype.is_float else np.int64)
+            case Select(condition, a, b) | Call("if_then_else", (condition, a, b)):
+                return np.where(self(condition), self(a), self(b))
+            case Call("likely", (condition,)):
+                return self(condition)
+            case Call(name, args) if name in _CALLS:
+                with np.errstate(all="ignore"):
+                    return _CALLS[name](*map(self, args))
+        raise ConfigError(f"no NumPy reference for {e!r}")
+
+    def _load(self, array: Array, indices: Sequence[Expr]) -> Any:
+        # A branch not taken may read outside; any element will do there.
+        places = [
+            np.clip(self(index), 0, size - 1)
+            for index, size in zip(indices, array.shape, strict=True)
+        ]
+        return array[tuple(np.broadcast_arrays(*places))] if places else array[()]
+
+
+def _factors(e: Expr) -> Iterator[Expr]:
+    if isinstance(e, Mul):
+        yield from _factors(e.a)
+        yield from _factors(e.b)
+    else:
+        yield e
+
+
+def _sum_of_products(op: ComputeOp, e: Reduce, values: Mapping[Tensor, Array]) -> Array:
+    grid = _Grid(op, values, 0, _extent(op.axis[0]))
+    operands: list[Any] = []
+    sizes = [_extent(axis) for axis in grid.axes]
+    covered: set[int] = set()
+    for factor in _factors(e.source[0]):
+        array = np.asarray(grid(factor))
+        array = array.reshape((1,) * (len(sizes) - array.ndim) + array.shape)
+        kept = [k for k, size in enumerate(array.shape) if size > 1]
+        covered.update(kept)
+        operands += [array.reshape([array.shape[k] for k in kept]), kept]
+    for k, size in enumerate(sizes):  # axes that no factor mentions, and those of length 1
+        if k not in covered:
+            operands += [np.ones(size, operands[0].dtype), [k]]
+    return np.asarray(np.einsum(*operands, list(range(len(op.axis))), optimize=True))
+
+
+def _reduce(op: ComputeOp, e: Reduce, grid: _Grid) -> list[Array]:
+    data_shape = [grid.env[axis.var].size for axis in op.axis]
+    sizes = [_extent(axis) for axis in op.reduce_axis]
+    result_type = type(e.combiner.result[0])
+    if len(e.source) == 1 and result_type in _UFUNCS and not e.init and _always(e.condition):
+        full = np.broadcast_to(np.asarray(grid(e.source[0])), (*data_shape, *sizes))
+        axes = tuple(range(len(data_shape), len(data_shape) + len(sizes)))
+        return [np.asarray(_UFUNCS[result_type].reduce(full, axis=axes))]
+    start = e.init or e.combiner.identity
+    state: list[Any] = [np.broadcast_to(grid(v), data_shape) for v in start]
+    for point in product(*map(range, sizes)):
+        at = {axis.var: k + _low(axis) for axis, k in zip(op.reduce_axis, point, strict=True)}
+        here = grid.at(at)
+        here.env.update(zip(e.combiner.lhs, state, strict=True))
+        here.env.update(zip(e.combiner.rhs, [here(s) for s in e.source], strict=True))
+        taken = here(e.condition)
+        new = [here(r) for r in e.combiner.result]
+        state = [np.where(taken, n, old) for n, old in zip(new, state, strict=True)]
+    return state
+
+
+def _always(condition: Expr) -> bool:
+    return isinstance(condition, IntImm) and condition.value == 1
+
+
+_UFUNCS: dict[type[Expr], np.ufunc] = {Max: np.maximum, Min: np.minimum, Mul: np.multiply}
+
+_BINARY: dict[type[BinaryExpr], Callable[[Any, Any], Any]] = {
+    Add: np.add,
+    Sub: np.subtract,
+    Mul: np.multiply,
+    Div: np.true_divide,
+    Mod: np.fmod,
+    FloorDiv: np.floor_divide,
+    FloorMod: np.mod,
+    Min: np.minimum,
+    Max: np.maximum,
+    EQ: np.equal,
+    NE: np.not_equal,
+    LT: np.less,
+    LE: np.less_equal,
+    GT: np.greater,
+    GE: np.greater_equal,
+    And: np.logical_and,
+    Or: np.logical_or,
+}
+
+
+_NUMPY_NAMES = (
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "tanh", "sinh", "cosh"),
+    *("sin", "cos", "tan", "hypot", "fabs", "floor", "ceil", "trunc", "copysign", "fmod"),
+    *("isnan", "isinf", "isfinite"),
+)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(np, name) for name in _NUMPY_NAMES},
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "pow": np.power,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": _sigmoid,
+    "erf": np.vectorize(math.erf, otypes=[np.float64]),
+    "round": lambda x: np.trunc(x + np.copysign(0.5, x)),
+    "nearbyint": np.rint,
+    "exp10": lambda x: np.power(10.0, x),
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
+}

@@ -1,0 +1,138 @@
+"""Workloads in a Python file of the user's: `my_ops.py:my_matmul`.
+
+The function is called with the workload's arguments and returns the argument tensors, inputs first.
+A function `my_matmul_reference(inputs, **args)` beside it, if there is one, is the reference;
+otherwise the tensors are evaluated with NumPy as they are declared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import ConfigError
+from autosched.te.operation import ComputeOp, PlaceholderOp
+from autosched.te.tensor import Tensor
+from autosched.workloads.evaluate import evaluate
+from autosched.workloads.workload import Array, random_inputs
+
+
+@dataclass(frozen=True)
+class PythonWorkload:
+    """The computation that function `spec` (file.py:function) declares when called with `args`."""
+
+    spec: str
+    args: tuple[tuple[str, Any], ...]
+    function: Callable[..., Any] = field(repr=False, compare=False)
+    reference_function: Callable[..., Any] | None = field(repr=False, compare=False)
+
+    @staticmethod
+    def load(spec: str, args: Mapping[str, Any] | None = None) -> PythonWorkload:
+        """The workload; running the user's file executes whatever it contains.
+
+        Raises ConfigError when the file or function does not exist, refuses the arguments, or
+        returns something else than tensors.
+        """
+        path_text, separator, name = str(spec).rpartition(":")
+        if not separator or not path_text or not name.isidentifier():
+            raise ConfigError(f"python: expected file.py:function, found {spec!r}")
+        path = Path(path_text)
+        if not path.is_file():
+            raise ConfigError(f"python: there is no file {path_text}")
+        module = _load(path)
+        function = getattr(module, name, None)
+        if not callable(function):
+            raise ConfigError(f"python: {path_text} defines no function {name}")
+        reference = getattr(module, f"{name}_reference", None)
+        workload = PythonWorkload(spec, tuple((args or {}).items()), function, reference)
+        workload.tensors()
+        return workload
+
+    @property
+    def title(self) -> str:
+        """The function and its arguments."""
+        shown = ", ".join(f"{key}={value}" for key, value in self.args)
+        return f"{self.spec}({shown})" if shown else self.spec
+
+    @property
+    def num_outputs(self) -> int:
+        """How many of the tensors are results."""
+        return sum(isinstance(tensor.op, ComputeOp) for tensor in self.tensors())
+
+    def to_json(self) -> dict[str, Any]:
+        """What `load` takes."""
+        return {"python": self.spec, **({"args": dict(self.args)} if self.args else {})}
+
+    def tensors(self) -> list[Tensor]:
+        """The argument tensors of a fresh call: inputs, then outputs."""
+        return _checked(self.spec, self.function, dict(self.args))
+
+    def inputs(self, seed: int = 0) -> list[Array]:
+        """Random inputs, the same for the same seed."""
+        return random_inputs(self.tensors()[: -self.num_outputs], seed)
+
+    def reference(self, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs: of the user's reference, or evaluated from the declaration."""
+        tensors = self.tensors()
+        if self.reference_function is None:
+            results = evaluate(tensors, inputs)
+        else:
+            results = list(self.reference_function(list(inputs), **dict(self.args)))
+        outputs = tensors[len(tensors) - self.num_outputs :]
+        if len(results) != len(outputs):
+            raise ConfigError(
+                f"python: the reference of {self.spec} returned {len(results)} arrays, "
+                f"expected {len(outputs)}"
+            )
+        return [
+            np.ascontiguousarray(np.asarray(array).astype(tensor.dtype.numpy))
+            for array, tensor in zip(results, outputs, strict=True)
+        ]
+
+
+def _load(path: Path) -> ModuleType:
+    """The file as a module; its folder is on the path while it runs."""
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
+    spec = importlib.util.spec_from_file_location(f"autosched_user_{digest}", path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"python: {path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ConfigError(f"python: {path} failed: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(path.resolve().parent))
+    return module
+
+
+def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -> list[Tensor]:
+    try:
+        inspect.signature(function).bind(**args)
+    except TypeError as error:
+        raise ConfigError(f"python: {spec} does not accept the arguments: {error}") from None
+    try:
+        tensors = function(**args)
+    except Exception as error:
+        raise ConfigError(f"python: {spec} failed: {type(error).__name__}: {error}") from error
+    if isinstance(tensors, Tensor):
+        tensors = [tensors]
+    if not isinstance(tensors, list | tuple) or not all(isinstance(t, Tensor) for t in tensors):
+        raise ConfigError(f"python: {spec} must return a list of tensors, found {tensors!r}")
+    kinds = [isinstance(tensor.op, PlaceholderOp) for tensor in tensors]
+    if not tensors or kinds != sorted(kinds, reverse=True) or kinds[-1]:
+        raise ConfigError(
+            f"python: {spec} must return the inputs, then the outputs; found "
+            f"{[tensor.name for tensor in tensors]}"
+        )
+    return list(tensors)
