@@ -1,0 +1,79 @@
+"""The NumPy evaluation of tensor programs: reducers, branches, casts, blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.errors import ConfigError
+from autosched.workloads import evaluate as module
+from autosched.workloads.evaluate import evaluate
+from autosched.workloads.workload import random_inputs
+
+
+def test_argmax_of_two_outputs() -> None:
+    A = te.placeholder((5, 7), name="A")
+    k = te.reduce_axis((0, 7), name="k")
+    argmax = te.comm_reducer(
+        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
+        lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
+        name="argmax",
+    )
+    index, value = te.compute((5,), lambda i: argmax((k.var, A[i, k]), axis=k), name="B")
+    (array,) = random_inputs([A])
+    found = evaluate([A, index, value], [array])
+    np.testing.assert_array_equal(found[0], array.argmax(axis=1))
+    np.testing.assert_array_equal(found[1], array.max(axis=1))
+
+
+def test_reduction_with_condition_and_shifted_axis() -> None:
+    A = te.placeholder((8,), name="A")
+    k = te.reduce_axis((2, 8), name="k")
+    B = te.compute((1,), lambda i: te.sum(A[k], axis=k, where=k < 5), name="B")
+    (array,) = random_inputs([A])
+    assert evaluate([A, B], [array])[0] == pytest.approx([array[2:5].sum()])
+
+
+def test_axes_of_length_one_and_unused_ones_count() -> None:
+    A = te.placeholder((1, 4), name="A")
+    k = te.reduce_axis((0, 3), name="k")
+    B = te.compute((1, 4), lambda i, j: te.sum(A[i, j] * 1.0, axis=k), name="B")
+    (array,) = random_inputs([A])
+    np.testing.assert_allclose(evaluate([A, B], [array])[0], 3 * array)
+
+
+def test_branch_not_taken_may_read_outside() -> None:
+    A = te.placeholder((4,), name="A")
+    B = te.compute((6,), lambda i: te.if_then_else(i < 4, A[i], 9.0), name="B")
+    (array,) = random_inputs([A])
+    np.testing.assert_array_equal(evaluate([A, B], [array])[0], [*array, 9, 9])
+
+
+def test_integer_divisions() -> None:
+    A = te.placeholder((5,), "int32", name="A")
+    results = [
+        te.compute((5,), lambda i: te.floordiv(A[i], 3), name="B"),
+        te.compute((5,), lambda i: te.floormod(A[i], 3), name="B"),
+        te.compute((5,), lambda i: te.truncdiv(A[i], 3), name="B"),
+        te.compute((5,), lambda i: te.truncmod(A[i], 3), name="B"),
+    ]
+    array = np.array([-4, -3, 0, 4, 5], np.int32)
+    found = [evaluate([A, B], [array])[0].tolist() for B in results]
+    assert found == [[-2, -1, 0, 1, 1], [2, 0, 0, 1, 2], [-1, -1, 0, 1, 1], [-1, 0, 0, 1, 2]]
+
+
+def test_blocks_cover_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BLOCK", 10)
+    A = te.placeholder((7, 5), name="A")
+    k = te.reduce_axis((0, 5), name="k")
+    B = te.compute((7,), lambda i: te.max(A[i, k] * A[i, k], axis=k), name="B")
+    (array,) = random_inputs([A])
+    np.testing.assert_allclose(evaluate([A, B], [array])[0], (array**2).max(axis=1))
+
+
+def test_missing_argument_is_named() -> None:
+    A, B = te.placeholder((2,), name="A"), te.placeholder((2,), name="B")
+    C = te.compute((2,), lambda i: A[i] + B[i], name="C")
+    with pytest.raises(ConfigError, match="input B is not among"):
+        evaluate([A, C], [np.zeros(2, np.float32)])

@@ -1,0 +1,107 @@
+"""Every built-in workload against an evaluation of its declaration; refused arguments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched import workloads
+from autosched.errors import ConfigError
+from autosched.workloads.evaluate import evaluate
+from autosched.workloads.workload import output_size, shape_of
+
+SPECIAL = {"stride": 2, "padding": 1, "K": 3, "KH": 3, "KW": 2, "L": 9, "D": 5, "H": 7, "W": 6}
+
+
+def small_args(name: str) -> dict[str, int]:
+    args = workloads.get(name).args
+    return {key: SPECIAL.get(key, 4) if value is None else value for key, value in args.items()}
+
+
+CASES = [(name, small_args(name)) for name in workloads.WORKLOADS]
+CASES += [
+    ("conv2d_nhwc", {**small_args("conv2d_nhwc"), "dilation": 2, "groups": 2}),
+    ("conv2d_nhwc", {**small_args("conv2d_nhwc"), "padding": 0, "KH": 1, "KW": 1}),
+    ("conv2d_transpose_nhwc", {**small_args("conv2d_transpose_nhwc"), "padding": 0, "stride": 1}),
+    ("matmul", {"M": 1, "N": 1, "K": 1}),
+]
+
+
+@pytest.mark.parametrize(("name", "args"), CASES)
+def test_reference_equals_declaration(name: str, args: dict[str, int]) -> None:
+    workload = workloads.get(name)
+    tensors = workload.tensors(**args)
+    inputs = workload.inputs(seed=3, **args)
+    expected = workload.reference(inputs, **args)
+    assert [shape_of(t) for t in tensors] == [a.shape for a in (*inputs, *expected)]
+    for found, array in zip(evaluate(tensors, inputs), expected, strict=True):
+        assert array.dtype == np.float32
+        np.testing.assert_allclose(found, array, rtol=1e-5, atol=1e-6)
+
+
+def test_names_and_order_of_tensors() -> None:
+    tensors = workloads.get("conv2d_nchw_bn_relu").tensors(**small_args("conv2d_nchw_bn_relu"))
+    assert [t.name for t in tensors] == ["X", "K", "bias", "scale", "offset", "relu"]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32"])
+def test_dtype_reaches_tensors_inputs_and_results(dtype: str) -> None:
+    workload = workloads.get("matmul")
+    args = {"M": 3, "N": 4, "K": 5, "dtype": dtype}
+    inputs = workload.inputs(**args)
+    assert {str(t.dtype) for t in workload.tensors(**args)} == {dtype}
+    assert {str(a.dtype) for a in (*inputs, *workload.reference(inputs, **args))} == {dtype}
+
+
+def test_inputs_depend_on_the_seed_only() -> None:
+    workload = workloads.get("add_relu")
+    first, again, other = (workload.inputs(seed, M=8, N=8)[0] for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "message"),
+    [
+        ("matmul", {"M": 4, "N": 4}, "missing argument K"),
+        ("matmul", {"M": 4, "N": 4, "K": 4, "k": 1}, "unknown argument 'k'"),
+        ("matmul", {"M": 4.0, "N": 4, "K": 4}, "argument M must be an integer, found float"),
+        ("matmul", {"M": True, "N": 4, "K": 4}, "argument M must be an integer"),
+        ("matmul", {"M": -4, "N": 4, "K": 4}, "argument M must be at least 1, found -4"),
+        ("matmul", {"M": 4, "N": 4, "K": 4, "dtype": "f32"}, "dtype must be one of"),
+        ("softmax", {"M": 4, "N": 4, "dtype": "int32"}, "dtype must be one of"),
+        (
+            "conv1d_nlc",
+            {"N": 1, "L": 2, "CI": 1, "CO": 1, "K": 5, "stride": 1, "padding": 1},
+            "argument L=2 with padding 1 is smaller",
+        ),
+        (
+            "conv2d_nhwc",
+            {**small_args("conv2d_nhwc"), "groups": 3},
+            "argument CI=4 must be a multiple of groups=3",
+        ),
+        (
+            "max_pool2d_nchw",
+            {**small_args("max_pool2d_nchw"), "padding": 3},
+            "argument padding=3 must be smaller than K=3",
+        ),
+        (
+            "conv2d_transpose_nhwc",
+            {**small_args("conv2d_transpose_nhwc"), "padding": 3},
+            "argument padding=3 must be at most",
+        ),
+    ],
+)
+def test_refuses_bad_arguments(name: str, args: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        workloads.get(name).tensors(**args)
+
+
+def test_unknown_workload_names_a_close_one() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'matmul'"):
+        workloads.get("matmull")
+
+
+def test_output_size() -> None:
+    assert output_size(56, 3, 1, 1) == 56
+    assert output_size(28, 3, 2, 1, 2) == 13
