@@ -1,0 +1,275 @@
+"""Simplify: every expression in its canonical form, decided branches taken (spec te_bounds 8.1).
+
+    for i in range(8):                           for i in range(8):
+        if likely(i*4 + 3 < 32):          ->         B[i*4] = 1
+            B[0 + i*4 + 0] = 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.arith import Analyzer
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import (
+    BufferLoad,
+    Call,
+    Expr,
+    FloatImm,
+    IntImm,
+    Range,
+    SizeVar,
+    StringImm,
+    Var,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.intrin import is_pure
+from autosched.tir.op import add, const, ge, lt, not_
+from autosched.tir.stmt import (
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    nop,
+)
+from autosched.tir.walk import all_exprs, free_vars, map_children, pre_order, stmts
+from autosched.transform.context import PassContext
+from autosched.transform.module import FunctionPass
+
+_THREAD_KEYS = ("thread_extent", "virtual_thread")
+_LEAVES = frozenset((IntImm, FloatImm, StringImm))
+
+
+@dataclass(frozen=True)
+class Simplify(FunctionPass):
+    """Simplifies under what loops, threads and conditions around an expression say.
+
+    Loops are kept even when they run once. Pure integer lets are inlined; a store of a value
+    loaded from the same element does nothing.
+    """
+
+    name: ClassVar[str] = "Simplify"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Simplify(func).stmt(func.body))
+
+
+class _Scope:
+    """What is simplified so far of the expressions that mention `variables`."""
+
+    __slots__ = ("memo", "variables")
+
+    def __init__(self, variables: frozenset[Var]) -> None:
+        self.variables = variables
+        self.memo: dict[Expr, Expr] = {}
+
+
+class _Simplify:
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.analyzer = Analyzer()
+        self.memo: dict[Expr, Expr] = {}
+        self.scopes: list[_Scope] = []  # one per constraint that holds, innermost last
+        self.ranges: dict[Var, tuple[Expr, Expr]] = {}
+        self.in_buffers: frozenset[Var] | None = None
+        self.rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {
+            For: self._for,
+            AttrStmt: self._attr,
+            LetStmt: self._let,
+            IfThenElse: self._if,
+            AssertStmt: self._assert,
+            BufferStore: self._store,
+        }
+        for buffer in func.buffer_map.values():
+            for extent in buffer.shape:
+                for var in free_vars(extent):
+                    self._mark_size(var)
+
+    def _mark_size(self, var: Var) -> None:
+        if not isinstance(var, SizeVar) and var not in self.ranges:
+            zero, top = const(0, var.dtype), const(var.dtype.max_value, var.dtype)
+            self.ranges[var] = (zero, top)
+            self.analyzer.bind(var, Range(zero, top))
+
+    def stmt(self, s: Stmt) -> Stmt:
+        rule = self.rules.get(type(s))
+        return map_children(s, self.stmt, self.expr) if rule is None else rule(s)
+
+    def expr(self, e: Expr) -> Expr:
+        if type(e) in _LEAVES:
+            return e
+        memo = self.memo
+        if self.scopes:
+            variables = free_vars(e)
+            for scope in reversed(self.scopes):
+                if not variables.isdisjoint(scope.variables):
+                    memo = scope.memo
+                    break
+        done = memo.get(e)
+        if done is None:
+            done = memo[e] = self.analyzer.simplify(e)
+        return done
+
+    def _bind(self, var: Var, low: Expr, extent: Expr) -> None:
+        known = self.ranges.get(var)
+        if known is not None and known[0] is low and known[1] is extent:
+            return
+        if known is not None:  # bound again, to something else: what was derived is void
+            self.memo.clear()
+            for scope in self.scopes:
+                scope.memo.clear()
+        self.ranges[var] = (low, extent)
+        self.analyzer.bind(var, Range(low, extent), override=True)
+
+    def _under(self, condition: Expr, s: Stmt) -> Stmt:
+        """`s` simplified where `condition` holds."""
+        if isinstance(condition, IntImm) or not _is_lasting(condition):
+            return self.stmt(s)
+        self.scopes.append(_Scope(free_vars(condition)))
+        with self.analyzer.constraint(condition):
+            result = self.stmt(s)
+        self.scopes.pop()
+        return result
+
+    def _for(self, s: Stmt) -> Stmt:
+        assert isinstance(s, For)
+        low, extent = self.expr(s.min), self.expr(s.extent)
+        self._bind(s.loop_var, low, extent)
+        if isinstance(low, IntImm) and isinstance(extent, IntImm):
+            body = self.stmt(s.body)  # the constraints below would say what the range says
+        else:
+            body = self._in_symbolic_loop(s, low, extent)
+        if low is s.min and extent is s.extent and body is s.body:
+            return s
+        return For(s.loop_var, low, extent, s.kind, body, s.thread_binding, s.annotations)
+
+    def _in_symbolic_loop(self, s: For, low: Expr, extent: Expr) -> Stmt:
+        above, below = ge(s.loop_var, low), lt(s.loop_var, add(low, extent))
+        self.scopes.append(_Scope(free_vars(above) | free_vars(below)))
+        with self.analyzer.constraint(above), self.analyzer.constraint(below):
+            body = self.stmt(s.body)
+        self.scopes.pop()
+        return body
+
+    def _attr(self, s: Stmt) -> Stmt:
+        assert isinstance(s, AttrStmt)
+        value = self.expr(s.value)
+        if s.key in _THREAD_KEYS:
+            self._bind(s.node.var, const(0, s.node.var.dtype), value)
+        body = self.stmt(s.body)
+        if value is s.value and body is s.body:
+            return s
+        return AttrStmt(s.node, s.key, value, body)
+
+    def _let(self, s: Stmt) -> Stmt:
+        assert isinstance(s, LetStmt)
+        value = self.expr(s.value)
+        inline = _can_inline(value)
+        if inline:
+            self.analyzer.bind(s.var, value, override=True)
+        body = self.stmt(s.body)
+        if inline and s.var not in self._buffer_vars():
+            return body
+        if value is s.value and body is s.body:
+            return s
+        return LetStmt(s.var, value, body)
+
+    def _buffer_vars(self) -> frozenset[Var]:
+        """Variables in the shapes, strides and offsets of the buffers of this function."""
+        if self.in_buffers is None:
+            found: set[Var] = set()
+            for buffer in _buffers(self.func):
+                offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
+                for e in (*buffer.shape, *buffer.strides, *offset):
+                    found |= free_vars(e)
+            self.in_buffers = frozenset(found)
+        return self.in_buffers
+
+    def _if(self, s: Stmt) -> Stmt:
+        assert isinstance(s, IfThenElse)
+        condition = self.expr(s.condition)
+        if isinstance(condition, IntImm):
+            if condition.value:
+                return self.stmt(s.then_case)
+            return nop() if s.else_case is None else self.stmt(s.else_case)
+        plain = condition
+        if isinstance(condition, Call) and condition.op == "likely":
+            plain = condition.args[0]
+        then_case = self._under(plain, s.then_case)
+        else_case = None
+        if s.else_case is not None:
+            else_case = self._under(self.analyzer.rewrite_simplify(not_(plain)), s.else_case)
+        if (
+            condition is s.condition
+            and then_case is s.then_case
+            and else_case is s.else_case
+        ):
+            return s
+        return IfThenElse(condition, then_case, else_case)
+
+    def _assert(self, s: Stmt) -> Stmt:
+        assert isinstance(s, AssertStmt)
+        condition = self.expr(s.condition)
+        body = self._under(condition, s.body)
+        if isinstance(condition, IntImm) and condition.value:
+            return body
+        if condition is s.condition and body is s.body:
+            return s
+        return AssertStmt(condition, s.message, body)
+
+    def _store(self, s: Stmt) -> Stmt:
+        assert isinstance(s, BufferStore)
+        new = map_children(s, self.stmt, self.expr)
+        assert isinstance(new, BufferStore)
+        value = new.value
+        if (
+            isinstance(value, BufferLoad)
+            and value.indices == new.indices
+            and _same_view(value.buffer, new.buffer)
+        ):
+            return nop()
+        return new
+
+
+def _same_view(a: Buffer, b: Buffer) -> bool:
+    return a is b or (
+        a.data is b.data
+        and a.dtype is b.dtype
+        and a.shape == b.shape
+        and a.strides == b.strides
+        and a.elem_offset is b.elem_offset
+    )
+
+
+def _can_inline(value: Expr) -> bool:
+    if isinstance(value, IntImm | FloatImm | Var):
+        return True
+    return _is_int(value.dtype) and _is_lasting(value)
+
+
+def _is_int(dtype: DType) -> bool:
+    return dtype.code == "int"
+
+
+def _is_lasting(e: Expr) -> bool:
+    """True when `e` has the same value wherever its variables have: no loads, pure calls only."""
+    for node in pre_order(e):
+        if isinstance(node, BufferLoad) or (isinstance(node, Call) and not is_pure(node.op)):
+            return False
+    return True
+
+
+def _buffers(func: PrimFunc) -> set[Buffer]:
+    found = set(func.buffer_map.values())
+    for s in stmts(func.body):
+        buffer = getattr(s, "buffer", None)
+        if isinstance(buffer, Buffer):
+            found.add(buffer)
+    found.update(e.buffer for e in all_exprs(func.body) if isinstance(e, BufferLoad))
+    return found
