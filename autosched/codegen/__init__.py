@@ -1,0 +1,1 @@
+"""Code generators: a flat PrimFunc becomes LLVM assembly, CUDA source and object code."""

@@ -1,0 +1,1 @@
+"""Loading and calling what code generation made."""

@@ -1,0 +1,113 @@
+"""LLVM code for the CPU: a flat PrimFunc becomes assembly text, then an object file.
+
+The exported function is `i32 symbol(ptr args)`: `args` holds one 8-byte slot for each parameter (a
+pointer, or a scalar in its first bytes) and then one i64 for each size variable that occurs only in
+the buffers' shapes. The result is 0, the 1-based number of the assertion that failed (see
+`assertion_messages`) or -1 when memory ran out.
+"""
+
+from __future__ import annotations
+
+import math
+
+from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_compile import assembly, compile_object
+from autosched.codegen.llvm_expr import HANDLERS
+from autosched.codegen.llvm_module import ModuleBuilder
+from autosched.codegen.llvm_stmt import statement
+from autosched.codegen.llvm_storage import epilogue, prologue
+from autosched.codegen.llvm_types import llvm_type
+from autosched.errors import CompileError
+from autosched.target import Target
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import AssertStmt
+from autosched.tir.walk import stmts
+
+__all__ = ["assembly", "assertion_messages", "compile_object", "emit_llvm", "size_variables"]
+
+
+def size_variables(func: PrimFunc) -> tuple[Var, ...]:
+    """Variables that occur as a whole dimension of a parameter's buffer and are no parameters."""
+    found: dict[Var, None] = {}
+    for buffer in func.buffers:
+        for extent in buffer.shape:
+            if isinstance(extent, Var) and extent not in func.params:
+                found[extent] = None
+    return tuple(found)
+
+
+def assertion_messages(func: PrimFunc) -> tuple[str, ...]:
+    """The messages of the function's assertions, by the status they return (from 1)."""
+    return tuple(s.message for s in stmts(func.body) if isinstance(s, AssertStmt))
+
+
+def emit_llvm(func: PrimFunc, target: Target) -> str:
+    """LLVM assembly of `func` for `target`. Raises CompileError for what has no meaning there.
+
+    `func` must be flat: one index for each access, no thread axes, no vectorised loops left.
+    """
+    features = set(target.features.split(","))
+    module = ModuleBuilder(
+        handlers=HANDLERS,
+        symbol=func.name,
+        noalias=bool(func.attrs.get("tir.noalias", True)),
+        has_gather="+avx2" in features,
+        has_scatter="+avx512f" in features,
+    )
+    b = FunctionBuilder(module)
+    parameters, arguments, lines = ["ptr noalias %status"], ["ptr %status"], []
+    for i, var in enumerate((*func.params, *size_variables(func))):
+        buffer = func.buffer_map.get(var)
+        kind = llvm_type(var.dtype)
+        lines.append(f"  %s{i} = getelementptr i64, ptr %args, i64 {i}")
+        lines.append(f"  %a{i} = load {kind}, ptr %s{i}")
+        arguments.append(f"{kind} %a{i}")
+        parameters.append(f"{kind}{_attributes(buffer, module.noalias)} %a{i}")
+        if var.dtype.is_handle:
+            b.pointers[var] = f"%a{i}"
+        else:
+            b.bind(var, f"%a{i}")
+        if buffer is not None:
+            b.pointers[buffer.data] = f"%a{i}"
+    prologue(b, func.body)
+    statement(b, func.body)
+    b.at = b.inner
+    name = func.name
+    body = b.complete(f"define internal void @{name}.body({', '.join(parameters)}) #0", epilogue(b))
+    module.functions.append(body)
+    entry = [
+        f"define i32 @{name}(ptr %args) #0 {{",
+        "  %status = alloca i32",
+        "  store i32 0, ptr %status",
+        *lines,
+        f"  call void @{name}.body({', '.join(arguments)})",
+        "  %result = load i32, ptr %status",
+        "  ret i32 %result",
+        "}",
+    ]
+    module.functions.append("\n".join(entry))
+    width = target.vector_bytes * 8
+    module.functions.append(f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" }}')
+    return module.text()
+
+
+def _attributes(buffer: Buffer | None, noalias: bool) -> str:
+    if buffer is None:
+        return ""
+    text = " noalias" if noalias else ""
+    if buffer.strides:
+        return text
+    size = math.prod(e.value if isinstance(e, IntImm) else 0 for e in buffer.shape)
+    return (
+        f"{text} dereferenceable({size * buffer.dtype.bytes * buffer.dtype.lanes})"
+        if size
+        else text
+    )
+
+
+def check_symbol(name: str) -> None:
+    """Raises CompileError when `name` is no identifier of C."""
+    if not name.isidentifier() or not name.isascii():
+        raise CompileError(f"the function name {name!r} is no identifier")

@@ -1,0 +1,329 @@
+"""Arithmetic, comparisons and conversions.
+
+Floating point: `fmul` and `fadd` carry `contract`, so that LLVM may fuse them; nothing is
+reassociated. Minimum and maximum propagate NaN, as NumPy's do. Integers wrap. Conversions of
+floats to integers saturate and send NaN to 0.
+"""
+
+from __future__ import annotations
+
+from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_types import llvm_type, splat, suffix
+from autosched.errors import CompileError
+from autosched.tir.dtype import DType, float32
+from autosched.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryExpr,
+    Cast,
+    Expr,
+    IntImm,
+    Min,
+    Mod,
+    Mul,
+    Or,
+    Sub,
+    Var,
+)
+
+_FLOAT_OPS: dict[type[Expr], str] = {
+    Add: "fadd contract",
+    Sub: "fsub contract",
+    Mul: "fmul contract",
+}
+_INT_OPS: dict[type[Expr], str] = {Add: "add", Sub: "sub", Mul: "mul", And: "and", Or: "or"}
+_FLOAT_COMPARE: dict[type[Expr], str] = {
+    EQ: "oeq",
+    NE: "une",
+    LT: "olt",
+    LE: "ole",
+    GT: "ogt",
+    GE: "oge",
+}
+_INT_COMPARE: dict[type[Expr], str] = {EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge"}
+
+
+def is_bfloat(dtype: DType) -> bool:
+    """True for bfloat16 scalars and vectors, whose registers hold bits."""
+    return dtype.code == "bfloat"
+
+
+def widen_bfloat(b: FunctionBuilder, value: str, lanes: int) -> str:
+    """The float32 register equal to bfloat16 bits."""
+    bits, wide = _int_vector(16, lanes), _int_vector(32, lanes)
+    extended = b.emit(f"zext {bits} {value} to {wide}")
+    shifted = b.emit(f"shl {wide} {extended}, {_int_splat(16, lanes)}")
+    return b.emit(f"bitcast {wide} {shifted} to {llvm_type(float32.with_lanes(lanes))}")
+
+
+def round_bfloat(b: FunctionBuilder, value: str, lanes: int) -> str:
+    """bfloat16 bits of a float32 register: to nearest, ties to even; NaN stays NaN."""
+    kind, wide = llvm_type(float32.with_lanes(lanes)), _int_vector(32, lanes)
+    bits = b.emit(f"bitcast {kind} {value} to {wide}")
+    top = b.emit(f"lshr {wide} {bits}, {_int_splat(16, lanes)}")
+    odd = b.emit(f"and {wide} {top}, {_int_splat(1, lanes)}")
+    bias = b.emit(f"add {wide} {odd}, {_int_splat(0x7FFF, lanes)}")
+    rounded = b.emit(f"add {wide} {bits}, {bias}")
+    high = b.emit(f"lshr {wide} {rounded}, {_int_splat(16, lanes)}")
+    is_nan = b.emit(f"fcmp uno {kind} {value}, {value}")
+    quiet = b.emit(f"or {wide} {top}, {_int_splat(0x40, lanes)}")
+    flags = "i1" if lanes == 1 else f"<{lanes} x i1>"
+    chosen = b.emit(f"select {flags} {is_nan}, {wide} {quiet}, {wide} {high}")
+    return b.emit(f"trunc {wide} {chosen} to {_int_vector(16, lanes)}")
+
+
+def _int_vector(bits: int, lanes: int) -> str:
+    return f"i{bits}" if lanes == 1 else f"<{lanes} x i{bits}>"
+
+
+def _int_splat(value: int, lanes: int) -> str:
+    return splat(value, DType("int32").with_lanes(lanes))
+
+
+def operands(b: FunctionBuilder, e: BinaryExpr) -> tuple[str, str, DType]:
+    """Both operand registers and their type; bfloat16 operands come as float32."""
+    dtype = e.a.dtype
+    first, second = b.value(e.a), b.value(e.b)
+    if is_bfloat(dtype):
+        lanes = dtype.lanes
+        return widen_bfloat(b, first, lanes), widen_bfloat(b, second, lanes), _f32(dtype)
+    return first, second, dtype
+
+
+def _f32(dtype: DType) -> DType:
+    return float32.with_lanes(dtype.lanes)
+
+
+def _finish(b: FunctionBuilder, e: Expr, result: str) -> str:
+    return round_bfloat(b, result, e.dtype.lanes) if is_bfloat(e.dtype) else result
+
+
+def binary(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """Add, Sub, Mul, And, Or."""
+    first, second, dtype = operands(b, e)
+    table = _FLOAT_OPS if dtype.is_float else _INT_OPS
+    return _finish(b, e, b.emit(f"{table[type(e)]} {llvm_type(dtype)} {first}, {second}"))
+
+
+def compare(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """The six comparisons; false with a NaN, but != is true."""
+    first, second, dtype = operands(b, e)
+    if dtype.is_float:
+        return b.emit(f"fcmp {_FLOAT_COMPARE[type(e)]} {llvm_type(dtype)} {first}, {second}")
+    name = _INT_COMPARE[type(e)]
+    if name not in ("eq", "ne"):
+        name = ("s" if dtype.code == "int" else "u") + name
+    return b.emit(f"icmp {name} {llvm_type(dtype)} {first}, {second}")
+
+
+def extremum(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """Min and Max."""
+    first, second, dtype = operands(b, e)
+    smaller = isinstance(e, Min)
+    kind = llvm_type(dtype)
+    if dtype.is_float:
+        name = f"llvm.{'minimum' if smaller else 'maximum'}.{suffix(dtype)}"
+        b.module.declare(name, f"{kind} @({kind}, {kind})")
+        result = b.emit(f"call nsz {kind} @{name}({kind} {first}, {kind} {second})")
+        return _finish(b, e, result)
+    name = f"{'s' if dtype.code == 'int' else 'u'}{'min' if smaller else 'max'}"
+    return b.call(f"llvm.{name}.{suffix(dtype)}", kind, [(kind, first), (kind, second)])
+
+
+# -- division ---------------------------------------------------------------------------------
+
+
+def divide(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """Div: exact on floats, toward zero on integers."""
+    first, second, dtype = operands(b, e)
+    if dtype.is_float:
+        return _finish(b, e, b.emit(f"fdiv {llvm_type(dtype)} {first}, {second}"))
+    return _int_divide(b, "div", first, second, dtype)
+
+
+def _int_divide(b: FunctionBuilder, name: str, first: str, second: str, dtype: DType) -> str:
+    sign = "s" if dtype.code == "int" else "u"
+    return b.emit(f"{sign}{name} {llvm_type(dtype)} {first}, {second}")
+
+
+def remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """Mod: the remainder of the truncating division."""
+    first, second, dtype = operands(b, e)
+    if dtype.is_float:
+        return _finish(b, e, _float_remainder(b, first, second, dtype))
+    return _int_divide(b, "rem", first, second, dtype)
+
+
+def _float_remainder(b: FunctionBuilder, first: str, second: str, dtype: DType) -> str:
+    return b.emit(f"frem {llvm_type(dtype)} {first}, {second}")
+
+
+def nonnegative(b: FunctionBuilder, e: Expr) -> bool:
+    """True when the integer `e` is known not to be negative."""
+    if e.dtype.code in ("uint", "bool"):
+        return True
+    match e:
+        case IntImm(v):
+            return v >= 0
+        case Var():
+            return e in b.nonnegative
+        case Add() | Mul() | Min():
+            return nonnegative(b, e.a) and nonnegative(b, e.b)
+        case Mod():
+            return nonnegative(b, e.a)
+        case BinaryExpr(a, IntImm(v)) if e.symbol in ("//", "/", "%"):
+            return v > 0 and (nonnegative(b, a) or (e.symbol == "%" and not isinstance(e, Mod)))
+    return False
+
+
+def _positive_constant(e: Expr) -> int | None:
+    from autosched.tir.expr import Broadcast
+
+    if isinstance(e, Broadcast):
+        e = e.value
+    return e.value if isinstance(e, IntImm) and e.value > 0 else None
+
+
+def floor_divide(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """FloorDiv: toward minus infinity."""
+    first, second, dtype = operands(b, e)
+    kind = llvm_type(dtype)
+    if dtype.is_float:
+        quotient = b.emit(f"fdiv {kind} {first}, {second}")
+        name = f"llvm.floor.{suffix(dtype)}"
+        return _finish(b, e, b.call(name, kind, [(kind, quotient)]))
+    divisor = _positive_constant(e.b)
+    if dtype.code != "int":
+        return b.emit(f"udiv {kind} {first}, {second}")
+    if divisor is not None and divisor & (divisor - 1) == 0:
+        shift = splat(divisor.bit_length() - 1, dtype)
+        return b.emit(f"ashr {kind} {first}, {shift}")
+    quotient = b.emit(f"sdiv {kind} {first}, {second}")
+    if divisor is not None and nonnegative(b, e.a):
+        return quotient
+    rest = b.emit(f"srem {kind} {first}, {second}")
+    adjust = _adjustment(b, rest, second, dtype)
+    extended = b.emit(f"sext {_flags(dtype)} {adjust} to {kind}")
+    return b.emit(f"add {kind} {quotient}, {extended}")
+
+
+def floor_remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """FloorMod: it has the sign of the divisor."""
+    first, second, dtype = operands(b, e)
+    kind = llvm_type(dtype)
+    if dtype.is_float:
+        rest = _float_remainder(b, first, second, dtype)
+        adjust = _float_adjustment(b, rest, second, dtype)
+        corrected = b.emit(f"fadd {kind} {rest}, {second}")
+        chosen = b.emit(f"select {_flags(dtype)} {adjust}, {kind} {corrected}, {kind} {rest}")
+        return _finish(b, e, chosen)
+    divisor = _positive_constant(e.b)
+    if dtype.code != "int":
+        return b.emit(f"urem {kind} {first}, {second}")
+    if divisor is not None and divisor & (divisor - 1) == 0:
+        return b.emit(f"and {kind} {first}, {splat(divisor - 1, dtype)}")
+    rest = b.emit(f"srem {kind} {first}, {second}")
+    if divisor is not None and nonnegative(b, e.a):
+        return rest
+    adjust = _adjustment(b, rest, second, dtype)
+    corrected = b.emit(f"add {kind} {rest}, {second}")
+    return b.emit(f"select {_flags(dtype)} {adjust}, {kind} {corrected}, {kind} {rest}")
+
+
+def _flags(dtype: DType) -> str:
+    return "i1" if dtype.lanes == 1 else f"<{dtype.lanes} x i1>"
+
+
+def _adjustment(b: FunctionBuilder, rest: str, divisor: str, dtype: DType) -> str:
+    # The truncated result is one too large when a remainder has the other sign.
+    kind = llvm_type(dtype)
+    nonzero = b.emit(f"icmp ne {kind} {rest}, {splat(0, dtype)}")
+    signs = b.emit(f"xor {kind} {rest}, {divisor}")
+    differ = b.emit(f"icmp slt {kind} {signs}, {splat(0, dtype)}")
+    return b.emit(f"and {_flags(dtype)} {nonzero}, {differ}")
+
+
+def _float_adjustment(b: FunctionBuilder, rest: str, divisor: str, dtype: DType) -> str:
+    kind, zero, flags = llvm_type(dtype), splat(0.0, dtype), _flags(dtype)
+    nonzero = b.emit(f"fcmp one {kind} {rest}, {zero}")
+    rest_negative = b.emit(f"fcmp olt {kind} {rest}, {zero}")
+    divisor_negative = b.emit(f"fcmp olt {kind} {divisor}, {zero}")
+    differ = b.emit(f"xor {flags} {rest_negative}, {divisor_negative}")
+    return b.emit(f"and {flags} {nonzero}, {differ}")
+
+
+# -- conversions ------------------------------------------------------------------------------
+
+
+def cast(b: FunctionBuilder, e: Cast) -> str:
+    """Cast."""
+    return convert(b, b.value(e.value), e.value.dtype, e.dtype)
+
+
+def convert(b: FunctionBuilder, value: str, source: DType, target: DType) -> str:
+    """The register `value` of type `source` converted to `target`."""
+    if source is target:
+        return value
+    if source.is_handle or target.is_handle:
+        return _convert_pointer(b, value, source, target)
+    if is_bfloat(source):
+        wide = _f32(source)
+        return convert(b, widen_bfloat(b, value, source.lanes), wide, target)
+    if is_bfloat(target):
+        wide = _f32(target)
+        return round_bfloat(b, convert(b, value, source, wide), target.lanes)
+    if source.is_float and target.is_float:
+        return _convert_float(b, value, source, target)
+    before, after = llvm_type(source), llvm_type(target)
+    if source.is_float:
+        return _float_to_int(b, value, source, target)
+    if target.is_float:
+        if target.bits == 16:
+            wide = _f32(target)
+            return _convert_float(b, convert(b, value, source, wide), wide, target)
+        name = "sitofp" if source.code == "int" else "uitofp"
+        return b.emit(f"{name} {before} {value} to {after}")
+    if target.is_bool:
+        return b.emit(f"icmp ne {before} {value}, {splat(0, source)}")
+    if source.bits == target.bits:
+        return value
+    if target.bits < source.bits:
+        return b.emit(f"trunc {before} {value} to {after}")
+    return b.emit(f"{'sext' if source.code == 'int' else 'zext'} {before} {value} to {after}")
+
+
+def _convert_float(b: FunctionBuilder, value: str, source: DType, target: DType) -> str:
+    if {source.bits, target.bits} == {16, 64}:
+        # No instruction goes directly between half and double.
+        wide = _f32(source)
+        return _convert_float(b, _convert_float(b, value, source, wide), wide, target)
+    name = "fptrunc" if target.bits < source.bits else "fpext"
+    return b.emit(f"{name} {llvm_type(source)} {value} to {llvm_type(target)}")
+
+
+def _float_to_int(b: FunctionBuilder, value: str, source: DType, target: DType) -> str:
+    if target.is_bool:
+        return b.emit(f"fcmp une {llvm_type(source)} {value}, {splat(0.0, source)}")
+    if source.bits == 16:
+        wide = _f32(source)
+        return _float_to_int(b, _convert_float(b, value, source, wide), wide, target)
+    name = "fptosi" if target.code == "int" else "fptoui"
+    return b.call(
+        f"llvm.{name}.sat.{suffix(target)}.{suffix(source)}",
+        llvm_type(target),
+        [(llvm_type(source), value)],
+    )
+
+
+def _convert_pointer(b: FunctionBuilder, value: str, source: DType, target: DType) -> str:
+    if source.is_handle and target.is_integral and target.bits == 64:
+        return b.emit(f"ptrtoint ptr {value} to i64")
+    if target.is_handle and source.is_integral and source.bits == 64:
+        return b.emit(f"inttoptr i64 {value} to ptr")
+    raise CompileError(f"no conversion from {source} to {target}")

@@ -1,0 +1,269 @@
+"""Functions under construction as LLVM assembly text.
+
+Text is written in *regions*: the function's body, the body of each loop and each branch of an if.
+A pure expression is written once, in the outermost region where its variables are known, so loop
+invariants leave their loops and common sub-expressions are shared without any LLVM pass. Text can
+still be added to an enclosing region while an inner one is open, because a block's terminator is
+kept apart from its lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autosched.codegen.llvm_module import Block, ModuleBuilder, Region
+from autosched.codegen.llvm_types import constant, llvm_type
+from autosched.errors import CompileError
+from autosched.tir.expr import (
+    BufferLoad,
+    Call,
+    Div,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Mod,
+    Var,
+)
+from autosched.tir.intrin import is_pure
+from autosched.tir.walk import free_vars
+
+
+class FunctionBuilder:
+    """One function: blocks, open regions and the values of variables.
+
+    `values` maps a variable to its register, `wide` an integer variable to the same value as i64,
+    `depth` a variable to the index of the region that defines it, `pointers` a pointer variable to
+    its register. `mask` is the register and width of the condition under which memory may be
+    read. `slots` hold the workspace pointers that the exit block frees.
+    """
+
+    def __init__(self, module: ModuleBuilder, *, inside_parallel: bool = False) -> None:
+        self.module = module
+        self.inside_parallel = inside_parallel
+        self.blocks: list[Block] = []
+        self.regions: list[Region] = []
+        self.at: Region
+        self.values: dict[Var, str] = {}
+        self.wide: dict[Var, str] = {}
+        self.depth: dict[Var, int] = {}
+        self.nonnegative: set[Var] = set()
+        self.pointers: dict[Var, str] = {}
+        self.allocas: list[str] = []
+        self.slots: list[str] = []
+        self.mask: tuple[str, int] | None = None
+        self.counter = 0
+        self.enter(self.new_block("entry"))
+
+    # -- text ---------------------------------------------------------------------------------
+
+    def fresh(self, hint: str = "v") -> str:
+        """A new register name."""
+        self.counter += 1
+        return f"%{hint}{self.counter}"
+
+    def emit(self, text: str) -> str:
+        """Writes `text` as the definition of a new register, which is returned."""
+        self.counter += 1
+        name = f"%v{self.counter}"
+        self.at.block.lines.append(f"  {name} = {text}")
+        return name
+
+    def line(self, text: str) -> None:
+        """Writes an instruction without a result."""
+        self.at.block.lines.append(f"  {text}")
+
+    def call(self, name: str, result: str, args: Iterable[tuple[str, str]]) -> str:
+        """Calls the declared-on-demand function `name` on (type, value) pairs."""
+        pairs = list(args)
+        types = ", ".join(t for t, _ in pairs)
+        function = self.module.declare(name, f"{result} @({types})")
+        values = ", ".join(f"{t} {v}" for t, v in pairs)
+        return self.emit(f"call {result} {function}({values})")
+
+    # -- blocks and regions -------------------------------------------------------------------
+
+    def new_block(self, hint: str) -> Block:
+        """A new block at the end of the function."""
+        self.counter += 1
+        block = Block(f"{hint}{self.counter}")
+        self.blocks.append(block)
+        return block
+
+    @property
+    def inner(self) -> Region:
+        """The innermost open region."""
+        return self.regions[-1]
+
+    def enter(self, block: Block) -> Region:
+        """Opens a region that starts in `block`."""
+        region = Region(block)
+        self.regions.append(region)
+        self.at = region
+        return region
+
+    def leave(self, terminator: str) -> Block:
+        """Closes the innermost region with `terminator`; returns its last block."""
+        region = self.regions.pop()
+        region.block.terminator = terminator
+        if self.regions:
+            self.at = self.regions[-1]
+        return region.block
+
+    def branch(self, terminator: str) -> Block:
+        """Ends the current block but leaves its region open (see `resume`)."""
+        block = self.inner.block
+        block.terminator = terminator
+        return block
+
+    def resume(self, block: Block) -> None:
+        """Continues the innermost region in `block`: what was read from memory is forgotten."""
+        self.inner.block = block
+        self.inner.loads = {}
+
+    def bind(self, var: Var, value: str, *, wide: str | None = None) -> None:
+        """Defines `var` in the innermost region, as a register of its own type or as i64."""
+        if var in self.depth:
+            self._unbind(var)
+        self.depth[var] = len(self.regions) - 1
+        if wide is None:
+            self.values[var] = value
+            self.wide.pop(var, None)
+        else:
+            self.wide[var] = wide
+            self.values.pop(var, None)
+
+    def _unbind(self, var: Var) -> None:
+        # The variable was bound before (its statement was copied): what used it is out of date.
+        for region in self.regions:
+            for e in [e for e in region.values if var in free_vars(e)]:
+                del region.values[e]
+            stale = [k for k in region.pointers if any(var in free_vars(t) for t, _ in k[2])]
+            for key in stale:
+                del region.pointers[key]
+            for known in region.loads.values():
+                for e in [e for e in known if var in free_vars(e)]:
+                    del known[e]
+
+    # -- expressions --------------------------------------------------------------------------
+
+    def value(self, e: Expr) -> str:
+        """The register or literal that holds `e`; a pure expression is written once."""
+        if isinstance(e, IntImm | FloatImm):
+            return constant(e.value, e.dtype)
+        if isinstance(e, Var):
+            return self._variable(e)
+        handler = self.module.handlers.get(type(e))
+        if handler is None:
+            raise CompileError(f"{type(e).__name__} cannot be compiled for the CPU: {e!r}")
+        if not self.is_pure(e):
+            self.at = self.inner
+            result = handler(self, e)
+            self.at = self.inner
+            return result
+        region = self.region_of(e)
+        known = region.values.get(e)
+        if known is None:
+            saved, self.at = self.at, region
+            known = region.values[e] = handler(self, e)
+            self.at = saved
+        return known
+
+    def wide_value(self, e: Expr) -> str:
+        """The integer `e` as i64, for addresses; signed values are extended by their sign."""
+        if isinstance(e, IntImm):
+            return str(e.value)
+        if isinstance(e, Var) and (known := self.wide.get(e)) is not None:
+            return known
+        narrow = self.value(e)
+        if e.dtype.bits == 64:
+            return narrow
+        saved = self.at
+        self.at = self.region_of(e) if self.is_pure(e) else self.inner
+        extend = "zext" if e.dtype.code in ("uint", "bool") else "sext"
+        result = self.emit(f"{extend} {llvm_type(e.dtype)} {narrow} to i64")
+        self.at = saved
+        if isinstance(e, Var):
+            self.wide[e] = result
+        return result
+
+    def _variable(self, var: Var) -> str:
+        known = self.values.get(var)
+        if known is not None:
+            return known
+        if var in self.pointers:
+            return self.pointers[var]
+        wide = self.wide.get(var)
+        if wide is None:
+            raise CompileError(f"the variable {var.name} is used outside of its scope")
+        if var.dtype.bits == 64:
+            return wide
+        saved, self.at = self.at, self.regions[self.depth[var]]
+        result = self.values[var] = self.emit(f"trunc i64 {wide} to {llvm_type(var.dtype)}")
+        self.at = saved
+        return result
+
+    # -- what may be moved --------------------------------------------------------------------
+
+    def is_pure(self, e: Expr) -> bool:
+        """True when `e` may be computed earlier and once: no memory, no trap, no binding."""
+        known = self.module.pure.get(e)
+        if known is None:
+            known = self.module.pure[e] = _movable(e) and all(map(self.is_pure, e.children()))
+        return known
+
+    def region_of(self, e: Expr) -> Region:
+        """The outermost open region in which every variable of `e` is defined."""
+        depth = 0
+        for var in free_vars(e):
+            at = self.depth.get(var)
+            if at is None:
+                if var.dtype.is_handle and var in self.pointers:
+                    continue
+                raise CompileError(f"the variable {var.name} is used outside of its scope")
+            depth = max(depth, at)
+        return self.regions[depth]
+
+    def forget(self, data: Var) -> None:
+        """Drops the values read through `data`, because it is written now."""
+        for region in self.regions:
+            region.loads.pop(data, None)
+
+    def forget_all(self) -> None:
+        """Drops all the values read from memory."""
+        for region in self.regions:
+            region.loads.clear()
+
+    def complete(self, header: str, epilogue: list[str]) -> str:
+        """The text of the function, which returns nothing.
+
+        `header` is everything before the brace; every path ends in the block `exit`, which runs
+        the lines of `epilogue`.
+        """
+        self.leave("br label %exit")
+        self.blocks[0].lines[:0] = self.allocas
+        lines = [f"{header} {{"]
+        for block in self.blocks:
+            lines.append(f"{block.label}:")
+            lines.extend(block.lines)
+            lines.append(f"  {block.terminator}")
+        lines += ["exit:", *epilogue, "  ret void", "}"]
+        return "\n".join(lines)
+
+
+def _movable(e: Expr) -> bool:
+    match e:
+        case BufferLoad() | Let():
+            return False
+        case Call(op, _):
+            return is_pure(op) and op not in ("if_then_else", "address_of", "call_pure_extern")
+        case Div() | Mod() | FloorDiv() | FloorMod():
+            return e.dtype.is_float or (isinstance(e.b, IntImm) and e.b.value != 0)
+    return True
+
+
+def typed(e: Expr, value: str) -> str:
+    """`<type> <value>` of an expression."""
+    return f"{llvm_type(e.dtype)} {value}"

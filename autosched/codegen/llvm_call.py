@@ -1,0 +1,265 @@
+"""Calls of intrinsics: conditionals, bit operations, mathematics, memory, functions outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autosched.codegen import llvm_math, llvm_memory
+from autosched.codegen.llvm_arith import convert, is_bfloat, round_bfloat, widen_bfloat
+from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_types import llvm_type, memory_type, splat, suffix
+from autosched.errors import CompileError
+from autosched.tir.dtype import DType, float32
+from autosched.tir.expr import (
+    BinaryExpr,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    IntImm,
+    StringImm,
+)
+from autosched.tir.intrin import BINARY_MATH, UNARY_MATH
+
+
+def call(b: FunctionBuilder, e: Call) -> str:
+    """A Call. Raises CompileError for an intrinsic that has no meaning on a CPU."""
+    handler = _CALLS.get(e.op)
+    if handler is not None:
+        return handler(b, e)
+    if e.op in UNARY_MATH or e.op in BINARY_MATH or e.op == "fma":
+        return mathematics(b, e)
+    raise CompileError(f"the intrinsic {e.op} cannot be compiled for the CPU: {e!r}")
+
+
+def mathematics(b: FunctionBuilder, e: Call) -> str:
+    """An elementwise function; on 16-bit floats it is computed in float32 and rounded."""
+    args = [b.value(a) for a in e.args]
+    dtype = e.args[0].dtype
+    if not dtype.is_float or dtype.bits != 16:
+        return llvm_math.apply(b, e.op, args, [a.dtype for a in e.args], e.dtype)
+    lanes = dtype.lanes
+    wide = float32.with_lanes(lanes)
+    if is_bfloat(dtype):
+        args = [widen_bfloat(b, a, lanes) for a in args]
+    else:
+        args = [convert(b, a, x.dtype, wide) for a, x in zip(args, e.args, strict=True)]
+    result_type = wide if e.dtype.is_float else e.dtype
+    result = llvm_math.apply(b, e.op, args, [wide] * len(args), result_type)
+    if not e.dtype.is_float:
+        return result
+    return (
+        round_bfloat(b, result, lanes) if is_bfloat(e.dtype) else convert(b, result, wide, e.dtype)
+    )
+
+
+# -- conditionals -----------------------------------------------------------------------------
+
+
+def _likely(b: FunctionBuilder, e: Call) -> str:
+    return b.value(e.args[0])
+
+
+def _cheap(e: Expr) -> bool:
+    """True when computing `e` needlessly costs less than a branch."""
+    match e:
+        case IntImm() | FloatImm():
+            return True
+        case BufferLoad():
+            return e.predicate is None
+        case BinaryExpr():
+            return _cheap(e.a) and _cheap(e.b)
+        case Cast():
+            return _cheap(e.value)
+    return False
+
+
+def _trap_free(b: FunctionBuilder, e: Expr) -> bool:
+    """True when `e` reads memory only by loads that `_cheap` accepts, at indices that are pure."""
+    match e:
+        case BufferLoad():
+            return all(b.is_pure(i) for i in e.indices)
+        case BinaryExpr() if not b.is_pure(e):
+            return e.symbol not in ("/", "//", "%") and all(_trap_free(b, c) for c in e.children())
+        case Cast():
+            return _trap_free(b, e.value)
+    return b.is_pure(e)
+
+
+def _if_then_else(b: FunctionBuilder, e: Call) -> str:
+    condition, first, second = e.args
+    arms = (first, second)
+    lanes = condition.dtype.lanes
+    if lanes > 1 or all(_cheap(a) and _trap_free(b, a) for a in arms):
+        return _masked_arms(b, e)
+    test = b.value(condition)
+    kind = llvm_type(e.dtype)
+    then_block, else_block = b.new_block("then"), b.new_block("else")
+    join = b.new_block("join")
+    b.branch(f"br i1 {test}, label %{then_block.label}, label %{else_block.label}")
+    results = []
+    for arm, block in zip(arms, (then_block, else_block), strict=True):
+        b.enter(block)
+        result = b.value(arm)
+        results.append(f"[ {result}, %{b.leave(f'br label %{join.label}').label} ]")
+    # The join must follow the arms' own blocks in the text only for readability.
+    b.blocks.remove(join)
+    b.blocks.append(join)
+    b.resume(join)
+    return b.emit(f"phi {kind} {', '.join(results)}")
+
+
+def _masked_arms(b: FunctionBuilder, e: Call) -> str:
+    """Both arms are computed, each under the mask of the lanes that take it, then selected."""
+    condition, first, second = e.args
+    test, lanes = b.value(condition), condition.dtype.lanes
+    flags = llvm_type(condition.dtype)
+    outer = b.mask
+    results = []
+    for arm, flip in ((first, False), (second, True)):
+        own = test
+        if not b.is_pure(arm):
+            if flip:
+                own = b.emit(f"xor {flags} {test}, {splat(1, condition.dtype)}")
+            if outer is not None:
+                combined = llvm_memory.mask_of(b, None, lanes)
+                own = b.emit(f"and {flags} {own}, {combined}")
+            b.mask = (own, lanes)
+        results.append(b.value(arm))
+        b.mask = outer
+    kind = llvm_type(e.dtype)
+    if lanes == 1 and e.dtype.lanes > 1:
+        return b.emit(f"select i1 {test}, {kind} {results[0]}, {kind} {results[1]}")
+    return b.emit(f"select {flags} {test}, {kind} {results[0]}, {kind} {results[1]}")
+
+
+# -- bits -------------------------------------------------------------------------------------
+
+_BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shift_left": "shl"}
+
+
+def _bits(b: FunctionBuilder, e: Call) -> str:
+    first, second = (b.value(a) for a in e.args)
+    return b.emit(f"{_BITS[e.op]} {llvm_type(e.dtype)} {first}, {second}")
+
+
+def _shift_right(b: FunctionBuilder, e: Call) -> str:
+    first, second = (b.value(a) for a in e.args)
+    name = "ashr" if e.dtype.code == "int" else "lshr"
+    return b.emit(f"{name} {llvm_type(e.dtype)} {first}, {second}")
+
+
+def _bitwise_not(b: FunctionBuilder, e: Call) -> str:
+    ones = 1 if e.dtype.is_bool else -1
+    return b.emit(f"xor {llvm_type(e.dtype)} {b.value(e.args[0])}, {splat(ones, e.dtype)}")
+
+
+def _count(b: FunctionBuilder, e: Call) -> str:
+    source = e.args[0].dtype
+    kind = llvm_type(source)
+    args = [(kind, b.value(e.args[0]))]
+    if e.op == "clz":
+        args.append(("i1", "false"))
+    name = f"llvm.{'ctlz' if e.op == 'clz' else 'ctpop'}.{suffix(source)}"
+    result = b.call(name, kind, args)
+    unsigned = DType(f"uint{source.bits}").with_lanes(source.lanes)
+    return convert(b, result, unsigned, e.dtype)
+
+
+def _reinterpret(b: FunctionBuilder, e: Call) -> str:
+    source = e.args[0].dtype
+    before, after = llvm_type(source), llvm_type(e.dtype)
+    value = b.value(e.args[0])
+    if before == after:
+        return value
+    if source.is_handle or e.dtype.is_handle:
+        return convert(b, value, source, e.dtype)
+    return b.emit(f"bitcast {before} {value} to {after}")
+
+
+def _large_constant(b: FunctionBuilder, e: Call) -> str:
+    low, high = e.args
+    assert isinstance(low, IntImm) and isinstance(high, IntImm)
+    return str((high.value << 32) | (low.value & 0xFFFFFFFF))
+
+
+# -- memory -----------------------------------------------------------------------------------
+
+
+def _address_of(b: FunctionBuilder, e: Call) -> str:
+    match e.args[0]:
+        case BufferLoad(buffer, (index,), _):
+            return llvm_memory.address(b, buffer, getattr(index, "base", index))
+    raise CompileError(f"address_of needs an element of a buffer, found {e.args[0]!r}")
+
+
+def _access_pointer(b: FunctionBuilder, e: Call) -> str:
+    annotation, data, offset = e.args[:3]
+    element = memory_type(annotation.dtype)
+    return b.emit(f"getelementptr {element}, ptr {b.value(data)}, i64 {b.wide_value(offset)}")
+
+
+def _is_null(b: FunctionBuilder, e: Call) -> str:
+    return b.emit(f"icmp eq ptr {b.value(e.args[0])}, null")
+
+
+def _prefetch(b: FunctionBuilder, e: Call) -> str:
+    pointer = b.value(e.args[0])
+    b.module.declare("llvm.prefetch.p0", "void @(ptr, i32, i32, i32)")
+    b.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+    return "0"
+
+
+# -- functions outside --------------------------------------------------------------------------
+
+
+def _extern(b: FunctionBuilder, e: Call) -> str:
+    if not isinstance(e.args[0], StringImm):
+        raise CompileError(f"{e.op} needs the function's name as its first argument: {e!r}")
+    name, args = e.args[0].value, e.args[1:]
+    pairs = [_extern_argument(b, a) for a in args]
+    result = "void" if e.dtype.is_handle else memory_type(e.dtype)
+    b.module.declare(name, f"{result} @({', '.join(t for t, _ in pairs)})")
+    text = f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in pairs)})"
+    if e.op == "call_extern":
+        b.forget_all()
+    if result == "void":
+        b.line(text)
+        return "null"
+    return llvm_memory.from_memory(b, b.emit(text), e.dtype)
+
+
+def _extern_argument(b: FunctionBuilder, e: Expr) -> tuple[str, str]:
+    value = b.value(e)
+    if e.dtype.is_bool:
+        value = b.emit(f"zext {llvm_type(e.dtype)} {value} to {memory_type(e.dtype)}")
+    return memory_type(e.dtype), value
+
+
+def _llvm_intrinsic(b: FunctionBuilder, e: Call) -> str:
+    if not isinstance(e.args[0], StringImm):
+        raise CompileError(f"{e.op} needs the intrinsic's name as its first argument: {e!r}")
+    pairs = [(llvm_type(a.dtype), b.value(a)) for a in e.args[1:]]
+    return b.call(e.args[0].value, llvm_type(e.dtype), pairs)
+
+
+_CALLS: dict[str, Callable[[FunctionBuilder, Call], str]] = {
+    "likely": _likely,
+    "if_then_else": _if_then_else,
+    **dict.fromkeys(_BITS, _bits),
+    "shift_right": _shift_right,
+    "bitwise_not": _bitwise_not,
+    "clz": _count,
+    "popcount": _count,
+    "reinterpret": _reinterpret,
+    "large_uint_imm": _large_constant,
+    "address_of": _address_of,
+    "tvm_access_ptr": _access_pointer,
+    "isnullptr": _is_null,
+    "prefetch": _prefetch,
+    "call_extern": _extern,
+    "call_pure_extern": _extern,
+    "call_llvm_intrin": _llvm_intrinsic,
+    "call_llvm_pure_intrin": _llvm_intrinsic,
+}

@@ -1,0 +1,98 @@
+"""From LLVM assembly to object code.
+
+Two levels of optimisation. `light` suits code that is explicit already (vectors and unrolled
+register tiles): promotion of stack slots to registers and clean-up, a tenth of the time of `full`.
+`full` is LLVM's O3. `auto` takes light for functions whose innermost loops are all vector code.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Literal
+
+import llvmlite.binding as llvm
+
+from autosched.errors import CompileError
+from autosched.target import Target
+
+Level = Literal["auto", "light", "full"]
+
+
+@lru_cache(maxsize=1)
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@lru_cache(maxsize=8)
+def _machine(triple: str, cpu: str, features: str) -> Any:
+    _initialize()
+    triple = triple or llvm.get_process_triple()
+    return llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="default", jit=False
+    )
+
+
+def machine(target: Target) -> Any:
+    """The (shared) llvmlite target machine of `target`."""
+    return _machine(target.triple, target.cpu, target.features)
+
+
+def _parse(ir_text: str, target: Target) -> Any:
+    tm = machine(target)
+    try:
+        module = llvm.parse_assembly(ir_text)
+        module.triple = target.triple or llvm.get_process_triple()
+        module.data_layout = str(tm.target_data)
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(f"LLVM rejected the generated code: {error}") from error
+    return module
+
+
+def _optimize(module: Any, target: Target, level: Level, ir_text: str) -> None:
+    if level == "auto":
+        level = "light" if is_explicit(ir_text) else "full"
+    tm = machine(target)
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = True
+    builder = llvm.create_pass_builder(tm, options)
+    if level == "full":
+        builder.getModulePassManager().run(module, builder)
+        return
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.run(module, builder)
+
+
+def is_explicit(ir_text: str) -> bool:
+    """True when each function with a loop computes on vectors, so that LLVM need not vectorise."""
+    for function in re.split(r"^define", ir_text, flags=re.MULTILINE)[1:]:
+        has_loop = "\nloop" in function
+        if has_loop and not re.search(r"= (?:f|call|load|select)[^\n]*<\d+ x ", function):
+            return False
+    return True
+
+
+def optimized(ir_text: str, target: Target, level: Level = "auto") -> str:
+    """The module after LLVM's passes, as text."""
+    module = _parse(ir_text, target)
+    _optimize(module, target, level, ir_text)
+    return str(module)
+
+
+def compile_object(ir_text: str, target: Target, level: Level = "auto") -> bytes:
+    """A relocatable object file of the module. Raises CompileError when LLVM rejects it."""
+    module = _parse(ir_text, target)
+    _optimize(module, target, level, ir_text)
+    return bytes(machine(target).emit_object(module))
+
+
+def assembly(ir_text: str, target: Target, level: Level = "auto") -> str:
+    """The machine's assembly text of the module."""
+    module = _parse(ir_text, target)
+    _optimize(module, target, level, ir_text)
+    return str(machine(target).emit_assembly(module))

@@ -1,0 +1,137 @@
+"""Expressions as LLVM registers: one handler per node class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autosched.codegen import llvm_arith, llvm_call, llvm_memory
+from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_types import iota, llvm_type, scalar_type, splat
+from autosched.errors import CompileError
+from autosched.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    Div,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    Shuffle,
+    StringImm,
+    Sub,
+)
+
+
+def _broadcast(b: FunctionBuilder, e: Broadcast) -> str:
+    if isinstance(e.value, IntImm | FloatImm):
+        return splat(e.value.value, e.dtype)
+    if isinstance(e.value, BufferLoad) and b.mask is None:
+        # Shared like the load itself: the same element is spread once per region.
+        scalar = b.value(e.value)
+        known = b.inner.loads.setdefault(e.value.buffer.data, {})
+        if e not in known:
+            known[e] = _spread(b, e, scalar)
+        return known[e]
+    return _spread(b, e, b.value(e.value))
+
+
+def _spread(b: FunctionBuilder, e: Broadcast, scalar: str) -> str:
+    kind = llvm_type(e.dtype)
+    first = b.emit(f"insertelement {kind} poison, {llvm_type(e.value.dtype)} {scalar}, i32 0")
+    return b.emit(f"shufflevector {kind} {first}, {kind} poison, <{e.lanes} x i32> zeroinitializer")
+
+
+def _ramp(b: FunctionBuilder, e: Ramp) -> str:
+    kind = llvm_type(e.dtype)
+    base = b.value(Broadcast(e.base, e.lanes))
+    if isinstance(e.stride, IntImm):
+        return b.emit(f"add {kind} {base}, {iota(e.dtype, e.stride.value)}")
+    stride = b.value(Broadcast(e.stride, e.lanes))
+    steps = b.emit(f"mul {kind} {stride}, {iota(e.dtype, 1)}")
+    return b.emit(f"add {kind} {base}, {steps}")
+
+
+def _select(b: FunctionBuilder, e: Select) -> str:
+    condition = b.value(e.condition)
+    first, second = b.value(e.true_value), b.value(e.false_value)
+    kind = llvm_type(e.dtype)
+    return b.emit(
+        f"select {llvm_type(e.condition.dtype)} {condition}, {kind} {first}, {kind} {second}"
+    )
+
+
+def _not(b: FunctionBuilder, e: Not) -> str:
+    return b.emit(f"xor {llvm_type(e.dtype)} {b.value(e.a)}, {splat(1, e.dtype)}")
+
+
+def _let(b: FunctionBuilder, e: Let) -> str:
+    b.bind(e.var, b.value(e.value))
+    return b.value(e.body)
+
+
+def _shuffle(b: FunctionBuilder, e: Shuffle) -> str:
+    scalar = scalar_type(e.dtype)
+    lanes = [(v, i) for v in e.vectors for i in range(v.dtype.lanes)]
+    result = "poison"
+    for position, index in enumerate(e.indices):
+        if not isinstance(index, IntImm):
+            raise CompileError(f"a shuffle needs constant lane numbers, found {index!r}")
+        vector, lane = lanes[index.value]
+        one = b.value(vector)
+        if vector.dtype.lanes > 1:
+            one = b.emit(f"extractelement {llvm_type(vector.dtype)} {one}, i32 {lane}")
+        if e.dtype.lanes == 1:
+            return one
+        kind = llvm_type(e.dtype)
+        result = b.emit(f"insertelement {kind} {result}, {scalar} {one}, i32 {position}")
+    return result
+
+
+def _string(b: FunctionBuilder, e: StringImm) -> str:
+    text = e.value.encode() + b"\0"
+    name = f"@text.{len(b.module.globals)}"
+    body = "".join(f"\\{byte:02X}" for byte in text)
+    b.module.globals.append(f'{name} = private constant [{len(text)} x i8] c"{body}"')
+    return name
+
+
+HANDLERS: dict[type[Expr], Callable[..., str]] = {
+    **dict.fromkeys((Add, Sub, Mul, And, Or), llvm_arith.binary),
+    **dict.fromkeys((EQ, NE, LT, LE, GT, GE), llvm_arith.compare),
+    Div: llvm_arith.divide,
+    Mod: llvm_arith.remainder,
+    FloorDiv: llvm_arith.floor_divide,
+    FloorMod: llvm_arith.floor_remainder,
+    Min: llvm_arith.extremum,
+    Max: llvm_arith.extremum,
+    Cast: llvm_arith.cast,
+    Call: llvm_call.call,
+    BufferLoad: llvm_memory.load,
+    Broadcast: _broadcast,
+    Ramp: _ramp,
+    Select: _select,
+    Not: _not,
+    Let: _let,
+    Shuffle: _shuffle,
+    StringImm: _string,
+}

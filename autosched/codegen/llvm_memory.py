@@ -1,0 +1,304 @@
+"""Addresses, loads and stores of flat buffers."""
+
+from __future__ import annotations
+
+from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_module import Terms
+from autosched.codegen.llvm_types import llvm_type, memory_type, splat, suffix
+from autosched.errors import CompileError
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType, bool_
+from autosched.tir.expr import Add, Broadcast, BufferLoad, Cast, Expr, IntImm, Mul, Ramp, Sub, Var
+
+
+def linear(e: Expr) -> tuple[int, dict[Expr, int]]:
+    """The scalar integer `e` as a constant plus coefficients of sub-expressions."""
+    match e:
+        case IntImm(v):
+            return v, {}
+        case Add(a, b):
+            return _combine(linear(a), linear(b), 1)
+        case Sub(a, b):
+            return _combine(linear(a), linear(b), -1)
+        case Mul(a, IntImm(factor)) | Mul(IntImm(factor), a):
+            base, terms = linear(a)
+            return base * factor, {t: c * factor for t, c in terms.items()} if factor else {}
+        case Cast(value=inner) if inner.dtype.is_int and inner.dtype.bits <= e.dtype.bits:
+            return linear(inner)
+    return 0, {e: 1}
+
+
+def _combine(
+    a: tuple[int, dict[Expr, int]], b: tuple[int, dict[Expr, int]], sign: int
+) -> tuple[int, dict[Expr, int]]:
+    terms = dict(a[1])
+    for term, factor in b[1].items():
+        total = terms.get(term, 0) + sign * factor
+        if total:
+            terms[term] = total
+        else:
+            del terms[term]
+    return a[0] + sign * b[0], terms
+
+
+def base_pointer(b: FunctionBuilder, data: Var) -> str:
+    """The register of a pointer variable. Raises CompileError when it is not in scope."""
+    pointer = b.pointers.get(data)
+    if pointer is None:
+        pointer = b.values.get(data)
+    if pointer is None:
+        raise CompileError(f"the buffer {data.name} is used where it is not allocated")
+    return pointer
+
+
+def address(b: FunctionBuilder, buffer: Buffer, index: Expr) -> str:
+    """The address of `buffer[index]` for a scalar index.
+
+    Terms are added outermost variable first, so each partial address is computed once, in the loop
+    that defines its last variable, and the constant part stays in the addressing mode.
+    """
+    element = memory_type(buffer.dtype)
+    constant, terms = linear(index)
+    if buffer.elem_offset is not None:
+        more, others = linear(buffer.elem_offset)
+        constant, terms = _combine((constant, terms), (more, others), 1)
+    regions = {region: i for i, region in enumerate(b.regions)}
+    keyed = sorted(
+        ((regions[b.region_of(t)] if b.is_pure(t) else len(regions), i, t, c))
+        for i, (t, c) in enumerate(terms.items())
+    )
+    pointer = _partial(b, buffer.data, element, tuple((t, c) for _, _, t, c in keyed))
+    if constant == 0:
+        return pointer
+    return b.emit(f"getelementptr {element}, ptr {pointer}, i64 {constant}")
+
+
+def _partial(b: FunctionBuilder, data: Var, element: str, terms: Terms) -> str:
+    if not terms:
+        return base_pointer(b, data)
+    term, factor = terms[-1]
+    saved = b.at
+    pure = b.is_pure(term)
+    region = b.region_of(term) if pure else b.inner
+    data_depth = b.depth.get(data)
+    if data_depth is not None and b.regions.index(region) < data_depth:
+        region = b.regions[data_depth]
+    key = (data, element, terms)
+    known = region.pointers.get(key) if pure else None
+    if known is not None:
+        return known
+    start = _partial(b, data, element, terms[:-1])
+    offset = b.wide_value(term)
+    b.at = region
+    if factor != 1:
+        offset = b.emit(f"mul nsw i64 {offset}, {factor}")
+    pointer = b.emit(f"getelementptr {element}, ptr {start}, i64 {offset}")
+    b.at = saved
+    if pure:
+        region.pointers[key] = pointer
+    return pointer
+
+
+# -- loads ------------------------------------------------------------------------------------
+
+
+def load(b: FunctionBuilder, e: BufferLoad) -> str:
+    """`buffer[index]`; lanes where the predicate (or the enclosing mask) is false are not read."""
+    (index,) = e.indices
+    known = b.inner.loads.get(e.buffer.data)
+    if known is not None and b.mask is None and (found := known.get(e)) is not None:
+        return found
+    result = _load(b, e, index)
+    if b.mask is None:
+        b.inner.loads.setdefault(e.buffer.data, {})[e] = result
+    return result
+
+
+def _load(b: FunctionBuilder, e: BufferLoad, index: Expr) -> str:
+    buffer, lanes = e.buffer, index.dtype.lanes
+    mask = mask_of(b, e.predicate, lanes)
+    align = buffer.dtype.bytes
+    if buffer.dtype.lanes > 1:
+        if lanes > 1:
+            raise CompileError(f"a vector index into the buffer of vectors {buffer.name}")
+        return b.emit(
+            f"load {memory_type(e.dtype)}, ptr {address(b, buffer, index)}, align {align}"
+        )
+    memory = memory_type(e.dtype)
+    match index:
+        case Ramp(base, IntImm(1), _) if mask is None:
+            raw = b.emit(f"load {memory}, ptr {address(b, buffer, base)}, align {align}")
+        case Ramp(base, IntImm(1), _):
+            raw = _masked_load(b, buffer, address(b, buffer, base), lanes, mask)
+        case Ramp(base, IntImm(-1), _) if mask is None:
+            start = address(b, buffer, base - (lanes - 1))
+            whole = b.emit(f"load {memory}, ptr {start}, align {align}")
+            order = ", ".join(f"i32 {i}" for i in range(lanes - 1, -1, -1))
+            raw = b.emit(
+                f"shufflevector {memory} {whole}, {memory} poison, <{lanes} x i32> <{order}>"
+            )
+        case Broadcast(scalar, _) if mask is None:
+            element = memory_type(buffer.dtype)
+            one = b.emit(f"load {element}, ptr {address(b, buffer, scalar)}, align {align}")
+            raw = spread(b, one, element, lanes)
+        case _ if lanes == 1 and mask is None:
+            raw = b.emit(f"load {memory}, ptr {address(b, buffer, index)}, align {align}")
+        case _ if lanes == 1:
+            raw = _guarded_scalar(b, buffer, index, mask)
+        case _:
+            raw = _gather(b, buffer, index, mask)
+    return from_memory(b, raw, e.dtype)
+
+
+def from_memory(b: FunctionBuilder, raw: str, dtype: DType) -> str:
+    """The register value of what memory holds: bool bytes become i1."""
+    if not dtype.is_bool:
+        return raw
+    return b.emit(
+        f"icmp ne {memory_type(dtype)} {raw}, {'0' if dtype.lanes == 1 else 'zeroinitializer'}"
+    )
+
+
+def spread(b: FunctionBuilder, scalar: str, element: str, lanes: int) -> str:
+    """The vector of `lanes` copies of a register."""
+    kind = f"<{lanes} x {element}>"
+    first = b.emit(f"insertelement {kind} poison, {element} {scalar}, i32 0")
+    return b.emit(f"shufflevector {kind} {first}, {kind} poison, <{lanes} x i32> zeroinitializer")
+
+
+def mask_of(b: FunctionBuilder, predicate: Expr | None, lanes: int) -> str | None:
+    """The register of the lanes that may touch memory, or None when all may."""
+    outer = None
+    if b.mask is not None:
+        register, width = b.mask
+        if width == lanes:
+            outer = register
+        elif width == 1:
+            outer = spread(b, register, "i1", lanes)
+        else:
+            # A narrower access under a wider condition is needed when any lane is.
+            outer = b.call(
+                f"llvm.vector.reduce.or.v{width}i1", "i1", [(f"<{width} x i1>", register)]
+            )
+            outer = outer if lanes == 1 else spread(b, outer, "i1", lanes)
+    if predicate is None:
+        return outer
+    own = b.value(predicate)
+    if predicate.dtype.lanes == 1 and lanes > 1:
+        own = spread(b, own, "i1", lanes)
+    if outer is None:
+        return own
+    return b.emit(f"and {llvm_type(bool_.with_lanes(lanes))} {own}, {outer}")
+
+
+def _guarded_scalar(b: FunctionBuilder, buffer: Buffer, index: Expr, mask: str | None) -> str:
+    # Read element 0 instead of the element that may not be read: no branch, and no fault.
+    element = memory_type(buffer.dtype)
+    where = address(b, buffer, index)
+    safe = b.emit(f"select i1 {mask}, ptr {where}, ptr {base_pointer(b, buffer.data)}")
+    return b.emit(f"load {element}, ptr {safe}, align {buffer.dtype.bytes}")
+
+
+def _masked_load(
+    b: FunctionBuilder, buffer: Buffer, pointer: str, lanes: int, mask: str | None
+) -> str:
+    kind = memory_type(buffer.dtype.with_lanes(lanes))
+    name = f"llvm.masked.load.{_memory_suffix(buffer.dtype, lanes)}.p0"
+    b.module.declare(name, f"{kind} @(ptr, i32, <{lanes} x i1>, {kind})")
+    return b.emit(
+        f"call {kind} @{name}(ptr {pointer}, i32 {buffer.dtype.bytes}, <{lanes} x i1> {mask}, "
+        f"{kind} zeroinitializer)"
+    )
+
+
+def _memory_suffix(dtype: DType, lanes: int) -> str:
+    return f"v{lanes}i8" if dtype.is_bool else suffix(dtype.with_lanes(lanes))
+
+
+def _lane_addresses(b: FunctionBuilder, buffer: Buffer, index: Expr) -> str:
+    """The vector of addresses of a vector index."""
+    lanes = index.dtype.lanes
+    element = memory_type(buffer.dtype)
+    wide = f"<{lanes} x i64>"
+    if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
+        base = address(b, buffer, index.base)
+        steps = ", ".join(f"i64 {i * index.stride.value}" for i in range(lanes))
+        return b.emit(f"getelementptr {element}, ptr {base}, {wide} <{steps}>")
+    offsets = b.value(index)
+    if index.dtype.bits < 64:
+        offsets = b.emit(f"sext {llvm_type(index.dtype)} {offsets} to {wide}")
+    if buffer.elem_offset is not None:
+        base = address(b, buffer, IntImm(0))
+    else:
+        base = base_pointer(b, buffer.data)
+    return b.emit(f"getelementptr {element}, ptr {base}, {wide} {offsets}")
+
+
+def _gather(b: FunctionBuilder, buffer: Buffer, index: Expr, mask: str | None) -> str:
+    lanes = index.dtype.lanes
+    element = memory_type(buffer.dtype)
+    kind = f"<{lanes} x {element}>"
+    pointers = _lane_addresses(b, buffer, index)
+    align = buffer.dtype.bytes
+    if mask is not None or (b.module.has_gather and align >= 4 and lanes >= 4):
+        name = f"llvm.masked.gather.{_memory_suffix(buffer.dtype, lanes)}.v{lanes}p0"
+        b.module.declare(name, f"{kind} @(<{lanes} x ptr>, i32, <{lanes} x i1>, {kind})")
+        return b.emit(
+            f"call {kind} @{name}(<{lanes} x ptr> {pointers}, i32 {align}, "
+            f"<{lanes} x i1> {mask or splat(1, bool_.with_lanes(lanes))}, {kind} zeroinitializer)"
+        )
+    result = "poison"
+    for lane in range(lanes):
+        pointer = b.emit(f"extractelement <{lanes} x ptr> {pointers}, i32 {lane}")
+        one = b.emit(f"load {element}, ptr {pointer}, align {align}")
+        result = b.emit(f"insertelement {kind} {result}, {element} {one}, i32 {lane}")
+    return result
+
+
+# -- stores -----------------------------------------------------------------------------------
+
+
+def store(
+    b: FunctionBuilder, buffer: Buffer, index: Expr, stored: str, dtype: DType, mask: str | None
+) -> None:
+    """`buffer[index] = stored`, where `stored` has type `dtype`; in lane order."""
+    if dtype.is_bool:
+        stored = b.emit(f"zext {llvm_type(dtype)} {stored} to {memory_type(dtype)}")
+    kind, align, lanes = memory_type(dtype), buffer.dtype.bytes, index.dtype.lanes
+    match index:
+        case Ramp(base, IntImm(1), _) if mask is None:
+            b.line(f"store {kind} {stored}, ptr {address(b, buffer, base)}, align {align}")
+        case Ramp(base, IntImm(1), _):
+            name = f"llvm.masked.store.{_memory_suffix(buffer.dtype, lanes)}.p0"
+            b.module.declare(name, f"void @({kind}, ptr, i32, <{lanes} x i1>)")
+            pointer = address(b, buffer, base)
+            b.line(
+                f"call void @{name}({kind} {stored}, ptr {pointer}, i32 {align}, "
+                f"<{lanes} x i1> {mask})"
+            )
+        case _ if lanes == 1:
+            b.line(f"store {kind} {stored}, ptr {address(b, buffer, index)}, align {align}")
+        case _:
+            _scatter(b, buffer, index, stored, mask)
+    b.forget(buffer.data)
+
+
+def _scatter(
+    b: FunctionBuilder, buffer: Buffer, index: Expr, stored: str, mask: str | None
+) -> None:
+    lanes, align = index.dtype.lanes, buffer.dtype.bytes
+    element = memory_type(buffer.dtype)
+    kind = f"<{lanes} x {element}>"
+    pointers = _lane_addresses(b, buffer, index)
+    if mask is not None or (b.module.has_scatter and align >= 4 and lanes >= 4):
+        name = f"llvm.masked.scatter.{_memory_suffix(buffer.dtype, lanes)}.v{lanes}p0"
+        b.module.declare(name, f"void @({kind}, <{lanes} x ptr>, i32, <{lanes} x i1>)")
+        b.line(
+            f"call void @{name}({kind} {stored}, <{lanes} x ptr> {pointers}, i32 {align}, "
+            f"<{lanes} x i1> {mask or splat(1, bool_.with_lanes(lanes))})"
+        )
+        return
+    for lane in range(lanes):
+        pointer = b.emit(f"extractelement <{lanes} x ptr> {pointers}, i32 {lane}")
+        one = b.emit(f"extractelement {kind} {stored}, i32 {lane}")
+        b.line(f"store {element} {one}, ptr {pointer}, align {align}")

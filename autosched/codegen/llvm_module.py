@@ -1,0 +1,85 @@
+"""What the functions of one module share, and the parts that functions are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from autosched.tir.expr import Expr, Var
+
+if TYPE_CHECKING:
+    from autosched.codegen.llvm_builder import FunctionBuilder
+
+Terms = tuple[tuple[Expr, int], ...]
+Handlers = Mapping[type[Expr], "Callable[[FunctionBuilder, Expr], str]"]
+
+
+class Block:
+    """A basic block: its label, its lines and its terminator."""
+
+    __slots__ = ("label", "lines", "terminator")
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.lines: list[str] = []
+        self.terminator = ""
+
+
+class Region:
+    """A part of the function in which everything written so far may be used again.
+
+    `values` holds pure expressions, `loads` (per pointer variable) values read from memory that
+    no store has made stale, `pointers` addresses.
+    """
+
+    __slots__ = ("block", "loads", "pointers", "values")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.values: dict[Expr, str] = {}
+        self.loads: dict[Var, dict[Expr, str]] = {}
+        self.pointers: dict[tuple[Var, str, Terms], str] = {}
+
+
+@dataclass
+class ModuleBuilder:
+    """What the functions of one module share: declarations, globals, metadata, finished text."""
+
+    handlers: Handlers
+    symbol: str
+    noalias: bool
+    has_gather: bool
+    has_scatter: bool
+    declarations: dict[str, str] = field(default_factory=dict)
+    globals: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    metadata: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    shared: dict[str, str] = field(default_factory=dict)
+    pure: dict[Expr, bool] = field(default_factory=dict)
+
+    def declare(self, name: str, signature: str) -> str:
+        """Declares function `name`; `signature` is `<result> @(<parameters>)`. Returns @name."""
+        result, parameters = signature.split("@", 1)
+        self.declarations[name] = f"declare {result.strip()} @{name}{parameters}"
+        return f"@{name}"
+
+    def node(self, text: str, *, distinct: bool = False) -> str:
+        """A metadata node; `{self}` in `text` stands for the node itself. Returns !N."""
+        name = f"!{len(self.metadata)}"
+        keyword = "distinct " if distinct else ""
+        body = text.replace("{self}", name)
+        self.metadata.append(f"{name} = {keyword}!{{{body}}}")
+        return name
+
+    def shared_node(self, text: str) -> str:
+        """The one metadata node with this text. Returns !N."""
+        if text not in self.shared:
+            self.shared[text] = self.node(text)
+        return self.shared[text]
+
+    def text(self) -> str:
+        """The whole module."""
+        parts = [*self.globals, *self.declarations.values(), *self.functions, *self.metadata]
+        return "\n".join(parts) + "\n"

@@ -1,0 +1,110 @@
+"""Parallel loops: the body becomes a function of a range, which the runtime's pool calls.
+
+The loop hands `launch(function, environment, begin, end)` to the runtime; each thread calls
+`function(environment, its begin, its end)`. The environment is an array of 8-byte slots: first the
+address of the status word, then the variables and pointers that the body uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_storage import epilogue, prologue
+from autosched.codegen.llvm_types import llvm_type
+from autosched.tir.expr import BufferLoad, Var
+from autosched.tir.stmt import BufferStore, For, Stmt
+from autosched.tir.walk import all_exprs, free_vars, stmts
+
+LAUNCH = "autosched_parallel_launch"
+
+StmtFn = Callable[[FunctionBuilder, Stmt], None]
+
+
+def used_variables(stmt: Stmt) -> list[Var]:
+    """Variables that occur in `stmt`, pointers of buffers included, in order of appearance."""
+    found: dict[Var, None] = {}
+    for e in all_exprs(stmt):
+        if isinstance(e, Var):
+            found[e] = None
+        elif isinstance(e, BufferLoad):
+            found[e.buffer.data] = None
+            if e.buffer.elem_offset is not None:
+                found.update(dict.fromkeys(free_vars(e.buffer.elem_offset)))
+    for s in stmts(stmt):
+        if isinstance(s, BufferStore):
+            found[s.buffer.data] = None
+            if s.buffer.elem_offset is not None:
+                found.update(dict.fromkeys(free_vars(s.buffer.elem_offset)))
+    return list(found)
+
+
+def parallel_loop(b: FunctionBuilder, stmt: For, statement: StmtFn) -> None:
+    """A parallel loop outside of any other."""
+    captured = [
+        v
+        for v in used_variables(stmt.body)
+        if v is not stmt.loop_var
+        and (v in b.pointers or v in b.depth)
+        and not b.pointers.get(v, "").startswith("@")
+    ]
+    arguments = [(v, llvm_type(v.dtype), b.value(v)) for v in captured]
+    low, high = b.wide_value(stmt.min), b.wide_value(stmt.min + stmt.extent)
+    b.at = b.inner
+    name = _outline(b, stmt, captured, statement)
+    environment = b.fresh("env")
+    b.allocas.append(f"  {environment} = alloca [{len(captured) + 1} x i64], align 16")
+    b.line(f"store ptr %status, ptr {environment}")
+    for i, (_, kind, register) in enumerate(arguments, 1):
+        slot = b.emit(f"getelementptr i64, ptr {environment}, i64 {i}")
+        b.line(f"store {kind} {register}, ptr {slot}")
+    b.module.declare(LAUNCH, "void @(ptr, ptr, i64, i64)")
+    b.line(f"call void @{LAUNCH}(ptr @{name}, ptr {environment}, i64 {low}, i64 {high})")
+    status = b.emit("load i32, ptr %status")
+    good = b.emit(f"icmp eq i32 {status}, 0")
+    done = b.new_block("joined")
+    b.branch(f"br i1 {good}, label %{done.label}, label %exit")
+    b.resume(done)
+
+
+def _outline(b: FunctionBuilder, stmt: For, captured: list[Var], statement: StmtFn) -> str:
+    """Writes the loop's body as a function of a range; returns the name to launch."""
+    from autosched.codegen.llvm_stmt import run_loop
+
+    module = b.module
+    name = f"{module.symbol}.parallel{len(module.functions)}"
+    module.functions.append("")  # keeps the number
+    place = len(module.functions) - 1
+    inner = FunctionBuilder(module, inside_parallel=True)
+    parameters = ["ptr noalias %status"]
+    for i, var in enumerate(captured):
+        pointer = var in b.pointers
+        noalias = " noalias" if pointer and module.noalias else ""
+        parameters.append(f"{llvm_type(var.dtype)}{noalias} %c{i}")
+        if pointer:
+            inner.pointers[var] = f"%c{i}"
+        else:
+            inner.bind(var, f"%c{i}")
+            if var in b.nonnegative:
+                inner.nonnegative.add(var)
+    inner.pointers.update({v: p for v, p in b.pointers.items() if p.startswith("@")})
+    prologue(inner, stmt.body)
+    run_loop(inner, stmt, "%begin", "%end", statement)
+    signature = ", ".join([*parameters, "i64 %begin", "i64 %end"])
+    text = inner.complete(f"define internal void @{name}.body({signature}) #0", epilogue(inner))
+    module.functions[place] = text + "\n" + _thunk(name, captured)
+    return name
+
+
+def _thunk(name: str, captured: list[Var]) -> str:
+    lines = [f"define internal void @{name}(ptr %env, i64 %begin, i64 %end) #0 {{"]
+    lines.append("  %status = load ptr, ptr %env")
+    values = ["ptr %status"]
+    for i, var in enumerate(captured):
+        kind = llvm_type(var.dtype)
+        lines.append(f"  %p{i} = getelementptr i64, ptr %env, i64 {i + 1}")
+        lines.append(f"  %c{i} = load {kind}, ptr %p{i}")
+        values.append(f"{kind} %c{i}")
+    arguments = ", ".join([*values, "i64 %begin", "i64 %end"])
+    lines += [f"  call void @{name}.body({arguments})", "  ret void", "}"]
+    return "\n".join(lines)

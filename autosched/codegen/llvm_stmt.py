@@ -1,0 +1,287 @@
+"""Statements as LLVM basic blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autosched.codegen import llvm_memory, llvm_parallel
+from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_storage import allocate, allocate_const
+from autosched.codegen.llvm_types import llvm_type
+from autosched.errors import CompileError
+from autosched.tir.expr import Call, Expr, IntImm
+from autosched.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Prefetch,
+    SeqStmt,
+    Stmt,
+    While,
+)
+
+
+def statement(b: FunctionBuilder, stmt: Stmt) -> None:
+    """Writes `stmt` at the end of the innermost region.
+
+    Raises CompileError for statements that lowering should have removed.
+    """
+    handler = _HANDLERS.get(type(stmt))
+    if handler is None:
+        raise CompileError(
+            f"{type(stmt).__name__} reached code generation: run the lowering passes first"
+        )
+    b.at = b.inner
+    handler(b, stmt)
+    b.at = b.inner
+
+
+def _seq(b: FunctionBuilder, stmt: SeqStmt) -> None:
+    for part in stmt.stmts:
+        statement(b, part)
+
+
+def _attr(b: FunctionBuilder, stmt: AttrStmt) -> None:
+    if stmt.key in ("thread_extent", "virtual_thread"):
+        raise CompileError(f"the thread axis {stmt.node!r} cannot be compiled for the CPU")
+    statement(b, stmt.body)
+
+
+def _body(b: FunctionBuilder, stmt: DeclBuffer) -> None:
+    statement(b, stmt.body)
+
+
+def _let(b: FunctionBuilder, stmt: LetStmt) -> None:
+    register = b.value(stmt.value)
+    b.bind(stmt.var, register)
+    if stmt.var.dtype.is_handle:
+        b.values[stmt.var] = register
+    statement(b, stmt.body)
+
+
+def _evaluate(b: FunctionBuilder, stmt: Evaluate) -> None:
+    if not isinstance(stmt.value, IntImm):
+        b.value(stmt.value)
+
+
+def _store(b: FunctionBuilder, stmt: BufferStore) -> None:
+    if len(stmt.indices) != 1:
+        raise CompileError(
+            f"a store to {stmt.buffer.name} has {len(stmt.indices)} indices: flatten storage first"
+        )
+    (index,) = stmt.indices
+    stored, dtype = b.value(stmt.value), stmt.value.dtype
+    lanes = index.dtype.lanes * stmt.buffer.dtype.lanes
+    if dtype.lanes == 1 and lanes > 1:
+        stored = llvm_memory.spread(b, stored, llvm_type(dtype), lanes)
+        dtype = dtype.with_lanes(lanes)
+    if stmt.predicate is not None and index.dtype.lanes == 1:
+        _conditional(
+            b, stmt.predicate, lambda: llvm_memory.store(b, stmt.buffer, index, stored, dtype, None)
+        )
+        return
+    mask = llvm_memory.mask_of(b, stmt.predicate, index.dtype.lanes)
+    llvm_memory.store(b, stmt.buffer, index, stored, dtype, mask)
+
+
+# -- control flow -------------------------------------------------------------------------------
+
+
+def _weights(b: FunctionBuilder, condition: Expr) -> str:
+    if isinstance(condition, Call) and condition.op == "likely":
+        weights = b.module.shared_node('!"branch_weights", i32 2000, i32 1')
+        return f", !prof {weights}"
+    return ""
+
+
+def _conditional(
+    b: FunctionBuilder,
+    condition: Expr,
+    then: Callable[[], None],
+    otherwise: Callable[[], None] | None = None,
+) -> None:
+    test = b.value(condition)
+    then_block = b.new_block("then")
+    b.branch("")
+    head = b.inner.block
+    b.enter(then_block)
+    then()
+    then_end = b.leave("")
+    else_end = None
+    if otherwise is not None:
+        else_block = b.new_block("else")
+        b.enter(else_block)
+        otherwise()
+        else_end = b.leave("")
+    join = b.new_block("join")
+    other = join.label if otherwise is None else else_block.label
+    head.terminator = (
+        f"br i1 {test}, label %{then_block.label}, label %{other}{_weights(b, condition)}"
+    )
+    then_end.terminator = f"br label %{join.label}"
+    if else_end is not None:
+        else_end.terminator = f"br label %{join.label}"
+    b.resume(join)
+
+
+def _if(b: FunctionBuilder, stmt: IfThenElse) -> None:
+    if stmt.condition.dtype.lanes > 1:
+        raise CompileError(f"a vector condition in an if statement: {stmt.condition!r}")
+    else_case = stmt.else_case
+    _conditional(
+        b,
+        stmt.condition,
+        lambda: statement(b, stmt.then_case),
+        None if else_case is None else lambda: statement(b, else_case),
+    )
+
+
+def _assert(b: FunctionBuilder, stmt: AssertStmt) -> None:
+    b.module.messages.append(stmt.message)
+    code = len(b.module.messages)
+    test = b.value(stmt.condition)
+    failed, passed = b.new_block("failed"), b.new_block("passed")
+    b.branch(f"br i1 {test}, label %{passed.label}, label %{failed.label}")
+    failed.lines.append(f"  store i32 {code}, ptr %status")
+    failed.terminator = "br label %exit"
+    b.resume(passed)
+    statement(b, stmt.body)
+
+
+def _while(b: FunctionBuilder, stmt: While) -> None:
+    head = b.new_block("while")
+    b.branch(f"br label %{head.label}")
+    b.enter(head)
+    test = b.value(stmt.condition)
+    body = b.new_block("body")
+    b.branch("")
+    test_block = b.inner.block
+    b.resume(body)
+    statement(b, stmt.body)
+    b.leave(f"br label %{head.label}")
+    done = b.new_block("done")
+    test_block.terminator = f"br i1 {test}, label %{body.label}, label %{done.label}"
+    b.resume(done)
+
+
+def _loop(b: FunctionBuilder, stmt: For) -> None:
+    match stmt.kind:
+        case ForKind.PARALLEL if not b.inside_parallel:
+            llvm_parallel.parallel_loop(b, stmt, statement)
+        case ForKind.THREAD_BINDING:
+            raise CompileError(
+                f"the loop {stmt.loop_var.name} is bound to a thread: not for the CPU"
+            )
+        case _:
+            serial_loop(b, stmt, statement)
+
+
+def _is_innermost(stmt: Stmt) -> bool:
+    from autosched.tir.walk import stmts
+
+    return not any(isinstance(s, For | While) for s in stmts(stmt))
+
+
+def serial_loop(
+    b: FunctionBuilder, stmt: For, body: Callable[[FunctionBuilder, Stmt], None]
+) -> None:
+    """A loop over an i64 counter; its condition is tested after each round."""
+    low = b.wide_value(stmt.min)
+    high = (
+        str(stmt.min.value + stmt.extent.value)
+        if (isinstance(stmt.min, IntImm) and isinstance(stmt.extent, IntImm))
+        else b.wide_value(stmt.min + stmt.extent)
+    )
+    if isinstance(stmt.extent, IntImm):
+        if stmt.extent.value <= 0:
+            return
+        run_loop(b, stmt, low, high, body)
+        return
+    zero = IntImm(0, stmt.extent.dtype)
+    _conditional(b, stmt.extent > zero, lambda: run_loop(b, stmt, low, high, body))
+
+
+def run_loop(
+    b: FunctionBuilder,
+    stmt: For,
+    low: str,
+    high: str,
+    body: Callable[[FunctionBuilder, Stmt], None],
+) -> None:
+    """The loop over [low, high) (i64 registers or literals), which is not empty."""
+    block = b.new_block("loop")
+    before = b.branch(f"br label %{block.label}")
+    counter, following = b.fresh("i"), b.fresh("next")
+    b.enter(block)
+    b.bind(stmt.loop_var, "", wide=counter)
+    if _not_negative(stmt.min):
+        b.nonnegative.add(stmt.loop_var)
+    phi = len(block.lines)
+    body(b, stmt.body)
+    b.at = b.inner
+    b.line(f"{following} = add nuw nsw i64 {counter}, 1")
+    test = b.emit(f"icmp slt i64 {following}, {high}")
+    done = b.new_block("done")
+    last = b.leave(f"br i1 {test}, label %{block.label}, label %{done.label}{_unrolling(b, stmt)}")
+    block.lines.insert(
+        phi,
+        f"  {counter} = phi i64 [ {low}, %{before.label} ], [ {following}, %{last.label} ]",
+    )
+    b.resume(done)
+
+
+def _not_negative(low: Expr) -> bool:
+    return isinstance(low, IntImm) and low.value >= 0
+
+
+def _unrolling(b: FunctionBuilder, stmt: For) -> str:
+    if stmt.kind is ForKind.UNROLLED and isinstance(stmt.extent, IntImm):
+        hint = "llvm.loop.unroll.full"
+    elif not _is_innermost(stmt.body):
+        hint = "llvm.loop.unroll.disable"
+    else:
+        return ""
+    flag = b.module.shared_node(f'!"{hint}"')
+    return f", !llvm.loop {b.module.node('{self}, ' + flag, distinct=True)}"
+
+
+def _prefetch(b: FunctionBuilder, stmt: Prefetch) -> None:
+    # A hint: bounds are still multi-dimensional here only when lowering left them so.
+    if len(stmt.bounds) == 1:
+        pointer = llvm_memory.address(b, stmt.buffer, stmt.bounds[0].min)
+        b.module.declare("llvm.prefetch.p0", "void @(ptr, i32, i32, i32)")
+        b.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+
+
+def _allocate(b: FunctionBuilder, stmt: Allocate) -> None:
+    allocate(b, stmt, statement)
+
+
+def _allocate_const(b: FunctionBuilder, stmt: AllocateConst) -> None:
+    allocate_const(b, stmt)
+    statement(b, stmt.body)
+
+
+_HANDLERS: dict[type[Stmt], Callable[..., None]] = {
+    SeqStmt: _seq,
+    AttrStmt: _attr,
+    DeclBuffer: _body,
+    LetStmt: _let,
+    Evaluate: _evaluate,
+    BufferStore: _store,
+    IfThenElse: _if,
+    AssertStmt: _assert,
+    While: _while,
+    For: _loop,
+    Prefetch: _prefetch,
+    Allocate: _allocate,
+    AllocateConst: _allocate_const,
+}

@@ -1,0 +1,91 @@
+"""LLVM's spelling of data types and constants.
+
+Memory and registers differ for two types: bool is i1 in registers and i8 in memory; bfloat16 is
+its 16 bits (i16) in both, because arithmetic on LLVM's `bfloat` calls library functions that a
+Python process does not have. Arithmetic on bfloat16 is done in float32 and rounded after each
+operation, which is what NumPy with ml_dtypes does.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+
+import numpy as np
+
+from autosched.tir.dtype import DType
+
+_FLOATS = {16: "half", 32: "float", 64: "double"}
+
+
+def scalar_type(dtype: DType) -> str:
+    """The register type of one lane."""
+    match dtype.code:
+        case "float":
+            return _FLOATS[dtype.bits]
+        case "bfloat":
+            return "i16"
+        case "handle":
+            return "ptr"
+        case _:
+            return f"i{dtype.bits}"
+
+
+@lru_cache(maxsize=1024)
+def llvm_type(dtype: DType) -> str:
+    """The register type: `i1`, `float`, `<16 x float>`, `ptr`."""
+    scalar = scalar_type(dtype)
+    return scalar if dtype.lanes == 1 else f"<{dtype.lanes} x {scalar}>"
+
+
+@lru_cache(maxsize=1024)
+def memory_type(dtype: DType) -> str:
+    """The type in memory: that of the register, but i8 for bool."""
+    if not dtype.is_bool:
+        return llvm_type(dtype)
+    return "i8" if dtype.lanes == 1 else f"<{dtype.lanes} x i8>"
+
+
+@lru_cache(maxsize=4096)
+def constant(value: float, dtype: DType) -> str:
+    """The literal of a scalar constant of `dtype`; floats are exact bit patterns."""
+    match dtype.code:
+        case "float" if dtype.bits == 16:
+            return f"0xH{np.float16(value).view(np.uint16):04X}"
+        case "float":
+            number = float(np.float32(value)) if dtype.bits == 32 else float(value)
+            return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
+        case "bfloat":
+            return str(int(np.asarray(value, dtype.numpy).view(np.uint16)))
+        case "bool":
+            return "true" if value else "false"
+        case "handle":
+            return "null" if not value else f"inttoptr (i64 {int(value)} to ptr)"
+        case _:
+            return str(int(value))
+
+
+@lru_cache(maxsize=4096)
+def splat(value: float, dtype: DType) -> str:
+    """The literal of `dtype` (scalar or vector) with `value` in each lane."""
+    if dtype.lanes == 1:
+        return constant(value, dtype)
+    element = dtype.element
+    text = constant(value, element)
+    if value == 0 and (not element.is_float or text in ("0x0000000000000000", "0xH0000", "0")):
+        return "zeroinitializer"
+    return f"<{', '.join([f'{scalar_type(element)} {text}'] * dtype.lanes)}>"
+
+
+@lru_cache(maxsize=1024)
+def iota(dtype: DType, stride: int) -> str:
+    """The literal vector 0, stride, 2 * stride, ... of the integer type `dtype`."""
+    scalar = scalar_type(dtype)
+    return f"<{', '.join(f'{scalar} {i * stride}' for i in range(dtype.lanes))}>"
+
+
+def suffix(dtype: DType) -> str:
+    """How intrinsics are named over a register type: f32, i1, v16f32, v8i64."""
+    letter = "f" if dtype.code == "float" else "i"
+    scalar = f"{letter}{dtype.bits if dtype.code != 'handle' else 64}"
+    return scalar if dtype.lanes == 1 else f"v{dtype.lanes}{scalar}"

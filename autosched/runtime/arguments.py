@@ -1,0 +1,166 @@
+"""Checking the arguments of a kernel before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import MeasureError
+from autosched.runtime.artifact import ParamSpec
+from autosched.tir.dtype import DType
+
+
+def _refuse(symbol: str, position: int, spec: ParamSpec, problem: str) -> MeasureError:
+    return MeasureError(
+        f"{symbol}: argument {position + 1} ({spec.name}) {problem}", stage="run", kind="error"
+    )
+
+
+def as_array(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndarray[Any, Any]:
+    """`value` as a NumPy array over the same memory (through DLPack when it is another kind).
+
+    Raises MeasureError when it is no array in host memory.
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    if not hasattr(value, "__dlpack__"):
+        raise _refuse(
+            symbol,
+            position,
+            spec,
+            f"must be a NumPy array or offer __dlpack__, found {type(value).__name__}; "
+            "convert it with numpy.asarray",
+        )
+    try:
+        array: np.ndarray[Any, Any] = np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise _refuse(
+            symbol,
+            position,
+            spec,
+            f"({type(value).__name__}) cannot be viewed in host memory: {error}; copy it to a "
+            "NumPy array first",
+        ) from error
+    return array
+
+
+def _check_array(symbol: str, position: int, spec: ParamSpec, array: np.ndarray[Any, Any]) -> None:
+    assert spec.shape is not None
+    expected = DType(spec.dtype).numpy
+    if array.dtype != expected:
+        raise _refuse(
+            symbol,
+            position,
+            spec,
+            f"must have dtype {spec.dtype}, found {array.dtype}; convert it with "
+            f".astype({spec.dtype!r})",
+        )
+    if not array.flags.c_contiguous:
+        raise _refuse(
+            symbol,
+            position,
+            spec,
+            f"must be contiguous in row-major order, found strides {array.strides} for shape "
+            f"{array.shape}; copy it with numpy.ascontiguousarray",
+        )
+    if array.ndim != len(spec.shape) or any(
+        isinstance(want, int) and want != have
+        for want, have in zip(spec.shape, array.shape, strict=True)
+    ):
+        wanted = ", ".join(map(str, spec.shape))
+        raise _refuse(symbol, position, spec, f"must have shape ({wanted}), found {array.shape}")
+    if address_of(array) % spec.alignment:
+        raise _refuse(
+            symbol,
+            position,
+            spec,
+            f"must start at a multiple of {spec.alignment} bytes, found address "
+            f"{address_of(array):#x}; copy it to a fresh array",
+        )
+    if spec.is_output and not array.flags.writeable:
+        raise _refuse(
+            symbol, position, spec, "is written by the kernel but is read-only; pass a copy"
+        )
+
+
+def address_of(array: np.ndarray[Any, Any]) -> int:
+    """The address of the first element."""
+    return int(array.__array_interface__["data"][0])
+
+
+def _check_aliasing(
+    symbol: str, specs: Sequence[ParamSpec], arrays: Mapping[int, np.ndarray[Any, Any]]
+) -> None:
+    ranges = [(address_of(a), address_of(a) + a.nbytes, i) for i, a in arrays.items() if a.nbytes]
+    for low, high, i in ranges:
+        if not specs[i].is_output:
+            continue
+        for other_low, other_high, j in ranges:
+            if i != j and low < other_high and other_low < high:
+                raise _refuse(
+                    symbol,
+                    i,
+                    specs[i],
+                    f"is written by the kernel but shares memory with argument {j + 1} "
+                    f"({specs[j].name}); pass arrays that do not overlap",
+                )
+
+
+def _scalar(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndarray[Any, Any]:
+    dtype = DType(spec.dtype)
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise _refuse(symbol, position, spec, f"must be a {spec.dtype} number, found an array")
+    number = np.asarray(value)
+    if number.dtype.kind not in "biuf" and number.dtype != dtype.numpy:
+        raise _refuse(symbol, position, spec, f"must be a {spec.dtype} number, found {value!r}")
+    if dtype.is_integral and (number.dtype.kind == "f" or not _fits(int(number), dtype)):
+        raise _refuse(symbol, position, spec, f"must fit {spec.dtype}, found {value!r}")
+    return number.astype(dtype.numpy).reshape(1)
+
+
+def _fits(value: int, dtype: DType) -> bool:
+    return dtype.min_value <= value <= dtype.max_value
+
+
+def check(
+    symbol: str, specs: Sequence[ParamSpec], sizes: Sequence[str], values: Sequence[Any]
+) -> tuple[bytearray, list[np.ndarray[Any, Any]]]:
+    """The argument slots of a call (8 bytes each) and the arrays that must stay alive.
+
+    Raises MeasureError (stage run) with one paragraph naming the argument, what was expected, what
+    was found and what to do; nothing has run then.
+    """
+    if len(values) != len(specs):
+        names = ", ".join(s.name for s in specs)
+        raise MeasureError(
+            f"{symbol} takes {len(specs)} arguments ({names}), found {len(values)}", stage="run"
+        )
+    slots = bytearray(8 * (len(specs) + len(sizes)))
+    arrays: dict[int, np.ndarray[Any, Any]] = {}
+    bound: dict[str, tuple[int, str]] = {}
+    for i, (spec, value) in enumerate(zip(specs, values, strict=True)):
+        if spec.shape is None:
+            data = _scalar(symbol, i, spec, value).tobytes()
+            slots[8 * i : 8 * i + len(data)] = data
+            continue
+        array = as_array(symbol, i, spec, value)
+        _check_array(symbol, i, spec, array)
+        for want, have in zip(spec.shape, array.shape, strict=True):
+            if isinstance(want, int):
+                continue
+            known = bound.setdefault(want, (have, spec.name))
+            if known[0] != have:
+                raise _refuse(
+                    symbol,
+                    i,
+                    spec,
+                    f"must have {want} = {known[0]}, as {known[1]} has, found shape {array.shape}",
+                )
+        arrays[i] = array
+        slots[8 * i : 8 * i + 8] = address_of(array).to_bytes(8, "little")
+    _check_aliasing(symbol, specs, arrays)
+    for i, name in enumerate(sizes, len(specs)):
+        slots[8 * i : 8 * i + 8] = bound[name][0].to_bytes(8, "little")
+    return slots, list(arrays.values())

@@ -1,0 +1,167 @@
+"""The native half of the runtime: compiled once per process from LLVM assembly.
+
+It holds what kernels call (launching a parallel loop, workspace memory) and what Python calls
+around kernels (the worker's loop, the timing loop).
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from autosched.codegen.llvm_compile import compile_object
+from autosched.errors import MeasureError
+from autosched.runtime.parallel_ir import POOL_IR
+from autosched.runtime.workspace_ir import WORKSPACE_IR
+from autosched.target import cpu_target
+
+_FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98}
+
+_TIMER_IR = """
+%timespec = type { i64, i64 }
+declare i32 @clock_gettime(i32, ptr)
+
+define private i64 @now() {
+  %t = alloca %timespec
+  %ignored = call i32 @clock_gettime(i32 1, ptr %t)
+  %seconds = load i64, ptr %t
+  %p = getelementptr %timespec, ptr %t, i32 0, i32 1
+  %nanoseconds = load i64, ptr %p
+  %scaled = mul i64 %seconds, 1000000000
+  %total = add i64 %scaled, %nanoseconds
+  ret i64 %total
+}
+
+define i64 @autosched_time(ptr %kernel, ptr %args, i64 %calls, ptr %status) {
+entry:
+  %start = call i64 @now()
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %code = call i32 %kernel(ptr %args)
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %calls
+  %fine = icmp eq i32 %code, 0
+  %again = and i1 %more, %fine
+  br i1 %again, label %loop, label %done
+done:
+  store i32 %code, ptr %status
+  %stop = call i64 @now()
+  %elapsed = sub i64 %stop, %start
+  ret i64 %elapsed
+}
+"""
+
+_SLEEP_LINUX = """
+declare i64 @syscall(i64, ...)
+define private void @futex_wait(ptr %word, i32 %seen) {
+  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 128, i32 %seen, ptr null)
+  ret void
+}
+define private void @futex_wake(ptr %word) {
+  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 129, i32 2147483647)
+  ret void
+}
+"""
+
+# Without futexes a waiting thread polls; 50 microseconds cost little and wake soon enough.
+_SLEEP_ELSEWHERE = """
+declare i32 @usleep(i32)
+define private void @futex_wait(ptr %word, i32 %seen) {
+  %r = call i32 @usleep(i32 50)
+  ret void
+}
+define private void @futex_wake(ptr %word) {
+  ret void
+}
+"""
+
+_PAUSE = {
+    "x86_64": "declare void @llvm.x86.sse2.pause()\n"
+    "define private void @relax() alwaysinline {\n"
+    "  call void @llvm.x86.sse2.pause()\n  ret void\n}\n",
+    "aarch64": "define private void @relax() alwaysinline {\n"
+    '  call void asm sideeffect "yield", ""()\n  ret void\n}\n',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Loaded object code: addresses by symbol. `keep` holds the code in memory."""
+
+    addresses: Mapping[str, int]
+    keep: Any
+
+
+@lru_cache(maxsize=1)
+def _jit() -> Any:
+    cpu_target()  # sets LLVM up for this machine
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.create_lljit_compiler()
+
+
+_loaded = 0
+
+
+def load_object(
+    code: bytes, symbols: Sequence[str], imports: Mapping[str, int] | None = None
+) -> Library:
+    """Object code loaded into this process, linked against it and against `imports`.
+
+    Raises MeasureError (stage load) when a symbol cannot be found.
+    """
+    global _loaded
+    _loaded += 1
+    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name, where in (imports or {}).items():
+        builder.import_symbol(name, where)
+    for name in symbols:
+        builder.export_symbol(name)
+    try:
+        tracker = builder.link(_jit(), f"autosched.{_loaded}")
+        addresses = {name: int(tracker[name]) for name in symbols}
+    except RuntimeError as error:
+        raise MeasureError(
+            f"the compiled code could not be loaded: {error}", stage="load"
+        ) from error
+    return Library(addresses, tracker)
+
+
+SYMBOLS = (
+    "autosched_parallel_launch",
+    "autosched_pool",
+    "autosched_worker",
+    "autosched_wake_all",
+    "autosched_workspace_alloc",
+    "autosched_workspace_free",
+    "autosched_time",
+)
+
+
+def runtime_ir() -> str:
+    """The assembly text of the native runtime for this machine."""
+    processor = platform.machine()
+    futex = _FUTEX_NUMBERS.get(processor) if sys.platform == "linux" else None
+    sleep = _SLEEP_ELSEWHERE if futex is None else _SLEEP_LINUX.replace("FUTEX", str(futex))
+    nothing = "define private void @relax() alwaysinline {\n  ret void\n}\n"
+    return _PAUSE.get(processor, nothing) + sleep + POOL_IR + WORKSPACE_IR + _TIMER_IR
+
+
+@lru_cache(maxsize=1)
+def runtime_library() -> Library:
+    """The native runtime of this process, compiled on first use (about 20 ms)."""
+    return load_object(compile_object(runtime_ir(), cpu_target(1), "light"), SYMBOLS)
+
+
+def kernel_imports() -> dict[str, int]:
+    """The runtime's functions that kernels call, by symbol."""
+    addresses = runtime_library().addresses
+    names = ("autosched_parallel_launch", "autosched_workspace_alloc", "autosched_workspace_free")
+    return {name: addresses[name] for name in names}
