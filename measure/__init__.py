@@ -1,0 +1,1 @@
+"""Building and running candidates in processes of their own, checking them, and recording."""

@@ -1,0 +1,1 @@
+"""The search for fast schedules: sketches, evolution, cost models, the tuning loop."""

@@ -1,0 +1,10 @@
+"""The command line: `autosched`. One file per command."""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Entry point of the console script; exits with the status of interface.md."""
+    from autosched.cli.app import run
+
+    run()

@@ -1,0 +1,243 @@
+"""The configuration file: YAML in, validated settings out.
+
+The models below are the only definition of the format; the published JSON Schema is made from
+them. YAML is data: nothing in it is evaluated.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import YAMLError
+
+from autosched.errors import ConfigError
+from autosched.target import Target, make_target
+from autosched.task import Task
+from measure.runner import RunOptions
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class WorkloadSection(_Section):
+    """What to compute: exactly one of a built-in, an expression, or a Python function."""
+
+    op: str | None = Field(None, description="a built-in, see `autosched workloads`")
+    args: dict[str, int | str] = Field(default_factory=dict, description="the built-in's arguments")
+    expr: str | None = Field(None, description="e.g. C[i, j] = sum(k, A[i, k] * B[k, j])")
+    shapes: dict[str, list[int]] = Field(default_factory=dict, description="shapes of the inputs")
+    dtype: str | None = Field(None, description="element type of the expression's inputs")
+    python: str | None = Field(None, description="file.py:function returning argument tensors")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> WorkloadSection:
+        given = [key for key in ("op", "expr", "python") if getattr(self, key) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "none of them"
+            raise ValueError(f"expected exactly one of op, expr and python, found {found}")
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry that `Task.from_json_workload` takes."""
+        if self.op is not None:
+            return {"op": self.op, "args": dict(self.args)}
+        if self.expr is not None:
+            return {"expr": self.expr, "shapes": self.shapes, "dtype": self.dtype or "float32"}
+        return {"python": self.python}
+
+
+class HardwareSection(_Section):
+    """Overrides of the hardware parameters, by Ansor's names."""
+
+    num_cores: int | None = None
+    vector_unit_bytes: PositiveInt | None = None
+    cache_line_bytes: PositiveInt | None = None
+    max_shared_memory_per_block: int | None = None
+    max_local_memory_per_block: int | None = None
+    max_threads_per_block: int | None = None
+    max_vthread_extent: int | None = None
+    warp_size: int | None = None
+
+
+class TargetSection(_Section):
+    """The machine to make code for. What is not given is detected."""
+
+    kind: Literal["cpu", "cuda"] = "cpu"
+    threads: PositiveInt | None = Field(None, description="worker threads of parallel loops")
+    arch: str | None = Field(None, description="CUDA architecture, e.g. sm_90")
+    hardware: HardwareSection = Field(default_factory=HardwareSection)
+
+    def make(self) -> Target:
+        return make_target(
+            self.kind,
+            threads=self.threads,
+            arch=self.arch or "",
+            **self.hardware.model_dump(exclude_none=True),
+        )
+
+
+class SearchSection(_Section):
+    """How to search. The lower-case names below `seed` are Ansor's."""
+
+    trials: PositiveInt = 64
+    batch: PositiveInt = 16
+    seed: int = 0
+    time_budget_s: PositiveFloat | None = None
+    early_stopping: PositiveInt | None = Field(None, description="trials without a new best")
+    eps_greedy: float = Field(0.05, ge=0, le=1)
+    retry_search_one_round_on_empty: int = Field(1, ge=0)
+    sample_init_min_population: PositiveInt = 50
+    sample_init_use_measured_ratio: float = Field(0.2, ge=0, le=1)
+    evolutionary_search_population: PositiveInt = 128
+    evolutionary_search_num_iters: int = Field(3, ge=0)
+    evolutionary_search_mutation_prob: float = Field(0.85, ge=0, le=1)
+    cpu_multi_level_tiling_structure: str = Field("SSRSRS", pattern="^[SR]+$")
+    gpu_multi_level_tiling_structure: str = Field("SSSRRSRS", pattern="^[SR]+$")
+    max_innermost_split_factor: PositiveInt = 64
+    max_vectorize_size: PositiveInt = 16
+    disable_change_compute_location: bool = False
+
+
+class CostModelSection(_Section):
+    """What ranks candidates before they are measured."""
+
+    kind: Literal["xgboost", "random"] = "xgboost"
+
+
+class MeasureSection(_Section):
+    """How to build, run and check candidates."""
+
+    timeout_s: PositiveFloat = 10.0
+    build_timeout_s: PositiveFloat = 15.0
+    min_repeat_ms: PositiveFloat = 100.0
+    number: Literal["auto"] = Field("auto", description="calls per repeat: as many as fit")
+    repeat: PositiveInt = 3
+    check: Literal["best", "all", "none"] = "best"
+    cache_flush: Literal[False] = Field(False, description="flushing makes times noisier")
+    workers: PositiveInt = Field(2, description="processes that build candidates")
+
+    def run_options(self) -> RunOptions:
+        return RunOptions(self.timeout_s, self.min_repeat_ms, self.repeat)
+
+
+class Config(_Section):
+    """A whole configuration file."""
+
+    name: str = ""
+    workload: WorkloadSection
+    target: TargetSection = Field(default_factory=TargetSection)
+    search: SearchSection = Field(default_factory=SearchSection)
+    cost_model: CostModelSection = Field(default_factory=CostModelSection)
+    measure: MeasureSection = Field(default_factory=MeasureSection)
+    records: str | None = Field(None, description="record file; default <name>.jsonl")
+
+    def task(self) -> Task:
+        """The task; ConfigError when the workload or its arguments are wrong."""
+        return Task.from_json_workload(self.workload.to_json(), self.target.make())
+
+    def records_path(self) -> Path:
+        return Path(self.records or f"{self.name}.jsonl")
+
+
+def load_config(path: Path | str) -> Config:
+    """Read and validate a YAML file.
+
+    Raises ConfigError with file, line, key, what was found and what is allowed.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(f"configuration file {path} does not exist") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the configuration file {path}: {error}") from error
+    try:
+        data = YAML(typ="rt").load(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(f"{where}: not valid YAML: {problem}") from error
+    if not isinstance(data, CommentedMap):
+        found = "an empty file" if data is None else f"a {type(data).__name__}"
+        raise ConfigError(f"{path}: expected keys such as `workload:`, found {found}")
+    if not data.get("name"):
+        data["name"] = path.stem
+    try:
+        config = Config.model_validate(_plain(data))
+        _with_location(path, data, config)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(path, data, e) for e in error.errors())) from error
+    return config
+
+
+def _with_location(path: Path, data: CommentedMap, config: Config) -> None:
+    """Check the workload itself, so that a wrong argument is reported with its line."""
+    try:
+        config.task()
+    except ConfigError as error:
+        raise ConfigError(f"{path}:{_line(data, ('workload',))}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """ruamel's round-trip values as plain Python ones."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    return value
+
+
+def _line(data: CommentedMap, location: tuple[Any, ...]) -> int:
+    """The line (from 1) of the deepest known key of `location`."""
+    line, node = 1, data
+    for key in location:
+        if not isinstance(node, CommentedMap) or key not in node:
+            break
+        if key in node.lc.data:
+            line = node.lc.key(key)[0] + 1
+        node = node[key]
+    return line
+
+
+def _explain(path: Path, data: CommentedMap, error: Any) -> str:
+    location = tuple(error["loc"])
+    key = ".".join(map(str, location))
+    where = f"{path}:{_line(data, location)}: "
+    if error["type"] == "extra_forbidden":
+        known = _known_keys(location[:-1])
+        close = difflib.get_close_matches(str(location[-1]), known, 1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        return f"{where}unknown key {key!r}; allowed here: {', '.join(known)}.{hint}"
+    if error["type"] == "missing":
+        return f"{where}the key {key!r} is missing"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "value_error":
+        return f"{where}{key}: {message}"
+    found = error["input"]
+    return f"{where}{key}: {message}, found {type(found).__name__} {found!r}"
+
+
+def _known_keys(location: tuple[Any, ...]) -> list[str]:
+    model: Any = Config
+    for key in location:
+        model = model.model_fields[key].annotation
+        model = next((a for a in get_args(model) if isinstance(a, type)), model)
+    return list(model.model_fields)

@@ -1,0 +1,88 @@
+"""The pipelines end to end: steps or a schedule in, TIR or an artifact out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from autosched.errors import CompileError
+from autosched.target import Target
+from autosched.te.tensor import Tensor
+from autosched.te.to_prim_func import schedule_to_prim_func
+from autosched.tir.function import PrimFunc
+from autosched.transform.pipeline import CPU_PIPELINE, FEATURE_CHECK, GPU_PIPELINE
+from autosched.transform.simplify import Simplify
+from autosched.transform.verify_gpu_code import VerifyGPUCode
+
+if TYPE_CHECKING:
+    from autosched.runtime.cpu import CpuArtifact
+    from autosched.state.dag import ComputeDAG
+    from autosched.state.steps import Step
+    from autosched.te.schedule import Schedule
+
+
+def lower(sch: Schedule, args: Sequence[Tensor], target: Target, name: str = "main") -> PrimFunc:
+    """The optimised, flat TIR of `sch` with parameters `args`, ready for code generation.
+
+    Raises ScheduleError when the schedule is illegal.
+    """
+    func = schedule_to_prim_func(sch, args, name)
+    for transform in GPU_PIPELINE if target.is_gpu else CPU_PIPELINE:
+        func = transform(func)
+    return func
+
+
+def lower_steps(
+    dag: ComputeDAG, steps: Iterable[Step], target: Target, name: str = "main"
+) -> PrimFunc:
+    """The optimised TIR of one candidate: replay, bounds, statements, passes."""
+    sch, tensors = dag.apply_steps(steps)
+    return lower(sch, tensors, target, name)
+
+
+def lower_for_features(dag: ComputeDAG, steps: Iterable[Step], target: Target) -> PrimFunc:
+    """The simplified, unflattened TIR that features are read from (per_store_features 1).
+
+    For a GPU the candidate must also pass the limits of `target.hardware`. Raises ScheduleError
+    when the schedule is illegal or beyond them.
+    """
+    sch, tensors = dag.apply_steps(steps)
+    func = schedule_to_prim_func(sch.normalize_for_feature_extraction(), tensors)
+    if target.is_gpu:
+        verify_gpu(func, target)
+    return Simplify()(func)
+
+
+def verify_gpu(func: PrimFunc, target: Target) -> None:
+    """Raise ScheduleError when `func` exceeds the target's limits on blocks, memory or vectors."""
+    hardware = target.hardware
+    for transform in FEATURE_CHECK:
+        func = transform(func)
+    VerifyGPUCode(
+        max_shared_memory_per_block=hardware.max_shared_memory_per_block,
+        max_local_memory_per_block=hardware.max_local_memory_per_block,
+        max_threads_per_block=hardware.max_threads_per_block,
+        max_vector_bytes=hardware.vector_unit_bytes,
+        max_vthread=hardware.max_vthread_extent,
+    )(func)
+
+
+def build(sch: Schedule, args: Sequence[Tensor], target: Target, name: str = "main") -> CpuArtifact:
+    """Object code of `sch` for the CPU. Raises ScheduleError or CompileError."""
+    return build_func(lower(sch, args, target, name), target)
+
+
+def build_steps(
+    dag: ComputeDAG, steps: Iterable[Step], target: Target, name: str = "kernel"
+) -> CpuArtifact:
+    """Object code of one candidate. Raises ScheduleError or CompileError."""
+    return build_func(lower_steps(dag, steps, target, name), target)
+
+
+def build_func(func: PrimFunc, target: Target) -> CpuArtifact:
+    """Object code of lowered TIR. Raises CompileError for a target other than the CPU."""
+    from autosched.runtime.cpu import build_artifact
+
+    if target.kind != "cpu":
+        raise CompileError(f"no code generator for target {target.kind!r} is installed yet")
+    return build_artifact(func, target)

@@ -1,0 +1,80 @@
+"""Where a workload comes from: a built-in and its arguments, an expression, or Python code.
+
+A source is plain data, so that a record or another process can rebuild the computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from autosched import workloads
+from autosched.errors import ConfigError
+from autosched.te.tensor import Tensor
+from autosched.workloads.workload import Array
+
+
+class WorkloadSource(Protocol):
+    """Anything that can say what it computes, and compute it with NumPy."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def num_outputs(self) -> int: ...
+    def to_json(self) -> dict[str, Any]: ...
+    def tensors(self) -> list[Tensor]: ...
+    def inputs(self, seed: int = 0) -> list[Array]: ...
+    def reference(self, inputs: Sequence[Array]) -> list[Array]: ...
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """A built-in workload with its resolved arguments."""
+
+    op: str
+    args: tuple[tuple[str, Any], ...]
+
+    @property
+    def title(self) -> str:
+        shown = ", ".join(f"{k}={v}" for k, v in self.args if (k, v) != ("dtype", "float32"))
+        return f"{self.op}({shown})"
+
+    @property
+    def num_outputs(self) -> int:
+        return workloads.get(self.op).n_outputs
+
+    def to_json(self) -> dict[str, Any]:
+        return {"op": self.op, "args": dict(self.args)}
+
+    def tensors(self) -> list[Tensor]:
+        return workloads.get(self.op).tensors(**dict(self.args))
+
+    def inputs(self, seed: int = 0) -> list[Array]:
+        return workloads.get(self.op).inputs(seed, **dict(self.args))
+
+    def reference(self, inputs: Sequence[Array]) -> list[Array]:
+        return workloads.get(self.op).reference(inputs, **dict(self.args))
+
+
+def source_from_json(data: Mapping[str, Any]) -> WorkloadSource:
+    """The source that `data` describes: exactly one of `op`, `expr` and `python`.
+
+    Raises ConfigError naming what is unknown, missing or out of range.
+    """
+    given = [key for key in ("op", "expr", "python") if data.get(key) is not None]
+    if len(given) != 1:
+        found = " and ".join(given) if given else "none of them"
+        raise ConfigError(f"workload: expected one of op, expr and python, found {found}")
+    if given == ["op"]:
+        args = workloads.get(data["op"]).resolve(data.get("args") or {})
+        return BuiltIn(data["op"], tuple(args.items()))
+    if given == ["expr"]:
+        from autosched.workloads.expression import ExpressionWorkload
+
+        return ExpressionWorkload.parse(
+            data["expr"], data.get("shapes") or {}, data.get("dtype") or "float32"
+        )
+    from autosched.workloads.python_function import PythonWorkload
+
+    return PythonWorkload.load(data["python"])

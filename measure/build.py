@@ -1,0 +1,111 @@
+"""Building candidates: steps in, artifacts out, in worker processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from typing import Any
+
+from autosched.driver import build_steps
+from autosched.errors import MeasureError
+from autosched.state.steps import Step, steps_from_json, steps_to_json
+from autosched.task import Task
+from measure.result import Failure
+from measure.worker import Handler, Worker
+
+_MEMORY_LIMIT = 8 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """A serialised artifact, or why there is none."""
+
+    artifact: bytes | None
+    seconds: float
+    failure: Failure | None = None
+
+
+def make_handler() -> Handler:
+    """The builder's side: (task, steps) as JSON values to the bytes of an artifact."""
+    tasks: dict[str, Task] = {}
+
+    def handle(request: tuple[dict[str, Any], list[Any]]) -> tuple[bytes, float]:
+        start = time.perf_counter()
+        task_json, steps_json = request
+        task = tasks.get(task_json["key"])
+        if task is None:
+            task = tasks[task_json["key"]] = Task.from_json(task_json)
+        artifact = build_steps(task.dag, steps_from_json(steps_json), task.target)
+        return artifact.to_bytes(), time.perf_counter() - start
+
+    return handle
+
+
+@dataclass(slots=True)
+class _Slot:
+    worker: Worker
+    job: int = -1
+    started: float = 0.0
+
+
+@dataclass(slots=True)
+class Builder:
+    """Builds batches in `workers` processes with `timeout` seconds for each candidate."""
+
+    workers: int = 2
+    timeout: float = 15.0
+    _slots: list[_Slot] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Start the processes ahead of the first batch."""
+        while len(self._slots) < self.workers:
+            self._slots.append(
+                _Slot(Worker("measure.build:make_handler", memory_limit=_MEMORY_LIMIT))
+            )
+
+    def close(self) -> None:
+        """End the processes."""
+        for slot in self._slots:
+            slot.worker.stop()
+        self._slots.clear()
+
+    def build(self, task: Task, batch: Sequence[tuple[Step, ...]]) -> list[BuildResult]:
+        """One result per candidate, in order."""
+        self.start()
+        task_json = task.to_json()
+        results: list[BuildResult | None] = [None] * len(batch)
+        todo = list(range(len(batch)))[::-1]
+        try:
+            while todo or any(slot.job >= 0 for slot in self._slots):
+                for slot in self._slots:
+                    if slot.job < 0 and todo:
+                        slot.job, slot.started = todo.pop(), time.perf_counter()
+                        slot.worker.send((task_json, steps_to_json(batch[slot.job])))
+                self._collect(results)
+        except BaseException:  # Ctrl-C: what is under way must not answer a later request
+            self.close()
+            raise
+        return [r for r in results if r is not None]
+
+    def _collect(self, results: list[BuildResult | None]) -> None:
+        busy = [slot for slot in self._slots if slot.job >= 0]
+        deadline = min(slot.started for slot in busy) + self.timeout
+        ready = wait(
+            [slot.worker.connection for slot in busy], max(0.0, deadline - time.perf_counter())
+        )
+        for slot in busy:
+            now = time.perf_counter()
+            if slot.worker.connection not in ready and now - slot.started < self.timeout:
+                continue
+            try:
+                artifact, seconds = slot.worker.receive(0.0, "compile")
+                results[slot.job] = BuildResult(artifact, seconds)
+            except MeasureError as error:
+                message = str(error)
+                if error.kind == "timeout":
+                    message = f"not built within {self.timeout:g} s; the process was ended"
+                failure = Failure(error.stage, error.kind, message)
+                results[slot.job] = BuildResult(None, now - slot.started, failure)
+            slot.job = -1

@@ -1,0 +1,106 @@
+"""Measuring a batch: build, then run, then check what may become the best."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from autosched.state.steps import Step
+from autosched.task import Task
+from measure.build import Builder
+from measure.result import MeasureResult
+from measure.runner import Runner, RunOptions
+
+# Progress: ("build" | "run" | "check", done, total).
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class Measurer:
+    """The build and run processes of one tuning run; a context manager that ends them."""
+
+    builder: Builder = field(default_factory=Builder)
+    runner: Runner = field(default_factory=Runner)
+    check: str = "best"
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        workers: int = 2,
+        build_timeout: float = 15.0,
+        options: RunOptions | None = None,
+        check: str = "best",
+    ) -> Measurer:
+        """`check`: `best` compares each new best with the reference, `all` every candidate,
+        `none` nothing."""
+        return cls(Builder(workers, build_timeout), Runner(options or RunOptions()), check)
+
+    def __enter__(self) -> Measurer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self, task: Task) -> None:
+        """Start all processes ahead of the first batch."""
+        self.builder.start()
+        self.runner.start(task)
+
+    def close(self) -> None:
+        """End all processes."""
+        self.builder.close()
+        self.runner.close()
+
+    def measure(
+        self,
+        task: Task,
+        batch: Sequence[tuple[Step, ...]],
+        best: float = float("inf"),
+        progress: Progress | None = None,
+    ) -> list[MeasureResult]:
+        """One result per candidate, in order. `best` is the best cost so far, in seconds.
+
+        Building and running are separate phases: a compiler on the other core makes times two
+        to five times longer.
+        """
+        built = self.builder.build(task, batch)
+        start = time.perf_counter()
+        ran = self.runner.run(
+            task,
+            [b.artifact for b in built],
+            None if progress is None else lambda k: progress("run", k + 1, len(batch)),
+        )
+        share = (time.perf_counter() - start) / max(1, len(batch))
+        results = [
+            MeasureResult(
+                tuple(seconds), b.failure or failure, b.seconds, round(b.seconds + share, 6)
+            )
+            for b, (seconds, failure) in zip(built, ran, strict=True)
+        ]
+        self._check(task, [b.artifact for b in built], results, best)
+        return results
+
+    def _check(
+        self,
+        task: Task,
+        artifacts: Sequence[bytes | None],
+        results: list[MeasureResult],
+        best: float,
+    ) -> None:
+        """Check candidates from the fastest on, until the one that is to be the best agrees."""
+        if self.check == "none":
+            return
+        for index in sorted(range(len(results)), key=lambda i: results[i].cost):
+            result, artifact = results[index], artifacts[index]
+            if not result.valid or artifact is None:
+                break
+            if self.check == "best" and result.cost >= best:
+                break
+            failure = self.runner.check(task, artifact)
+            if failure is not None:
+                results[index] = result.failed(failure)
+            else:
+                results[index] = replace(result, checked=True)
+                best = min(best, result.cost)

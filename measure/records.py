@@ -1,0 +1,157 @@
+"""Record logs: append-only JSON lines, one whole record a line.
+
+Two kinds of line: `{"environment": {...}, "hash": ...}` once per run, and records (see
+spec/interface.md). Ansor v0.6 lines are recognised by their keys `i`, `r` and `v`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from autosched.errors import ConfigError
+from autosched.state.steps import Step, steps_from_json, steps_to_json
+from measure import ansor_log
+from measure.environment import fingerprint, fingerprint_hash
+from measure.result import MeasureResult
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One measured candidate, with all that is needed to rebuild it."""
+
+    task: dict[str, Any]
+    steps: tuple[Step, ...]
+    result: MeasureResult
+    search: dict[str, Any] = field(default_factory=dict)
+    environment: str = ""
+    time: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "task": self.task,
+            "steps": steps_to_json(self.steps),
+            "result": self.result.to_json(),
+            "search": self.search,
+            "environment": self.environment,
+            "time": self.time,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Record:
+        """Raises KeyError, TypeError, ValueError or ConfigError when `data` is no record."""
+        if data["schema"] > SCHEMA:
+            raise ConfigError(
+                f"record schema {data['schema']} is newer than this program's {SCHEMA}; upgrade it"
+            )
+        return cls(
+            data["task"],
+            steps_from_json(data["steps"]),
+            MeasureResult.from_json(data["result"]),
+            data.get("search") or {},
+            data.get("environment", ""),
+            data.get("time", ""),
+        )
+
+
+@dataclass(slots=True)
+class LogContents:
+    """What a file held: records in order, and a sentence for every line that was skipped."""
+
+    records: list[Record]
+    environments: dict[str, dict[str, Any]]
+    problems: list[str]
+
+
+class RecordLog:
+    """Appends records to `path`; each line is written whole, under a lock, and flushed."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._environment = ""
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Write the records. Raises ConfigError when the file cannot be written."""
+        lines = []
+        if not self._environment:
+            environment = fingerprint()
+            self._environment = fingerprint_hash(environment)
+            lines.append({"environment": environment, "hash": self._environment})
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        for record in records:
+            data = record.to_json()
+            data["environment"], data["time"] = self._environment, now
+            lines.append(data)
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        try:
+            with self.path.open("ab+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if file.seek(0, 2) and _last_byte(file) != b"\n":
+                    text = "\n" + text  # a torn line must not swallow this one
+                file.write(text.encode())
+                file.flush()
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write the record file {self.path}: {error.strerror}"
+            ) from error
+
+
+def _last_byte(file: Any) -> bytes:
+    file.seek(-1, 2)
+    last: bytes = file.read(1)
+    return last
+
+
+def read_log(path: Path | str) -> LogContents:
+    """Everything in `path`: autosched records and Ansor v0.6 lines, mixed or not.
+
+    A line that cannot be read, such as a torn last one, is skipped and reported in `problems`.
+    Raises ConfigError when the file itself cannot be read.
+    """
+    path = Path(path)
+    contents = LogContents([], {}, [])
+    for number, line in _lines(path):
+        try:
+            data = json.loads(line)
+        except json.JSONDecodeError:
+            contents.problems.append(f"{path}:{number}: not a whole JSON object; skipped")
+            continue
+        try:
+            _take(data, contents)
+        except ConfigError as error:
+            contents.problems.append(f"{path}:{number}: {error}; skipped")
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            contents.problems.append(
+                f"{path}:{number}: not a record ({type(error).__name__}: {error}); skipped"
+            )
+    return contents
+
+
+def _take(data: Any, contents: LogContents) -> None:
+    if isinstance(data, dict) and "i" in data and "r" in data:
+        task, steps, result, when = ansor_log.parse(data)
+        contents.records.append(Record(task, steps, result, time=when))
+    elif "environment" in data and "steps" not in data:
+        contents.environments[data.get("hash", "")] = data["environment"]
+    else:
+        contents.records.append(Record.from_json(data))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip() and not line.startswith(("#", " ")):
+                    yield number, line
+    except FileNotFoundError as error:
+        raise ConfigError(f"record file {path} does not exist") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read the record file {path}: {error.strerror}") from error

@@ -1,0 +1,160 @@
+"""Measuring a batch of artifacts in the runner process, round-robin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autosched.errors import MeasureError
+from autosched.task import Task
+from measure.result import Failure, lower_quartile
+from measure.worker import Worker
+
+_START_SECONDS = 60.0  # imports, inputs and the reference of the task
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How long to measure.
+
+    Each candidate is visited `visits` times, each time for `repeats` blocks that take together
+    about `min_repeat_ms` / `visits` milliseconds; one that is `give_up` times slower than the best
+    of the batch after two visits is not visited again. `timeout` (seconds) ends a call that
+    does not return.
+    """
+
+    timeout: float = 10.0
+    min_repeat_ms: float = 100.0
+    repeats: int = 3
+    visits: int = 8
+    give_up: float = 1.5
+
+
+@dataclass(slots=True)
+class Runner:
+    """Owns the one process that runs kernels: measurements must not share the cores."""
+
+    options: RunOptions = field(default_factory=RunOptions)
+    _worker: Worker | None = None
+    _task: dict[str, Any] | None = None
+
+    def start(self, task: Task) -> None:
+        """Start the process and let it prepare the task's arrays. Returns at once."""
+        task_json = task.to_json()
+        if self._worker is None:
+            self._worker = Worker("measure.run:make_handler")
+            self._task = None
+        if self._task is None or self._task["key"] != task_json["key"]:
+            self._task = task_json
+            self._prepare()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+
+    def _prepare(self) -> None:
+        assert self._worker is not None
+        self._worker.call(("task", self._task), _START_SECONDS, "load")
+
+    def _call(self, request: tuple[Any, ...], stage: str, timeout: float | None = None) -> Any:
+        """One request; a worker that had to be replaced is prepared again."""
+        assert self._worker is not None
+        try:
+            return self._worker.call(request, timeout or self.options.timeout, stage)
+        except MeasureError as error:
+            if error.kind in ("timeout", "crash", "memory"):
+                self._prepare()
+            raise
+        except BaseException:  # Ctrl-C: a late answer must not be taken for another request's
+            self.close()
+            raise
+
+    def run(
+        self,
+        task: Task,
+        artifacts: Sequence[bytes | None],
+        on_done: Callable[[int], None] | None = None,
+    ) -> list[tuple[list[float], Failure | None]]:
+        """Raw repeats (seconds per call) and failure of each artifact; None ones are skipped."""
+        batch = _Batch(self, artifacts)
+        self.start(task)
+        self._call(("drop",), "load")
+        for index in range(len(artifacts)):
+            batch.first_run(index)
+        budget = self.options.min_repeat_ms / 1e3 / self.options.visits
+        for visit in range(self.options.visits):
+            for index in batch.alive(visit):
+                batch.visit(index, budget)
+                if on_done and visit == 0:
+                    on_done(index)
+        return list(zip(batch.seconds, batch.failures, strict=True))
+
+    def check(self, task: Task, artifact: bytes) -> Failure | None:
+        """Run once and compare the outputs with the reference."""
+        self.start(task)
+        try:
+            self._call(("load", 0, artifact), "run")
+            self._call(("check", 0), "check", _START_SECONDS)
+        except MeasureError as error:
+            return Failure(error.stage, error.kind, str(error))
+        return None
+
+    def time_one(self, task: Task, artifact: bytes) -> tuple[list[float], Failure | None]:
+        """All visits of a single artifact."""
+        return self.run(task, [artifact])[0]
+
+
+class _Batch:
+    """The state of one round-robin."""
+
+    def __init__(self, runner: Runner, artifacts: Sequence[bytes | None]) -> None:
+        self.runner = runner
+        self.artifacts = artifacts
+        self.seconds: list[list[float]] = [[] for _ in artifacts]
+        self.failures: list[Failure | None] = [None] * len(artifacts)
+        self._loaded: set[int] = set()
+
+    def alive(self, visit: int) -> list[int]:
+        """The candidates worth another visit."""
+        options = self.runner.options
+        valid = [i for i, a in enumerate(self.artifacts) if a is not None and not self.failures[i]]
+        if visit < 2:
+            return valid
+        costs = {i: lower_quartile(tuple(self.seconds[i])) for i in valid}
+        best = min(costs.values(), default=0.0)
+        return [i for i in valid if costs[i] <= best * options.give_up]
+
+    def first_run(self, index: int) -> None:
+        artifact = self.artifacts[index]
+        if artifact is not None:
+            self._ask(index, ("load", index, artifact))
+            self._loaded.add(index)
+
+    def visit(self, index: int, budget: float) -> None:
+        times = self._ask(index, ("time", index, budget, self.runner.options.repeats))
+        if times is not None:
+            self.seconds[index] += times
+
+    def _ask(self, index: int, request: tuple[Any, ...]) -> Any:
+        try:
+            return self.runner._call(request, "run")
+        except MeasureError as error:
+            message = str(error)
+            if error.kind == "timeout":
+                message = (
+                    f"one call took longer than {self.runner.options.timeout:g} s (measure.timeout_s); "
+                    "the process was ended"
+                )
+            self.failures[index] = Failure(error.stage, error.kind, message)
+            if error.kind in ("timeout", "crash", "memory"):
+                self._reload()
+            return None
+
+    def _reload(self) -> None:
+        """Give a fresh process the candidates that had not failed."""
+        for index in sorted(self._loaded):
+            if self.failures[index] is None:
+                self._ask(index, ("load", index, self.artifacts[index]))

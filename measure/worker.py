@@ -1,0 +1,142 @@
+"""A worker process: a fresh interpreter that answers requests, with a time limit on each."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from autosched.errors import AutoschedError, MeasureError, ScheduleError
+
+# A handler turns a request into a reply; `handler_factory()` makes one in the worker.
+Handler = Callable[[Any], Any]
+
+
+class Worker:
+    """A process that serves `factory` ("module:function"); replaced when it hangs or dies.
+
+    The interpreter starts afresh and imports only what the factory needs, so the caller's main
+    script is never run again and its threads are never forked.
+    """
+
+    def __init__(self, factory: str, *, memory_limit: int = 0) -> None:
+        self._factory = factory
+        self._memory_limit = memory_limit
+        self._process: subprocess.Popen[bytes] | None = None
+        self.connection: Connection
+        self.start()
+
+    def start(self) -> None:
+        """Start the process, ending an earlier one. Returns before it is ready."""
+        self.stop()
+        here, there = socket.socketpair()
+        with there:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "measure.worker"),
+                    *(self._factory, str(there.fileno()), str(self._memory_limit)),
+                ],
+                pass_fds=(there.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            )
+        self.connection = Connection(here.detach())
+
+    def stop(self) -> None:
+        """End the process at once. Does nothing when there is none."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+        self.connection.close()
+
+    def send(self, request: Any) -> None:
+        """Send a request; its reply comes through `receive`."""
+        try:
+            self.connection.send(request)
+        except OSError:
+            self.start()
+            self.connection.send(request)
+
+    def receive(self, timeout: float, stage: str) -> Any:
+        """The reply. Raises MeasureError (timeout, crash or the worker's own) after a restart."""
+        if not self.connection.poll(timeout):
+            self.start()
+            raise MeasureError(
+                f"no answer within {timeout:g} s; the process was ended",
+                stage=stage,
+                kind="timeout",
+            )
+        try:
+            ok, reply = self.connection.recv()
+        except (EOFError, OSError):
+            raise self._crashed(stage) from None
+        if ok:
+            return reply
+        kind, message, where = reply
+        raise MeasureError(message, stage=where or stage, kind=kind)
+
+    def call(self, request: Any, timeout: float, stage: str) -> Any:
+        """Send and receive."""
+        self.send(request)
+        return self.receive(timeout, stage)
+
+    def _crashed(self, stage: str) -> MeasureError:
+        assert self._process is not None
+        code = self._process.wait()
+        self.start()
+        how = f"signal {-code}" if code < 0 else f"exit status {code}"
+        kind = "memory" if code == -9 else "crash"
+        return MeasureError(f"the process died with {how}", stage=stage, kind=kind)
+
+
+def serve(factory: str, fd: int, memory_limit: int) -> None:
+    """The worker's main loop: answer until the other side closes."""
+    _settle(memory_limit)
+    connection = Connection(fd)
+    module, _, name = factory.partition(":")
+    handler: Handler = getattr(importlib.import_module(module), name)()
+    while True:
+        try:
+            request = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            reply = (True, handler(request))
+        except MeasureError as error:
+            reply = (False, (error.kind, str(error), error.stage))
+        except ScheduleError as error:
+            reply = (False, ("illegal", str(error), "lower"))
+        except MemoryError as error:
+            reply = (False, ("memory", str(error) or "out of memory", None))
+        except AutoschedError as error:
+            reply = (False, ("error", str(error), None))
+        except Exception:  # a bug: reported with its traceback, never swallowed
+            reply = (False, ("error", traceback.format_exc(), None))
+        connection.send(reply)
+
+
+def _settle(memory_limit: int) -> None:
+    """Leave Ctrl-C to the parent, die with it, and bound the memory."""
+    import ctypes
+    import resource
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    if memory_limit:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
