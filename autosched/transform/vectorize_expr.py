@@ -1,0 +1,310 @@
+"""Expressions over all the lanes of a vectorized loop at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from autosched.tir.expr import (
+    Add,
+    And,
+    BinaryExpr,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Mod,
+    Mul,
+    Not,
+    Ramp,
+    Select,
+    Sub,
+    Var,
+)
+from autosched.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
+from autosched.tir.op import add, and_, broadcast, floordiv, floormod, mul, not_, sub
+from autosched.tir.walk import free_vars, pre_order
+
+ELEMENTWISE = UNARY_MATH | BINARY_MATH | BITWISE | {"likely", "fma", "reinterpret"}
+"""Calls that work lane by lane, so that vector arguments give a vector result."""
+
+
+class NotVectorisableError(Exception):
+    """The expression has no vector form; its statement becomes a loop over the lanes."""
+
+
+class LaneExprs:
+    """Rewrites scalar expressions over `var` into vectors of `lanes` values, var = 0, 1, ... .
+
+    An expression that is the same in every lane stays scalar. With `masked`, the arms of an
+    if_then_else whose condition differs between lanes are both computed, their loads under the
+    condition; without, such an expression is not vectorisable.
+    """
+
+    def __init__(self, var: Var, lanes: int, masked: bool) -> None:
+        self.var = var
+        self.lanes = lanes
+        self.masked = masked
+        self.mask: Expr | None = None
+        self.lets: dict[Var, Var] = {}
+        self._varying: set[Var] = {var}
+        self._memo: dict[Expr, Expr] = {}
+
+    def bind(self, var: Var) -> Var:
+        """The vector variable that stands for `var`, which differs between lanes."""
+        self._varying.add(var)
+        self.lets[var] = Var(var.name, var.dtype.with_lanes(self.lanes))
+        return self.lets[var]
+
+    def set_mask(self, mask: Expr | None) -> None:
+        """From here on, lanes where `mask` is false must not touch memory."""
+        self.mask = mask
+        self._memo = {}
+
+    def __call__(self, e: Expr) -> Expr:
+        """`e` over all lanes; scalar when the lanes agree. Raises NotVectorisableError."""
+        if free_vars(e).isdisjoint(self._varying):
+            return e
+        done = self._memo.get(e)
+        if done is None:
+            rule = _RULES.get(type(e))
+            if rule is not None:
+                done = rule(self, e)
+            elif isinstance(e, BinaryExpr):
+                done = self._binary(e)
+            else:
+                raise NotVectorisableError
+            self._memo[e] = done
+        return done
+
+    def broadcast(self, e: Expr) -> Expr:
+        """`e` with a value for every lane."""
+        if e.dtype.lanes == self.lanes:
+            return e
+        if e.dtype.lanes != 1:
+            raise NotVectorisableError
+        return broadcast(e, self.lanes)
+
+    def _var(self, e: Var) -> Expr:
+        if e is self.var:
+            return Ramp(IntImm(0, e.dtype), IntImm(1, e.dtype), self.lanes)
+        return self.lets[e]
+
+    def _binary(self, e: BinaryExpr) -> Expr:
+        a, b = self(e.a), self(e.b)
+        if a.dtype.lanes != b.dtype.lanes and 1 not in (a.dtype.lanes, b.dtype.lanes):
+            raise NotVectorisableError
+        return e.with_children((a, b))
+
+    def _sum(self, e: Add | Sub) -> Expr:
+        a, b = self(e.a), self(e.b)
+        left, right = _as_ramp(a), _as_ramp(b)
+        if left is None or right is None:
+            return e.with_children((a, b))
+        fold = add if type(e) is Add else sub
+        stride = fold(left[1], right[1])
+        base = fold(left[0], right[0])
+        return base if _is_zero(stride) else Ramp(base, stride, self.lanes)
+
+    def _mul(self, e: Mul) -> Expr:
+        a, b = self(e.a), self(e.b)
+        left, right = _as_ramp(a), _as_ramp(b)
+        if left is not None and right is not None:
+            if _is_zero(left[1]):
+                left, right = right, left
+            if _is_zero(right[1]):
+                base, stride = mul(left[0], right[0]), mul(left[1], right[0])
+                return base if _is_zero(stride) else Ramp(base, stride, self.lanes)
+        return e.with_children((a, b))
+
+    def _division(self, e: FloorDiv | FloorMod) -> Expr:
+        a, b = self(e.a), self(e.b)
+        quotient = self._one_quotient(a, b)
+        if quotient is not None and isinstance(a, Ramp):
+            if type(e) is FloorDiv:
+                return quotient
+            return Ramp(floormod(a.base, b), a.stride, self.lanes)
+        self._check_divisor(b)
+        return e.with_children((a, b))
+
+    def _truncating(self, e: Div | Mod) -> Expr:
+        b = self(e.b)
+        if not b.dtype.is_float:
+            self._check_divisor(b)
+        return self._binary(e)
+
+    def _check_divisor(self, b: Expr) -> None:
+        value = b.value if isinstance(b, Broadcast) else b
+        if self.mask is not None and not isinstance(value, IntImm):
+            raise NotVectorisableError  # a lane that is off might divide by zero
+
+    def _one_quotient(self, a: Expr, b: Expr) -> Expr | None:
+        """`a // b` when alignment shows that it is one scalar for all lanes."""
+        if not (isinstance(a, Ramp) and isinstance(b, IntImm) and isinstance(a.stride, IntImm)):
+            return None
+        coeff, rest = _alignment(a.base)
+        step = math.gcd(coeff, b.value)
+        last = a.stride.value * (a.lanes - 1)
+        if b.value > 0 and a.stride.value >= 0 and rest % step + last < step:
+            return floordiv(a.base, b)
+        return None
+
+    def _with_lanes(self, e: Expr) -> Expr:
+        return e.with_children(tuple(self(c) for c in e.children()))
+
+    def _select(self, e: Select) -> Expr:
+        parts = tuple(self(c) for c in e.children())
+        if any(p.dtype.lanes > 1 for p in parts):
+            parts = tuple(map(self.broadcast, parts))
+        return e.with_children(parts)
+
+    def _let(self, e: Let) -> Expr:
+        value = self(e.value)
+        if value.dtype.lanes == 1:
+            return Let(e.var, value, self(e.body))
+        new = self.bind(e.var)
+        return Let(new, value, self.broadcast(self(e.body)))
+
+    def _load(self, e: BufferLoad) -> Expr:
+        *outer, last = (self(i) for i in e.indices)
+        if any(i.dtype.lanes > 1 for i in outer):
+            raise NotVectorisableError
+        predicate = None if e.predicate is None else self(e.predicate)
+        if last.dtype.lanes == 1:
+            if predicate is not None and predicate.dtype.lanes > 1:
+                raise NotVectorisableError
+            return BufferLoad(e.buffer, (*outer, last), predicate)
+        if last.dtype.lanes != self.lanes or e.buffer.dtype.lanes > 1:
+            raise NotVectorisableError
+        if self.mask is not None:
+            predicate = self.mask if predicate is None else and_(predicate, self.mask)
+        if predicate is not None:
+            predicate = self.broadcast(predicate)
+        return BufferLoad(e.buffer, (*outer, last), predicate)
+
+    def _call(self, e: Call) -> Expr:
+        if e.op == "if_then_else":
+            return self._if_then_else(e)
+        args = tuple(self(a) for a in e.args)
+        if all(a.dtype.lanes == 1 for a in args):
+            return Call(e.dtype, e.op, args)
+        if e.op not in ELEMENTWISE:
+            raise NotVectorisableError
+        return Call(e.dtype.with_lanes(self.lanes), e.op, tuple(map(self.broadcast, args)))
+
+    def _if_then_else(self, e: Call) -> Expr:
+        condition = self(e.args[0])
+        if condition.dtype.lanes == 1:
+            arms = self.broadcast(self(e.args[1])), self.broadcast(self(e.args[2]))
+            return Call(arms[0].dtype, "if_then_else", (condition, *arms))
+        if not self.masked:
+            raise NotVectorisableError
+        scalar, vector = split_condition(condition)
+        assert vector is not None
+        if unsafe_loads(e.args[1], self.var, vector) or unsafe_loads(e.args[2], self.var, vector):
+            raise NotVectorisableError
+        taken = self._under(vector, e.args[1])
+        if scalar is None:
+            other = self._under(not_(vector), e.args[2])
+            return Select(vector, taken, other)
+        if any(isinstance(s, BufferLoad | Call) for s in pre_order(e.args[2])):
+            raise NotVectorisableError
+        other = self.broadcast(self(e.args[2]))
+        chosen = Select(vector, taken, other)
+        return Call(chosen.dtype, "if_then_else", (scalar, chosen, other))
+
+    def _under(self, condition: Expr, e: Expr) -> Expr:
+        outer, memo = self.mask, self._memo
+        self.set_mask(condition if outer is None else and_(outer, condition))
+        try:
+            return self.broadcast(self(e))
+        finally:
+            self.mask, self._memo = outer, memo
+
+
+def conjuncts(condition: Expr) -> Iterator[Expr]:
+    """The parts of a conjunction, in order, without their likely() marks."""
+    if isinstance(condition, Call) and condition.op == "likely":
+        yield from conjuncts(condition.args[0])
+    elif isinstance(condition, And):
+        yield from conjuncts(condition.a)
+        yield from conjuncts(condition.b)
+    elif isinstance(condition, Broadcast):
+        yield from conjuncts(condition.value)
+    else:
+        yield condition
+
+
+def split_condition(condition: Expr) -> tuple[Expr | None, Expr | None]:
+    """The parts of a vectorised condition that are one for all lanes, and the others."""
+    scalar: Expr | None = None
+    vector: Expr | None = None
+    for part in conjuncts(condition):
+        if part.dtype.lanes == 1:
+            scalar = part if scalar is None else and_(scalar, part)
+        else:
+            vector = part if vector is None else and_(vector, part)
+    return scalar, vector
+
+
+def unsafe_loads(e: Expr, lane: Var, condition: Expr) -> bool:
+    """True when `e` reads one element for all lanes that only `condition` may keep in bounds."""
+    variables = free_vars(condition)
+    for node in pre_order(e):
+        if isinstance(node, BufferLoad) and lane not in free_vars(node):
+            if not free_vars(node).isdisjoint(variables):
+                return True
+    return False
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.value == 0
+
+
+def _as_ramp(e: Expr) -> tuple[Expr, Expr] | None:
+    """Base and stride of an integer ramp, broadcast or scalar."""
+    if not e.dtype.is_int:
+        return None
+    if isinstance(e, Ramp):
+        return e.base, e.stride
+    if isinstance(e, Broadcast):
+        return e.value, IntImm(0, e.value.dtype)
+    return (e, IntImm(0, e.dtype)) if e.dtype.lanes == 1 else None
+
+
+def _alignment(e: Expr) -> tuple[int, int]:
+    """(c, r) such that e = c * n + r for some integer n; c = 0 for constants."""
+    if isinstance(e, IntImm):
+        return 0, e.value
+    if isinstance(e, Add | Sub):
+        (c, r), (d, s) = _alignment(e.a), _alignment(e.b)
+        return math.gcd(c, d), r + s if type(e) is Add else r - s
+    if isinstance(e, Mul) and isinstance(e.b, IntImm):
+        c, r = _alignment(e.a)
+        return c * abs(e.b.value), r * e.b.value
+    return 1, 0
+
+
+_RULES: dict[type[Expr], Callable[[LaneExprs, Any], Expr]] = {
+    Var: LaneExprs._var,
+    Add: LaneExprs._sum,
+    Sub: LaneExprs._sum,
+    Mul: LaneExprs._mul,
+    FloorDiv: LaneExprs._division,
+    FloorMod: LaneExprs._division,
+    Div: LaneExprs._truncating,
+    Mod: LaneExprs._truncating,
+    Not: LaneExprs._with_lanes,
+    Cast: LaneExprs._with_lanes,
+    Select: LaneExprs._select,
+    Let: LaneExprs._let,
+    BufferLoad: LaneExprs._load,
+    Call: LaneExprs._call,
+}

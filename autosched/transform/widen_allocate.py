@@ -1,0 +1,106 @@
+"""Giving every lane or virtual thread its own part of an allocation."""
+
+from __future__ import annotations
+
+from autosched.errors import ScheduleError
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import BufferLoad, Call, Expr
+from autosched.tir.op import add, mul
+from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, Stmt
+from autosched.tir.walk import map_children, map_expr_children, map_exprs
+
+
+def widen_allocate(alloc: Allocate, parts: int, var: Expr, *, innermost: bool) -> Allocate:
+    """`alloc` with room for `parts` copies, its body using copy number `var`.
+
+    `innermost` interleaves the copies (index * parts + var); otherwise they follow one another
+    (index + var * extent). Raises ScheduleError when the bare pointer is used in the body.
+    """
+    widener = _Widener(alloc, parts, var, innermost)
+    extents = widener.widened(alloc.extents)
+    body = widener.stmt(alloc.body)
+    return Allocate(
+        alloc.buffer_var, alloc.dtype, extents, alloc.condition, body, alloc.annotations
+    )
+
+
+class _Widener:
+    def __init__(self, alloc: Allocate, parts: int, var: Expr, innermost: bool) -> None:
+        self._alloc = alloc
+        self._parts = parts
+        self._var = var
+        self._innermost = innermost
+        self._buffers: dict[Buffer, Buffer] = {}
+        self._memo: dict[Expr, Expr] = {}
+
+    def widened(self, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        if self._innermost:
+            return (*shape[:-1], mul(shape[-1], self._parts))
+        return (mul(shape[0], self._parts), *shape[1:])
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case BufferStore() if s.buffer.data is self._alloc.buffer_var:
+                indices = self._moved(map_exprs(s.indices, self.expr))
+                predicate = None if s.predicate is None else self.expr(s.predicate)
+                buffer = self._buffer(s.buffer)
+                return BufferStore(buffer, self.expr(s.value), indices, predicate)
+            case DeclBuffer() if s.buffer.data is self._alloc.buffer_var:
+                return DeclBuffer(self._buffer(s.buffer), self.stmt(s.body))
+            case AttrStmt() if isinstance(s.node, Buffer):
+                node = self._buffer(s.node) if self._owns(s.node) else s.node
+                value, body = self.expr(s.value), self.stmt(s.body)
+                if node is s.node and value is s.value and body is s.body:
+                    return s
+                return AttrStmt(node, s.key, value, body)
+        return map_children(s, self.stmt, self.expr)
+
+    def expr(self, e: Expr) -> Expr:
+        done = self._memo.get(e)
+        if done is None:
+            done = self._memo[e] = self._rewritten(e)
+        return done
+
+    def _rewritten(self, e: Expr) -> Expr:
+        if isinstance(e, BufferLoad) and self._owns(e.buffer):
+            indices = self._moved(map_exprs(e.indices, self.expr))
+            predicate = None if e.predicate is None else self.expr(e.predicate)
+            return BufferLoad(self._buffer(e.buffer), indices, predicate)
+        if isinstance(e, Call) and e.op == "tvm_access_ptr" and self._takes(e):
+            kind, data, offset, extent, mode = e.args
+            (moved,) = self._moved((self.expr(offset),))
+            return Call(e.dtype, e.op, (kind, data, moved, self.expr(extent), mode))
+        if e is self._alloc.buffer_var:
+            raise ScheduleError(
+                f"the address of {self._alloc.buffer_var.name} is used as a value, so it cannot "
+                f"be given {self._parts} copies"
+            )
+        return map_expr_children(e, self.expr)
+
+    def _takes(self, call: Call) -> bool:
+        return call.args[1] is self._alloc.buffer_var and not self._innermost
+
+    def _owns(self, buffer: Buffer) -> bool:
+        return buffer.data is self._alloc.buffer_var
+
+    def _moved(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        if self._innermost:
+            *outer, last = indices
+            return (*outer, add(mul(last, self._parts), self._var))
+        first, *inner = indices
+        return (add(first, mul(self._var, self._alloc.extents[0])), *inner)
+
+    def _buffer(self, buffer: Buffer) -> Buffer:
+        new = self._buffers.get(buffer)
+        if new is None:
+            new = self._buffers[buffer] = Buffer(
+                buffer.data,
+                buffer.dtype,
+                self.widened(buffer.shape),
+                buffer.strides,
+                buffer.elem_offset,
+                buffer.name,
+                buffer.data_alignment,
+                buffer.offset_factor,
+            )
+        return new
