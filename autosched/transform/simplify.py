@@ -1,8 +1,8 @@
 """Simplify: every expression in its canonical form, decided branches taken (spec te_bounds 8.1).
 
-    for i in range(8):                           for i in range(8):
-        if likely(i*4 + 3 < 32):          ->         B[i*4] = 1
-            B[0 + i*4 + 0] = 1
+for i in range(8):                           for i in range(8):
+    if likely(i*4 + 3 < 32):          ->         B[i*4] = 1
+        B[0 + i*4 + 0] = 1
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import ClassVar
 
 from autosched.arith import Analyzer
 from autosched.tir.buffer import Buffer
-from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     BufferLoad,
     Call,
@@ -26,7 +25,6 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.function import PrimFunc
-from autosched.tir.intrin import is_pure
 from autosched.tir.op import add, const, ge, lt, not_
 from autosched.tir.stmt import (
     AssertStmt,
@@ -38,8 +36,9 @@ from autosched.tir.stmt import (
     Stmt,
     nop,
 )
-from autosched.tir.walk import all_exprs, free_vars, map_children, pre_order, stmts
+from autosched.tir.walk import all_exprs, free_vars, map_children, stmts
 from autosched.transform.context import PassContext
+from autosched.transform.effects import is_lasting
 from autosched.transform.module import FunctionPass
 
 _THREAD_KEYS = ("thread_extent", "virtual_thread")
@@ -129,7 +128,7 @@ class _Simplify:
 
     def _under(self, condition: Expr, s: Stmt) -> Stmt:
         """`s` simplified where `condition` holds."""
-        if isinstance(condition, IntImm) or not _is_lasting(condition):
+        if isinstance(condition, IntImm) or not is_lasting(condition):
             return self.stmt(s)
         self.scopes.append(_Scope(free_vars(condition)))
         with self.analyzer.constraint(condition):
@@ -205,11 +204,7 @@ class _Simplify:
         else_case = None
         if s.else_case is not None:
             else_case = self._under(self.analyzer.rewrite_simplify(not_(plain)), s.else_case)
-        if (
-            condition is s.condition
-            and then_case is s.then_case
-            and else_case is s.else_case
-        ):
+        if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
             return s
         return IfThenElse(condition, then_case, else_case)
 
@@ -250,19 +245,7 @@ def _same_view(a: Buffer, b: Buffer) -> bool:
 def _can_inline(value: Expr) -> bool:
     if isinstance(value, IntImm | FloatImm | Var):
         return True
-    return _is_int(value.dtype) and _is_lasting(value)
-
-
-def _is_int(dtype: DType) -> bool:
-    return dtype.code == "int"
-
-
-def _is_lasting(e: Expr) -> bool:
-    """True when `e` has the same value wherever its variables have: no loads, pure calls only."""
-    for node in pre_order(e):
-        if isinstance(node, BufferLoad) or (isinstance(node, Call) and not is_pure(node.op)):
-            return False
-    return True
+    return value.dtype.is_int and is_lasting(value)
 
 
 def _buffers(func: PrimFunc) -> set[Buffer]:
