@@ -51,21 +51,26 @@ class Replay:
 
     def run(self, steps: Iterable[Step]) -> Replay:
         """Apply `steps` in order and return self."""
-        done = tuple(steps)
-        for k, step in enumerate(done):
-            try:
-                if not 0 <= step.stage_id < len(self.stages):
-                    raise ScheduleError(f"there are only {len(self.stages)} stages")
-                _EFFECTS[type(step)](self, step, done)
-            except ScheduleError as error:
-                error.add_note(f"in step {k}, {type(step).__name__} on stage {step.stage_id}")
-                raise
-            except IndexError:
-                raise ScheduleError(
-                    f"step {k} {type(step).__name__} on stage {step.stage_id} "
-                    f"({self._name(step.stage_id)}): no such stage or iterator: {step}"
-                ) from None
+        steps = tuple(steps)
+        for k in range(len(steps)):
+            self.apply(steps, k)
         return self
+
+    def apply(self, steps: Sequence[Step], k: int) -> None:
+        """Apply `steps[k]`, the steps before it having been applied."""
+        step = steps[k]
+        try:
+            if not 0 <= step.stage_id < len(self.stages):
+                raise ScheduleError(f"there are only {len(self.stages)} stages")
+            _EFFECTS[type(step)](self, step, steps)
+        except ScheduleError as error:
+            error.add_note(f"in step {k}, {type(step).__name__} on stage {step.stage_id}")
+            raise
+        except IndexError:
+            raise ScheduleError(
+                f"step {k} {type(step).__name__} on stage {step.stage_id} "
+                f"({self._name(step.stage_id)}): no such stage or iterator: {step}"
+            ) from None
 
     def _name(self, stage_id: int) -> str:
         return self.stages[stage_id].op.name if stage_id < len(self.stages) else "?"
