@@ -1,0 +1,1 @@
+"""The rules that make sketches and fill them in."""

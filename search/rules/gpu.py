@@ -1,0 +1,115 @@
+"""Sketch rules for GPUs alone (spec search 8)."""
+
+from __future__ import annotations
+
+from autosched.errors import ScheduleError
+from autosched.state import queries
+from autosched.state.access import CONST_TENSOR_ATTR
+from autosched.state.iterator import Annotation
+from autosched.state.state import State
+from search.rules.common import Next, always_inlinable
+from search.rules.protocol import Context, Decision, FunctionRule
+from search.rules.tiling import fuse_all_reductions
+
+# ---- AddCacheRead
+
+
+def _cache_read_condition(context: Context, state: State, stage_id: int) -> Decision:
+    readers = queries.consumers(state, stage_id)
+    if not readers:
+        return Decision.SKIP
+    target = readers[0]
+    wanted = (
+        queries.needs_multi_level_tiling(state, target)
+        and not queries.has_cross_thread_reduction(state, target)
+        and stage_id in queries.direct_producers(state, target)
+    )
+    return Decision.APPLY_AND_SKIP_REST if wanted else Decision.SKIP
+
+
+def _cache_read(context: Context, state: State, stage_id: int) -> Next:
+    inserted = 0
+    for reader in queries.consumers(state, stage_id):
+        target = reader + inserted
+        state, cache = state.cache_read(stage_id, "shared", [target])
+        inserted += 1
+        target += 1
+        at = queries.last_reduce_iterator_of_outermost_tile(state, target)
+        state = state.compute_at(cache, target, at)
+    return [(state, stage_id)]
+
+
+ADD_CACHE_READ = FunctionRule("AddCacheRead", _cache_read_condition, _cache_read)
+
+
+# ---- CrossThreadReduction
+
+
+def _cross_thread_condition(context: Context, state: State, stage_id: int) -> Decision:
+    stage = state.stages[stage_id]
+    if stage.is_placeholder or queries.has_cache_write(state, stage_id):
+        return Decision.SKIP
+    space, reduce = queries.cumulative_lengths(state, stage_id)
+    if queries.needs_multi_level_tiling(state, stage_id):
+        if space > context.hardware.max_threads_per_block:
+            return Decision.SKIP
+        return Decision.APPLY if space < reduce else Decision.SKIP
+    if reduce > 1 and reduce > context.hardware.warp_size:
+        return Decision.APPLY
+    return Decision.SKIP
+
+
+def _cross_thread(context: Context, state: State, stage_id: int) -> Next:
+    warp = context.hardware.warp_size
+    state, fused = fuse_all_reductions(state, stage_id)
+    target = queries.single_consumer_id(state, stage_id)
+    common = queries.num_common_outer_iterators(state, stage_id, target) if target >= 0 else 0
+    if target < 0 or common == 0 or queries.needs_multi_level_tiling(state, target):
+        state, pieces = state.split(stage_id, fused, [warp])
+        state, _ = state.bind(stage_id, pieces[1], "threadIdx.x")
+        return [(state, stage_id - 1)]
+    splits = queries.split_step_ids(state, target)
+    if not splits:
+        split_id = len(state.steps)
+        state, pieces = state.split(target, state.stages[target].iters[-1], [warp])
+        state, _ = state.bind(target, pieces[1], "threadIdx.x")
+        splits = [split_id]
+    if len(splits) != 1:
+        raise ScheduleError(f"cross-thread reduction: stage {target} is split more than once")
+    state, pieces = state.follow_split(stage_id, fused, splits[0], 1)
+    state, _ = state.bind(stage_id, pieces[1], "threadIdx.x")
+    at = state.stages[target].iters[common - 1]
+    return [(state.compute_at(stage_id, target, at), stage_id - 1)]
+
+
+CROSS_THREAD_REDUCTION = FunctionRule(
+    "CrossThreadReduction", _cross_thread_condition, _cross_thread
+)
+
+
+# ---- SpecialComputeLocationGPU
+
+
+def _special_location_condition(context: Context, state: State, stage_id: int) -> Decision:
+    if not queries.producers(state, stage_id) or not always_inlinable(context, state, stage_id):
+        return Decision.SKIP
+    readers = queries.consumers(state, stage_id)
+    if len(readers) == 1 and CONST_TENSOR_ATTR in state.stages[readers[0]].op.attrs:
+        return Decision.APPLY_AND_SKIP_REST
+    return Decision.SKIP
+
+
+def _special_location(context: Context, state: State, stage_id: int) -> Next:
+    target = queries.consumers(state, stage_id)[0]
+    iters = state.stages[target].iters
+    first = next(
+        (k for k, it in enumerate(iters) if it.annotation is Annotation.UNROLL), len(iters)
+    )
+    if first == 0:
+        raise ScheduleError(f"stage {target} has no iterator before its unrolled ones")
+    return [(state.compute_at(stage_id, target, iters[first - 1]), stage_id - 1)]
+
+
+SPECIAL_COMPUTE_LOCATION_GPU = FunctionRule(
+    "SpecialComputeLocationGPU", _special_location_condition, _special_location
+)

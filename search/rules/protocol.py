@@ -1,0 +1,52 @@
+"""What a sketch rule is, and what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from autosched.state.dag import ComputeDAG
+from autosched.state.state import State
+from autosched.target import HardwareParams
+from search.options import SearchOptions
+
+
+class Decision(Enum):
+    """Whether a rule applies to a stage, and whether later rules are still tried."""
+
+    SKIP = "skip"
+    APPLY = "apply"
+    APPLY_AND_SKIP_REST = "apply and skip rest"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The task as rules see it."""
+
+    dag: ComputeDAG
+    hardware: HardwareParams
+    is_gpu: bool
+    options: SearchOptions
+
+
+class SketchRule(Protocol):
+    """A rule for the stage `stage_id` of a state; user-defined ones look the same.
+
+    `apply` returns pairs of a new state and the stage to work on next.
+    """
+
+    @property
+    def name(self) -> str: ...
+    def condition(self, context: Context, state: State, stage_id: int) -> Decision: ...
+    def apply(self, context: Context, state: State, stage_id: int) -> list[tuple[State, int]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRule:
+    """A sketch rule made of two functions."""
+
+    name: str
+    condition: Callable[[Context, State, int], Decision]
+    apply: Callable[[Context, State, int], list[tuple[State, int]]]

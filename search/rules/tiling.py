@@ -1,0 +1,112 @@
+"""Multi-level tiling, and following the tiling of another stage (spec search 8)."""
+
+from __future__ import annotations
+
+from autosched.errors import ScheduleError
+from autosched.state.iterator import Annotation, Iterator, IterKind
+from autosched.state.queries import NO_SPLIT_AT_INNER, stage_attr_names
+from autosched.state.state import State
+from autosched.state.steps import SplitStep
+
+_SPACE, _REDUCE = "S", "R"
+
+
+def multi_level_tile(state: State, stage_id: int, structure: str) -> tuple[State, list[int]]:
+    """Tile the stage by a structure such as "SSRSRS".
+
+    Returns the state and the ids of the SP steps of the spatial iterators, in order. Iterators
+    that the operation names in `auto_scheduler_no_split_at_inner` stay whole, in front of the
+    innermost level.
+    """
+    structure = structure.upper()
+    n_space, n_reduce = structure.count(_SPACE), structure.count(_REDUCE)
+    if n_space + n_reduce != len(structure):
+        raise ScheduleError(f"tiling structure {structure!r}: expected only the letters S and R")
+    unsplit = stage_attr_names(state, stage_id, NO_SPLIT_AT_INNER)
+    space: list[list[Iterator]] = [[] for _ in range(n_space)]
+    reduce: list[list[Iterator]] = [[] for _ in range(n_reduce)]
+    whole: dict[IterKind, list[Iterator]] = {IterKind.SPATIAL: [], IterKind.REDUCTION: []}
+    split_ids: list[int] = []
+    for it in state.stages[stage_id].iters:
+        levels = space if it.kind is IterKind.SPATIAL else reduce
+        if it.kind not in whole:
+            raise ScheduleError(f"multi-level tiling: iterator {it.name} is {it.kind.name.lower()}")
+        if it.name in unsplit:
+            whole[it.kind].append(it)
+            continue
+        pieces = [it]
+        if len(levels) > 1:
+            if it.kind is IterKind.SPATIAL:
+                split_ids.append(len(state.steps))
+            state, pieces = state.split(stage_id, it, [None] * (len(levels) - 1))
+        for level, piece in zip(levels, pieces, strict=True):
+            level.append(piece)
+    space[-1][:0] = whole[IterKind.SPATIAL]
+    if reduce:
+        reduce[-1][:0] = whole[IterKind.REDUCTION]
+    take = {_SPACE: iter(space), _REDUCE: iter(reduce)}
+    order = [it for letter in structure for it in next(take[letter])]
+    return state.reorder(stage_id, order), split_ids
+
+
+def follow_tiling(state: State, stage_id: int, split_ids: list[int], n_split: int) -> State:
+    """Split the stage's spatial iterators like the SP steps `split_ids`, into n_split + 1 levels.
+
+    Unrolling and vectorising stay on the innermost piece, parallel on the outermost.
+    """
+    unsplit = stage_attr_names(state, stage_id, NO_SPLIT_AT_INNER)
+    levels: list[list[Iterator]] = [[] for _ in range(n_split + 1)]
+    whole: list[Iterator] = []
+    follow = iter(split_ids)
+    for it in state.stages[stage_id].iters:
+        if it.kind is not IterKind.SPATIAL:
+            raise ScheduleError(f"follow tiling: iterator {it.name} is no spatial one")
+        if it.name in unsplit:
+            whole.append(it)
+            continue
+        source = next(follow, None)
+        if source is None:
+            raise ScheduleError(f"follow tiling: no split to follow for iterator {it.name}")
+        state, pieces = state.follow_split(stage_id, it, source, n_split)
+        state, pieces = _keep_annotation(state, stage_id, it, pieces)
+        for level, piece in zip(levels, pieces, strict=True):
+            level.append(piece)
+    if next(follow, None) is not None:
+        raise ScheduleError("follow tiling: more splits to follow than splittable iterators")
+    levels[-1][:0] = whole
+    return state.reorder(stage_id, [it for level in levels for it in level])
+
+
+def _keep_annotation(
+    state: State, stage_id: int, it: Iterator, pieces: list[Iterator]
+) -> tuple[State, list[Iterator]]:
+    match it.annotation:
+        case Annotation.UNROLL:
+            state, pieces[-1] = state.unroll(stage_id, pieces[-1])
+        case Annotation.VECTORIZE:
+            state, pieces[-1] = state.vectorize(stage_id, pieces[-1])
+        case Annotation.PARALLEL:
+            state, pieces[0] = state.parallel(stage_id, pieces[0])
+    return state, pieces
+
+
+def fuse_all_reductions(state: State, stage_id: int) -> tuple[State, Iterator]:
+    """Fuse all reduction iterators of the stage, if more than one; returns the result."""
+    reductions = [it for it in state.stages[stage_id].iters if it.kind is IterKind.REDUCTION]
+    if len(reductions) == 1:
+        return state, reductions[0]
+    return state.fuse(stage_id, reductions)
+
+
+def with_sampled_rfactor(state: State) -> State:
+    """The split before every rfactor with its length left open, to be sampled later."""
+    from autosched.state.steps import RfactorStep
+
+    steps = list(state.steps)
+    opened = False
+    for k, step in enumerate(steps):
+        before = steps[k - 1] if k else None
+        if isinstance(step, RfactorStep) and isinstance(before, SplitStep):
+            steps[k - 1] = SplitStep(before.stage_id, before.iter_id, before.extent, (None,))
+            opened = True
+    return state.with_steps(steps, concrete=False) if opened else state

@@ -1,0 +1,76 @@
+"""Sketches: the loop structures of a task, their tile sizes still open (spec search 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.state.dag import ComputeDAG
+from autosched.state.state import State
+from autosched.target import HardwareParams
+from search.options import SearchOptions
+from search.rules.common import (
+    ADD_CACHE_WRITE,
+    ADD_RFACTOR,
+    ALWAYS_INLINE,
+    MULTI_LEVEL_TILING,
+    MULTI_LEVEL_TILING_WITH_FUSION,
+    SIMPLIFY_COMPUTE_WITH_CONST_TENSOR,
+    SKIP_STAGE,
+)
+from search.rules.gpu import (
+    ADD_CACHE_READ,
+    CROSS_THREAD_REDUCTION,
+    SPECIAL_COMPUTE_LOCATION_GPU,
+)
+from search.rules.protocol import Context, Decision, SketchRule
+from search.rules.tiling import with_sampled_rfactor
+
+CPU_RULES: tuple[SketchRule, ...] = (
+    ALWAYS_INLINE,
+    SIMPLIFY_COMPUTE_WITH_CONST_TENSOR,
+    ADD_RFACTOR,
+    ADD_CACHE_WRITE,
+    MULTI_LEVEL_TILING_WITH_FUSION,
+    MULTI_LEVEL_TILING,
+    SKIP_STAGE,
+)
+GPU_RULES: tuple[SketchRule, ...] = (
+    ADD_CACHE_READ,
+    SPECIAL_COMPUTE_LOCATION_GPU,
+    ALWAYS_INLINE,
+    SIMPLIFY_COMPUTE_WITH_CONST_TENSOR,
+    CROSS_THREAD_REDUCTION,
+    ADD_CACHE_WRITE,
+    MULTI_LEVEL_TILING_WITH_FUSION,
+    MULTI_LEVEL_TILING,
+    SKIP_STAGE,
+)
+
+
+def generate_sketches(
+    dag: ComputeDAG,
+    hardware: HardwareParams,
+    is_gpu: bool = False,
+    options: SearchOptions | None = None,
+    custom_rules: Sequence[SketchRule] = (),
+) -> list[State]:
+    """All sketches of a task, in Ansor's order; custom rules are tried before the built-in ones."""
+    context = Context(dag, hardware, is_gpu, options or SearchOptions())
+    rules = (*custom_rules, *(GPU_RULES if is_gpu else CPU_RULES))
+    finished: list[State] = []
+    work = [(dag.init_state, len(dag.ops) - 1)]
+    while work:
+        following: list[tuple[State, int]] = []
+        for state, stage_id in work:
+            if stage_id < 0:
+                finished.append(with_sampled_rfactor(state))
+                continue
+            for rule in rules:
+                decision = rule.condition(context, state, stage_id)
+                if decision is Decision.SKIP:
+                    continue
+                following += rule.apply(context, state, stage_id)
+                if decision is Decision.APPLY_AND_SKIP_REST:
+                    break
+        work = following
+    return finished
