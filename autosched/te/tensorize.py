@@ -31,7 +31,7 @@ from autosched.te.tensor import Tensor
 from autosched.te.tensor_intrin import TensorIntrin
 from autosched.te.tensorize_match import Match
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import IterKind, IterVar, Range
+from autosched.tir.expr import IntImm, IterKind, IterVar, Range
 from autosched.tir.op import all_, const, eq, likely
 from autosched.tir.stmt import IfThenElse, Stmt, nop, seq
 from autosched.tir.walk import free_vars, substitute
@@ -74,7 +74,8 @@ def make_tensorized(stage: Stage, op: ComputeOp, building: Building, position: i
     match = Match(op, intrin, _inner_domains(stage, building, values, position), where)
     body = bind_all(match.bindings(), intrin.body)
     common, reducing = split_point(stage, op)
-    if common >= position:
+    outside = [iv for iv in leaves[common:position] if iv in reducing and not _is_one(building, iv)]
+    if not outside:
         return wrap_all([*nest[:position], guards(conditions)], body)
     if intrin.reduce_update is None:
         raise ScheduleError(
@@ -82,7 +83,6 @@ def make_tensorized(stage: Stage, op: ComputeOp, building: Building, position: i
         )
     update = bind_all(match.bindings(), intrin.reduce_update)
     if intrin.reduce_init is None:
-        outside = [iv for iv in leaves[common:position] if iv in reducing]
         first = all_(*(eq(values[iv], const(0, iv.var.dtype)) for iv in outside))
         update = IfThenElse(first, body, update)
     init: Stmt = nop()
@@ -97,6 +97,11 @@ def make_tensorized(stage: Stage, op: ComputeOp, building: Building, position: i
         )
     rest = wrap_all([*nest[common:position], guards(conditions)], update)
     return wrap_all(nest[:common], seq(init, rest))
+
+
+def _is_one(building: Building, iv: IterVar) -> bool:
+    extent = building.domains[iv].extent
+    return isinstance(extent, IntImm) and extent.value == 1
 
 
 def bind_all(bindings: Iterable[tuple[Buffer, Tensor, Sequence[Range]]], body: Stmt) -> Stmt:
