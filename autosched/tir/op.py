@@ -53,6 +53,8 @@ def const(value: Scalar, dtype: str | DType | None = None) -> Expr:
 
     Integers wrap to their width, floats round to it, as the hardware would.
     """
+    if dtype is int32 and value.__class__ is int and -(2**31) <= value < 2**31:
+        return IntImm(value, int32)  # by far the most frequent case
     if dtype is None:
         if isinstance(value, bool | np.bool_):
             dtype = bool_
@@ -98,11 +100,11 @@ def as_expr(value: Any, dtype: DType | None = None) -> Expr:
 
 def unify(a: Operand, b: Operand) -> tuple[Expr, Expr]:
     """Both operands with one dtype: numbers adapt to the other side, then the wider type wins."""
-    if isinstance(a, Expr) and isinstance(b, Expr):
-        if a.dtype is b.dtype:
+    if isinstance(a, Expr):
+        if not isinstance(b, Expr):
+            b = _adapt(b, a.dtype)
+        elif a.dtype is b.dtype:
             return a, b
-    elif isinstance(a, Expr):
-        b = _adapt(b, a.dtype)
     elif isinstance(b, Expr):
         a = _adapt(a, b.dtype)
     a, b = as_expr(a), as_expr(b)
@@ -152,7 +154,8 @@ def broadcast(value: Expr, lanes: int) -> Expr:
 
 
 def _value(e: Expr) -> Any:
-    return e.value if isinstance(e, IntImm | FloatImm) else None
+    cls = e.__class__
+    return e.value if cls is IntImm or cls is FloatImm else None  # type: ignore[attr-defined]  # both have one
 
 
 def _is(e: Expr, value: int) -> bool:
