@@ -19,6 +19,7 @@ from autosched.state.access import AccessAnalyzer
 from autosched.state.dag_text import dag_text
 from autosched.state.flops import count_flops
 from autosched.state.iterator import Iterator
+from autosched.state.layout_rewrite import LayoutOption, rewrite_layout
 from autosched.state.replay import Replay
 from autosched.state.stage import StateStage
 from autosched.state.state import State
@@ -87,12 +88,16 @@ class ComputeDAG:
         """A new schedule with `steps` applied, its stages and loops in state order."""
         return Replay(self.ops, self.outputs).run(steps)
 
-    def apply_steps(self, steps: Iterable[Step]) -> tuple[Schedule, list[Tensor]]:
+    def apply_steps(
+        self, steps: Sequence[Step], layout: LayoutOption = LayoutOption.NO_REWRITE
+    ) -> tuple[Schedule, list[Tensor]]:
         """The schedule that `steps` describe, and the argument tensors.
 
-        Raises ScheduleError naming the step when one is illegal.
+        Raises ScheduleError naming the step when one is illegal. With a `layout` option inputs
+        marked as layout free are stored as the steps read them (`layout_rewrite.py`).
         """
-        return self.replay(steps).schedule, list(self.tensors)
+        rewritten = rewrite_layout(self, steps, layout)
+        return rewritten.dag.replay(rewritten.steps).schedule, list(rewritten.dag.tensors)
 
     def state_of(self, steps: Iterable[Step]) -> State:
         """The loop state that `steps` lead to, bounds not inferred."""

@@ -1,0 +1,260 @@
+"""Storing constant inputs in the order in which a candidate reads them (spec search 6).
+
+An operation names the inputs that may be stored otherwise in its attribute
+`layout_free_placeholders` (tensors). For C[i,j] = sum_k A[i,k]*B[k,j] with B layout free, k split
+by 8 and j by 16, the loops k.0, j.0, k.1, j.1 make B's new shape (K/8, N/16, 8, 16): read in order.
+
+The input is either expected in that order (FOR_PRE_TRANSFORMED) or transformed by a stage of its
+own that runs in parallel before (INSERT_TRANSFORM_STAGE).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.state.iterator import Annotation, Iterator, clean_name
+from autosched.state.steps import (
+    AnnotationStep,
+    CacheReadStep,
+    CacheWriteStep,
+    ComputeAtStep,
+    FuseStep,
+    RfactorStep,
+    Step,
+)
+from autosched.te.compute import compute
+from autosched.te.graph import replace_inputs, rewrite_body
+from autosched.te.operation import ComputeOp, Operation, PlaceholderOp, tensor_loads
+from autosched.te.tensor import Tensor
+from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
+from autosched.tir.op import add, const, floordiv, floormod, mul
+
+if TYPE_CHECKING:
+    from autosched.state.dag import ComputeDAG
+    from autosched.state.state import State
+
+LAYOUT_FREE = "layout_free_placeholders"
+
+
+class LayoutOption(IntEnum):
+    """What to do with layout-free inputs; the integers are those of the record format."""
+
+    NO_REWRITE = 0
+    INSERT_TRANSFORM_STAGE = 1
+    FOR_PRE_TRANSFORMED = 2
+
+
+@dataclass(frozen=True)
+class LayoutChange:
+    """The new layout of one input: its dimensions, outermost first, as (original axis, extent).
+
+    The extents of one original axis, in this order, are the digits of its index.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dims: tuple[tuple[int, int], ...]
+    original_layout: str
+    new_layout: str
+
+    @property
+    def new_shape(self) -> tuple[int, ...]:
+        """The shape of the stored input."""
+        return tuple(extent for _, extent in self.dims)
+
+    def transform(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """`array` of the original shape, stored in the new layout."""
+        pieces = [
+            [k for k, (axis, _) in enumerate(self.dims) if axis == d] for d in range(array.ndim)
+        ]
+        order = [k for axis in pieces for k in axis]
+        split = array.reshape([self.dims[k][1] for k in order])
+        return np.ascontiguousarray(split.transpose(np.argsort(order)))
+
+    def new_indices(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Where the element at the original `indices` is stored."""
+        inner = [1] * len(self.shape)
+        result: list[Expr] = []
+        for axis, extent in reversed(self.dims):
+            index = indices[axis]
+            result.append(floormod(floordiv(index, inner[axis]), extent))
+            inner[axis] *= extent
+        return tuple(reversed(result))
+
+    def original_indices(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The original indices of the element stored at `indices`."""
+        stride = [1] * len(self.shape)
+        result: list[Expr] = [const(0)] * len(self.shape)
+        for (axis, extent), index in zip(reversed(self.dims), reversed(indices), strict=True):
+            result[axis] = add(mul(index, stride[axis]), result[axis])
+            stride[axis] *= extent
+        return tuple(result)
+
+
+@dataclass(frozen=True)
+class LayoutRewrite:
+    """A computation and a candidate with layouts changed, and what changed."""
+
+    dag: ComputeDAG
+    steps: tuple[Step, ...]
+    changes: tuple[LayoutChange, ...]
+
+
+def rewrite_layout(
+    dag: ComputeDAG, steps: Sequence[Step], option: LayoutOption = LayoutOption.NO_REWRITE
+) -> LayoutRewrite:
+    """`dag` and `steps` with every layout-free input in the order `steps` read it.
+
+    An input stays as it is where the order cannot be told: an index that is not one axis, or a
+    split that does not divide. Raises ScheduleError when the steps are illegal.
+    """
+    unchanged = LayoutRewrite(dag, tuple(steps), ())
+    if option == LayoutOption.NO_REWRITE or not steps or not has_layout_free(dag):
+        return unchanged
+    state = dag.infer_bound_of(steps)
+    result = unchanged
+    handled: set[Operation] = set()
+    for stage_id, stage in enumerate(state.stages):
+        op = stage.op
+        for tensor in op.attrs.get(LAYOUT_FREE, ()):
+            if not isinstance(op, ComputeOp) or tensor.op in handled or tensor not in op.inputs:
+                continue
+            change = _layout_change(state, stage_id, op, tensor)
+            if change is not None:
+                handled.add(tensor.op)
+                result = _rewritten(result, tensor, change, option)
+    return result
+
+
+def has_layout_free(dag: ComputeDAG) -> bool:
+    """Some operation of `dag` names an input whose layout is free."""
+    return any(op.attrs.get(LAYOUT_FREE) for op in dag.ops)
+
+
+def _layout_change(
+    state: State, stage_id: int, op: ComputeOp, tensor: Tensor
+) -> LayoutChange | None:
+    load = next(load for body in op.body for load in tensor_loads(body) if load.producer is tensor)
+    names: list[str] = []
+    for index in load.indices:
+        if isinstance(index, Var):
+            names.append(clean_name(index.name))
+        elif isinstance(index, IntImm) and index.value == 0:
+            names.append("IntImm")
+        else:
+            return None
+    sizes = [extent.value if isinstance(extent, IntImm) else -1 for extent in tensor.shape]
+    if len(set(names)) != len(names) or min(sizes) < 1:
+        return None
+    dims = _new_dims(state, stage_id, names)
+    if dims is None:
+        return None
+    # An axis of length 1 indexed by the constant 0 has no loop.
+    dims += [(d, 1) for d, name in enumerate(names) if name == "IntImm"]
+    for d, size in enumerate(sizes):
+        if math.prod(extent for axis, extent in dims if axis == d) != size:
+            return None
+    return LayoutChange(
+        tensor.op.name,
+        tuple(sizes),
+        tuple(dims),
+        "".join(f"{size}{name}" for size, name in zip(sizes, names, strict=True)),
+        "".join(f"{extent}{names[axis]}" for axis, extent in dims),
+    )
+
+
+def _new_dims(state: State, stage_id: int, names: Sequence[str]) -> list[tuple[int, int]] | None:
+    """The loops around and in the stage that index the input, as (axis, extent)."""
+    own = list(state.stages[stage_id].iters)
+    target = state.attach_map.target_of(stage_id)
+    around: list[Iterator] = []
+    if target is not None:
+        around = list(state.stages[target[0]].iters[: target[1] + 1])
+    outer, inner = _unfused(around), _unfused(own)
+    loops = outer + inner
+    dims: list[tuple[int, int]] = []
+    for k, it in enumerate(loops):
+        # The loops of the target go by the names of the stage's own loops at the same place.
+        source = k + len(outer) if k < len(outer) else k
+        if source >= len(loops):
+            return None
+        name = loops[source].name.partition(".")[0]
+        if name in names:
+            dims.append((names.index(name), 1 if it.extent is None else it.extent))
+    return dims
+
+
+def _unfused(iters: Sequence[Iterator]) -> list[Iterator]:
+    return [part for it in iters for part in (_unfused(it.orig_iters) if it.orig_iters else [it])]
+
+
+def _rewritten(
+    before: LayoutRewrite, tensor: Tensor, change: LayoutChange, option: LayoutOption
+) -> LayoutRewrite:
+    from autosched.state.dag import ComputeDAG
+
+    dag, steps = before.dag, before.steps
+    stored: Tensor
+    new_ops: list[Operation] = []
+    table: dict[Tensor, Tensor] = {}
+    if option == LayoutOption.FOR_PRE_TRANSFORMED:
+        shape = tuple(map(const, change.new_shape))
+        stored = PlaceholderOp(tensor.op.name, shape, tensor.dtype).output(0)
+        table[tensor] = stored
+    else:
+        stored = compute(
+            change.new_shape,
+            lambda *i: tensor[change.original_indices(i)],
+            name="auto_scheduler_layout_transform",
+        )
+        steps = _with_transform_stage(steps, dag.ops.index(tensor.op) + 1, len(change.dims))
+
+    def load(e: Expr) -> Expr | None:
+        if isinstance(e, ProducerLoad) and e.producer is tensor:
+            return ProducerLoad(stored, change.new_indices(e.indices))
+        return None
+
+    for op in dag.ops:
+        new: Operation = op
+        if op is tensor.op:
+            new_ops += [stored.op] if tensor in table else [op, stored.op]
+            continue
+        if isinstance(op, ComputeOp) and tensor in op.inputs:
+            new = rewrite_body(op, load)
+            new.attrs["ori_placeholder_layout"] = change.original_layout
+            new.attrs["new_placeholder_layout"] = change.new_layout
+        new = replace_inputs(new, {t: n for t, n in table.items() if t is not tensor})
+        if new is not op:
+            table.update(zip(op.outputs, new.outputs, strict=True))
+        new_ops.append(new)
+    tensors = [table.get(t, t) for t in dag.tensors]
+    return LayoutRewrite(ComputeDAG(tensors, new_ops), steps, (*before.changes, change))
+
+
+def _with_transform_stage(steps: Sequence[Step], position: int, rank: int) -> tuple[Step, ...]:
+    """`steps` for a DAG with one more stage at `position`, which they schedule at the end."""
+    result: list[Step] = []
+
+    def moved(stage_id: int) -> int:
+        return stage_id + (stage_id >= position)
+
+    for step in steps:
+        new = replace(step, stage_id=moved(step.stage_id))
+        if isinstance(new, ComputeAtStep):
+            new = replace(new, target_stage_id=moved(new.target_stage_id))
+        elif isinstance(new, CacheReadStep):
+            new = replace(new, reader_stage_ids=tuple(map(moved, new.reader_stage_ids)))
+        result.append(new)
+        if isinstance(new, CacheReadStep | CacheWriteStep | RfactorStep):
+            position += new.stage_id < position
+    if rank >= 3:
+        result.append(FuseStep(position, (0, 1, 2) if rank >= 5 else (0, 1)))
+    result.append(AnnotationStep(position, 0, Annotation.PARALLEL))
+    return tuple(result)
