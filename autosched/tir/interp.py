@@ -1,0 +1,263 @@
+"""The interpreter: what a function of the IR means, at every stage of lowering.
+
+`run` executes a function on NumPy arrays. All threads of a kernel advance in lockstep, statement
+by statement, so a kernel without barriers means what its schedule meant; `check_races` adds the
+question whether its barriers suffice. Every access is checked against the region realised (or
+the memory allocated) for it, fresh memory holds NaN (-1 for integers), integers wrap, floats
+round to their type after every operation.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import Call, Expr, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.interp_memory import (
+    AccessError,
+    Array,
+    InterpreterError,
+    Mask,
+    RaceError,
+    Storage,
+    combine_masks,
+    thread_mask,
+)
+from autosched.tir.interp_stmt import StmtCompiler
+from autosched.tir.interp_threads import Threads, allocate, chunks
+from autosched.tir.interp_value import Value
+from autosched.tir.printer import to_text
+from autosched.tir.walk import all_exprs
+
+__all__ = ["AccessError", "InterpreterError", "RaceError", "register_extern", "run"]
+
+_SOURCE_NAME = "<interpreted function>"
+_externs: dict[str, Callable[..., Any]] = {}
+
+
+def register_extern(name: str, fn: Callable[..., Any]) -> None:
+    """Makes `fn` what call_extern and call_packed of `name` call.
+
+    Pointers arrive as NumPy views (1-D from the address on, or shaped for tvm_stack_make_array),
+    strings as str, scalars as Python or NumPy scalars.
+    """
+    _externs[name] = fn
+
+
+def run(
+    func: PrimFunc,
+    arrays: Sequence[Array | int | float],
+    *,
+    check_races: bool | None = None,
+) -> None:
+    """Executes `func` on one array or scalar per parameter; outputs are written in place.
+
+    `check_races` looks for data races on shared memory between barriers; None means only when
+    the function has barriers, since schedules have none before ThreadSync. Raises ValueError for
+    arguments that do not fit, AccessError, RaceError or InterpreterError (with the statement as
+    a note) for what has no meaning.
+    """
+    if check_races is None:
+        check_races = any(
+            isinstance(e, Call) and e.op == "tvm_storage_sync" for e in all_exprs(func.body)
+        )
+    compiler = StmtCompiler(func.body)
+    copies = _bind(compiler, func, arrays)
+    try:
+        compiler.stmt(func.body)
+    except InterpreterError as error:
+        error.add_note(f"in function {func.name}")
+        raise
+    compiler.globals.update(_RUNTIME, CHECK_RACES=check_races)
+    source = "\n".join(["def main():", *(" " + line for line in compiler.lines), " pass"])
+    scope: dict[str, Any] = compiler.globals
+    exec(compile(source, _SOURCE_NAME, "exec"), scope)
+    try:
+        with np.errstate(all="ignore"):
+            scope["main"]()
+    except Exception as error:
+        _note_statement(error, compiler)
+        raise
+    for original, copy in copies:
+        original[...] = copy.reshape(original.shape)
+
+
+def _bind(
+    compiler: StmtCompiler, func: PrimFunc, arrays: Sequence[Array | int | float]
+) -> list[tuple[Array, Array]]:
+    """Binds parameters; returns (array, contiguous copy) of those that were not contiguous."""
+    if len(arrays) != len(func.params):
+        names = ", ".join(p.name for p in func.params)
+        raise ValueError(
+            f"{func.name} takes {len(func.params)} arguments ({names}), found {len(arrays)}"
+        )
+    copies = []
+    bound: list[tuple[Buffer, Array, Array]] = []
+    for param, value in zip(func.params, arrays, strict=True):
+        buffer = func.buffer_map.get(param)
+        if buffer is None and param.element is None:
+            compiler.names[param] = _scalar(compiler, param, value)
+            continue
+        if not isinstance(value, np.ndarray):
+            raise ValueError(f"parameter {param.name} of {func.name} takes an array")
+        flat = np.ascontiguousarray(value).reshape(-1)
+        if not np.shares_memory(flat, value) and value.size:
+            copies.append((value, flat))
+        if buffer is not None:
+            bound.append((buffer, value, flat))
+        else:
+            _bind_pointer(compiler, param, flat)
+    for buffer, value, _ in bound:
+        _bind_shape(compiler, buffer, value)
+    for buffer, value, flat in bound:
+        _check_shape(compiler, func, buffer, value)
+        compiler.parameter(buffer, Storage(buffer.name, flat), value.shape)
+    return copies
+
+
+def _bind_pointer(compiler: StmtCompiler, param: Var, flat: Array) -> None:
+    assert param.element is not None
+    name = compiler.constant(Storage(param.name, flat))
+    size = Value("", low=flat.size, high=flat.size)
+    compiler.bind_memory(param, param.name, param.element, size, name)
+
+
+def _scalar(compiler: StmtCompiler, var: Var, value: Any) -> Value:
+    if var.dtype.is_float:
+        return Value(compiler.constant(var.dtype.numpy.type(value)))
+    number = int(value)
+    if not var.dtype.min_value <= number <= var.dtype.max_value:
+        raise ValueError(f"{number} does not fit parameter {var.name} of type {var.dtype}")
+    text = str(bool(number)) if var.dtype.is_bool else str(number)
+    return Value(text if number >= 0 else f"({number})", low=number, high=number)
+
+
+def _bind_shape(compiler: StmtCompiler, buffer: Buffer, value: Array) -> None:
+    """Binds the symbolic sizes of `buffer` that are no parameters of their own."""
+    sizes: list[tuple[Expr, int]] = list(zip(buffer.shape, value.shape, strict=False))
+    steps = [1]
+    for n in reversed(value.shape[1:]):
+        steps.append(steps[-1] * n)
+    sizes += zip(buffer.strides, reversed(steps), strict=False)
+    if buffer.elem_offset is not None:
+        sizes.append((buffer.elem_offset, 0))
+    for size, number in sizes:
+        if isinstance(size, Var) and size not in compiler.names:
+            compiler.names[size] = _scalar(compiler, size, number)
+
+
+def _check_shape(compiler: StmtCompiler, func: PrimFunc, buffer: Buffer, value: Array) -> None:
+    lanes = buffer.dtype.lanes
+    expected = buffer.dtype.numpy
+    compatible = value.dtype == expected or ({value.dtype.name, expected.name} == {"bool", "int8"})
+    sizes = [compiler.expr(s) for s in buffer.shape]
+    shape = tuple(
+        int(eval(s.text, compiler.globals))
+        for s in sizes  # symbolic sizes are constants by now
+    )
+    if not compatible or (value.shape != shape and lanes == 1):
+        raise ValueError(
+            f"{func.name}: {buffer.name} is {buffer.dtype} of shape {shape}, "
+            f"found an array of {value.dtype} of shape {value.shape}"
+        )
+
+
+def _note_statement(error: Exception, compiler: StmtCompiler) -> None:
+    """Attaches the statement that was running, from the line of the generated source."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename == _SOURCE_NAME and frame.lineno is not None:
+            line = frame.lineno - 2
+            origin = compiler.origins[line] if 0 <= line < len(compiler.origins) else None
+            if origin is not None:
+                error.add_note("in the statement\n" + to_text(origin))
+            return
+
+
+# -- what generated code calls
+
+
+class Pointer:
+    """An address: a place in memory from which an external function sees elements."""
+
+    def __init__(self, storage: Storage, offset: Any, size: Any = None) -> None:
+        self._storage, self._offset, self._size = storage, offset, size
+        self._shape: tuple[Any, ...] | None = None
+
+    def shaped(self, shape: tuple[Any, ...], offset: Any) -> Pointer:
+        """The same address as an array of `shape`, `offset` elements further."""
+        result = Pointer(self._storage, self._offset + offset)
+        result._shape = shape
+        return result
+
+    def array(self, thread: int) -> Array:
+        """The NumPy view that `thread` sees."""
+        cells = self._storage.cells(self._offset, thread)
+        if self._shape is not None:
+            count = int(np.prod(self._shape, dtype=np.int64))
+            return cells[:count].reshape(self._shape)
+        return cells if self._size is None else cells[: int(np.max(self._size))]
+
+
+def _extern(args: Sequence[Any], threads: Threads | None, mask: Mask) -> Any:
+    """Calls an external function once, or once for every running thread."""
+    name, *rest = args
+    fn = _externs.get(name)
+    if fn is None:
+        raise InterpreterError(f"external function {name!r} is not known; use register_extern")
+
+    def call(thread: int) -> Any:
+        values = []
+        for a in rest:
+            if isinstance(a, Pointer):
+                a = a.array(thread)
+            elif isinstance(a, np.ndarray) and a.ndim:
+                a = a.reshape(-1)[thread if a.size > 1 else 0]
+            values.append(a)
+        result = fn(*values)
+        return 0 if result is None else result
+
+    if threads is None:
+        return call(0)
+    active = np.broadcast_to(True if mask is True else thread_mask(mask), threads.count)
+    return np.array([call(t) if active[t] else 0 for t in range(threads.count)])
+
+
+def _narrow(mask: Mask, condition: Any) -> Mask | None:
+    """The threads of `mask` where `condition` holds: True for all, None for none."""
+    result = combine_masks(mask, np.asarray(condition, dtype=bool))
+    if not result.any():
+        return None
+    return True if mask is True and result.all() else result
+
+
+def _longest(extent: Any, mask: Mask) -> int:
+    """The most steps any running thread takes."""
+    extent = np.asarray(extent)
+    if mask is not True:
+        extent = np.where(thread_mask(mask), extent, 0)
+    return int(extent.max(initial=0))
+
+
+def _check(condition: Any, mask: Mask, message: str) -> None:
+    """An AssertStmt: InterpreterError when a running thread fails it."""
+    failed = np.logical_not(np.asarray(condition, dtype=bool))
+    if combine_masks(thread_mask(mask), failed).any():
+        raise InterpreterError(f"assertion failed: {message}")
+
+
+_RUNTIME: dict[str, Any] = {
+    "Pointer": Pointer,
+    "allocate": allocate,
+    "array": np.array,
+    "check": _check,
+    "chunks": chunks,
+    "extern": _extern,
+    "longest": _longest,
+    "narrow": _narrow,
+    "numpy_max": np.max,
+}

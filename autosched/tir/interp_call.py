@@ -1,0 +1,153 @@
+"""Intrinsic calls as Python source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from autosched.tir import interp_math
+from autosched.tir.expr import BufferLoad, Call, Var
+from autosched.tir.interp_access import flat_index
+from autosched.tir.interp_memory import InterpreterError
+from autosched.tir.interp_value import ATOM, SUM, TERM, Value, type_interval
+
+if TYPE_CHECKING:
+    from autosched.tir.interp_expr import ExprCompiler
+
+
+def call_value(c: ExprCompiler, e: Call) -> Value:
+    """The Python text of a call."""
+    special = _SPECIAL.get(e.op)
+    if special is not None:
+        return special(c, e)
+    args = [c.expr(a) for a in e.args]
+    many = any(a.varying for a in args)
+    texts = ", ".join(a.text for a in args)
+    result = c.type_name(e.dtype.element)
+    if e.op in interp_math.INTEGER_CALLS:
+        source = c.type_name(e.args[0].dtype.element)
+        text = f"integer_call({e.op!r}, {source}, {result}, {texts})"
+    elif e.op in interp_math.UNARY or e.op in interp_math.BINARY:
+        text = f"float_call({e.op!r}, {result}, {texts})"
+    else:
+        raise InterpreterError(f"the interpreter does not know the intrinsic {e.op}: {e!r}")
+    return Value(text, ATOM, many, *type_interval(e.dtype))
+
+
+def _branch(c: ExprCompiler, e: Call) -> Value:
+    condition, then, other = e.args
+    test = c.expr(condition)
+    if test.low == test.high and condition.dtype.lanes == 1:
+        return c.expr(then if test.low else other)
+    if test.varying or condition.dtype.lanes > 1:
+        outer, inner = c.mask, c.fresh("m")
+        c.mask = inner
+        a, b = c.expr(then), c.expr(other)
+        c.mask = outer
+        wide = e.dtype.lanes > 1 and condition.dtype.lanes == 1
+        text = f"lane_axis({test.text})" if wide else test.text
+        text = f"branch({text}, {outer}, lambda {inner}: {a.text}, lambda {inner}: {b.text})"
+    else:
+        a, b = c.expr(then), c.expr(other)
+        text = f"({a.text} if {test.text} else {b.text})"
+    many = test.varying or a.varying or b.varying
+    return Value(text, ATOM, many, min(a.low, b.low), max(a.high, b.high))
+
+
+def _same(c: ExprCompiler, e: Call) -> Value:
+    return c.expr(e.args[0])
+
+
+def _reinterpret(c: ExprCompiler, e: Call) -> Value:
+    v = c.expr(e.args[0])
+    source, target = e.args[0].dtype.element, e.dtype.element
+    text = f"reinterpret({v.text}, {c.type_name(source)}, {c.type_name(target)})"
+    low, high = type_interval(target)
+    if not v.varying and e.dtype.lanes == 1:
+        text = f"cast_one({text}[()], {c.type_name(target)})"
+    return Value(text, ATOM, v.varying, low, high)
+
+
+def _fma(c: ExprCompiler, e: Call) -> Value:
+    x, y, z = (c.expr(a) for a in e.args)
+    text = f"{x.at(TERM)} * {y.at(ATOM)} + {z.at(TERM)}"
+    return Value(text, SUM, x.varying or y.varying or z.varying)
+
+
+def _warp_shuffle(c: ExprCompiler, e: Call) -> Value:
+    _, value, offset, width = (c.expr(x) for x in e.args[:4])
+    if not c.in_kernel:
+        return value
+    text = f"L.shuffle({e.op!r}, {value.text}, {offset.text}, {width.text})"
+    return Value(text, ATOM, True, value.low, value.high)
+
+
+def _active_mask(c: ExprCompiler, e: Call) -> Value:
+    return Value(str(0xFFFFFFFF), ATOM, False, 0xFFFFFFFF, 0xFFFFFFFF)
+
+
+def _extern(c: ExprCompiler, e: Call) -> Value:
+    args = [c.expr(a) for a in e.args]
+    texts = ", ".join(a.text for a in args)
+    threads = "L" if c.in_kernel else "None"
+    low, high = type_interval(e.dtype)
+    text = f"extern([{texts}], {threads}, {c.mask})"
+    if not e.dtype.is_handle and not c.in_kernel:
+        text = f"cast_one({text}, {c.type_name(e.dtype)})"
+    return Value(text, ATOM, c.in_kernel, low, high)
+
+
+def _address(c: ExprCompiler, e: Call) -> Value:
+    load = e.args[0]
+    if not isinstance(load, BufferLoad):
+        raise InterpreterError(f"address_of takes a load, found {load!r}")
+    place = c.place(load.buffer)
+    return Value(f"Pointer({place.storage}, {flat_index(c, place, load.indices).text})")
+
+
+def _access_ptr(c: ExprCompiler, e: Call) -> Value:
+    annotation, data, offset, extent = e.args[:4]
+    if not isinstance(data, Var) or data not in c.memory:
+        raise InterpreterError(f"tvm_access_ptr of an unknown pointer: {e!r}")
+    dtype = c.constant(annotation.dtype.numpy)
+    memory = c.memory[data]
+    low, size = c.expr(offset), c.expr(extent)
+    storage = f"{memory.storage(memory.dtype)}.view({dtype})"
+    return Value(f"Pointer({storage}, {low.text}, {size.text})")
+
+
+def _make_array(c: ExprCompiler, e: Call) -> Value:
+    data, shape = c.expr(e.args[0]), c.expr(e.args[1])
+    offset = c.expr(e.args[5]) if len(e.args) > 5 else Value("0")
+    return Value(f"{data.at(ATOM)}.shaped({shape.text}, {offset.text})")
+
+
+def _tuple(c: ExprCompiler, e: Call) -> Value:
+    return Value(f"({''.join(c.expr(a).text + ', ' for a in e.args)})")
+
+
+def _null(c: ExprCompiler, e: Call) -> Value:
+    return Value("False", low=0, high=0)
+
+
+_SPECIAL: dict[str, Callable[[ExprCompiler, Call], Value]] = {
+    "if_then_else": _branch,
+    "likely": _same,
+    "tvm_thread_invariant": _same,
+    "reinterpret": _reinterpret,
+    "fma": _fma,
+    "tvm_warp_shuffle": _warp_shuffle,
+    "tvm_warp_shuffle_up": _warp_shuffle,
+    "tvm_warp_shuffle_down": _warp_shuffle,
+    "tvm_warp_activemask": _active_mask,
+    "call_extern": _extern,
+    "call_pure_extern": _extern,
+    "call_packed": _extern,
+    "call_cpacked": _extern,
+    "address_of": _address,
+    "tvm_access_ptr": _access_ptr,
+    "tvm_stack_make_array": _make_array,
+    "tvm_stack_make_shape": _tuple,
+    "tuple": _tuple,
+    "isnullptr": _null,
+}

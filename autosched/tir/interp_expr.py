@@ -1,0 +1,355 @@
+"""Expressions as Python source, the half of the interpreter's compiler below statements.
+
+Each expression becomes Python text plus what is known of it: whether it may differ between
+threads, and for integers an interval that holds its value, with which most bounds checks and
+wrap-arounds are proved unnecessary. Vectors are arrays (threads or 1, lanes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autosched.tir import interp_math as m
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryExpr,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    Div,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    Shuffle,
+    SizeVar,
+    StringImm,
+    Sub,
+    Var,
+)
+from autosched.tir.interp_access import flat_index, view_place
+from autosched.tir.interp_call import call_value
+from autosched.tir.interp_memory import (
+    InterpreterError,
+    Storage,
+    checked,
+    combine_masks,
+    out_of_bounds,
+    thread_mask,
+)
+from autosched.tir.interp_value import (
+    AND,
+    ATOM,
+    COMPARE,
+    OR,
+    SUM,
+    TERM,
+    Memory,
+    Place,
+    Value,
+    decide,
+    division_interval,
+    interval,
+    type_interval,
+)
+
+
+class ExprCompiler:
+    """Compiles expressions; the statement compiler fills its tables."""
+
+    def __init__(self) -> None:
+        self.names: dict[Var, Value] = {}
+        self.places: dict[Buffer, Place] = {}
+        self.memory: dict[Var, Memory] = {}
+        self.globals: dict[str, Any] = dict(RUNTIME)
+        self.mask = "True"
+        self.in_kernel = False
+        self._counter = 0
+
+    def fresh(self, prefix: str) -> str:
+        """A Python name not used before."""
+        self._counter += 1
+        return f"{prefix}{self._counter}"
+
+    def constant(self, value: Any) -> str:
+        """The Python name of an object of the run."""
+        name = self.fresh("c")
+        self.globals[name] = value
+        return name
+
+    def type_name(self, dtype: DType) -> str:
+        """The Python name of a DType."""
+        name = f"T_{dtype.name}"
+        self.globals[name] = dtype
+        return name
+
+    def place(self, buffer: Buffer) -> Place:
+        """Where `buffer` lives: realised, a parameter, or a view of known memory."""
+        place = self.places.get(buffer)
+        if place is None:
+            memory = self.memory.get(buffer.data)
+            if memory is None:
+                raise InterpreterError(f"{buffer!r} is accessed outside of where it is allocated")
+            place = view_place(self, buffer, memory)
+        return place
+
+    def expr(self, e: Expr) -> Value:
+        """The Python text of `e`."""
+        rule = _RULES.get(type(e))
+        if rule is not None:
+            return rule(self, e)
+        raise InterpreterError(f"{type(e).__name__} cannot be run: {e!r}")
+
+    # -- leaves
+
+    def _var(self, e: Var) -> Value:
+        found = self.names.get(e)
+        if found is not None:
+            return found
+        memory = self.memory.get(e)
+        if memory is not None:
+            return Value(f"Pointer({memory.storage(memory.dtype)}, 0)")
+        raise InterpreterError(f"variable {e.name} is used but nothing binds it")
+
+    def _int(self, e: IntImm) -> Value:
+        if e.dtype.is_bool:
+            return Value(str(bool(e.value)), low=e.value, high=e.value)
+        text = str(e.value) if e.value >= 0 else f"({e.value})"
+        return Value(text, low=e.value, high=e.value)
+
+    def _float(self, e: FloatImm) -> Value:
+        return Value(self.constant(e.dtype.numpy.type(e.value)))
+
+    def _string(self, e: StringImm) -> Value:
+        return Value(repr(e.value))
+
+    # -- operators
+
+    def _ranged(self, text: str, strength: int, e: Expr, many: bool, low: int, high: int) -> Value:
+        """An integer result: wrapped when [low, high] leaves the type."""
+        if low >= e.dtype.min_value and high <= e.dtype.max_value:
+            return Value(text, strength, many, low, high)
+        low, high = int(e.dtype.min_value), int(e.dtype.max_value)
+        if many or e.dtype.lanes > 1:
+            return Value(text, strength, many, low, high)
+        return Value(f"wrap({text}, {self.type_name(e.dtype)})", ATOM, many, low, high)
+
+    def _arithmetic(self, e: BinaryExpr) -> Value:
+        a, b = self.expr(e.a), self.expr(e.b)
+        own = TERM if type(e) is Mul else SUM
+        text = f"{a.at(own)} {e.symbol} {b.at(own + 1)}"
+        many = a.varying or b.varying
+        if not e.dtype.is_integral:
+            return Value(text, own, many)
+        return self._ranged(text, own, e, many, *interval(type(e), a, b))
+
+    def _division(self, e: BinaryExpr) -> Value:
+        a, b = self.expr(e.a), self.expr(e.b)
+        many = a.varying or b.varying
+        kind = type(e)
+        if not e.dtype.is_integral:
+            symbol = {Div: "/", FloorDiv: "//", FloorMod: "%"}.get(kind)
+            if symbol is None:
+                return Value(f"fmod({a.text}, {b.text})", ATOM, many)
+            return Value(f"{a.at(TERM)} {symbol} {b.at(ATOM)}", TERM, many)
+        low, high = division_interval(kind, a, b, e.dtype)
+        arrays = many or e.dtype.lanes > 1
+        if arrays and b.low <= 0 <= b.high:
+            b = Value(f"divisor({b.text}, {self.mask})")
+        same = a.low >= 0 and b.low > 0  # both divisions agree on non-negative operands
+        if kind in (FloorDiv, FloorMod) or same:
+            symbol = "//" if kind in (FloorDiv, Div) else "%"
+            text, strength = f"{a.at(TERM)} {symbol} {b.at(ATOM)}", TERM
+        else:
+            names = ("trunc_div_many", "fmod") if arrays else ("trunc_div", "trunc_mod")
+            text, strength = f"{names[kind is Mod]}({a.text}, {b.text})", ATOM
+        return self._ranged(text, strength, e, many, low, high)
+
+    def _extremum(self, e: BinaryExpr) -> Value:
+        a, b = self.expr(e.a), self.expr(e.b)
+        many = a.varying or b.varying
+        least = type(e) is Min
+        if e.dtype.is_float:
+            name = "smaller" if least else "larger"
+        elif many or e.dtype.lanes > 1:
+            name = "minimum" if least else "maximum"
+        else:
+            name = "min" if least else "max"
+        pick = min if least else max
+        low, high = pick(a.low, b.low), pick(a.high, b.high)
+        return Value(f"{name}({a.text}, {b.text})", ATOM, many, low, high)
+
+    def _compare(self, e: BinaryExpr) -> Value:
+        a, b = self.expr(e.a), self.expr(e.b)
+        low, high = 0, 1
+        if e.a.dtype.is_integral and e.dtype.lanes == 1:
+            known = decide(type(e), a, b)
+            if known is not None:
+                low = high = int(known)
+        text = f"{a.at(OR)} {e.symbol} {b.at(OR)}"
+        return Value(text, COMPARE, a.varying or b.varying, low, high)
+
+    def _logic(self, e: BinaryExpr) -> Value:
+        a, b = self.expr(e.a), self.expr(e.b)
+        own = AND if type(e) is And else OR
+        pick = min if type(e) is And else max
+        text = f"{a.at(own)} {'&' if own == AND else '|'} {b.at(own + 1)}"
+        return Value(text, own, a.varying or b.varying, pick(a.low, b.low), pick(a.high, b.high))
+
+    def _not(self, e: Not) -> Value:
+        a = self.expr(e.a)
+        if a.varying or e.dtype.lanes > 1:
+            return Value(f"logical_not({a.text})", ATOM, a.varying, 1 - a.high, 1 - a.low)
+        return Value(f"(not {a.text})", ATOM, False, 1 - a.high, 1 - a.low)
+
+    def _cast(self, e: Cast) -> Value:
+        v = self.expr(e.value)
+        source, target = e.value.dtype, e.dtype
+        low, high = 0, 0
+        fits = source.is_integral and target.is_integral
+        if target.is_integral:
+            low, high = int(target.min_value), int(target.max_value)
+            if fits and low <= v.low and v.high <= high:
+                low, high = v.low, v.high
+            else:
+                fits = False
+        name = self.type_name(target.element)
+        if v.varying or target.lanes > 1:
+            return Value(f"cast_many({v.text}, {name})", ATOM, v.varying, low, high)
+        if fits and not target.is_bool:
+            text = f"int({v.text})" if source.is_bool else v.text
+            return Value(text, ATOM if source.is_bool else v.strength, False, low, high)
+        return Value(f"cast_one({v.text}, {name})", ATOM, False, low, high)
+
+    def _select(self, e: Select) -> Value:
+        c, a, b = self.expr(e.condition), self.expr(e.true_value), self.expr(e.false_value)
+        many = c.varying or a.varying or b.varying
+        low, high = min(a.low, b.low), max(a.high, b.high)
+        if c.varying or e.condition.dtype.lanes > 1:
+            wide = e.dtype.lanes > 1 and e.condition.dtype.lanes == 1
+            condition = f"lane_axis({c.text})" if wide else c.text
+            text = f"where({condition}, {a.text}, {b.text})"
+        else:
+            text = f"select_one({c.text}, {a.text}, {b.text})"
+        return Value(text, ATOM, many, low, high)
+
+    def _let(self, e: Let) -> Value:
+        v = self.expr(e.value)
+        name = self.fresh("v")
+        self.names[e.var] = Value(name, ATOM, v.varying, v.low, v.high)
+        body = self.expr(e.body)
+        text = f"(lambda {name}: {body.text})({v.text})"
+        return body._replace(text=text, strength=ATOM, varying=v.varying or body.varying)
+
+    # -- vectors
+
+    def _ramp(self, e: Ramp) -> Value:
+        base, stride = self.expr(e.base), self.expr(e.stride)
+        dtype = self.constant(e.dtype.numpy)
+        ends = [(e.lanes - 1) * s for s in (stride.low, stride.high)]
+        low, high = base.low + min(0, *ends), base.high + max(0, *ends)
+        text = f"ramp({base.text}, {stride.text}, {e.lanes}, {dtype})"
+        return self._ranged(text, ATOM, e, base.varying or stride.varying, low, high)
+
+    def _broadcast(self, e: Broadcast) -> Value:
+        v = self.expr(e.value)
+        dtype = self.constant(e.dtype.numpy)
+        text = f"asarray({v.text}, {dtype}).reshape(-1, 1)"
+        return Value(text, ATOM, v.varying, v.low, v.high)
+
+    def _shuffle(self, e: Shuffle) -> Value:
+        vectors = [self.expr(v) for v in e.vectors]
+        lanes = tuple(v.dtype.lanes for v in e.vectors)
+        picks = []
+        for index in e.indices:
+            if not isinstance(index, IntImm):
+                raise InterpreterError(f"shuffle with the index {index!r}, which is no constant")
+            picks.append(index.value)
+        many = any(v.varying for v in vectors)
+        low, high = min(v.low for v in vectors), max(v.high for v in vectors)
+        texts = ", ".join(v.text for v in vectors)
+        text = f"shuffle(({texts},), {lanes}, {tuple(picks)})"
+        if e.dtype.lanes == 1 and not many:
+            text += "[0]"
+            if not e.dtype.is_float:
+                text = f"{'bool' if e.dtype.is_bool else 'int'}({text})"
+        return Value(text, ATOM, many, low, high)
+
+    # -- memory
+
+    def _load(self, e: BufferLoad) -> Value:
+        place = self.place(e.buffer)
+        index = flat_index(self, place, e.indices)
+        memory = place.memory
+        varying = index.varying or (self.in_kernel and not memory.plain)
+        bounds = type_interval(e.dtype)
+        if varying or e.dtype.lanes > 1:
+            mask = self.mask
+            if e.predicate is not None:
+                mask = f"combine_masks({mask}, {self.expr(e.predicate).text})"
+            return Value(f"{place.storage}.load({index.text}, {mask})", ATOM, varying, *bounds)
+        array = memory.array(place.dtype)
+        if e.dtype.is_integral:
+            return Value(f"{array}.item({index.text})", ATOM, False, *bounds)
+        return Value(f"{array}[{index.text}]")
+
+
+_RULES: dict[type[Expr], Callable[[ExprCompiler, Any], Value]] = {
+    Var: ExprCompiler._var,
+    SizeVar: ExprCompiler._var,
+    IntImm: ExprCompiler._int,
+    FloatImm: ExprCompiler._float,
+    StringImm: ExprCompiler._string,
+    **dict.fromkeys((Add, Sub, Mul), ExprCompiler._arithmetic),
+    **dict.fromkeys((Div, Mod, FloorDiv, FloorMod), ExprCompiler._division),
+    **dict.fromkeys((Min, Max), ExprCompiler._extremum),
+    **dict.fromkeys((EQ, NE, LT, LE, GT, GE), ExprCompiler._compare),
+    **dict.fromkeys((And, Or), ExprCompiler._logic),
+    Not: ExprCompiler._not,
+    Cast: ExprCompiler._cast,
+    Select: ExprCompiler._select,
+    Let: ExprCompiler._let,
+    Ramp: ExprCompiler._ramp,
+    Broadcast: ExprCompiler._broadcast,
+    Shuffle: ExprCompiler._shuffle,
+    BufferLoad: ExprCompiler._load,
+    Call: call_value,
+}
+
+RUNTIME: dict[str, Any] = {
+    "asarray": np.asarray,
+    "where": np.where,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "logical_not": np.logical_not,
+    "fmod": np.fmod,
+    **{name: getattr(m, name) for name in m.__all__},
+    "checked": checked,
+    "combine_masks": combine_masks,
+    "out_of_bounds": out_of_bounds,
+    "thread_mask": thread_mask,
+    "Storage": Storage,
+}

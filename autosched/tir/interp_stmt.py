@@ -1,0 +1,410 @@
+"""Statements as Python source: the compiler of the interpreter.
+
+Statements outside of kernels become plain Python loops over scalars. Inside the outermost
+thread_extent one Python statement acts for all threads at once, under a mask of those that run:
+a condition or loop bound that differs between threads narrows the mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from autosched.tir import interp_kernel as kernel
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterKind, IterVar, Var
+from autosched.tir.interp_access import ZERO, compact_strides, flat_index, product
+from autosched.tir.interp_expr import ExprCompiler
+from autosched.tir.interp_memory import InterpreterError, Storage
+from autosched.tir.interp_value import ATOM, SUM, TERM, Memory, Place, Value
+from autosched.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferRealize,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Prefetch,
+    SeqStmt,
+    Stmt,
+    While,
+)
+from autosched.tir.walk import all_exprs, stmts
+
+_DEEPEST = 12  # loops in one Python function; CPython allows 20
+
+
+class StmtCompiler(ExprCompiler):
+    """Compiles a function's body to the lines of one Python function."""
+
+    def __init__(self, body: Stmt) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.origins: list[Stmt | None] = []
+        self.parameters: set[Buffer] = set()
+        self.threads: dict[str, Value] = {}
+        self.tags: dict[Var, str] = {}
+        self.scopes: list[str] = []
+        self.reducer: Any = None
+        self._view_types = _view_types(body)
+        self._depth = 0
+        self._loops = 0
+        self._current: Stmt | None = None
+
+    # -- lines of source
+
+    def emit(self, line: str) -> None:
+        """Adds one line at the current indentation."""
+        self.lines.append(" " * self._depth + line)
+        self.origins.append(self._current)
+
+    @contextmanager
+    def inside(self, head: str, loop: bool = False) -> Iterator[None]:
+        """An indented block below `head`; deep loops move into functions of their own."""
+        self.emit(head)
+        self._depth += 1
+        self._loops += loop
+        if self._loops > _DEEPEST:
+            name, loops = self.fresh("f"), self._loops
+            self.emit(f"def {name}():")
+            self._depth, self._loops = self._depth + 1, 0
+            yield
+            self.emit("pass")
+            self._depth, self._loops = self._depth - 1, loops
+            self.emit(f"{name}()")
+        else:
+            yield
+            self.emit("pass")
+        self._loops -= loop
+        self._depth -= 1
+
+    def assign(self, value: Value, prefix: str = "v") -> Value:
+        """`value` stored in a Python variable; a constant stays as it is."""
+        if value.strength == ATOM and (value.text.isidentifier() or value.low == value.high != 0):
+            return value
+        name = self.fresh(prefix)
+        self.emit(f"{name} = {value.text}")
+        return value._replace(text=name, strength=ATOM)
+
+    def stmt(self, stmt: Stmt) -> None:
+        """Compiles one statement."""
+        rule = _RULES.get(type(stmt))
+        if rule is None:
+            raise InterpreterError(f"{type(stmt).__name__} cannot be run:\n{stmt!r}")
+        before, self._current = self._current, stmt
+        rule(self, stmt)
+        self._current = before
+
+    # -- memory
+
+    def bind_memory(self, var: Var, name: str, dtype: DType, size: Value, text: str) -> Memory:
+        """Binds pointer `var` to the Storage that `text` makes, viewed as each type accessed."""
+        scope = self.storage_scope(var.scope)
+        plain = not self.in_kernel or scope.startswith("global")
+        memory = Memory(name, self.fresh(""), dtype, size, plain)
+        first = memory.storage(dtype)
+        self.emit(f"{first} = {text}")
+        for element in sorted({dtype.element, *self._view_types.get(var, ())}, key=str):
+            if element is not dtype.element:
+                view = self.constant(element.numpy)
+                self.emit(f"{memory.storage(element)} = {first}.view({view})")
+            if plain:
+                self.emit(f"{memory.array(element)} = {memory.storage(element)}.flat")
+        self.memory[var] = memory
+        return memory
+
+    def storage_scope(self, scope: str) -> str:
+        """`scope`, or the one that StorageFlatten will infer when it is still empty."""
+        if scope or not self.scopes:
+            return scope or "global"
+        return "shared" if self.scopes[-1].startswith("blockIdx") else "local"
+
+    def allocate(self, var: Var, name: str, dtype: DType, extents: Sequence[Value]) -> Memory:
+        """Fresh storage for `extents` values of `dtype`."""
+        scope = self.storage_scope(var.scope)
+        fields = f"{name!r}, ({''.join(e.text + ', ' for e in extents)}), {dtype.lanes}"
+        fields += f", {self.type_name(dtype.element)}"
+        known = product(extents)
+        size = Value("", low=known.low * dtype.lanes, high=known.high * dtype.lanes)
+        if self.in_kernel:
+            text = f"L.allocate({fields}, {scope!r})"
+        else:
+            text = f"allocate({fields})"
+        return self.bind_memory(var, name, dtype, size, text)
+
+    def realize(self, buffer: Buffer, ranges: Sequence[tuple[Expr, Expr]]) -> None:
+        """Fresh storage for a region of `buffer`: (min, extent) per dimension."""
+        lows = tuple(self.assign(self.expr(low)) for low, _ in ranges)
+        extents = tuple(self.assign(self.expr(extent)) for _, extent in ranges)
+        uniform = tuple(
+            e._replace(text=f"int(numpy_max({e.text}))", varying=False) if e.varying else e
+            for e in extents
+        )
+        uniform = tuple(self.assign(e) for e in uniform)
+        memory = self.allocate(buffer.data, buffer.name, buffer.dtype, uniform)
+        strides = compact_strides(uniform)
+        self.places[buffer] = Place(
+            buffer.name, memory, buffer.dtype, lows, extents, strides, complete=True
+        )
+
+    def parameter(self, buffer: Buffer, storage: Storage, shape: Sequence[int]) -> None:
+        """Binds a buffer of the function's signature to an array of the caller."""
+        name = self.constant(storage)
+        extents = tuple(Value(str(n), low=n, high=n) for n in shape)
+        size = Value("", low=storage.size, high=storage.size)
+        memory = self.bind_memory(buffer.data, buffer.name, buffer.dtype, size, name)
+        zeros = (ZERO,) * len(extents)
+        strides = compact_strides(extents)
+        self.places[buffer] = Place(
+            buffer.name, memory, buffer.dtype, zeros, extents, strides, complete=True
+        )
+        self.parameters.add(buffer)
+
+    # -- statements
+
+    def _seq(self, stmt: SeqStmt) -> None:
+        for part in stmt.stmts:
+            self.stmt(part)
+
+    def _store(self, stmt: BufferStore) -> None:
+        place = self.place(stmt.buffer)
+        value = self.expr(stmt.value)
+        index = flat_index(self, place, stmt.indices)
+        lanes = stmt.value.dtype.lanes
+        wanted = place.dtype.lanes * (stmt.indices[-1].dtype.lanes if stmt.indices else 1)
+        if lanes != wanted or stmt.value.dtype.element is not place.dtype.element:
+            raise InterpreterError(
+                f"a value of type {stmt.value.dtype} is stored where {place.name} takes "
+                f"{place.dtype.with_lanes(wanted)}:\n{stmt!r}"
+            )
+        if place.memory.plain and lanes == 1 and not (value.varying or index.varying):
+            self.emit(f"{place.memory.array(place.dtype)}[{index.text}] = {value.text}")
+            return
+        mask = self.mask
+        if stmt.predicate is not None:
+            mask = f"combine_masks({mask}, {self.expr(stmt.predicate).text})"
+        self.emit(f"{place.storage}.store({index.text}, {value.text}, {mask})")
+
+    def _for(self, stmt: For) -> None:
+        if stmt.kind is ForKind.THREAD_BINDING and stmt.thread_binding is not None:
+            tag = stmt.thread_binding.thread_tag
+            iv = IterVar(None, stmt.loop_var, IterKind.THREAD, tag)
+            self.stmt(AttrStmt(iv, "thread_extent", stmt.extent, stmt.body))
+            return
+        low, extent = self.expr(stmt.min), self.expr(stmt.extent)
+        high = max(low.low, low.high + extent.high - 1)
+        name = self.fresh("i")
+        if low.varying or extent.varying:
+            self._ragged(stmt, self.assign(low), self.assign(extent), Value(name, high=high))
+            return
+        if low.text == "0":
+            bounds = extent.text
+        elif low.low == low.high and extent.low == extent.high:
+            bounds = f"{low.text}, {low.low + extent.low}"
+        else:
+            low = self.assign(low)
+            bounds = f"{low.text}, {low.at(SUM)} + {extent.at(TERM)}"
+        self.names[stmt.loop_var] = Value(name, ATOM, False, low.low, high)
+        with self.inside(f"for {name} in range({bounds}):", loop=True):
+            self.stmt(stmt.body)
+
+    def _ragged(self, stmt: For, low: Value, extent: Value, var: Value) -> None:
+        """A loop whose bounds differ between threads: each leaves when it is done."""
+        outer, step = self.mask, self.fresh("i")
+        head = f"for {step} in range(longest({extent.text}, {outer})):"
+        with self.inside(head, loop=True):
+            self.mask = self.fresh("m")
+            self.emit(f"{self.mask} = narrow({outer}, {step} < {extent.text})")
+            self.emit(f"{var.text} = {low.text} + {step}")
+            self.names[stmt.loop_var] = var._replace(varying=low.varying, low=low.low)
+            self.stmt(stmt.body)
+            self.mask = outer
+
+    def _if(self, stmt: IfThenElse) -> None:
+        condition = self.expr(stmt.condition)
+        if condition.low == condition.high:
+            taken = stmt.then_case if condition.low else stmt.else_case
+            if taken is not None:
+                self.stmt(taken)
+            return
+        if not condition.varying:
+            with self.inside(f"if {condition.text}:"):
+                self.stmt(stmt.then_case)
+            if stmt.else_case is not None:
+                with self.inside("else:"):
+                    self.stmt(stmt.else_case)
+            return
+        condition = self.assign(condition, "q")
+        self._masked(condition.text, stmt.then_case)
+        if stmt.else_case is not None:
+            self._masked(f"logical_not({condition.text})", stmt.else_case)
+
+    def _masked(self, condition: str, body: Stmt) -> None:
+        outer, self.mask = self.mask, self.fresh("m")
+        self.emit(f"{self.mask} = narrow({outer}, {condition})")
+        with self.inside(f"if {self.mask} is not None:"):
+            self.stmt(body)
+        self.mask = outer
+
+    def _while(self, stmt: While) -> None:
+        condition = self.expr(stmt.condition)
+        if not condition.varying:
+            with self.inside(f"while {condition.text}:", loop=True):
+                self.stmt(stmt.body)
+            return
+        outer, self.mask = self.mask, self.fresh("m")
+        self.emit(f"{self.mask} = {outer}")
+        condition = self.expr(stmt.condition)
+        head = f"while ({self.mask} := narrow({self.mask}, {condition.text})) is not None:"
+        with self.inside(head, loop=True):
+            self.stmt(stmt.body)
+        self.mask = outer
+
+    def _let_stmt(self, stmt: LetStmt) -> None:
+        value = self.expr(stmt.value)
+        if value.varying or stmt.value.dtype.lanes > 1:
+            value = value._replace(text=f"array({value.text})")
+        name = self.fresh("v")
+        self.emit(f"{name} = {value.text}")
+        self.names[stmt.var] = value._replace(text=name, strength=ATOM)
+        self.stmt(stmt.body)
+
+    def _attr(self, stmt: AttrStmt) -> None:
+        if stmt.key == "thread_extent" and isinstance(stmt.node, IterVar):
+            kernel.thread_extent(self, stmt, stmt.node)
+        elif stmt.key == "virtual_thread" and isinstance(stmt.node, IterVar):
+            var, extent = stmt.node.var, stmt.value
+            self.stmt(For(var, IntImm(0, var.dtype), extent, ForKind.SERIAL, stmt.body))
+        elif stmt.key == "reduce_scope":
+            before, self.reducer = self.reducer, stmt.node
+            self.stmt(stmt.body)
+            self.reducer = before
+        else:
+            self.stmt(stmt.body)
+
+    def _realize(self, stmt: BufferRealize) -> None:
+        if stmt.buffer not in self.parameters:
+            self.realize(stmt.buffer, [(r.min, r.extent) for r in stmt.bounds])
+        self.stmt(stmt.body)
+
+    def _allocate(self, stmt: Allocate) -> None:
+        extents = [self.assign(self.expr(e)) for e in stmt.extents]
+        self.allocate(stmt.buffer_var, stmt.buffer_var.name, stmt.dtype, extents)
+        self.stmt(stmt.body)
+
+    def _allocate_const(self, stmt: AllocateConst) -> None:
+        data = stmt.data.astype(stmt.dtype.numpy).reshape(-1)
+        name = self.constant(Storage(stmt.buffer_var.name, data))
+        size = Value("", low=data.size, high=data.size)
+        outside, self.in_kernel = self.in_kernel, False
+        self.bind_memory(stmt.buffer_var, stmt.buffer_var.name, stmt.dtype, size, name)
+        self.in_kernel = outside
+        self.stmt(stmt.body)
+
+    def _decl(self, stmt: DeclBuffer) -> None:
+        self.stmt(stmt.body)
+
+    def _assert(self, stmt: AssertStmt) -> None:
+        condition = self.expr(stmt.condition)
+        self.emit(f"check({condition.text}, {self.mask}, {stmt.message!r})")
+        self.stmt(stmt.body)
+
+    def _prefetch(self, stmt: Prefetch) -> None:
+        self.emit("pass")
+
+    def _evaluate(self, stmt: Evaluate) -> None:
+        value = stmt.value
+        if isinstance(value, Call) and value.op in kernel.STATEMENT_CALLS:
+            kernel.STATEMENT_CALLS[value.op](self, value)
+        elif isinstance(value, IntImm):
+            self.emit("pass")
+        else:
+            self.emit(self.expr(value).text)
+
+    # -- blocks
+
+    def _block_realize(self, stmt: BlockRealize) -> None:
+        block = stmt.block
+        for iv, bound in zip(block.iter_vars, stmt.iter_values, strict=True):
+            self.names[iv.var] = self.assign(self.expr(bound))
+        if isinstance(stmt.predicate, IntImm) and stmt.predicate.value:
+            self.stmt(block)
+        else:
+            self.stmt(IfThenElse(stmt.predicate, block))
+
+    def _block(self, block: Block) -> None:
+        for buffer in block.alloc_buffers:
+            self.realize(buffer, [(IntImm(0), extent) for extent in buffer.shape])
+        for match in block.match_buffers:
+            source = self.place(match.source.buffer)
+            shape = tuple(self.expr(s) for s in match.buffer.shape)
+            shifts = tuple(self.assign(self.expr(r.min)) for r in match.source.region)
+            self.places[match.buffer] = Place(
+                match.buffer.name,
+                source.memory,
+                source.dtype,
+                (ZERO,) * len(shape),
+                shape,
+                compact_strides(shape),
+                complete=True,
+                base=source,
+                shifts=shifts,
+            )
+        if block.init is not None:
+            self.stmt(IfThenElse(_first_step(block), block.init))
+        self.stmt(block.body)
+
+
+def _first_step(block: Block) -> Expr:
+    """Whether all reduction variables of `block` are at the start of their domains."""
+    from autosched.tir import op
+
+    return op.all_(
+        *(
+            op.eq(iv.var, iv.dom.min)
+            for iv in block.iter_vars
+            if iv.kind == IterKind.REDUCE and iv.dom is not None
+        )
+    )
+
+
+def _view_types(body: Stmt) -> dict[Var, set[DType]]:
+    """The element types that each pointer is accessed as."""
+    found: dict[Var, set[DType]] = {}
+    for stmt in stmts(body):
+        if isinstance(stmt, BufferStore):
+            found.setdefault(stmt.buffer.data, set()).add(stmt.buffer.dtype.element)
+    for expr in all_exprs(body):
+        if isinstance(expr, BufferLoad):
+            found.setdefault(expr.buffer.data, set()).add(expr.buffer.dtype.element)
+    return found
+
+
+_RULES: dict[type[Stmt], Callable[[StmtCompiler, Any], None]] = {
+    SeqStmt: StmtCompiler._seq,
+    BufferStore: StmtCompiler._store,
+    For: StmtCompiler._for,
+    IfThenElse: StmtCompiler._if,
+    While: StmtCompiler._while,
+    LetStmt: StmtCompiler._let_stmt,
+    AttrStmt: StmtCompiler._attr,
+    BufferRealize: StmtCompiler._realize,
+    Allocate: StmtCompiler._allocate,
+    AllocateConst: StmtCompiler._allocate_const,
+    DeclBuffer: StmtCompiler._decl,
+    AssertStmt: StmtCompiler._assert,
+    Prefetch: StmtCompiler._prefetch,
+    Evaluate: StmtCompiler._evaluate,
+    BlockRealize: StmtCompiler._block_realize,
+    Block: StmtCompiler._block,
+}
