@@ -8,37 +8,8 @@ from autosched.codegen.llvm_types import llvm_type, memory_type, splat, suffix
 from autosched.errors import CompileError
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType, bool_
-from autosched.tir.expr import Add, Broadcast, BufferLoad, Cast, Expr, IntImm, Mul, Ramp, Sub, Var
-
-
-def linear(e: Expr) -> tuple[int, dict[Expr, int]]:
-    """The scalar integer `e` as a constant plus coefficients of sub-expressions."""
-    match e:
-        case IntImm(v):
-            return v, {}
-        case Add(a, b):
-            return _combine(linear(a), linear(b), 1)
-        case Sub(a, b):
-            return _combine(linear(a), linear(b), -1)
-        case Mul(a, IntImm(factor)) | Mul(IntImm(factor), a):
-            base, terms = linear(a)
-            return base * factor, {t: c * factor for t, c in terms.items()} if factor else {}
-        case Cast(value=inner) if inner.dtype.is_int and inner.dtype.bits <= e.dtype.bits:
-            return linear(inner)
-    return 0, {e: 1}
-
-
-def _combine(
-    a: tuple[int, dict[Expr, int]], b: tuple[int, dict[Expr, int]], sign: int
-) -> tuple[int, dict[Expr, int]]:
-    terms = dict(a[1])
-    for term, factor in b[1].items():
-        total = terms.get(term, 0) + sign * factor
-        if total:
-            terms[term] = total
-        else:
-            del terms[term]
-    return a[0] + sign * b[0], terms
+from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var
+from autosched.tir.linear import combine, linear
 
 
 def base_pointer(b: FunctionBuilder, data: Var) -> str:
@@ -61,7 +32,7 @@ def address(b: FunctionBuilder, buffer: Buffer, index: Expr) -> str:
     constant, terms = linear(index)
     if buffer.elem_offset is not None:
         more, others = linear(buffer.elem_offset)
-        constant, terms = _combine((constant, terms), (more, others), 1)
+        constant, terms = combine((constant, terms), (more, others), 1)
     regions = {region: i for i, region in enumerate(b.regions)}
     keyed = sorted(
         ((regions[b.region_of(t)] if b.is_pure(t) else len(regions), i, t, c))

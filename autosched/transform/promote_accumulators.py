@@ -1,0 +1,334 @@
+"""PromoteAccumulators: a reduction's outputs stay in registers while it runs.
+
+for i in range(8):                           for i.o in range(2):
+    for k in range(64):                          acc = allocate([64], "float32", "local")
+        for r in range(2):            ->         acc[0:16] = C[i.o*512 : +16]
+            C[i*128 + r*64 : +16] +=             ... (one for each of 4 i and r)
+                A[i*64 + k] * B[...]             for k in range(64):
+                                                     acc[0:16] = acc[0:16] + A[i.o*256 + k] * B[...]
+                                                     ...
+                                                 C[i.o*512 : +16] = acc[0:16]
+                                                 ...
+
+The pass takes perfect nests of constant loops around one store `X[a] = f(X[a], ...)` whose address
+does not depend on the innermost loops that reduce. Loops over outputs are split so that a tile of
+outputs fits the vector registers, and the tile is unrolled inside the reduction. Each output still
+sees its reduction steps in the same order, so results do not change by a bit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import (
+    Add,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    Let,
+    Mul,
+    Ramp,
+    Var,
+    pointer,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.intrin import UNARY_MATH, is_pure
+from autosched.tir.linear import linear
+from autosched.tir.op import add, const, mul
+from autosched.tir.stmt import (
+    TRUE,
+    Allocate,
+    BufferStore,
+    For,
+    ForKind,
+    Stmt,
+    seq,
+)
+from autosched.tir.walk import free_vars, map_children, pre_order, rewrite_expr, substitute
+from autosched.transform.context import PassContext
+from autosched.transform.lane_slice import lane_slice
+from autosched.transform.module import FunctionPass
+from autosched.transform.register_tile import Operand, TileProblem, choose_tile
+
+_TILE_LOOPS = 4
+_SHORT_REDUCTION = 16
+
+
+@dataclass(frozen=True)
+class PromoteAccumulators(FunctionPass):
+    """Accumulates in registers; `vector_bytes` and `registers` describe the register file."""
+
+    vector_bytes: int = 64
+    registers: int = 32
+    name: ClassVar[str] = "PromoteAccumulators"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        return func.with_body(self._stmt(func.body))
+
+    def _stmt(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For) and _is_counted(stmt):
+            nest = match_nest(stmt, self.vector_bytes)
+            if nest is not None:
+                tiled = _tile(nest, self.registers)
+                if tiled is not None:
+                    return tiled
+        return map_children(stmt, self._stmt)
+
+
+def _is_counted(loop: For) -> bool:
+    return (
+        loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
+        and isinstance(loop.extent, IntImm)
+        and isinstance(loop.min, IntImm)
+        and loop.min.value == 0
+        and loop.extent.value > 0
+        and not loop.annotations
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop of the nest. `stride` is how far it moves the store, 0 when it reduces."""
+
+    loop: For
+    var: Var
+    extent: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A reduction: its loops, outermost first, and its store.
+
+    The store's lanes are `chunks` pieces of `width` lanes, each one vector register or less.
+    """
+
+    axes: tuple[Axis, ...]
+    store: BufferStore
+    chunks: int
+    width: int
+
+    @property
+    def index(self) -> Expr:
+        return self.store.indices[0]
+
+
+def match_nest(outer: For, vector_bytes: int) -> Nest | None:
+    """The reduction that `outer` starts, or None."""
+    loops = [outer]
+    body = outer.body
+    while isinstance(body, For) and _is_counted(body):
+        loops.append(body)
+        body = body.body
+    if not isinstance(body, BufferStore) or body.predicate is not None or len(body.indices) != 1:
+        return None
+    (index,) = body.indices
+    lanes = index.dtype.lanes
+    if lanes == 1:
+        base = index
+    elif isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
+        base = index.base
+    else:
+        return None
+    if body.buffer.dtype.lanes > 1 or body.value.dtype.lanes != lanes or not _accumulates(body):
+        return None
+    _, terms = linear(base)
+    variables = {loop.loop_var for loop in loops}
+    if any(not isinstance(t, Var) and not variables.isdisjoint(free_vars(t)) for t in terms):
+        return None
+    axes = tuple(
+        Axis(p, p.loop_var, p.extent.value, terms.get(p.loop_var, 0))
+        for p in loops
+        if isinstance(p.extent, IntImm)
+    )
+    if not any(a.stride == 0 and a.extent > 1 for a in axes) or not _injective(axes, lanes):
+        return None
+    fit = max(1, vector_bytes // body.buffer.dtype.bytes)
+    split = lanes > fit and lanes % fit == 0 and lane_slice(body.value, 0, fit) is not None
+    return Nest(axes, body, lanes // fit if split else 1, fit if split else lanes)
+
+
+def _accumulates(store: BufferStore) -> bool:
+    found = False
+    for e in pre_order(store.value):
+        match e:
+            case BufferLoad(buffer, indices, predicate) if buffer.data is store.buffer.data:
+                if (
+                    indices != store.indices
+                    or predicate is not None
+                    or buffer.dtype is not store.buffer.dtype
+                ):
+                    return False
+                found = True
+            case Call(op, _) if not is_pure(op):
+                return False
+            case Let():
+                return False
+    return found
+
+
+def _injective(axes: tuple[Axis, ...], lanes: int) -> bool:
+    """True when no two iterations of the spatial loops write a common element."""
+    reach = lanes
+    for stride, extent in sorted((abs(a.stride), a.extent) for a in axes if a.stride):
+        if extent > 1 and stride < reach:
+            return False
+        reach = stride * (extent - 1) + reach
+    return True
+
+
+# -- choosing -----------------------------------------------------------------------------------
+
+
+def _operands(nest: Nest, tile_axes: list[Axis]) -> Iterator[Operand]:
+    seen = set()
+    for e in pre_order(nest.store.value):
+        if not isinstance(e, BufferLoad) or e.buffer.data is nest.store.buffer.data or e in seen:
+            continue
+        seen.add(e)
+        (index,) = e.indices
+        used = free_vars(index)
+        varies = [a.var in used for a in tile_axes]
+        vector = index.dtype.lanes > 1
+        contiguous = isinstance(index, Ramp) and index.stride is IntImm(1, index.stride.dtype)
+        cost = 1.0 if not vector or contiguous else float(nest.width)
+        yield Operand(1, cost, (*varies, vector))
+
+
+def _weight(value: Expr) -> float:
+    """Instructions of one step besides loads; a multiply and an add are one."""
+    nodes = list(pre_order(value))
+    total = sum(not isinstance(e, BufferLoad | Broadcast | IntImm | Var | Ramp) for e in nodes)
+    fused = sum(isinstance(e, Add) and any(isinstance(c, Mul) for c in e.children()) for e in nodes)
+    calls = sum(isinstance(e, Call) and e.op in UNARY_MATH for e in nodes)
+    return max(1.0, total - fused + 20.0 * calls)
+
+
+def _tile(nest: Nest, registers: int) -> Stmt | None:
+    spatial = [a for a in nest.axes if a.stride and a.extent > 1]
+    tile_axes = spatial[-_TILE_LOOPS:]
+    last = max(i for i, a in enumerate(nest.axes) if not a.stride and a.extent > 1)
+    problem = TileProblem(
+        (*(a.extent for a in tile_axes), nest.chunks),
+        tuple(_operands(nest, tile_axes)),
+        nest.axes[last].extent,
+        registers,
+        _index_free_weight(nest.store.value),
+    )
+    tile = choose_tile(problem)
+    factors = {a.var: f for a, f in zip(tile_axes, tile[:-1], strict=True)}
+    return _build(nest, factors, tile[-1])
+
+
+def _index_free_weight(value: Expr) -> float:
+    """`_weight` of the value with each load taken as a leaf."""
+
+    def drop(e: Expr) -> Expr | None:
+        return Var("leaf", e.dtype) if isinstance(e, BufferLoad) else None
+
+    return _weight(rewrite_expr(value, drop))
+
+
+# -- building -----------------------------------------------------------------------------------
+
+
+def _build(nest: Nest, factors: dict[Var, int], chunks: int) -> Stmt:
+    """The nest with `factors` of its spatial loops and `chunks` of its vector unrolled inside."""
+    outer, chain = _order(nest, factors)
+    piece = Var("lane.o")
+    width = nest.width * chunks
+    pieces = nest.chunks // chunks
+    index, value = nest.index, nest.store.value
+    if pieces > 1:
+        index, value = _part(index, piece, width), _part(value, piece, width)
+    points, remaining = _points(nest, factors)
+    buffer = nest.store.buffer
+    data = pointer(f"{buffer.name}.acc", buffer.dtype, "local")
+    count = math.prod(map(len, points))
+    tile = Buffer(data, buffer.dtype, (const(count * width),), name=data.name)
+    before: list[Stmt] = []
+    steps: list[Stmt] = []
+    after: list[Stmt] = []
+    for number, point in enumerate(itertools.product(*points)):
+        table = dict(point)
+        where, what = substitute(index, table), substitute(value, table)
+        slot: Expr = const(number * width)
+        slot = slot if width == 1 else Ramp(slot, const(1), width)
+        old, new = BufferLoad(buffer, (where,)), BufferLoad(tile, (slot,))
+        before.append(BufferStore(tile, old, (slot,)))
+        steps.append(BufferStore(tile, _replace(what, old, new), (slot,)))
+        after.append(BufferStore(buffer, new, (where,)))
+    body: Stmt = seq(*steps)
+    for axis in reversed(chain):
+        body = For(axis.var, axis.loop.min, axis.loop.extent, ForKind.SERIAL, body)
+    body = Allocate(data, tile.dtype, tile.shape, TRUE, seq(*before, body, *after))
+    if pieces > 1:
+        body = For(piece, const(0), const(pieces), ForKind.SERIAL, body)
+    for axis in reversed(outer):
+        var, extent = remaining.get(axis.var, (axis.var, axis.extent))
+        body = For(var, axis.loop.min, const(extent, var.dtype), ForKind.SERIAL, body)
+    return body
+
+
+def _part(e: Expr, piece: Var, width: int) -> Expr:
+    part = lane_slice(e, mul(piece, const(width)), width)
+    assert part is not None, "the nest was matched only when its lanes can be sliced"
+    return part
+
+
+def _replace(e: Expr, old: Expr, new: Expr) -> Expr:
+    return rewrite_expr(e, lambda node: new if node is old else None)
+
+
+Point = tuple[Var, Expr]
+
+
+def _points(
+    nest: Nest, factors: dict[Var, int]
+) -> tuple[list[list[Point]], dict[Var, tuple[Var, int]]]:
+    """The values each tiled variable takes inside, and the loops that remain outside for them."""
+    points: list[list[Point]] = []
+    remaining: dict[Var, tuple[Var, int]] = {}
+    for axis in nest.axes:
+        factor, var = factors.get(axis.var, 1), axis.var
+        if not axis.stride or (factor == 1 and axis.extent > 1):
+            continue
+        start: Expr = const(0, var.dtype)
+        if factor < axis.extent:
+            outside = Var(f"{var.name}.o", var.dtype)
+            remaining[var] = outside, axis.extent // factor
+            start = mul(outside, const(factor, var.dtype))
+        points.append([(var, add(start, const(p, var.dtype))) for p in range(factor)])
+    return points, remaining
+
+
+def _order(nest: Nest, factors: dict[Var, int]) -> tuple[list[Axis], list[Axis]]:
+    """The loops outside the accumulators' life, and the reduction loops inside.
+
+    Loops that are unrolled whole disappear. The innermost run of reduction loops is inside; when it
+    is short, the run before it too, past the spatial loops between.
+    """
+    kept = [a for a in nest.axes if not (a.stride and factors.get(a.var, 1) == a.extent)]
+    last = max(i for i, a in enumerate(kept) if not a.stride and a.extent > 1)
+    inside: list[Axis] = []
+    moved = [a for a in kept[last + 1 :] if a.stride]
+    position, steps = last, 1
+    while position >= 0 and (not kept[position].stride or steps < _SHORT_REDUCTION):
+        axis = kept[position]
+        if not axis.stride:
+            inside.insert(0, axis)
+            steps *= axis.extent
+        elif any(not a.stride and a.extent > 1 for a in kept[:position]):
+            moved.insert(0, axis)
+        else:
+            break
+        position -= 1
+    inside += [a for a in kept[last + 1 :] if not a.stride]
+    return kept[: position + 1] + moved, inside

@@ -1,0 +1,92 @@
+"""Choosing the register tile of a reduction: how many outputs to accumulate at once.
+
+A model of one core stands behind the choice: two fused multiply-adds and two loads a cycle, four
+instructions a cycle, a latency of four cycles for an accumulation, and a file of vector registers
+that accumulators and operands must share (LLVM spills beyond, which costs far more than anything
+here).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+MAX_POINTS = 64
+"""Copies of the statement that a tile may have."""
+
+_LATENCY = 4.0
+_STORE_AND_RELOAD = 1.5  # cycles for each accumulator before and after the reduction
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A load in the reduction: `registers` of one copy, `cost` in load instructions.
+
+    `varies` has a flag for each tile loop: whether the load's address depends on it.
+    """
+
+    registers: int
+    cost: float
+    varies: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TileProblem:
+    """What the choice depends on.
+
+    `extents` are those of the tile loops, outermost first; the last one counts the vector
+    registers of one statement. `chunks` marks operands that are as long as the accumulator.
+    `steps` is the number of reduction steps between loading and storing the accumulators,
+    `weight` the instructions for each accumulator and step besides loads.
+    """
+
+    extents: tuple[int, ...]
+    operands: tuple[Operand, ...]
+    steps: int
+    registers: int
+    weight: float = 1.0
+
+
+def _divisors(n: int, limit: int) -> list[int]:
+    return [d for d in range(1, min(n, limit) + 1) if n % d == 0]
+
+
+def _tiles(extents: Sequence[int], limit: int) -> Iterator[tuple[int, ...]]:
+    if not extents:
+        yield ()
+        return
+    for rest in _tiles(extents[1:], limit):
+        used = math.prod(rest)
+        for factor in _divisors(extents[0], limit // used):
+            yield (factor, *rest)
+
+
+def cost(problem: TileProblem, tile: tuple[int, ...]) -> float | None:
+    """Modelled cycles for each accumulator and reduction step; None when registers run out."""
+    accumulators = math.prod(tile)
+    live, loads = 1.0, 0.0
+    for operand in problem.operands:
+        copies = math.prod(f for f, v in zip(tile, operand.varies, strict=True) if v)
+        loads += copies * operand.cost
+        # An operand that all copies share is kept; one used by a single copy needs one register.
+        live += copies * operand.registers if copies < accumulators else operand.registers
+    if accumulators > 1 and accumulators + live > problem.registers:
+        return None
+    work = accumulators * problem.weight
+    cycles = max(work / 2, loads / 2, _LATENCY, (work + loads + 2) / 4)
+    return (cycles + accumulators * _STORE_AND_RELOAD / problem.steps) / accumulators
+
+
+def choose_tile(problem: TileProblem) -> tuple[int, ...]:
+    """The cheapest factor for each tile loop; among equals the one with larger inner factors."""
+    best: tuple[float, tuple[int, ...]] | None = None
+    chosen = (1,) * len(problem.extents)
+    for tile in _tiles(problem.extents, min(problem.registers, MAX_POINTS)):
+        value = cost(problem, tile)
+        if value is None:
+            continue
+        key = (round(value, 3), tuple(-f for f in reversed(tile)))
+        if best is None or key < best:
+            best, chosen = key, tile
+    return chosen
