@@ -144,10 +144,8 @@ class _Batch:
         except MeasureError as error:
             message = str(error)
             if error.kind == "timeout":
-                message = (
-                    f"one call took longer than {self.runner.options.timeout:g} s (measure.timeout_s); "
-                    "the process was ended"
-                )
+                limit = f"{self.runner.options.timeout:g} s (measure.timeout_s)"
+                message = f"one call took longer than {limit}; the process was ended"
             self.failures[index] = Failure(error.stage, error.kind, message)
             if error.kind in ("timeout", "crash", "memory"):
                 self._reload()

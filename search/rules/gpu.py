@@ -28,12 +28,9 @@ def _cache_read_condition(context: Context, state: State, stage_id: int) -> Deci
 
 
 def _cache_read(context: Context, state: State, stage_id: int) -> Next:
-    inserted = 0
-    for reader in queries.consumers(state, stage_id):
-        target = reader + inserted
-        state, cache = state.cache_read(stage_id, "shared", [target])
-        inserted += 1
-        target += 1
+    for inserted, reader in enumerate(queries.consumers(state, stage_id)):
+        state, cache = state.cache_read(stage_id, "shared", [reader + inserted])
+        target = reader + inserted + 1
         at = queries.last_reduce_iterator_of_outermost_tile(state, target)
         state = state.compute_at(cache, target, at)
     return [(state, stage_id)]

@@ -1,0 +1,133 @@
+"""Cost models: from the rows of a program to a score, higher for faster programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.errors import ConfigError
+from features.extract import FeatureRows
+
+Scores = npt.NDArray[np.float32]
+
+
+class CostModel(Protocol):
+    """Learns from measured programs; predicts others."""
+
+    @property
+    def trained(self) -> bool: ...
+    def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None: ...
+    def predict(self, programs: Sequence[FeatureRows]) -> Scores: ...
+
+
+class RandomModel:
+    """Scores drawn uniformly: the baseline of every search."""
+
+    trained = False
+
+    def __init__(self, seed: int = 0) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
+        """Learns nothing."""
+
+    def predict(self, programs: Sequence[FeatureRows]) -> Scores:
+        return self._rng.random(len(programs), dtype=np.float32)
+
+
+class XGBoostModel:
+    """Gradient-boosted trees over rows; a program's score is the sum over its rows.
+
+    Ansor's pack-sum objective: every row of a program gets the gradient of (sum - y)^2 weighted
+    by y, the program's throughput relative to the best of its task. Parameters are Ansor's except
+    the number of rounds: its early stopping watches the training error, which a few hundred
+    programs reach long before 10000 rounds.
+    """
+
+    _PARAMS: dict[str, Any] = {
+        "max_depth": 10,
+        "gamma": 0.001,
+        "min_child_weight": 0,
+        "eta": 0.2,
+        "verbosity": 0,
+        "disable_default_eval_metric": 1,
+        "tree_method": "hist",
+        "max_bin": 64,
+    }
+
+    def __init__(self, seed: int = 0, *, rounds: int = 60, threads: int = 2) -> None:
+        self._rounds = rounds
+        self._params = {**self._PARAMS, "seed": seed, "nthread": threads}
+        self._booster: Any = None
+
+    @property
+    def trained(self) -> bool:
+        return self._booster is not None
+
+    def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
+        """Train from scratch; `throughputs` are relative to the task's best, in [0, 1]."""
+        import xgboost
+
+        if not programs:
+            return
+        rows, pack = _stack(programs)
+        y = np.asarray(throughputs, np.float32)
+
+        def objective(predicted: Scores, _: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+            sums = np.bincount(pack, weights=predicted, minlength=len(y))
+            weight = y[pack]
+            return (sums - y)[pack] * weight, weight
+
+        matrix = xgboost.DMatrix(rows, label=y[pack])
+        self._booster = xgboost.train(
+            {**self._params, "base_score": 0.0}, matrix, self._rounds, obj=objective
+        )
+
+    def predict(self, programs: Sequence[FeatureRows]) -> Scores:
+        """The score of each program; -inf for one whose rows are all zero (not lowerable)."""
+        import xgboost
+
+        if not programs:
+            return np.zeros(0, np.float32)
+        rows, pack = _stack(programs)
+        per_row = self._booster.predict(xgboost.DMatrix(rows))
+        scores = np.bincount(pack, weights=per_row, minlength=len(programs)).astype(np.float32)
+        empty = np.array([not p.any() for p in programs])
+        scores[empty] = -np.inf
+        return scores
+
+    def save(self, path: Path | str) -> None:
+        """Write the model as JSON (XGBoost's own format)."""
+        if self._booster is None:
+            raise ConfigError("the cost model has not been trained; there is nothing to save")
+        self._booster.save_model(str(path))
+
+    def load(self, path: Path | str) -> None:
+        """Read a model written by `save`. Raises ConfigError when it cannot be read."""
+        import xgboost
+
+        booster = xgboost.Booster()
+        try:
+            booster.load_model(str(path))
+        except xgboost.core.XGBoostError as error:
+            raise ConfigError(f"cannot read the cost model {path}: {error}") from error
+        self._booster = booster
+
+
+def _stack(programs: Sequence[FeatureRows]) -> tuple[FeatureRows, npt.NDArray[np.int64]]:
+    """All rows, and the program each belongs to."""
+    counts = [len(p) for p in programs]
+    return np.concatenate(programs), np.repeat(np.arange(len(programs)), counts)
+
+
+def make_cost_model(kind: str, seed: int) -> CostModel:
+    """The model of a configuration's `cost_model.kind`."""
+    if kind == "random":
+        return RandomModel(seed)
+    if kind == "xgboost":
+        return XGBoostModel(seed)
+    raise ConfigError(f"cost model {kind!r} is unknown, expected xgboost or random")

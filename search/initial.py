@@ -1,0 +1,219 @@
+"""Initial population: sketches filled in at random (spec search 9).
+
+A rule takes a state and returns the new one, or None when the sample is to be discarded. All
+draws come from the generator that is passed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from autosched.errors import ScheduleError
+from autosched.state import queries
+from autosched.state.iterator import Annotation, Iterator, IterKind
+from autosched.state.stage import ComputeAt
+from autosched.state.state import State
+from autosched.state.steps import SplitStep
+from search.factors import factorizations
+from search.rules.protocol import Context
+
+Rng = np.random.Generator
+InitialRule = Callable[[Context, State, Rng], State | None]
+
+CPU_UNROLL = (0, 16, 64, 512)
+GPU_UNROLL = (0, 16, 64, 512, 1024)
+
+
+def pick(rng: Rng, n: int) -> int:
+    """A uniform index below n."""
+    return int(rng.integers(n))
+
+
+def fill_tile_size(context: Context, state: State, rng: Rng) -> State | None:
+    """Draw the open lengths of every split among all factorizations of its extent."""
+    steps = list(state.steps)
+    limit = context.options.max_innermost_split_factor
+    for k, step in enumerate(steps):
+        if isinstance(step, SplitStep) and None in step.lengths:
+            if step.extent is None:
+                raise ScheduleError(f"step {k}: a split of unknown extent has open lengths")
+            choices = factorizations(step.extent, len(step.lengths), limit)
+            lengths = choices[pick(rng, len(choices))]
+            steps[k] = SplitStep(
+                step.stage_id, step.iter_id, step.extent, lengths, step.inner_to_outer
+            )
+    return context.dag.state_of(steps)
+
+
+def change_compute_location(context: Context, state: State, rng: Rng) -> State | None:
+    """Move untiled stages: inline, root, or inside a loop of their consumer."""
+    if context.options.disable_change_compute_location:
+        return state
+    for stage_id in range(len(state.stages) - 1, -1, -1):
+        if not may_move(state, stage_id):
+            continue
+        places = compute_locations(state, stage_id)
+        choice = pick(rng, len(places) + 2)
+        if choice == 0:
+            if queries.has_reduce_iter(state, stage_id):
+                continue
+            if state.stages[stage_id].compute_at is ComputeAt.ITER:
+                state = state.compute_inline(stage_id)
+        elif choice == 1:
+            state = state.compute_root(stage_id)
+        else:
+            target, it = places[choice - 2]
+            state = state.compute_at(stage_id, target, it)
+    return context.dag.infer_bound(state)
+
+
+def may_move(state: State, stage_id: int) -> bool:
+    """The stage is computed somewhere, untiled, and gains nothing from tiling."""
+    stage = state.stages[stage_id]
+    return not (
+        stage.is_placeholder
+        or stage.is_inlined
+        or queries.is_tiled(state, stage_id)
+        or queries.needs_multi_level_tiling(state, stage_id)
+    )
+
+
+def compute_locations(state: State, stage_id: int) -> list[tuple[int, Iterator]]:
+    """Loops of the consumer, and of what it is attached to, that the stage may move into."""
+    target = queries.single_consumer_id(state, stage_id)
+    if target < 0:
+        return []
+    found: list[tuple[int, Iterator]] = []
+    attached = state.stages[target].compute_at is ComputeAt.ITER
+    seen_reduction = False
+    for i, it in enumerate(state.stages[target].iters):
+        if it.kind is IterKind.REDUCTION:
+            seen_reduction = True
+            if not queries.is_tiled(state, target):
+                break
+        elif seen_reduction and it.kind is IterKind.SPATIAL:
+            break
+        if it.annotation is Annotation.UNROLL:
+            break
+        if it.extent == 1:
+            continue
+        if attached and it.kind is IterKind.SPATIAL and it.name.endswith(".0"):
+            continue
+        found.append((target, it))
+        if state.attach_map.attached_at(target, i):
+            break
+    place = state.attach_map.target_of(target) if attached else None
+    if place is not None:
+        outer = place[0]
+        for i, it in enumerate(state.stages[outer].iters):
+            if (
+                it.kind is IterKind.REDUCTION
+                or state.attach_map.attached_at(outer, i)
+                or it.annotation is Annotation.UNROLL
+            ):
+                break
+            if it.extent != 1:
+                found.append((outer, it))
+    return found
+
+
+def parallel(context: Context, state: State, rng: Rng) -> State | None:
+    """Run the outer loops of every root stage on the cores."""
+    for stage_id in range(len(state.stages)):
+        stage = state.stages[stage_id]
+        if not stage.is_placeholder and stage.compute_at is ComputeAt.ROOT:
+            state = _parallel_stage(context, state, stage_id, 0)
+    return state
+
+
+def _parallel_stage(context: Context, state: State, stage_id: int, start: int) -> State:
+    iters = state.stages[stage_id].iters
+    fused: list[Iterator] = []
+    degree = 1
+    at = start
+    for at in range(start, len(iters)):
+        it = iters[at]
+        if it.kind is IterKind.REDUCTION or it.annotation is not Annotation.NONE:
+            break
+        fused.append(it)
+        degree *= it.extent_or_unknown
+        if degree > 16 * context.hardware.num_cores or state.attach_map.attached_at(stage_id, at):
+            break
+    if at < len(iters) and degree == 1:
+        inner = state.attach_map.attached_at(stage_id, at)
+        if inner:
+            for attached in inner:
+                state = _parallel_stage(context, state, attached, 0)
+            state = _parallel_stage(context, state, stage_id, at + 1)
+    if not fused:
+        return state
+    first = iters.index(fused[0])
+    current = state.stages[stage_id].iters[first : first + len(fused)]
+    if len(current) == 1:
+        return state.parallel(stage_id, current[0])[0]
+    state, merged = state.fuse(stage_id, current)
+    return state.parallel(stage_id, merged)[0]
+
+
+def unroll(context: Context, state: State, rng: Rng) -> State | None:
+    """Unroll what the operation asks for, and draw auto_unroll_max_step for reductions."""
+    choices = GPU_UNROLL if context.is_gpu else CPU_UNROLL
+    for stage_id, stage in enumerate(state.stages):
+        if stage.is_placeholder or stage.is_inlined:
+            continue
+        wanted = queries.stage_attr_names(state, stage_id, queries.ALWAYS_UNROLL_INNER)
+        if wanted:
+            state = _unroll_inner(state, stage_id, wanted)
+        if queries.has_reduce_iter(state, stage_id):
+            value = choices[pick(rng, len(choices))]
+            first = state.stages[stage_id].iters[0]
+            state = state.pragma(stage_id, first, f"auto_unroll_max_step${value}")
+    return state
+
+
+def _unroll_inner(state: State, stage_id: int, wanted: frozenset[str]) -> State:
+    seen: set[str] = set()
+    for i in range(len(state.stages[stage_id].iters) - 1, -1, -1):
+        it = state.stages[stage_id].iters[i]
+        names = queries.original_names(it)
+        if seen.issuperset(names):
+            break
+        seen.update(names)
+        if len(names) == 1 and names[0] in wanted and it.annotation is Annotation.NONE:
+            state, _ = state.unroll(stage_id, it)
+    return state
+
+
+def vectorize(context: Context, state: State, rng: Rng) -> State | None:
+    """Vectorize the innermost loops, fused, up to `max_vectorize_size` elements."""
+    for stage_id, stage in enumerate(state.stages):
+        if stage.is_placeholder or stage.is_inlined:
+            continue
+        iters = state.stages[stage_id].iters
+        tiled = queries.is_tiled(state, stage_id)
+        count, product = 0, 1
+        for i in range(len(iters) - 1, -1, -1):
+            it = iters[i]
+            if (
+                state.attach_map.attached_at(stage_id, i)
+                or it.kind is IterKind.REDUCTION
+                or it.annotation is not Annotation.NONE
+                or (tiled and count != 0)
+            ):
+                break
+            product *= it.extent_or_unknown
+            if product > context.options.max_vectorize_size:
+                break
+            count += 1
+        if count > 1:
+            count = 1 + pick(rng, count - 1)
+        if count == 0:
+            continue
+        if count == 1:
+            state, _ = state.vectorize(stage_id, iters[-1])
+        else:
+            state, fused = state.fuse(stage_id, iters[-count:])
+            state, _ = state.vectorize(stage_id, fused)
+    return state

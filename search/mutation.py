@@ -1,0 +1,195 @@
+"""Mutations of a candidate (spec search 10). Each returns a new candidate, or None: no valid one.
+
+A candidate is a tuple of steps; whatever depends on loop structure is replayed, so a mutation of
+a valid candidate is valid or rejected with a ScheduleError inside, never half done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from autosched.errors import ScheduleError
+from autosched.state import queries
+from autosched.state.iterator import Annotation, IterKind
+from autosched.state.steps import (
+    STAGE_INSERTING,
+    AnnotationStep,
+    ComputeAtStep,
+    FuseStep,
+    PragmaStep,
+    SplitStep,
+    Step,
+)
+from search.factors import divisors
+from search.initial import CPU_UNROLL, GPU_UNROLL, Rng, compute_locations, pick
+from search.rules.protocol import Context
+
+Steps = tuple[Step, ...]
+Mutation = Callable[[Context, Steps, Rng], Steps | None]
+_UNROLL_PRAGMA = "auto_unroll_max_step$"
+
+
+def mutate_tile_size(context: Context, steps: Steps, rng: Rng) -> Steps | None:
+    """Move a factor of a split from one level to another."""
+    limit = context.options.max_innermost_split_factor
+    candidates = [
+        (k, step)
+        for k, step in enumerate(steps)
+        if isinstance(step, SplitStep)
+        and step.extent is not None
+        and (step.lengths[-1] or limit + 1) <= limit
+    ]
+    if not candidates:
+        return None
+    for _ in range(4 * len(candidates)):
+        k, step = candidates[pick(rng, len(candidates))]
+        if step.extent is not None and step.extent > 1:
+            break
+    else:
+        return None
+    assert step.extent is not None
+    inner = [length or 1 for length in step.lengths]
+    product = 1
+    for length in inner:
+        product *= length
+    lengths = [step.extent // product, *inner]
+    order = rng.permutation(len(lengths))
+    for i, src in enumerate(order):
+        if lengths[src] <= 1:
+            continue
+        dst = int(order[(i + 1) % len(lengths)])
+        factors = divisors(lengths[src])
+        last = len(factors) - 1
+        if dst == len(lengths) - 1:
+            while last >= 1 and factors[last] * lengths[dst] > limit:
+                last -= 1
+            if last == 0:
+                continue
+        factor = factors[1 + pick(rng, last)]
+        lengths[src] //= factor
+        lengths[dst] *= factor
+        return (*steps[:k], replace(step, lengths=tuple(lengths[1:])), *steps[k + 1 :])
+    return None
+
+
+def mutate_auto_unroll(context: Context, steps: Steps, rng: Rng) -> Steps | None:
+    """Draw another auto_unroll_max_step for one stage."""
+    found = [
+        (k, step)
+        for k, step in enumerate(steps)
+        if isinstance(step, PragmaStep) and step.pragma.startswith(_UNROLL_PRAGMA)
+    ]
+    if not found:
+        return None
+    k, step = found[pick(rng, len(found))]
+    choices = GPU_UNROLL if context.is_gpu else CPU_UNROLL
+    value = choices[pick(rng, len(choices))]
+    return (*steps[:k], replace(step, pragma=f"{_UNROLL_PRAGMA}{value}"), *steps[k + 1 :])
+
+
+def mutate_compute_location(context: Context, steps: Steps, rng: Rng) -> Steps | None:
+    """Attach an untiled stage to another loop."""
+    if context.options.disable_change_compute_location:
+        return None
+    state = context.dag.infer_bound_of(steps)
+    movable = []
+    for k, step in enumerate(steps):
+        if isinstance(step, ComputeAtStep):
+            stage_id = queries.current_stage_id(steps, k)
+            if not queries.is_tiled(state, stage_id) and not queries.needs_multi_level_tiling(
+                state, stage_id
+            ):
+                movable.append((k, step, stage_id))
+    if not movable:
+        return None
+    k, step, stage_id = movable[pick(rng, len(movable))]
+    places = compute_locations(state, stage_id)
+    if not places:
+        return None
+    target, it = places[pick(rng, len(places))]
+    iter_id = state.index_of(target, it)
+    for later in reversed(steps[k + 1 :]):  # the id the target had when the step was applied
+        if isinstance(later, STAGE_INSERTING) and later.stage_id < target:
+            target -= 1
+    moved = replace(step, target_stage_id=target, target_iter_id=iter_id)
+    return _replayed(context, (*steps[:k], moved, *steps[k + 1 :]))
+
+
+def mutate_parallel(context: Context, steps: Steps, rng: Rng) -> Steps | None:
+    """Fuse another number of outer loops before running them on the cores."""
+    found = [
+        k
+        for k in range(1, len(steps))
+        if isinstance(step := steps[k], AnnotationStep)
+        and step.annotation is Annotation.PARALLEL
+        and step.iter_id == 0
+        and isinstance(before := steps[k - 1], FuseStep)
+        and before.stage_id == step.stage_id
+        and before.iter_ids[:1] == (0,)
+    ]
+    if not found:
+        return None
+    k = found[pick(rng, len(found))]
+    fuse = steps[k - 1]
+    assert isinstance(fuse, FuseStep)
+    stage_id = fuse.stage_id
+    state = context.dag.state_of(steps[: k - 1])
+    most = 0
+    for i, it in enumerate(state.stages[stage_id].iters):
+        if it.kind is IterKind.REDUCTION or it.annotation is not Annotation.NONE:
+            break
+        if state.attach_map.attached_at(stage_id, i):
+            break
+        most += 1
+    if most == 0:
+        return None
+    last = pick(rng, most)
+    offset = fuse.iter_ids[-1] - last
+    if offset == 0:
+        return None
+    rest: list[Step] = []
+    for step in steps[k + 1 :]:
+        if isinstance(step, STAGE_INSERTING):
+            return None
+        if step.stage_id == stage_id:
+            if not isinstance(step, AnnotationStep | PragmaStep):
+                return None
+            if step.iter_id != 0:
+                step = replace(step, iter_id=step.iter_id + offset)
+        rest.append(step)
+    fused = replace(fuse, iter_ids=tuple(range(last + 1)))
+    return _replayed(context, (*steps[: k - 1], fused, steps[k], *rest))
+
+
+def _replayed(context: Context, steps: Steps) -> Steps | None:
+    try:
+        context.dag.state_of(steps)
+    except ScheduleError:
+        return None
+    return steps
+
+
+CPU_MUTATIONS: tuple[tuple[Mutation, float], ...] = (
+    (mutate_tile_size, 0.90),
+    (mutate_auto_unroll, 0.04),
+    (mutate_compute_location, 0.05),
+    (mutate_parallel, 0.01),
+)
+GPU_MUTATIONS: tuple[tuple[Mutation, float], ...] = (
+    (mutate_tile_size, 0.90),
+    (mutate_auto_unroll, 0.10),
+)
+
+
+def mutate(context: Context, steps: Steps, rng: Rng) -> Steps | None:
+    """One mutation drawn by weight; None when it finds nothing valid."""
+    rules: Sequence[tuple[Mutation, float]] = GPU_MUTATIONS if context.is_gpu else CPU_MUTATIONS
+    weights = np.array([weight for _, weight in rules])
+    rule, _ = rules[int(rng.choice(len(rules), p=weights / weights.sum()))]
+    try:
+        return rule(context, steps, rng)
+    except ScheduleError:
+        return None

@@ -1,0 +1,76 @@
+"""Sampling of the initial population (spec search 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.errors import ScheduleError
+from autosched.state import queries
+from autosched.state.state import State
+from search.initial import (
+    InitialRule,
+    Rng,
+    change_compute_location,
+    fill_tile_size,
+    parallel,
+    pick,
+    unroll,
+    vectorize,
+)
+from search.mutation import Steps
+from search.rules.protocol import Context
+from search.thread_bind import thread_bind
+
+CPU_INITIAL: tuple[InitialRule, ...] = (
+    fill_tile_size,
+    change_compute_location,
+    parallel,
+    unroll,
+    vectorize,
+)
+GPU_INITIAL: tuple[InitialRule, ...] = (fill_tile_size, thread_bind, unroll)
+
+_BARREN_BATCHES = 5
+
+
+def sample_one(context: Context, sketches: Sequence[State], rng: Rng) -> State | None:
+    """A random sketch filled in at random; None when a rule discards it."""
+    state: State | None = sketches[pick(rng, len(sketches))]
+    rules = GPU_INITIAL if context.is_gpu else CPU_INITIAL
+    try:
+        for rule in rules:
+            assert state is not None
+            state = rule(context, state, rng)
+            if state is None:
+                return None
+    except ScheduleError:
+        return None
+    return state
+
+
+def sample_population(
+    context: Context, sketches: Sequence[State], rng: Rng, count: int
+) -> list[Steps]:
+    """At least `count` different samples, fewer when the space is smaller.
+
+    After five barren batches in a row the wanted number is halved, as in Ansor.
+    """
+    found: dict[Steps, None] = {}
+    texts: set[str] = set()
+    barren = 0
+    while len(found) < count:
+        before = len(found)
+        for generator in rng.spawn(min(count, 32)):
+            state = sample_one(context, sketches, generator)
+            if state is None or (not context.is_gpu and queries.has_nested_parallel(state)):
+                continue
+            text = state.to_str()
+            if text not in texts:
+                texts.add(text)
+                found.setdefault(state.steps)
+        barren = barren + 1 if len(found) == before else 0
+        if barren == _BARREN_BATCHES:
+            if count <= 1 or len(found) >= count // 2:
+                break
+            count, barren = max(1, count // 2), 0
+    return list(found)

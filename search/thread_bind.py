@@ -1,0 +1,127 @@
+"""Binding the loops of a GPU candidate to blocks, virtual threads and threads (spec search 9)."""
+
+from __future__ import annotations
+
+from autosched.errors import ScheduleError
+from autosched.state import queries
+from autosched.state.iterator import Annotation, Iterator, IterKind
+from autosched.state.stage import ComputeAt
+from autosched.state.state import State
+from autosched.te.operation import ComputeOp
+from autosched.tir.expr import IntImm
+from search.initial import Rng
+from search.rules.protocol import Context
+
+
+def thread_bind(context: Context, state: State, rng: Rng) -> State | None:
+    """Bind every stage; None when the vthread or thread extents are out of range."""
+    roots = _tiled_roots(state)
+    state = context.dag.infer_bound(state)
+    for stage_id in range(len(state.stages) - 1, -1, -1):
+        stage = state.stages[stage_id]
+        if stage.is_placeholder or stage.is_inlined:
+            continue
+        bound: State | None
+        if queries.has_cross_thread_reduction(state, stage_id):
+            if stage.compute_at is not ComputeAt.ROOT:
+                continue
+            bound, fused = _fuse_outer_space(state, stage_id)
+            bound, _ = bound.bind(stage_id, fused, "blockIdx.x")
+        elif any(it.annotation is Annotation.THREAD_X for it in stage.iters):
+            continue
+        elif stage.compute_at is ComputeAt.ROOT:
+            if stage_id in roots:
+                bound = _bind_tiled(context, state, stage_id)
+            else:
+                bound = _bind_plain(context, state, stage_id)
+        elif stage.compute_at is ComputeAt.ITER and stage.name.endswith(".shared"):
+            bound = _bind_fetch(state, stage_id)
+        else:
+            continue
+        if bound is None:
+            return None
+        state = bound
+    return state
+
+
+def _tiled_roots(state: State) -> set[int]:
+    """The stages to which a stage that needs tiling is attached."""
+    roots: set[int] = set()
+    for stage_id, stage in enumerate(state.stages):
+        if stage.is_inlined or not queries.needs_multi_level_tiling(state, stage_id):
+            continue
+        if stage.compute_at is ComputeAt.ROOT:
+            if not queries.has_cross_thread_reduction(state, stage_id):
+                raise ScheduleError(
+                    f"stage {stage.name} is tiled at the root without a stage to write it back"
+                )
+            continue
+        place = state.attach_map.target_of(stage_id)
+        assert place is not None
+        roots.add(place[0])
+    return roots
+
+
+def _fuse_outer_space(state: State, stage_id: int) -> tuple[State, Iterator]:
+    outer: list[Iterator] = []
+    for i, it in enumerate(state.stages[stage_id].iters):
+        if it.kind is IterKind.REDUCTION or it.annotation is not Annotation.NONE:
+            break
+        if i > 0 and state.attach_map.attached_at(stage_id, i - 1):
+            break
+        outer.append(it)
+    if len(outer) == 1:
+        return state, outer[0]
+    return state.fuse(stage_id, outer)
+
+
+def _bind_plain(context: Context, state: State, stage_id: int) -> State:
+    warp = context.hardware.warp_size
+    state, fused = _fuse_outer_space(state, stage_id)
+    if fused.extent_or_unknown <= warp:
+        return state.bind(stage_id, fused, "threadIdx.x")[0]
+    state, pieces = state.split(stage_id, fused, [warp])
+    state, _ = state.bind(stage_id, pieces[0], "blockIdx.x")
+    return state.bind(stage_id, pieces[1], "threadIdx.x")[0]
+
+
+def _bind_tiled(context: Context, state: State, stage_id: int) -> State | None:
+    op = state.stages[stage_id].op
+    assert isinstance(op, ComputeOp)
+    total = 1
+    for axis in op.root_iter_vars:
+        assert axis.dom is not None and isinstance(axis.dom.extent, IntImm)
+        total *= axis.dom.extent.value
+    hardware = context.hardware
+    for level, thread in enumerate(("blockIdx.x", "vthread", "threadIdx.x")):
+        iters = state.stages[stage_id].iters
+        group: list[Iterator] = []
+        for it in iters[level : level + len(op.axis) + 1]:
+            if not it.name.endswith(f".{level}"):
+                break
+            group.append(it)
+        state, fused = state.fuse(stage_id, group)
+        extent = fused.extent_or_unknown
+        if thread == "vthread" and extent > hardware.max_vthread_extent:
+            return None
+        if (
+            thread == "threadIdx.x"
+            and total > 2 * hardware.warp_size
+            and extent < hardware.warp_size
+        ):
+            return None
+        state, _ = state.bind(stage_id, fused, thread)
+    return state
+
+
+def _bind_fetch(state: State, stage_id: int) -> State:
+    """Share a cooperative fetch among the threads of the stage it is attached to."""
+    place = state.attach_map.target_of(stage_id)
+    assert place is not None
+    split_ids = queries.spatial_split_step_ids(state, place[0])
+    state, fused = state.fuse(stage_id, list(state.stages[stage_id].iters))
+    state, pieces = state.split(stage_id, fused, [1])
+    state, _ = state.vectorize(stage_id, pieces[1])
+    outer = state.stages[stage_id].iters[0]
+    state, pieces = state.follow_fused_split(stage_id, outer, split_ids, 1, True)
+    return state.bind(stage_id, pieces[1], "threadIdx.x")[0]
