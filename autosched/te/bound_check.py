@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.intset import eval_set
 from autosched.te.stage import Fuse, Rebase, Split
-from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
 from autosched.tir.op import ge, lt, mul, sub
 
@@ -46,25 +45,23 @@ class BoundFacts:
 
     def below(self, value: Expr, extent: Expr) -> bool:
         """True when `value` is provably less than `extent` over all the domains."""
+        high = eval_set(value, self.sets).max_value
+        if isinstance(high, IntImm) and isinstance(extent, IntImm):
+            return high.dtype is value.dtype and high.value < extent.value
         values = eval_set(value, self.sets, self.analyzer)
-        return values.has_upper_bound and self._less(values.max_value, extent, value.dtype)
+        if not values.has_upper_bound or values.max_value.dtype is not value.dtype:
+            return False
+        return self.analyzer.can_prove(lt(values.max_value, extent))
 
     def not_negative(self, value: Expr) -> bool:
         """True when `value` is provably at least 0 over all the domains."""
-        values = eval_set(value, self.sets, self.analyzer)
-        low = values.min_value
-        if not values.has_lower_bound or low.dtype is not value.dtype:
-            return False
+        low = eval_set(value, self.sets).min_value
         if isinstance(low, IntImm):
-            return low.value >= 0
-        return self.analyzer.can_prove(ge(low, 0))
-
-    def _less(self, high: Expr, extent: Expr, dtype: DType) -> bool:
-        if high.dtype is not dtype:
+            return low.dtype is value.dtype and low.value >= 0
+        values = eval_set(value, self.sets, self.analyzer)
+        if not values.has_lower_bound or values.min_value.dtype is not value.dtype:
             return False
-        if isinstance(high, IntImm) and isinstance(extent, IntImm):
-            return high.value < extent.value
-        return self.analyzer.can_prove(lt(high, extent))
+        return self.analyzer.can_prove(ge(values.min_value, 0))
 
 
 def pass_up_bound_check(
