@@ -1,0 +1,82 @@
+"""May a statement write its result over the buffer it reads?"""
+
+from __future__ import annotations
+
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Ramp, Var
+from autosched.tir.stmt import AttrStmt, BufferStore, For, Stmt
+from autosched.tir.walk import direct_exprs, stmts
+from autosched.transform.affine import affine
+
+
+def can_run_in_place(stmt: Stmt, target: Var, source: Var) -> bool:
+    """True when `target` may use the memory of `source`, both accessed in `stmt` alone.
+
+    So it is when `stmt` holds one store to `target`, reaching no element twice, that reads
+    `source` only at the stored indices, and nothing else in `stmt` touches either.
+    """
+    loops: list[For] = []
+    store: BufferStore | None = None
+    for s in stmts(stmt):
+        if isinstance(s, For):
+            loops.append(s)
+        elif isinstance(s, AttrStmt) and s.key == "extern_scope":
+            return False
+        if isinstance(s, BufferStore) and s.buffer.data is target:
+            if store is not None:
+                return False
+            store = s
+            if not _reads_only(s.value, target, source, s):
+                return False
+            rest: tuple[Expr, ...] = s.indices if s.predicate is None else (*s.indices, s.predicate)
+        elif isinstance(s, BufferStore) and s.buffer.data is source:
+            return False
+        else:
+            rest = direct_exprs(s)
+        if not all(_reads_only(e, target, source, None) for e in rest):
+            return False
+    return store is not None and _reaches_once(store.indices, loops)
+
+
+def _reads_only(e: Expr, target: Var, source: Var, store: BufferStore | None) -> bool:
+    """No access to `target`, and to `source` only where `store` writes."""
+    if e is target or e is source:
+        return False
+    if isinstance(e, BufferLoad):
+        if e.buffer.data is target:
+            return False
+        if e.buffer.data is source and not (
+            store is not None
+            and e.dtype is store.value.dtype
+            and e.indices == store.indices
+            and e.predicate is store.predicate
+        ):
+            return False
+        store = None  # what indexes the load must not read the source
+    return all(_reads_only(c, target, source, store) for c in e.children())
+
+
+def _reaches_once(indices: tuple[Expr, ...], loops: list[For]) -> bool:
+    """True when different iterations of `loops` give different scalar or vector indices."""
+    if len(indices) != 1:
+        return False
+    extents: dict[Var, int] = {}
+    for loop in loops:
+        if not isinstance(loop.extent, IntImm):
+            return False
+        extents[loop.loop_var] = loop.extent.value
+    index, steps = indices[0], []
+    if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
+        steps.append((abs(index.stride.value), index.lanes))
+        index = index.base
+    if index.dtype.lanes > 1:
+        return False
+    form = affine(index)
+    if not form.opaque_vars().isdisjoint(extents):
+        return False
+    steps += [(abs(form.terms.get(v, 0)), extent) for v, extent in extents.items() if extent > 1]
+    span = 0
+    for stride, extent in sorted(steps):
+        if stride <= span:
+            return False
+        span += stride * (extent - 1)
+    return True

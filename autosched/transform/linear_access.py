@@ -1,0 +1,160 @@
+"""A function's accesses to its allocations, in order, and how long each allocation lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from autosched.tir.expr import BufferLoad, Expr, Var
+from autosched.tir.stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    While,
+)
+from autosched.tir.walk import child_stmts, direct_exprs, free_vars
+
+_SCOPE_ATTRIBUTES = ("virtual_thread", "extern_scope")
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A statement that touches allocations, or the begin or end of one that encloses others.
+
+    `pair` is the other end of a scope, None for a plain statement; `touched` is kept at the end.
+    """
+
+    stmt: Stmt
+    touched: dict[Var, None] = field(default_factory=dict)
+    pair: Entry | None = None
+    is_end: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Events:
+    """Allocations whose first (`born`) or last (`dying`) access is in one statement."""
+
+    born: list[Var] = field(default_factory=list)
+    dying: list[Var] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class LinearAccess:
+    """The entries in order; the allocations considered; the events of each statement."""
+
+    entries: list[Entry]
+    allocations: dict[Var, Allocate]
+    events: dict[Stmt, Events]
+
+
+def linear_access(body: Stmt) -> LinearAccess:
+    """The accesses in `body`. Allocations whose size depends on a variable are left out."""
+    finder = _Finder()
+    finder.stmt(body)
+    return LinearAccess(finder.entries, finder.allocations, _liveness(finder.entries))
+
+
+def is_movable(alloc: Allocate) -> bool:
+    """True when an allocation may move to an enclosing statement: its size is no variable's."""
+    return not alloc.annotations and not any(
+        free_vars(e) for e in (*alloc.extents, alloc.condition)
+    )
+
+
+class _Finder:
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.allocations: dict[Var, Allocate] = {}
+        self._levels: dict[Var, int] = {}
+        self._scopes: list[dict[Var, None]] = []
+        self._in_threads = False
+        self._pointers: dict[Expr, tuple[Var, ...]] = {}
+
+    def stmt(self, s: Stmt) -> None:
+        match s:
+            case BufferStore() | Evaluate():
+                self._leaf(s)
+            case For() | IfThenElse() | LetStmt() | While() | AssertStmt():
+                self._scope(s)
+            case AttrStmt(key="thread_extent") if not self._in_threads:
+                self._in_threads = True
+                self._scope(s)
+                self._in_threads = False
+            case AttrStmt() if s.key in _SCOPE_ATTRIBUTES:
+                self._scope(s)
+            case _:
+                if isinstance(s, Allocate) and is_movable(s):
+                    self.allocations[s.buffer_var] = s
+                    self._levels[s.buffer_var] = len(self._scopes)
+                self._inside(s)
+
+    def _inside(self, s: Stmt) -> None:
+        for e in direct_exprs(s):
+            self._touch_all(e)
+        for child in child_stmts(s):
+            self.stmt(child)
+
+    def _leaf(self, s: BufferStore | Evaluate) -> None:
+        touched: dict[Var, None] = {}
+        self._scopes.append(touched)
+        if isinstance(s, BufferStore):
+            self._touch(s.buffer.data)
+        for e in direct_exprs(s):
+            self._touch_all(e)
+        self._scopes.pop()
+        if touched:
+            self.entries.append(Entry(s, touched))
+
+    def _scope(self, s: Stmt) -> None:
+        begin = Entry(s)
+        self.entries.append(begin)
+        self._scopes.append({})
+        self._inside(s)
+        end = Entry(s, self._scopes.pop(), begin, is_end=True)
+        begin.pair = end
+        self.entries.append(end)
+
+    def _touch(self, pointer: Var) -> None:
+        level = self._levels.get(pointer)
+        if level is not None and level < len(self._scopes):
+            self._scopes[level].setdefault(pointer)
+
+    def _touch_all(self, e: Expr) -> None:
+        for pointer in self._pointers_in(e):
+            self._touch(pointer)
+
+    def _pointers_in(self, e: Expr) -> tuple[Var, ...]:
+        found = self._pointers.get(e)
+        if found is None:
+            found = (e,) if isinstance(e, Var) and e.dtype.is_handle else ()
+            if isinstance(e, BufferLoad):
+                found = (e.buffer.data,)
+            for child in e.children():
+                found += self._pointers_in(child)
+            self._pointers[e] = found
+        return found
+
+
+def _liveness(entries: list[Entry]) -> dict[Stmt, Events]:
+    events: dict[Stmt, Events] = {}
+    seen: set[Var] = set()
+    for entry in reversed(entries):
+        for pointer in entry.touched:
+            if pointer not in seen:
+                seen.add(pointer)
+                events.setdefault(entry.stmt, Events()).dying.append(pointer)
+    seen.clear()
+    for entry in entries:
+        if entry.is_end:
+            continue
+        touched = entry.touched if entry.pair is None else entry.pair.touched
+        for pointer in touched:
+            if pointer not in seen:
+                seen.add(pointer)
+                events.setdefault(entry.stmt, Events()).born.append(pointer)
+    return events
