@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from autosched.arith import Analyzer
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import (
     BufferLoad,
@@ -19,8 +18,6 @@ from autosched.tir.expr import (
     Expr,
     FloatImm,
     IntImm,
-    Range,
-    SizeVar,
     StringImm,
     Var,
 )
@@ -39,6 +36,7 @@ from autosched.tir.stmt import (
 from autosched.tir.walk import all_exprs, free_vars, map_children, stmts
 from autosched.transform.context import PassContext
 from autosched.transform.effects import is_lasting
+from autosched.transform.facts import Facts
 from autosched.transform.module import FunctionPass
 
 _THREAD_KEYS = ("thread_extent", "virtual_thread")
@@ -59,23 +57,11 @@ class Simplify(FunctionPass):
         return func.with_body(_Simplify(func).stmt(func.body))
 
 
-class _Scope:
-    """What is simplified so far of the expressions that mention `variables`."""
-
-    __slots__ = ("memo", "variables")
-
-    def __init__(self, variables: frozenset[Var]) -> None:
-        self.variables = variables
-        self.memo: dict[Expr, Expr] = {}
-
-
 class _Simplify:
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
-        self.analyzer = Analyzer()
-        self.memo: dict[Expr, Expr] = {}
-        self.scopes: list[_Scope] = []  # one per constraint that holds, innermost last
-        self.ranges: dict[Var, tuple[Expr, Expr]] = {}
+        self.facts = Facts(func)
+        self.simplify = self.facts.analyzer.simplify
         self.in_buffers: frozenset[Var] | None = None
         self.rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {
             For: self._for,
@@ -85,16 +71,6 @@ class _Simplify:
             AssertStmt: self._assert,
             BufferStore: self._store,
         }
-        for buffer in func.buffer_map.values():
-            for extent in buffer.shape:
-                for var in free_vars(extent):
-                    self._mark_size(var)
-
-    def _mark_size(self, var: Var) -> None:
-        if not isinstance(var, SizeVar) and var not in self.ranges:
-            zero, top = const(0, var.dtype), const(var.dtype.max_value, var.dtype)
-            self.ranges[var] = (zero, top)
-            self.analyzer.bind(var, Range(zero, top))
 
     def stmt(self, s: Stmt) -> Stmt:
         rule = self.rules.get(type(s))
@@ -103,64 +79,36 @@ class _Simplify:
     def expr(self, e: Expr) -> Expr:
         if type(e) in _LEAVES:
             return e
-        memo = self.memo
-        if self.scopes:
-            variables = free_vars(e)
-            for scope in reversed(self.scopes):
-                if not variables.isdisjoint(scope.variables):
-                    memo = scope.memo
-                    break
+        memo = self.facts.memo(e)
         done = memo.get(e)
         if done is None:
-            done = memo[e] = self.analyzer.simplify(e)
+            done = memo[e] = self.simplify(e)
         return done
-
-    def _bind(self, var: Var, low: Expr, extent: Expr) -> None:
-        known = self.ranges.get(var)
-        if known is not None and known[0] is low and known[1] is extent:
-            return
-        if known is not None:  # bound again, to something else: what was derived is void
-            self.memo.clear()
-            for scope in self.scopes:
-                scope.memo.clear()
-        self.ranges[var] = (low, extent)
-        self.analyzer.bind(var, Range(low, extent), override=True)
 
     def _under(self, condition: Expr, s: Stmt) -> Stmt:
         """`s` simplified where `condition` holds."""
         if isinstance(condition, IntImm) or not is_lasting(condition):
             return self.stmt(s)
-        self.scopes.append(_Scope(free_vars(condition)))
-        with self.analyzer.constraint(condition):
-            result = self.stmt(s)
-        self.scopes.pop()
-        return result
+        return self.facts.under((condition,), self.stmt, s)
 
     def _for(self, s: Stmt) -> Stmt:
         assert isinstance(s, For)
         low, extent = self.expr(s.min), self.expr(s.extent)
-        self._bind(s.loop_var, low, extent)
+        self.facts.bind(s.loop_var, low, extent)
         if isinstance(low, IntImm) and isinstance(extent, IntImm):
             body = self.stmt(s.body)  # the constraints below would say what the range says
         else:
-            body = self._in_symbolic_loop(s, low, extent)
+            bounds = (ge(s.loop_var, low), lt(s.loop_var, add(low, extent)))
+            body = self.facts.under(bounds, self.stmt, s.body)
         if low is s.min and extent is s.extent and body is s.body:
             return s
         return For(s.loop_var, low, extent, s.kind, body, s.thread_binding, s.annotations)
-
-    def _in_symbolic_loop(self, s: For, low: Expr, extent: Expr) -> Stmt:
-        above, below = ge(s.loop_var, low), lt(s.loop_var, add(low, extent))
-        self.scopes.append(_Scope(free_vars(above) | free_vars(below)))
-        with self.analyzer.constraint(above), self.analyzer.constraint(below):
-            body = self.stmt(s.body)
-        self.scopes.pop()
-        return body
 
     def _attr(self, s: Stmt) -> Stmt:
         assert isinstance(s, AttrStmt)
         value = self.expr(s.value)
         if s.key in _THREAD_KEYS:
-            self._bind(s.node.var, const(0, s.node.var.dtype), value)
+            self.facts.bind(s.node.var, const(0, s.node.var.dtype), value)
         body = self.stmt(s.body)
         if value is s.value and body is s.body:
             return s
@@ -171,7 +119,7 @@ class _Simplify:
         value = self.expr(s.value)
         inline = _can_inline(value)
         if inline:
-            self.analyzer.bind(s.var, value, override=True)
+            self.facts.define(s.var, value)
         body = self.stmt(s.body)
         if inline and s.var not in self._buffer_vars():
             return body
@@ -203,7 +151,7 @@ class _Simplify:
         then_case = self._under(plain, s.then_case)
         else_case = None
         if s.else_case is not None:
-            else_case = self._under(self.analyzer.rewrite_simplify(not_(plain)), s.else_case)
+            else_case = self._under(self.facts.analyzer.rewrite_simplify(not_(plain)), s.else_case)
         if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
             return s
         return IfThenElse(condition, then_case, else_case)
