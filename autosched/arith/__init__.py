@@ -1,0 +1,21 @@
+"""Integer analysis: bounds, residues, simplification, proofs, sets."""
+
+from autosched.arith import intset
+from autosched.arith.analyzer import Analyzer
+from autosched.arith.const_int_bound import NEG_INF, POS_INF, ConstIntBound, eval_bound
+from autosched.arith.intset import IntSet, eval_set, intersect_set, union_set
+from autosched.arith.modular_set import ModularSet
+
+__all__ = [
+    "NEG_INF",
+    "POS_INF",
+    "Analyzer",
+    "ConstIntBound",
+    "IntSet",
+    "ModularSet",
+    "eval_bound",
+    "eval_set",
+    "intersect_set",
+    "intset",
+    "union_set",
+]

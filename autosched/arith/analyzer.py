@@ -1,0 +1,309 @@
+"""What is known about integer expressions, and simplification by it (spec te_bounds 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from typing import Any
+
+from autosched.arith.canonical import CanonicalSimplifier
+from autosched.arith.compare import compare
+from autosched.arith.const_int_bound import (
+    NEG_INF,
+    POS_INF,
+    Bound,
+    BoundEvaluator,
+    ConstIntBound,
+    add_high,
+)
+from autosched.arith.facts import Facts, facts_of
+from autosched.arith.modular_set import ModularEvaluator, ModularSet
+from autosched.arith.rewrite import RewriteSimplifier
+from autosched.tir.expr import Expr, FloatImm, IntImm, Range, StringImm, Var
+from autosched.tir.op import eq, sub
+from autosched.tir.walk import free_vars
+
+_CONSTANTS = frozenset((IntImm, FloatImm, StringImm))
+_MAX_ROUNDS = 4
+_MAX_PROOFS = 3
+
+
+class Analyzer:
+    """Bounds, residues, simplification and proofs under the variables bound so far.
+
+    `bind` and `constraint` add knowledge; what was computed before is then computed anew where
+    it could change. All questions are answered for all values the variables can take.
+    """
+
+    __slots__ = (
+        "_seen",
+        "_simplified",
+        "bounds",
+        "canonical",
+        "literals",
+        "moduli",
+        "nesting",
+        "rewrite",
+        "values",
+    )
+
+    def __init__(self) -> None:
+        self.values: dict[Var, Expr] = {}
+        self.literals: dict[Expr, bool] = {}
+        self.bounds = BoundEvaluator({}, {})
+        self.moduli = ModularEvaluator({})
+        self.rewrite = RewriteSimplifier(self)
+        self.canonical = CanonicalSimplifier(self)
+        self.nesting = 0
+        self._simplified: dict[Expr, Expr] = {}
+        self._seen: set[Var] = set()
+
+    # -- knowledge
+
+    def bind(self, var: Var, value: Expr | Range, override: bool = False) -> None:
+        """Let `var` be `value`, or lie in that range; of a range of extent 1 it is the min.
+
+        Raises ValueError when `var` is bound to something else already, unless `override`.
+        """
+        if isinstance(value, Range):
+            extent = value.extent
+            if extent.__class__ is IntImm and extent.value == 1:  # type: ignore[attr-defined]
+                self._bind_value(var, value.min, override)
+            else:
+                low, high = self.bounds(value.min)
+                high = add_high(add_high(high, self.bounds(extent)[1]), -1)
+                self._bind_bound(var, (low, max(low, high)), override)
+        else:
+            self._bind_value(var, value, override)
+
+    def _bind_value(self, var: Var, value: Expr, override: bool) -> None:
+        value = self.simplify(value)
+        old = self.values.get(var)
+        if old is value:
+            return
+        if old is not None and not override:
+            raise ValueError(f"{var.name} is bound to {old!r} already, not to {value!r}")
+        bound, residues = self.bounds(value), self.moduli(value)
+        self._forget(var)
+        self._seen |= free_vars(value)
+        self.bounds.env[var] = bound  # type: ignore[index]  # the analyzer owns the dict
+        self.moduli.env[var] = residues  # type: ignore[index]
+        self.values[var] = value
+
+    def _bind_bound(self, var: Var, bound: Bound, override: bool) -> None:
+        old = self.bounds.env.get(var)
+        if old == bound and var not in self.values:
+            return
+        if old is not None and not override:
+            raise ValueError(f"{var.name} is bound to {old} already, not to {bound}")
+        self._forget(var)
+        self.values.pop(var, None)
+        self.moduli.env.pop(var, None)  # type: ignore[attr-defined]
+        self.bounds.env[var] = bound  # type: ignore[index]
+
+    def update_bound(self, var: Var, bound: ConstIntBound) -> None:
+        """Let `var` lie in `bound`, whatever was known of it before."""
+        self._bind_bound(var, (bound.min_value, bound.max_value), True)
+
+    def _forget(self, var: Var) -> None:
+        """Drop what was computed if it may involve `var`."""
+        if var in self._seen:
+            self._fresh()
+            self._seen = set()
+            for value in self.values.values():
+                self._seen |= free_vars(value)
+
+    def _fresh(self) -> None:
+        self.bounds.memo = {}
+        self.moduli.memo = {}
+        self.rewrite.memo = {}
+        self.canonical.memo = {}
+        self.canonical.forms = {}
+        self._simplified = {}
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Bindings made inside are undone at the end."""
+        saved = self._save()
+        self.values = dict(self.values)
+        self.bounds.env = dict(self.bounds.env)
+        self.moduli.env = dict(self.moduli.env)
+        self._seen = set(self._seen)
+        self._fresh()
+        try:
+            yield
+        finally:
+            self._restore(saved)
+
+    def constraint(self, condition: Expr) -> Constraint:
+        """A context in which `condition` holds: `with analyzer.constraint(i < n): ...`."""
+        return Constraint(self, condition)
+
+    def _save(self) -> tuple[Any, ...]:
+        return (
+            self.values,
+            self.literals,
+            self.bounds.env,
+            self.bounds.facts,
+            self.bounds.memo,
+            self.moduli.env,
+            self.moduli.memo,
+            self.rewrite.memo,
+            self.canonical.memo,
+            self.canonical.forms,
+            self._simplified,
+            self._seen,
+        )
+
+    def _restore(self, saved: tuple[Any, ...]) -> None:
+        (
+            self.values,
+            self.literals,
+            self.bounds.env,
+            self.bounds.facts,
+            self.bounds.memo,
+            self.moduli.env,
+            self.moduli.memo,
+            self.rewrite.memo,
+            self.canonical.memo,
+            self.canonical.forms,
+            self._simplified,
+            self._seen,
+        ) = saved
+
+    def enter(self, facts: Facts) -> tuple[Any, ...]:
+        """Add the facts; returns what `leave` needs to undo it."""
+        saved = self._save()
+        self.literals = {**self.literals, **facts.literals}
+        known = dict(self.bounds.facts or {})
+        for e, (low, high) in facts.bounds:
+            old = known.get(e, (NEG_INF, POS_INF))
+            known[e] = (max(low, old[0]), min(high, old[1]))
+        self.bounds.facts = known
+        if facts.residues:
+            self.moduli.env = {**self.moduli.env, **facts.residues}
+        self._seen = set(self._seen)
+        self._fresh()
+        return saved
+
+    def leave(self, saved: tuple[Any, ...]) -> None:
+        self._restore(saved)
+
+    # -- questions
+
+    def const_int_bound(self, e: Expr) -> ConstIntBound:
+        """The interval of the values of `e`."""
+        self._seen |= free_vars(e)
+        return ConstIntBound(*self.bounds(e))
+
+    def modular_set(self, e: Expr) -> ModularSet:
+        """The residues of the values of `e`."""
+        self._seen |= free_vars(e)
+        return self.moduli(e)
+
+    def rewrite_simplify(self, e: Expr) -> Expr:
+        """`e` by the rewrite rules."""
+        self._seen |= free_vars(e)
+        return self.rewrite(e)
+
+    def canonical_simplify(self, e: Expr) -> Expr:
+        """`e` in canonical form."""
+        self._seen |= free_vars(e)
+        return self.canonical.visit(e)
+
+    def simplify(self, e: Expr) -> Expr:
+        """`e` simplified: canonical form, rewrite rules, canonical form, until nothing changes."""
+        cls = e.__class__
+        if cls in _CONSTANTS:
+            return e
+        if cls is Var:
+            return self.values.get(e, e)  # type: ignore[call-overload, no-any-return]
+        found = self._simplified.get(e)
+        if found is None:
+            self._seen |= free_vars(e)
+            found = self._simplify(e)
+            self._simplified[e] = found
+            self._simplified[found] = found
+        return found
+
+    def _simplify(self, e: Expr) -> Expr:
+        result = self.canonical.visit(e)
+        rewrite, canonical = self.rewrite, self.canonical
+        for _ in range(_MAX_ROUNDS):
+            if result.__class__ in _CONSTANTS:
+                break
+            before = result
+            result = rewrite(result)
+            if result.__class__ in _CONSTANTS:
+                break
+            result = canonical.visit(result)
+            if result is before:
+                break
+        return result
+
+    def compare(self, a: Expr, b: Expr) -> int:
+        """Which of LESS, EQUAL, GREATER (bits) `a` may be to `b`."""
+        return compare(self, a, b)
+
+    def can_prove(self, condition: Expr) -> bool:
+        """True when `condition` holds for all values of the variables."""
+        result: Any = self.simplify(condition)
+        return result.__class__ is IntImm and result.value != 0
+
+    def prove_nested(self, condition: Expr) -> bool:
+        """can_prove for use inside simplification; gives up when nested too deeply."""
+        if self.nesting >= _MAX_PROOFS:
+            return False
+        self.nesting += 1
+        result = self.can_prove(condition)
+        self.nesting -= 1
+        return result
+
+    def can_prove_equal(self, a: Expr, b: Expr) -> bool:
+        """True when a == b provably."""
+        if a is b:
+            return True
+        if a.__class__ is IntImm and b.__class__ is IntImm:
+            return a.value == b.value  # type: ignore[attr-defined, no-any-return]
+        return self.can_prove(eq(sub(a, b), 0))
+
+    def can_prove_less(self, a: Expr, limit: int) -> bool:
+        """True when a < limit provably."""
+        return self._simple_bound(a)[1] < limit
+
+    def can_prove_greater_equal(self, a: Expr, limit: int) -> bool:
+        """True when a >= limit provably."""
+        return self._simple_bound(a)[0] >= limit
+
+    def mark_non_negative(self, var: Var) -> None:
+        """Let a symbolic size be at least 0."""
+        if var not in self.bounds.env and var not in self.values:
+            self._bind_bound(var, (0, POS_INF), False)
+
+    def _simple_bound(self, e: Expr) -> Bound:
+        if e.__class__ is IntImm:
+            value: int = e.value  # type: ignore[attr-defined]
+            return value, value
+        self._seen |= free_vars(e)
+        return self.bounds(self.rewrite(e))
+
+
+class Constraint:
+    """The context of a condition that holds."""
+
+    __slots__ = ("_analyzer", "_condition", "_saved")
+
+    def __init__(self, analyzer: Analyzer, condition: Expr) -> None:
+        self._analyzer = analyzer
+        self._condition = condition
+        self._saved: tuple[Any, ...] | None = None
+
+    def __enter__(self) -> None:
+        facts = facts_of(self._analyzer, self._condition)
+        if facts is not None:
+            self._saved = self._analyzer.enter(facts)
+
+    def __exit__(self, *_: object) -> None:
+        if self._saved is not None:
+            self._analyzer.leave(self._saved)

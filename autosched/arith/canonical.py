@@ -1,0 +1,294 @@
+"""The canonical form of index expressions (spec te_bounds 8.2).
+
+Sums, products with constants, quotients and remainders by constants of int32 and int64 scalars
+are brought into the form of `sum_form.py`; all other nodes are rewritten over canonical children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from autosched.arith.canonical_divmod import (
+    divide_sum,
+    remainder_of_sum,
+    truncated_quotient,
+    truncated_remainder,
+)
+from autosched.arith.const_int_bound import dtype_bound
+from autosched.arith.rewrite import RewriteSimplifier
+from autosched.arith.sum_form import (
+    NO_UPPER,
+    Sum,
+    Term,
+    emit,
+    insert_index,
+    insert_term,
+    opaque,
+    sum_bound,
+    term_bound,
+)
+from autosched.tir.dtype import DType
+from autosched.tir.expr import (
+    LT,
+    Add,
+    Cast,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mod,
+    Mul,
+    SizeVar,
+    Sub,
+    Var,
+)
+from autosched.tir.op import cast, const, mul
+
+if TYPE_CHECKING:
+    from autosched.arith.analyzer import Analyzer
+
+
+class CanonicalSimplifier(RewriteSimplifier):
+    """Brings expressions into canonical form; `forms` holds the sums found so far."""
+
+    __slots__ = ("forms",)
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        super().__init__(analyzer)
+        self.forms: dict[Expr, Sum] = {}
+
+    def gather(self, e: Any, factor: int, terms: list[Term]) -> int:
+        """Add e * factor to the terms; returns what is to be added to the base."""
+        cls = e.__class__
+        if cls is Add:
+            return self.gather(e.a, factor, terms) + self.gather(e.b, factor, terms)
+        if cls is IntImm:
+            return e.value * factor  # type: ignore[no-any-return]
+        if cls is Mul:
+            if e.b.__class__ is IntImm:
+                return self.gather(e.a, factor * e.b.value, terms)
+            if e.a.__class__ is IntImm:
+                return self.gather(e.b, factor * e.a.value, terms)
+        elif cls is Var:
+            value = self.analyzer.values.get(e)
+            if value is not None:
+                return self.gather(value, factor, terms)
+            insert_index(terms, e, factor)
+            return 0
+        elif cls is Sub:
+            return self.gather(e.a, factor, terms) + self.gather(e.b, -factor, terms)
+        form = self.form(e)
+        for term in form.terms:
+            insert_term(terms, term, factor)
+        return form.base * factor
+
+    def form(self, e: Any) -> Sum:
+        """The sum that `e`, an int32 or int64 scalar, is."""
+        found = self.forms.get(e)
+        if found is None:
+            make = _FORMS.get(e.__class__)
+            found = _gathered(self, e) if make is None else make(self, e)
+            self.forms[e] = found
+        return found
+
+    def in_range(self, terms: list[Term], base: int, limit: int, dtype: DType) -> bool:
+        """True when the sum provably lies in [0, limit)."""
+        low, high = sum_bound(terms, base, self.analyzer.bounds, dtype)
+        return low >= 0 and high < limit
+
+    def _index(self, e: Any) -> Expr:
+        """Sums, products and divisions of indices, normalised; of other types, rewritten."""
+        if not e.dtype.is_index:
+            return self._binary(e) if e.__class__ is not Cast else self._children(e)
+        terms, base = self.form(e)
+        result = emit(terms, base, e.dtype)
+        if result is not e:
+            self.memo[result] = result
+        if _settled(terms):
+            # No rule changes a sum of different variables: spare it the rewriting.
+            self.analyzer.rewrite.memo[result] = result
+        return result
+
+    def _less_canonical(self, e: Any) -> Expr:
+        if e.a.dtype.is_index:
+            result = self._less_by_factor(e)
+            if result is not None:
+                return result
+        return self._less(e)
+
+    def _less_by_factor(self, e: Any) -> Expr | None:
+        """a - b < 0 divided by the common factor of most of it, where the rest cannot matter."""
+        terms: list[Term] = []
+        base = self.gather(e.a, 1, terms) + self.gather(e.b, -1, terms)
+        factor, scaled = abs(base), False
+        for term in terms:
+            if term.scale not in (1, -1):
+                scaled = True
+                factor = gcd(factor, term.scale)
+        if not scaled or factor <= 1:
+            return None
+        dtype = e.a.dtype
+        rest = [t for t in terms if t.scale % factor]
+        kept = [t._replace(scale=t.scale // factor) for t in terms if t.scale % factor == 0]
+        if rest and not self.in_range(rest, 0, factor, dtype):
+            if len(rest) != 1 or rest[0].scale != 1:
+                return None
+            index, lower, upper, _, trunc = rest[0]
+            if upper == NO_UPPER or trunc or upper % (factor * lower):
+                return None
+            insert_term(kept, Term(index, lower * factor, upper, 1, False), 1)
+        return self.visit(LT(emit(kept, base // factor, dtype), const(0, dtype)))
+
+    handlers: ClassVar[dict[type[Expr], Callable[[Any, Any], Expr]]] = {
+        **RewriteSimplifier.handlers,
+        **dict.fromkeys((Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Cast), _index),
+        LT: _less_canonical,
+    }
+
+
+def _settled(terms: tuple[Term, ...]) -> bool:
+    seen: set[Expr] = set()
+    for term in terms:
+        index = term[0]
+        if index.__class__ is not Var or index in seen or (term[2] != NO_UPPER and term[4]):
+            return False
+        seen.add(index)
+    return True
+
+
+def _gathered(self: CanonicalSimplifier, e: Expr) -> Sum:
+    """The sum of a node that is not arithmetic: its simplified self as one term."""
+    result = self.visit(e)
+    if result.__class__ in _FORMS or result.__class__ is IntImm or result.__class__ is Var:
+        return self.form(result) if result is not e else _one(e)
+    return _one(result)
+
+
+def _one(e: Any) -> Sum:
+    return Sum((), e.value) if e.__class__ is IntImm else Sum((opaque(e),), 0)
+
+
+def _linear(self: CanonicalSimplifier, e: Expr) -> Sum:
+    terms: list[Term] = []
+    base = self.gather(e, 1, terms)
+    return Sum(tuple(terms), base)
+
+
+def _variable(self: CanonicalSimplifier, e: Any) -> Sum:
+    value = self.analyzer.values.get(e)
+    return Sum((opaque(e),), 0) if value is None else self.form(value)
+
+
+def _product(self: CanonicalSimplifier, e: Any) -> Sum:
+    """A product: by a constant, or of the factors from left to right with one constant at last."""
+    a, b = self.form(e.a), self.form(e.b)
+    if not a.terms or not b.terms:
+        value, factor = (b, a.base) if not a.terms else (a, b.base)
+        if factor == 0:
+            return Sum((), 0)
+        return Sum(
+            tuple(t._replace(scale=t.scale * factor) for t in value.terms), value.base * factor
+        )
+    factors: list[Expr] = []
+    scale = 1
+    stack = [emit(b.terms, b.base, e.dtype), emit(a.terms, a.base, e.dtype)]
+    while stack:
+        part: Any = stack.pop()
+        if part.__class__ is Mul:
+            stack += (part.b, part.a)
+        elif part.__class__ is IntImm:
+            scale *= part.value
+        else:
+            factors.append(part)
+    product = factors[0]
+    for factor_expr in factors[1:]:
+        product = mul(product, factor_expr)
+    product = self.apply(product) if product.__class__ is Mul else product
+    term = opaque(product)
+    return Sum((term._replace(scale=scale),), 0)
+
+
+def _divisor(self: CanonicalSimplifier, e: Any) -> int | None:
+    """The divisor of a division when it is a positive constant."""
+    b = e.b if e.b.__class__ is IntImm else self.visit(e.b)
+    return b.value if b.__class__ is IntImm and b.value > 0 else None
+
+
+def _symbolic(self: CanonicalSimplifier, e: Any) -> Sum:
+    """A division by something else than a positive constant."""
+    result = self._binary(e)
+    return _one(result) if result.__class__ is e.__class__ else self.form(result)
+
+
+def _floordiv(self: CanonicalSimplifier, e: Any) -> Sum:
+    divisor = _divisor(self, e)
+    if divisor is None:
+        return _symbolic(self, e)
+    return divide_sum(self, self.form(e.a), divisor, e.dtype)
+
+
+def _floormod(self: CanonicalSimplifier, e: Any) -> Sum:
+    divisor = _divisor(self, e)
+    if divisor is None:
+        return _symbolic(self, e)
+    return remainder_of_sum(self, self.form(e.a), divisor, e.dtype)
+
+
+def _truncdiv(self: CanonicalSimplifier, e: Any) -> Sum:
+    divisor = _divisor(self, e)
+    if divisor is None:
+        return _symbolic(self, e)
+    return truncated_quotient(self, self.form(e.a), divisor, e.dtype)
+
+
+def _truncmod(self: CanonicalSimplifier, e: Any) -> Sum:
+    divisor = _divisor(self, e)
+    if divisor is None:
+        return _symbolic(self, e)
+    return truncated_remainder(self, self.form(e.a), divisor, e.dtype)
+
+
+def _cast(self: CanonicalSimplifier, e: Any) -> Sum:
+    """A cast of a sum is the sum of the casts when no value can fall outside the type."""
+    source, target = e.value.dtype, e.dtype
+    if not source.is_index:
+        return _one(self._children(e))
+    inner = self.form(e.value)
+    if target.bits < source.bits and not _fits(self, inner, source, target):
+        return _one(cast(target, emit(inner.terms, inner.base, source)))
+    terms: list[Term] = []
+    for term in inner.terms:
+        insert_term(terms, term._replace(index=cast(target, term.index)), 1)
+    return Sum(tuple(terms), inner.base)
+
+
+def _fits(self: CanonicalSimplifier, inner: Sum, source: DType, target: DType) -> bool:
+    """True when every part of the sum, and the sum, keeps its value in the narrower type."""
+    low, high = dtype_bound(target)
+    bounds = self.analyzer.bounds
+    ranges = [sum_bound(inner.terms, inner.base, bounds, source), (inner.base, inner.base)]
+    for term in inner.terms:
+        ranges += (bounds(term.index), term_bound(term, bounds))
+        if term.upper != NO_UPPER:
+            ranges.append((0, term.upper))
+        ranges.append((term.lower, term.lower))
+        ranges.append((term.scale, term.scale))
+    return all(low <= r[0] and r[1] <= high for r in ranges)
+
+
+_FORMS: dict[type[Expr], Callable[[CanonicalSimplifier, Any], Sum]] = {
+    Var: _variable,
+    SizeVar: _variable,
+    Add: _linear,
+    Sub: _linear,
+    Mul: _product,
+    FloorDiv: _floordiv,
+    FloorMod: _floormod,
+    Div: _truncdiv,
+    Mod: _truncmod,
+    Cast: _cast,
+    IntImm: lambda self, e: Sum((), e.value),
+}

@@ -1,0 +1,184 @@
+"""Quotients and remainders of sums by positive constants (spec te_bounds 8.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autosched.arith.sum_form import NO_UPPER, Sum, Term, emit, insert_term, opaque
+from autosched.tir.dtype import DType
+from autosched.tir.expr import FloorMod, IntImm, Mod
+from autosched.tir.op import floormod, truncmod
+
+if TYPE_CHECKING:
+    from autosched.arith.canonical import CanonicalSimplifier
+
+
+def divide_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:
+    """a // c, rounded down."""
+    if c == 1:
+        return a
+    quotient, rest, base, rest_base = _separate(a, c)
+    if not rest:
+        return Sum(tuple(quotient), base + rest_base // c)
+    if self.in_range(rest, rest_base, c, dtype):
+        return Sum(tuple(quotient), base)
+    return _plus(
+        quotient, base, _divide_term(self, _one_term(self, rest, rest_base, dtype), c, dtype)
+    )
+
+
+def remainder_of_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:
+    """a % c with the sign of c."""
+    if c == 1:
+        return Sum((), 0)
+    _, rest, _, base = _separate(a, c)
+    if not rest:
+        return Sum((), base % c)
+    if self.in_range(rest, base, c, dtype):
+        return Sum(tuple(rest), base)
+    return _remainder_of_term(self, _one_term(self, rest, base % c, dtype), c, dtype)
+
+
+def truncated_quotient(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:
+    """a / c rounded toward zero."""
+    if c == 1:
+        return a
+    quotient, rest, base, rest_base = _separate(a, c)
+    if not rest and not rest_base:
+        return Sum(tuple(quotient), base)
+    bounds = self.analyzer.bounds
+    if not quotient and not base and not rest:
+        return Sum((), rest_base // c if rest_base >= 0 else -(-rest_base // c))
+    whole = [t._replace(scale=t.scale * c) for t in quotient]
+    if _non_negative(self, whole, base * c, dtype) and _non_negative(self, rest, rest_base, dtype):
+        if not rest:
+            return Sum(tuple(quotient), base + rest_base // c)
+        if self.in_range(rest, rest_base, c, dtype):
+            return Sum(tuple(quotient), base)
+        term = _one_term(self, rest, rest_base, dtype)
+        return _plus(quotient, base, _divide_term(self, term, c, dtype, True))
+    del bounds
+    return _divide_term(self, _one_term(self, list(a.terms), a.base, dtype), c, dtype, True)
+
+
+def truncated_remainder(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:
+    """The remainder of a / c, which has the sign of a."""
+    if c == 1:
+        return Sum((), 0)
+    quotient, rest, base, rest_base = _separate(a, c)
+    if not rest and not rest_base:
+        return Sum((), 0)
+    if not a.terms:
+        return Sum((), a.base % c if a.base >= 0 else -(-a.base % c))
+    whole = [t._replace(scale=t.scale * c) for t in quotient]
+    if _non_negative(self, whole, base * c, dtype) and _non_negative(self, rest, rest_base, dtype):
+        if not rest:
+            return Sum((), rest_base % c)
+        if self.in_range(rest, rest_base, c, dtype):
+            return Sum(tuple(rest), rest_base)
+        term = _one_term(self, rest, rest_base, dtype)
+        return _remainder_of_term(self, term, c, dtype, True)
+    term = _one_term(self, list(a.terms), a.base, dtype)
+    return _remainder_of_term(self, term, c, dtype, True)
+
+
+def _separate(a: Sum, c: int) -> tuple[list[Term], list[Term], int, int]:
+    """The divisible terms divided by c, the other terms, and the base split likewise."""
+    quotient: list[Term] = []
+    rest: list[Term] = []
+    for term in a.terms:
+        if term[3] % c:
+            rest.append(term)
+        else:
+            quotient.append(term._replace(scale=term[3] // c))
+    if a.base % c:
+        return quotient, rest, 0, a.base
+    return quotient, rest, a.base // c, 0
+
+
+def _non_negative(self: CanonicalSimplifier, terms: list[Term], base: int, dtype: DType) -> bool:
+    return self.in_range(terms, base, NO_UPPER, dtype)
+
+
+def _one_term(self: CanonicalSimplifier, terms: list[Term], base: int, dtype: DType) -> Term:
+    """The sum as one term: its only one, or its expression as a new index."""
+    if len(terms) == 1 and base == 0:
+        return terms[0]
+    index = emit(terms, base, dtype)
+    inner = self.form(index)
+    if len(inner.terms) == 1 and inner.base == 0:
+        return inner.terms[0]
+    return opaque(index)
+
+
+def _plus(terms: list[Term], base: int, more: Sum) -> Sum:
+    for term in more.terms:
+        insert_term(terms, term, 1)
+    return Sum(tuple(terms), base + more.base)
+
+
+def _single(term: Term) -> Sum:
+    return Sum((term,), 0)
+
+
+def _divide_term(
+    self: CanonicalSimplifier, term: Term, c: int, dtype: DType, trunc: bool = False
+) -> Sum:
+    if self.in_range([term], 0, c, dtype):
+        return Sum((), 0)
+    index, lower, upper, scale, was_trunc = term
+    if scale % c == 0:
+        return _single(term._replace(scale=scale // c))
+    plain = lower == 1 and upper == NO_UPPER
+    if scale > 0 and c % scale == 0 and (plain or was_trunc == trunc):
+        new = lower * (c // scale)
+        if upper == NO_UPPER or upper % new == 0:
+            return _single(Term(index, new, upper, 1, trunc))
+        if upper <= new:
+            return Sum((), 0)
+        index = (Mod if trunc else FloorMod)(index, IntImm(upper, dtype))
+        return _single(Term(index, new, NO_UPPER, 1, trunc))
+    return _single(Term(emit((term,), 0, dtype), c, NO_UPPER, 1, trunc))
+
+
+def _remainder_of_term(
+    self: CanonicalSimplifier, term: Term, c: int, dtype: DType, trunc: bool = False
+) -> Sum:
+    if self.in_range([term], 0, c, dtype):
+        return _single(term)
+    index, lower, upper, scale, was_trunc = term
+    if scale % c == 0:
+        return Sum((), 0)
+    plain = lower == 1 and upper == NO_UPPER
+    if scale > 0 and c % scale == 0 and (plain or was_trunc == trunc):
+        new = lower * (c // scale)
+        if upper == NO_UPPER:
+            return _single(Term(index, lower, new, scale, trunc))
+        if upper % new == 0:
+            if new == upper:
+                return _single(term)
+            return _narrowed(self, term, new, dtype, trunc)
+        if new % upper == 0:
+            return _single(term)
+    return _single(Term(emit((term,), 0, dtype), 1, c, 1, trunc))
+
+
+def _narrowed(self: CanonicalSimplifier, term: Term, upper: int, dtype: DType, trunc: bool) -> Sum:
+    """The term with a smaller upper, its index simplified under the new one."""
+    modulus = IntImm(upper, dtype)
+    inner = self.form((truncmod if trunc else floormod)(term.index, modulus))
+    if len(inner.terms) != 1 or inner.base != 0:
+        if not inner.terms:
+            value = Sum((), inner.base)
+        else:
+            value = _single(opaque(emit(inner.terms, inner.base, dtype)))
+    else:
+        value = inner
+    if term.lower != 1:
+        if not value.terms:
+            quotient = abs(value.base) // term.lower
+            value = Sum((), quotient if value.base >= 0 else -quotient)
+        else:
+            value = _divide_term(self, value.terms[0], term.lower, dtype, trunc)
+    scale = term.scale
+    return Sum(tuple(t._replace(scale=t.scale * scale) for t in value.terms), value.base * scale)

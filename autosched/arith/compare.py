@@ -1,0 +1,77 @@
+"""Which of <, ==, > can hold between two integer expressions (spec te_bounds 8.2).
+
+The answer is a set of bits; what is known: the bounds of the simplified difference, the
+conditions in scope, and residues.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import TYPE_CHECKING
+
+from autosched.arith.sum_form import NO_UPPER, Term, emit, merge_terms, sum_bound
+from autosched.tir.expr import Expr, IntImm, SizeVar, Var
+
+if TYPE_CHECKING:
+    from autosched.arith.analyzer import Analyzer
+
+LESS, EQUAL, GREATER = 1, 2, 4
+UNKNOWN = LESS | EQUAL | GREATER
+_MAX_NESTING = 3
+
+
+def sign_bits(low: int, high: int) -> int:
+    """The possible signs of a value in [low, high], as comparison with 0."""
+    bits = 0
+    if low < 0:
+        bits = LESS
+    if high > 0:
+        bits |= GREATER
+    return bits | EQUAL if low <= 0 <= high else bits
+
+
+def compare(analyzer: Analyzer, a: Expr, b: Expr) -> int:
+    """The relations LESS, EQUAL, GREATER that `a` may have to `b`."""
+    if a is b:
+        return EQUAL
+    if a.__class__ is IntImm and b.__class__ is IntImm:
+        difference: int = a.value - b.value  # type: ignore[attr-defined]
+        return sign_bits(difference, difference)
+    gathered: list[Term] = []
+    canonical = analyzer.canonical
+    base = canonical.gather(a, 1, gathered) + canonical.gather(b, -1, gathered)
+    terms = merge_terms(gathered)
+    if not terms:
+        return sign_bits(base, base)
+    bits = sign_bits(*sum_bound(terms, base, analyzer.bounds, a.dtype))
+    if bits in (LESS, EQUAL, GREATER):
+        return bits
+    if bits & EQUAL and not _may_vanish(analyzer, terms, base):
+        bits &= ~EQUAL
+    if bits == UNKNOWN and not all(t.index.__class__ in (Var, SizeVar) for t in terms):
+        bits &= _of_rewritten(analyzer, emit(terms, base, a.dtype))
+    return bits
+
+
+def _may_vanish(analyzer: Analyzer, terms: list[Term], base: int) -> bool:
+    """False when residues show that the sum is never 0."""
+    if base == 0 and not analyzer.moduli.env:
+        return True
+    divisor = 0
+    for index, lower, upper, scale, _ in terms:
+        if lower != 1 or upper != NO_UPPER:
+            divisor = gcd(divisor, scale)
+            continue
+        known = analyzer.moduli(index)
+        divisor = gcd(divisor, scale * known.coeff)
+        base += scale * known.base
+    return base % divisor == 0 if divisor else base == 0
+
+
+def _of_rewritten(analyzer: Analyzer, difference: Expr) -> int:
+    if analyzer.nesting >= _MAX_NESTING:
+        return UNKNOWN
+    analyzer.nesting += 1
+    simple = analyzer.rewrite.visit(difference)
+    analyzer.nesting -= 1
+    return sign_bits(*analyzer.bounds(simple))

@@ -1,0 +1,307 @@
+"""Interval bounds of integer expressions (spec per_store_features 7.6).
+
+The analysis is purely structural: every occurrence of a variable is independent of the others.
+Bounds are Python ints clipped to +-(2^63 - 1), which stand for infinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from autosched.tir.dtype import DType
+from autosched.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Call,
+    Cast,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Select,
+    SizeVar,
+    Sub,
+    Var,
+)
+
+POS_INF = 2**63 - 1
+NEG_INF = -POS_INF
+
+Bound = tuple[int, int]
+
+
+class ConstIntBound(NamedTuple):
+    """All values of an expression lie in [min_value, max_value]; POS_INF/NEG_INF: no limit."""
+
+    min_value: int
+    max_value: int
+
+
+EVERYTHING: Bound = (NEG_INF, POS_INF)
+_dtype_bounds: dict[DType, Bound] = {}
+
+
+def dtype_bound(dtype: DType) -> Bound:
+    """The range of an integer type; no limits for 64 bits and for other types."""
+    found = _dtype_bounds.get(dtype)
+    if found is None:
+        found = EVERYTHING
+        if dtype.is_integral and (dtype.bits < 64 or dtype.code == "uint"):
+            found = (int(dtype.min_value), min(int(dtype.max_value), POS_INF))
+        _dtype_bounds[dtype] = found
+    return found
+
+
+def clip(value: int) -> int:
+    """`value` with everything from 2^63 - 1 on taken as infinity."""
+    if value >= POS_INF:
+        return POS_INF
+    return max(value, NEG_INF)
+
+
+def add_low(x: int, y: int) -> int:
+    """The sum of two lower bounds."""
+    if x <= NEG_INF or y <= NEG_INF:
+        return NEG_INF
+    return clip(x + y)
+
+
+def add_high(x: int, y: int) -> int:
+    """The sum of two upper bounds."""
+    if x >= POS_INF or y >= POS_INF:
+        return POS_INF
+    return clip(x + y)
+
+
+def negate(bound: Bound) -> Bound:
+    """The bound of the negative."""
+    return -bound[1], -bound[0]
+
+
+def scale_bound(bound: Bound, factor: int) -> Bound:
+    """The bound of the product with a constant."""
+    low, high = clip(bound[0] * factor), clip(bound[1] * factor)
+    return (low, high) if factor >= 0 else (high, low)
+
+
+def floordiv_int(x: int, y: int) -> int:
+    """x // y where an infinite x keeps its sign times that of y."""
+    if x in (POS_INF, NEG_INF):
+        return x if y > 0 else -x
+    return x // y
+
+
+def truncdiv_int(x: int, y: int) -> int:
+    """x / y toward zero where an infinite x keeps its sign times that of y."""
+    if x in (POS_INF, NEG_INF):
+        return x if y > 0 else -x
+    quotient = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
+
+
+def floormod_bound(a: Bound, b: Bound, dtype: DType) -> Bound:
+    """The bound of a % b."""
+    if b[0] <= 0:
+        limits = dtype_bound(dtype)
+        low, high = min(0, add_low(b[0], 1)), max(0, add_high(b[1], -1))
+        return max(low, limits[0]), min(high, limits[1])
+    if a[0] < 0:
+        return 0, add_high(b[1], -1)
+    return a if a[1] < b[0] else (0, min(a[1], add_high(b[1], -1)))
+
+
+def truncmod_bound(a: Bound, b: Bound, dtype: DType) -> Bound:
+    """The bound of the remainder that has the sign of a."""
+    if b[0] <= 0:
+        limits = dtype_bound(dtype)
+        reach = max(abs(b[0]), abs(b[1])) - 1
+        return max(-reach, limits[0]), min(reach, limits[1])
+    cap = add_high(b[1], -1)
+    if a[0] >= 0:
+        return a if a[1] < b[0] else (0, min(a[1], cap))
+    return max(a[0], -cap), min(max(a[1], 0), cap)
+
+
+class BoundEvaluator:
+    """Computes bounds from those of the variables, with facts about whole expressions.
+
+    `env` has the bounds of variables, `facts` bounds to intersect with those of some expressions,
+    `memo` what was computed before under the same two.
+    """
+
+    __slots__ = ("env", "facts", "memo")
+
+    def __init__(
+        self,
+        env: Mapping[Var, Bound],
+        facts: Mapping[Expr, Bound] | None = None,
+        memo: dict[Expr, Bound] | None = None,
+    ) -> None:
+        self.env = env
+        self.facts = facts
+        self.memo: dict[Expr, Bound] = {} if memo is None else memo
+
+    def __call__(self, e: Expr) -> Bound:
+        cls = e.__class__
+        if cls is IntImm:
+            value: int = e.value  # type: ignore[attr-defined]  # an IntImm
+            return value, value
+        found = self.memo.get(e)
+        if found is not None:
+            return found
+        rule = _RULES.get(cls)
+        bound = dtype_bound(e.dtype) if rule is None else rule(self, e)
+        if self.facts:
+            fact = self.facts.get(e)
+            if fact is not None:
+                bound = (max(bound[0], fact[0]), min(bound[1], fact[1]))
+        self.memo[e] = bound
+        return bound
+
+
+def eval_bound(e: Expr, env: Mapping[Var, Bound]) -> Bound:
+    """(low, high) of `e` when each variable lies in its interval of `env`.
+
+    Variables outside `env` have the range of their type. Raises ZeroDivisionError for a division
+    by the constant 0.
+    """
+    return BoundEvaluator(env)(e)
+
+
+def _var(ev: BoundEvaluator, e: Any) -> Bound:
+    found = ev.env.get(e)
+    if found is not None:
+        return found
+    return (0, POS_INF) if e.__class__ is SizeVar else dtype_bound(e.dtype)
+
+
+def _add(ev: BoundEvaluator, e: Any) -> Bound:
+    a, b = ev(e.a), ev(e.b)
+    return add_low(a[0], b[0]), add_high(a[1], b[1])
+
+
+def _sub(ev: BoundEvaluator, e: Any) -> Bound:
+    a, b = ev(e.a), ev(e.b)
+    return add_low(a[0], -b[1]), add_high(a[1], -b[0])
+
+
+def _mul(ev: BoundEvaluator, e: Any) -> Bound:
+    a, b = ev(e.a), ev(e.b)
+    if b[0] == b[1]:
+        return scale_bound(a, b[0])
+    products = (a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
+    return clip(min(products)), clip(max(products))
+
+
+def _divide(a: Bound, b: Bound, quotient: Callable[[int, int], int]) -> Bound:
+    if b[0] == 0:
+        if b[1] == 0:
+            raise ZeroDivisionError("bound of a division by the constant 0")
+        b = (1, b[1])
+    if b[0] > 0:
+        # The quotient falls or rises with b only by the sign of a.
+        return quotient(a[0], b[1] if a[0] > 0 else b[0]), quotient(
+            a[1], b[0] if a[1] > 0 else b[1]
+        )
+    ends: tuple[int, ...] = b
+    if b[0] < 0 <= b[1]:
+        ends = (b[0], -1, 1, b[1]) if b[1] > 0 else (b[0], -1)
+    quotients = [quotient(x, y) for x in a for y in ends]
+    return min(quotients), max(quotients)
+
+
+def _floordiv(ev: BoundEvaluator, e: Any) -> Bound:
+    return _divide(ev(e.a), ev(e.b), floordiv_int)
+
+
+def _truncdiv(ev: BoundEvaluator, e: Any) -> Bound:
+    if not e.dtype.is_integral:
+        return EVERYTHING
+    return _divide(ev(e.a), ev(e.b), truncdiv_int)
+
+
+def _floormod(ev: BoundEvaluator, e: Any) -> Bound:
+    return floormod_bound(ev(e.a), ev(e.b), e.dtype)
+
+
+def _truncmod(ev: BoundEvaluator, e: Any) -> Bound:
+    return truncmod_bound(ev(e.a), ev(e.b), e.dtype)
+
+
+def _min(ev: BoundEvaluator, e: Any) -> Bound:
+    a, b = ev(e.a), ev(e.b)
+    return min(a[0], b[0]), min(a[1], b[1])
+
+
+def _max(ev: BoundEvaluator, e: Any) -> Bound:
+    a, b = ev(e.a), ev(e.b)
+    return max(a[0], b[0]), max(a[1], b[1])
+
+
+def _select(ev: BoundEvaluator, e: Any) -> Bound:
+    a, b = ev(e.true_value), ev(e.false_value)
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _cast(ev: BoundEvaluator, e: Any) -> Bound:
+    limits = dtype_bound(e.dtype)
+    if not (e.dtype.is_integral and e.value.dtype.is_integral):
+        return limits
+    a = ev(e.value)
+    low, high = max(a[0], limits[0]), min(a[1], limits[1])
+    return (low, high) if low <= high else limits
+
+
+def _call(ev: BoundEvaluator, e: Any) -> Bound:
+    limits = dtype_bound(e.dtype)
+    if e.op == "bitwise_and":
+        a, b = ev(e.args[0]), ev(e.args[1])
+        return (0, min(a[1], b[1])) if a[0] >= 0 and b[0] >= 0 else limits
+    if e.op not in ("shift_right", "shift_left"):
+        return limits
+    a, b = ev(e.args[0]), ev(e.args[1])
+    if b[0] < 0 or b[1] > 63:
+        return limits
+    if e.op == "shift_right":
+        ends = [x if x in EVERYTHING else x >> y for x in a for y in b]
+        return min(ends), max(ends)
+    ends = [clip(x << y) for x in a for y in b]
+    low, high = min(ends), max(ends)
+    return (low, high) if limits[0] <= low and high <= limits[1] else limits
+
+
+def _truth(ev: BoundEvaluator, e: Any) -> Bound:
+    return 0, 1
+
+
+_RULES: dict[type[Expr], Callable[[BoundEvaluator, Any], Bound]] = {
+    Var: _var,
+    SizeVar: _var,
+    Add: _add,
+    Sub: _sub,
+    Mul: _mul,
+    FloorDiv: _floordiv,
+    FloorMod: _floormod,
+    Div: _truncdiv,
+    Mod: _truncmod,
+    Min: _min,
+    Max: _max,
+    Select: _select,
+    Cast: _cast,
+    Call: _call,
+    **dict.fromkeys((EQ, NE, LT, LE, GT, GE, And, Or, Not), _truth),
+}

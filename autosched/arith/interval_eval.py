@@ -1,0 +1,321 @@
+"""Interval evaluation of expressions over sets of values (spec te_bounds 3.2).
+
+An interval is a pair of expressions; both ends the same object is a point. None stands for no
+bound inside this module, the sentinels of `intset.py` outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autosched.arith.analyzer import Analyzer
+from autosched.arith.intset import NEG_INF_EXPR, POS_INF_EXPR, IntSet
+from autosched.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BufferLoad,
+    Call,
+    Cast,
+    Div,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    ProducerLoad,
+    Select,
+    SizeVar,
+    Sub,
+    Var,
+)
+from autosched.tir.op import (
+    add,
+    cast,
+    const,
+    eq,
+    floordiv,
+    floormod,
+    max_,
+    min_,
+    mul,
+    select,
+    sub,
+    truncdiv,
+    truncmod,
+)
+from autosched.tir.walk import free_vars
+
+End = Expr | None
+Interval = tuple[End, End]
+_EVERYTHING: Interval = (None, None)
+
+
+class IntervalEvaluator:
+    """Evaluates expressions over the sets of `dom`."""
+
+    __slots__ = ("_analyzer", "_depth", "_dom", "_memo")
+
+    def __init__(self, dom: Mapping[Var, IntSet], analyzer: Analyzer | None) -> None:
+        self._dom = dom
+        self._analyzer = analyzer
+        self._depth = 0
+        self._memo: dict[Expr, Interval] = {}
+
+    def __call__(self, e: Expr) -> tuple[Expr, Expr]:
+        low, high = self.visit(e)
+        return NEG_INF_EXPR if low is None else low, POS_INF_EXPR if high is None else high
+
+    @property
+    def analyzer(self) -> Analyzer:
+        if self._analyzer is None:
+            self._analyzer = Analyzer()
+        return self._analyzer
+
+    def visit(self, e: Expr) -> Interval:
+        cls = e.__class__
+        if cls is IntImm or free_vars(e).isdisjoint(self._dom):
+            return (e, e) if cls not in _UNKNOWN or cls is not Call else self._outside(e)
+        found = self._memo.get(e)
+        if found is None:
+            rule = _RULES.get(cls)
+            found = _EVERYTHING if rule is None else rule(self, e)
+            self._memo[e] = found
+        return found
+
+    def _outside(self, e: Expr) -> Interval:
+        """A call that mentions no variable of the domains is unbounded all the same."""
+        return (e, e) if e.dtype.is_bool else _EVERYTHING
+
+    def relax(self, low: Expr, high: Expr) -> Interval:
+        """The ends of a variable's set, evaluated in turn while they mention other sets."""
+        if self._depth >= len(self._dom):
+            return low, high
+        if _is_end(low) and _is_end(high):
+            return _outer(low), _outer(high)
+        saved, self._memo = self._memo, {}
+        self._depth += 1
+        if low is high:
+            result = self.visit(low)
+        else:
+            result = (
+                None if low is NEG_INF_EXPR else self.visit(low)[0],
+                None if high is POS_INF_EXPR else self.visit(high)[1],
+            )
+        self._depth -= 1
+        self._memo = saved
+        return result
+
+    def sign(self, e: Expr) -> int:
+        """1 for provably >= 0, -1 for provably <= 0, 0 when unknown."""
+        if isinstance(e, IntImm):
+            return 1 if e.value >= 0 else -1
+        if self.analyzer.can_prove_greater_equal(e, 0):
+            return 1
+        return -1 if self.analyzer.can_prove_less(e, 1) else 0
+
+
+def _is_end(e: Expr) -> bool:
+    return e.__class__ is IntImm or e is NEG_INF_EXPR or e is POS_INF_EXPR
+
+
+def _outer(e: Expr) -> End:
+    return None if e is NEG_INF_EXPR or e is POS_INF_EXPR else e
+
+
+def _both(fn: Callable[[Any, Any], Expr], a: End, b: End) -> End:
+    return None if a is None or b is None else fn(a, b)
+
+
+def _point(v: Interval) -> Expr | None:
+    return v[0] if v[0] is v[1] else None
+
+
+def _var(self: IntervalEvaluator, e: Any) -> Interval:
+    values = self._dom.get(e)
+    if values is None:
+        return e, e
+    if values.min_value is e and values.max_value is e:
+        return e, e
+    return self.relax(values.min_value, values.max_value)
+
+
+def _binary(combine: Callable[[IntervalEvaluator, Any, Interval, Interval], Interval]) -> Any:
+    """The rule of a binary node: a point when both operands are, else combined."""
+
+    def rule(self: IntervalEvaluator, e: Any) -> Interval:
+        a, b = self.visit(e.a), self.visit(e.b)
+        x, y = _point(a), _point(b)
+        if x is not None and y is not None:
+            if x is e.a and y is e.b:
+                return e, e
+            point = _FOLD[e.__class__](x, y)
+            return point, point
+        return combine(self, e, a, b)
+
+    return rule
+
+
+def _add(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
+    return _both(add, a[0], b[0]), _both(add, a[1], b[1])
+
+
+def _sub(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
+    return _both(sub, a[0], b[1]), _both(sub, a[1], b[0])
+
+
+def _mul(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
+    if _point(a) is not None:
+        a, b = b, a
+    factor = _point(b)
+    if factor is None:
+        return _EVERYTHING
+    if isinstance(factor, IntImm) and factor.value == 0:
+        return factor, factor
+    return _monotone(self, mul, a, factor)
+
+
+def _monotone(
+    self: IntervalEvaluator, fn: Callable[[Any, Any], Expr], a: Interval, by: Expr
+) -> Interval:
+    """fn(a, by), which rises with a for a positive `by` and falls for a negative one."""
+    low, high = _both(fn, a[0], by), _both(fn, a[1], by)
+    sign = self.sign(by)
+    if sign > 0:
+        return low, high
+    if sign < 0:
+        return high, low
+    if low is None or high is None:
+        return _EVERYTHING
+    positive = by >= const(0, by.dtype)
+    return select(positive, low, high), select(positive, high, low)
+
+
+def _floordiv(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
+    by = _point(b)
+    if by is None or (isinstance(by, IntImm) and by.value == 0):
+        return _EVERYTHING
+    return _monotone(self, floordiv, a, by)
+
+
+def _truncdiv(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
+    by = _point(b)
+    if by is None or (isinstance(by, IntImm) and by.value == 0):
+        return _EVERYTHING
+    return _monotone(self, truncdiv, a, by)
+
+
+def _floormod(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
+    by = _point(b)
+    if by is None:
+        return _EVERYTHING
+    if self.sign(by) <= 0:
+        size = max_(by, sub(const(0, by.dtype), by))
+        return sub(const(1, by.dtype), size), sub(size, 1)
+    if isinstance(by, IntImm):
+        if by.value == 0:
+            return _EVERYTHING
+        low, high = a
+        if low is not None and high is not None:
+            first, last = floordiv(low, by), floordiv(high, by)
+            if first is last or self.analyzer.can_prove(eq(last, first)):
+                start = mul(first, by)
+                return sub(low, start), sub(high, start)
+    return const(0, by.dtype), sub(by, 1)
+
+
+def _truncmod(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
+    by = _point(b)
+    if by is None or self.sign(by) <= 0:
+        return _EVERYTHING
+    low = a[0]
+    if low is not None and self.sign(low) > 0:
+        return const(0, by.dtype), sub(by, 1)
+    return sub(const(1, by.dtype), by), sub(by, 1)
+
+
+def _min(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
+    low = _both(min_, a[0], b[0])
+    if a[1] is None or b[1] is None:
+        return low, a[1] if b[1] is None else b[1]
+    return low, min_(a[1], b[1])
+
+
+def _max(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
+    high = _both(max_, a[1], b[1])
+    if a[0] is None or b[0] is None:
+        return (a[0] if b[0] is None else b[0]), high
+    return max_(a[0], b[0]), high
+
+
+def _truth(self: IntervalEvaluator, e: Any) -> Interval:
+    """A condition: the point it is when it depends on no set, else either value."""
+    for child in e.children():
+        low, high = self.visit(child)
+        if low is not child or high is not child:
+            return const(False), const(True)
+    return e, e
+
+
+def _select(self: IntervalEvaluator, e: Any) -> Interval:
+    a, b = self.visit(e.true_value), self.visit(e.false_value)
+    if a[0] is e.true_value is a[1] and b[0] is e.false_value is b[1]:
+        condition = self.visit(e.condition)
+        if condition[0] is e.condition is condition[1]:
+            return e, e
+    return _both(min_, a[0], b[0]), _both(max_, a[1], b[1])
+
+
+def _cast(self: IntervalEvaluator, e: Any) -> Interval:
+    low, high = self.visit(e.value)
+    if low is e.value is high:
+        return e, e
+    if not e.value.dtype.is_integral:
+        return _EVERYTHING
+    return (
+        None if low is None else cast(e.dtype, low),
+        None if high is None else cast(e.dtype, high),
+    )
+
+
+_FOLD: dict[type[Expr], Callable[[Any, Any], Expr]] = {
+    Add: add,
+    Sub: sub,
+    Mul: mul,
+    FloorDiv: floordiv,
+    FloorMod: floormod,
+    Div: truncdiv,
+    Mod: truncmod,
+    Min: min_,
+    Max: max_,
+}
+_UNKNOWN = frozenset((Call,))
+_POINTS = (BufferLoad, ProducerLoad, FloatImm)
+_RULES: dict[type[Expr], Callable[[IntervalEvaluator, Any], Interval]] = {
+    Var: _var,
+    SizeVar: _var,
+    Add: _binary(_add),
+    Sub: _binary(_sub),
+    Mul: _binary(_mul),
+    FloorDiv: _binary(_floordiv),
+    FloorMod: _binary(_floormod),
+    Div: _binary(_truncdiv),
+    Mod: _binary(_truncmod),
+    Min: _binary(_min),
+    Max: _binary(_max),
+    **dict.fromkeys((EQ, NE, LT, LE, GT, GE, And, Or, Not), _truth),
+    Select: _select,
+    Cast: _cast,
+}

@@ -1,0 +1,165 @@
+"""Sets of integers between two expressions, and which values an expression takes over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from autosched.arith.analyzer import Analyzer
+from autosched.tir.dtype import handle
+from autosched.tir.expr import Expr, IntImm, Range, Var
+from autosched.tir.op import add, max_, min_, sub
+
+NEG_INF_EXPR: Expr = Var("neg_inf", handle)
+"""The `min_value` of a set without lower bound."""
+POS_INF_EXPR: Expr = Var("pos_inf", handle)
+"""The `max_value` of a set without upper bound."""
+
+
+class IntSet:
+    """The integers from `min_value` to `max_value`, both included; immutable."""
+
+    __slots__ = ("max_value", "min_value")
+
+    def __init__(self, min_value: Expr, max_value: Expr) -> None:
+        self.min_value = min_value
+        self.max_value = max_value
+
+    @classmethod
+    def everything(cls) -> IntSet:
+        """All integers."""
+        return _EVERYTHING
+
+    @classmethod
+    def nothing(cls) -> IntSet:
+        """The empty set."""
+        return _NOTHING
+
+    @classmethod
+    def single_point(cls, e: Expr) -> IntSet:
+        """Just the value of `e`."""
+        return cls(e, e)
+
+    @classmethod
+    def interval(cls, low: Expr, high: Expr) -> IntSet:
+        """[low, high], both included."""
+        return cls(low, high)
+
+    @classmethod
+    def from_range(cls, r: Range) -> IntSet:
+        """The values of a range: a point when its extent is the constant 1."""
+        return cls.from_min_extent(r.min, r.extent)
+
+    @classmethod
+    def from_min_extent(cls, low: Expr, extent: Expr) -> IntSet:
+        """[low, low + extent - 1]."""
+        if isinstance(extent, IntImm):
+            if extent.value == 1:
+                return cls(low, low)
+            if isinstance(low, IntImm):
+                return cls(low, IntImm(low.value + extent.value - 1, low.dtype))
+        return cls(low, sub(add(extent, low), 1))
+
+    @property
+    def is_everything(self) -> bool:
+        """True when there is no bound at all."""
+        return self.min_value is NEG_INF_EXPR and self.max_value is POS_INF_EXPR
+
+    @property
+    def is_nothing(self) -> bool:
+        """True for the empty set."""
+        return self.min_value is POS_INF_EXPR or self.max_value is NEG_INF_EXPR
+
+    @property
+    def is_single_point(self) -> bool:
+        """True when both ends are the same expression."""
+        return self.min_value is self.max_value
+
+    @property
+    def has_lower_bound(self) -> bool:
+        """True when `min_value` is an ordinary expression."""
+        return self.min_value is not NEG_INF_EXPR and self.min_value is not POS_INF_EXPR
+
+    @property
+    def has_upper_bound(self) -> bool:
+        """True when `max_value` is an ordinary expression."""
+        return self.max_value is not POS_INF_EXPR and self.max_value is not NEG_INF_EXPR
+
+    def cover_range(self, default: Range) -> Range:
+        """[min, max] as a simplified Range; `default` when an end is missing."""
+        if not (self.has_lower_bound and self.has_upper_bound):
+            return default
+        low, high = self.min_value, self.max_value
+        if isinstance(low, IntImm) and isinstance(high, IntImm):
+            return Range(low, IntImm(high.value - low.value + 1, low.dtype))
+        analyzer = Analyzer()
+        return Range(analyzer.simplify(low), analyzer.simplify(sub(add(high, 1), low)))
+
+    def __repr__(self) -> str:
+        low = "-inf" if self.min_value is NEG_INF_EXPR else repr(self.min_value)
+        high = "+inf" if self.max_value is POS_INF_EXPR else repr(self.max_value)
+        return f"IntSet[{low}, {high}]"
+
+
+_EVERYTHING = IntSet(NEG_INF_EXPR, POS_INF_EXPR)
+_NOTHING = IntSet(POS_INF_EXPR, NEG_INF_EXPR)
+
+
+def union_set(sets: Iterable[IntSet], analyzer: Analyzer | None = None) -> IntSet:
+    """The smallest interval around all `sets`, its ends simplified; of none: nothing."""
+    low: Expr = POS_INF_EXPR
+    high: Expr = NEG_INF_EXPR
+    merged = False
+    for s in sets:
+        if s.is_nothing:
+            continue
+        if low is POS_INF_EXPR:
+            low, high = s.min_value, s.max_value
+            continue
+        if s.min_value is low and s.max_value is high:
+            continue
+        merged = True
+        unbounded = low is NEG_INF_EXPR or not s.has_lower_bound
+        low = NEG_INF_EXPR if unbounded else min_(low, s.min_value)
+        unbounded = high is POS_INF_EXPR or not s.has_upper_bound
+        high = POS_INF_EXPR if unbounded else max_(high, s.max_value)
+    if not merged:
+        return IntSet(low, high)
+    analyzer = analyzer or Analyzer()
+    return IntSet(_simple(low, analyzer), _simple(high, analyzer))
+
+
+def intersect_set(sets: Iterable[IntSet], analyzer: Analyzer | None = None) -> IntSet:
+    """The common values of `sets`, its ends simplified; of none: everything."""
+    analyzer = analyzer or Analyzer()
+    low: Expr = NEG_INF_EXPR
+    high: Expr = POS_INF_EXPR
+    for s in sets:
+        if s.is_nothing:
+            return _NOTHING
+        if s.has_lower_bound:
+            low = s.min_value if low is NEG_INF_EXPR else max_(low, s.min_value)
+        if s.has_upper_bound:
+            high = s.max_value if high is POS_INF_EXPR else min_(high, s.max_value)
+    if low is NEG_INF_EXPR or high is POS_INF_EXPR:
+        return IntSet(_simple(low, analyzer), _simple(high, analyzer))
+    low, high = _simple(low, analyzer), _simple(high, analyzer)
+    return _NOTHING if analyzer.can_prove(high < low) else IntSet(low, high)
+
+
+def _simple(e: Expr, analyzer: Analyzer) -> Expr:
+    return e if e is NEG_INF_EXPR or e is POS_INF_EXPR else analyzer.simplify(e)
+
+
+def eval_set(e: Expr, dom: Mapping[Var, IntSet], analyzer: Analyzer | None = None) -> IntSet:
+    """The values `e` takes when the variables of `dom` range over their sets.
+
+    Variables outside `dom` stay symbolic; ends may mention them. The sets of `dom` may mention
+    each other's variables. `analyzer` proves signs (spec te_bounds 3.2).
+    """
+    from autosched.arith.interval_eval import IntervalEvaluator
+
+    if isinstance(e, IntImm):
+        return IntSet(e, e)
+    result: Any = IntervalEvaluator(dom, analyzer)(e)
+    return IntSet(*result)

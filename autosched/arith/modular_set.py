@@ -1,0 +1,163 @@
+"""Residues: which values an expression can take modulo something.
+
+The set of an expression is {coeff * q + base : q any integer}; coeff 0 is the single value base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import gcd
+from typing import Any, NamedTuple
+
+from autosched.tir.expr import (
+    Add,
+    Cast,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Select,
+    SizeVar,
+    Sub,
+    Var,
+)
+
+
+class ModularSet(NamedTuple):
+    """The values coeff * q + base; 0 <= base < coeff, or coeff is 0 and base the only value."""
+
+    coeff: int
+    base: int
+
+
+ANYTHING = ModularSet(1, 0)
+
+
+def residues(coeff: int, base: int) -> ModularSet:
+    """The normalised set of coeff * q + base."""
+    coeff = abs(coeff)
+    return ModularSet(coeff, base % coeff if coeff else base)
+
+
+def union(a: ModularSet, b: ModularSet) -> ModularSet:
+    """The smallest set that contains both."""
+    return residues(gcd(a.coeff, b.coeff, a.base - b.base), a.base)
+
+
+def intersect(a: ModularSet, b: ModularSet) -> ModularSet:
+    """A set containing all common values: the finer one when one divides the other."""
+    if a.coeff == 0 or b.coeff == 0:
+        return a if a.coeff == 0 else b
+    return a if a.coeff % b.coeff == 0 or b.coeff % a.coeff != 0 else b
+
+
+class ModularEvaluator:
+    """Computes modular sets from those of the variables in `env`."""
+
+    __slots__ = ("env", "memo")
+
+    def __init__(
+        self, env: Mapping[Var, ModularSet], memo: dict[Expr, ModularSet] | None = None
+    ) -> None:
+        self.env = env
+        self.memo: dict[Expr, ModularSet] = {} if memo is None else memo
+
+    def __call__(self, e: Expr) -> ModularSet:
+        rule = _RULES.get(e.__class__)
+        if rule is None or not e.dtype.is_integral:
+            return ANYTHING
+        found = self.memo.get(e)
+        if found is None:
+            found = self.memo[e] = rule(self, e)
+        return found
+
+
+def _const(ev: ModularEvaluator, e: Any) -> ModularSet:
+    return ModularSet(0, e.value)
+
+
+def _var(ev: ModularEvaluator, e: Any) -> ModularSet:
+    return ev.env.get(e, ANYTHING)
+
+
+def _add(ev: ModularEvaluator, e: Any) -> ModularSet:
+    a, b = ev(e.a), ev(e.b)
+    return residues(gcd(a.coeff, b.coeff), a.base + b.base)
+
+
+def _sub(ev: ModularEvaluator, e: Any) -> ModularSet:
+    a, b = ev(e.a), ev(e.b)
+    return residues(gcd(a.coeff, b.coeff), a.base - b.base)
+
+
+def _mul(ev: ModularEvaluator, e: Any) -> ModularSet:
+    a, b = ev(e.a), ev(e.b)
+    return residues(gcd(a.coeff * b.coeff, a.coeff * b.base, a.base * b.coeff), a.base * b.base)
+
+
+def _floordiv(ev: ModularEvaluator, e: Any) -> ModularSet:
+    a, b = ev(e.a), ev(e.b)
+    if b.coeff == 0 and b.base != 0 and a.coeff % b.base == 0:
+        return residues(a.coeff // b.base, a.base // b.base)
+    return ANYTHING
+
+
+def _floormod(ev: ModularEvaluator, e: Any) -> ModularSet:
+    a, b = ev(e.a), ev(e.b)
+    if b.coeff != 0 or b.base == 0:
+        return ANYTHING
+    if a.coeff % b.base == 0:
+        return ModularSet(0, a.base % b.base)
+    return residues(gcd(a.coeff, b.base), a.base)
+
+
+def _truncdiv(ev: ModularEvaluator, e: Any) -> ModularSet:
+    a, b = ev(e.a), ev(e.b)
+    # Rounding makes no difference only where every value is divisible.
+    if b.coeff == 0 and b.base != 0 and a.coeff % b.base == 0 and a.base % b.base == 0:
+        return residues(a.coeff // b.base, a.base // b.base)
+    return ANYTHING
+
+
+def _truncmod(ev: ModularEvaluator, e: Any) -> ModularSet:
+    a, b = ev(e.a), ev(e.b)
+    if b.coeff != 0 or b.base == 0:
+        return ANYTHING
+    return residues(gcd(a.coeff, b.base), a.base) if a.coeff else ANYTHING
+
+
+def _either(ev: ModularEvaluator, e: Any) -> ModularSet:
+    return union(ev(e.a), ev(e.b))
+
+
+def _select(ev: ModularEvaluator, e: Any) -> ModularSet:
+    return union(ev(e.true_value), ev(e.false_value))
+
+
+def _cast(ev: ModularEvaluator, e: Any) -> ModularSet:
+    if e.value.dtype.is_int and e.dtype.is_int and e.dtype.bits >= e.value.dtype.bits:
+        return ev(e.value)
+    return ANYTHING
+
+
+_RULES: dict[type[Expr], Callable[[ModularEvaluator, Any], ModularSet]] = {
+    IntImm: _const,
+    Var: _var,
+    SizeVar: _var,
+    Add: _add,
+    Sub: _sub,
+    Mul: _mul,
+    FloorDiv: _floordiv,
+    FloorMod: _floormod,
+    Div: _truncdiv,
+    Mod: _truncmod,
+    Min: _either,
+    Max: _either,
+    Select: _select,
+    Cast: _cast,
+}

@@ -1,0 +1,67 @@
+"""Rewrite rules of integer products, quotients and remainders (spec te_bounds 8.2).
+
+The rules of (x*c1 + y) // c2 that need bounds of parts are in `rewrite.py`.
+"""
+
+MUL = """
+(x + c1) * c2 -> x * c2 + c1 * c2
+(x * c1) * c2 -> x * (c1 * c2)
+~ min(x, y) * max(x, y) -> x * y
+c1 * x => x * c1
+x * (y * c1) => (x * y) * c1
+(x - y) * c1 => (y - x) * (0 - c1) if c1 < 0
+((x - x % c2) // c1) * c1 -> x - x % c2 if c1 != 0 and c2 % c1 == 0
+"""
+
+FLOORDIV = """
+(x // c1) // c2 -> x // (c1 * c2) if c1 > 0 and c2 > 0
+(x // c1 + c2) // c3 -> (x + c1 * c2) // (c1 * c3) if c1 > 0 and c3 > 0
+x // x -> 1
+(x * c1) // x -> c1
+(x % 2 + 1) // 2 -> x % 2
+min(x * c1, y) // c2 -> min(x * (c1 // c2), y // c2) if c2 > 0 and c1 % c2 == 0
+min(y, x * c1) // c2 -> min(y // c2, x * (c1 // c2)) if c2 > 0 and c1 % c2 == 0
+max(x * c1, y) // c2 -> max(x * (c1 // c2), y // c2) if c2 > 0 and c1 % c2 == 0
+max(y, x * c1) // c2 -> max(y // c2, x * (c1 // c2)) if c2 > 0 and c1 % c2 == 0
+(x * c1 + y + z) // c2 -> x * (c1 // c2) + (y + z) // c2 if c2 > 0 and c1 % c2 == 0
+(x * c1 + y + z) // c2 -> x // (c2 // c1) if c1 > 0 and c2 > 0 and c2 % c1 == 0 and lo(y + z) >= 0 and hi(y + z) < c1
+(x + c1) // c2 -> x // c2 + c1 // c2 if c2 > 0 and c1 % c2 == 0
+(x * c1) // (x * c2) -> c1 // c2 if c2 != 0
+(x + y) // x -> y // x + 1 if lo(x) >= 0
+(y + x) // x -> y // x + 1 if lo(x) >= 0
+(x * y) // y -> x
+(y * x) // y -> x
+(x * z + y) // z -> x + y // z if lo(z) >= 0
+(z * x + y) // z -> x + y // z if lo(z) >= 0
+(y + x * z) // z -> y // z + x if lo(z) >= 0
+(y + z * x) // z -> y // z + x if lo(z) >= 0
+(x - x % c1) // c1 -> x // c1 if c1 != 0
+"""
+
+FLOORMOD = """
+(x * c1) % c2 -> 0 if c2 != 0 and c1 % c2 == 0
+(x * c1) % c2 -> (x * (c1 % c2)) % c2 if c2 > 0 and c1 % c2 != c1
+(x * c1 + y) % c2 -> (x % (c2 // c1)) * c1 + y if c1 > 0 and c2 > 0 and c2 % c1 == 0 and lo(y) >= 0 and hi(y) < c1
+(x * c1 + y) % c2 -> (x * (c1 % c2) + y) % c2 if c2 > 0 and c1 % c2 != c1
+(x + c1) % c2 -> (x + c1 % c2) % c2 if c2 > 0 and c1 % c2 != c1
+(x + y * c1) % c2 -> x % c2 if c2 > 0 and c1 % c2 == 0
+(x * c1) % (x * c2) -> x * (c1 % c2) if c2 != 0
+(x * y) % y -> 0
+(y * x) % y -> 0
+x % x -> 0
+(x + z % y) % y -> 0 if prove((x + z) % y == 0)
+(z % y + x) % y -> 0 if prove((x + z) % y == 0)
+(x - x % z) % z -> 0
+(x - x % c1) % c2 -> 0 if c1 == -c2
+"""
+
+TRUNC = """
+tdiv(tdiv(x, c1), c2) -> tdiv(x, c1 * c2) if c1 > 0 and c2 > 0
+tdiv(x, x) -> 1
+tdiv(x * y, y) -> x
+tdiv(y * x, y) -> x
+tmod(x * y, y) -> 0
+tmod(y * x, y) -> 0
+tmod(x * c1, c2) -> 0 if c2 != 0 and c1 % c2 == 0
+tmod(x, x) -> 0
+"""

@@ -1,0 +1,191 @@
+"""Integer expressions as sums of terms: the canonical form (spec te_bounds 8.2).
+
+A sum is a constant base and a list of terms; a term is ((index % upper) // lower) * scale with
+an opaque index, an upper that is a multiple of lower (or infinite), and a flag whether // and %
+truncate toward zero instead of rounding down.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from autosched.arith.const_int_bound import (
+    NEG_INF,
+    POS_INF,
+    Bound,
+    BoundEvaluator,
+    add_high,
+    add_low,
+    scale_bound,
+    truncdiv_int,
+)
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Add, Div, Expr, FloorDiv, FloorMod, IntImm, Mod, Mul, Sub
+from autosched.tir.op import const
+
+NO_UPPER = 1 << 80
+"""The `upper` of a term without %."""
+
+
+class Term(NamedTuple):
+    """((index % upper) // lower) * scale; upper is NO_UPPER when there is no %."""
+
+    index: Expr
+    lower: int
+    upper: int
+    scale: int
+    trunc: bool
+
+
+class Sum(NamedTuple):
+    """terms[0] + terms[1] + ... + base."""
+
+    terms: tuple[Term, ...]
+    base: int
+
+
+def opaque(index: Expr) -> Term:
+    """The term that is just `index`."""
+    return Term(index, 1, NO_UPPER, 1, False)
+
+
+def insert_index(terms: list[Term], index: Expr, scale: int) -> None:
+    """Add index * scale to the terms."""
+    found = False
+    for position, term in enumerate(terms):
+        if term[0] is index:
+            found = True
+            if term[1] == 1 and term[2] == NO_UPPER:
+                terms[position] = Term(index, 1, NO_UPPER, term[3] + scale, False)
+                return
+        elif found:
+            terms.insert(position, Term(index, 1, NO_UPPER, scale, False))
+            return
+    terms.append(Term(index, 1, NO_UPPER, scale, False))
+
+
+def insert_term(terms: list[Term], new: Term, factor: int) -> None:
+    """Add `new` times `factor` to the terms.
+
+    Terms of one index stand together, with falling `lower`; equal ones are merged.
+    """
+    index, lower, upper, scale, trunc = new
+    scale *= factor
+    found = False
+    for position, term in enumerate(terms):
+        if term[0] is index:
+            found = True
+            if term[1] < lower:
+                break
+            if term[1] == lower and term[2] == upper and term[4] == trunc:
+                terms[position] = Term(index, lower, upper, term[3] + scale, trunc)
+                return
+        elif found:
+            break
+    else:
+        position = len(terms)
+    terms.insert(position, Term(index, lower, upper, scale, trunc))
+
+
+def merge_terms(terms: list[Term]) -> list[Term]:
+    """Undo // and %: x//4*4 + x%4 is x. Terms with scale 0 are dropped."""
+    terms = [t for t in terms if t[3]]
+    i = 0
+    while i < len(terms) - 1:
+        j = i + 1
+        while j < len(terms):
+            a, b = terms[i], terms[j]
+            if a[0] is not b[0] or a[2] < b[1]:
+                break
+            joined = _join(a, b)
+            if joined is None:
+                j += 1
+                continue
+            del terms[j]
+            if joined[3]:
+                terms[i] = joined
+            else:
+                del terms[i]
+                j = i + 1
+        i += 1
+    return terms
+
+
+def _join(a: Term, b: Term) -> Term | None:
+    index, lower, upper, scale, trunc = a
+    if lower == b.lower and upper == b.upper and trunc == b.trunc:
+        return Term(index, lower, upper, scale + b.scale, trunc)
+    if lower != b.upper or scale % b.scale or lower != scale // b.scale * b.lower:
+        return None
+    if trunc != b.trunc:
+        return None
+    trunc = trunc and (b.lower != 1 or upper != NO_UPPER)
+    return Term(index, b.lower, upper, b.scale, trunc)
+
+
+def _order(term: Term) -> tuple[int, int, int]:
+    return -term[3], -term[1], -term[2]
+
+
+def emit(terms: list[Term] | tuple[Term, ...], base: int, dtype: DType) -> Expr:
+    """The expression of the sum, in canonical order."""
+    if len(terms) > 1:
+        terms = merge_terms(list(terms))
+        terms.sort(key=_order)
+    result: Expr | None = None
+    for term in terms:
+        if term[3] > 0:
+            part = _emit_term(term, term[3], dtype)
+            result = part if result is None else Add(result, part)
+    if base > 0:
+        result = const(base, dtype) if result is None else Add(result, const(base, dtype))
+    for term in terms:
+        if term[3] < 0:
+            part = _emit_term(term, -term[3], dtype)
+            result = Sub(IntImm(0, dtype) if result is None else result, part)
+    if result is None:
+        return const(base, dtype)
+    return Sub(result, const(-base, dtype)) if base < 0 else result
+
+
+def _emit_term(term: Term, scale: int, dtype: DType) -> Expr:
+    index, lower, upper, _, trunc = term
+    if upper != NO_UPPER:
+        index = (Mod if trunc else FloorMod)(index, IntImm(upper, dtype))
+    if lower != 1:
+        index = (Div if trunc else FloorDiv)(index, IntImm(lower, dtype))
+    return index if scale == 1 else Mul(index, IntImm(scale, dtype))
+
+
+def term_bound(term: Term, bounds: BoundEvaluator) -> Bound:
+    """The interval of a term's values."""
+    index, lower, upper, scale, trunc = term
+    low, high = bounds(index)
+    if upper != NO_UPPER and not 0 <= low <= high < upper:
+        if low >= 0:
+            low, high = 0, min(high, upper - 1)
+        elif trunc:
+            low, high = max(low, 1 - upper), min(max(high, 0), upper - 1)
+        else:
+            low, high = 0, upper - 1
+    if lower != 1:
+        if trunc:
+            low, high = truncdiv_int(low, lower), truncdiv_int(high, lower)
+        else:
+            low = low if low == NEG_INF else low // lower
+            high = high if high == POS_INF else high // lower
+    return (low, high) if scale == 1 else scale_bound((low, high), scale)
+
+
+def sum_bound(
+    terms: list[Term] | tuple[Term, ...], base: int, bounds: BoundEvaluator, dtype: DType
+) -> Bound:
+    """The interval of the sum's values."""
+    low = high = base
+    for term in terms:
+        part = term_bound(term, bounds)
+        low, high = add_low(low, part[0]), add_high(high, part[1])
+    if bounds.facts and terms:
+        part = bounds(emit(terms, 0, dtype))
+        low, high = max(low, add_low(part[0], base)), min(high, add_high(part[1], base))
+    return low, high
