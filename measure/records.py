@@ -78,8 +78,12 @@ class RecordLog:
         self.path = Path(path)
         self._environment = ""
 
-    def append(self, records: Sequence[Record]) -> None:
-        """Write the records. Raises ConfigError when the file cannot be written."""
+    def append(self, records: Sequence[Record], *, keep_time: bool = False) -> None:
+        """Write the records, stamped with this run's environment and time.
+
+        `keep_time` keeps the times that the records have. Raises ConfigError when the file cannot
+        be written.
+        """
         lines = []
         if not self._environment:
             environment = fingerprint()
@@ -88,7 +92,8 @@ class RecordLog:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         for record in records:
             data = record.to_json()
-            data["environment"], data["time"] = self._environment, now
+            data["environment"] = record.environment or self._environment
+            data["time"] = record.time if keep_time and record.time else now
             lines.append(data)
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         try:

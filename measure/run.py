@@ -44,6 +44,8 @@ class _Runner:
                 return self._time(index, seconds, blocks)
             case ("check", index):
                 self._check(index)
+            case ("numpy", index, seconds, rounds):
+                return self._compare_with_numpy(index, seconds, rounds)
             case ("drop",):
                 self._kernels.clear()
         return None
@@ -73,6 +75,21 @@ class _Runner:
         once = loaded.timer(1)  # seconds; warms caches and worker threads
         calls = max(1, min(10_000_000, int(seconds / blocks / max(once, 1e-8))))
         return [loaded.timer(calls) / calls for _ in range(blocks)]
+
+    def _compare_with_numpy(self, index: int, seconds: float, rounds: int) -> tuple[float, float]:
+        """Median seconds per call of `numpy.matmul` and of the kernel, measured in turns."""
+        a, b = self._arrays[:2]
+        out = np.empty_like(self._arrays[-1])
+        calls = max(1, int(seconds / max(self._kernels[index].timer(1), 1e-7)))
+        theirs, ours = [], []
+        for _ in range(rounds):
+            np.matmul(a, b, out=out)
+            start = time.perf_counter()
+            for _ in range(calls):
+                np.matmul(a, b, out=out)
+            theirs.append((time.perf_counter() - start) / calls)
+            ours += self._time(index, seconds, 1)
+        return float(np.median(theirs)), float(np.median(ours))
 
     def _check(self, index: int) -> None:
         assert self._task is not None

@@ -102,9 +102,12 @@ class Runner:
             return Failure(error.stage, error.kind, str(error))
         return None
 
-    def time_one(self, task: Task, artifact: bytes) -> tuple[list[float], Failure | None]:
-        """All visits of a single artifact."""
-        return self.run(task, [artifact])[0]
+    def compare_with_numpy(self, task: Task, artifact: bytes) -> tuple[float, float]:
+        """Seconds per call of NumPy's matmul on the task's inputs and of the artifact, in turns."""
+        self.start(task)
+        self._call(("load", 0, artifact), "run")
+        numpy_seconds, kernel_seconds = self._call(("numpy", 0, 0.02, 25), "run", _START_SECONDS)
+        return numpy_seconds, kernel_seconds
 
 
 class _Batch:

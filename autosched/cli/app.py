@@ -1,0 +1,197 @@
+"""The command line's front: options in, exit status out.
+
+Exit status: 0 done; 2 the user's input is wrong; 3 nothing valid was measured; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from autosched.cli.console import warn
+from autosched.errors import AutoschedError, ConfigError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Find fast schedules for tensor operators with a learned cost model.",
+)
+dataset_app = typer.Typer(no_args_is_help=True, help="Datasets of features and times.")
+records_app = typer.Typer(no_args_is_help=True, help="Record files: convert and summarise.")
+app.add_typer(dataset_app, name="dataset")
+app.add_typer(records_app, name="records")
+
+Records = Annotated[Path, typer.Argument(help="Record file: autosched's or Ansor v0.6.")]
+Index = Annotated[int | None, typer.Option("--index", help="The N-th record, from 0.")]
+Best = Annotated[bool, typer.Option("--best", help="The fastest valid record (the default).")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@app.command()
+def tune(
+    config: Annotated[Path, typer.Argument(help="YAML file, see configs/.")],
+    trials: Annotated[int | None, typer.Option(min=1, help="Candidates to measure.")] = None,
+    target: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    records: Annotated[Path | None, typer.Option(help="Record file to write.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every random draw.")] = None,
+    time_budget: Annotated[
+        float | None, typer.Option(min=0.1, help="Stop after this many seconds.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Do not continue: write a new record file.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show sketches and sampled candidates only.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Tune a workload; continues from its record file."""
+    from autosched.cli import tune as command
+
+    command.run(
+        config,
+        command.Overrides(trials, target, records, seed, time_budget),
+        fresh=fresh,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def replay(
+    records: Records,
+    best: Best = False,
+    index: Index = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every valid record.")] = False,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Do not compare with the reference.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Rebuild from the records alone, check, time again, compare."""
+    from autosched.cli import replay as command
+
+    command.run(records, _choice(best, index, all_), check=not no_check, as_json=as_json)
+
+
+@app.command()
+def show(
+    records: Records,
+    form: Annotated[
+        str,
+        typer.Option("--as", help="loops, steps, te, tir, llvm, asm or features."),
+    ] = "loops",
+    best: Best = False,
+    index: Index = None,
+) -> None:
+    """Print one candidate."""
+    from autosched.cli import show as command
+
+    command.run(records, _choice(best, index, False), form)
+
+
+@app.command()
+def lower(
+    config: Annotated[Path, typer.Argument(help="YAML file.")],
+    record: Annotated[
+        str | None, typer.Option(help="FILE:N, the candidate to lower; default: no steps.")
+    ] = None,
+    print_after: Annotated[
+        str | None, typer.Option(help="A pass name, or all: print the TIR after it.")
+    ] = None,
+    time_passes: Annotated[bool, typer.Option("--time-passes", help="Time each pass.")] = False,
+) -> None:
+    """Show the lowering pipeline, stage by stage."""
+    from autosched.cli import lower as command
+
+    command.run(config, record, print_after, time_passes=time_passes)
+
+
+@app.command()
+def workloads(name: Annotated[str | None, typer.Argument(help="One of them.")] = None) -> None:
+    """The built-in operators and their arguments."""
+    from autosched.cli import workloads as command
+
+    command.run(name)
+
+
+@dataset_app.command("export")
+def dataset_export(
+    records: Annotated[list[Path], typer.Argument(help="Record files.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help=".parquet, .csv or .npz file.")],
+    split: Annotated[
+        str | None, typer.Option(help="Shares of the splits, e.g. 0.8/0.1/0.1.")
+    ] = None,
+    by: Annotated[
+        str, typer.Option(help="What a split keeps together: workload, shape, random.")
+    ] = "workload",
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+) -> None:
+    """Features and times of every candidate, a row per stored buffer."""
+    from autosched.cli import dataset as command
+
+    command.export(records, output, split, by, seed)
+
+
+@dataset_app.command("info")
+def dataset_info(file: Annotated[Path, typer.Argument(help="An exported dataset.")]) -> None:
+    """Sizes, tasks, throughputs and schema of a dataset."""
+    from autosched.cli import dataset as command
+
+    command.info(file)
+
+
+@records_app.command("convert")
+def records_convert(
+    source: Annotated[Path, typer.Argument(help="Record file.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")],
+    to: Annotated[str, typer.Option(help="ansor-v0.6 or autosched.")],
+) -> None:
+    """Convert between autosched's records and Ansor v0.6 logs."""
+    from autosched.cli import records as command
+
+    command.convert(source, output, to)
+
+
+@records_app.command("info")
+def records_info(source: Records) -> None:
+    """What a record file holds."""
+    from autosched.cli import records as command
+
+    command.info(source)
+
+
+def _choice(best: bool, index: int | None, every: bool) -> int | str:
+    """`best`, `all` or an index; at most one may be asked for."""
+    if best + (index is not None) + every > 1:
+        raise ConfigError("give at most one of --best, --index and --all")
+    if every:
+        return "all"
+    return "best" if index is None else index
+
+
+def run() -> None:
+    """Run the command line and exit with its status."""
+    try:
+        app(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        warn("interrupted")
+        sys.exit(130)
+    except AutoschedError as error:
+        warn(f"error: {error}")
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, went away
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

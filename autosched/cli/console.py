@@ -1,0 +1,41 @@
+"""Where output goes: results to standard output, messages to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+
+# rich respects NO_COLOR and drops colours where the stream is no terminal.
+out = Console(soft_wrap=True, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def print_json(data: Any) -> None:
+    """One JSON object on standard output and nothing else."""
+    sys.stdout.write(json.dumps(data, allow_nan=False) + "\n")
+
+
+def plain(text: str) -> None:
+    """Text on standard output exactly as it is: no markup, no wrapping."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def warn(text: str) -> None:
+    """A message on standard error."""
+    err.print(text, markup=False)
+
+
+def seconds_text(seconds: float) -> str:
+    """`1.23 ms` and the like."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def rate_text(flops: float) -> str:
+    """`12.3 GFLOP/s`, or an empty text when the operations are not counted."""
+    return f"{flops / 1e9:.4g} GFLOP/s" if flops > 0 else ""

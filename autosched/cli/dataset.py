@@ -1,0 +1,37 @@
+"""`autosched dataset`: features and times as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from autosched.cli.console import plain, warn
+from autosched.errors import ConfigError
+from features import dataset
+
+
+def export(records: list[Path], output: Path, split: str | None, by: str, seed: int) -> None:
+    """Write the dataset of all record files to `output`."""
+    if split is not None and by not in dataset.SPLIT_BY:
+        raise ConfigError(f"--by {by!r}: expected one of {', '.join(dataset.SPLIT_BY)}")
+    shares = None if split is None else _shares(split)
+    from autosched.cli.samples import samples
+
+    summary = dataset.export(samples(records), output, shares, by, seed)
+    warn(summary)
+
+
+def info(file: Path) -> None:
+    """Print sizes, tasks, throughputs and schema of a dataset."""
+    plain(dataset.describe(file))
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    try:
+        shares = tuple(float(part) for part in text.split("/"))
+    except ValueError:
+        shares = ()
+    if len(shares) not in (2, 3) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+        raise ConfigError(
+            f"--split {text!r}: expected two or three shares that add up to 1, e.g. 0.8/0.1/0.1"
+        )
+    return shares

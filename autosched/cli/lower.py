@@ -1,0 +1,55 @@
+"""`autosched lower`: the lowering pipeline, stage by stage."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from autosched.cli.chosen import chosen
+from autosched.cli.config import load_config
+from autosched.cli.console import plain
+from autosched.errors import ConfigError
+from autosched.state.steps import Step
+from autosched.te.to_prim_func import schedule_to_prim_func
+from autosched.transform.pipeline import CPU_PIPELINE, GPU_PIPELINE
+
+
+def run(config: Path, record: str | None, print_after: str | None, *, time_passes: bool) -> None:
+    """Lower the workload (or a recorded candidate of it) and print what is asked for."""
+    task = load_config(config).task()
+    pipeline = GPU_PIPELINE if task.target.is_gpu else CPU_PIPELINE
+    names = ["ScheduleOps", *(p.name for p in pipeline)]
+    if print_after not in (None, "all", *names):
+        raise ConfigError(
+            f"--print-after {print_after!r}: expected all or one of {', '.join(names)}"
+        )
+    start = time.perf_counter()
+    schedule, tensors = task.dag.apply_steps(_steps(record))
+    func = schedule_to_prim_func(schedule, tensors)
+    times = [time.perf_counter() - start]
+    if print_after in ("all", "ScheduleOps"):
+        plain(f"# after ScheduleOps\n{func!r}\n")
+    for transform in pipeline:
+        start = time.perf_counter()
+        before, func = func, transform(func)
+        times.append(time.perf_counter() - start)
+        if print_after in ("all", transform.name):
+            changed = "" if func is not before else " (unchanged)"
+            plain(f"# after {transform.name}{changed}")
+            if func is not before or print_after != "all":
+                plain(f"{func!r}\n")
+    if print_after is None and not time_passes:
+        plain(repr(func))
+    if time_passes:
+        for name, seconds in zip(names, times, strict=True):
+            plain(f"{seconds * 1e3:9.3f} ms  {name}")
+        plain(f"{sum(times) * 1e3:9.3f} ms  total")
+
+
+def _steps(record: str | None) -> tuple[Step, ...]:
+    if record is None:
+        return ()
+    path, colon, number = record.rpartition(":")
+    if not colon or not number.isdigit():
+        raise ConfigError(f"--record {record!r}: expected FILE:N, e.g. matmul.jsonl:0")
+    return chosen(Path(path), int(number))[0].steps
