@@ -30,6 +30,7 @@ from autosched.state.steps import (
     SplitStep,
     Step,
 )
+from autosched.te.bounds import infer_bound
 from autosched.te.graph import post_order_ops
 from autosched.te.operation import ComputeOp, Operation, PlaceholderOp
 from autosched.te.schedule import Schedule
@@ -113,8 +114,6 @@ class ComputeDAG:
         A constant min is kept as an int, another as an expression over the loops around; an
         extent that is not constant counts as undefined.
         """
-        from autosched.te.bounds import infer_bound
-
         if not state.concrete:
             raise ScheduleError("infer_bound: the state has split lengths that are not chosen yet")
         replay = self.replay(state.steps)

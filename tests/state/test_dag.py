@@ -1,0 +1,94 @@
+"""ComputeDAG: order, key, replayed DAGs, bounds of states, refusals."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from autosched import te, workloads
+from autosched.errors import ConfigError, ScheduleError
+from autosched.state.dag import ComputeDAG, inserting_steps
+from autosched.state.steps import FuseStep, RfactorStep, SplitStep, steps_from_json
+
+
+def dag_of(name: str, **args: int) -> ComputeDAG:
+    return ComputeDAG(workloads.get(name).tensors(**args))
+
+
+def test_order_is_producers_first_in_body_order() -> None:
+    dag = dag_of("dense_bias_relu", M=4, N=4, K=4)
+    assert [op.name for op in dag.ops] == ["A", "W", "T", "bias", "U", "relu"]
+    assert [t.name for t in dag.tensors] == ["A", "W", "bias", "relu"]
+
+
+def test_several_outputs() -> None:
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((4,), lambda i: A[i] * 2.0, name="C")
+    dag = ComputeDAG([A, B, C])
+    assert {op.name for op in dag.outputs} == {"B", "C"}
+    assert dag.print_dag().count("\n") == 3
+
+
+def test_hash_key_depends_on_the_computation_and_the_shapes() -> None:
+    key = dag_of("matmul", M=4, N=5, K=6).hash_key()
+    assert json.loads(key)[1:] == [[4, 6], [6, 5], [4, 5]]
+    assert key == dag_of("matmul", M=4, N=5, K=6).hash_key()
+    assert key != dag_of("matmul", M=4, N=5, K=7).hash_key()
+
+
+def test_inserting_steps_keep_what_an_rfactor_needs() -> None:
+    steps = steps_from_json(
+        [
+            ["SP", 2, 0, 4, [2], 1],
+            ["FU", 1, [1, 2]],
+            ["SP", 1, 1, 64, [4], 1],
+            ["RF", 1, 2, 1],
+            ["CHW", 3, "local"],
+            ["AN", 3, 0, 3],
+        ]
+    )
+    kept = inserting_steps(steps)
+    assert kept == (steps[1], steps[2], steps[3], steps[4])
+    with pytest.raises(ScheduleError, match="must split an iterator of the same stage"):
+        inserting_steps((FuseStep(1, (1, 2)), RfactorStep(1, 1, 1)))
+    with pytest.raises(ScheduleError, match="must split an iterator of the same stage"):
+        inserting_steps((SplitStep(2, 1, 4, (2,)), RfactorStep(1, 1, 1)))
+
+
+def test_replayed_dag_is_shared_between_candidates() -> None:
+    dag = dag_of("matmul", M=16, N=16, K=16)
+    one = dag.state_of(steps_from_json([["CHW", 2, "local"], ["SP", 2, 0, 16, [4], 1]]))
+    two = dag.state_of(steps_from_json([["CHW", 2, "local"], ["SP", 2, 0, 16, [8], 1]]))
+    assert one.current_dag is two.current_dag is not None
+    assert [op.name for op in one.access_dag.ops] == ["A", "B", "C.local", "C"]
+    assert [t.name for t in one.access_dag.tensors] == ["A", "B", "C"]
+
+
+def test_infer_bound_fills_attached_stages() -> None:
+    dag = dag_of("dense_bias_relu", M=16, N=32, K=8)
+    steps = [["CI", 4], ["SP", 5, 0, 16, [4], 1], ["CA", 2, 5, 0]]
+    state = dag.infer_bound_of(steps_from_json(steps))
+    assert [it.extent for it in state.stages[2].iters] == [4, 32, 8]
+    assert "for i (i_outer * 4,4)" in state.to_str()
+
+
+def test_infer_bound_needs_lengths() -> None:
+    dag = dag_of("matmul", M=16, N=16, K=16)
+    state, _ = dag.init_state.split(2, dag.init_state.stages[2].iters[0], [None])
+    with pytest.raises(ScheduleError, match="not chosen yet"):
+        dag.infer_bound(state)
+
+
+def test_refuses_axes_with_one_name() -> None:
+    A = te.placeholder((4, 4), name="A")
+    k = te.reduce_axis((0, 4), name="i")
+    B = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    with pytest.raises(ConfigError, match="stage B has two axes named 'i'"):
+        ComputeDAG([A, B])
+
+
+def test_refuses_nothing_to_compute() -> None:
+    with pytest.raises(ConfigError, match="only placeholders"):
+        ComputeDAG([te.placeholder((4,), name="A")])

@@ -1,0 +1,123 @@
+"""Layout rewrite: the new shapes, the new steps, and the same results as before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.state.dag import ComputeDAG
+from autosched.state.layout_rewrite import LayoutOption, rewrite_layout
+from autosched.state.steps import steps_from_json, steps_to_json
+from autosched.workloads.evaluate import evaluate
+from autosched.workloads.workload import random_inputs, shape_of
+
+STEPS = steps_from_json(
+    [
+        ["SP", 2, 0, 16, [4], 1],
+        ["SP", 2, 2, 32, [8], 1],
+        ["SP", 2, 4, 8, [2], 1],
+        ["RE", 2, [0, 2, 4, 1, 3, 5]],
+        ["FU", 2, [0, 1]],
+        ["AN", 2, 0, 3],
+    ]
+)
+
+
+def matmul(size: int = 32) -> ComputeDAG:
+    A, B = te.placeholder((16, 8), name="A"), te.placeholder((8, size), name="B")
+    k = te.reduce_axis((0, 8), name="k")
+    C = te.compute(
+        (16, size),
+        lambda i, j: te.sum(A[i, k] * B[k, j], axis=k),
+        name="C",
+        attrs={"layout_free_placeholders": [B]},
+    )
+    return ComputeDAG([A, B, te.compute((16, size), lambda i, j: C[i, j] + 1.0, name="D")])
+
+
+def test_pre_transformed() -> None:
+    dag = matmul()
+    rewritten = rewrite_layout(dag, STEPS, LayoutOption.FOR_PRE_TRANSFORMED)
+    (change,) = rewritten.changes
+    assert (change.original_layout, change.new_layout) == ("8k32j", "4j4k8j2k")
+    assert [shape_of(t) for t in rewritten.dag.tensors] == [(16, 8), (4, 4, 8, 2), (16, 32)]
+    assert rewritten.steps == STEPS
+    assert rewritten.dag.ops[2].attrs["new_placeholder_layout"] == "4j4k8j2k"
+    a, b = random_inputs(dag.tensors[:2])
+    expected = evaluate(dag.tensors, [a, b])
+    found = evaluate(rewritten.dag.tensors, [a, change.transform(b)])
+    np.testing.assert_allclose(found[0], expected[0])
+    rewritten.dag.infer_bound_of(rewritten.steps)
+
+
+def test_inserted_stage() -> None:
+    dag = matmul()
+    rewritten = rewrite_layout(dag, STEPS, LayoutOption.INSERT_TRANSFORM_STAGE)
+    assert [op.name for op in rewritten.dag.ops] == [
+        "A",
+        "B",
+        "auto_scheduler_layout_transform",
+        "C",
+        "D",
+    ]
+    added = [["FU", 2, [0, 1]], ["AN", 2, 0, 3]]
+    assert steps_to_json(rewritten.steps)[-2:] == added
+    assert {step.stage_id for step in rewritten.steps[:-2]} == {3}
+    inputs = random_inputs(dag.tensors[:2])
+    expected = evaluate(dag.tensors, inputs)
+    np.testing.assert_allclose(evaluate(rewritten.dag.tensors, inputs)[0], expected[0])
+    text = rewritten.dag.infer_bound_of(rewritten.steps).to_str()
+    assert "parallel i0@i1@ (0,16)" in text
+
+
+def test_loops_of_the_stage_around_count() -> None:
+    steps = steps_from_json(
+        [
+            ["SP", 2, 0, 16, [4], 1],
+            ["SP", 2, 2, 32, [8], 1],
+            ["RE", 2, [0, 2, 1, 3, 4]],
+            ["FSP", 3, 0, 0, 1],
+            ["FSP", 3, 2, 1, 1],
+            ["RE", 3, [0, 2, 1, 3]],
+            ["CA", 2, 3, 1],
+        ]
+    )
+    (change,) = rewrite_layout(matmul(), steps, LayoutOption.FOR_PRE_TRANSFORMED).changes
+    assert change.new_layout == "4j1j8j8k"
+
+
+def test_cache_stages_shift_the_inserted_stage() -> None:
+    steps = steps_from_json([["CHR", 0, "shared", [2]]])
+    dag = matmul()
+    rewritten = rewrite_layout(dag, steps, LayoutOption.INSERT_TRANSFORM_STAGE)
+    assert steps_to_json(rewritten.steps)[0] == ["CHR", 0, "shared", [3]]
+    assert rewritten.steps[-1].stage_id == 3
+    state = rewritten.dag.infer_bound_of(rewritten.steps)
+    assert state.stages[3].name == "auto_scheduler_layout_transform"
+
+
+def test_nothing_to_do() -> None:
+    dag = matmul()
+    unmarked = ComputeDAG([te.compute((4,), lambda i: i + 1, name="E")])
+    for rewritten in (
+        rewrite_layout(dag, STEPS, LayoutOption.NO_REWRITE),
+        rewrite_layout(dag, (), LayoutOption.FOR_PRE_TRANSFORMED),
+    ):
+        assert rewritten.dag is dag
+    assert not rewrite_layout(unmarked, (), LayoutOption.FOR_PRE_TRANSFORMED).changes
+
+
+@pytest.mark.parametrize("option", [1, 2])
+def test_a_split_that_does_not_divide_keeps_the_layout(option: int) -> None:
+    dag = matmul(30)
+    rewritten = rewrite_layout(dag, STEPS, LayoutOption(option))
+    assert rewritten.dag is dag
+    assert rewritten.steps == STEPS
+
+
+def test_apply_steps_takes_the_option() -> None:
+    dag = matmul()
+    schedule, tensors = dag.apply_steps(STEPS, LayoutOption.FOR_PRE_TRANSFORMED)
+    assert shape_of(tensors[1]) == (4, 4, 8, 2)
+    assert schedule[tensors[2]].op.name == "D"

@@ -1,0 +1,104 @@
+"""Steps survive JSON; malformed ones are refused by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosched.errors import ConfigError
+from autosched.state.iterator import Annotation
+from autosched.state.steps import (
+    STEP_CODES,
+    AnnotationStep,
+    CacheReadStep,
+    CacheWriteStep,
+    ComputeAtStep,
+    ComputeInlineStep,
+    ComputeRootStep,
+    FollowFusedSplitStep,
+    FollowSplitStep,
+    FuseStep,
+    PragmaStep,
+    ReorderStep,
+    RfactorStep,
+    SplitStep,
+    Step,
+    StorageAlignStep,
+    step_from_json,
+    steps_from_json,
+    steps_to_json,
+)
+
+ids = st.integers(0, 40)
+id_lists = st.lists(ids, max_size=6).map(tuple)
+lengths = st.lists(st.integers(1, 512), max_size=5).map(tuple)
+texts = st.text(max_size=12)
+STEPS = st.one_of(
+    st.builds(AnnotationStep, ids, ids, st.sampled_from(Annotation)),
+    st.builds(FuseStep, ids, id_lists),
+    st.builds(PragmaStep, ids, ids, texts),
+    st.builds(ReorderStep, ids, id_lists),
+    st.builds(SplitStep, ids, ids, st.none() | st.integers(1, 4096), lengths, st.booleans()),
+    st.builds(FollowSplitStep, ids, ids, ids, st.integers(1, 6)),
+    st.builds(FollowFusedSplitStep, ids, ids, id_lists, ids, st.booleans()),
+    st.builds(StorageAlignStep, ids, ids, ids, ids),
+    st.builds(ComputeAtStep, ids, ids, ids),
+    st.builds(ComputeInlineStep, ids),
+    st.builds(ComputeRootStep, ids),
+    st.builds(CacheReadStep, ids, texts, id_lists),
+    st.builds(CacheWriteStep, ids, texts),
+    st.builds(RfactorStep, ids, ids, ids),
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(STEPS, max_size=8).map(tuple))
+def test_round_trip(steps: tuple[Step, ...]) -> None:
+    text = json.dumps(steps_to_json(steps))
+    again = steps_from_json(json.loads(text))
+    assert again == steps
+    assert hash(again) == hash(steps)
+    assert json.dumps(steps_to_json(again)) == text
+
+
+def test_every_code_is_known() -> None:
+    assert " ".join(STEP_CODES) == "AN FU PR RE SP FSP FFSP SA CA CI CR CHR CHW RF"
+
+
+def test_worked_example() -> None:
+    step = step_from_json(["SP", 2, 0, 16, [1, 1, 8], 1])
+    assert step == SplitStep(2, 0, 16, (1, 1, 8), True)
+    assert SplitStep(2, 0, None, (4,), False).to_json() == ["SP", 2, 0, 0, [4], 0]
+    assert step_from_json(["SP", 2, 0, 0, [4], 0]) == SplitStep(2, 0, None, (4,), False)
+
+
+def test_a_length_still_open_cannot_be_written() -> None:
+    with pytest.raises(ValueError, match="not chosen yet"):
+        SplitStep(0, 0, 8, (None, 2)).to_json()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([], "non-empty array"),
+        ("AN", "non-empty array"),
+        (["XX", 1], "unknown step 'XX': expected one of AN, FU"),
+        ([["AN"], 1], "unknown step"),
+        (["AN", 1, 2], "step AN needs 3 values after the code, found 2"),
+        (["AN", 1, 2, 12], "annotation from 0 to 11, found 12"),
+        (["AN", -1, 2, 1], "step AN, stage_id: expected at least 0, found -1"),
+        (["AN", True, 2, 1], "stage_id: expected an integer, found True"),
+        (["FU", 1, 2], "iter_ids: expected an array of integers, found 2"),
+        (["FU", 1, ["a"]], "iter_ids: expected an integer, found 'a'"),
+        (["SP", 1, 0, 8, [0], 1], "lengths: expected at least 1, found 0"),
+        (["SP", 1, 0, 8, [2], 2], "inner_to_outer: expected 0 or 1, found 2"),
+        (["PR", 1, 0, 3], "pragma: expected a string, found 3"),
+        (["FSP", 1, 0, 0, 0], "n_split: expected at least 1, found 0"),
+    ],
+)
+def test_refuses(values: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        step_from_json(values)  # type: ignore[arg-type]
