@@ -1,9 +1,84 @@
-"""The pipelines, read top to bottom, and every pass by name."""
+"""The pipelines, read top to bottom, and every pass by name (spec te_bounds 6, passes 4).
+
+Of the reference's passes, those stand here that do something on functions from TE schedules.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from autosched.transform.bf16_compute_legalize import BF16ComputeLegalize
+from autosched.transform.common_subexpr_elim import CommonSubexprElimTIR
+from autosched.transform.hoist_if_then_else import HoistIfThenElse
+from autosched.transform.inject_prefetch import InjectPrefetch
+from autosched.transform.inject_virtual_thread import InjectVirtualThread
+from autosched.transform.lower_intrin import LowerIntrin
 from autosched.transform.module import Pass
+from autosched.transform.narrow_data_type import NarrowDataType
+from autosched.transform.remove_no_op import RemoveNoOp
+from autosched.transform.rewrite_unsafe_select import RewriteUnsafeSelect
+from autosched.transform.simplify import Simplify
+from autosched.transform.storage_flatten import StorageFlatten
+from autosched.transform.storage_rewrite import StorageRewrite
+from autosched.transform.unroll_loop import UnrollLoop
+from autosched.transform.vectorize_loop import VectorizeLoop
+from autosched.transform.verify_gpu_code import VerifyGPUCode
+from autosched.transform.verify_memory import VerifyMemory
 
-PASSES: dict[str, Callable[[], Pass]] = {}
+LOWER: tuple[Pass, ...] = (
+    InjectPrefetch(),
+    StorageFlatten(),
+    BF16ComputeLegalize(),
+    NarrowDataType(),
+    Simplify(),
+    VectorizeLoop(),
+    InjectVirtualThread(),
+    StorageRewrite(),
+    HoistIfThenElse(),
+    UnrollLoop(),
+    Simplify(),
+    RemoveNoOp(),
+    RewriteUnsafeSelect(),
+)
+
+CPU_PIPELINE: tuple[Pass, ...] = (
+    *LOWER,
+    LowerIntrin(),
+)
+
+GPU_PIPELINE: tuple[Pass, ...] = (
+    *LOWER,
+    VerifyMemory(),
+    LowerIntrin(),
+)
+
+FEATURE_CHECK: tuple[Pass, ...] = (
+    InjectPrefetch(),
+    StorageFlatten(),
+    NarrowDataType(),
+    Simplify(),
+    VectorizeLoop(),
+    InjectVirtualThread(),
+    StorageRewrite(),
+    Simplify(),
+)
+"""What runs on a GPU candidate before VerifyGPUCode (spec per_store_features 1)."""
+
+PASSES: dict[str, Callable[[], Pass]] = {
+    "BF16ComputeLegalize": BF16ComputeLegalize,
+    "CommonSubexprElimTIR": CommonSubexprElimTIR,
+    "HoistIfThenElse": HoistIfThenElse,
+    "InjectPrefetch": InjectPrefetch,
+    "InjectVirtualThread": InjectVirtualThread,
+    "LowerIntrin": LowerIntrin,
+    "NarrowDataType": NarrowDataType,
+    "RemoveNoOp": RemoveNoOp,
+    "RewriteUnsafeSelect": RewriteUnsafeSelect,
+    "Simplify": Simplify,
+    "StorageFlatten": StorageFlatten,
+    "StorageRewrite": StorageRewrite,
+    "UnrollLoop": UnrollLoop,
+    "VectorizeLoop": VectorizeLoop,
+    "VerifyGPUCode": VerifyGPUCode,
+    "VerifyMemory": VerifyMemory,
+}
