@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.intset import eval_set
 from autosched.errors import ScheduleError
+from autosched.te.affine import equal_affine, simplify_affine
 from autosched.te.bound_check import make_bound_check, pass_up_bound_check
 from autosched.te.stage import Fuse, Rebase, Relation, Singleton, Split
 from autosched.tir.expr import Expr, IntImm, IterVar, Range
@@ -264,7 +265,16 @@ def _up_split(split: Split, dom_map: Domains, outer: IntSet, inner: IntSet) -> I
     parent = dom_map[split.parent]
     if _matches(outer, dom_map[split.outer]) and _matches(inner, dom_map[split.inner]):
         return IntSet.from_range(parent)
-    value = add(mul(split.outer.var, dom_map[split.inner].extent), split.inner.var)
+    factor = dom_map[split.inner].extent
+    bounded = outer.has_lower_bound and outer.has_upper_bound
+    if isinstance(factor, IntImm) and factor.value > 0 and bounded:
+        if inner.has_lower_bound and inner.has_upper_bound:
+            low = add(add(mul(outer.min_value, factor), inner.min_value), parent.min)
+            if outer.is_single_point and inner.is_single_point:
+                return IntSet.single_point(low)
+            high = add(add(mul(outer.max_value, factor), inner.max_value), parent.min)
+            return IntSet.interval(low, high)
+    value = add(mul(split.outer.var, factor), split.inner.var)
     return eval_set(add(value, parent.min), {split.outer.var: outer, split.inner.var: inner})
 
 
@@ -285,7 +295,9 @@ def _up_fuse(fuse: Fuse, dom_map: Domains, fused: IntSet) -> tuple[IntSet, IntSe
         add(outer.min, floordiv(low, extent)), add(outer.min, floordiv(high, extent))
     )
     analyzer = Analyzer()
-    length = analyzer.simplify(add(sub(high, low), 1))
+    span = add(sub(high, low), 1)
+    quick = simplify_affine(span)
+    length = analyzer.simplify(span) if quick is None else quick
     if is_zero(length) or not (
         is_zero(analyzer.simplify(floormod(extent, length)))
         and is_zero(analyzer.simplify(floormod(low, length)))
@@ -299,10 +311,12 @@ def _up_fuse(fuse: Fuse, dom_map: Domains, fused: IntSet) -> tuple[IntSet, IntSe
 
 def _matches(values: IntSet, dom: Range) -> bool:
     """True when `values` are provably all of `dom`."""
-    if not (values.has_lower_bound and values.has_upper_bound):
+    low, high, extent = values.min_value, values.max_value, dom.extent
+    if not (values.has_lower_bound and values.has_upper_bound and _equal(low, dom.min)):
         return False
-    last = sub(add(dom.extent, dom.min), 1)
-    return _equal(values.min_value, dom.min) and _equal(values.max_value, last)
+    if isinstance(extent, IntImm) and isinstance(dom.min, IntImm) and isinstance(high, IntImm):
+        return high.value == extent.value + dom.min.value - 1
+    return _equal(high, sub(add(extent, dom.min), 1))
 
 
 def _equal(a: Expr, b: Expr) -> bool:
@@ -310,7 +324,8 @@ def _equal(a: Expr, b: Expr) -> bool:
         return True
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return a.value == b.value
-    return Analyzer().can_prove_equal(a, b)
+    decided = equal_affine(a, b)
+    return Analyzer().can_prove_equal(a, b) if decided is None else decided
 
 
 def pass_down_bit_mask(stage: Stage, state: Masks, allow_missing: bool = False) -> None:

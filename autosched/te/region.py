@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.intset import eval_set
+from autosched.te.affine import simplify_affine
 from autosched.te.operation import ComputeOp, ExternOp, Operation, ScanOp, tensor_loads
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
 from autosched.tir.op import add, const, ge, le, max_, min_, sub
@@ -34,7 +35,10 @@ class Regions:
             return e
         found = self._simplified.get(e)
         if found is None:
-            found = self._simplified[e] = self._analyzer.simplify(e)
+            found = simplify_affine(e)
+            if found is None:
+                found = self._analyzer.simplify(e)
+            self._simplified[e] = found
         return found
 
     def cover(self, values: IntSet, default: Range) -> Range:

@@ -1,0 +1,121 @@
+"""Affine index expressions, a quick way around the Analyzer for most of what bounds consist of.
+
+An expression is affine here when it is built from variables and constants by +, - and
+multiplication by constants. About variables of which nothing is known, such a form tells at once
+what the Analyzer would find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autosched.tir.expr import Add, Expr, IntImm, Mul, Sub, Var
+from autosched.tir.op import add, const, mul, sub
+
+Form = tuple[dict[Var, int], int]
+"""Coefficients, in order of first appearance, and the constant."""
+
+
+def affine_form(e: Expr) -> Form | None:
+    """The form of `e`; None when it is not affine."""
+    terms: dict[Var, int] = {}
+    base = _collect(e, 1, terms)
+    return None if base is None else (terms, base)
+
+
+def _collect(e: Expr, scale: int, terms: dict[Var, int]) -> int | None:
+    """Add `scale` times the terms of `e` to `terms`; returns its constant times `scale`."""
+    handler = _HANDLERS.get(e.__class__)
+    return None if handler is None else handler(e, scale, terms)
+
+
+def _constant(e: Any, scale: int, terms: dict[Var, int]) -> int | None:
+    value: int = e.value
+    return value * scale
+
+
+def _variable(e: Any, scale: int, terms: dict[Var, int]) -> int | None:
+    terms[e] = terms.get(e, 0) + scale
+    return 0
+
+
+def _add(e: Any, scale: int, terms: dict[Var, int]) -> int | None:
+    left = _collect(e.a, scale, terms)
+    if left is None:
+        return None
+    right = _collect(e.b, scale, terms)
+    return None if right is None else left + right
+
+
+def _sub(e: Any, scale: int, terms: dict[Var, int]) -> int | None:
+    left = _collect(e.a, scale, terms)
+    if left is None:
+        return None
+    right = _collect(e.b, -scale, terms)
+    return None if right is None else left + right
+
+
+def _mul(e: Any, scale: int, terms: dict[Var, int]) -> int | None:
+    if e.b.__class__ is IntImm:
+        return _collect(e.a, scale * e.b.value, terms)
+    if e.a.__class__ is IntImm:
+        return _collect(e.b, scale * e.a.value, terms)
+    return None
+
+
+_HANDLERS: dict[type[Expr], Callable[[Any, int, dict[Var, int]], int | None]] = {
+    IntImm: _constant,
+    Var: _variable,
+    Add: _add,
+    Sub: _sub,
+    Mul: _mul,
+}
+
+
+def simplify_affine(e: Expr) -> Expr | None:
+    """`e` in canonical form, exactly as the Analyzer simplifies it; None when it is not affine.
+
+    Terms by falling coefficient (else in order of appearance), the constant before the
+    subtracted terms when it is positive, else last.
+    """
+    if not e.dtype.is_index:
+        return None
+    form = affine_form(e)
+    if form is None:
+        return None
+    terms, base = form
+    if not terms:
+        return const(base, e.dtype)
+    ordered = sorted((t for t in terms.items() if t[1]), key=_falling)
+    result: Expr | None = None
+    if ordered and ordered[0][1] < 0 and base <= 0:
+        return None  # starts with a minus: the general form
+    for var, scale in ordered:
+        if scale > 0:
+            term = mul(var, scale)
+            result = term if result is None else add(result, term)
+    if base > 0:
+        result = const(base, e.dtype) if result is None else add(result, base)
+    if result is None:
+        return const(base, e.dtype)
+    for var, scale in ordered:
+        if scale < 0:
+            result = sub(result, mul(var, -scale))
+    return sub(result, -base) if base < 0 else result
+
+
+def _falling(term: tuple[Var, int]) -> int:
+    return -term[1]
+
+
+def equal_affine(a: Expr, b: Expr) -> bool | None:
+    """Whether a equals b for all values of the variables; None when one is not affine."""
+    left = affine_form(a)
+    right = affine_form(b)
+    if left is None or right is None:
+        return None
+    if left[1] != right[1]:
+        return False
+    ours, theirs = left[0], right[0]
+    return all(ours.get(v, 0) == theirs.get(v, 0) for v in (*ours, *theirs))
