@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.tir.dtype import DType, int32
-from autosched.tir.expr import BufferLoad, Expr, IntImm, Scalar, Var, pointer
+from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Scalar, Var, pointer
+from autosched.tir.op import as_expr
 
 
 class Buffer:
@@ -51,10 +52,12 @@ class Buffer:
     def scope(self) -> str:
         return self.data.scope
 
-    def __getitem__(self, indices: Expr | int | tuple[Expr | int, ...]) -> BufferLoad:
+    def __getitem__(
+        self, indices: Expr | IterVar | int | tuple[Expr | IterVar | int, ...]
+    ) -> BufferLoad:
         if not isinstance(indices, tuple):
             indices = (indices,)
-        return BufferLoad(self, tuple(IntImm(i) if isinstance(i, int) else i for i in indices))
+        return BufferLoad(self, tuple(map(as_expr, indices)))
 
     def __repr__(self) -> str:
         shape = ", ".join(map(repr, self.shape))

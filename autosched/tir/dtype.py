@@ -89,6 +89,8 @@ class DType:
 
     def with_lanes(self, lanes: int) -> DType:
         """The vector type of `lanes` elements of this type."""
+        if lanes == self.lanes:
+            return self
         base = self.name.split("x")[0] if self.lanes > 1 else self.name
         return DType(base if lanes == 1 else f"{base}x{lanes}")
 
@@ -96,21 +98,22 @@ class DType:
     def min_value(self) -> int | float:
         """Smallest finite value."""
         if self.is_float:
-            return float(ml_dtypes.finfo(self.numpy).min)
+            return float(ml_dtypes.finfo(self.numpy).min)  # type: ignore[no-untyped-call]  # ml_dtypes is untyped
         return -(1 << (self.bits - 1)) if self.code == "int" else 0
 
     @cached_property
     def max_value(self) -> int | float:
         """Largest finite value."""
         if self.is_float:
-            return float(ml_dtypes.finfo(self.numpy).max)
+            return float(ml_dtypes.finfo(self.numpy).max)  # type: ignore[no-untyped-call]  # ml_dtypes is untyped
         return (1 << (self.bits - (self.code == "int"))) - 1
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:
         """NumPy's type of one lane (bfloat16 through ml_dtypes)."""
         if self.code == "bfloat":
-            return np.dtype(ml_dtypes.bfloat16)
+            brain: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return brain
         if self.code == "bool":
             return np.dtype(np.bool_)
         if self.code == "handle":

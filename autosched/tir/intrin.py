@@ -14,19 +14,23 @@ class Effect(Enum):
     OPAQUE = "opaque"  # anything
 
 
-_UNARY_MATH = (
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_UNARY_MATH = _names(
     "exp exp2 exp10 erf tanh sigmoid sqrt rsqrt log log2 log10 log1p expm1 fabs floor ceil round "
     "trunc nearbyint sin cos tan asin acos atan sinh cosh asinh acosh atanh clz popcount "
     "isnan isinf isfinite"
-).split()
-_BINARY_MATH = "pow fmod atan2 hypot copysign ldexp nextafter".split()
-_BITWISE = "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right".split()
-_PURE = (
+)
+_BINARY_MATH = _names("pow fmod atan2 hypot copysign ldexp nextafter")
+_BITWISE = _names("bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right")
+_PURE = _names(
     "if_then_else reinterpret call_pure_extern call_llvm_pure_intrin q_multiply_shift fma "
     "isnullptr address_of large_uint_imm vscale tuple"
-).split()
-_READ = "tvm_struct_get tvm_access_ptr tvm_warp_activemask".split()
-_OPAQUE = (
+)
+_READ = _names("tvm_struct_get tvm_access_ptr tvm_warp_activemask")
+_OPAQUE = _names(
     "call_extern call_llvm_intrin call_packed call_cpacked call_packed_lowered "
     "tvm_storage_sync tvm_thread_allreduce tvm_thread_invariant tvm_thread_context "
     "tvm_warp_shuffle tvm_warp_shuffle_up tvm_warp_shuffle_down "
@@ -35,7 +39,7 @@ _OPAQUE = (
     "tvm_load_matrix_sync tvm_mma_sync tvm_fill_fragment tvm_store_matrix_sync "
     "tvm_throw_last_error nd_mem_alloc_with_scope ret prefetch "
     "start_profile_intrinsic end_profile_intrinsic"
-).split()
+)
 
 UNARY_MATH = frozenset(_UNARY_MATH)
 BINARY_MATH = frozenset(_BINARY_MATH)

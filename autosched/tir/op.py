@@ -7,11 +7,14 @@ constants; x+0, x-0, x*1, x*0, 0//x, x//1, x%1; and/or with constants; min/max o
 from __future__ import annotations
 
 import math
+import struct
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from autosched.tir import expr, expr_core, iteration
 from autosched.tir.dtype import DType, bool_, float32, int32, int64
 from autosched.tir.expr import (
     EQ,
@@ -48,13 +51,23 @@ from autosched.tir.expr import (
 Operand = Expr | IterVar | Scalar
 
 
+_F32 = struct.Struct("<f")
+
+
 def const(value: Scalar, dtype: str | DType | None = None) -> Expr:
     """The constant `value`; without `dtype` an int32 (int64 when too large), bool or float32.
 
     Integers wrap to their width, floats round to it, as the hardware would.
     """
-    if dtype is int32 and value.__class__ is int and -(2**31) <= value < 2**31:
-        return IntImm(value, int32)  # by far the most frequent case
+    kind = value.__class__
+    if kind is int and (dtype is int32 or dtype is None) and -(2**31) <= value < 2**31:
+        return IntImm(value, int32)  # type: ignore[arg-type]  # its class is int
+    if kind is float and (dtype is float32 or dtype is None) and -3e38 < value < 3e38:
+        return FloatImm(_F32.unpack(_F32.pack(value))[0], float32)
+    return _any_const(value, dtype)
+
+
+def _any_const(value: Scalar, dtype: str | DType | None) -> Expr:
     if dtype is None:
         if isinstance(value, bool | np.bool_):
             dtype = bool_
@@ -101,13 +114,21 @@ def as_expr(value: Any, dtype: DType | None = None) -> Expr:
 def unify(a: Operand, b: Operand) -> tuple[Expr, Expr]:
     """Both operands with one dtype: numbers adapt to the other side, then the wider type wins."""
     if isinstance(a, Expr):
-        if not isinstance(b, Expr):
+        if isinstance(b, Expr):
+            if a.dtype is b.dtype:
+                return a, b
+        elif b.__class__ is int and a.dtype is int32:
+            b = const(b)  # int64 when it does not fit
+            if b.dtype is int32:
+                return a, b
+        else:
             b = _adapt(b, a.dtype)
-        elif a.dtype is b.dtype:
-            return a, b
     elif isinstance(b, Expr):
         a = _adapt(a, b.dtype)
-    a, b = as_expr(a), as_expr(b)
+    return _unify_types(as_expr(a), as_expr(b))
+
+
+def _unify_types(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     if a.dtype.lanes != b.dtype.lanes:
         if a.dtype.lanes == 1:
             a = broadcast(a, b.dtype.lanes)
@@ -125,13 +146,16 @@ def _adapt(value: IterVar | Scalar, dtype: DType) -> Expr:
     if isinstance(value, IterVar):
         return value.var
     element = dtype.element
+    if value.__class__ is int and (element.is_int or element.is_float):
+        # A number too large for int32 becomes int64, which then is the wider type.
+        return const(value) if element is int32 else const(value, element)
     if isinstance(value, float | np.floating) and not element.is_float:
         return const(float(value))
     if isinstance(value, bool | np.bool_) and not element.is_bool:
         return const(value, element)
     if element.is_bool and not isinstance(value, bool | np.bool_):
         return const(value)
-    if element.is_int and element.bits == 32 and isinstance(value, int):
+    if element is int32:
         return const(value)  # becomes int64 when it does not fit
     return const(value, element)
 
@@ -245,9 +269,9 @@ def truncmod(a: Operand, b: Operand) -> Expr:
     """The remainder of truncdiv: it has the sign of a."""
     a, b = unify(a, b)
     x, y = _value(a), _value(b)
-    if y == 0:
-        raise ZeroDivisionError(f"division by zero: {a!r} truncmod 0")
     if a.dtype.is_integral:
+        if y == 0:
+            raise ZeroDivisionError(f"division by zero: {a!r} truncmod 0")
         if x is not None and y is not None:
             r = abs(x) % abs(y)
             return const(r if x >= 0 else -r, a.dtype)
@@ -264,7 +288,7 @@ def floordiv(a: Operand, b: Operand) -> Expr:
         raise ZeroDivisionError(f"division by zero: {a!r} // 0")
     if x is not None and y is not None and y != 0:
         return const(x // y, a.dtype)
-    if y == 1 or (x == 0 and a.dtype.is_integral):
+    if (y == 1 or x == 0) and a.dtype.is_integral:
         return a
     return FloorDiv(a, b)
 
@@ -289,7 +313,7 @@ def min_(a: Operand, b: Operand) -> Expr:
         return a
     x, y = _value(a), _value(b)
     if x is not None and y is not None:
-        return const(min(x, y), a.dtype)
+        return const(x if x < y else y, a.dtype)
     return Min(a, b)
 
 
@@ -300,7 +324,7 @@ def max_(a: Operand, b: Operand) -> Expr:
         return a
     x, y = _value(a), _value(b)
     if x is not None and y is not None:
-        return const(max(x, y), a.dtype)
+        return const(x if x > y else y, a.dtype)
     return Max(a, b)
 
 
@@ -398,20 +422,31 @@ def cast(dtype: str | DType, value: Operand) -> Expr:
         if e.dtype.lanes != 1:
             raise TypeError(f"cannot cast {e.dtype} to {dtype}: the lanes differ")
         return broadcast(cast(dtype.element, e), dtype.lanes)
-    match e:
-        case IntImm(v):
-            return const(v, dtype)
-        case FloatImm(v) if dtype.is_float or (dtype.is_integral and math.isfinite(v)):
-            return const(v if dtype.is_float or dtype.is_bool else int(v), dtype)
-        case Broadcast(v, lanes):
-            return Broadcast(cast(dtype.element, v), lanes)
+    if isinstance(e, IntImm):
+        return const(e.value, dtype)
+    if isinstance(e, FloatImm):
+        if dtype.is_float or dtype.is_bool:
+            return const(e.value, dtype)
+        if dtype.is_integral and math.isfinite(e.value):
+            return const(int(e.value), dtype)
+    elif isinstance(e, Broadcast):
+        return Broadcast(cast(dtype.element, e.value), e.lanes)
     return Cast(dtype, e)
+
+
+def _arms(condition: Expr, a: Operand, b: Operand) -> tuple[Expr, Expr]:
+    """Both values with one type, and with the lanes of the condition."""
+    a, b = unify(a, b)
+    lanes = condition.dtype.lanes
+    if lanes > 1 and a.dtype.lanes == 1:
+        return broadcast(a, lanes), broadcast(b, lanes)
+    return a, b
 
 
 def select(condition: Operand, true_value: Operand, false_value: Operand) -> Expr:
     """Select; folded when the condition is constant."""
     condition = as_expr(condition)
-    a, b = unify(true_value, false_value)
+    a, b = _arms(condition, true_value, false_value)
     if isinstance(condition, IntImm):
         return a if condition.value else b
     return Select(condition, a, b)
@@ -420,7 +455,7 @@ def select(condition: Operand, true_value: Operand, false_value: Operand) -> Exp
 def if_then_else(condition: Operand, true_value: Operand, false_value: Operand) -> Expr:
     """The intrinsic that evaluates only the branch taken."""
     condition = as_expr(condition)
-    a, b = unify(true_value, false_value)
+    a, b = _arms(condition, true_value, false_value)
     if isinstance(condition, IntImm):
         return a if condition.value else b
     return Call(a.dtype, "if_then_else", (condition, a, b))
@@ -452,3 +487,8 @@ def max_value(dtype: str | DType) -> Expr:
     """The largest finite constant of `dtype`."""
     dtype = DType(dtype)
     return const(dtype.max_value, dtype)
+
+
+# Expressions build on these functions (operators, rewriting), which build on expressions.
+for _module in (expr_core, expr, iteration):
+    vars(_module)["_op"] = sys.modules[__name__]

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from autosched.tir.expr import (
+    BinaryExpr,
     BufferLoad,
     Expr,
     Let,
@@ -59,6 +60,9 @@ def same(expr: Expr) -> Expr:
 
 def map_expr_children(expr: Expr, fn: ExprFn) -> Expr:
     """`expr` with `fn` applied to its direct sub-expressions."""
+    if isinstance(expr, BinaryExpr):
+        a, b = fn(expr.a), fn(expr.b)
+        return expr if a is expr.a and b is expr.b else expr.with_children((a, b))
     children = expr.children()
     if not children:
         return expr

@@ -1,0 +1,240 @@
+"""The base of expressions: interning, operators, variables and constants."""
+
+from __future__ import annotations
+
+import struct
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from autosched.tir.dtype import DType, float32, handle, int32
+
+if TYPE_CHECKING:
+    from autosched.tir import op as _op  # `op.py` binds itself here when it is loaded
+
+
+Scalar = int | float | bool
+
+
+class _Ref(weakref.ref["Expr"]):
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
+_refs: dict[tuple[Any, ...], _Ref] = {}
+
+
+def _drop(ref: weakref.ref[Expr], refs: dict[tuple[Any, ...], _Ref] = _refs) -> None:
+    # The table is a default argument because globals are gone when the last nodes die at exit.
+    key = ref.key  # type: ignore[attr-defined]  # only _Ref objects carry this callback
+    if refs.get(key) is ref:
+        del refs[key]
+
+
+def intern(key: tuple[Any, ...], node: Expr) -> None:
+    """Makes `node` the object that `lookup(key)` finds while it lives."""
+    ref = _Ref(node, _drop)
+    ref.key = key
+    _refs[key] = ref
+
+
+def lookup(key: tuple[Any, ...]) -> Any:
+    """The living node interned under `key`, or None."""
+    ref = _refs.get(key)
+    return None if ref is None else ref()
+
+
+class Expr:
+    """Base of all expressions. `dtype` is the type of the value."""
+
+    __slots__ = ("__weakref__", "_vars", "dtype")
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    dtype: DType
+    _vars: frozenset[Var]
+
+    def children(self) -> tuple[Expr, ...]:
+        """Direct sub-expressions, in evaluation order."""
+        return ()
+
+    def with_children(self, children: tuple[Expr, ...]) -> Expr:
+        """The same node over other sub-expressions, built by the folding constructors."""
+        assert not children
+        return self
+
+    def __repr__(self) -> str:
+        from autosched.tir.printer import to_text
+
+        return to_text(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the truth value of the symbolic expression {self!r} is not known; use te.all, "
+            "te.any, te.if_then_else or Analyzer.can_prove"
+        )
+
+    def __add__(self, other: Expr | Scalar) -> Expr:
+        return _op.add(self, other)
+
+    def __radd__(self, other: Expr | Scalar) -> Expr:
+        return _op.add(other, self)
+
+    def __sub__(self, other: Expr | Scalar) -> Expr:
+        return _op.sub(self, other)
+
+    def __rsub__(self, other: Expr | Scalar) -> Expr:
+        return _op.sub(other, self)
+
+    def __mul__(self, other: Expr | Scalar) -> Expr:
+        return _op.mul(self, other)
+
+    def __rmul__(self, other: Expr | Scalar) -> Expr:
+        return _op.mul(other, self)
+
+    def __truediv__(self, other: Expr | Scalar) -> Expr:
+        return _op.div(self, other)
+
+    def __rtruediv__(self, other: Expr | Scalar) -> Expr:
+        return _op.div(other, self)
+
+    def __floordiv__(self, other: Expr | Scalar) -> Expr:
+        return _op.floordiv(self, other)
+
+    def __rfloordiv__(self, other: Expr | Scalar) -> Expr:
+        return _op.floordiv(other, self)
+
+    def __mod__(self, other: Expr | Scalar) -> Expr:
+        return _op.floormod(self, other)
+
+    def __rmod__(self, other: Expr | Scalar) -> Expr:
+        return _op.floormod(other, self)
+
+    def __neg__(self) -> Expr:
+        return _op.neg(self)
+
+    def __lt__(self, other: Expr | Scalar) -> Expr:
+        return _op.lt(self, other)
+
+    def __le__(self, other: Expr | Scalar) -> Expr:
+        return _op.le(self, other)
+
+    def __gt__(self, other: Expr | Scalar) -> Expr:
+        return _op.gt(self, other)
+
+    def __ge__(self, other: Expr | Scalar) -> Expr:
+        return _op.ge(self, other)
+
+    def astype(self, dtype: str | DType) -> Expr:
+        """This value converted to `dtype`."""
+        return _op.cast(dtype, self)
+
+
+class Var(Expr):
+    """A variable, unique by identity; `name` is a hint for printing only.
+
+    A pointer variable has dtype `handle`, `element` (the type it points to) and `scope`.
+    """
+
+    __slots__ = ("element", "name", "scope")
+    __match_args__ = ("name",)
+
+    def __init__(
+        self,
+        name: str,
+        dtype: str | DType = int32,
+        *,
+        element: DType | None = None,
+        scope: str = "",
+    ) -> None:
+        self.name = name
+        self.dtype = DType(dtype)
+        self.element = element
+        self.scope = scope
+
+
+class SizeVar(Var):
+    """A variable known to be non-negative: a symbolic size."""
+
+    __slots__ = ()
+
+
+def pointer(name: str, element: DType, scope: str = "global") -> Var:
+    """A fresh pointer variable to `element`s in storage scope `scope`."""
+    return Var(name, handle, element=element, scope=scope)
+
+
+class IntImm(Expr):
+    """An integer or bool constant; the value is a Python int (0 or 1 for bool)."""
+
+    __slots__ = ("value",)
+    __match_args__ = ("value",)
+    value: int
+
+    def __new__(cls, value: int, dtype: DType = int32) -> IntImm:
+        key = (IntImm, value, dtype)
+        ref = _refs.get(key)
+        node: IntImm | None = None if ref is None else ref()  # type: ignore[assignment]  # by key
+        if node is None:
+            node = object.__new__(cls)
+            node.value, node.dtype = value, dtype
+            intern(key, node)
+            if -1 <= value <= 256:
+                _small.append(node)
+        return node
+
+
+_small: list[IntImm] = []  # keeps the frequent constants alive; at most 258 per type
+
+
+class FloatImm(Expr):
+    """A float constant; interned by its exact bits, so 0.0 and -0.0 differ."""
+
+    __slots__ = ("value",)
+    __match_args__ = ("value",)
+    value: float
+
+    def __new__(cls, value: float, dtype: DType = float32) -> FloatImm:
+        key = (FloatImm, struct.pack("<d", value), dtype)
+        node: FloatImm | None = lookup(key)
+        if node is None:
+            node = object.__new__(cls)
+            node.value, node.dtype = value, dtype
+            intern(key, node)
+        return node
+
+
+class StringImm(Expr):
+    """A string constant (arguments of calls and attributes)."""
+
+    __slots__ = ("value",)
+    __match_args__ = ("value",)
+    value: str
+
+    def __new__(cls, value: str) -> StringImm:
+        key = (StringImm, value)
+        node: StringImm | None = lookup(key)
+        if node is None:
+            node = object.__new__(cls)
+            node.value, node.dtype = value, handle
+            intern(key, node)
+        return node
+
+
+class Node(Expr):
+    """Base of the other interned nodes; `_make` interns on the class, dtype and fields."""
+
+    __slots__ = ()
+
+    @classmethod
+    def _make(cls, dtype: DType, *fields: Any) -> Any:
+        key = (cls, dtype, *fields)
+        node: Any = lookup(key)
+        if node is None:
+            node = object.__new__(cls)
+            node.dtype = dtype
+            for name, field in zip(cls.__match_args__, fields, strict=True):
+                setattr(node, name, field)
+            intern(key, node)
+        return node
+
+
+ExprRule = Callable[[Expr], Expr]
