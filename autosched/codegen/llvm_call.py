@@ -184,6 +184,23 @@ def _large_constant(b: FunctionBuilder, e: Call) -> str:
     return str((high.value << 32) | (low.value & 0xFFFFFFFF))
 
 
+def _multiply_shift(b: FunctionBuilder, e: Call) -> str:
+    """round(x * y * 2**(s - q)), halves up, through a product of twice the width."""
+    x, y, q, s = e.args
+    if not isinstance(q, IntImm) or not isinstance(s, IntImm):
+        raise CompileError(f"q_multiply_shift needs constant q and s: {e!r}")
+    wide = DType(f"int{max(64, e.dtype.bits)}").with_lanes(e.dtype.lanes)
+    kind, right = llvm_type(wide), q.value - s.value
+    first, second = (convert(b, b.value(a), a.dtype, wide) for a in (x, y))
+    product = b.emit(f"mul {kind} {first}, {second}")
+    if right <= 0:
+        shifted = b.emit(f"shl {kind} {product}, {splat(-right, wide)}")
+    else:
+        half = b.emit(f"add {kind} {product}, {splat(1 << (right - 1), wide)}")
+        shifted = b.emit(f"ashr {kind} {half}, {splat(right, wide)}")
+    return convert(b, shifted, wide, e.dtype)
+
+
 # -- memory -----------------------------------------------------------------------------------
 
 
@@ -254,6 +271,7 @@ _CALLS: dict[str, Callable[[FunctionBuilder, Call], str]] = {
     "popcount": _count,
     "reinterpret": _reinterpret,
     "large_uint_imm": _large_constant,
+    "q_multiply_shift": _multiply_shift,
     "address_of": _address_of,
     "tvm_access_ptr": _access_pointer,
     "isnullptr": _is_null,

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from autosched.codegen.llvm import assertion_messages, size_variables
 from autosched.errors import CompileError, MeasureError
 from autosched.tir.dtype import DType
-from autosched.tir.expr import BufferLoad, Expr, IntImm, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, Evaluate
-from autosched.tir.walk import pre_order, stmts
+from autosched.tir.walk import all_exprs, pre_order, stmts
 
 _MAGIC = b"ASCPU001"
 
@@ -37,7 +37,8 @@ class CpuArtifact:
     """Object code with its signature. `object_code` may be loaded by any process on this machine.
 
     `sizes` are the size variables passed after the parameters, `messages` what the function's
-    assertions say, `threads` the threads its parallel loops were made for.
+    assertions say, `externs` the functions outside that it calls, `threads` the threads of its
+    parallel loops.
     """
 
     object_code: bytes
@@ -45,6 +46,7 @@ class CpuArtifact:
     params: tuple[ParamSpec, ...]
     sizes: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
+    externs: tuple[str, ...] = ()
     threads: int = 1
 
     def to_bytes(self) -> bytes:
@@ -54,6 +56,7 @@ class CpuArtifact:
             "params": [asdict(p) for p in self.params],
             "sizes": self.sizes,
             "messages": self.messages,
+            "externs": self.externs,
             "threads": self.threads,
         }
         text = json.dumps(header).encode()
@@ -76,6 +79,7 @@ class CpuArtifact:
             params,
             tuple(header["sizes"]),
             tuple(header["messages"]),
+            tuple(header["externs"]),
             header["threads"],
         )
 
@@ -85,7 +89,18 @@ def artifact_of(func: PrimFunc, object_code: bytes, threads: int) -> CpuArtifact
     written = _written(func)
     params = tuple(_param(func, var, written) for var in func.params)
     sizes = tuple(v.name for v in size_variables(func))
-    return CpuArtifact(object_code, func.name, params, sizes, assertion_messages(func), threads)
+    messages = assertion_messages(func)
+    return CpuArtifact(object_code, func.name, params, sizes, messages, _externs(func), threads)
+
+
+def _externs(func: PrimFunc) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for e in all_exprs(func.body):
+        if isinstance(e, Call) and e.op in ("call_extern", "call_pure_extern"):
+            name = e.args[0]
+            if isinstance(name, StringImm):
+                found[name.value] = None
+    return tuple(found)
 
 
 def _written(func: PrimFunc) -> set[Var]:

@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from autosched.codegen.llvm import compile_object, emit_llvm
+from autosched.codegen.llvm_compile import Level
 from autosched.errors import MeasureError
 from autosched.runtime.arguments import check
 from autosched.runtime.artifact import CpuArtifact, ParamSpec, artifact_of
-from autosched.runtime.native import kernel_imports, load_object, runtime_library
+from autosched.runtime.native import has_symbol, kernel_imports, load_object, runtime_library
 from autosched.runtime.parallel import ensure_pool
+from autosched.target import Target
+from autosched.tir.function import PrimFunc
 
 __all__ = [
     "BoundKernel",
@@ -21,6 +25,7 @@ __all__ = [
     "ParamSpec",
     "aligned_empty",
     "artifact_of",
+    "build_artifact",
     "load",
     "register_extern",
 ]
@@ -31,6 +36,12 @@ _TIME = ctypes.CFUNCTYPE(
 )
 
 _externs: dict[str, Any] = {}
+
+
+def build_artifact(func: PrimFunc, target: Target, level: Level = "auto") -> CpuArtifact:
+    """`func` (flat TIR) compiled for `target`. Raises CompileError."""
+    code = compile_object(emit_llvm(func, target), target, level)
+    return artifact_of(func, code, target.threads)
 
 
 def register_extern(name: str, function: Any) -> None:
@@ -107,6 +118,13 @@ class CpuKernel:
             address = ctypes.cast(function, ctypes.c_void_p).value
             assert address is not None
             imports[name] = address
+        for name in artifact.externs:
+            if name not in imports and not has_symbol(name):
+                raise MeasureError(
+                    f"{artifact.symbol} calls the function {name!r}, which is not in this process; "
+                    "register it with autosched.runtime.cpu.register_extern before loading",
+                    stage="load",
+                )
         self._library = load_object(artifact.object_code, [artifact.symbol], imports)
         self.raw_pointer = self._library.addresses[artifact.symbol]
 

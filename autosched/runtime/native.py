@@ -107,6 +107,11 @@ def _jit() -> Any:
     return llvm.create_lljit_compiler()
 
 
+def has_symbol(name: str) -> bool:
+    """True when this process has a function of that name."""
+    return bool(llvm.address_of_symbol(name))
+
+
 _loaded = 0
 
 

@@ -1,0 +1,87 @@
+"""Kernels over one array each, compiled and run on the CPU and through the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.runtime.cpu import build_artifact, load
+from autosched.target import cpu_target
+from autosched.tir import interp
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Ramp, Var, pointer
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import BufferStore, For, ForKind, Stmt
+
+Array = np.ndarray[Any, Any]
+Run = Callable[..., None]
+
+
+def make_func(body: Stmt, buffers: Sequence[Buffer], name: str = "kernel") -> PrimFunc:
+    """A function whose parameters are the buffers."""
+    handles = [pointer(f"{b.name}_handle", b.dtype) for b in buffers]
+    return PrimFunc(
+        tuple(handles),
+        body,
+        dict(zip(handles, buffers, strict=True)),
+        {"global_symbol": name},
+    )
+
+
+def make_loop(var: Var, extent: int, body: Stmt, kind: ForKind = ForKind.SERIAL) -> For:
+    return For(var, IntImm(0), IntImm(extent), kind, body)
+
+
+@pytest.fixture
+def func() -> Callable[..., PrimFunc]:
+    return make_func
+
+
+@pytest.fixture
+def loop() -> Callable[..., For]:
+    return make_loop
+
+
+@pytest.fixture
+def run() -> Run:
+    """Compiles and runs; with `check`, the interpreter must write the same bytes."""
+
+    def apply(f: PrimFunc, *args: Any, check: bool = True, level: Any = "auto") -> None:
+        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+        load(build_artifact(f, cpu_target(2), level))(*args)
+        if check:
+            with np.errstate(all="ignore"):
+                interp.run(f, copies)
+            for ours, theirs in zip(args, copies, strict=True):
+                if isinstance(ours, np.ndarray):
+                    if ours.dtype.kind == "V":  # bfloat16: NumPy does not know its NaN
+                        ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
+                    np.testing.assert_array_equal(ours, theirs)
+
+    return apply
+
+
+@pytest.fixture
+def elementwise() -> Callable[..., PrimFunc]:
+    """out[i] = f(in0[i], in1[i], ...) over n elements, `lanes` at a time."""
+
+    def make(
+        f: Callable[..., Expr],
+        inputs: Sequence[str],
+        output: str,
+        n: int = 64,
+        lanes: int = 1,
+    ) -> PrimFunc:
+        buffers = [decl_buffer((n,), DType(t), f"in{i}") for i, t in enumerate(inputs)]
+        out = decl_buffer((n,), DType(output), "out")
+        i = Var("i")
+        index = i if lanes == 1 else Ramp(i * lanes, IntImm(1), lanes)
+        value = f(*(BufferLoad(b, (index,)) for b in buffers))
+        body = make_loop(i, n // lanes, BufferStore(out, value, (index,)))
+        return make_func(body, [*buffers, out])
+
+    return make

@@ -1,0 +1,133 @@
+"""Arithmetic of all types, scalar and vector, against NumPy through the interpreter."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from autosched.tir import op
+from autosched.tir.dtype import DType
+
+N = 64
+FLOATS = ["float16", "bfloat16", "float32", "float64"]
+INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+
+
+def sample(dtype: str, seed: int, *, nonzero: bool = False) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    kind = DType(dtype)
+    if kind.is_bool:
+        return rng.random(N) < 0.5
+    if kind.is_float:
+        values = rng.normal(size=N) * 8
+        values[:4] = [0.0, -0.0, 1.5, -2.5]
+        if nonzero:
+            values[values == 0] = 3.0
+        return values.astype(kind.numpy)
+    info = np.iinfo(kind.numpy)
+    values = rng.integers(max(info.min, -1000), min(info.max, 1000), N, endpoint=True)
+    values[0], values[1] = min(info.max, 2**62), max(info.min + 1, -(2**62))
+    if nonzero:
+        values[values == 0] = 3
+    return values.astype(kind.numpy)
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("dtype", FLOATS + INTS)
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "min_", "max_"])
+def test_basic(name, dtype, lanes, elementwise, run):
+    f = elementwise(getattr(op, name), [dtype, dtype], dtype, N, lanes)
+    with np.errstate(over="ignore"):
+        run(f, sample(dtype, 1), sample(dtype, 2), np.zeros(N, DType(dtype).numpy))
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_float_division(dtype, lanes, elementwise, run):
+    f = elementwise(op.truncdiv, [dtype, dtype], dtype, N, lanes)
+    run(f, sample(dtype, 1), sample(dtype, 2, nonzero=True), np.zeros(N, DType(dtype).numpy))
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("dtype", INTS)
+@pytest.mark.parametrize("name", ["truncdiv", "truncmod", "floordiv", "floormod"])
+def test_integer_division(name, dtype, lanes, elementwise, run):
+    f = elementwise(getattr(op, name), [dtype, dtype], dtype, N, lanes)
+    run(f, sample(dtype, 1), sample(dtype, 2, nonzero=True), np.zeros(N, DType(dtype).numpy))
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 8, -3, -4])
+@pytest.mark.parametrize("name", ["truncdiv", "truncmod", "floordiv", "floormod"])
+def test_division_by_constants_is_exhaustive_for_int8(name, divisor, elementwise, run):
+    f = elementwise(lambda a: getattr(op, name)(a, divisor), ["int8"], "int8", 256, 16)
+    run(f, np.arange(-128, 128).astype(np.int8), np.zeros(256, np.int8))
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8", "uint32"])
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+def test_comparisons(name, dtype, lanes, elementwise, run):
+    a, b = sample(dtype, 1), sample(dtype, 2)
+    b[::3] = a[::3]
+    if DType(dtype).is_float:
+        b[5] = np.nan
+    run(elementwise(getattr(op, name), [dtype, dtype], "bool", N, lanes), a, b, np.zeros(N, bool))
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_booleans(lanes, elementwise, run):
+    def formula(a, b, c):
+        return op.or_(op.and_(a, op.not_(b)), c)
+
+    f = elementwise(formula, ["bool"] * 3, "bool", N, lanes)
+    run(f, *(sample("bool", s) for s in range(3)), np.zeros(N, bool))
+
+
+@pytest.mark.parametrize("lanes", [1, 16])
+@pytest.mark.parametrize("target", ["float16", "bfloat16", "float64", "int8", "int64", "bool"])
+@pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "int8", "uint16", "bool"])
+def test_casts(source, target, lanes, elementwise, run):
+    values = sample(source, 3)
+    if target == "int8" and source != "bool":
+        values = np.clip(values.astype(np.float64), -100, 100).astype(values.dtype)
+    f = elementwise(
+        lambda a: op.cast(DType(target).with_lanes(lanes), a), [source], target, N, lanes
+    )
+    run(f, values, np.zeros(N, DType(target).numpy))
+
+
+def test_float_to_integer_saturates(elementwise, run):
+    values = np.array([1e30, -1e30, np.nan, np.inf, 3.9, -3.9, 0, 1], np.float32)
+    out = np.zeros(8, np.int32)
+    run(
+        elementwise(lambda a: op.cast("int32", a), ["float32"], "int32", 8),
+        values,
+        out,
+        check=False,
+    )
+    assert out.tolist() == [2**31 - 1, -(2**31), 0, 2**31 - 1, 3, -3, 0, 1]
+
+
+def test_nan_goes_through_minimum_and_maximum(elementwise, run):
+    a = np.array([1, np.nan, 3, np.nan] * 4, np.float32)
+    b = np.array([np.nan, 2, 1, np.nan] * 4, np.float32)
+    for fn, ref in ((op.min_, np.minimum), (op.max_, np.maximum)):
+        for lanes in (1, 16):
+            out = np.zeros(16, np.float32)
+            run(elementwise(fn, ["float32"] * 2, "float32", 16, lanes), a, b, out, check=False)
+            np.testing.assert_array_equal(out, ref(a, b))
+
+
+def test_bfloat16_rounds_ties_to_even_and_keeps_nan(elementwise, run):
+    bits = np.arange(0, 1 << 32, 104729, dtype=np.uint64).astype(np.uint32)
+    values = bits.view(np.float32)[: len(bits) // 16 * 16]
+    n = len(values)
+    out = np.zeros(n, ml_dtypes.bfloat16)
+    f = elementwise(lambda a: op.cast("bfloat16x16", a), ["float32"], "bfloat16", n, 16)
+    run(f, values, out, check=False)
+    with np.errstate(all="ignore"):
+        expected = values.astype(ml_dtypes.bfloat16)
+    same = (out.view(np.uint16) == expected.view(np.uint16)) | np.isnan(expected.astype(np.float32))
+    assert same.all()
+    assert np.isnan(out.astype(np.float32)[np.isnan(values)]).all()

@@ -1,0 +1,169 @@
+"""Vector loads and stores: contiguous, strided, reversed, gathered, masked, of bool."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.codegen.llvm import emit_llvm
+from autosched.errors import CompileError
+from autosched.target import cpu_target
+from autosched.tir import op
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Let, Ramp, Select, Var
+from autosched.tir.stmt import BufferStore, Evaluate, seq
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16", "bool"])
+@pytest.mark.parametrize("stride", [-1, 2, 3, 0])
+def test_strided_loads(stride, dtype, func, run):
+    lanes = 8
+    source, out = decl_buffer((64,), DType(dtype), "a"), decl_buffer((lanes,), DType(dtype), "o")
+    index = Ramp(IntImm(20), IntImm(stride), lanes)
+    body = BufferStore(out, BufferLoad(source, (index,)), (Ramp(IntImm(0), IntImm(1), lanes),))
+    kind = DType(dtype).numpy
+    run(func(body, [source, out]), (np.arange(64) % 3).astype(kind), np.zeros(lanes, kind))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "int64"])
+@pytest.mark.parametrize("stride", [-1, 2, 5])
+def test_strided_stores(stride, dtype, func, run):
+    lanes = 8
+    source, out = decl_buffer((lanes,), DType(dtype), "a"), decl_buffer((64,), DType(dtype), "o")
+    value = BufferLoad(source, (Ramp(IntImm(0), IntImm(1), lanes),))
+    body = BufferStore(out, value, (Ramp(IntImm(20), IntImm(stride), lanes),))
+    kind = DType(dtype).numpy
+    run(func(body, [source, out]), (np.arange(lanes) % 2).astype(kind), np.zeros(64, kind))
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 16])
+@pytest.mark.parametrize("index_type", ["int32", "int64", "uint8"])
+def test_indirect_loads_and_stores(index_type, lanes, func, loop, run):
+    n = 32
+    table = decl_buffer((n,), "float32", "table")
+    where = decl_buffer((n,), index_type, "where")
+    out = decl_buffer((n,), "float32", "out")
+    i = Var("i")
+    at = i if lanes == 1 else Ramp(i * lanes, IntImm(1), lanes)
+    position = BufferLoad(where, (at,))
+    body = loop(i, n // lanes, BufferStore(out, BufferLoad(table, (position,)), (position,)))
+    rng = np.random.default_rng(0)
+    run(
+        func(body, [table, where, out]),
+        rng.random(n, dtype=np.float32),
+        rng.permutation(n).astype(index_type),
+        np.zeros(n, np.float32),
+    )
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_predicates_keep_lanes_from_memory(stride, func, run):
+    lanes = 8
+    source, out = decl_buffer((5,), "float32", "a"), decl_buffer((5 * stride,), "float32", "o")
+    lane = Ramp(IntImm(0), IntImm(1), lanes)
+    valid = op.lt(lane, Broadcast(IntImm(5), lanes))
+    value = BufferLoad(source, (lane,), valid)
+    body = BufferStore(out, value, (Ramp(IntImm(0), IntImm(stride), lanes),), valid)
+    a, o = np.arange(5, dtype=np.float32), np.full(5 * stride, -1, np.float32)
+    run(func(body, [source, out]), a, o, check=False)
+    np.testing.assert_array_equal(o[::stride], a)
+
+
+def test_a_scalar_store_under_a_predicate(func, loop, run):
+    out = decl_buffer((8,), "float32", "o")
+    i = Var("i")
+    body = loop(i, 8, BufferStore(out, op.const(1.0), (i,), op.lt(i, 3)))
+    o = np.zeros(8, np.float32)
+    run(func(body, [out]), o, check=False)
+    assert o.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_if_then_else_reads_only_the_branch_taken(lanes, func, loop, run):
+    # Padding: a[i - 2] for 2 <= i < 34, zero outside; the buffer ends at 32 elements.
+    source, out = decl_buffer((32,), "float32", "a"), decl_buffer((40,), "float32", "o")
+    i = Var("i")
+    at = i if lanes == 1 else Ramp(i * lanes, IntImm(1), lanes)
+    inside = op.and_(op.ge(at, op.const(2, at.dtype)), op.lt(at, op.const(34, at.dtype)))
+    value = op.if_then_else(
+        inside,
+        op.mul(
+            BufferLoad(source, (op.sub(at, op.const(2, at.dtype)),)),
+            op.const(2.0, DType("float32").with_lanes(lanes)),
+        ),
+        op.const(0.0, DType("float32").with_lanes(lanes)),
+    )
+    body = loop(i, 40 // lanes, BufferStore(out, value, (at,)))
+    a, o = np.arange(1, 33, dtype=np.float32), np.zeros(40, np.float32)
+    run(func(body, [source, out]), a, o, check=lanes == 1)
+    np.testing.assert_array_equal(o, np.pad(a * 2, (2, 6)))
+
+
+def test_if_then_else_with_costly_arms_branches(func, loop, run):
+    source, out = decl_buffer((8,), "float32", "a"), decl_buffer((8,), "float32", "o")
+    i = Var("i")
+    a = BufferLoad(source, (i,))
+    value = op.if_then_else(
+        op.lt(i, 4), op.call("exp", a), op.if_then_else(op.lt(i, 6), op.call("sin", a), a)
+    )
+    x, o = np.linspace(0, 1, 8, dtype=np.float32), np.zeros(8, np.float32)
+    run(func(loop(i, 8, BufferStore(out, value, (i,))), [source, out]), x, o, check=False)
+    expected = np.concatenate([np.exp(x[:4]), np.sin(x[4:6]), x[6:]])
+    np.testing.assert_allclose(o, expected, rtol=1e-6)
+
+
+def test_a_value_read_before_a_store_is_not_reused_after_it(func, run):
+    a, out = decl_buffer((4,), "float32", "a"), decl_buffer((4,), "float32", "o")
+    first = BufferLoad(a, (IntImm(0),))
+    body = seq(
+        BufferStore(out, first, (IntImm(0),)),
+        BufferStore(a, first + 1.0, (IntImm(0),)),
+        BufferStore(out, first, (IntImm(1),)),
+    )
+    run(func(body, [a, out]), np.ones(4, np.float32), np.zeros(4, np.float32))
+
+
+def test_negative_offsets_and_buffer_offsets(func, loop, run):
+    a, out = decl_buffer((16,), "int32", "a"), decl_buffer((8,), "int32", "o")
+    view = Buffer(a.data, a.dtype, (IntImm(16),), elem_offset=IntImm(5), name="view")
+    i = Var("i")
+    body = loop(i, 8, BufferStore(out, BufferLoad(view, (i - 5,)), (7 - i,)))
+    o = np.zeros(8, np.int32)
+    run(func(body, [a, out]), np.arange(16, dtype=np.int32), o, check=False)
+    assert o.tolist() == list(range(7, -1, -1))
+
+
+def test_select_and_let(func, loop, run):
+    a, out = decl_buffer((8,), "float32", "a"), decl_buffer((8,), "float32", "o")
+    i, x = Var("i"), Var("x", "float32")
+    value = Let(x, BufferLoad(a, (i,)) * 2.0, Select(op.lt(x, 6.0), x, x * x))
+    run(
+        func(loop(i, 8, BufferStore(out, value, (i,))), [a, out]),
+        np.arange(8, dtype=np.float32),
+        np.zeros(8, np.float32),
+    )
+
+
+def test_a_buffer_without_storage_is_refused(func):
+    a, stranger = decl_buffer((4,), "float32", "a"), decl_buffer((4,), "float32", "stranger")
+    body = BufferStore(a, BufferLoad(stranger, (IntImm(0),)), (IntImm(0),))
+    with pytest.raises(CompileError, match="stranger is used where it is not allocated"):
+        emit_llvm(func(body, [a]), cpu_target(1))
+
+
+def test_address_of_and_reinterpret(func, loop, run):
+    a, out = decl_buffer((8,), "float32", "a"), decl_buffer((8,), "int32", "o")
+    i = Var("i")
+    bits = op.call("reinterpret", BufferLoad(a, (i,)), dtype=DType("int32"))
+    hint = Evaluate(
+        op.call(
+            "prefetch",
+            op.call("address_of", BufferLoad(a, (i,)), dtype=DType("handle")),
+            dtype=DType("int32"),
+        )
+    )
+    o = np.zeros(8, np.int32)
+    x = np.linspace(-1, 1, 8, dtype=np.float32)
+    run(func(loop(i, 8, seq(hint, BufferStore(out, bits, (i,)))), [a, out]), x, o, check=False)
+    np.testing.assert_array_equal(o, x.view(np.int32))

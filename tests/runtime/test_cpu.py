@@ -1,0 +1,298 @@
+"""Kernels across processes, argument checks, timing, the worker pool."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.errors import MeasureError
+from autosched.runtime import native
+from autosched.runtime.cpu import (
+    CpuArtifact,
+    CpuKernel,
+    aligned_empty,
+    build_artifact,
+    load,
+)
+from autosched.runtime.parallel import WorkerPool, ensure_pool
+from autosched.target import cpu_target
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import BufferLoad, IntImm, Var, pointer
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import BufferStore, For, ForKind
+
+
+def scale_artifact(threads: int = 2) -> CpuArtifact:
+    """out[i] = a[i] * factor for i < n, in parallel; a and out have n elements."""
+    n, factor = Var("n"), Var("factor", "float32")
+    a = decl_buffer((n,), "float32", "a")
+    out = decl_buffer((n,), "float32", "out")
+    handles = pointer("a_handle", a.dtype), pointer("out_handle", out.dtype)
+    i = Var("i")
+    body = For(
+        i, IntImm(0), n, ForKind.PARALLEL, BufferStore(out, BufferLoad(a, (i,)) * factor, (i,))
+    )
+    func = PrimFunc(
+        (handles[0], factor, handles[1]),
+        body,
+        {handles[0]: a, handles[1]: out},
+        {"global_symbol": "scale"},
+    )
+    return build_artifact(func, cpu_target(threads))
+
+
+@pytest.fixture(scope="module")
+def artifact() -> CpuArtifact:
+    return scale_artifact()
+
+
+@pytest.fixture(scope="module")
+def kernel(artifact: CpuArtifact) -> CpuKernel:
+    return load(artifact)
+
+
+def test_sizes_come_from_shapes_and_scalars_by_value(kernel):
+    for n in (1, 7, 1000):
+        a, out = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+        kernel(a, 2.5, out)
+        np.testing.assert_array_equal(out, a * np.float32(2.5))
+
+
+def test_bytes_run_in_another_process(artifact, tmp_path):
+    path = tmp_path / "kernel.bin"
+    path.write_bytes(artifact.to_bytes())
+    script = (
+        "import sys, numpy as np\n"
+        "from autosched.runtime.cpu import CpuArtifact, load\n"
+        "kernel = load(CpuArtifact.from_bytes(open(sys.argv[1], 'rb').read()))\n"
+        "a, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)\n"
+        "kernel(a, 3, out)\n"
+        "assert (out == a * 3).all()\n"
+        "print('fine')\n"
+    )
+    root = Path(native.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert done.stdout.strip() == "fine", done.stderr
+
+
+def test_round_trip_of_the_artifact(artifact):
+    assert CpuArtifact.from_bytes(artifact.to_bytes()) == artifact
+    with pytest.raises(MeasureError, match="not a compiled CPU kernel"):
+        CpuArtifact.from_bytes(b"something else entirely")
+    assert [p.is_output for p in artifact.params] == [False, False, True]
+
+
+def refused(kernel: CpuKernel, *args: object) -> str:
+    with pytest.raises(MeasureError) as caught:
+        kernel(*args)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_arguments_are_checked_before_anything_runs(kernel):
+    a, out = np.ones(8, np.float32), np.full(8, -1, np.float32)
+    assert "takes 3 arguments (a, factor, out), found 2" in refused(kernel, a, 1.0)
+    assert "argument 1 (a) must have dtype float32, found float64" in refused(
+        kernel, a.astype(np.float64), 1.0, out
+    )
+    assert "must have shape (n), found (4, 2)" in refused(kernel, a.reshape(4, 2), 1.0, out)
+    assert "must have n = 8, as a has, found shape (9,)" in refused(
+        kernel, a, 1.0, np.zeros(9, np.float32)
+    )
+    assert "must be contiguous" in refused(kernel, np.ones(16, np.float32)[::2], 1.0, out)
+    assert "must be a NumPy array or offer __dlpack__, found list" in refused(
+        kernel, [1.0] * 8, 1.0, out
+    )
+    assert "must be a float32 number" in refused(kernel, a, "x", out)
+    frozen = np.zeros(8, np.float32)
+    frozen.flags.writeable = False
+    assert "read-only" in refused(kernel, a, 1.0, frozen)
+    odd = np.zeros(36, np.uint8)[1:33].view(np.float32)
+    assert "must start at a multiple of 4 bytes" in refused(kernel, odd, 1.0, out)
+    assert (out == -1).all()
+
+
+def test_outputs_may_not_share_memory(kernel):
+    whole = np.ones(12, np.float32)
+    message = refused(kernel, whole[:8], 1.0, whole[4:])
+    assert (
+        "argument 3 (out) is written by the kernel but shares memory with argument 1 (a)" in message
+    )
+    kernel(whole[:6], 2.0, whole[6:])
+    assert whole.tolist() == [1.0] * 6 + [2.0] * 6
+
+
+class Exporter:
+    """An array that offers DLPack only."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: object) -> object:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack_objects(kernel):
+    a, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    kernel(Exporter(a), 4.0, out)
+    np.testing.assert_array_equal(out, a * 4)
+
+
+def test_integer_scalars_must_fit(kernel):
+    n = Var("k", "int8")
+    out = decl_buffer((1,), "int8", "out")
+    handle = pointer("handle", out.dtype)
+    func = PrimFunc(
+        (n, handle), BufferStore(out, n, (IntImm(0),)), {handle: out}, {"global_symbol": "put"}
+    )
+    put = load(build_artifact(func, cpu_target(1)))
+    o = np.zeros(1, np.int8)
+    put(-7, o)
+    assert o[0] == -7
+    assert "must fit int8, found 300" in refused(put, 300, o)
+    assert "must fit int8, found 1.5" in refused(put, 1.5, o)
+
+
+def test_bound_kernels_time_themselves(kernel):
+    a, out = np.ones(64, np.float32), np.zeros(64, np.float32)
+    bound = kernel.bind(a, 2.0, out)
+    assert bound.time_ns(10) > 0
+    assert (out == 2).all()
+    a[:] = 3
+    bound.run()
+    assert (out == 6).all()
+    with pytest.raises(ValueError, match="at least 1 call"):
+        kernel.timer(a, 2.0, out)(0)
+
+
+def test_aligned_empty():
+    for dtype in (np.float32, np.int8, np.float64):
+        array = aligned_empty((3, 5), dtype)
+        assert array.shape == (3, 5)
+        assert array.dtype == dtype
+        assert array.__array_interface__["data"][0] % 64 == 0
+
+
+def test_the_pool_can_be_resized_and_restarted(kernel):
+    a, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
+    pool = ensure_pool()
+    bound = kernel.bind(a, 2.0, out)
+    for size in (3, 1, 4, 2):
+        pool.resize(size)
+        assert pool.size == size
+        out[:] = 0
+        for _ in range(200):
+            bound.run()
+        np.testing.assert_array_equal(out, a * 2)
+    pool.shutdown()
+    assert pool.size == 1
+    bound.run()
+    with pytest.raises(ValueError, match="at least 1 thread"):
+        pool.resize(0)
+    ensure_pool(2)
+
+
+def test_sleeping_workers_wake(kernel):
+    import time
+
+    a, out = np.arange(4096, dtype=np.float32), np.zeros(4096, np.float32)
+    bound = kernel.bind(a, 2.0, out)
+    for _ in range(20):
+        time.sleep(0.002)  # long past the spinning of a worker
+        out[:] = 0
+        bound.run()
+        np.testing.assert_array_equal(out, a * 2)
+
+
+def test_kernels_called_from_several_threads(kernel):
+    failures = []
+
+    def work(seed: int) -> None:
+        a, out = np.full(5000, seed, np.float32), np.zeros(5000, np.float32)
+        bound = kernel.bind(a, 2.0, out)
+        for _ in range(100):
+            out[:] = 0
+            bound.run()
+            if not (out == 2 * seed).all():
+                failures.append(seed)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_gets_its_own_workers(artifact):
+    script = (
+        "import os, sys, numpy as np\n"
+        "from autosched.runtime.cpu import CpuArtifact, load\n"
+        "from autosched.runtime.parallel import ensure_pool\n"
+        "kernel = load(CpuArtifact.from_bytes(sys.stdin.buffer.read()))\n"
+        "a, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)\n"
+        "kernel(a, 2, out)\n"
+        "child = os.fork()\n"
+        "out[:] = 0\n"
+        "kernel(a, 2, out)\n"
+        "good = (out == a * 2).all() and ensure_pool().size == 2\n"
+        "if child == 0: os._exit(0 if good else 1)\n"
+        "assert good and os.waitpid(child, 0)[1] == 0\n"
+        "print('fine')\n"
+    )
+    root = Path(native.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        input=artifact.to_bytes(),
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert done.stdout.decode().strip() == "fine", done.stderr.decode()
+
+
+def test_a_new_pool_has_one_thread():
+    assert WorkerPool().size == 1
+
+
+def test_workspace_is_reused_and_returned():
+    import ctypes
+
+    addresses = native.runtime_library().addresses
+    alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(
+        addresses["autosched_workspace_alloc"]
+    )
+    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses["autosched_workspace_free"])
+    first = alloc(1 << 20)
+    assert first % 64 == 0
+    second = alloc(1 << 20)
+    assert second != first
+    free(first)
+    assert alloc(1 << 20) == first
+    free(first)
+    free(second)
+    blocks = [alloc(5000 + 64 * k) for k in range(100)]  # more than the table holds
+    assert len(set(blocks)) == 100
+    for block in blocks:
+        free(block)
+    huge = alloc(300 << 20)  # beyond what is kept: the unused blocks are returned first
+    assert huge
+    free(huge)
+    free(None)
