@@ -90,14 +90,14 @@ class ComputeDAG:
         return Replay(self.ops, self.outputs).run(steps)
 
     def apply_steps(
-        self, steps: Sequence[Step], layout: LayoutOption = LayoutOption.NO_REWRITE
+        self, steps: Iterable[Step], layout: LayoutOption = LayoutOption.NO_REWRITE
     ) -> tuple[Schedule, list[Tensor]]:
         """The schedule that `steps` describe, and the argument tensors.
 
         Raises ScheduleError naming the step when one is illegal. With a `layout` option inputs
         marked as layout free are stored as the steps read them (`layout_rewrite.py`).
         """
-        rewritten = rewrite_layout(self, steps, layout)
+        rewritten = rewrite_layout(self, tuple(steps), layout)
         return rewritten.dag.replay(rewritten.steps).schedule, list(rewritten.dag.tensors)
 
     def state_of(self, steps: Iterable[Step]) -> State:

@@ -1,0 +1,155 @@
+"""How far autosched agrees with Ansor on the golden files, as a table.
+
+    python benchmarks/golden_report.py [--workload NAME] [--target cpu|cuda] [--show N]
+
+Columns: DAG texts, flop counts, bound loop states, sets of sketches, feature rows (a row agrees
+when all 164 values do, to a relative 1e-5; rows compare as a multiset), candidates with all rows
+right. Ansor writes a row of zeros for a candidate it cannot lower: so does a refusal here.
+`--show` prints the first N disagreements.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched import workloads
+from autosched.errors import ScheduleError
+from autosched.state.dag import ComputeDAG
+from autosched.state.steps import steps_from_json
+from autosched.target import HardwareParams, Target
+from features.lowering import features_of_steps
+from search.sketch import generate_sketches
+
+FOLDER = Path(__file__).parent.parent / "tests" / "golden"
+COLUMNS = ("dag", "flops", "bound_state", "sketches", "feature rows", "candidates")
+Key = tuple[str, str]
+
+
+class Report:
+    """Counts of agreements and of comparisons, per workload and target."""
+
+    def __init__(self, show: int) -> None:
+        self.agreed: dict[Key, Counter[str]] = defaultdict(Counter)
+        self.total: dict[Key, Counter[str]] = defaultdict(Counter)
+        self.show = show
+
+    def add(self, key: Key, column: str, agreed: int, total: int = 1, detail: str = "") -> None:
+        """Record a comparison; `detail` is printed when it failed."""
+        self.agreed[key][column] += agreed
+        self.total[key][column] += total
+        if agreed < total and self.show > 0:
+            self.show -= 1
+            print(f"-- {key[0]} {key[1]} {column}: {agreed}/{total}\n{detail}\n")
+
+    def table(self) -> str:
+        """The table, with a line of totals for each target."""
+        width = max(len(name) for name, _ in self.total) + 7
+        lines = [f"{'':{width}}" + "".join(f"{column:>15}" for column in COLUMNS)]
+        for key in sorted(self.total):
+            lines.append(f"{' '.join(key):{width}}" + self._cells([key]))
+        for target in sorted({target for _, target in self.total}):
+            keys = [key for key in self.total if key[1] == target]
+            lines.append(f"{'all ' + target:{width}}" + self._cells(keys))
+        return "\n".join(lines)
+
+    def _cells(self, keys: list[Key]) -> str:
+        cells = ""
+        for column in COLUMNS:
+            agreed = sum(self.agreed[key][column] for key in keys)
+            total = sum(self.total[key][column] for key in keys)
+            cells += f"{f'{agreed}/{total}' if total else '-':>15}"
+        return cells
+
+
+def golden_lines() -> Iterator[dict[str, Any]]:
+    """All lines about workloads."""
+    for name in ("ansor_v06.jsonl.gz", "seed_matmul.jsonl.gz"):
+        with gzip.open(FOLDER / name, "rt") as file:
+            for text in file:
+                line = json.loads(text)
+                if "workload" in line:
+                    yield line
+
+
+def matching_rows(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> int:
+    """How many rows of `expected` have a partner of their own in `found`."""
+    free = list(range(len(found)))
+    count = 0
+    for row in expected:
+        for k in free:
+            if np.allclose(found[k], row, rtol=1e-5, atol=1e-5):
+                free.remove(k)
+                count += 1
+                break
+    return count
+
+
+def compare(line: dict[str, Any], dag: ComputeDAG, report: Report) -> None:
+    """Record everything that one golden line says."""
+    key = (line["workload"], line["target"])
+    hardware = HardwareParams.from_list(line["hardware"])
+    if "dag" in line:
+        text = dag.print_dag()
+        report.add(key, "dag", text == line["dag"], detail=text)
+    if "sketch_states" in line:
+        found = {s.to_str() for s in generate_sketches(dag, hardware, key[1] == "cuda")}
+        expected = set(line["sketch_states"])
+        detail = "\n".join(["missing:", *(expected - found), "surplus:", *(found - expected)])
+        report.add(key, "sketches", found == expected, detail=detail)
+    if "flop_count" in line:
+        report.add(key, "flops", dag.flop_count == line["flop_count"], detail=str(dag.flop_count))
+    if "bound_state" not in line:
+        return
+    steps = steps_from_json(line["steps"])
+    try:
+        text = dag.infer_bound_of(steps).to_str()
+    except ScheduleError as error:
+        text = f"ScheduleError: {error}"
+    report.add(
+        key, "bound_state", text == line["bound_state"], detail=f"{text}\n{line['bound_state']}"
+    )
+    expected_rows = np.array(line["features"], dtype=np.float64)
+    detail = f"{line['bound_state']}{json.dumps(line['steps'])}"
+    try:
+        rows = features_of_steps(dag, steps, Target(line["target"], hardware))
+    except ScheduleError as error:
+        rows = np.zeros((1, expected_rows.shape[1]), np.float32)
+        detail = f"ScheduleError: {error}\n{detail}"
+    same = matching_rows(rows, expected_rows)
+    report.add(key, "feature rows", same, len(expected_rows), detail)
+    whole = same == len(expected_rows) == len(rows)
+    report.add(key, "candidates", whole)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--workload", help="only this one")
+    parser.add_argument("--target", choices=("cpu", "cuda"), help="only this one")
+    parser.add_argument("--show", type=int, default=0, help="disagreements to print")
+    options = parser.parse_args()
+    report = Report(options.show)
+    dags: dict[str, ComputeDAG] = {}
+    for line in golden_lines():
+        if options.workload not in (None, line["workload"]):
+            continue
+        if options.target not in (None, line["target"]):
+            continue
+        name = json.dumps([line["workload"], line["args"]])
+        if name not in dags:
+            dags[name] = ComputeDAG(workloads.get(line["workload"]).tensors(**line["args"]))
+        compare(line, dags[name], report)
+    print(report.table())
+
+
+if __name__ == "__main__":
+    main()
