@@ -54,11 +54,14 @@ def run(
     arrays: Sequence[Array | int | float],
     *,
     check_races: bool | None = None,
+    eager_select: bool = False,
 ) -> None:
     """Executes `func` on one array or scalar per parameter; outputs are written in place.
 
     `check_races` looks for data races on shared memory between barriers; None means only when
-    the function has barriers, since schedules have none before ThreadSync. Raises ValueError for
+    the function has barriers, since schedules have none before ThreadSync. `eager_select` checks
+    the accesses in both values of a Select, as they are made after RewriteUnsafeSelect; without
+    it only the chosen one counts. Raises ValueError for
     arguments that do not fit, AccessError, RaceError or InterpreterError (with the statement as
     a note) for what has no meaning.
     """
@@ -67,6 +70,7 @@ def run(
             isinstance(e, Call) and e.op == "tvm_storage_sync" for e in all_exprs(func.body)
         )
     compiler = StmtCompiler(func.body)
+    compiler.eager_select = eager_select
     copies = _bind(compiler, func, arrays)
     try:
         compiler.stmt(func.body)

@@ -75,6 +75,7 @@ from autosched.tir.interp_value import (
     interval,
     type_interval,
 )
+from autosched.tir.walk import pre_order
 
 
 class ExprCompiler:
@@ -87,6 +88,7 @@ class ExprCompiler:
         self.globals: dict[str, Any] = dict(RUNTIME)
         self.mask = "True"
         self.in_kernel = False
+        self.eager_select = False
         self._counter = 0
 
     def fresh(self, prefix: str) -> str:
@@ -245,16 +247,8 @@ class ExprCompiler:
         return Value(f"cast_one({v.text}, {name})", ATOM, False, low, high)
 
     def _select(self, e: Select) -> Value:
-        c, a, b = self.expr(e.condition), self.expr(e.true_value), self.expr(e.false_value)
-        many = c.varying or a.varying or b.varying
-        low, high = min(a.low, b.low), max(a.high, b.high)
-        if c.varying or e.condition.dtype.lanes > 1:
-            wide = e.dtype.lanes > 1 and e.condition.dtype.lanes == 1
-            condition = f"lane_axis({c.text})" if wide else c.text
-            text = f"where({condition}, {a.text}, {b.text})"
-        else:
-            text = f"select_one({c.text}, {a.text}, {b.text})"
-        return Value(text, ATOM, many, low, high)
+        # Like if_then_else: until RewriteUnsafeSelect the arm not taken may be out of bounds.
+        return call_value(self, Call(e.dtype, "if_then_else", e.children()))
 
     def _let(self, e: Let) -> Value:
         v = self.expr(e.value)
@@ -315,6 +309,12 @@ class ExprCompiler:
         if e.dtype.is_integral:
             return Value(f"{array}.item({index.text})", ATOM, False, *bounds)
         return Value(f"{array}[{index.text}]")
+
+
+def _may_fail(e: Expr) -> bool:
+    """Whether evaluating `e` where it is not wanted could be refused."""
+    unsafe = (BufferLoad, Div, Mod, FloorDiv, FloorMod)
+    return any(isinstance(node, unsafe) for node in pre_order(e))
 
 
 _RULES: dict[type[Expr], Callable[[ExprCompiler, Any], Value]] = {
