@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Ramp, Var
+from autosched.tir.linear import linear
 from autosched.tir.stmt import AttrStmt, BufferStore, For, Stmt
-from autosched.tir.walk import direct_exprs, stmts
-from autosched.transform.affine import affine
+from autosched.tir.walk import direct_exprs, free_vars, stmts
 
 
 def can_run_in_place(stmt: Stmt, target: Var, source: Var) -> bool:
@@ -70,10 +70,10 @@ def _reaches_once(indices: tuple[Expr, ...], loops: list[For]) -> bool:
         index = index.base
     if index.dtype.lanes > 1:
         return False
-    form = affine(index)
-    if not form.opaque_vars().isdisjoint(extents):
+    _, terms = linear(index)
+    if any(not isinstance(t, Var) and not free_vars(t).isdisjoint(extents) for t in terms):
         return False
-    steps += [(abs(form.terms.get(v, 0)), extent) for v, extent in extents.items() if extent > 1]
+    steps += [(abs(terms.get(v, 0)), extent) for v, extent in extents.items() if extent > 1]
     span = 0
     for stride, extent in sorted(steps):
         if stride <= span:

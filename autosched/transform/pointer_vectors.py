@@ -6,10 +6,10 @@ from math import gcd
 
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Ramp, Var
-from autosched.tir.op import floordiv
+from autosched.tir.linear import linear
+from autosched.tir.op import add, floordiv, mul
 from autosched.tir.stmt import Allocate, BufferStore, DeclBuffer, Stmt
 from autosched.tir.walk import direct_exprs, map_children, map_expr_children, pre_order, stmts
-from autosched.transform.affine import affine
 
 
 def vectorise_pointers(body: Stmt) -> Stmt:
@@ -70,8 +70,8 @@ def _vector_width(buffer: Buffer, indices: tuple[Expr, ...]) -> int:
         return 1
     if not (isinstance(index.stride, IntImm) and index.stride.value == 1):
         return 1
-    form = affine(index.base)
-    aligned = gcd(form.constant, *form.terms.values()) % index.lanes == 0
+    constant, terms = linear(index.base)
+    aligned = gcd(constant, *terms.values()) % index.lanes == 0
     return index.lanes if aligned else 1
 
 
@@ -106,11 +106,12 @@ class _Rewriter:
     def _index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
         ramp = indices[0]
         assert isinstance(ramp, Ramp)
-        form = affine(ramp.base)
+        constant, terms = linear(ramp.base)
         width = self._widths[buffer.data]
-        form.terms = {self.expr(atom): factor // width for atom, factor in form.terms.items()}
-        form.constant //= width
-        return form.expr(ramp.base)
+        total: Expr = IntImm(0, ramp.base.dtype)
+        for term, factor in terms.items():
+            total = add(total, mul(self.expr(term), factor // width))
+        return add(total, constant // width)
 
     def _buffer(self, buffer: Buffer) -> Buffer:
         new = self._buffers.get(buffer)

@@ -149,7 +149,7 @@ class _Planner:
         larger = range(middle, bisect_right(sizes, bits * _MATCH_RANGE))
         smaller = range(middle - 1, bisect_left(sizes, bits // _MATCH_RANGE) - 1, -1)
         for k in (*larger, *smaller):
-            block = self._free[k][2]
+            _, _, block = self._free[k]
             if self._matches(block, alloc):
                 del self._free[k]
                 assert block.bits is not None
