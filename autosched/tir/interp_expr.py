@@ -247,8 +247,18 @@ class ExprCompiler:
         return Value(f"cast_one({v.text}, {name})", ATOM, False, low, high)
 
     def _select(self, e: Select) -> Value:
-        # Like if_then_else: until RewriteUnsafeSelect the arm not taken may be out of bounds.
-        return call_value(self, Call(e.dtype, "if_then_else", e.children()))
+        if not self.eager_select and (_may_fail(e.true_value) or _may_fail(e.false_value)):
+            return call_value(self, Call(e.dtype, "if_then_else", e.children()))
+        c, a, b = self.expr(e.condition), self.expr(e.true_value), self.expr(e.false_value)
+        many = c.varying or a.varying or b.varying
+        low, high = min(a.low, b.low), max(a.high, b.high)
+        if c.varying or e.condition.dtype.lanes > 1:
+            wide = e.dtype.lanes > 1 and e.condition.dtype.lanes == 1
+            condition = f"lane_axis({c.text})" if wide else c.text
+            text = f"where({condition}, {a.text}, {b.text})"
+        else:
+            text = f"select_one({c.text}, {a.text}, {b.text})"
+        return Value(text, ATOM, many, low, high)
 
     def _let(self, e: Let) -> Value:
         v = self.expr(e.value)
