@@ -10,7 +10,8 @@ from autosched.target import Target
 from autosched.te.tensor import Tensor
 from autosched.te.to_prim_func import schedule_to_prim_func
 from autosched.tir.function import PrimFunc
-from autosched.transform.pipeline import CPU_PIPELINE, FEATURE_CHECK, GPU_PIPELINE
+from autosched.transform.module import Pass
+from autosched.transform.pipeline import FEATURE_CHECK, GPU_PIPELINE, cpu_pipeline
 from autosched.transform.simplify import Simplify
 from autosched.transform.verify_gpu_code import VerifyGPUCode
 
@@ -27,9 +28,14 @@ def lower(sch: Schedule, args: Sequence[Tensor], target: Target, name: str = "ma
     Raises ScheduleError when the schedule is illegal.
     """
     func = schedule_to_prim_func(sch, args, name)
-    for transform in GPU_PIPELINE if target.is_gpu else CPU_PIPELINE:
+    for transform in pipeline_of(target):
         func = transform(func)
     return func
+
+
+def pipeline_of(target: Target) -> tuple[Pass, ...]:
+    """The passes from ScheduleOps' statement to code generation."""
+    return GPU_PIPELINE if target.is_gpu else cpu_pipeline(target.vector_bytes)
 
 
 def lower_steps(

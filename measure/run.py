@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import MeasureError
-from autosched.runtime.cpu import CpuArtifact, CpuKernel, Timer, load
+from autosched.runtime.artifact import CpuArtifact
+from autosched.runtime.cpu import CpuKernel, aligned_empty, load
 from autosched.task import Task
 from measure.check import compare
 from measure.worker import Handler
@@ -21,8 +23,11 @@ Array = npt.NDArray[Any]
 @dataclass(slots=True)
 class _Loaded:
     kernel: CpuKernel
-    timer: Timer
-    calls: int = 1
+    nanoseconds: Callable[[int], int]
+
+    def seconds(self, calls: int = 1) -> float:
+        """Of `calls` calls."""
+        return self.nanoseconds(calls) * 1e-9
 
 
 class _Runner:
@@ -65,22 +70,20 @@ class _Runner:
         """Load and run once; returns the seconds of that first call."""
         kernel = load(CpuArtifact.from_bytes(artifact))
         self._kernels[index] = _Loaded(kernel, kernel.timer(*self._arrays))
-        start = time.perf_counter()
-        self._kernels[index].timer(1)
-        return time.perf_counter() - start
+        return self._kernels[index].seconds()
 
     def _time(self, index: int, seconds: float, blocks: int) -> list[float]:
         """`blocks` repeats (seconds per call) within about `seconds`, after a warm-up."""
         loaded = self._kernels[index]
-        once = loaded.timer(1)  # seconds; warms caches and worker threads
+        once = loaded.seconds(1)  # seconds; warms caches and worker threads
         calls = max(1, min(10_000_000, int(seconds / blocks / max(once, 1e-8))))
-        return [loaded.timer(calls) / calls for _ in range(blocks)]
+        return [loaded.seconds(calls) / calls for _ in range(blocks)]
 
     def _compare_with_numpy(self, index: int, seconds: float, rounds: int) -> tuple[float, float]:
         """Median seconds per call of `numpy.matmul` and of the kernel, measured in turns."""
         a, b = self._arrays[:2]
         out = np.empty_like(self._arrays[-1])
-        calls = max(1, int(seconds / max(self._kernels[index].timer(1), 1e-7)))
+        calls = max(1, int(seconds / max(self._kernels[index].seconds(), 1e-7)))
         theirs, ours = [], []
         for _ in range(rounds):
             np.matmul(a, b, out=out)
@@ -116,10 +119,8 @@ def _shape(tensor: Any) -> tuple[int, ...]:
     return tuple(extent.value for extent in tensor.shape)
 
 
-def _aligned(array: Array, alignment: int = 64) -> Array:
-    """A copy of `array` that starts at a multiple of `alignment` bytes."""
-    raw = np.empty(array.nbytes + alignment, np.uint8)
-    start = -raw.ctypes.data % alignment
-    result = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+def _aligned(array: Array) -> Array:
+    """A copy of `array` that starts at a cache line."""
+    result = aligned_empty(array.shape, array.dtype)
     result[...] = array
     return result

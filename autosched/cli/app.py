@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from autosched.cli.console import warn
 from autosched.errors import AutoschedError, ConfigError
+
+# The class of all errors in the use of options; typer does not export it by name.
+_UsageError = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     add_completion=False,
@@ -181,12 +183,12 @@ def run() -> None:
     """Run the command line and exit with its status."""
     try:
         app(standalone_mode=False)
-    except click.exceptions.Exit as done:
+    except typer.Exit as done:
         sys.exit(done.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except _UsageError as error:
+        error.show()  # type: ignore[attr-defined]  # see the comment at _UsageError
+        sys.exit(2)
+    except (typer.Abort, KeyboardInterrupt):
         warn("interrupted")
         sys.exit(130)
     except AutoschedError as error:

@@ -8,16 +8,16 @@ from pathlib import Path
 from autosched.cli.chosen import chosen
 from autosched.cli.config import load_config
 from autosched.cli.console import plain
+from autosched.driver import pipeline_of
 from autosched.errors import ConfigError
 from autosched.state.steps import Step
 from autosched.te.to_prim_func import schedule_to_prim_func
-from autosched.transform.pipeline import CPU_PIPELINE, GPU_PIPELINE
 
 
 def run(config: Path, record: str | None, print_after: str | None, *, time_passes: bool) -> None:
     """Lower the workload (or a recorded candidate of it) and print what is asked for."""
     task = load_config(config).task()
-    pipeline = GPU_PIPELINE if task.target.is_gpu else CPU_PIPELINE
+    pipeline = pipeline_of(task.target)
     names = ["ScheduleOps", *(p.name for p in pipeline)]
     if print_after not in (None, "all", *names):
         raise ConfigError(

@@ -6,6 +6,7 @@ Of the reference's passes, those stand here that do something on functions from 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from autosched.transform.bf16_compute_legalize import BF16ComputeLegalize
 from autosched.transform.common_subexpr_elim import CommonSubexprElimTIR
@@ -15,6 +16,8 @@ from autosched.transform.inject_virtual_thread import InjectVirtualThread
 from autosched.transform.lower_intrin import LowerIntrin
 from autosched.transform.module import Pass
 from autosched.transform.narrow_data_type import NarrowDataType
+from autosched.transform.promote_accumulators import PromoteAccumulators
+from autosched.transform.promote_accumulators import PromoteAccumulators
 from autosched.transform.remove_no_op import RemoveNoOp
 from autosched.transform.rewrite_unsafe_select import RewriteUnsafeSelect
 from autosched.transform.simplify import Simplify
@@ -41,10 +44,16 @@ LOWER: tuple[Pass, ...] = (
     RewriteUnsafeSelect(),
 )
 
-CPU_PIPELINE: tuple[Pass, ...] = (
-    *LOWER,
-    LowerIntrin(),
-)
+
+@lru_cache(maxsize=8)
+def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
+    """The passes before LLVM code for a CPU with vector registers of `vector_bytes`."""
+    promote = PromoteAccumulators(vector_bytes, registers=32 if vector_bytes >= 64 else 16)
+    at = next(k for k, p in enumerate(LOWER) if p.name == "HoistIfThenElse")
+    return (*LOWER[:at], promote, *LOWER[at:], LowerIntrin())
+
+
+CPU_PIPELINE: tuple[Pass, ...] = cpu_pipeline()
 
 GPU_PIPELINE: tuple[Pass, ...] = (
     *LOWER,
@@ -72,6 +81,8 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "InjectVirtualThread": InjectVirtualThread,
     "LowerIntrin": LowerIntrin,
     "NarrowDataType": NarrowDataType,
+    "PromoteAccumulators": PromoteAccumulators,
+    "PromoteAccumulators": PromoteAccumulators,
     "RemoveNoOp": RemoveNoOp,
     "RewriteUnsafeSelect": RewriteUnsafeSelect,
     "Simplify": Simplify,
