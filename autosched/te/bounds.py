@@ -161,20 +161,16 @@ class _Context:
             elif self.relaxed(iv, found, storage):
                 sets[iv] = IntSet.from_range(dom)
             else:
-                self._check_zero_based(reader, iv, dom)
-                thread = self.threads.get(iv)
-                var = iv.var if thread is None else cast(iv.var.dtype, thread.var)
-                sets[iv] = IntSet.single_point(var)
+                sets[iv] = IntSet.single_point(self._value(reader, iv, dom))
         relax: dict[Var, IntSet] = {}
         for iv in self.paths[reader]:
             found = found or iv is target
             dom = self.domains[iv]
-            self._check_zero_based(reader, iv, dom)
             if self.relaxed(iv, found, storage):
-                values = IntSet.from_range(dom)
-                relax[iv.var] = values
+                relax[iv.var] = IntSet.from_range(dom)
                 if iv in self.threads:
-                    relax[self.threads[iv].var] = values
+                    thread = self.threads[iv]
+                    relax[thread.var] = IntSet.from_range(self.domains[thread])
         if target is not None and not found:
             raise ScheduleError(
                 f"infer_bound: stage {stage.op.name}, attached at {target.var.name}: cannot find "
@@ -185,12 +181,17 @@ class _Context:
         known = self._axis_sets(consumer, sets, relax)
         record_reads(consumer, known, needed, self.regions)
 
-    def _check_zero_based(self, reader: Stage, iv: IterVar, dom: Range) -> None:
+    def _value(self, reader: Stage, iv: IterVar, dom: Range) -> Expr:
+        """The value of loop `iv` in one iteration: its variable or that of its thread axis."""
+        thread = self.threads.get(iv)
+        if thread is not None:
+            return add(dom.min, cast(iv.var.dtype, thread.var))
         if not is_zero(dom.min):
             raise ScheduleError(
                 f"infer_bound: stage {reader.op.name}, loop {iv.var.name} starts at {dom.min!r}, "
                 "expected 0; normalize the schedule first"
             )
+        return iv.var
 
     def _axis_sets(
         self, consumer: Operation, sets: dict[IterVar, IntSet], relax: dict[Var, IntSet]

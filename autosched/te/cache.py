@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ScheduleError
 from autosched.te.graph import replace_inputs
-from autosched.te.operation import ComputeOp, Operation
+from autosched.te.operation import ComputeOp, Operation, ScanOp
 from autosched.te.placement import STORAGE_SCOPES
 from autosched.te.refusal import refuse
 from autosched.te.tensor import Tensor
@@ -58,7 +58,10 @@ def cache_read(
     )
     new = {source: cache.output(0)}
     table = {reader.op: replace_inputs(reader.op, new) for reader in reading}
-    cache_stage = schedule.insert_stage(schedule.stages.index(stage) + 1, cache, stage.group)
+    is_state = any(isinstance(s.op, ScanOp) and source in s.op.state for s in schedule.stages)
+    # The earlier steps of a scan exist only inside it, where its readers are.
+    group = reading[0].group if is_state else stage.group
+    cache_stage = schedule.insert_stage(schedule.stages.index(stage) + 1, cache, group)
     cache_stage.scope = scope
     schedule.replace_ops(table)
     return cache.output(0)

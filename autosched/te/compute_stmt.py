@@ -35,7 +35,7 @@ def make_compute_stmt(stage: Stage, op: ComputeOp, building: Building) -> Stmt:
     position = tensorized_position(stage)
     if position is not None:
         return make_tensorized(stage, op, building, position)
-    if not op.reduce_axis:
+    if not isinstance(op.body[0], Reduce):
         return _make_map(stage, op, building)
     if _is_cross_thread(stage):
         return make_cross_thread_reduction(stage, op, building)

@@ -100,7 +100,7 @@ def make_loop_nest(
         else:
             values[iv] = _thread(stage, iv, thread, dom, level)
             if thread is not iv:
-                building.let(iv.var, cast(iv.var.dtype, thread.var))
+                building.let(iv.var, add(dom.min, cast(iv.var.dtype, thread.var)))
         if not is_init:
             marker = AttrStmt(iv, "loop_scope", iv.var, nop())
             building.markers[iv] = marker
@@ -155,13 +155,14 @@ def _thread(stage: Stage, iv: IterVar, thread: IterVar, dom: Range, level: Level
     if tag == "pipeline":
         level.append(AttrStmt(thread, "pipeline_exec_scope", extent, nop()))
         return dom.min
-    if not is_zero(dom.min):
-        raise _refused(stage, iv, tag, f"must start at 0, found {dom.min!r}")
     extent = cast(thread.var.dtype, extent)
-    value = cast(iv.var.dtype, thread.var)
+    value = add(dom.min, cast(iv.var.dtype, thread.var))
     if is_virtual_thread(tag):
         if not isinstance(extent, IntImm) or extent.value < 1:
-            raise _refused(stage, iv, tag, f"needs a constant extent, found {extent!r}")
+            raise ScheduleError(
+                f"schedule_ops: stage {stage.op.name}, axis {iv.var.name} bound to {tag}: the axis "
+                f"needs a constant extent, found {extent!r}"
+            )
         level.append(AttrStmt(thread, "virtual_thread", extent, nop()))
         return value
     level.append(AttrStmt(thread, "thread_extent", extent, nop()))
@@ -173,12 +174,6 @@ def _thread(stage: Stage, iv: IterVar, thread: IterVar, dom: Range, level: Level
         if rank > thread_rank(tag) and not warp_index:
             return dom.min
     return value
-
-
-def _refused(stage: Stage, iv: IterVar, tag: str, why: str) -> ScheduleError:
-    return ScheduleError(
-        f"schedule_ops: stage {stage.op.name}, axis {iv.var.name} bound to {tag}: the axis {why}"
-    )
 
 
 def substitution(values: Values) -> dict[Var, Expr]:

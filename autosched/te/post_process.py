@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
-from autosched.te.operation import Operation, ScanOp
+from autosched.te.operation import Operation, PlaceholderOp, ScanOp
 from autosched.te.tensor import Tensor
 from autosched.tir.expr import Expr, IterVar, ProducerLoad, Var
 from autosched.tir.stmt import AttrStmt, ProducerRealize, ProducerStore, Stmt
@@ -33,8 +33,12 @@ def original_tensors(sch: Schedule) -> dict[Tensor, Tensor]:
             table.update(zip(stage.op.outputs, stage.origin_op.outputs, strict=True))
     for stage in sch.stages:
         if isinstance(stage.op, ScanOp):
+            outputs = stage.origin_op.outputs
             for parts in (stage.op.init, stage.op.update, stage.op.state):
-                table.update(zip(parts, stage.origin_op.outputs, strict=True))
+                table.update(zip(parts, outputs, strict=True))
+            for init in stage.op.init:
+                if isinstance(init.op, PlaceholderOp):
+                    del table[init]  # an input, copied rather than stored by a stage
     return table
 
 

@@ -78,8 +78,7 @@ class _Convert:
         return found
 
     def expr(self, e: Expr) -> Expr:
-        children = e.children()
-        if not children:
+        if not e.children() and not isinstance(e, ProducerLoad):
             return e
         done = self._memo.get(e)
         if done is None:
