@@ -45,6 +45,7 @@ from autosched.tir.op import add, const, mul
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
+    AttrStmt,
     BufferStore,
     For,
     ForKind,
@@ -268,7 +269,9 @@ def _build(nest: Nest, factors: dict[Var, int], chunks: int) -> Stmt:
     body: Stmt = seq(*steps)
     for axis in reversed(chain):
         body = For(axis.var, axis.loop.min, axis.loop.extent, ForKind.SERIAL, body)
-    body = Allocate(data, tile.dtype, tile.shape, TRUE, seq(*before, body, *after))
+    # The tile is what unrolling is for: more copies would only cost compilation.
+    body = AttrStmt(None, "pragma_auto_unroll_max_step", const(0), seq(*before, body, *after))
+    body = Allocate(data, tile.dtype, tile.shape, TRUE, body)
     if pieces > 1:
         body = For(piece, const(0), const(pieces), ForKind.SERIAL, body)
     for axis in reversed(outer):
