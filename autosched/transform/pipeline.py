@@ -17,7 +17,6 @@ from autosched.transform.lower_intrin import LowerIntrin
 from autosched.transform.module import Pass
 from autosched.transform.narrow_data_type import NarrowDataType
 from autosched.transform.promote_accumulators import PromoteAccumulators
-from autosched.transform.promote_accumulators import PromoteAccumulators
 from autosched.transform.remove_no_op import RemoveNoOp
 from autosched.transform.rewrite_unsafe_select import RewriteUnsafeSelect
 from autosched.transform.simplify import Simplify
@@ -49,7 +48,7 @@ LOWER: tuple[Pass, ...] = (
 def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
     """The passes before LLVM code for a CPU with vector registers of `vector_bytes`."""
     promote = PromoteAccumulators(vector_bytes, registers=32 if vector_bytes >= 64 else 16)
-    at = next(k for k, p in enumerate(LOWER) if p.name == "HoistIfThenElse")
+    at = next(k for k, p in enumerate(LOWER) if p.name == "UnrollLoop")
     return (*LOWER[:at], promote, *LOWER[at:], LowerIntrin())
 
 
@@ -81,7 +80,6 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "InjectVirtualThread": InjectVirtualThread,
     "LowerIntrin": LowerIntrin,
     "NarrowDataType": NarrowDataType,
-    "PromoteAccumulators": PromoteAccumulators,
     "PromoteAccumulators": PromoteAccumulators,
     "RemoveNoOp": RemoveNoOp,
     "RewriteUnsafeSelect": RewriteUnsafeSelect,
