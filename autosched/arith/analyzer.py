@@ -45,6 +45,7 @@ class Analyzer:
         "moduli",
         "nesting",
         "rewrite",
+        "settled",
         "values",
     )
 
@@ -55,6 +56,7 @@ class Analyzer:
         self.moduli = ModularEvaluator({})
         self.rewrite = RewriteSimplifier(self)
         self.canonical = CanonicalSimplifier(self)
+        self.settled: set[Expr] = set()
         self.nesting = 0
         self._simplified: dict[Expr, Expr] = {}
         self._seen: set[Var] = set()
@@ -120,6 +122,7 @@ class Analyzer:
         self.rewrite.memo = {}
         self.canonical.memo = {}
         self.canonical.forms = {}
+        self.settled = set()
         self._simplified = {}
 
     @contextmanager
@@ -152,6 +155,7 @@ class Analyzer:
             self.rewrite.memo,
             self.canonical.memo,
             self.canonical.forms,
+            self.settled,
             self._simplified,
             self._seen,
         )
@@ -168,6 +172,7 @@ class Analyzer:
             self.rewrite.memo,
             self.canonical.memo,
             self.canonical.forms,
+            self.settled,
             self._simplified,
             self._seen,
         ) = saved
@@ -231,7 +236,7 @@ class Analyzer:
         result = self.canonical.visit(e)
         rewrite, canonical = self.rewrite, self.canonical
         for _ in range(_MAX_ROUNDS):
-            if result.__class__ in _CONSTANTS:
+            if result.__class__ in _CONSTANTS or result in self.settled:
                 break
             before = result
             result = rewrite(result)

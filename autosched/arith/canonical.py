@@ -105,11 +105,10 @@ class CanonicalSimplifier(RewriteSimplifier):
             return self._binary(e) if e.__class__ is not Cast else self._children(e)
         terms, base = self.form(e)
         result = emit(terms, base, e.dtype)
-        if result is not e:
-            self.memo[result] = result
         if _settled(terms):
-            # No rule changes a sum of different variables: spare it the rewriting.
-            self.analyzer.rewrite.memo[result] = result
+            # No rule changes such a sum as a whole: spare it the rewriting.
+            self.memo[result] = result
+            self.analyzer.settled.add(result)
         return result
 
     def _less_canonical(self, e: Any) -> Expr:
@@ -150,6 +149,7 @@ class CanonicalSimplifier(RewriteSimplifier):
 
 
 def _settled(terms: tuple[Term, ...]) -> bool:
+    """True for a sum of different variables, at most divided by constants."""
     seen: set[Expr] = set()
     for term in terms:
         index = term[0]
@@ -261,7 +261,7 @@ def _cast(self: CanonicalSimplifier, e: Any) -> Sum:
         return _one(cast(target, emit(inner.terms, inner.base, source)))
     terms: list[Term] = []
     for term in inner.terms:
-        insert_term(terms, term._replace(index=cast(target, term.index)), 1)
+        insert_term(terms, term._replace(atom=cast(target, term.atom)), 1)
     return Sum(tuple(terms), inner.base)
 
 
@@ -271,7 +271,7 @@ def _fits(self: CanonicalSimplifier, inner: Sum, source: DType, target: DType) -
     bounds = self.analyzer.bounds
     ranges = [sum_bound(inner.terms, inner.base, bounds, source), (inner.base, inner.base)]
     for term in inner.terms:
-        ranges += (bounds(term.index), term_bound(term, bounds))
+        ranges += (bounds(term.atom), term_bound(term, bounds))
         if term.upper != NO_UPPER:
             ranges.append((0, term.upper))
         ranges.append((term.lower, term.lower))

@@ -166,7 +166,7 @@ def _remainder_of_term(
 def _narrowed(self: CanonicalSimplifier, term: Term, upper: int, dtype: DType, trunc: bool) -> Sum:
     """The term with a smaller upper, its index simplified under the new one."""
     modulus = IntImm(upper, dtype)
-    inner = self.form((truncmod if trunc else floormod)(term.index, modulus))
+    inner = self.form((truncmod if trunc else floormod)(term.atom, modulus))
     if len(inner.terms) != 1 or inner.base != 0:
         if not inner.terms:
             value = Sum((), inner.base)

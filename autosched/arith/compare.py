@@ -48,7 +48,7 @@ def compare(analyzer: Analyzer, a: Expr, b: Expr) -> int:
         return bits
     if bits & EQUAL and not _may_vanish(analyzer, terms, base):
         bits &= ~EQUAL
-    if bits == UNKNOWN and not all(t.index.__class__ in (Var, SizeVar) for t in terms):
+    if bits == UNKNOWN and not all(t.atom.__class__ in (Var, SizeVar) for t in terms):
         bits &= _of_rewritten(analyzer, emit(terms, base, a.dtype))
     return bits
 

@@ -149,15 +149,17 @@ class RewriteSimplifier:
     def lo(self, e: Expr) -> int:
         return self.analyzer.bounds(e)[0]
 
-    def hi(self, e: Expr) -> int:
-        return self.analyzer.bounds(e)[1]
+    def below(self, e: Expr, limit: int) -> bool:
+        low, high = self.analyzer.bounds(e)
+        return low >= 0 and high < limit
 
     def prove(self, e: Expr) -> bool:
         return self.analyzer.prove_nested(e)
 
     def _children(self, e: Expr) -> Expr:
         children = e.children()
-        new = tuple(map(self.visit, children))
+        settled = self.analyzer.settled
+        new = tuple([c if c in settled else self.visit(c) for c in children])
         for old, changed in zip(children, new):
             if old is not changed:
                 return e.with_children(new)
@@ -478,13 +480,23 @@ def _extreme_by_bounds(self: RewriteSimplifier, e: Any) -> Expr | None:
     return second if a[0] >= b[1] else None  # type: ignore[no-any-return]
 
 
+def _is_scaled(e: Any) -> bool:
+    return e.__class__ is Mul and e.b.__class__ is IntImm
+
+
 def _quotient_of_sum(self: RewriteSimplifier, e: Any) -> Expr | None:
-    """(x*c1 + y) // c2 by the values its remainder part can take."""
+    """(x*c1 + y) // c2, also without y, by the values its remainder part can take."""
     a, b = e.a, e.b
-    if b.__class__ is not IntImm or a.__class__ is not Add or b.value <= 0:
+    if b.__class__ is not IntImm or b.value <= 0:
         return None
-    c2, product, y = b.value, a.a, a.b
-    if product.__class__ is not Mul or product.b.__class__ is not IntImm:
+    c2 = b.value
+    if a.__class__ is Add:
+        product, y = a.a, a.b
+        if not _is_scaled(product):
+            product, y = y, product
+    else:
+        product, y = a, IntImm(0, e.dtype)
+    if not _is_scaled(product):
         return None
     x, c1 = product.a, product.b.value
     rest = add(mul(x, c1 % c2), floormod(y, c2))

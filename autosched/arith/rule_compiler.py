@@ -7,8 +7,8 @@ A table is a text of lines `pattern -> result [if condition]`:
 * `+ - * // %`, comparisons, `and or not`, `min max select tdiv tmod if_then_else` are the nodes;
 * `=>` instead of `->` simplifies the result again, `~` in front adds the pattern with the operands
   of commutative operators exchanged, in every combination;
-* in a condition the constants are Python ints, and `lo(..)`, `hi(..)`, `prove(..)` ask the
-  analyzer about an expression. Parts of a result made of constants only are computed as ints.
+* in a condition the constants are Python ints, and `lo(x)` (lower bound), `below(x, n)` (x is
+  in [0, n)), `prove(x)` ask the analyzer. Parts of a result made of constants only are computed as ints.
 
 Lines are tried top to bottom; the first that matches and whose condition holds is applied.
 """
@@ -29,7 +29,7 @@ class RuleScope(Protocol):
     """What rules may ask: bounds, proofs, and to simplify once more."""
 
     def lo(self, e: Expr) -> int: ...
-    def hi(self, e: Expr) -> int: ...
+    def below(self, e: Expr, limit: int) -> bool: ...
     def prove(self, e: Expr) -> bool: ...
     def again(self, e: Expr) -> Expr: ...
 
@@ -76,7 +76,7 @@ _BUILD = {
     "Select": "select",
     "if_then_else": "if_then_else",
 }
-_QUERIES = frozenset(("lo", "hi", "prove"))
+_QUERIES = frozenset(("lo", "below", "prove"))
 
 Tree = str | int | tuple[Any, ...]
 """A parsed pattern or result: a name, a number, or (node class name, operands...)."""
@@ -194,8 +194,10 @@ class _Rule:
         class Bind(ast.NodeTransformer):
             def visit_Call(self, node: ast.Call) -> ast.AST:
                 if isinstance(node.func, ast.Name) and node.func.id in _QUERIES:
-                    built = rule._build(_tree(node.args[0]))
-                    return ast.parse(f"s.{node.func.id}({built})", mode="eval").body
+                    built = [rule._build(_tree(node.args[0]))]
+                    built += [rule._int(_tree(arg)) for arg in node.args[1:]]
+                    text = f"s.{node.func.id}({', '.join(built)})"
+                    return ast.parse(text, mode="eval").body
                 return self.generic_visit(node)
 
             def visit_Name(self, node: ast.Name) -> ast.AST:

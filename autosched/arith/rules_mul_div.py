@@ -24,7 +24,7 @@ min(y, x * c1) // c2 -> min(y // c2, x * (c1 // c2)) if c2 > 0 and c1 % c2 == 0
 max(x * c1, y) // c2 -> max(x * (c1 // c2), y // c2) if c2 > 0 and c1 % c2 == 0
 max(y, x * c1) // c2 -> max(y // c2, x * (c1 // c2)) if c2 > 0 and c1 % c2 == 0
 (x * c1 + y + z) // c2 -> x * (c1 // c2) + (y + z) // c2 if c2 > 0 and c1 % c2 == 0
-(x * c1 + y + z) // c2 -> x // (c2 // c1) if c1 > 0 and c2 > 0 and c2 % c1 == 0 and lo(y + z) >= 0 and hi(y + z) < c1
+(x * c1 + y + z) // c2 -> x // (c2 // c1) if c1 > 0 and c2 > 0 and c2 % c1 == 0 and below(y + z, c1)
 (x + c1) // c2 -> x // c2 + c1 // c2 if c2 > 0 and c1 % c2 == 0
 (x * c1) // (x * c2) -> c1 // c2 if c2 != 0
 (x + y) // x -> y // x + 1 if lo(x) >= 0
@@ -41,10 +41,9 @@ max(y, x * c1) // c2 -> max(y // c2, x * (c1 // c2)) if c2 > 0 and c1 % c2 == 0
 FLOORMOD = """
 (x * c1) % c2 -> 0 if c2 != 0 and c1 % c2 == 0
 (x * c1) % c2 -> (x * (c1 % c2)) % c2 if c2 > 0 and c1 % c2 != c1
-(x * c1 + y) % c2 -> (x % (c2 // c1)) * c1 + y if c1 > 0 and c2 > 0 and c2 % c1 == 0 and lo(y) >= 0 and hi(y) < c1
+(x * c1 + y) % c2 -> (x % (c2 // c1)) * c1 + y if c1 > 0 and c2 > 0 and c2 % c1 == 0 and below(y, c1)
 (x * c1 + y) % c2 -> (x * (c1 % c2) + y) % c2 if c2 > 0 and c1 % c2 != c1
 (x + c1) % c2 -> (x + c1 % c2) % c2 if c2 > 0 and c1 % c2 != c1
-(x + y * c1) % c2 -> x % c2 if c2 > 0 and c1 % c2 == 0
 (x * c1) % (x * c2) -> x * (c1 % c2) if c2 != 0
 (x * y) % y -> 0
 (y * x) % y -> 0

@@ -1,7 +1,7 @@
 """Integer expressions as sums of terms: the canonical form (spec te_bounds 8.2).
 
 A sum is a constant base and a list of terms; a term is ((index % upper) // lower) * scale with
-an opaque index, an upper that is a multiple of lower (or infinite), and a flag whether // and %
+an opaque expression, an upper that is a multiple of lower (or infinite), and a flag whether // and %
 truncate toward zero instead of rounding down.
 """
 
@@ -30,7 +30,7 @@ NO_UPPER = 1 << 80
 class Term(NamedTuple):
     """((index % upper) // lower) * scale; upper is NO_UPPER when there is no %."""
 
-    index: Expr
+    atom: Expr
     lower: int
     upper: int
     scale: int
