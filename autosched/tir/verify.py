@@ -1,0 +1,254 @@
+"""Well-formedness of statements and functions: what every pass may rely on and must keep.
+
+A variable is bound once and used only inside its binding; types and vector lanes of operands
+agree; stores fit their buffer; a PrimFunc holds no access to tensors.
+"""
+
+from __future__ import annotations
+
+from autosched.errors import AutoschedError
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import (
+    BinaryExpr,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Expr,
+    IterVar,
+    Let,
+    Not,
+    ProducerLoad,
+    Ramp,
+    Reduce,
+    Select,
+    Var,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.intrin import EFFECTS
+from autosched.tir.printer import to_text
+from autosched.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferRealize,
+    BufferStore,
+    DeclBuffer,
+    For,
+    LetStmt,
+    ProducerRealize,
+    ProducerStore,
+    SeqStmt,
+    Stmt,
+)
+from autosched.tir.walk import child_stmts, direct_exprs
+
+
+class VerifyError(AutoschedError):
+    """The IR is not well formed: a bug of the pass that made it, not of the user's schedule."""
+
+
+def verify(func: PrimFunc) -> None:
+    """Raises VerifyError, with the statement as a note, unless `func` is well formed."""
+    checker = _Checker()
+    for param in func.params:
+        checker.bind(param)
+    for buffer in func.buffer_map.values():
+        checker.declare(buffer, sizes_bound=True)
+    checker.stmt(func.body)
+
+
+def is_well_formed(func: PrimFunc) -> bool:
+    """Whether `verify` accepts `func`."""
+    try:
+        verify(func)
+    except VerifyError:
+        return False
+    return True
+
+
+class _Checker:
+    """Walks statements with the set of variables that are bound and those ever bound."""
+
+    def __init__(self) -> None:
+        self._bound: set[Var] = set()
+        self._checked: set[Expr] = set()
+
+    # -- bindings
+
+    def bind(self, var: Var) -> None:
+        if var in self._bound:
+            raise VerifyError(f"variable {var.name} is bound inside its own scope")
+        self._bound.add(var)
+
+    def unbind(self, var: Var) -> None:
+        self._bound.discard(var)
+        self._checked.clear()  # expressions checked before may mention it
+
+    def declare(self, buffer: Buffer, sizes_bound: bool = False) -> None:
+        """Binds the buffer's pointer, and the symbolic sizes of a parameter."""
+        self._bound.add(buffer.data)
+        for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            if isinstance(size, Var) and sizes_bound:
+                self._bound.add(size)
+
+    # -- statements
+
+    def stmt(self, stmt: Stmt) -> None:
+        try:
+            self._stmt(stmt)
+        except VerifyError as error:
+            if not getattr(error, "__notes__", None):
+                error.add_note("in the statement\n" + to_text(stmt))
+            raise
+
+    def _stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case SeqStmt(parts):
+                if len(parts) < 2 or any(isinstance(p, SeqStmt) for p in parts):
+                    raise VerifyError("a sequence holds one statement or another sequence")
+                for part in parts:
+                    self.stmt(part)
+            case BlockRealize():
+                for e in (*stmt.iter_values, stmt.predicate):
+                    self.expr(e)
+                self.stmt(stmt.block)
+            case Block():
+                self._block(stmt)
+            case ProducerStore() | ProducerRealize():
+                raise VerifyError(f"{type(stmt).__name__} of {stmt.producer.name} in a function")
+            case _:
+                for e in direct_exprs(stmt):
+                    self.expr(e)
+                self._own_rules(stmt)
+                bound = self._binding(stmt)
+                for child in child_stmts(stmt):
+                    self.stmt(child)
+                for var in bound:
+                    self.unbind(var)
+
+    def _own_rules(self, stmt: Stmt) -> None:
+        match stmt:
+            case BufferStore():
+                self._access(stmt.buffer, stmt.indices)
+                lanes = stmt.indices[-1].dtype.lanes if stmt.indices else 1
+                wanted = stmt.buffer.dtype.with_lanes(stmt.buffer.dtype.lanes * lanes)
+                if stmt.value.dtype is not wanted:
+                    raise VerifyError(
+                        f"a value of type {stmt.value.dtype} is stored in {stmt.buffer.name}, "
+                        f"which takes {wanted}"
+                    )
+            case LetStmt(var, value) if var.dtype is not value.dtype:
+                raise VerifyError(f"{var.name} is {var.dtype}, its value {value.dtype}")
+            case For() if stmt.extent.dtype is not stmt.loop_var.dtype:
+                raise VerifyError(
+                    f"loop variable {stmt.loop_var.name} is {stmt.loop_var.dtype}, "
+                    f"its extent {stmt.extent.dtype}"
+                )
+
+    def _binding(self, stmt: Stmt) -> tuple[Var, ...]:
+        """Binds what `stmt` binds for its body; returns it."""
+        var: Var
+        match stmt:
+            case LetStmt(var):
+                pass
+            case For():
+                var = stmt.loop_var
+            case Allocate() | AllocateConst():
+                var = stmt.buffer_var
+            case BufferRealize(buffer) | DeclBuffer(buffer):
+                if buffer.data in self._bound:
+                    return ()
+                var = buffer.data
+            case AttrStmt(IterVar() as iv, "thread_extent" | "virtual_thread"):
+                if iv.var in self._bound:
+                    return ()
+                var = iv.var
+            case _:
+                return ()
+        self.bind(var)
+        return (var,)
+
+    def _block(self, block: Block) -> None:
+        own = [iv.var for iv in block.iter_vars] + [b.data for b in block.alloc_buffers]
+        own += [m.buffer.data for m in block.match_buffers if m.buffer.data not in self._bound]
+        for var in own:
+            self.bind(var)
+        for child in child_stmts(block):
+            self.stmt(child)
+        for var in own:
+            self.unbind(var)
+
+    # -- expressions
+
+    def expr(self, root: Expr) -> None:
+        """Checks an expression once for the bindings that hold now."""
+        if root in self._checked:
+            return
+        if isinstance(root, Let):
+            self.expr(root.value)
+            self.bind(root.var)
+            self.expr(root.body)
+            self.unbind(root.var)
+            return
+        if isinstance(root, Reduce):
+            raise VerifyError(f"a reduction in a function: {root!r}")
+        if isinstance(root, Call) and root.op == "address_of":
+            self._address(root)
+            return
+        for child in root.children():
+            self.expr(child)
+        self._node(root)
+        self._checked.add(root)
+
+    def _address(self, call: Call) -> None:
+        (load,) = call.args
+        if not isinstance(load, BufferLoad):
+            raise VerifyError(f"address_of takes a load, found {load!r}")
+        self.expr(load)
+
+    def _node(self, e: Expr) -> None:
+        match e:
+            case Var():
+                if e not in self._bound:
+                    raise VerifyError(f"variable {e.name} is used outside of its binding")
+            case BinaryExpr(a, b):
+                if a.dtype is not b.dtype:
+                    raise VerifyError(f"operands of {a.dtype} and {b.dtype} in {e!r}")
+            case Not(a):
+                if not a.dtype.is_bool:
+                    raise VerifyError(f"not of {a.dtype} in {e!r}")
+            case Select(condition, a, b):
+                lanes = condition.dtype.lanes
+                if a.dtype is not b.dtype or lanes not in (1, a.dtype.lanes):
+                    raise VerifyError(
+                        f"Select of {condition.dtype}, {a.dtype} and {b.dtype} in {e!r}"
+                    )
+            case Ramp(base, stride, lanes):
+                if base.dtype is not stride.dtype or base.dtype.lanes != 1 or lanes < 2:
+                    raise VerifyError(f"a ramp of {base.dtype}, {stride.dtype} in {e!r}")
+            case Broadcast(value, lanes):
+                if value.dtype.lanes != 1 or lanes < 2:
+                    raise VerifyError(f"a broadcast of {value.dtype} to {lanes} lanes in {e!r}")
+            case BufferLoad(buffer, indices):
+                self._access(buffer, indices)
+            case ProducerLoad(producer):
+                raise VerifyError(f"a read of tensor {producer.name} in a function")
+            case Call(op):
+                if op not in EFFECTS:
+                    raise VerifyError(f"unknown intrinsic {op} in {e!r}")
+
+    def _access(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+        if buffer.data not in self._bound:
+            raise VerifyError(f"buffer {buffer.name} is accessed outside of its allocation")
+        if len(indices) != len(buffer.shape):
+            raise VerifyError(
+                f"{buffer.name} has {len(buffer.shape)} dimensions, accessed with {len(indices)}"
+            )
+        for index in indices:
+            if not index.dtype.is_int and index.dtype.code != "uint":
+                raise VerifyError(f"{buffer.name} is indexed by {index.dtype}: {index!r}")
+        for index in indices[:-1]:
+            if index.dtype.lanes != 1:
+                raise VerifyError(f"{buffer.name}: only the last index may be a vector")
