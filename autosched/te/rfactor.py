@@ -11,7 +11,7 @@ from autosched.te.refusal import leaf_position, refuse
 from autosched.te.stage import Fuse, Rebase, Relation, Singleton, Split
 from autosched.te.tensor import Tensor
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var
-from autosched.tir.op import all_, likely
+from autosched.tir.op import all_, if_then_else, likely
 from autosched.tir.walk import substitute
 
 if TYPE_CHECKING:
@@ -133,11 +133,14 @@ def _factor_op(
     assert isinstance(first, Reduce), "an operation with reduce axes"
     source = tuple(substitute(e, roots) for e in first.source)
     condition = likely(all_(*predicates, substitute(first.condition, roots)))
-    parts = [
-        Reduce(first.combiner, source, tuple(reduce_axes), condition, e.value_index)
-        for e in op.body
-        if isinstance(e, Reduce)
-    ]
+    parts: list[Expr] = []
+    for e in op.body:
+        assert isinstance(e, Reduce), "an operation with reduce axes"
+        k = e.value_index
+        if reduce_axes:
+            parts.append(Reduce(first.combiner, source, tuple(reduce_axes), condition, k))
+        else:  # every element is a partial result of its own
+            parts.append(if_then_else(condition, source[k], first.combiner.identity[k]))
     return ComputeOp(f"{op.name}.rf", axes, parts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autosched.te.operation import ScanOp
+from autosched.te.operation import ComputeOp, PlaceholderOp, ScanOp
 from autosched.te.tensor import Tensor
 from autosched.tir.expr import IterKind, IterVar, Range, Var
 
@@ -49,6 +49,10 @@ def scan(
             )
         if start.shape[0] is not first or state.shape[0] is not states[0].shape[0]:
             raise ValueError(f"te.scan {name}: the states have different numbers of steps")
+        if not isinstance(step.op, ComputeOp):
+            raise ValueError(f"te.scan {name}: update {step.name} must be a te.compute")
+        if not isinstance(state.op, PlaceholderOp):
+            raise ValueError(f"te.scan {name}: state {state.name} must be a te.placeholder")
         if not start.dtype is step.dtype is state.dtype:
             raise ValueError(f"te.scan {name}: init, update and state {k} differ in type")
         for dim, extent in enumerate(step.shape[1:], start=1):

@@ -139,3 +139,24 @@ def test_cache_write_after_a_split_of_the_reduction_is_refused(matmul):
     with pytest.raises(ScheduleError, match=r"cache_write: stage C, axis k.outer"):
         s.cache_write(C, "local")
     assert _names(s) == ["A", "B", "C", "D"]
+
+
+def test_cache_write_after_an_uneven_split_is_guarded():
+    A = te.placeholder((10,), name="A")
+    k = te.reduce_axis((0, 3), "k")
+    B = te.compute((10,), lambda i: te.sum(A[i] * k.var.astype("float32"), axis=k), name="B")
+    C = te.compute((10,), lambda i: A[i] + 1.0, name="C")
+    s = te.create_schedule([B.op, C.op])
+    for tensor in (B, C):
+        s[tensor].split(tensor.op.axis[0], factor=4)
+    BL, CL = s.cache_write(B, "local"), s.cache_write(C, "local")
+    for cache in (BL, CL):
+        assert [iv.var.name for iv in cache.op.axis] == ["i.outer.c", "i.inner.c"]
+        assert [e.value for e in cache.shape] == [3, 4]
+    outer, inner = CL.op.axis
+    index = inner + outer * 4
+    assert CL.op.body == (te.select(index < 10, A[index] + 1.0, 0.0),)
+    (i,) = C.op.axis
+    assert s[C].op.body == (CL[i // 4, i % 4],)
+    outer, inner = BL.op.axis
+    assert BL.op.body[0].condition is ((inner + outer * 4) < 10)

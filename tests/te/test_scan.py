@@ -69,6 +69,10 @@ def test_shapes_must_fit():
         te.scan(init, te.placeholder((5, 3)), state)
     with pytest.raises(ValueError, match="differ in type"):
         te.scan(te.placeholder((1, 4), "int32"), update, state)
+    with pytest.raises(ValueError, match=r"update u must be a te\.compute"):
+        te.scan(init, te.placeholder((5, 4), name="u"), state)
+    with pytest.raises(ValueError, match=r"state init2 must be a te\.placeholder"):
+        te.scan(init, update, te.compute((5, 4), lambda i, j: 0.0, name="init2"))
 
 
 def test_several_states():

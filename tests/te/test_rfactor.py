@@ -1,0 +1,159 @@
+"""rfactor: names, axes, bodies, the stages it leaves, refusals."""
+
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+from autosched.tir.expr import Call, IterKind
+
+
+@pytest.fixture
+def rows():
+    A = te.placeholder((8, 30), name="A")
+    k = te.reduce_axis((0, 30), "k")
+    B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B", tag="t")
+    C = te.compute((8,), lambda i: B[i] + 1.0, name="C")
+    return te.create_schedule(C.op), A, B, C, k
+
+
+def _names(axes):
+    return [iv.var.name for iv in axes]
+
+
+def test_both_operations(rows):
+    s, A, B, C, k = rows
+    ko, ki = s[B].split(k, factor=5)
+    BF = s.rfactor(B, ki)
+    assert [stage.op.name for stage in s.stages] == ["A", "B.rf", "B.repl", "C"]
+    factor, final = BF.op, s[B].op
+    assert _names(factor.axis) == ["k.inner", "i"]
+    assert _names(factor.reduce_axis) == ["k.outer"]
+    assert [iv.dom.extent.value for iv in factor.root_iter_vars] == [5, 8, 6]
+    assert factor.axis[0].kind == IterKind.DATA_PAR
+    i = B.op.axis[0]
+    (body,) = factor.body
+    assert body.source == (A[i, ki + ko * 5],)
+    assert body.condition.value == 1
+    assert _names(final.axis) == ["ax0"]
+    assert _names(final.reduce_axis) == ["k.inner.v"]
+    (v,) = final.reduce_axis
+    assert final.body == (te.sum(BF[v, final.axis[0]], axis=v),)
+    assert s[B].leaf_iter_vars == [*final.axis, v]
+    assert s[B].relations == []
+    assert s[C].op.inputs == (final.output(0),)
+
+
+def test_the_position_of_the_new_axis(rows):
+    for position, expected in (
+        (1, ["i", "k.inner"]),
+        (-1, ["i", "k.inner"]),
+        (-2, ["k.inner", "i"]),
+    ):
+        s = te.create_schedule(rows[3].op)
+        B, k = rows[2], rows[4]
+        _, ki = s[B].split(k, factor=5)
+        assert _names(s.rfactor(B, ki, position).op.axis) == expected
+
+
+def test_a_split_that_does_not_divide_gets_a_condition(rows):
+    s, _, B, _, k = rows
+    ko, ki = s[B].split(k, factor=7)
+    (body,) = s.rfactor(B, ko).op.body
+    assert isinstance(body.condition, Call)
+    assert body.condition.op == "likely"
+    assert body.condition.args == ((ki + ko * 7) < 30,)
+
+
+def test_a_factor_of_extent_one_reads_at_its_minimum(rows):
+    s, A, B, _, k = rows
+    ko, ki = s[B].split(k, factor=30)
+    (body,) = s.rfactor(B, ko).op.body
+    assert body.source == (A[B.op.axis[0], ki],)
+
+
+def test_untouched_reductions_and_loops_stay():
+    A = te.placeholder((6, 4, 10), name="A")
+    x, y = te.reduce_axis((0, 4), "x"), te.reduce_axis((0, 10), "y")
+    B = te.compute((6,), lambda i: te.sum(A[i, x, y], axis=[x, y]), name="B")
+    s = te.create_schedule(B.op)
+    s[B].split(B.op.axis[0], factor=4)
+    s[B].split(x, factor=2)
+    _, yi = s[B].split(y, factor=5)
+    BF = s.rfactor(B, yi)
+    assert _names(BF.op.reduce_axis) == ["x", "y.outer"]
+    assert _names(s[BF].leaf_iter_vars) == [
+        "y.inner",
+        "i.outer",
+        "i.inner",
+        "x.outer",
+        "x.inner",
+        "y.outer",
+    ]
+    assert len(s[BF].relations) == 2
+
+
+def test_a_fused_reduction():
+    A = te.placeholder((6, 4, 10), name="A")
+    x, y = te.reduce_axis((0, 4), "x"), te.reduce_axis((0, 10), "y")
+    B = te.compute((6,), lambda i: te.sum(A[i, x, y], axis=[x, y]), name="B")
+    s = te.create_schedule(B.op)
+    outer, inner = s[B].split(s[B].fuse(x, y), factor=8)
+    (body,) = s.rfactor(B, outer).op.body
+    flat = inner + outer * 8
+    assert body.source == (A[B.op.axis[0], flat // 10, flat % 10],)
+    assert body.axis[0].var is inner.var
+
+
+def test_init_is_used_once():
+    A = te.placeholder((8, 30), name="A")
+    I = te.placeholder((8,), name="I")
+    k = te.reduce_axis((0, 30), "k")
+    B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k, init=I[i]), name="B")
+    s = te.create_schedule(B.op)
+    BF = s.rfactor(B, s[B].split(k, factor=4)[0])
+    assert BF.op.body[0].init == ()
+    assert s[B].op.body[0].init == (I[s[B].op.axis[0]],)
+
+
+def test_a_whole_reduction_axis_leaves_a_copy():
+    A = te.placeholder((30,), name="A")
+    k = te.reduce_axis((0, 30), "k")
+    B = te.compute((1,), lambda i: te.sum(A[k], axis=k, where=k.var < 20), name="B")
+    s = te.create_schedule(B.op)
+    BF = s.rfactor(B, k)
+    assert BF.op.reduce_axis == ()
+    assert BF.op.body == (te.if_then_else(te.likely(k.var < 20), A[k], 0.0),)
+
+
+REFUSED = {
+    "data axis": (
+        lambda s, A, B, C, k: s.rfactor(B, B.op.axis[0]),
+        r"rfactor: stage B, axis i: a data_par axis, not a reduction axis",
+    ),
+    "no reduction": (
+        lambda s, A, B, C, k: s.rfactor(C, C.op.axis[0]),
+        r"rfactor: stage C, axis i: the stage is not a reduction",
+    ),
+    "foreign": (lambda s, A, B, C, k: s.rfactor(C, k), r"rfactor: stage C, axis k: it is not an"),
+    "position": (
+        lambda s, A, B, C, k: s.rfactor(B, k, 2),
+        r"rfactor: stage B, axis k: factor_axis 2 is outside of 1 dimensions",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_change_nothing(rows, name):
+    act, message = REFUSED[name]
+    s = rows[0]
+    before = [(stage, stage.op, list(stage.leaf_iter_vars)) for stage in s.stages]
+    with pytest.raises(ScheduleError, match=message):
+        act(*rows)
+    assert [(stage, stage.op, list(stage.leaf_iter_vars)) for stage in s.stages] == before
+
+
+def test_a_reduction_fused_with_a_data_axis_is_refused(rows):
+    s, _, B, _, k = rows
+    fused = s[B].fuse(B.op.axis[0], k)
+    with pytest.raises(ScheduleError, match=r"rfactor: stage B.*it is fused with data axis i"):
+        s.rfactor(B, fused)

@@ -1,0 +1,172 @@
+"""Random primitives keep the meaning of a program; refused ones leave the schedule unchanged."""
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+from autosched.te.operation import ComputeOp
+from autosched.tir.expr import IterKind
+
+MAX_LOOPS = 7
+REFUSABLE = ("compute_inline:", "compute_at:", "cache_", "rfactor:", "vectorize:", "parallel:")
+
+
+def _matmul_relu():
+    A, B = te.placeholder((5, 7), name="A"), te.placeholder((7, 6), name="B")
+    k = te.reduce_axis((0, 7), "k")
+    C = te.compute((5, 6), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    D = te.compute((5, 6), lambda i, j: te.max(C[i, j], 0.0), name="D")
+    return [A, B, D], lambda a, b: np.maximum(a @ b, 0)
+
+
+def _padded_window_sums():
+    A = te.placeholder((11,), name="A")
+    P = te.compute(
+        (13,), lambda i: te.if_then_else(te.all(i >= 1, i < 12), A[i - 1], 0.0), name="P"
+    )
+    k = te.reduce_axis((0, 3), "k")
+    C = te.compute((11,), lambda i: te.sum(P[i + k], axis=k), name="C")
+    D = te.compute((11,), lambda i: C[10 - i] * 2.0, name="D")
+    return [A, D], lambda a: np.convolve(a, np.ones(3), "same")[::-1] * 2
+
+
+def _chain_of_maps():
+    A = te.placeholder((4, 9), name="A")
+    B = te.compute((4, 9), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((9, 4), lambda i, j: B[j, i] * 2.0, name="C")
+    D = te.compute((9, 4), lambda i, j: C[i, 3 - j] - B[j, i], name="D")
+    return [A, D], lambda a: ((a + 1) * 2).T[:, ::-1] - (a + 1).T
+
+
+def _maximum_of_two_axes():
+    A = te.placeholder((3, 4, 5), name="A")
+    x, y = te.reduce_axis((0, 4), "x"), te.reduce_axis((0, 5), "y")
+    M = te.compute((3,), lambda i: te.max(A[i, x, y], axis=[x, y]), name="M")
+    B = te.compute((3, 4), lambda i, j: A[i, j, 0] - M[i], name="B")
+    return [A, B], lambda a: a[:, :, 0] - a.max((1, 2))[:, None]
+
+
+PROGRAMS = (_matmul_relu, _padded_window_sums, _chain_of_maps, _maximum_of_two_axes)
+
+
+def _snapshot(schedule):
+    return [
+        (
+            stage,
+            stage.op,
+            list(stage.leaf_iter_vars),
+            list(stage.all_iter_vars),
+            list(stage.relations),
+            dict(stage.iter_var_attrs),
+            stage.attach_type,
+            stage.attach_stage,
+            stage.attach_ivar,
+            stage.scope,
+        )
+        for stage in (*schedule.stages, *schedule.groups)
+    ]
+
+
+class Driver:
+    """Applies random primitives to a schedule."""
+
+    def __init__(self, schedule, rng):
+        self.schedule, self.rng = schedule, rng
+        self.log = []
+
+    def one_of(self, items):
+        return items[self.rng.integers(len(items))]
+
+    def stages(self):
+        return [stage for stage in self.schedule.stages if isinstance(stage.op, ComputeOp)]
+
+    def split(self, stage):
+        iv = self.one_of(stage.leaf_iter_vars)
+        size = int(self.rng.integers(1, 6))
+        if len(stage.leaf_iter_vars) < MAX_LOOPS:
+            stage.split(iv, **{self.one_of(["factor", "nparts"]): size})
+
+    def fuse(self, stage):
+        leaves = stage.leaf_iter_vars
+        first = int(self.rng.integers(len(leaves)))
+        axes = leaves[first : first + int(self.rng.integers(0, 4))]
+        if len({iv.kind for iv in axes}) < 2 and len(leaves) < MAX_LOOPS:
+            stage.fuse(*axes)
+
+    def reorder(self, stage):
+        leaves = list(stage.leaf_iter_vars)
+        self.rng.shuffle(leaves)
+        stage.reorder(*leaves[: int(self.rng.integers(1, len(leaves) + 1))])
+
+    def annotate(self, stage):
+        iv = self.one_of(stage.leaf_iter_vars)
+        getattr(stage, self.one_of(["vectorize", "unroll", "parallel"]))(iv)
+
+    def compute_at(self, stage):
+        others = [other for other in self.stages() if other is not stage]
+        parent = self.one_of(others)
+        stage.compute_at(parent, self.one_of(parent.leaf_iter_vars))
+
+    def inline(self, stage):
+        stage.compute_inline()
+
+    def root(self, stage):
+        stage.compute_root()
+
+    def cache_write(self, stage):
+        self.schedule.cache_write(stage.op.output(0), "global")
+
+    def cache_read(self, stage):
+        self.schedule.cache_read(self.one_of(stage.op.inputs), "global", stage.op)
+
+    def rfactor(self, stage):
+        axes = [iv for iv in stage.leaf_iter_vars if iv.kind == IterKind.REDUCE]
+        iv = self.one_of(axes or stage.leaf_iter_vars)
+        self.schedule.rfactor(stage.op.output(0), iv, int(self.rng.integers(-2, 3)))
+
+    def step(self):
+        names = ["split", "fuse", "reorder", "annotate", "compute_at"] * 3
+        names += ["inline", "root", "cache_write", "cache_read", "rfactor"]
+        if len(self.schedule.stages) > 7:
+            names = names[:15]
+        name = self.one_of(names)
+        stage = self.one_of(self.stages())
+        before = _snapshot(self.schedule)
+        try:
+            getattr(self, name)(stage)
+            self.log.append(f"{name} {stage}")
+        except ScheduleError as error:
+            assert _snapshot(self.schedule) == before, f"{name} changed what it refused: {error}"
+            assert str(error).startswith(REFUSABLE)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_schedules_keep_the_meaning(seed, check):
+    args, reference = PROGRAMS[seed % len(PROGRAMS)]()
+    schedule = te.create_schedule(args[-1].op)
+    rng = np.random.default_rng(seed)
+    driver = Driver(schedule, rng)
+    for _ in range(int(rng.integers(2, 12))):
+        driver.step()
+    try:
+        check(schedule, args, reference)
+    except ScheduleError:
+        pytest.skip("not every stage is computed before it is read")
+    except Exception as error:
+        error.add_note("\n".join(driver.log))
+        raise
+
+
+@pytest.mark.parametrize("factor", [1, 2, 3, 5, 7, 8])
+def test_compute_at_every_place_of_every_stage(factor, check):
+    """P into every loop of C, C into every loop of D, for an uneven tiling."""
+    args, reference = _padded_window_sums()
+    for place in range(2):
+        for inner in range(2):
+            schedule = te.create_schedule(args[-1].op)
+            P, C, D = schedule.stages[1:]
+            schedule[D.op].split(D.leaf_iter_vars[0], factor=factor)
+            C.compute_at(D, D.leaf_iter_vars[place])
+            P.compute_at(C, C.leaf_iter_vars[inner])
+            check(schedule, args, reference)
