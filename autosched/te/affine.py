@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autosched.arith import Analyzer
 from autosched.tir.expr import Add, Expr, IntImm, Mul, Sub, Var
 from autosched.tir.op import add, const, mul, sub
 
@@ -119,3 +120,38 @@ def equal_affine(a: Expr, b: Expr) -> bool | None:
         return False
     ours, theirs = left[0], right[0]
     return all(ours.get(v, 0) == theirs.get(v, 0) for v in (*ours, *theirs))
+
+
+class Unbound:
+    """Simplification and equality when nothing is known of the variables, with a memory.
+
+    In Ansor these are Analyzers made for one question; the answers are the same.
+    """
+
+    __slots__ = ("_analyzer", "_simplified")
+
+    def __init__(self) -> None:
+        self._analyzer = Analyzer()
+        self._simplified: dict[Expr, Expr] = {}
+
+    def simplify(self, e: Expr) -> Expr:
+        """`e` as an Analyzer that knows nothing simplifies it."""
+        if e.__class__ is IntImm or e.__class__ is Var:
+            return e
+        found = self._simplified.get(e)
+        if found is None:
+            found = simplify_affine(e)
+            if found is None:
+                found = self._analyzer.simplify(e)
+            self._simplified[e] = found
+        return found
+
+    def equal(self, a: Expr, b: Expr) -> bool:
+        """True when a == b provably."""
+        if a is b:
+            return True
+        if isinstance(b, IntImm):
+            found = self.simplify(a)
+            return isinstance(found, IntImm) and found.value == b.value
+        decided = equal_affine(a, b)
+        return self._analyzer.can_prove_equal(a, b) if decided is None else decided

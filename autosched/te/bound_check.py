@@ -140,8 +140,9 @@ def _same_range(a: Range, b: Range) -> bool:
 
 
 def _same(a: Expr, b: Expr) -> bool:
+    """True when a declared and an inferred (so already simplified) number are equal."""
     if a is b:
         return True
-    if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return a.value == b.value
+    if isinstance(a, IntImm):
+        return isinstance(b, IntImm) and a.value == b.value
     return Analyzer().can_prove_equal(a, b)

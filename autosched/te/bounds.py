@@ -177,7 +177,7 @@ class _Context:
                 f"the producer along the loop nest of its consumer {consumer.name}; attach it to a "
                 "loop that encloses all its consumers"
             )
-        pass_up_domain(reader, self.domains, sets)
+        pass_up_domain(reader, self.domains, sets, self.regions.unbound)
         known = self._axis_sets(consumer, sets, relax)
         record_reads(consumer, known, needed, self.regions)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.intset import eval_set
 from autosched.errors import ScheduleError
-from autosched.te.affine import equal_affine, simplify_affine
+from autosched.te.affine import Unbound
 from autosched.te.bound_check import make_bound_check, pass_up_bound_check
 from autosched.te.stage import Fuse, Rebase, Relation, Singleton, Split
 from autosched.tir.expr import Expr, IntImm, IterVar, Range
@@ -240,19 +240,22 @@ def _check_starts_at_zero(stage: Stage, dom_map: Domains, iv: IterVar) -> None:
         )
 
 
-def pass_up_domain(stage: Stage, dom_map: Domains, state: Sets) -> None:
+def pass_up_domain(
+    stage: Stage, dom_map: Domains, state: Sets, unbound: Unbound | None = None
+) -> None:
     """Complete `state`, which has sets of the leaf loops, with those of all other axes."""
+    unbound = unbound or Unbound()
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):
             state[relation.parent] = _up_split(
-                relation, dom_map, state[relation.outer], state[relation.inner]
+                relation, dom_map, state[relation.outer], state[relation.inner], unbound
             )
         elif isinstance(relation, Fuse):
-            outer, inner = _up_fuse(relation, dom_map, state[relation.fused])
+            outer, inner = _up_fuse(relation, dom_map, state[relation.fused], unbound)
             state[relation.outer], state[relation.inner] = outer, inner
         elif isinstance(relation, Rebase):
             values, parent = state[relation.rebased], dom_map[relation.parent]
-            if _matches(values, dom_map[relation.rebased]):
+            if _matches(values, dom_map[relation.rebased], unbound):
                 state[relation.parent] = IntSet.from_range(parent)
             elif is_zero(parent.min):
                 state[relation.parent] = values
@@ -261,9 +264,13 @@ def pass_up_domain(stage: Stage, dom_map: Domains, state: Sets) -> None:
                 state[relation.parent] = eval_set(add(var, parent.min), {var: values})
 
 
-def _up_split(split: Split, dom_map: Domains, outer: IntSet, inner: IntSet) -> IntSet:
+def _up_split(
+    split: Split, dom_map: Domains, outer: IntSet, inner: IntSet, unbound: Unbound
+) -> IntSet:
     parent = dom_map[split.parent]
-    if _matches(outer, dom_map[split.outer]) and _matches(inner, dom_map[split.inner]):
+    if _matches(outer, dom_map[split.outer], unbound) and _matches(
+        inner, dom_map[split.inner], unbound
+    ):
         return IntSet.from_range(parent)
     factor = dom_map[split.inner].extent
     bounded = outer.has_lower_bound and outer.has_upper_bound
@@ -278,9 +285,11 @@ def _up_split(split: Split, dom_map: Domains, outer: IntSet, inner: IntSet) -> I
     return eval_set(add(value, parent.min), {split.outer.var: outer, split.inner.var: inner})
 
 
-def _up_fuse(fuse: Fuse, dom_map: Domains, fused: IntSet) -> tuple[IntSet, IntSet]:
+def _up_fuse(
+    fuse: Fuse, dom_map: Domains, fused: IntSet, unbound: Unbound
+) -> tuple[IntSet, IntSet]:
     outer, inner = dom_map[fuse.outer], dom_map[fuse.inner]
-    if _matches(fused, dom_map[fuse.fused]):
+    if _matches(fused, dom_map[fuse.fused], unbound):
         return IntSet.from_range(outer), IntSet.from_range(inner)
     extent = inner.extent
     low, high = fused.min_value, fused.max_value
@@ -294,13 +303,10 @@ def _up_fuse(fuse: Fuse, dom_map: Domains, fused: IntSet) -> tuple[IntSet, IntSe
     rows = IntSet.interval(
         add(outer.min, floordiv(low, extent)), add(outer.min, floordiv(high, extent))
     )
-    analyzer = Analyzer()
-    span = add(sub(high, low), 1)
-    quick = simplify_affine(span)
-    length = analyzer.simplify(span) if quick is None else quick
+    length = unbound.simplify(add(sub(high, low), 1))
     if is_zero(length) or not (
-        is_zero(analyzer.simplify(floormod(extent, length)))
-        and is_zero(analyzer.simplify(floormod(low, length)))
+        is_zero(unbound.simplify(floormod(extent, length)))
+        and is_zero(unbound.simplify(floormod(low, length)))
     ):
         return rows, IntSet.from_range(inner)
     columns = IntSet.interval(
@@ -309,23 +315,18 @@ def _up_fuse(fuse: Fuse, dom_map: Domains, fused: IntSet) -> tuple[IntSet, IntSe
     return rows, columns
 
 
-def _matches(values: IntSet, dom: Range) -> bool:
+def _matches(values: IntSet, dom: Range, unbound: Unbound) -> bool:
     """True when `values` are provably all of `dom`."""
     low, high, extent = values.min_value, values.max_value, dom.extent
-    if not (values.has_lower_bound and values.has_upper_bound and _equal(low, dom.min)):
+    if not (values.has_lower_bound and values.has_upper_bound):
+        return False
+    if low is high and isinstance(extent, IntImm) and extent.value != 1:
+        return False
+    if not unbound.equal(low, dom.min):
         return False
     if isinstance(extent, IntImm) and isinstance(dom.min, IntImm) and isinstance(high, IntImm):
         return high.value == extent.value + dom.min.value - 1
-    return _equal(high, sub(add(extent, dom.min), 1))
-
-
-def _equal(a: Expr, b: Expr) -> bool:
-    if a is b:
-        return True
-    if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return a.value == b.value
-    decided = equal_affine(a, b)
-    return Analyzer().can_prove_equal(a, b) if decided is None else decided
+    return unbound.equal(high, sub(add(extent, dom.min), 1))
 
 
 def pass_down_bit_mask(stage: Stage, state: Masks, allow_missing: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.intset import eval_set
-from autosched.te.affine import simplify_affine
+from autosched.te.affine import Unbound
 from autosched.te.operation import ComputeOp, ExternOp, Operation, ScanOp, tensor_loads
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
 from autosched.tir.op import add, const, ge, le, max_, min_, sub
@@ -24,22 +24,11 @@ Needed = dict["Tensor", list[list[IntSet]]]
 
 
 class Regions:
-    """Covers and unions of sets, with the simplified expressions remembered."""
+    """Covers and unions of sets."""
 
-    def __init__(self) -> None:
-        self._analyzer = Analyzer()
-        self._simplified: dict[Expr, Expr] = {}
-
-    def simplify(self, e: Expr) -> Expr:
-        if isinstance(e, IntImm):
-            return e
-        found = self._simplified.get(e)
-        if found is None:
-            found = simplify_affine(e)
-            if found is None:
-                found = self._analyzer.simplify(e)
-            self._simplified[e] = found
-        return found
+    def __init__(self, unbound: Unbound | None = None) -> None:
+        self.unbound = unbound or Unbound()
+        self.simplify = self.unbound.simplify
 
     def cover(self, values: IntSet, default: Range) -> Range:
         """The range from the smallest to the largest value; `default` when there is none."""
@@ -61,6 +50,8 @@ class Regions:
         if not all(s.has_lower_bound and s.has_upper_bound for s in unique):
             return default
         low, high = first.min_value, first.max_value
+        if all(s.min_value is low and s.max_value is high for s in unique):
+            return self.cover(first, default)
         for s in unique[1:]:
             low, high = min_(low, s.min_value), max_(high, s.max_value)
         return self.cover(IntSet.interval(self.simplify(low), self.simplify(high)), default)
