@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
+from itertools import chain
 from math import prod
 
 from autosched.tir.dtype import DType
@@ -148,8 +149,8 @@ class _Planner:
         middle = bisect_left(sizes, bits)
         larger = range(middle, bisect_right(sizes, bits * _MATCH_RANGE))
         smaller = range(middle - 1, bisect_left(sizes, bits // _MATCH_RANGE) - 1, -1)
-        for k in (*larger, *smaller):
-            _, _, block = self._free[k]
+        for k in chain(larger, smaller):
+            block = self._free[k][2]
             if self._matches(block, alloc):
                 del self._free[k]
                 assert block.bits is not None
