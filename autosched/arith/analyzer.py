@@ -149,6 +149,7 @@ class Analyzer:
             self.literals,
             self.bounds.env,
             self.bounds.facts,
+            self.bounds.linear,
             self.bounds.memo,
             self.moduli.env,
             self.moduli.memo,
@@ -166,6 +167,7 @@ class Analyzer:
             self.literals,
             self.bounds.env,
             self.bounds.facts,
+            self.bounds.linear,
             self.bounds.memo,
             self.moduli.env,
             self.moduli.memo,
@@ -186,6 +188,7 @@ class Analyzer:
             old = known.get(e, (NEG_INF, POS_INF))
             known[e] = (max(low, old[0]), min(high, old[1]))
         self.bounds.facts = known
+        self.bounds.linear += tuple(facts.linear)
         if facts.residues:
             self.moduli.env = {**self.moduli.env, **facts.residues}
         self._seen = set(self._seen)

@@ -140,10 +140,11 @@ class BoundEvaluator:
     """Computes bounds from those of the variables, with facts about whole expressions.
 
     `env` has the bounds of variables, `facts` bounds to intersect with those of some expressions,
-    `memo` what was computed before under the same two.
+    `memo` what was computed before under the same two. `linear` has the facts about sums, for
+    `sum_form.sum_bound`.
     """
 
-    __slots__ = ("env", "facts", "memo")
+    __slots__ = ("env", "facts", "linear", "memo")
 
     def __init__(
         self,
@@ -153,6 +154,7 @@ class BoundEvaluator:
     ) -> None:
         self.env = env
         self.facts = facts
+        self.linear: tuple[Any, ...] = ()
         self.memo: dict[Expr, Bound] = {} if memo is None else memo
 
     def __call__(self, e: Expr) -> Bound:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.arith.const_int_bound import NEG_INF, POS_INF, Bound
 from autosched.arith.modular_set import ModularSet, residues
-from autosched.arith.sum_form import Term, emit
+from autosched.arith.sum_form import LinearFact, Term, emit
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     EQ,
@@ -41,6 +41,7 @@ class Facts:
     literals: dict[Expr, bool] = field(default_factory=dict)
     bounds: list[tuple[Expr, Bound]] = field(default_factory=list)
     residues: dict[Var, ModularSet] = field(default_factory=dict)
+    linear: list[LinearFact] = field(default_factory=list)
 
 
 def facts_of(analyzer: Analyzer, condition: Expr) -> Facts | None:
@@ -136,6 +137,8 @@ def _add_bounds(analyzer: Analyzer, facts: Facts, condition: Any) -> None:
 
 def _add_linear(facts: Facts, terms: list[Term], bound: Bound, dtype: DType) -> None:
     """The bound of a sum without constant, of its negative, and of both over their factor."""
+    if len(terms) > 1:
+        facts.linear.append(LinearFact(tuple(terms), *bound))
     for sign in (1, -1):
         signed = [t._replace(scale=t.scale * sign) for t in terms]
         low, high = bound if sign == 1 else (-bound[1], -bound[0])

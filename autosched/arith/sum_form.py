@@ -188,4 +188,40 @@ def sum_bound(
     if bounds.facts and terms:
         part = bounds(emit(terms, 0, dtype))
         low, high = max(low, add_low(part[0], base)), min(high, add_high(part[1], base))
+        for fact in bounds.linear:
+            known = _bound_by(fact, terms, bounds)
+            if known is not None:
+                low, high = max(low, add_low(known[0], base)), min(high, add_high(known[1], base))
+    return low, high
+
+
+class LinearFact(NamedTuple):
+    """The sum of `terms` lies in [low, high]."""
+
+    terms: tuple[Term, ...]
+    low: int
+    high: int
+
+
+def _bound_by(
+    fact: LinearFact, terms: list[Term] | tuple[Term, ...], bounds: BoundEvaluator
+) -> Bound | None:
+    """The bound of the sum when it contains a multiple of the fact's sum."""
+    rest = list(terms)
+    factor = 0
+    for known in fact.terms:
+        for position, term in enumerate(rest):
+            if term[0] is known[0] and term[1:3] == known[1:3] and term[4] == known[4]:
+                break
+        else:
+            return None
+        if factor == 0:
+            factor = term[3] // known[3]
+        if factor == 0 or term[3] != factor * known[3]:
+            return None
+        del rest[position]
+    low, high = scale_bound((fact.low, fact.high), factor)
+    for term in rest:
+        part = term_bound(term, bounds)
+        low, high = add_low(low, part[0]), add_high(high, part[1])
     return low, high
