@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.intset import eval_set
+from autosched.te.const_interval import ConstIntervals, Interval
 from autosched.te.stage import Fuse, Rebase, Split
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
 from autosched.tir.op import ge, lt, mul, sub
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 class BoundFacts:
     """The domains of all loops, as sets and as an Analyzer, both made when first needed."""
 
-    __slots__ = ("_analyzer", "_sets", "domains")
+    __slots__ = ("_analyzer", "_constants", "_sets", "domains")
 
     def __init__(self, domains: Mapping[IterVar, Range]) -> None:
         self.domains = domains
+        self._constants: ConstIntervals | None = None
         self._sets: dict[Var, IntSet] | None = None
         self._analyzer: Analyzer | None = None
 
@@ -43,11 +45,17 @@ class BoundFacts:
                 self._analyzer.bind(iv.var, dom, override=True)
         return self._analyzer
 
+    def constants(self, value: Expr) -> Interval | None:
+        """The smallest and largest value of `value`, when constants suffice to tell."""
+        if self._constants is None:
+            self._constants = ConstIntervals(self.domains.items())
+        return self._constants(value)
+
     def below(self, value: Expr, extent: Expr) -> bool:
         """True when `value` is provably less than `extent` over all the domains."""
-        high = eval_set(value, self.sets).max_value
-        if isinstance(high, IntImm) and isinstance(extent, IntImm):
-            return high.dtype is value.dtype and high.value < extent.value
+        ends = self.constants(value)
+        if ends is not None and isinstance(extent, IntImm):
+            return ends[1] < extent.value
         values = eval_set(value, self.sets, self.analyzer)
         if not values.has_upper_bound or values.max_value.dtype is not value.dtype:
             return False
@@ -55,9 +63,9 @@ class BoundFacts:
 
     def not_negative(self, value: Expr) -> bool:
         """True when `value` is provably at least 0 over all the domains."""
-        low = eval_set(value, self.sets).min_value
-        if isinstance(low, IntImm):
-            return low.dtype is value.dtype and low.value >= 0
+        ends = self.constants(value)
+        if ends is not None:
+            return ends[0] >= 0
         values = eval_set(value, self.sets, self.analyzer)
         if not values.has_lower_bound or values.min_value.dtype is not value.dtype:
             return False

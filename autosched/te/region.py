@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.intset import eval_set
-from autosched.te.affine import Unbound
+from autosched.te.affine import Unbound, affine_form
 from autosched.te.operation import ComputeOp, ExternOp, Operation, ScanOp, tensor_loads
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
 from autosched.tir.op import add, const, ge, le, max_, min_, sub
@@ -114,9 +114,19 @@ def _within(values: IntSet, extent: Expr, analyzer: Analyzer | None) -> IntSet:
     if isinstance(low, IntImm) and isinstance(high, IntImm) and isinstance(last, IntImm):
         return IntSet.interval(zero, last)
     analyzer = analyzer or Analyzer()
+    if not _may_be_negative_only(low, analyzer):
+        return values
     if analyzer.can_prove(ge(zero, low)) and analyzer.can_prove(le(last, high)):
         return IntSet.interval(zero, last)
     return values
+
+
+def _may_be_negative_only(low: Expr, analyzer: Analyzer) -> bool:
+    """False when `low` is positive for some values of its variables, so that no proof is needed."""
+    form = affine_form(low)
+    if form is not None:
+        return form[1] <= 0 and not any(form[0].values())
+    return analyzer.const_int_bound(low).max_value <= 0
 
 
 def _record_scan(op: ScanOp, known: AxisSets, needed: Needed) -> None:
