@@ -91,7 +91,7 @@ class Driver:
         leaves = stage.leaf_iter_vars
         first = int(self.rng.integers(len(leaves)))
         axes = leaves[first : first + int(self.rng.integers(0, 4))]
-        if len({iv.kind for iv in axes}) < 2 and len(leaves) < MAX_LOOPS:
+        if len(leaves) < MAX_LOOPS:
             stage.fuse(*axes)
 
     def reorder(self, stage):
@@ -170,3 +170,49 @@ def test_compute_at_every_place_of_every_stage(factor, check):
             C.compute_at(D, D.leaf_iter_vars[place])
             P.compute_at(C, C.leaf_iter_vars[inner])
             check(schedule, args, reference)
+
+
+def _random_gpu_matmul(rng):
+    """Blocks, virtual threads and threads of random sizes, with or without caches."""
+    m, n, k = (int(x) for x in rng.integers(3, 14, 3))
+    A, B = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    r = te.reduce_axis((0, k), "k")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+    D = te.compute((m, n), lambda i, j: te.max(C[i, j], 0.0), name="D")
+    s = te.create_schedule(D.op)
+    levels, threads = [], 1
+    for iv in D.op.axis:
+        parts = []
+        factors = [int(x) for x in rng.integers(1, 4, 3)]
+        threads *= factors[1]
+        for factor in factors:
+            iv, inner = s[D].split(iv, factor=factor)
+            parts.insert(0, inner)
+        levels.append([iv, *parts])
+    s[D].reorder(*(level[d] for d in range(4) for level in levels))
+    tags = ("blockIdx.x", "vthread", "threadIdx.x")
+    fused = [s[D].fuse(levels[0][d], levels[1][d]) for d in range(3)]
+    for iv, tag in zip(fused, tags, strict=True):
+        s[D].bind(iv, te.thread_axis(tag))
+    compute = C
+    if rng.integers(2):
+        compute = s.cache_write(C, "local")
+        s[C].compute_inline()
+    s[compute].compute_at(s[D], fused[2])
+    ko, ki = s[compute].split(r, factor=int(rng.integers(1, 5)))
+    s[compute].reorder(ko, ki, *s[compute].op.axis)
+    for source in (A, B):
+        if rng.integers(2):
+            shared = s.cache_read(source, "shared", [compute])
+            s[shared].compute_at(s[compute], ko)
+            flat = s[shared].fuse(*shared.op.axis)
+            _, inner = s[shared].split(flat, factor=threads)
+            s[shared].bind(inner, te.thread_axis("threadIdx.x"))
+            if rng.integers(2):
+                s[shared].storage_align(shared.op.axis[0], 4, 1)
+    return s, [A, B, D], lambda a, b: np.maximum(a @ b, 0)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_gpu_tilings_keep_the_meaning(seed, check):
+    check(*_random_gpu_matmul(np.random.default_rng(seed)))
