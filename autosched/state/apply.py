@@ -7,12 +7,13 @@ the step, the stage and the reason; the argument is never changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ScheduleError
-from autosched.state.attach_map import AttachMap
+from autosched.state.apply_insert import cache_read, cache_write, rfactor
 from autosched.state.iterator import Annotation, Iterator, IterKind
-from autosched.state.stage import ComputeAt, StateStage
+from autosched.state.refusal import iterator_of, refuse
+from autosched.state.stage import ComputeAt
 from autosched.state.steps import (
     AnnotationStep,
     CacheReadStep,
@@ -45,29 +46,13 @@ def apply_step(state: State, step: Step) -> State:
     return result
 
 
-def refuse(state: State, step: Step, reason: str) -> NoReturn:
-    """Raise the ScheduleError that says which step failed on which stage, and why."""
-    known = 0 <= step.stage_id < len(state.stages)
-    stage = f" ({state.stages[step.stage_id].name})" if known else ""
-    raise ScheduleError(
-        f"step {len(state.steps)} {type(step).__name__} on stage {step.stage_id}{stage}: {reason}"
-    )
-
-
-def _iterator(state: State, step: Step, iter_id: int) -> Iterator:
-    iters = state.stages[step.stage_id].iters
-    if not 0 <= iter_id < len(iters):
-        refuse(state, step, f"iterator {iter_id} does not exist, the stage has {len(iters)}")
-    return iters[iter_id]
-
-
 def _replaced(state: State, step: Step, iters: tuple[Iterator, ...]) -> State:
     stage = state.stages[step.stage_id].with_iters(iters)
     return state.evolve(step, stage_id=step.stage_id, stage=stage)
 
 
 def _annotate(state: State, step: AnnotationStep) -> State:
-    it = _iterator(state, step, step.iter_id)
+    it = iterator_of(state, step, step.iter_id)
     if it.annotation is not Annotation.NONE:
         refuse(state, step, f"iterator {it.name} is already annotated as {it.annotation.name}")
     iters = state.stages[step.stage_id].iters
@@ -83,8 +68,8 @@ def _fuse(state: State, step: FuseStep) -> State:
     if ids != tuple(range(first, last + 1)):
         refuse(state, step, f"iterators {list(ids)} are not consecutive")
     stage = state.stages[stage_id]
-    _iterator(state, step, first)
-    _iterator(state, step, last)
+    iterator_of(state, step, first)
+    iterator_of(state, step, last)
     attach_map = state.attach_map
     for i in ids[:-1]:
         if attach_map.attached_at(stage_id, i):
@@ -153,7 +138,7 @@ def _split_by(
     state: State, step: Step, iter_id: int, lengths: Lengths, inner_to_outer: bool
 ) -> State:
     stage_id = step.stage_id
-    it = _iterator(state, step, iter_id)
+    it = iterator_of(state, step, iter_id)
     for length in lengths:
         if length is not None and length < 1:
             refuse(state, step, f"length {length} of {it.name} is not positive")
@@ -235,7 +220,7 @@ def _follow_fused_split(state: State, step: FollowFusedSplitStep) -> State:
 
 
 def _storage_align(state: State, step: StorageAlignStep) -> State:
-    _iterator(state, step, step.iter_id)
+    iterator_of(state, step, step.iter_id)
     stage = state.stages[step.stage_id].with_attrs(storage_offset=step.offset)
     return state.evolve(step, stage_id=step.stage_id, stage=stage)
 
@@ -269,61 +254,6 @@ def _compute_root(state: State, step: ComputeRootStep) -> State:
     return state.evolve(step, stage_id=step.stage_id, stage=stage, attach_map=attach_map)
 
 
-def _cache_read(state: State, step: CacheReadStep) -> State:
-    for reader in step.reader_stage_ids:
-        if not 0 <= reader < len(state.stages):
-            refuse(state, step, f"reader stage {reader} does not exist")
-    dag = state.dag.replayed((*state.steps, step))
-    s, ops = step.stage_id, dag.ops
-    stages = [
-        *state.stages[:s],
-        state.stages[s].with_op(ops[s]),
-        StateStage.of(ops[s + 1]),
-        *_with_ops(state.stages[s + 1 :], ops[s + 2 :]),
-    ]
-    return _inserted(state, step, stages, state.attach_map.offset(s + 1, 1), dag)
-
-
-def _cache_write(state: State, step: CacheWriteStep) -> State:
-    dag = state.dag.replayed((*state.steps, step))
-    s, ops = step.stage_id, dag.ops
-    added = len(ops) - len(state.stages)
-    stages = [
-        *state.stages[:s],
-        *(StateStage.of(op) for op in ops[s : s + added + 1]),
-        *_with_ops(state.stages[s + 1 :], ops[s + added + 1 :]),
-    ]
-    return _inserted(state, step, stages, state.attach_map.offset(s, added), dag)
-
-
-def _rfactor(state: State, step: RfactorStep) -> State:
-    it = _iterator(state, step, step.iter_id)
-    if it.kind is not IterKind.REDUCTION:
-        refuse(state, step, f"{it.name} is not a reduction iterator")
-    dag = state.dag.replayed((*state.steps, step))
-    s, ops = step.stage_id, dag.ops
-    target = StateStage.of(ops[s + 1]).placed(state.stages[s].compute_at, keep_ranges=True)
-    stages = [
-        *state.stages[:s],
-        StateStage.of(ops[s]),
-        target,
-        *_with_ops(state.stages[s + 1 :], ops[s + 2 :]),
-    ]
-    return _inserted(state, step, stages, state.attach_map.offset(s, 1), dag)
-
-
-def _with_ops(stages: Sequence[StateStage], ops: Sequence[Any]) -> list[StateStage]:
-    return [stage.with_op(op) for stage, op in zip(stages, ops, strict=True)]
-
-
-def _inserted(
-    state: State, step: Step, stages: list[StateStage], attach_map: AttachMap, dag: Any
-) -> State:
-    if len(stages) != len(dag.ops):
-        refuse(state, step, f"{len(dag.ops)} operations for {len(stages)} stages")
-    return state.evolve(step, stages=tuple(stages), attach_map=attach_map, current_dag=dag)
-
-
 _EFFECTS: dict[type[Step], Callable[[Any, Any], Any]] = {
     AnnotationStep: _annotate,
     FuseStep: _fuse,
@@ -336,7 +266,7 @@ _EFFECTS: dict[type[Step], Callable[[Any, Any], Any]] = {
     ComputeAtStep: _compute_at,
     ComputeInlineStep: _compute_inline,
     ComputeRootStep: _compute_root,
-    CacheReadStep: _cache_read,
-    CacheWriteStep: _cache_write,
-    RfactorStep: _rfactor,
+    CacheReadStep: cache_read,
+    CacheWriteStep: cache_write,
+    RfactorStep: rfactor,
 }

@@ -16,6 +16,7 @@ from functools import cached_property
 
 from autosched.errors import ConfigError, ScheduleError
 from autosched.state.access import AccessAnalyzer
+from autosched.state.apply_insert import inserting_steps
 from autosched.state.dag_text import dag_text
 from autosched.state.flops import count_flops
 from autosched.state.iterator import Iterator
@@ -23,13 +24,7 @@ from autosched.state.layout_rewrite import LayoutOption, rewrite_layout
 from autosched.state.replay import Replay
 from autosched.state.stage import StateStage
 from autosched.state.state import State
-from autosched.state.steps import (
-    STAGE_INSERTING,
-    FuseStep,
-    RfactorStep,
-    SplitStep,
-    Step,
-)
+from autosched.state.steps import Step
 from autosched.te.bounds import infer_bound
 from autosched.te.graph import post_order_ops
 from autosched.te.operation import ComputeOp, Operation, PlaceholderOp
@@ -154,27 +149,6 @@ class ComputeDAG:
                 self._replayed.clear()
             dag = self._replayed[kept] = ComputeDAG(tensors, ops)
         return dag
-
-
-def inserting_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The CHR, CHW and RF steps, each RF after the SP (and the FU) that made its iterator."""
-    kept: list[Step] = []
-    for k, step in enumerate(steps):
-        if not isinstance(step, STAGE_INSERTING):
-            continue
-        if isinstance(step, RfactorStep):
-            before = steps[k - 1] if k >= 1 else None
-            if not isinstance(before, SplitStep) or before.stage_id != step.stage_id:
-                raise ScheduleError(
-                    f"step {k} RfactorStep on stage {step.stage_id}: the step before it must "
-                    "split an iterator of the same stage"
-                )
-            fuse = steps[k - 2] if k >= 2 else None
-            if isinstance(fuse, FuseStep) and fuse.stage_id == step.stage_id:
-                kept.append(fuse)
-            kept.append(before)
-        kept.append(step)
-    return tuple(kept)
 
 
 def _bounded(

@@ -8,7 +8,8 @@ import pytest
 
 from autosched import te, workloads
 from autosched.errors import ConfigError, ScheduleError
-from autosched.state.dag import ComputeDAG, inserting_steps
+from autosched.state.apply_insert import inserting_steps
+from autosched.state.dag import ComputeDAG
 from autosched.state.steps import FuseStep, RfactorStep, SplitStep, steps_from_json
 
 

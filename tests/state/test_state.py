@@ -218,6 +218,10 @@ def test_primitives_refuse(dense: State) -> None:
         dense.split(5, relu[0], [0])
     with pytest.raises(ScheduleError, match="not a reduction iterator"):
         dense.rfactor(2, dense.stages[2].iters[0], 1)
+    with pytest.raises(ScheduleError, match="its loops were changed before"):
+        dense.split(2, dense.stages[2].iters[0], [4])[0].cache_write(2, "local")
+    with pytest.raises(ScheduleError, match="before it is inlined or attached"):
+        attached.cache_write(2, "local")
     with pytest.raises(ScheduleError, match="cannot be computed into"):
         dense.compute_at(5, 5, relu[0])
 

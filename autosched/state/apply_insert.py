@@ -1,0 +1,134 @@
+"""The effect of the steps that insert stages: cache read, cache write, rfactor (spec search 2.1).
+
+They change the DAG: it is replayed with the stage-inserting steps alone, and the state's stages
+take their operations from the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from autosched.errors import ScheduleError
+from autosched.state.attach_map import AttachMap
+from autosched.state.iterator import IterKind
+from autosched.state.refusal import iterator_of, refuse
+from autosched.state.stage import ComputeAt, StateStage
+from autosched.state.steps import (
+    STAGE_INSERTING,
+    CacheReadStep,
+    CacheWriteStep,
+    FuseStep,
+    RfactorStep,
+    SplitStep,
+    Step,
+)
+
+if TYPE_CHECKING:
+    from autosched.state.state import State
+
+
+def cache_read(state: State, step: CacheReadStep) -> State:
+    """Insert a cache stage after the stage; the DAG is replayed."""
+    for reader in step.reader_stage_ids:
+        if not 0 <= reader < len(state.stages):
+            refuse(state, step, f"reader stage {reader} does not exist")
+    dag = state.dag.replayed((*state.steps, step))
+    s, ops = step.stage_id, dag.ops
+    stages = [
+        *state.stages[:s],
+        state.stages[s].with_op(ops[s]),
+        StateStage.of(ops[s + 1]),
+        *_with_ops(state.stages[s + 1 :], ops[s + 2 :]),
+    ]
+    return _inserted(state, step, stages, state.attach_map.offset(s + 1, 1), dag)
+
+
+def cache_write(state: State, step: CacheWriteStep) -> State:
+    """Insert a cache stage before the stage, which starts afresh."""
+    if state.stages[step.stage_id].compute_at is not ComputeAt.ROOT:
+        refuse(state, step, "cache a stage before it is inlined or attached")
+    _check_loops(state, step, ())
+    dag = state.dag.replayed((*state.steps, step))
+    s, ops = step.stage_id, dag.ops
+    added = len(ops) - len(state.stages)
+    stages = [
+        *state.stages[:s],
+        *(StateStage.of(op) for op in ops[s : s + added + 1]),
+        *_with_ops(state.stages[s + 1 :], ops[s + added + 1 :]),
+    ]
+    return _inserted(state, step, stages, state.attach_map.offset(s, added), dag)
+
+
+def rfactor(state: State, step: RfactorStep) -> State:
+    """Insert the .rf stage before the stage, which starts afresh."""
+    it = iterator_of(state, step, step.iter_id)
+    if it.kind is not IterKind.REDUCTION:
+        refuse(state, step, f"{it.name} is not a reduction iterator")
+    before = inserting_steps((*state.steps, step), len(state.steps))[:-1]
+    _check_loops(state, step, before)
+    dag = state.dag.replayed((*state.steps, step))
+    s, ops = step.stage_id, dag.ops
+    target = StateStage.of(ops[s + 1]).placed(state.stages[s].compute_at, keep_ranges=True)
+    stages = [
+        *state.stages[:s],
+        StateStage.of(ops[s]),
+        target,
+        *_with_ops(state.stages[s + 1 :], ops[s + 2 :]),
+    ]
+    return _inserted(state, step, stages, state.attach_map.offset(s, 1), dag)
+
+
+def _check_loops(state: State, step: Step, before: Sequence[Step]) -> None:
+    """Refuse when the stage's loops are not those of its operation after the steps `before`.
+
+    The stage starts afresh and the DAG is replayed without any other step on it, so that the state
+    would no longer describe the schedule.
+    """
+    stage = state.stages[step.stage_id]
+    fresh = state.with_stages(
+        [
+            *state.stages[: step.stage_id],
+            StateStage.of(stage.op),
+            *state.stages[step.stage_id + 1 :],
+        ]
+    ).apply_all(before)
+    expected = fresh.stages[step.stage_id].iters
+    if [(it.name, it.annotation) for it in stage.iters] != [
+        (it.name, it.annotation) for it in expected
+    ]:
+        refuse(state, step, "its loops were changed before; cache or factor a stage first")
+
+
+def inserting_steps(steps: Sequence[Step], start: int = 0) -> tuple[Step, ...]:
+    """The CHR, CHW and RF steps from `start` on, each RF after the SP (and FU) it needs."""
+    kept: list[Step] = []
+    for k in range(start, len(steps)):
+        step = steps[k]
+        if not isinstance(step, STAGE_INSERTING):
+            continue
+        if isinstance(step, RfactorStep):
+            before = steps[k - 1] if k >= 1 else None
+            if not isinstance(before, SplitStep) or before.stage_id != step.stage_id:
+                raise ScheduleError(
+                    f"step {k} RfactorStep on stage {step.stage_id}: the step before it must "
+                    "split an iterator of the same stage"
+                )
+            fuse = steps[k - 2] if k >= 2 else None
+            if isinstance(fuse, FuseStep) and fuse.stage_id == step.stage_id:
+                kept.append(fuse)
+            kept.append(before)
+        kept.append(step)
+    return tuple(kept)
+
+
+def _with_ops(stages: Sequence[StateStage], ops: Sequence[Any]) -> list[StateStage]:
+    return [stage.with_op(op) for stage, op in zip(stages, ops, strict=True)]
+
+
+def _inserted(
+    state: State, step: Step, stages: list[StateStage], attach_map: AttachMap, dag: Any
+) -> State:
+    if len(stages) != len(dag.ops):
+        refuse(state, step, f"{len(dag.ops)} operations for {len(stages)} stages")
+    return state.evolve(step, stages=tuple(stages), attach_map=attach_map, current_dag=dag)
