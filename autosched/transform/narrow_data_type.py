@@ -28,7 +28,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import cast, const, if_then_else
+from autosched.tir.op import cast, const
 from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
@@ -228,7 +228,5 @@ class _Narrow:
         if isinstance(e, Cast):
             return cast(self.narrow, self.index(e.value))
         if isinstance(e, Call):
-            if e.op != "if_then_else":
-                return self.value(e)
-            return if_then_else(*map(self.index, e.args))
+            return self.value(e)
         return map_expr_children(e, self.index)

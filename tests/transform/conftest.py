@@ -1,0 +1,62 @@
+"""Functions built by hand, and the comparison of a pass's input and output by running both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.tir import interp
+from autosched.tir.dtype import handle
+from autosched.tir.expr import Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.printer import to_text
+
+
+def _make_func(body, *buffers, te=False, scalars=(), **attrs):
+    params = [Var(f"{b.name}_handle", handle) for b in buffers]
+    attrs = {"global_symbol": "main", **attrs}
+    if te:
+        attrs["from_legacy_te_schedule"] = True
+    buffer_map = dict(zip(params, buffers, strict=True))
+    return PrimFunc((*params, *scalars), body, buffer_map, attrs)
+
+
+def _random_array(buffer, rng):
+    shape = [extent.value for extent in buffer.shape]
+    if buffer.dtype.is_bool:
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    low = 0 if buffer.dtype.code == "uint" else -4
+    return rng.integers(low, 5, shape).astype(buffer.dtype.numpy)
+
+
+@pytest.fixture
+def make_func():
+    """make_func(body, *buffers, te=False, scalars=(), **attrs): a PrimFunc over the buffers."""
+    return _make_func
+
+
+@pytest.fixture
+def body_text():
+    """body_text(func): the printed statements without the head of the function."""
+
+    def text(func):
+        lines = to_text(func).splitlines()[1:]
+        return "\n".join(line[4:] for line in lines if not line.strip().startswith("attrs("))
+
+    return text
+
+
+@pytest.fixture
+def same_result():
+    """same_result(before, after, *scalars): both functions leave equal arrays behind."""
+
+    def check(before, after, *scalars, seed=0):
+        rng = np.random.default_rng(seed)
+        arrays = [_random_array(b, rng) for b in before.buffers]
+        others = [a.copy() for a in arrays]
+        interp.run(before, [*arrays, *scalars])
+        interp.run(after, [*others, *scalars])
+        for buffer, a, b in zip(before.buffers, arrays, others, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=buffer.name)
+
+    return check
