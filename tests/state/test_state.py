@@ -229,5 +229,5 @@ def test_primitives_refuse(dense: State) -> None:
 def test_only_placeholders_and_computes() -> None:
     with pytest.raises(ScheduleError, match="neither a placeholder nor a compute"):
         A = te.placeholder((4,), name="A")
-        scan = te.extern((4,), [A], lambda ins, outs: te.call_extern("int32", "f"), name="E")
+        scan = te.extern((4,), [A], lambda ins, outs: te.call_extern("f", outs[0][0]), name="E")
         _ = ComputeDAG([A, te.compute((4,), lambda i: scan[i] + A[i], name="B")]).init_state

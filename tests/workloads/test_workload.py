@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -47,7 +49,7 @@ def test_names_and_order_of_tensors() -> None:
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int32"])
 def test_dtype_reaches_tensors_inputs_and_results(dtype: str) -> None:
     workload = workloads.get("matmul")
-    args = {"M": 3, "N": 4, "K": 5, "dtype": dtype}
+    args: dict[str, Any] = {"M": 3, "N": 4, "K": 5, "dtype": dtype}
     inputs = workload.inputs(**args)
     assert {str(t.dtype) for t in workload.tensors(**args)} == {dtype}
     assert {str(a.dtype) for a in (*inputs, *workload.reference(inputs, **args))} == {dtype}
