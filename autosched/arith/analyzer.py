@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-
 from typing import Any
 
 from autosched.arith.canonical import CanonicalSimplifier
@@ -27,6 +26,8 @@ from autosched.tir.walk import free_vars
 _CONSTANTS = frozenset((IntImm, FloatImm, StringImm))
 _MAX_ROUNDS = 4
 _MAX_PROOFS = 3
+_State = tuple[Any, ...]
+"""Everything an analyzer knows and has computed; the last part are the variables involved."""
 
 
 class Analyzer:
@@ -37,6 +38,8 @@ class Analyzer:
     """
 
     __slots__ = (
+        "_bound",
+        "_left",
         "_seen",
         "_simplified",
         "bounds",
@@ -60,6 +63,9 @@ class Analyzer:
         self.nesting = 0
         self._simplified: dict[Expr, Expr] = {}
         self._seen: set[Var] = set()
+        # Bound since the last `enter`, and states left that may be entered again.
+        self._bound: set[Var] = set()
+        self._left: dict[Expr, _State] = {}
 
     # -- knowledge
 
@@ -110,6 +116,9 @@ class Analyzer:
 
     def _forget(self, var: Var) -> None:
         """Drop what was computed if it may involve `var`."""
+        self._bound.add(var)
+        for condition in [c for c, state in self._left.items() if var in state[-1]]:
+            del self._left[condition]
         if var in self._seen:
             self._fresh()
             self._seen = set()
@@ -124,11 +133,13 @@ class Analyzer:
         self.canonical.forms = {}
         self.settled = set()
         self._simplified = {}
+        self._left = {}
 
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Bindings made inside are undone at the end."""
         saved = self._save()
+        bound, self._bound = self._bound, set()
         self.values = dict(self.values)
         self.bounds.env = dict(self.bounds.env)
         self.moduli.env = dict(self.moduli.env)
@@ -138,12 +149,13 @@ class Analyzer:
             yield
         finally:
             self._restore(saved)
+            self._bound = bound
 
     def constraint(self, condition: Expr) -> Constraint:
         """A context in which `condition` holds: `with analyzer.constraint(i < n): ...`."""
         return Constraint(self, condition)
 
-    def _save(self) -> tuple[Any, ...]:
+    def _save(self) -> _State:
         return (
             self.values,
             self.literals,
@@ -158,10 +170,11 @@ class Analyzer:
             self.canonical.forms,
             self.settled,
             self._simplified,
+            self._left,
             self._seen,
         )
 
-    def _restore(self, saved: tuple[Any, ...]) -> None:
+    def _restore(self, saved: _State) -> None:
         (
             self.values,
             self.literals,
@@ -176,12 +189,39 @@ class Analyzer:
             self.canonical.forms,
             self.settled,
             self._simplified,
+            self._left,
             self._seen,
         ) = saved
 
-    def enter(self, facts: Facts) -> tuple[Any, ...]:
-        """Add the facts; returns what `leave` needs to undo it."""
-        saved = self._save()
+    def enter(self, condition: Expr) -> tuple[Any, ...]:
+        """Let `condition` hold; returns what `leave` needs to undo it."""
+        again = self._left.pop(condition, None)
+        if again is not None:
+            saved = self._save()
+            self._restore(again)
+        else:
+            facts = facts_of(self, condition)
+            if facts is None:
+                return ()
+            saved = self._save()
+            self._add(facts)
+        bound, self._bound = self._bound, set()
+        return saved, bound, condition
+
+    def leave(self, entered: tuple[Any, ...]) -> None:
+        """Undo `enter`; bindings made in between stay."""
+        if not entered:
+            return
+        saved, bound, condition = entered
+        inner, new = self._save(), self._bound
+        self._restore(saved)
+        self._bound = bound | new
+        if not self._seen.isdisjoint(new):
+            self._fresh()
+        if self.moduli.env is inner[6]:
+            self._left[condition] = inner
+
+    def _add(self, facts: Facts) -> None:
         self.literals = {**self.literals, **facts.literals}
         known = dict(self.bounds.facts or {})
         for e, (low, high) in facts.bounds:
@@ -193,10 +233,6 @@ class Analyzer:
             self.moduli.env = {**self.moduli.env, **facts.residues}
         self._seen = set(self._seen)
         self._fresh()
-        return saved
-
-    def leave(self, saved: tuple[Any, ...]) -> None:
-        self._restore(saved)
 
     # -- questions
 
@@ -300,18 +336,15 @@ class Analyzer:
 class Constraint:
     """The context of a condition that holds."""
 
-    __slots__ = ("_analyzer", "_condition", "_saved")
+    __slots__ = ("_analyzer", "_condition", "_entered")
 
     def __init__(self, analyzer: Analyzer, condition: Expr) -> None:
         self._analyzer = analyzer
         self._condition = condition
-        self._saved: tuple[Any, ...] | None = None
+        self._entered: tuple[Any, ...] = ()
 
     def __enter__(self) -> None:
-        facts = facts_of(self._analyzer, self._condition)
-        if facts is not None:
-            self._saved = self._analyzer.enter(facts)
+        self._entered = self._analyzer.enter(self._condition)
 
     def __exit__(self, *_: object) -> None:
-        if self._saved is not None:
-            self._analyzer.leave(self._saved)
+        self._analyzer.leave(self._entered)

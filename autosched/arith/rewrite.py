@@ -62,7 +62,7 @@ from autosched.tir.op import (
     truncdiv,
     truncmod,
 )
-from autosched.tir.walk import substitute
+from autosched.tir.walk import free_vars, substitute
 
 if TYPE_CHECKING:
     from autosched.arith.analyzer import Analyzer
@@ -357,14 +357,18 @@ class RewriteSimplifier:
 
     def _branches(self, condition: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
         """Both branches, each simplified knowing how the condition came out."""
-        if condition.dtype.lanes != 1 or (_is_plain(a) and _is_plain(b)):
+        if condition.dtype.lanes != 1:
             return self.visit(a), self.visit(b)
-        analyzer = self.analyzer
-        with analyzer.constraint(condition):
+        variables = free_vars(condition)
+        if variables.isdisjoint(free_vars(a)):
             a = self.visit(a)
-        with analyzer.constraint(self.negation(condition)):
-            b = self.visit(b)
-        return a, b
+        else:
+            with self.analyzer.constraint(condition):
+                a = self.visit(a)
+        if variables.isdisjoint(free_vars(b)):
+            return a, self.visit(b)
+        with self.analyzer.constraint(self.negation(condition)):
+            return a, self.visit(b)
 
     def _call(self, e: Any) -> Expr:
         if e.op == "likely":
@@ -515,7 +519,7 @@ def _remainder_by_analysis(self: RewriteSimplifier, e: Any) -> Expr | None:
         return None
     c = b.value
     low, high = self.analyzer.bounds(a)
-    if 0 <= low and high < c:
+    if low >= 0 and high < c:
         return a  # type: ignore[no-any-return]
     coeff, base = self.analyzer.moduli(a)
     return IntImm(base % c, e.dtype) if coeff % c == 0 else None
