@@ -1,0 +1,92 @@
+"""The Python front door: tune a task, build its best kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autosched.driver import build_steps
+from autosched.errors import MeasureError
+from autosched.runtime.cpu import CpuKernel, load
+from autosched.state.steps import Step
+from autosched.task import Task
+from measure.measurer import Measurer
+from measure.records import Record, RecordLog, read_log
+from measure.runner import RunOptions
+from search.options import SearchOptions
+from search.tuner import Observer, Tuner, TuneOptions
+
+
+@dataclass(frozen=True, slots=True)
+class TunedKernel:
+    """The best candidate of a run."""
+
+    task: Task
+    record: Record
+
+    @property
+    def seconds(self) -> float:
+        """Seconds per call: the lower quartile of the repeats."""
+        return self.record.result.cost
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The transform steps: the candidate itself."""
+        return self.record.steps
+
+    def build(self) -> CpuKernel:
+        """The kernel, callable on NumPy or DLPack arrays: inputs, then outputs (written in place).
+
+        Raises CompileError when code generation refuses it.
+        """
+        return load(build_steps(self.task.dag, self.record.steps, self.task.target))
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What `tune` found: the best kernel and every record, in the order of measuring."""
+
+    best: TunedKernel
+    records: list[Record]
+
+
+def tune(
+    task: Task,
+    *,
+    trials: int = 64,
+    records: str | Path | None = None,
+    seed: int = 0,
+    batch: int = 16,
+    time_budget_s: float | None = None,
+    cost_model: str = "xgboost",
+    search: SearchOptions | None = None,
+    measure: RunOptions | None = None,
+    observer: Observer | None = None,
+) -> Tuned:
+    """Measure `trials` candidates of `task` and return the best.
+
+    With `records`, every result is appended to that file, and records of this task that it holds
+    already are learned from and not measured again. Raises MeasureError when nothing valid was
+    measured, ConfigError when a setting is wrong.
+    """
+    earlier: Sequence[Record] = ()
+    if records is not None and Path(records).exists():
+        earlier = [r for r in read_log(records).records if r.task["key"] == task.key]
+    options = TuneOptions(
+        trials=trials,
+        batch=batch,
+        seed=seed,
+        time_budget_s=time_budget_s,
+        cost_model=cost_model,
+        search=search or SearchOptions(),
+    )
+    log = None if records is None else RecordLog(records)
+    with Measurer.create(options=measure) as measurer:
+        result = Tuner(task, options, measurer, log, earlier, observer).run()
+    if result.interrupted:
+        raise KeyboardInterrupt
+    if result.best is None:
+        failures = "; ".join(f"{n} x {kind}" for kind, n in result.progress.failures.items())
+        raise MeasureError(f"no candidate was valid: {failures or result.reason}", stage="run")
+    return Tuned(TunedKernel(task, result.best), result.records)
