@@ -11,13 +11,16 @@ from functools import lru_cache
 from autosched.transform.bf16_compute_legalize import BF16ComputeLegalize
 from autosched.transform.common_subexpr_elim import CommonSubexprElimTIR
 from autosched.transform.hoist_if_then_else import HoistIfThenElse
+from autosched.transform.inject_double_buffer import InjectDoubleBuffer
 from autosched.transform.inject_prefetch import InjectPrefetch
 from autosched.transform.inject_virtual_thread import InjectVirtualThread
+from autosched.transform.loop_partition import LoopPartition
 from autosched.transform.lower_intrin import LowerIntrin
 from autosched.transform.module import Pass
 from autosched.transform.narrow_data_type import NarrowDataType
 from autosched.transform.promote_accumulators import PromoteAccumulators
 from autosched.transform.remove_no_op import RemoveNoOp
+from autosched.transform.renormalize_split_pattern import RenormalizeSplitPattern
 from autosched.transform.rewrite_unsafe_select import RewriteUnsafeSelect
 from autosched.transform.simplify import Simplify
 from autosched.transform.storage_flatten import StorageFlatten
@@ -27,17 +30,23 @@ from autosched.transform.vectorize_loop import VectorizeLoop
 from autosched.transform.verify_gpu_code import VerifyGPUCode
 from autosched.transform.verify_memory import VerifyMemory
 
-LOWER: tuple[Pass, ...] = (
+_TO_FLAT_LOOPS: tuple[Pass, ...] = (
     InjectPrefetch(),
     StorageFlatten(),
     BF16ComputeLegalize(),
     NarrowDataType(),
     Simplify(),
+    LoopPartition(),
     VectorizeLoop(),
     InjectVirtualThread(),
+    InjectDoubleBuffer(),
     StorageRewrite(),
     HoistIfThenElse(),
+)
+
+_TO_STRAIGHT_CODE: tuple[Pass, ...] = (
     UnrollLoop(),
+    RenormalizeSplitPattern(),
     Simplify(),
     RemoveNoOp(),
     RewriteUnsafeSelect(),
@@ -46,16 +55,24 @@ LOWER: tuple[Pass, ...] = (
 
 @lru_cache(maxsize=8)
 def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
-    """The passes before LLVM code for a CPU with vector registers of `vector_bytes`."""
-    promote = PromoteAccumulators(vector_bytes, registers=32 if vector_bytes >= 64 else 16)
-    at = next(k for k, p in enumerate(LOWER) if p.name == "UnrollLoop")
-    return (*LOWER[:at], promote, *LOWER[at:], LowerIntrin())
+    """The passes before LLVM code for a CPU with vector registers of `vector_bytes`.
+
+    Common subexpressions are left to LLVM.
+    """
+    return (
+        *_TO_FLAT_LOOPS,
+        PromoteAccumulators(vector_bytes, registers=32 if vector_bytes >= 64 else 16),
+        *_TO_STRAIGHT_CODE,
+        LowerIntrin(),
+    )
 
 
 CPU_PIPELINE: tuple[Pass, ...] = cpu_pipeline()
 
 GPU_PIPELINE: tuple[Pass, ...] = (
-    *LOWER,
+    *_TO_FLAT_LOOPS,
+    *_TO_STRAIGHT_CODE,
+    CommonSubexprElimTIR(),
     VerifyMemory(),
     LowerIntrin(),
 )
@@ -76,12 +93,15 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "BF16ComputeLegalize": BF16ComputeLegalize,
     "CommonSubexprElimTIR": CommonSubexprElimTIR,
     "HoistIfThenElse": HoistIfThenElse,
+    "InjectDoubleBuffer": InjectDoubleBuffer,
     "InjectPrefetch": InjectPrefetch,
     "InjectVirtualThread": InjectVirtualThread,
+    "LoopPartition": LoopPartition,
     "LowerIntrin": LowerIntrin,
     "NarrowDataType": NarrowDataType,
     "PromoteAccumulators": PromoteAccumulators,
     "RemoveNoOp": RemoveNoOp,
+    "RenormalizeSplitPattern": RenormalizeSplitPattern,
     "RewriteUnsafeSelect": RewriteUnsafeSelect,
     "Simplify": Simplify,
     "StorageFlatten": StorageFlatten,
