@@ -32,15 +32,13 @@ from autosched.tir.expr import (
     Call,
     Expr,
     IntImm,
-    Let,
     Mul,
     Ramp,
     Var,
     pointer,
 )
 from autosched.tir.function import PrimFunc
-from autosched.tir.intrin import UNARY_MATH, is_pure
-from autosched.tir.linear import linear
+from autosched.tir.intrin import UNARY_MATH
 from autosched.tir.op import add, const, mul
 from autosched.tir.stmt import (
     TRUE,
@@ -56,6 +54,7 @@ from autosched.tir.walk import free_vars, map_children, pre_order, rewrite_expr,
 from autosched.transform.context import PassContext
 from autosched.transform.lane_slice import lane_slice
 from autosched.transform.module import FunctionPass
+from autosched.transform.reduction_nest import Axis, Nest, is_counted, match_nest
 from autosched.transform.register_tile import Operand, TileProblem, choose_tile
 
 _TILE_LOOPS = 4
@@ -74,115 +73,13 @@ class PromoteAccumulators(FunctionPass):
         return func.with_body(self._stmt(func.body))
 
     def _stmt(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, For) and _is_counted(stmt):
+        if isinstance(stmt, For) and is_counted(stmt):
             nest = match_nest(stmt, self.vector_bytes)
             if nest is not None:
                 tiled = _tile(nest, self.registers)
                 if tiled is not None:
                     return tiled
         return map_children(stmt, self._stmt)
-
-
-def _is_counted(loop: For) -> bool:
-    return (
-        loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
-        and isinstance(loop.extent, IntImm)
-        and isinstance(loop.min, IntImm)
-        and loop.min.value == 0
-        and loop.extent.value > 0
-        and not loop.annotations
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """A loop of the nest. `stride` is how far it moves the store, 0 when it reduces."""
-
-    loop: For
-    var: Var
-    extent: int
-    stride: int
-
-
-@dataclass(frozen=True, slots=True)
-class Nest:
-    """A reduction: its loops, outermost first, and its store.
-
-    The store's lanes are `chunks` pieces of `width` lanes, each one vector register or less.
-    """
-
-    axes: tuple[Axis, ...]
-    store: BufferStore
-    chunks: int
-    width: int
-
-    @property
-    def index(self) -> Expr:
-        return self.store.indices[0]
-
-
-def match_nest(outer: For, vector_bytes: int) -> Nest | None:
-    """The reduction that `outer` starts, or None."""
-    loops = [outer]
-    body = outer.body
-    while isinstance(body, For) and _is_counted(body):
-        loops.append(body)
-        body = body.body
-    if not isinstance(body, BufferStore) or body.predicate is not None or len(body.indices) != 1:
-        return None
-    (index,) = body.indices
-    lanes = index.dtype.lanes
-    if lanes == 1:
-        base = index
-    elif isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
-        base = index.base
-    else:
-        return None
-    if body.buffer.dtype.lanes > 1 or body.value.dtype.lanes != lanes or not _accumulates(body):
-        return None
-    _, terms = linear(base)
-    variables = {loop.loop_var for loop in loops}
-    if any(not isinstance(t, Var) and not variables.isdisjoint(free_vars(t)) for t in terms):
-        return None
-    axes = tuple(
-        Axis(p, p.loop_var, p.extent.value, terms.get(p.loop_var, 0))
-        for p in loops
-        if isinstance(p.extent, IntImm)
-    )
-    if not any(a.stride == 0 and a.extent > 1 for a in axes) or not _injective(axes, lanes):
-        return None
-    fit = max(1, vector_bytes // body.buffer.dtype.bytes)
-    split = lanes > fit and lanes % fit == 0 and lane_slice(body.value, 0, fit) is not None
-    return Nest(axes, body, lanes // fit if split else 1, fit if split else lanes)
-
-
-def _accumulates(store: BufferStore) -> bool:
-    found = False
-    for e in pre_order(store.value):
-        match e:
-            case BufferLoad(buffer, indices, predicate) if buffer.data is store.buffer.data:
-                if (
-                    indices != store.indices
-                    or predicate is not None
-                    or buffer.dtype is not store.buffer.dtype
-                ):
-                    return False
-                found = True
-            case Call(op, _) if not is_pure(op):
-                return False
-            case Let():
-                return False
-    return found
-
-
-def _injective(axes: tuple[Axis, ...], lanes: int) -> bool:
-    """True when no two iterations of the spatial loops write a common element."""
-    reach = lanes
-    for stride, extent in sorted((abs(a.stride), a.extent) for a in axes if a.stride):
-        if extent > 1 and stride < reach:
-            return False
-        reach = stride * (extent - 1) + reach
-    return True
 
 
 # -- choosing -----------------------------------------------------------------------------------
@@ -200,7 +97,7 @@ def _operands(nest: Nest, tile_axes: list[Axis]) -> Iterator[Operand]:
         vector = index.dtype.lanes > 1
         contiguous = isinstance(index, Ramp) and index.stride is IntImm(1, index.stride.dtype)
         cost = 1.0 if not vector or contiguous else float(nest.width)
-        yield Operand(1, cost, (*varies, vector))
+        yield Operand(cost, (*varies, vector))
 
 
 def _weight(value: Expr) -> float:
@@ -250,6 +147,7 @@ def _build(nest: Nest, factors: dict[Var, int], chunks: int) -> Stmt:
     if pieces > 1:
         index, value = _part(index, piece, width), _part(value, piece, width)
     points, remaining = _points(nest, factors)
+    points.sort(key=len, reverse=True)  # the operand with most copies streams
     buffer = nest.store.buffer
     data = pointer(f"{buffer.name}.acc", buffer.dtype, "local")
     count = math.prod(map(len, points))
@@ -268,16 +166,26 @@ def _build(nest: Nest, factors: dict[Var, int], chunks: int) -> Stmt:
         after.append(BufferStore(buffer, new, (where,)))
     body: Stmt = seq(*steps)
     for axis in reversed(chain):
-        body = For(axis.var, axis.loop.min, axis.loop.extent, ForKind.SERIAL, body)
+        body = For(
+            axis.var,
+            const(0, axis.var.dtype),
+            const(axis.extent, axis.var.dtype),
+            ForKind.SERIAL,
+            body,
+        )
     # The tile is what unrolling is for: more copies would only cost compilation.
     body = AttrStmt(None, "pragma_auto_unroll_max_step", const(0), seq(*before, body, *after))
     body = Allocate(data, tile.dtype, tile.shape, TRUE, body)
     if pieces > 1:
-        body = For(piece, const(0), const(pieces), ForKind.SERIAL, body)
+        body = _loop(piece, pieces, body)
     for axis in reversed(outer):
         var, extent = remaining.get(axis.var, (axis.var, axis.extent))
-        body = For(var, axis.loop.min, const(extent, var.dtype), ForKind.SERIAL, body)
+        body = _loop(var, extent, body)
     return body
+
+
+def _loop(var: Var, extent: int, body: Stmt) -> Stmt:
+    return For(var, const(0, var.dtype), const(extent, var.dtype), ForKind.SERIAL, body)
 
 
 def _part(e: Expr, piece: Var, width: int) -> Expr:

@@ -21,12 +21,11 @@ _STORE_AND_RELOAD = 1.5  # cycles for each accumulator before and after the redu
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A load in the reduction: `registers` of one copy, `cost` in load instructions.
+    """A load in the reduction: `cost` is the number of load instructions of one copy.
 
     `varies` has a flag for each tile loop: whether the load's address depends on it.
     """
 
-    registers: int
     cost: float
     varies: tuple[bool, ...]
 
@@ -36,8 +35,7 @@ class TileProblem:
     """What the choice depends on.
 
     `extents` are those of the tile loops, outermost first; the last one counts the vector
-    registers of one statement. `chunks` marks operands that are as long as the accumulator.
-    `steps` is the number of reduction steps between loading and storing the accumulators,
+    registers of one statement. `steps` is the number of reduction steps between loading and storing the accumulators,
     `weight` the instructions for each accumulator and step besides loads.
     """
 
@@ -65,12 +63,13 @@ def _tiles(extents: Sequence[int], limit: int) -> Iterator[tuple[int, ...]]:
 def cost(problem: TileProblem, tile: tuple[int, ...]) -> float | None:
     """Modelled cycles for each accumulator and reduction step; None when registers run out."""
     accumulators = math.prod(tile)
-    live, loads = 1.0, 0.0
+    loads, held = 0.0, [0]
     for operand in problem.operands:
         copies = math.prod(f for f, v in zip(tile, operand.varies, strict=True) if v)
         loads += copies * operand.cost
-        # An operand that all copies share is kept; one used by a single copy needs one register.
-        live += copies * operand.registers if copies < accumulators else operand.registers
+        held.append(copies)
+    # The operand with most copies streams through one register while the others are held.
+    live = 1 + sum(held) - max(held)
     if accumulators > 1 and accumulators + live > problem.registers:
         return None
     work = accumulators * problem.weight
