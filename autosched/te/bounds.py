@@ -51,8 +51,7 @@ def infer_bound(sch: Schedule) -> Domains:
             _declared_domains(stage, domains)
         else:
             context.root_bounds(stage)
-        context.bind_roots(stage)
-        pass_down_domain(stage, domains, context.analyzer)
+        pass_down_domain(stage, domains, context.analyzer_for(stage))
         for iv in stage.env_thread_axes:
             if iv.dom is None:
                 raise ScheduleError(
@@ -102,7 +101,8 @@ class _Context:
     def __init__(self, sch: Schedule) -> None:
         active = [s for s in sch.stages if s.attach_type is not AttachType.INLINED]
         self.domains: Domains = {}
-        self.analyzer = Analyzer()
+        self._analyzer = Analyzer()
+        self._roots: list[IterVar] = []
         self.stage_of: dict[Operation, Stage] = {s.op: s for s in active}
         self.feed = feed_graph(self.stage_of)
         self.threads: dict[IterVar, IterVar] = {
@@ -232,11 +232,20 @@ class _Context:
             assert iv.dom is not None
             domains[iv] = iv.dom
 
-    def bind_roots(self, stage: Stage) -> None:
-        """Tell the shared analyzer the domains of the axes of `stage`."""
-        for iv in stage.op.root_iter_vars:
-            self.analyzer.bind(iv.var, self.domains[iv], override=True)
-            self._bound.add(iv.var)
+    def analyzer_for(self, stage: Stage) -> Analyzer:
+        """The shared analyzer; it knows the axes' domains when those of `stage` are symbolic."""
+        roots = stage.op.root_iter_vars
+        self._roots += roots
+        if all(isinstance(self.domains[iv].extent, IntImm) for iv in roots):
+            return self._analyzer
+        return self._informed()
+
+    def _informed(self) -> Analyzer:
+        for iv in self._roots:
+            if iv.var not in self._bound:
+                self._analyzer.bind(iv.var, self.domains[iv], override=True)
+                self._bound.add(iv.var)
+        return self._analyzer
 
     def final(self, iv: IterVar, dom: Range) -> Range:
         low, extent = self._final(iv, dom.min), self._final(iv, dom.extent)
@@ -246,6 +255,6 @@ class _Context:
         e = cast(iv.var.dtype, e)
         if isinstance(e, IntImm):
             return e
-        if free_vars(e).isdisjoint(self._bound):
+        if free_vars(e).isdisjoint(axis.var for axis in self._roots):
             return self.regions.simplify(e)
-        return self.analyzer.simplify(e)
+        return self._informed().simplify(e)
