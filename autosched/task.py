@@ -13,7 +13,8 @@ from autosched.errors import ConfigError
 from autosched.state.dag import ComputeDAG
 from autosched.target import Target, make_target
 from autosched.te.tensor import Tensor
-from autosched.workloads.source import Array, WorkloadSource, source_from_json
+from autosched.workloads.source import WorkloadSource, source_from_json
+from autosched.workloads.workload import Array
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def sources():
         yield from sorted((ROOT / top).rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", list(sources()), ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_point_inwards(path):
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     own = layer(module.removesuffix(".__init__"))
