@@ -200,8 +200,8 @@ class StmtPrinter(ExprPrinter):
                 head = f"{name} = constant({self.shape(extents)}, {dtype}, {values})"
                 return head, self._view_lines(var)
             case DeclBuffer(buffer):
-                self._viewed.add(buffer.data)
                 self.var(buffer.data)
+                self._names.setdefault(buffer, self.fresh(buffer.name))
                 return self._view(buffer), []
         raise TypeError(f"not a statement: {type(stmt).__name__}")
 

@@ -1,0 +1,115 @@
+"""Structural equality ignores names and the identity of what is bound inside."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched.tir import op
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.dtype import float32
+from autosched.tir.equal import structural_equal, structural_hash
+from autosched.tir.expr import CommReducer, IntImm, IterVar, Let, Range, Reduce, Var, pointer
+from autosched.tir.function import IRModule
+from autosched.tir.stmt import (
+    TRUE,
+    Allocate,
+    BufferRealize,
+    BufferStore,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    seq,
+)
+
+
+def program(tir, extent=8, name="A", swap=False, scope="local", kind=ForKind.SERIAL, value=1.0):
+    """A function with every kind of binding, fresh at each call."""
+    A, B = decl_buffer((8, 8), name=name), decl_buffer((64,), name="B")
+    n, i, j, t = Var("n"), Var(f"{name}_i"), Var("j"), Var("t")
+    local = decl_buffer((8, 8), name="L", scope=scope)
+    data = pointer("p", float32, "global")
+    flat = Buffer(data, float32, (IntImm(64),))
+    axis = tir.thread("threadIdx.x")
+    indices = (j, i) if swap else (i, j)
+    body = seq(
+        BufferStore(local, A[indices] + value, (i, j)),
+        IfThenElse(op.lt(i, n), BufferStore(flat, local[i, j], (i * 8 + j,))),
+        LetStmt(t, i * 8, BufferStore(B, flat[t], (t + axis.var,))),
+    )
+    body = tir.loop(i, extent, tir.loop(j, 8, body), kind)
+    body = BufferRealize(local, (Range.of(8), Range.of(8)), TRUE, body)
+    body = Allocate(data, float32, (IntImm(64),), TRUE, tir.launch(body, (axis, 8)))
+    return tir.func([A, B], body, [n])
+
+
+def test_programs_that_differ_in_names_are_equal(tir):
+    a, b = program(tir), program(tir, name="Z")
+    assert structural_equal(a, b)
+    assert structural_hash(a) == structural_hash(b)
+    assert structural_equal(IRModule({"f": a}), IRModule({"f": b}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"extent": 7},
+        {"swap": True},
+        {"scope": "shared"},
+        {"kind": ForKind.UNROLLED},
+        {"value": 2.0},
+    ],
+    ids=lambda c: next(iter(c)),
+)
+def test_what_makes_a_difference(tir, change):
+    a, b = program(tir), program(tir, **change)
+    assert not structural_equal(a, b)
+    assert structural_hash(a) != structural_hash(b)
+
+
+def test_free_variables_must_be_the_same_objects():
+    i, j, k = Var("i"), Var("i"), Var("k")
+    assert structural_equal(i + k, i + k)
+    assert not structural_equal(i + k, j + k)
+    assert structural_equal(i + k, j + k, map_free_vars=True)
+    assert not structural_equal(i + i, i + j, map_free_vars=True)
+    assert not structural_equal(i + j, i + i, map_free_vars=True)
+
+
+def test_a_variable_bound_twice_in_a_row(tir):
+    i, j = Var("i"), Var("j")
+    A = decl_buffer((8,), name="A")
+
+    def twice(first, second):
+        parts = [tir.loop(v, 8, BufferStore(A, op.const(0.0), (v,))) for v in (first, second)]
+        return seq(*parts)
+
+    assert structural_equal(twice(i, i), twice(i, j))
+
+
+def test_bound_and_free_are_not_confused(tir):
+    i, j, outer = Var("i"), Var("j"), Var("outer")
+    A = decl_buffer((8,), name="A")
+    a = tir.loop(i, 8, BufferStore(A, op.const(0.0), (i,)))
+    b = tir.loop(j, 8, BufferStore(A, op.const(0.0), (outer,)))
+    assert not structural_equal(a, b)
+
+
+def test_expressions_with_bindings():
+    def total(name):
+        x, y, k = Var(name), Var("y"), Var("k")
+        reducer = CommReducer((x,), (y,), (x + y,), (IntImm(0),))
+        return Reduce(reducer, (k * 2,), (IterVar(Range.of(4), k, "reduce"),))
+
+    assert structural_equal(total("x"), total("z"))
+    a, b, v = Var("a"), Var("b"), Var("v")
+    assert structural_equal(Let(a, v, a + 1), Let(b, v, b + 1))
+    assert not structural_equal(Let(a, v, a + 1), Let(b, v, v + 1))
+
+
+def test_symbolic_shapes_are_bound_by_parameters(tir):
+    def copy():
+        n, i = Var("n"), Var("i")
+        A, B = decl_buffer((n,), name="A"), decl_buffer((n,), name="B")
+        return tir.func([A, B], tir.loop(i, 4, BufferStore(B, A[i], (i,))))
+
+    assert structural_equal(copy(), copy())

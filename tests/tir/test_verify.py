@@ -1,0 +1,91 @@
+"""What verify refuses, by its message."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched.tir import op
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.dtype import float32
+from autosched.tir.expr import Add, Broadcast, BufferLoad, Call, IntImm, Let, Mul, Ramp, Range, Var
+from autosched.tir.stmt import (
+    TRUE,
+    Allocate,
+    BufferRealize,
+    BufferStore,
+    Evaluate,
+    LetStmt,
+    ProducerStore,
+    SeqStmt,
+    seq,
+)
+from autosched.tir.verify import VerifyError, is_well_formed, verify
+
+I = Var("i")
+N = Var("n", "int64")
+A = decl_buffer((8, 8), name="A")
+L = decl_buffer((8,), name="L", scope="local")
+ONE = op.const(1.0)
+
+
+class Producer:
+    name, dtype = "T", float32
+
+
+def good(tir):
+    body = seq(BufferStore(L, A[I, 0], (I,)), BufferStore(A, L[I], (I, IntImm(1))))
+    return tir.loop(I, 8, BufferRealize(L, (Range.of(8),), TRUE, body))
+
+
+BAD = {
+    "variable i is used outside of its binding": lambda t: BufferStore(A, ONE, (I, I)),
+    "bound inside its own scope": lambda t: t.loop(I, 8, t.loop(I, 8, good(t))),
+    "L is accessed outside of its allocation": lambda t: BufferStore(L, ONE, (IntImm(0),)),
+    "A has 2 dimensions, accessed with 1": lambda t: BufferStore(A, ONE, (IntImm(0),)),
+    "value of type int32 is stored": lambda t: BufferStore(A, IntImm(1), (IntImm(0),) * 2),
+    "operands of int32 and float32": lambda t: Evaluate(Add(IntImm(1), ONE)),
+    "operands of int32x4 and int32": lambda t: t.loop(
+        I, 8, Evaluate(Mul(Ramp(I, IntImm(1), 4), I))
+    ),
+    "A is indexed by float32": lambda t: BufferStore(A, ONE, (IntImm(0), ONE)),
+    "only the last index may be a vector": lambda t: Evaluate(
+        BufferLoad(A, (Broadcast(IntImm(0), 4), Ramp(IntImm(0), IntImm(1), 4)))
+    ),
+    "ProducerStore of T": lambda t: ProducerStore(Producer, ONE, (IntImm(0),)),
+    "unknown intrinsic frobnicate": lambda t: Evaluate(Call(float32, "frobnicate", (ONE,))),
+    "one statement or another sequence": lambda t: SeqStmt((good(t),)),
+    "is int32, its value float32": lambda t: LetStmt(I, ONE, good(t)),
+    "its extent int64": lambda t: type(good(t))(
+        I, IntImm(0), N.dtype and op.const(8, "int64"), good(t).kind, Evaluate(IntImm(0))
+    ),
+}
+
+
+def test_a_good_function_passes(tir):
+    func = tir.func([A], seq(good(tir), good(tir)))
+    verify(func)
+    assert is_well_formed(func)
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_refused(tir, message):
+    func = tir.func([A], BAD[message](tir))
+    with pytest.raises(VerifyError, match=message) as info:
+        verify(func)
+    assert "in the statement" in info.value.__notes__[0]
+    assert not is_well_formed(func)
+
+
+def test_the_scope_of_an_expression_ends(tir):
+    x = Var("x")
+    index = Let(x, IntImm(1), x + 1)
+    verify(tir.func([A], BufferStore(A, ONE, (index, index))))
+    with pytest.raises(VerifyError, match="variable x"):
+        verify(tir.func([A], BufferStore(A, ONE, (index, x))))
+
+
+def test_an_allocation_ends(tir):
+    inside = Allocate(L.data, float32, (IntImm(8),), TRUE, BufferStore(L, ONE, (IntImm(0),)))
+    verify(tir.func([A], inside))
+    with pytest.raises(VerifyError, match="outside of its allocation"):
+        verify(tir.func([A], seq(inside, BufferStore(L, ONE, (IntImm(0),)))))

@@ -1,0 +1,128 @@
+"""Walking and rewriting: unchanged means the same object."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched.tir import op, walk
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import BufferLoad, IntImm, Let, Mul, Range, Var
+from autosched.tir.stmt import (
+    TRUE,
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferRealize,
+    BufferRegion,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Prefetch,
+    While,
+    is_nop,
+    nop,
+    seq,
+)
+
+I, J, N = Var("i"), Var("j"), Var("n")
+A = decl_buffer((8, 8), name="A")
+
+
+def store(index=I):
+    return BufferStore(A, A[index, N] + 1.0, (index, N))
+
+
+def region():
+    return BufferRegion(A, (Range.of(4, N), Range.of(4)))
+
+
+STATEMENTS = {
+    "for": lambda: For(I, IntImm(0), N, ForKind.SERIAL, store()),
+    "store": store,
+    "seq": lambda: seq(store(), store(J)),
+    "if": lambda: IfThenElse(N < 3, store(), store(J)),
+    "attr": lambda: AttrStmt(None, "pragma_x", N, store()),
+    "let": lambda: LetStmt(I, N + 1, store()),
+    "allocate": lambda: Allocate(Var("p", "handle"), A.dtype, (N,), TRUE, store()),
+    "realize": lambda: BufferRealize(A, (Range.of(4, N), Range.of(8)), TRUE, store()),
+    "evaluate": lambda: Evaluate(op.call("exp", A[N, N])),
+    "assert": lambda: AssertStmt(N < 3, "small", store()),
+    "decl": lambda: DeclBuffer(A, store()),
+    "while": lambda: While(N < 3, store()),
+    "prefetch": lambda: Prefetch(A, (Range.of(4, N),)),
+    "block": lambda: BlockRealize(
+        (N,), N < 3, Block((), (region(),), (region(),), "b", store(), store(J))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_unchanged_is_the_same_object(name):
+    stmt = STATEMENTS[name]()
+    assert walk.map_children(stmt, lambda s: s, lambda e: e) is stmt
+    assert walk.substitute_stmt(stmt, {Var("unused"): IntImm(0)}) is stmt
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_substitution_reaches_every_expression(name):
+    stmt = STATEMENTS[name]()
+    changed = walk.substitute_stmt(stmt, {N: IntImm(2)})
+    assert (changed is not stmt) == (N in set(walk.all_exprs(stmt)))
+    assert N not in set(walk.all_exprs(changed))
+    assert [type(s) for s in walk.stmts(changed)] == [type(s) for s in walk.stmts(stmt)]
+
+
+def test_substitute_folds_and_keeps_the_rest():
+    shared = J * 3
+    e = (I * 4 + shared) // 1
+    found = walk.substitute(e, {I: IntImm(0)})
+    assert found is shared
+    assert walk.substitute(e, {N: I}) is e
+
+
+def test_rewrite_expr_goes_bottom_up():
+    double = {I: J * 2}
+    found = walk.rewrite_expr(I + I, lambda e: double.get(e))
+    assert found is J * 2 + J * 2
+    strip = walk.rewrite_expr(Mul(J, IntImm(1)) + I, lambda e: e.a if isinstance(e, Mul) else None)
+    assert strip is J + I
+
+
+def test_free_variables():
+    assert walk.free_vars(I + J * I) == {I, J}
+    assert walk.free_vars(Let(I, J, I + N)) == {J, N}
+    assert walk.free_vars(IntImm(3)) == frozenset()
+    assert walk.uses(A[I, 0], [I])
+    assert not walk.uses(A[I, 0], [J])
+
+
+def test_orders_of_visits():
+    e = (I + J) * N
+    assert list(walk.pre_order(e)) == [e, I + J, I, J, N]
+    assert list(walk.post_order(e)) == [I, J, I + J, N, e]
+
+
+def test_loads_in_order():
+    inner = A[I, J]
+    outer = BufferLoad(A, (op.cast("int32", inner), I))
+    assert list(walk.loads(outer + A[J, J])) == [outer, inner, A[J, J]]
+
+
+def test_sequences_flatten():
+    a, b, c = store(), store(J), store(N)
+    assert seq(a, seq(b, c)).stmts == (a, b, c)
+    assert seq(nop(), a) is a
+    assert is_nop(seq())
+
+
+def test_statement_order():
+    loop = For(I, IntImm(0), N, ForKind.SERIAL, seq(store(), store(J)))
+    kinds = [type(s).__name__ for s in walk.stmts(loop)]
+    assert kinds == ["For", "SeqStmt", "BufferStore", "BufferStore"]
+    assert walk.direct_exprs(loop) == (IntImm(0), N)
