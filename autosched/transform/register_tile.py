@@ -35,8 +35,8 @@ class TileProblem:
     """What the choice depends on.
 
     `extents` are those of the tile loops, outermost first; the last one counts the vector
-    registers of one statement. `steps` is the number of reduction steps between loading and storing the accumulators,
-    `weight` the instructions for each accumulator and step besides loads.
+    registers of one statement. `steps` is the number of reduction steps between loading and
+    storing the accumulators, `weight` the instructions for each accumulator and step besides loads.
     """
 
     extents: tuple[int, ...]
