@@ -1,6 +1,8 @@
-"""What evaluating an expression does besides giving a value."""
+"""What an expression is made of, and what evaluating it does besides giving a value."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from autosched.tir.expr import BufferLoad, Call, Expr, ProducerLoad
 from autosched.tir.intrin import EFFECTS, Effect
@@ -26,3 +28,17 @@ def has_side_effect(e: Expr) -> bool:
         if isinstance(node, Call) and EFFECTS.get(node.op, Effect.OPAQUE) is Effect.OPAQUE:
             return True
     return False
+
+
+def mentions(*types: type[Expr]) -> Callable[[Expr], bool]:
+    """A test whether an expression contains a node of one of `types`, remembering its answers."""
+    wanted = frozenset(types)
+    known: dict[Expr, bool] = {}
+
+    def look(e: Expr) -> bool:
+        found = known.get(e)
+        if found is None:
+            found = known[e] = type(e) in wanted or any(map(look, e.children()))
+        return found
+
+    return look

@@ -22,13 +22,10 @@ from autosched.tir.expr import (
     Call,
     Div,
     Expr,
-    FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
     Max,
-    StringImm,
-    Var,
 )
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import (
@@ -51,12 +48,11 @@ from autosched.tir.op import (
 from autosched.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt
 from autosched.tir.walk import map_children, map_expr_children
 from autosched.transform.context import PassContext
-from autosched.transform.effects import is_lasting
+from autosched.transform.effects import is_lasting, mentions
 from autosched.transform.facts import Facts
 from autosched.transform.module import FunctionPass
 
 _THREAD_KEYS = ("thread_extent", "virtual_thread")
-_LEAVES = frozenset((IntImm, FloatImm, StringImm, Var))
 
 
 @dataclass(frozen=True)
@@ -72,6 +68,7 @@ class LowerIntrin(FunctionPass):
 class _Lower:
     def __init__(self, func: PrimFunc) -> None:
         self.facts = Facts(func)
+        self.has_floor = mentions(FloorDiv, FloorMod)
         self.rules: dict[type[Expr], Callable[[Expr], Expr]] = {
             FloorDiv: self._floordiv,
             FloorMod: self._floormod,
@@ -105,7 +102,7 @@ class _Lower:
         return IfThenElse(condition, then_case, else_case)
 
     def expr(self, e: Expr) -> Expr:
-        if type(e) in _LEAVES:
+        if not self.has_floor(e):
             return e
         memo = self.facts.memo(e)
         done = memo.get(e)

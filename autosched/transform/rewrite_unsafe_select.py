@@ -14,6 +14,7 @@ from autosched.tir.intrin import EFFECTS, Effect
 from autosched.tir.stmt import Stmt
 from autosched.tir.walk import map_children, map_expr_children
 from autosched.transform.context import PassContext
+from autosched.transform.effects import mentions
 from autosched.transform.module import FunctionPass
 
 
@@ -30,9 +31,10 @@ class RewriteUnsafeSelect(FunctionPass):
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         memo: dict[Expr, Expr] = {}
         unsafe: dict[Expr, bool] = {}
+        has_select = mentions(Select)
 
         def expr(e: Expr) -> Expr:
-            if not e.children():
+            if not has_select(e):
                 return e
             done = memo.get(e)
             if done is None:
