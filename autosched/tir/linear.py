@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from autosched.tir.dtype import DType
 from autosched.tir.expr import Add, Cast, Expr, IntImm, Mul, Sub
+from autosched.tir.op import add, cast, mul, sub
 
 
 def linear(e: Expr) -> tuple[int, dict[Expr, int]]:
@@ -39,3 +43,17 @@ def combine(
         else:
             terms.pop(term, None)
     return a[0] + sign * b[0], terms
+
+
+def sum_of(terms: Mapping[Expr, int], constant: int, dtype: DType) -> Expr:
+    """The expression `sum(factor * term) + constant` of type `dtype`, the reverse of `linear`."""
+    total: Expr = IntImm(0, dtype)
+    for term, factor in terms.items():
+        if factor > 0:
+            total = add(total, mul(cast(dtype, term), factor))
+    if constant > 0:
+        total = add(total, constant)
+    for term, factor in terms.items():
+        if factor < 0:
+            total = sub(total, mul(cast(dtype, term), -factor))
+    return sub(total, -constant) if constant < 0 else total

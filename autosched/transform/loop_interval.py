@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from autosched.tir.dtype import DType
 from autosched.tir.expr import GE, GT, LE, LT, And, BufferLoad, Call, Expr, IntImm, Var
-from autosched.tir.linear import combine, linear
-from autosched.tir.op import add, mul, sub
+from autosched.tir.linear import combine, linear, sum_of
+from autosched.tir.op import add, floordiv
 from autosched.tir.stmt import For, IfThenElse, LetStmt, Stmt
 from autosched.tir.walk import free_vars, pre_order, stmts
 
@@ -44,9 +45,9 @@ class Part:
                 constant += factor * (span[1] if factor > 0 else span[0])
         return Part(self.source, terms, constant)
 
-    def expr(self, dtype_of: Expr) -> Expr:
+    def expr(self, dtype: DType) -> Expr:
         """The condition as `terms <= -constant`."""
-        return LE(_sum(self.terms, dtype_of), IntImm(-self.constant, dtype_of.dtype))
+        return LE(sum_of(self.terms, 0, dtype), IntImm(-self.constant, dtype))
 
 
 def likely_parts(condition: Expr, inside: bool = False) -> Iterator[tuple[Expr, bool]]:
@@ -97,11 +98,13 @@ class LoopConditions:
         for part in self.parts:
             factor = part.terms[self.var]
             others = {t: f for t, f in part.terms.items() if t is not self.var}
-            rest = add(_sum(others, self.var), part.constant)
             if factor > 0:
-                highs.append(add(sub(0, rest) // factor, 1))
+                opposite = {t: -f for t, f in others.items()}
+                last = sum_of(opposite, -part.constant, self.var.dtype)
+                highs.append(add(floordiv(last, factor), 1))
             else:
-                lows.append(add(rest, -factor - 1) // -factor)
+                least = sum_of(others, part.constant - factor - 1, self.var.dtype)
+                lows.append(floordiv(least, -factor))
         return lows, highs
 
     def symbolic(self) -> list[Part]:
@@ -144,13 +147,3 @@ def constant_span(loop: For) -> tuple[int, int] | None:
     if isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm):
         return loop.min.value, loop.min.value + loop.extent.value - 1
     return None
-
-
-def _sum(terms: Mapping[Expr, int], like: Expr) -> Expr:
-    total: Expr = IntImm(0, like.dtype)
-    for term, factor in terms.items():
-        if factor < 0:
-            total = sub(total, mul(term, -factor))
-        else:
-            total = add(total, mul(term, factor))
-    return total

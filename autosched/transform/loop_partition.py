@@ -217,7 +217,7 @@ class _Partitioner:
         test: Expr | None = None
         for part in parts:
             whole = part.relaxed({loop.loop_var: span})
-            condition = whole.expr(loop.loop_var)
+            condition = whole.expr(loop.loop_var.dtype)
             test = condition if test is None else and_(test, condition)
         assert test is not None
         with self._assuming(parts):
@@ -243,7 +243,7 @@ class _Partitioner:
         conditions = loop_conditions(thread.var, s.body)
         if not conditions.parts or not self._afford(s):
             return map_children(s, self.stmt)
-        test = all_(*(p.expr(thread.var) for p in conditions.parts))
+        test = all_(*(p.expr(thread.var.dtype) for p in conditions.parts))
         with self._assuming(conditions.parts):
             plain = self.stmt(s.body)
         guarded = copy_stmt(self.stmt(s.body), {})

@@ -6,8 +6,8 @@ from math import gcd
 
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Ramp, Var
-from autosched.tir.linear import linear
-from autosched.tir.op import add, floordiv, mul
+from autosched.tir.linear import linear, sum_of
+from autosched.tir.op import floordiv
 from autosched.tir.stmt import Allocate, BufferStore, DeclBuffer, Stmt
 from autosched.tir.walk import direct_exprs, map_children, map_expr_children, pre_order, stmts
 
@@ -108,10 +108,8 @@ class _Rewriter:
         assert isinstance(ramp, Ramp)
         constant, terms = linear(ramp.base)
         width = self._widths[buffer.data]
-        total: Expr = IntImm(0, ramp.base.dtype)
-        for term, factor in terms.items():
-            total = add(total, mul(self.expr(term), factor // width))
-        return add(total, constant // width)
+        narrow = {self.expr(term): factor // width for term, factor in terms.items()}
+        return sum_of(narrow, constant // width, ramp.base.dtype)
 
     def _buffer(self, buffer: Buffer) -> Buffer:
         new = self._buffers.get(buffer)
