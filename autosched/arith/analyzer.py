@@ -76,7 +76,7 @@ class Analyzer:
         """
         if isinstance(value, Range):
             extent = value.extent
-            if extent.__class__ is IntImm and extent.value == 1:  # type: ignore[attr-defined]
+            if extent.__class__ is IntImm and extent.value == 1:
                 self._bind_value(var, value.min, override)
             else:
                 low, high = self.bounds(value.min)
@@ -309,7 +309,7 @@ class Analyzer:
         if a is b:
             return True
         if a.__class__ is IntImm and b.__class__ is IntImm:
-            return a.value == b.value  # type: ignore[attr-defined, no-any-return]
+            return a.value == b.value
         return self.can_prove(eq(sub(a, b), 0))
 
     def can_prove_less(self, a: Expr, limit: int) -> bool:
@@ -327,7 +327,7 @@ class Analyzer:
 
     def _simple_bound(self, e: Expr) -> Bound:
         if e.__class__ is IntImm:
-            value: int = e.value  # type: ignore[attr-defined]
+            value: int = e.value
             return value, value
         self._seen |= free_vars(e)
         return self.bounds(self.rewrite(e))

@@ -18,6 +18,7 @@ from autosched.arith.canonical_divmod import (
 )
 from autosched.arith.const_int_bound import dtype_bound
 from autosched.arith.rewrite import RewriteSimplifier
+from autosched.arith.rewrite_logic import rewrite_less
 from autosched.arith.sum_form import (
     NO_UPPER,
     Sum,
@@ -102,7 +103,7 @@ class CanonicalSimplifier(RewriteSimplifier):
     def _index(self, e: Any) -> Expr:
         """Sums, products and divisions of indices, normalised; of other types, rewritten."""
         if not e.dtype.is_index:
-            return self._binary(e) if e.__class__ is not Cast else self._children(e)
+            return self._binary(e) if e.__class__ is not Cast else self.children(e)
         terms, base = self.form(e)
         result = emit(terms, base, e.dtype)
         if _settled(terms):
@@ -116,7 +117,7 @@ class CanonicalSimplifier(RewriteSimplifier):
             result = self._less_by_factor(e)
             if result is not None:
                 return result
-        return self._less(e)
+        return rewrite_less(self, e)
 
     def _less_by_factor(self, e: Any) -> Expr | None:
         """a - b < 0 divided by the common factor of most of it, where the rest cannot matter."""
@@ -255,7 +256,7 @@ def _cast(self: CanonicalSimplifier, e: Any) -> Sum:
     """A cast of a sum is the sum of the casts when no value can fall outside the type."""
     source, target = e.value.dtype, e.dtype
     if not source.is_index:
-        return _one(self._children(e))
+        return _one(self.children(e))
     inner = self.form(e.value)
     if target.bits < source.bits and not _fits(self, inner, source, target):
         return _one(cast(target, emit(inner.terms, inner.base, source)))

@@ -35,7 +35,7 @@ def compare(analyzer: Analyzer, a: Expr, b: Expr) -> int:
     if a is b:
         return EQUAL
     if a.__class__ is IntImm and b.__class__ is IntImm:
-        difference: int = a.value - b.value  # type: ignore[attr-defined]
+        difference: int = a.value - b.value
         return sign_bits(difference, difference)
     gathered: list[Term] = []
     canonical = analyzer.canonical

@@ -8,7 +8,7 @@ A table is a text of lines `pattern -> result [if condition]`:
 * `=>` instead of `->` simplifies the result again, `~` in front adds the pattern with the operands
   of commutative operators exchanged, in every combination;
 * in a condition the constants are Python ints, and `lo(x)` (lower bound), `below(x, n)` (x is
-  in [0, n)), `prove(x)` ask the analyzer. Parts of a result made of constants only are computed as ints.
+  in [0, n)), `prove(x)` ask the analyzer; parts of a result made of constants are computed as ints.
 
 Lines are tried top to bottom; the first that matches and whose condition holds is applied.
 """
@@ -95,10 +95,10 @@ def _tree(node: ast.expr) -> Tree:
             return ("Not", _tree(operand))
         case ast.BinOp(left=left, op=operator, right=right):
             return (_BINARY[type(operator)], _tree(left), _tree(right))
-        case ast.BoolOp(op=operator, values=values):
+        case ast.BoolOp(op=junction, values=values):
             result = _tree(values[0])
-            for value in values[1:]:
-                result = (_BINARY[type(operator)], result, _tree(value))
+            for operand in values[1:]:
+                result = (_BINARY[type(junction)], result, _tree(operand))
             return result
         case ast.Compare(left=left, ops=[operator], comparators=[right]):
             return (_BINARY[type(operator)], _tree(left), _tree(right))

@@ -1,6 +1,6 @@
 """Rewrite rules of integer comparisons (spec te_bounds 8.2).
 
-Only `<`, `==` have rules: the other comparisons are expressed by them (`rewrite.py`).
+Only `<`, `==` have rules: the other comparisons are expressed by them (`rewrite_logic.py`).
 """
 
 LT = """

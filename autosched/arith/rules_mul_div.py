@@ -1,6 +1,6 @@
 """Rewrite rules of integer products, quotients and remainders (spec te_bounds 8.2).
 
-The rules of (x*c1 + y) // c2 that need bounds of parts are in `rewrite.py`.
+The rules of (x*c1 + y) // c2 that need bounds of parts are in `rules_by_bounds.py`.
 """
 
 MUL = """
@@ -41,7 +41,7 @@ max(y, x * c1) // c2 -> max(y // c2, x * (c1 // c2)) if c2 > 0 and c1 % c2 == 0
 FLOORMOD = """
 (x * c1) % c2 -> 0 if c2 != 0 and c1 % c2 == 0
 (x * c1) % c2 -> (x * (c1 % c2)) % c2 if c2 > 0 and c1 % c2 != c1
-(x * c1 + y) % c2 -> (x % (c2 // c1)) * c1 + y if c1 > 0 and c2 > 0 and c2 % c1 == 0 and below(y, c1)
+(x * c1 + y) % c2 -> (x % (c2 // c1)) * c1 + y if c1 > 0 < c2 and c2 % c1 == 0 and below(y, c1)
 (x * c1 + y) % c2 -> (x * (c1 % c2) + y) % c2 if c2 > 0 and c1 % c2 != c1
 (x + c1) % c2 -> (x + c1 % c2) % c2 if c2 > 0 and c1 % c2 != c1
 (x * c1) % (x * c2) -> x * (c1 % c2) if c2 != 0

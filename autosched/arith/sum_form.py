@@ -1,8 +1,8 @@
 """Integer expressions as sums of terms: the canonical form (spec te_bounds 8.2).
 
 A sum is a constant base and a list of terms; a term is ((index % upper) // lower) * scale with
-an opaque expression, an upper that is a multiple of lower (or infinite), and a flag whether // and %
-truncate toward zero instead of rounding down.
+an opaque expression for index, an upper that is a multiple of lower (or infinite), and a flag
+whether // and % truncate toward zero instead of rounding down.
 """
 
 from __future__ import annotations
@@ -210,16 +210,15 @@ def _bound_by(
     rest = list(terms)
     factor = 0
     for known in fact.terms:
-        for position, term in enumerate(rest):
-            if term[0] is known[0] and term[1:3] == known[1:3] and term[4] == known[4]:
-                break
-        else:
+        same = (t for t in rest if t[0] is known[0] and t[1:3] == known[1:3] and t[4] == known[4])
+        term = next(same, None)
+        if term is None:
             return None
         if factor == 0:
             factor = term[3] // known[3]
         if factor == 0 or term[3] != factor * known[3]:
             return None
-        del rest[position]
+        rest.remove(term)
     low, high = scale_bound((fact.low, fact.high), factor)
     for term in rest:
         part = term_bound(term, bounds)
