@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from autosched.arith import Analyzer
 from autosched.errors import ScheduleError
 from autosched.te.graph import replace_inputs
+from autosched.te.message_passing import (
+    make_bound_check,
+    pass_down_domain,
+    pass_down_index,
+    pass_up_index,
+)
 from autosched.te.operation import ComputeOp, Operation, ScanOp
 from autosched.te.placement import STORAGE_SCOPES
 from autosched.te.refusal import refuse
@@ -136,14 +143,6 @@ def _cached(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[Expr], tup
         axes = [_cache_axis(iv, domains[iv]) for iv in leaves]
         rename: dict[Var, Expr] = {iv.var: axis.var for iv, axis in zip(leaves, axes, strict=True)}
         return axes, [substitute(e, rename) for e in op.body], tuple(iv.var for iv in leaves)
-    from autosched.arith import Analyzer
-    from autosched.te.message_passing import (
-        make_bound_check,
-        pass_down_domain,
-        pass_down_index,
-        pass_up_index,
-    )
-
     pass_down_domain(stage, domains, Analyzer(), allow_missing=True)
     axes = [_cache_axis(iv, domains[iv]) for iv in leaves]
     rename = {iv.var: axis.var for iv, axis in zip(leaves, axes, strict=True)}

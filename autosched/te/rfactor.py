@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from autosched.arith import Analyzer
 from autosched.te.cache import declared_domain, plain_axes
+from autosched.te.message_passing import make_bound_check, pass_down_domain, pass_up_index
 from autosched.te.operation import ComputeOp
 from autosched.te.refusal import leaf_position, refuse
 from autosched.te.stage import Fuse, Rebase, Relation, Singleton, Split
@@ -40,9 +42,6 @@ def rfactor(
     """
     stage = schedule[tensor]
     op, position = _checked(stage, axis, factor_axis)
-    from autosched.arith import Analyzer
-    from autosched.te.message_passing import pass_down_domain
-
     touched = _connected(stage, axis)
     for iv in op.axis:
         if iv in touched:
@@ -113,8 +112,6 @@ def _factor_op(
     touched: set[IterVar],
     domains: dict[IterVar, Range],
 ) -> ComputeOp:
-    from autosched.te.message_passing import make_bound_check, pass_up_index
-
     leaves = [iv for iv in stage.leaf_iter_vars if iv in touched]
     values: dict[IterVar, Expr] = {}
     for iv in leaves:
