@@ -1,0 +1,68 @@
+"""Feature rows equal Ansor's on every candidate of the golden files, both targets."""
+
+import gzip
+import json
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched import workloads
+from autosched.errors import ScheduleError
+from autosched.state.dag import ComputeDAG
+from autosched.state.steps import steps_from_json
+from autosched.target import HardwareParams, Target
+from features.compare import first_difference
+from features.lowering import features_of_steps
+from features.names import FEATURE_NAMES, NUM_FEATURES
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+
+
+def lines(name):
+    with gzip.open(GOLDEN / name, "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+CASES = defaultdict(list)
+for _line in (*lines("ansor_v06.jsonl.gz"), *lines("seed_matmul.jsonl.gz")):
+    if "steps" in _line:
+        CASES[_line["workload"], _line["target"], json.dumps(_line["args"])].append(_line)
+
+
+@cache
+def dag(workload, args):
+    return ComputeDAG(workloads.get(workload).tensors(**json.loads(args)))
+
+
+@pytest.mark.parametrize("case", sorted(CASES), ids=lambda c: f"{c[0]}-{c[1]}-{len(c[2])}")
+def test_rows_equal_ansors(case):
+    workload, target, args = case
+    problems = []
+    for number, line in enumerate(CASES[case]):
+        hardware = HardwareParams.from_list(line["hardware"])
+        steps = steps_from_json(line["steps"])
+        try:
+            rows = features_of_steps(dag(workload, args), steps, Target(target, hardware))
+        except ScheduleError:  # Ansor: one row of zeros
+            rows = np.zeros((1, NUM_FEATURES), np.float32)
+        expected = np.array(line["features"], np.float32)
+        difference = first_difference(rows, expected)
+        if difference:
+            problems.append(f"candidate {number}: {difference}")
+    assert not problems, f"{len(problems)} of {len(CASES[case])}: {problems[0]}"
+
+
+def test_names_equal_ansors():
+    names = [line for line in lines("seed_matmul.jsonl.gz") if "feature_names" in line]
+    assert tuple(names[0]["feature_names"]) == FEATURE_NAMES
+
+
+def test_a_difference_is_named():
+    rows = np.zeros((1, NUM_FEATURES), np.float32)
+    other = rows.copy()
+    other[0, FEATURE_NAMES.index("num_loops")] = 2
+    assert first_difference(rows, other) == "row 0, num_loops: found 0, expected 2"
+    assert first_difference(rows, np.zeros((2, NUM_FEATURES), np.float32)) == "1 rows, expected 2"
