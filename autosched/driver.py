@@ -11,7 +11,7 @@ from autosched.te.tensor import Tensor
 from autosched.te.to_prim_func import schedule_to_prim_func
 from autosched.tir.function import PrimFunc
 from autosched.transform.module import Pass
-from autosched.transform.pipeline import FEATURE_CHECK, GPU_PIPELINE, cpu_pipeline
+from autosched.transform.pipeline import FEATURE_CHECK, GPU_PIPELINE, cpu_pipeline, run_pipeline
 from autosched.transform.simplify import Simplify
 from autosched.transform.verify_gpu_code import VerifyGPUCode
 
@@ -27,10 +27,7 @@ def lower(sch: Schedule, args: Sequence[Tensor], target: Target, name: str = "ma
 
     Raises ScheduleError when the schedule is illegal.
     """
-    func = schedule_to_prim_func(sch, args, name)
-    for transform in pipeline_of(target):
-        func = transform(func)
-    return func
+    return run_pipeline(pipeline_of(target), schedule_to_prim_func(sch, args, name))
 
 
 def pipeline_of(target: Target) -> tuple[Pass, ...]:

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+from autosched.errors import ConfigError
+from autosched.tir.function import PrimFunc
 from autosched.transform.bf16_compute_legalize import BF16ComputeLegalize
 from autosched.transform.common_subexpr_elim import CommonSubexprElimTIR
+from autosched.transform.context import PassContext
 from autosched.transform.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.inject_double_buffer import InjectDoubleBuffer
 from autosched.transform.inject_prefetch import InjectPrefetch
 from autosched.transform.inject_virtual_thread import InjectVirtualThread
 from autosched.transform.loop_partition import LoopPartition
 from autosched.transform.lower_intrin import LowerIntrin
-from autosched.transform.module import Pass
+from autosched.transform.module import Pass, Sequential
 from autosched.transform.narrow_data_type import NarrowDataType
 from autosched.transform.promote_accumulators import PromoteAccumulators
 from autosched.transform.remove_no_op import RemoveNoOp
@@ -73,7 +76,7 @@ GPU_PIPELINE: tuple[Pass, ...] = (
     *_TO_FLAT_LOOPS,
     *_TO_STRAIGHT_CODE,
     CommonSubexprElimTIR(),
-    VerifyMemory(),
+    VerifyMemory("cuda"),
     LowerIntrin(),
 )
 
@@ -111,3 +114,39 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "VerifyGPUCode": VerifyGPUCode,
     "VerifyMemory": VerifyMemory,
 }
+
+_PHASE_STARTS = {0: "InjectPrefetch", 1: "LoopPartition", 2: "RenormalizeSplitPattern"}
+
+
+def run_pipeline(passes: tuple[Pass, ...], func: PrimFunc) -> PrimFunc:
+    """`func` through the passes that the current context enables, as it configures them."""
+    ctx = PassContext.current()
+    if ctx.config:
+        passes = configured(passes, ctx)
+    return Sequential(passes, "lower")(func)
+
+
+def configured(passes: tuple[Pass, ...], ctx: PassContext) -> tuple[Pass, ...]:
+    """The passes with the user's own and without those that the configuration turns off.
+
+    `tir.add_lower_pass` is a list of [phase, pass]: phase 0 is at the start, 1 before loops are
+    rewritten, 2 after they are unrolled, 3 after the last clean-up.
+    """
+    own: dict[int, list[Pass]] = {0: [], 1: [], 2: [], 3: []}
+    for phase, pass_ in ctx.setting("tir.add_lower_pass"):
+        if phase not in own:
+            raise ConfigError(
+                f"tir.add_lower_pass: phase {phase!r} of {pass_!r} is not 0, 1, 2 or 3"
+            )
+        own[phase].append(pass_)
+    before = {name: own[phase] for phase, name in _PHASE_STARTS.items()}
+    result: list[Pass] = []
+    for pass_ in passes:
+        result += before.get(pass_.name, [])
+        if pass_.name == "VectorizeLoop" and ctx.setting("tir.disable_vectorize"):
+            pass_ = VectorizeLoop(enable=False)
+        if pass_.name != "StorageRewrite" or not ctx.setting("tir.disable_storage_rewrite"):
+            result.append(pass_)
+        if pass_.name == "RewriteUnsafeSelect":
+            result += own[3]
+    return tuple(result)

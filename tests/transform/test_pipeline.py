@@ -1,14 +1,24 @@
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
 from autosched import te
-from autosched.errors import ScheduleError
+from autosched.errors import ConfigError, ScheduleError
 from autosched.te.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
-from autosched.tir.stmt import BufferRealize, BufferStore
+from autosched.tir.stmt import Allocate, BufferRealize, BufferStore
 from autosched.tir.walk import stmts
-from autosched.transform.pipeline import CPU_PIPELINE, FEATURE_CHECK, GPU_PIPELINE, PASSES
-from autosched.transform.verify_memory import VerifyMemory
+from autosched.transform.context import PassContext
+from autosched.transform.module import FunctionPass
+from autosched.transform.pipeline import (
+    CPU_PIPELINE,
+    FEATURE_CHECK,
+    GPU_PIPELINE,
+    PASSES,
+    run_pipeline,
+)
 
 
 def run(pipeline, func):
@@ -78,7 +88,7 @@ def test_gpu(same_result):
 
 def test_host_code_is_found():
     with pytest.raises(ScheduleError, match="accessed by the host"):
-        VerifyMemory("cuda")(run(GPU_PIPELINE, gpu_schedule(bind=False)))
+        run(GPU_PIPELINE, gpu_schedule(bind=False))
 
 
 @pytest.mark.parametrize("name", PASSES)
@@ -99,3 +109,47 @@ def test_numpy():
     out = np.zeros((12, 10), np.float32)
     interp.run(run(CPU_PIPELINE, cpu_schedule()), [a, b, out])
     np.testing.assert_array_equal(out, a @ b + 1)
+
+
+@dataclass(frozen=True)
+class Count(FunctionPass):
+    """Notes what it saw."""
+
+    seen: list
+    name: ClassVar[str] = "Count"
+
+    def apply(self, func, ctx):
+        self.seen.append(func)
+        return func
+
+
+def test_configuration_keys():
+    before = cpu_schedule()
+    plain = run_pipeline(CPU_PIPELINE, before)
+    assert "x4" in {s.value.dtype.name[-2:] for s in stmts(plain.body) if hasattr(s, "value")}
+    with PassContext(config={"tir.disable_vectorize": True}):
+        scalar = run_pipeline(CPU_PIPELINE, before)
+    stores = [s for s in stmts(scalar.body) if isinstance(s, BufferStore)]
+    assert all(s.value.dtype.lanes == 1 for s in stores)
+    with PassContext(config={"tir.disable_storage_rewrite": True}):
+        assert run_pipeline(CPU_PIPELINE, before) is not before
+    with PassContext(disabled_pass=["StorageFlatten"]):
+        kept = run_pipeline((PASSES["StorageFlatten"](),), before)
+    assert kept is before
+
+
+def test_user_passes_by_phase():
+    seen = [[] for _ in range(4)]
+    before = cpu_schedule()
+    extra = [[phase, Count(notes)] for phase, notes in enumerate(seen)]
+    with PassContext(config={"tir.add_lower_pass": extra}):
+        after = run_pipeline(CPU_PIPELINE, before)
+    assert seen[0] == [before]
+    assert any(isinstance(s, Allocate) for s in stmts(seen[1][0].body))
+    assert len(seen[2]) == 1 and seen[2][0] is not seen[1][0]
+    assert PASSES["LowerIntrin"]()(seen[3][0]).body is not None and after is not seen[0][0]
+    with (
+        PassContext(config={"tir.add_lower_pass": [[7, Count([])]]}),
+        pytest.raises(ConfigError, match="has phase 7"),
+    ):
+        run_pipeline(CPU_PIPELINE, before)
