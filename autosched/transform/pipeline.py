@@ -136,7 +136,7 @@ def configured(passes: tuple[Pass, ...], ctx: PassContext) -> tuple[Pass, ...]:
     for phase, pass_ in ctx.setting("tir.add_lower_pass"):
         if phase not in own:
             raise ConfigError(
-                f"tir.add_lower_pass: phase {phase!r} of {pass_!r} is not 0, 1, 2 or 3"
+                f"tir.add_lower_pass: {pass_!r} has phase {phase!r}, expected 0, 1, 2 or 3"
             )
         own[phase].append(pass_)
     before = {name: own[phase] for phase, name in _PHASE_STARTS.items()}
