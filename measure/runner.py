@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,7 +82,8 @@ class Runner:
         """Raw repeats (seconds per call) and failure of each artifact; None ones are skipped."""
         batch = _Batch(self, artifacts)
         self.start(task)
-        self._call(("drop",), "load")
+        with contextlib.suppress(MeasureError):  # a fresh process holds nothing to drop
+            self._call(("drop",), "load")
         for index in range(len(artifacts)):
             batch.first_run(index)
         budget = self.options.min_repeat_ms / 1e3 / self.options.visits

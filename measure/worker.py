@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import socket
@@ -59,11 +60,8 @@ class Worker:
         self.connection.close()
 
     def send(self, request: Any) -> None:
-        """Send a request; its reply comes through `receive`."""
-        try:
-            self.connection.send(request)
-        except OSError:
-            self.start()
+        """Send a request; its reply comes through `receive`, and so does a crash."""
+        with contextlib.suppress(OSError):
             self.connection.send(request)
 
     def receive(self, timeout: float, stage: str) -> Any:

@@ -1,0 +1,31 @@
+"""Request handlers that misbehave, served by workers in the tests."""
+
+import os
+import signal
+import time
+
+from autosched.errors import MeasureError, ScheduleError
+
+
+def make_handler():
+    def handle(request):
+        match request:
+            case ("echo", value):
+                return value
+            case ("sleep", seconds):
+                time.sleep(seconds)
+            case ("die", code):
+                os._exit(code)
+            case ("kill",):
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case ("bug",):
+                raise ZeroDivisionError("a bug of ours")
+            case ("illegal",):
+                raise ScheduleError("no such loop")
+            case ("wrong",):
+                raise MeasureError("not equal", stage="check", kind="wrong_answer")
+            case ("memory",):
+                raise MemoryError
+        return None
+
+    return handle

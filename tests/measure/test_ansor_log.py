@@ -1,0 +1,88 @@
+"""Ansor v0.6 lines: read, written, and unchanged by the way there and back."""
+
+import gzip
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from autosched.errors import ConfigError
+from measure import ansor_log
+from measure.records import Record
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "ansor_v06.jsonl.gz"
+WORKED = (
+    '{"i": [["[\\"matmul\\", 16, 8, 32]", "llvm -keys=cpu -mcpu=core-avx2", '
+    '[4, 64, 64, 0, 0, 0, 0, 0], "", 1, []], [[], [["SP", 2, 0, 16, [1, 1, 8], 1], '
+    '["RE", 2, [0, 4, 1, 5, 8, 2, 6, 9, 3, 7]], ["PR", 2, 0, "auto_unroll_max_step$16"], '
+    '["AN", 2, 6, 2]]]], "r": [[1.25e-05, 1.3e-05], 0, 0.75, 1700000000], "v": "v0.6"}'
+)
+
+
+def there_and_back(line):
+    """Through a line of ours."""
+    task, steps, result, when = ansor_log.parse(json.loads(line))
+    ours = json.dumps(Record(task, steps, result, time=when).to_json())
+    again = Record.from_json(json.loads(ours))
+    seconds = int(datetime.fromisoformat(again.time).timestamp())
+    return ansor_log.format_line(again.task, again.steps, again.result, seconds)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        WORKED,
+        WORKED.replace("[[1.25e-05, 1.3e-05], 0, 0.75", "[[1e+10], 7, 10.5"),
+        WORKED.replace("[[1.25e-05, 1.3e-05], 0, 0.75", "[[1e+10], 2, 15"),
+    ],
+)
+def test_a_line_survives_byte_for_byte(line):
+    assert there_and_back(line) == line
+
+
+def test_the_fields_of_the_worked_example():
+    task, steps, result, when = ansor_log.parse(json.loads(WORKED))
+    assert task["workload"] == {
+        "op": "matmul",
+        "args": {"M": 16, "N": 8, "K": 32, "dtype": "float32"},
+    }
+    assert task["hardware"]["num_cores"] == 4
+    assert len(steps) == 4
+    assert result.seconds == (1.25e-05, 1.3e-05)
+    assert result.total_seconds == 0.75
+    assert when == "2023-11-14T22:13:20+00:00"
+
+
+def test_every_golden_step_list_survives():
+    with gzip.open(GOLDEN, "rt") as file:
+        lines = [d for d in map(json.loads, file) if "steps" in d]
+    for line in lines:
+        key = json.dumps([line["workload"], *line["args"].values()])
+        target = "cuda" if line["target"] == "cuda" else "llvm"
+        task = [key, target, line["hardware"], "", 0, []]
+        text = json.dumps(
+            {"i": [task, [[], line["steps"]]], "r": [[0.5], 0, 1, 1700000000], "v": "v0.6"}
+        )
+        assert there_and_back(text) == text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('"v0.6"', '"v0.5"'), "version 'v0.5' is unknown"),
+        (("matmul", "matmull"), "the workload 'matmull' is not known"),
+        (("16, 8, 32]", "16, 8, 32, 4, 5]"), "at most 3 arguments"),
+        (('"v": ', '"w": 1, "v": '), "unknown key 'w'"),
+    ],
+)
+def test_a_foreign_line_is_refused(change, words):
+    with pytest.raises(ConfigError, match=words):
+        ansor_log.parse(json.loads(WORKED.replace(*change)))
+
+
+def test_an_expression_has_no_v06_name():
+    task = {"workload": {"expr": "..."}, "target": {"kind": "cpu"}, "hardware": {}}
+    _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
+    with pytest.raises(ConfigError, match="only built-in workloads"):
+        ansor_log.format_line(task, steps, result, 0)

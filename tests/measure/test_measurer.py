@@ -1,0 +1,110 @@
+"""Real builds and runs of tiny kernels: results, failures and checks."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autosched.state.steps import SplitStep, steps_from_json
+from autosched.task import Task
+from measure.measurer import Measurer
+from measure.result import Failure, MeasureResult, lower_quartile
+from measure.run import make_handler
+from measure.runner import RunOptions
+
+FAST = RunOptions(timeout=20.0, min_repeat_ms=4.0, repeats=2, visits=2)
+TILED = steps_from_json([["SP", 2, 0, 17, [4], 1], ["SP", 2, 2, 5, [8], 1]])
+
+
+@pytest.fixture(scope="module")
+def task():
+    return Task.from_workload("matmul", M=17, N=5, K=9)
+
+
+@pytest.fixture(scope="module")
+def measurer(task):
+    with Measurer.create(options=FAST, check="all") as found:
+        yield found
+
+
+def test_a_batch_keeps_its_order_and_its_failures(measurer, task):
+    illegal = (SplitStep(2, 9, 4, (2,)),)
+    results = measurer.measure(task, [(), illegal, TILED])
+    assert [r.valid for r in results] == [True, False, True]
+    assert [r.checked for r in results] == [True, False, True]
+    assert results[1].failure is not None
+    assert (results[1].failure.stage, results[1].failure.kind) == ("lower", "illegal")
+    assert all(s > 0 for r in results for s in r.seconds)
+    assert len(results[0].seconds) >= 2
+
+
+def test_only_a_new_best_is_checked(task):
+    with Measurer.create(options=FAST, check="best") as measurer:
+        beaten, second = measurer.measure(task, [(), TILED], best=0.0)
+        assert not beaten.checked and not second.checked
+        results = measurer.measure(task, [(), TILED])
+        fastest = min(results, key=lambda r: r.cost)
+        assert fastest.checked
+        assert sum(r.checked for r in results) == 1
+
+
+def test_a_builder_that_dies_costs_one_failure(measurer, task):
+    measurer.builder.start()
+    for slot in measurer.builder._slots:
+        os.kill(slot.worker._process.pid, 9)
+    results = measurer.measure(task, [(), TILED, ()])
+    assert sum(not r.valid for r in results) <= 2
+    assert all(r.failure is None or r.failure.kind in ("crash", "memory") for r in results)
+    assert all(r.valid for r in measurer.measure(task, [(), TILED]))
+
+
+def test_a_runner_that_dies_is_replaced(measurer, task):
+    measurer.runner.start(task)
+    os.kill(measurer.runner._worker._process.pid, 9)
+    results = measurer.measure(task, [(), TILED])
+    assert all(r.valid or r.failure.kind in ("crash", "memory") for r in results)
+    assert all(r.valid for r in measurer.measure(task, [(), TILED]))
+
+
+def test_a_build_that_takes_too_long_is_ended(task):
+    with Measurer.create(build_timeout=0.001, options=FAST) as measurer:
+        (result,) = measurer.measure(task, [()])
+    assert result.failure is not None
+    assert result.failure.kind == "timeout"
+    assert "0.001 s" in result.failure.message
+
+
+def test_a_wrong_kernel_is_a_failed_measurement(task):
+    """The runner compares with the reference: a kernel of another task of the same shapes fails."""
+    text = "C[i, j] = sum(k, A[i, k] * B[k, j] * 2)"
+    other = Task.from_expression(text, _shapes(task))
+    with Measurer.create(options=FAST) as measurer:
+        built = measurer.builder.build(other, [()])[0]
+        assert built.artifact is not None, built.failure
+        failure = measurer.runner.check(task, built.artifact)
+    assert failure is not None
+    assert (failure.stage, failure.kind) == ("check", "wrong_answer")
+    assert "expected" in failure.message and "found" in failure.message
+
+
+def _shapes(task):
+    return {t.name: [e.value for e in t.shape] for t in task.tensors[:2]}
+
+
+def test_the_handler_refuses_nothing_it_knows(task):
+    handle = make_handler()
+    assert handle(("task", task.to_json())) is None
+    assert handle(("drop",)) is None
+
+
+def test_a_failure_survives_json():
+    result = MeasureResult((1.0, 2.0), Failure("run", "crash", "boom"), 0.5, 1.5)
+    assert MeasureResult.from_json(result.to_json()) == result
+    assert result.cost == float("inf")
+    assert replace(result, failure=None).cost == lower_quartile((1.0, 2.0)) == 1.25
+
+
+def test_inputs_are_the_same_every_time(task):
+    for one, two in zip(task.inputs(0), task.inputs(0), strict=True):
+        np.testing.assert_array_equal(one, two)

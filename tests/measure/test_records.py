@@ -1,0 +1,106 @@
+"""Record files: whole lines, torn lines, two writers, other formats."""
+
+import json
+import multiprocessing
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.state.steps import steps_from_json
+from autosched.task import Task
+from measure.records import Record, RecordLog, read_log
+from measure.result import Failure, MeasureResult
+
+STEPS = steps_from_json([["SP", 2, 0, 16, [1, 1, 8], 1], ["AN", 2, 3, 2], ["CHW", 2, "local"]])
+
+
+@pytest.fixture(scope="module")
+def task_json():
+    return Task.from_workload("matmul", M=16, N=32, K=8).to_json()
+
+
+def record(task_json, seconds=1e-3, failure=None):
+    return Record(task_json, STEPS, MeasureResult((seconds,), failure, 0.1, 0.2, failure is None))
+
+
+def test_records_come_back(tmp_path, task_json):
+    log = RecordLog(tmp_path / "r.jsonl")
+    log.append([record(task_json), record(task_json, failure=Failure("run", "timeout", "slow"))])
+    log.append([record(task_json, 2e-3)])
+    contents = read_log(tmp_path / "r.jsonl")
+    assert [r.result.seconds for r in contents.records] == [(1e-3,), (1e-3,), (2e-3,)]
+    assert contents.records[0].steps == STEPS
+    assert contents.records[1].result.failure == Failure("run", "timeout", "slow")
+    assert contents.problems == []
+    assert list(contents.environments) == [contents.records[0].environment]
+    assert Task.from_json(contents.records[0].task).to_json() == task_json
+
+
+def test_a_torn_last_line_is_reported_and_the_next_run_goes_on(tmp_path, task_json):
+    path = tmp_path / "r.jsonl"
+    RecordLog(path).append([record(task_json), record(task_json)])
+    data = path.read_bytes()
+    path.write_bytes(data[:-40])
+    contents = read_log(path)
+    assert len(contents.records) == 1
+    assert "r.jsonl:3: not a whole JSON object; skipped" in contents.problems[0]
+    RecordLog(path).append([record(task_json)])
+    assert len(read_log(path).records) == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        "{}",
+        '"text"',
+        "null",
+        '{"schema": 99, "task": {}, "steps": [], "result": {}}',
+        '{"schema": 1, "task": {}, "steps": [["XX", 1]], "result": {}}',
+        '{"i": [["[\\"unknown_op\\", 1]", "llvm"], [[], []]], "r": [[1], 0, 1, 1], "v": "v0.6"}',
+        '{"i": [["[\\"matmul\\", 1, 1, 1]", "llvm"], [[], []]], "r": [[1], 0, 1, 1], "v": "v9"}',
+    ],
+)
+def test_a_line_that_is_no_record_is_reported(tmp_path, line):
+    path = tmp_path / "r.jsonl"
+    path.write_text(line + "\n")
+    contents = read_log(path)
+    assert contents.records == []
+    assert len(contents.problems) == 1
+
+
+def test_a_missing_file_is_the_users_mistake(tmp_path):
+    with pytest.raises(ConfigError, match="does not exist"):
+        read_log(tmp_path / "none.jsonl")
+
+
+def test_a_folder_cannot_be_written(tmp_path, task_json):
+    with pytest.raises(ConfigError, match="cannot write the record file"):
+        RecordLog(tmp_path).append([record(task_json)])
+
+
+def _write(path, task_json, count):
+    log = RecordLog(path)
+    for _ in range(count):
+        log.append([record(task_json)] * 3)
+
+
+def test_two_writers_do_not_mix_lines(tmp_path, task_json):
+    path = tmp_path / "r.jsonl"
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write, args=(path, task_json, 20)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    contents = read_log(path)
+    assert contents.problems == []
+    assert len(contents.records) == 2 * 20 * 3
+
+
+def test_lines_are_json(tmp_path, task_json):
+    path = tmp_path / "r.jsonl"
+    RecordLog(path).append([record(task_json)])
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert set(first) == {"environment", "hash"}
+    assert set(second) >= {"schema", "task", "steps", "result", "search", "environment", "time"}

@@ -1,0 +1,59 @@
+"""Worker processes answer, time out, crash and are replaced."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from autosched.errors import MeasureError
+from measure.worker import Worker
+
+
+@pytest.fixture(scope="module")
+def worker():
+    sys.path.insert(0, str(Path(__file__).parent))
+    found = Worker("handlers:make_handler")
+    yield found
+    found.stop()
+    sys.path.remove(str(Path(__file__).parent))
+
+
+def failure(worker, request, timeout=20.0):
+    with pytest.raises(MeasureError) as caught:
+        worker.call(request, timeout, "run")
+    return caught.value
+
+
+def test_it_answers(worker):
+    assert worker.call(("echo", [1, 2]), 20, "run") == [1, 2]
+
+
+def test_a_hanging_request_is_ended_and_the_worker_replaced(worker):
+    error = failure(worker, ("sleep", 60), timeout=0.3)
+    assert (error.stage, error.kind) == ("run", "timeout")
+    assert worker.call(("echo", 3), 20, "run") == 3
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"), [(("die", 7), "exit status 7"), (("kill",), "signal 11")]
+)
+def test_a_crash_is_reported_and_the_worker_replaced(worker, request_, words):
+    error = failure(worker, request_)
+    assert (error.stage, error.kind) == ("run", "crash")
+    assert words in str(error)
+    assert worker.call(("echo", 4), 20, "run") == 4
+
+
+@pytest.mark.parametrize(
+    ("request_", "stage", "kind", "words"),
+    [
+        (("illegal",), "lower", "illegal", "no such loop"),
+        (("wrong",), "check", "wrong_answer", "not equal"),
+        (("memory",), "run", "memory", "out of memory"),
+        (("bug",), "run", "error", "ZeroDivisionError: a bug of ours"),
+    ],
+)
+def test_errors_keep_their_kind(worker, request_, stage, kind, words):
+    error = failure(worker, request_)
+    assert (error.stage, error.kind) == (stage, kind)
+    assert words in str(error)
