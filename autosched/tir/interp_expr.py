@@ -118,6 +118,12 @@ class ExprCompiler:
             place = view_place(self, buffer, memory)
         return place
 
+    def masked(self, predicate: Expr | None) -> str:
+        """The mask of an access with this predicate."""
+        if predicate is None:
+            return self.mask
+        return f"combine_masks({self.mask}, {self.expr(predicate).text})"
+
     def expr(self, e: Expr) -> Value:
         """The Python text of `e`."""
         rule = _RULES.get(type(e))
@@ -306,14 +312,13 @@ class ExprCompiler:
 
     def _load(self, e: BufferLoad) -> Value:
         place = self.place(e.buffer)
-        index = flat_index(self, place, e.indices)
+        outer, self.mask = self.mask, self.masked(e.predicate)
+        mask, index = self.mask, flat_index(self, place, e.indices)
+        self.mask = outer
         memory = place.memory
         varying = index.varying or (self.in_kernel and not memory.plain)
         bounds = type_interval(e.dtype)
         if varying or e.dtype.lanes > 1:
-            mask = self.mask
-            if e.predicate is not None:
-                mask = f"combine_masks({mask}, {self.expr(e.predicate).text})"
             return Value(f"{place.storage}.load({index.text}, {mask})", ATOM, varying, *bounds)
         array = memory.array(place.dtype)
         if e.dtype.is_integral:

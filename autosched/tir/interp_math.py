@@ -181,7 +181,7 @@ def _elementwise(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     def apply(x: Any) -> Any:
         x = np.asarray(x)
-        return ufunc(x.astype(np.float64)).astype(x.dtype)
+        return np.asarray(ufunc(x.astype(np.float64)), np.float64).astype(x.dtype)
 
     return apply
 
@@ -292,7 +292,7 @@ def integer_call(op: str, source: DType, dtype: DType, *args: Any) -> Any:
         result = wrap(fn(*args), dtype)
         return bool(result) if dtype.is_bool else result
     exact = np.frompyfunc(lambda *a: wrap(fn(*a), dtype), len(args), 1)(*args)
-    return exact.astype(dtype.numpy)
+    return np.asarray(exact).astype(dtype.numpy)
 
 
 INTEGER_CALLS = frozenset((*_INTEGER, "clz", "popcount"))

@@ -179,7 +179,9 @@ class StmtCompiler(ExprCompiler):
     def _store(self, stmt: BufferStore) -> None:
         place = self.place(stmt.buffer)
         value = self.expr(stmt.value)
-        index = flat_index(self, place, stmt.indices)
+        outer, self.mask = self.mask, self.masked(stmt.predicate)
+        mask, index = self.mask, flat_index(self, place, stmt.indices)
+        self.mask = outer
         lanes = stmt.value.dtype.lanes
         wanted = place.dtype.lanes * (stmt.indices[-1].dtype.lanes if stmt.indices else 1)
         if lanes != wanted or stmt.value.dtype.element is not place.dtype.element:
@@ -190,9 +192,6 @@ class StmtCompiler(ExprCompiler):
         if place.memory.plain and lanes == 1 and not (value.varying or index.varying):
             self.emit(f"{place.memory.array(place.dtype)}[{index.text}] = {value.text}")
             return
-        mask = self.mask
-        if stmt.predicate is not None:
-            mask = f"combine_masks({mask}, {self.expr(stmt.predicate).text})"
         self.emit(f"{place.storage}.store({index.text}, {value.text}, {mask})")
 
     def _for(self, stmt: For) -> None:

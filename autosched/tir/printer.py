@@ -201,7 +201,8 @@ class StmtPrinter(ExprPrinter):
                 return head, self._view_lines(var)
             case DeclBuffer(buffer):
                 self.var(buffer.data)
-                self._names.setdefault(buffer, self.fresh(buffer.name))
+                if buffer not in self._names:
+                    self._names[buffer] = self.fresh(buffer.name)
                 return self._view(buffer), []
         raise TypeError(f"not a statement: {type(stmt).__name__}")
 
