@@ -218,7 +218,7 @@ class Analyzer:
         self._bound = bound | new
         if not self._seen.isdisjoint(new):
             self._fresh()
-        if self.moduli.env is inner[6]:
+        if not new and self.moduli.env is inner[6]:
             self._left[condition] = inner
 
     def _add(self, facts: Facts) -> None:

@@ -6,7 +6,7 @@ are brought into the form of `sum_form.py`; all other nodes are rewritten over c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import gcd
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +17,7 @@ from autosched.arith.canonical_divmod import (
     truncated_remainder,
 )
 from autosched.arith.const_int_bound import dtype_bound
+from autosched.arith.modular_set import ModularSet
 from autosched.arith.rewrite import RewriteSimplifier
 from autosched.arith.rewrite_logic import rewrite_less
 from autosched.arith.sum_form import (
@@ -106,7 +107,7 @@ class CanonicalSimplifier(RewriteSimplifier):
             return self._binary(e) if e.__class__ is not Cast else self.children(e)
         terms, base = self.form(e)
         result = emit(terms, base, e.dtype)
-        if _settled(terms):
+        if _settled(terms, self.analyzer.moduli.env):
             # No rule changes such a sum as a whole: spare it the rewriting.
             self.memo[result] = result
             self.analyzer.settled.add(result)
@@ -149,14 +150,15 @@ class CanonicalSimplifier(RewriteSimplifier):
     }
 
 
-def _settled(terms: tuple[Term, ...]) -> bool:
+def _settled(terms: tuple[Term, ...], residues: Mapping[Var, ModularSet]) -> bool:
     """True for a sum of different variables, at most divided by constants."""
     seen: set[Expr] = set()
-    for term in terms:
-        index = term[0]
-        if index.__class__ is not Var or index in seen or (term[2] != NO_UPPER and term[4]):
+    for atom, _, upper, _, trunc in terms:
+        if atom.__class__ is not Var or atom in seen:
             return False
-        seen.add(index)
+        if upper != NO_UPPER and (trunc or atom in residues):
+            return False
+        seen.add(atom)
     return True
 
 
@@ -262,8 +264,14 @@ def _cast(self: CanonicalSimplifier, e: Any) -> Sum:
         return _one(cast(target, emit(inner.terms, inner.base, source)))
     terms: list[Term] = []
     for term in inner.terms:
-        insert_term(terms, term._replace(atom=cast(target, term.atom)), 1)
+        insert_term(terms, term._replace(atom=_cast_atom(target, term.atom)), 1)
     return Sum(tuple(terms), inner.base)
+
+
+def _cast_atom(target: DType, atom: Expr) -> Expr:
+    if isinstance(atom, Cast) and atom.value.dtype is target and target.bits < atom.dtype.bits:
+        return atom.value  # widened before
+    return cast(target, atom)
 
 
 def _fits(self: CanonicalSimplifier, inner: Sum, source: DType, target: DType) -> bool:

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+
+from autosched.arith import NEG_INF, POS_INF, Analyzer, ConstIntBound, eval_bound
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.dtype import int32
+from autosched.tir.expr import BufferLoad, Call, Expr, Range, SizeVar, Var
+from autosched.tir.op import (
+    cast,
+    const,
+    floordiv,
+    floormod,
+    max_,
+    min_,
+    select,
+    truncdiv,
+    truncmod,
+)
+
+X, Y, Z = Var("x"), Var("y"), Var("z")
+ENV = {X: (-3, 10), Y: (0, 7), Z: (2, 5)}
+INT32 = (-(2**31), 2**31 - 1)
+
+CASES: list[tuple[Expr, tuple[int, int]]] = [
+    (const(5), (5, 5)),
+    (X, (-3, 10)),
+    (X + Y, (-3, 17)),
+    (X - Y, (-10, 10)),
+    (X - X, (-13, 13)),
+    (X * Z, (-15, 50)),
+    (X * -2, (-20, 6)),
+    (floordiv(X, 4), (-1, 2)),
+    (floordiv(X, Z), (-2, 5)),
+    (floordiv(X, Y), (-3, 10)),
+    (floordiv(Y, X), (-7, 7)),
+    (truncdiv(X, 4), (0, 2)),
+    (truncdiv(X, -2), (-5, 1)),
+    (floormod(X, 4), (0, 3)),
+    (floormod(Y, 16), (0, 7)),
+    (floormod(Y, 4), (0, 3)),
+    (floormod(Y, Z), (0, 4)),
+    (floormod(Y, X), (-2, 9)),
+    (truncmod(X, 4), (-3, 3)),
+    (truncmod(Y, 4), (0, 3)),
+    (truncmod(Y, 16), (0, 7)),
+    (min_(X, Z), (-3, 5)),
+    (max_(X, Z), (2, 10)),
+    (select(X < Y, X, Z), (-3, 10)),
+    (cast("int8", X), (-3, 10)),
+    (cast("uint8", X), (0, 10)),
+    (X < Y, (0, 1)),
+    (Call(int32, "shift_right", (X, const(1))), (-2, 5)),
+    (Call(int32, "shift_left", (Y, const(2))), (0, 28)),
+    (Call(int32, "bitwise_and", (Y, Z)), (0, 5)),
+    (Call(int32, "bitwise_and", (X, Z)), INT32),
+    (Call(int32, "if_then_else", (X < Y, X, Z)), INT32),
+    (BufferLoad(decl_buffer((8,), "int32", "A"), (Y,)), INT32),
+]
+
+
+@pytest.mark.parametrize(("e", "bound"), CASES, ids=[repr(e) for e, _ in CASES])
+def test_bound(e: Expr, bound: tuple[int, int]) -> None:
+    assert eval_bound(e, ENV) == bound
+
+
+def test_unbound_variables_have_the_range_of_their_type() -> None:
+    assert eval_bound(Var("v"), {}) == INT32
+    assert eval_bound(Var("v", "int64"), {}) == (NEG_INF, POS_INF)
+    assert eval_bound(Var("v", "uint8"), {}) == (0, 255)
+    assert eval_bound(SizeVar("n"), {}) == (0, POS_INF)
+    assert eval_bound(Var("f", "float32"), {}) == (NEG_INF, POS_INF)
+
+
+def test_infinity_stays_infinite() -> None:
+    n = SizeVar("n")
+    assert eval_bound(n + 5, {}) == (5, POS_INF)
+    assert eval_bound(n - 5, {}) == (-5, POS_INF)
+    assert eval_bound(n * -3, {}) == (NEG_INF, 0)
+    assert eval_bound(n * 0 + n * 4, {}) == (0, POS_INF)
+    assert eval_bound(floordiv(n, 8), {}) == (0, POS_INF)
+    assert eval_bound(floormod(n, 8), {}) == (0, 7)
+    wide = Var("w", "int64")
+    assert eval_bound(wide * wide, {wide: (2**40, 2**50)}) == (POS_INF, POS_INF)
+
+
+def test_division_by_the_constant_zero_is_an_error() -> None:
+    zero = Var("zero")
+    with pytest.raises(ZeroDivisionError, match="constant 0"):
+        eval_bound(floordiv(X, zero), {X: (0, 4), zero: (0, 0)})
+
+
+def test_binding_a_range() -> None:
+    analyzer = Analyzer()
+    i, j, n = Var("i"), Var("j"), Var("n")
+    analyzer.bind(n, Range.of(4, 2))
+    analyzer.bind(i, Range(n, n))
+    assert analyzer.const_int_bound(i) == ConstIntBound(2, 9)
+    analyzer.bind(j, Range(n, const(1)))
+    assert analyzer.const_int_bound(j) == ConstIntBound(2, 5)
+    analyzer.update_bound(i, ConstIntBound(-1, 1))
+    assert analyzer.const_int_bound(i * 2) == ConstIntBound(-2, 2)
