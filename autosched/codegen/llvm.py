@@ -53,6 +53,7 @@ def emit_llvm(func: PrimFunc, target: Target) -> str:
         handlers=HANDLERS,
         symbol=func.name,
         noalias=bool(func.attrs.get("tir.noalias", True)),
+        vector_bytes=target.vector_bytes,
         has_gather="+avx2" in features,
         has_scatter="+avx512f" in features,
     )

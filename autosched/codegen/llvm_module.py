@@ -44,11 +44,15 @@ class Region:
 
 @dataclass
 class ModuleBuilder:
-    """What the functions of one module share: declarations, globals, metadata, finished text."""
+    """What the functions of one module share: declarations, globals, metadata, finished text.
+
+    `narrow_loops` counts innermost loops that store less than half a vector register at once.
+    """
 
     handlers: Handlers
     symbol: str
     noalias: bool
+    vector_bytes: int
     has_gather: bool
     has_scatter: bool
     declarations: dict[str, str] = field(default_factory=dict)
@@ -56,6 +60,7 @@ class ModuleBuilder:
     functions: list[str] = field(default_factory=list)
     metadata: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
+    narrow_loops: int = 0
     shared: dict[str, str] = field(default_factory=dict)
     pure: dict[Expr, bool] = field(default_factory=dict)
 
@@ -80,6 +85,7 @@ class ModuleBuilder:
         return self.shared[text]
 
     def text(self) -> str:
-        """The whole module."""
-        parts = [*self.globals, *self.declarations.values(), *self.functions, *self.metadata]
+        """The whole module, after a comment that guides the choice of LLVM's passes."""
+        parts = [f"; innermost loops with narrow stores: {self.narrow_loops}"]
+        parts += [*self.globals, *self.declarations.values(), *self.functions, *self.metadata]
         return "\n".join(parts) + "\n"

@@ -27,6 +27,7 @@ from autosched.tir.stmt import (
     Stmt,
     While,
 )
+from autosched.tir.walk import stmts
 
 
 def statement(b: FunctionBuilder, stmt: Stmt) -> None:
@@ -185,8 +186,6 @@ def _loop(b: FunctionBuilder, stmt: For) -> None:
 
 
 def _is_innermost(stmt: Stmt) -> bool:
-    from autosched.tir.walk import stmts
-
     return not any(isinstance(s, For | While) for s in stmts(stmt))
 
 
@@ -242,12 +241,23 @@ def _not_negative(low: Expr) -> bool:
     return isinstance(low, IntImm) and low.value >= 0
 
 
+def _note_narrow_work(b: FunctionBuilder, stmt: For) -> None:
+    """Counts innermost loops of scalars or short vectors, which LLVM's passes can improve."""
+    for s in stmts(stmt.body):
+        if isinstance(s, BufferStore):
+            dtype = s.value.dtype
+            if 2 * dtype.lanes * dtype.bytes < b.module.vector_bytes:
+                b.module.narrow_loops += 1
+                return
+
+
 def _unrolling(b: FunctionBuilder, stmt: For) -> str:
     if stmt.kind is ForKind.UNROLLED and isinstance(stmt.extent, IntImm):
         hint = "llvm.loop.unroll.full"
     elif not _is_innermost(stmt.body):
         hint = "llvm.loop.unroll.disable"
     else:
+        _note_narrow_work(b, stmt)
         return ""
     flag = b.module.shared_node(f'!"{hint}"')
     return f", !llvm.loop {b.module.node('{self}, ' + flag, distinct=True)}"
