@@ -1,0 +1,72 @@
+"""Time from steps to optimised TIR, per pass (issue: matmul at most 15 ms, fused conv2d 40 ms).
+
+    python benchmarks/lowering.py [--repeats 5] [--golden tests/golden/ansor_v06.jsonl.gz]
+
+The candidates are the CPU ones of the golden file, taken in turns; medians in milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import statistics
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from autosched import workloads
+from autosched.driver import pipeline_of
+from autosched.errors import ScheduleError
+from autosched.state.dag import ComputeDAG
+from autosched.state.steps import steps_from_json
+from autosched.target import cpu_target
+from autosched.te.to_prim_func import schedule_to_prim_func
+
+GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "ansor_v06.jsonl.gz"
+SHOWN = ("matmul", "conv2d_nhwc", "conv2d_nchw_bn_relu")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--golden", type=Path, default=GOLDEN)
+    options = parser.parse_args()
+    with gzip.open(options.golden, "rt") as file:
+        lines = [d for d in map(json.loads, file) if "steps" in d and d["target"] == "cpu"]
+    target = cpu_target()
+    passes = pipeline_of(target)
+    dags: dict[str, ComputeDAG] = {}
+    totals: dict[str, list[float]] = defaultdict(list)
+    stages: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for _ in range(options.repeats):
+        for line in lines:
+            name = line["workload"]
+            key = name + json.dumps(line["args"])
+            if key not in dags:
+                dags[key] = ComputeDAG(workloads.get(name).tensors(**line["args"]))
+            spent: dict[str, float] = defaultdict(float)
+            try:
+                mark = time.perf_counter()
+                schedule, tensors = dags[key].apply_steps(steps_from_json(line["steps"]))
+                spent["replay"] = time.perf_counter() - mark
+                mark = time.perf_counter()
+                func = schedule_to_prim_func(schedule, tensors)
+                spent["bounds and statements"] = time.perf_counter() - mark
+                for transform in passes:
+                    mark = time.perf_counter()
+                    func = transform(func)
+                    spent[transform.name] += time.perf_counter() - mark
+            except ScheduleError:
+                continue
+            totals[name].append(sum(spent.values()))
+            for stage, seconds in spent.items():
+                stages[name][stage].append(seconds)
+    for name in SHOWN:
+        print(f"{name}: median {statistics.median(totals[name]) * 1e3:.2f} ms")
+        for stage, seconds in stages[name].items():
+            print(f"    {statistics.median(seconds) * 1e3:8.3f} ms  {stage}")
+
+
+if __name__ == "__main__":
+    main()
