@@ -117,23 +117,25 @@ def uses(expr: Expr, variables: Iterable[Var]) -> bool:
     return not free_vars(expr).isdisjoint(variables)
 
 
-def substitute(expr: Expr, table: Mapping[Var, Expr]) -> Expr:
-    """`expr` with variables replaced, rebuilt by the folding constructors."""
-    if not table:
-        return expr
-    memo: dict[Expr, Expr] = {}
+def substituter(table: Mapping[Var, Expr]) -> ExprFn:
+    """A function that replaces variables by `table`; it remembers what it has rewritten."""
+    replaced = frozenset(table)
+    memo: dict[Expr, Expr] = dict(table.items())
 
     def go(e: Expr) -> Expr:
-        if isinstance(e, Var):
-            return table.get(e, e)
-        if free_vars(e).isdisjoint(table):
-            return e
         done = memo.get(e)
         if done is None:
+            if replaced.isdisjoint(free_vars(e)):
+                return e
             done = memo[e] = map_expr_children(e, go)
         return done
 
-    return go(expr)
+    return go
+
+
+def substitute(expr: Expr, table: Mapping[Var, Expr]) -> Expr:
+    """`expr` with variables replaced, rebuilt by the folding constructors."""
+    return substituter(table)(expr) if table else expr
 
 
 def pre_order(expr: Expr) -> Iterator[Expr]:
@@ -320,9 +322,7 @@ def substitute_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
     """`stmt` with free variables replaced in every expression."""
     if not table:
         return stmt
-
-    def expr(e: Expr) -> Expr:
-        return substitute(e, table)
+    expr = substituter(table)
 
     def go(s: Stmt) -> Stmt:
         return map_children(s, go, expr)
