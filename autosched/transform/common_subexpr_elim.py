@@ -42,10 +42,12 @@ _THREAD_KEYS = ("thread_extent", "virtual_thread")
 class CommonSubexprElimTIR(FunctionPass):
     """Binds every repeated computation where its variables become known.
 
-    `enable=False` (or the configuration key tir.disable_cse_tir) changes nothing.
+    `enable=False` (or the configuration key tir.disable_cse_tir) changes nothing. At most
+    `limit` names are given, to what is repeated most: each is a statement around what follows.
     """
 
     enable: bool = True
+    limit: int = 100
     name: ClassVar[str] = "CommonSubexprElimTIR"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -54,9 +56,8 @@ class CommonSubexprElimTIR(FunctionPass):
         plan = _Plan()
         rest = plan.count(func.body)
         plan.place(func.body, rest, None)
-        if not plan.lets:
-            return func
-        return func.with_body(_Bind(plan.lets).stmt(func.body))
+        lets = plan.most_used(self.limit)
+        return func.with_body(_Bind(lets).stmt(func.body)) if lets else func
 
 
 def _is_eligible(e: Expr) -> bool:
@@ -70,7 +71,7 @@ class _Plan:
     """Which computations to bind in front of which statements."""
 
     def __init__(self) -> None:
-        self.lets: dict[Stmt, list[Expr]] = {}
+        self.lets: dict[Stmt, dict[Expr, int]] = {}  # with how often each is used
         self.movable: dict[Expr, bool] = {}
 
     def _is_movable(self, e: Expr) -> bool:
@@ -102,7 +103,7 @@ class _Plan:
         """
         rest: Counter[Expr] = Counter()
         uses: Counter[Expr] = Counter()
-        chosen: list[Expr] = []
+        chosen: dict[Expr, int] = {}
         inside: dict[Expr, None] = {}
         for root in roots:
             self._collect(root, variable, inside)
@@ -111,13 +112,25 @@ class _Plan:
         for e in reversed(inside):  # parents before children
             times = uses[e]
             if times >= 2 and _is_eligible(e) and self._is_movable(e):
-                chosen.append(e)
+                chosen[e] = times
                 times = 1
             for child in e.children():
                 (uses if child in inside else rest)[child] += times
         if chosen:
-            self.lets[s] = chosen[::-1]  # parts before wholes
+            self.lets[s] = chosen
         return rest
+
+    def most_used(self, limit: int) -> dict[Stmt, list[Expr]]:
+        """The planned lets, parts before wholes; the most used ones when there are too many."""
+        ranked = sorted(
+            ((s, e) for s, chosen in self.lets.items() for e in chosen),
+            key=lambda place: -self.lets[place[0]][place[1]],
+        )
+        wanted = set(ranked[:limit])
+        kept = {
+            s: [e for e in reversed(chosen) if (s, e) in wanted] for s, chosen in self.lets.items()
+        }
+        return {s: chosen for s, chosen in kept.items() if chosen}
 
     def _collect(self, e: Expr, variable: Var | None, inside: dict[Expr, None]) -> None:
         """Add `e` and its parts that depend on `variable` to `inside`, children first."""

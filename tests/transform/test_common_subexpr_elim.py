@@ -98,3 +98,15 @@ def test_schedule(same_result):
     after = CommonSubexprElimTIR()(lowered)
     assert after is not lowered
     same_result(before, after)
+
+
+def test_the_most_used_get_the_names(make_func, body_text, same_result):
+    often, twice = i * 8 + j, i * 3 + j * 2
+    store = BufferStore(B, A[often] + A[often + 1] + A[twice], (often,))
+    other = BufferStore(B, A[twice], (often,))
+    before = make_func(loop(i, 4, loop(j, 4, seq(store, other))), A, B)
+    after = CommonSubexprElimTIR(limit=1)(before)
+    assert body_text(after).count("cse_var_1: int32 = i * 8 + j") == 1
+    assert "cse_var_2" not in body_text(after)
+    same_result(before, after)
+    assert body_text(CommonSubexprElimTIR()(before)).count("int32 =") == 2
