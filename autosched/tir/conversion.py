@@ -23,6 +23,7 @@ from autosched.tir.expr import (
 Operand = Expr | IterVar | Scalar
 
 
+_SMALL = [IntImm(value) for value in range(257)]
 _F32 = struct.Struct("<f")
 
 
@@ -32,8 +33,11 @@ def const(value: Scalar, dtype: str | DType | None = None) -> Expr:
     Integers wrap to their width, floats round to it, as the hardware would.
     """
     kind = value.__class__
-    if kind is int and (dtype is int32 or dtype is None) and -(2**31) <= value < 2**31:
-        return IntImm(value, int32)  # type: ignore[arg-type]  # its class is int
+    if kind is int and (dtype is int32 or dtype is None):
+        if 0 <= value <= 256:
+            return _SMALL[value]  # type: ignore[index]  # its class is int
+        if -(2**31) <= value < 2**31:
+            return IntImm(value, int32)  # type: ignore[arg-type]  # its class is int
     if kind is float and (dtype is float32 or dtype is None) and -3e38 < value < 3e38:
         return FloatImm(_F32.unpack(_F32.pack(value))[0], float32)
     return _any_const(value, dtype)

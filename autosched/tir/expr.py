@@ -75,8 +75,27 @@ __all__ = [
     "StringImm",
     "Sub",
     "Var",
+    "binary",
     "pointer",
 ]
+
+
+def binary(cls: type[BinaryExpr], a: Expr, b: Expr) -> BinaryExpr:
+    """`cls(a, b)` as it is; a plain function, since a call of a class costs twice as much."""
+    key = (cls, a, b)
+    ref = _refs.get(key)
+    if ref is not None:
+        found = ref()
+        if found is not None:
+            return found  # type: ignore[return-value]  # its key names the class
+    node = object.__new__(cls)
+    node.a = a
+    node.b = b
+    node.dtype = a.dtype if cls.keeps_type else bool_.with_lanes(a.dtype.lanes)
+    ref = _Ref(node, _drop)
+    ref.key = key
+    _refs[key] = ref
+    return node
 
 
 class BinaryExpr(Expr):
@@ -91,17 +110,7 @@ class BinaryExpr(Expr):
     keeps_type: ClassVar[bool] = True
 
     def __new__(cls, a: Expr, b: Expr) -> BinaryExpr:
-        key = (cls, a, b)
-        ref = _refs.get(key)
-        node: BinaryExpr | None = None if ref is None else ref()  # type: ignore[assignment]  # by key
-        if node is None:
-            node = object.__new__(cls)
-            node.a, node.b = a, b
-            node.dtype = a.dtype if cls.keeps_type else bool_.with_lanes(a.dtype.lanes)
-            ref = _Ref(node, _drop)
-            ref.key = key
-            _refs[key] = ref
-        return node
+        return binary(cls, a, b)
 
     def children(self) -> tuple[Expr, ...]:
         return (self.a, self.b)

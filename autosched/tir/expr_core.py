@@ -177,12 +177,7 @@ class IntImm(Expr):
             node = object.__new__(cls)
             node.value, node.dtype = value, dtype
             intern(key, node)
-            if -1 <= value <= 256:
-                _small.append(node)
         return node
-
-
-_small: list[IntImm] = []  # keeps the frequent constants alive; at most 258 per type
 
 
 class FloatImm(Expr):

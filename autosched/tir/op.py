@@ -47,6 +47,7 @@ from autosched.tir.expr import (
     Or,
     Select,
     Sub,
+    binary,
 )
 
 __all__ = [
@@ -98,47 +99,54 @@ def _is(e: Expr, value: int) -> bool:
 
 def add(a: Operand, b: Operand) -> Expr:
     """a + b."""
-    a, b = unify(a, b)
-    x, y = _value(a), _value(b)
-    if x is not None:
-        if y is not None:
-            return const(x + y, a.dtype)
-        if x == 0:
-            return b
-    elif y is not None and y == 0:
-        return a
-    return Add(a, b)
+    if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
+        a, b = unify(a, b)
+    left, right = a.__class__, b.__class__
+    if right is IntImm or right is FloatImm:
+        y = b.value  # type: ignore[attr-defined]  # constants have a value
+        if left is right:
+            return const(a.value + y, a.dtype)  # type: ignore[attr-defined]
+        if y == 0:
+            return a
+    elif (left is IntImm or left is FloatImm) and a.value == 0:  # type: ignore[attr-defined]
+        return b
+    return binary(Add, a, b)
 
 
 def sub(a: Operand, b: Operand) -> Expr:
     """a - b."""
-    a, b = unify(a, b)
-    x, y = _value(a), _value(b)
-    if y is not None:
-        if x is not None:
-            return const(x - y, a.dtype)
+    if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
+        a, b = unify(a, b)
+    right = b.__class__
+    if right is IntImm or right is FloatImm:
+        y = b.value  # type: ignore[attr-defined]  # constants have a value
+        if a.__class__ is right:
+            return const(a.value - y, a.dtype)
         if y == 0:
             return a
-    return Sub(a, b)
+    return binary(Sub, a, b)
 
 
 def mul(a: Operand, b: Operand) -> Expr:
     """a * b."""
-    a, b = unify(a, b)
-    x, y = _value(a), _value(b)
-    if x is not None:
-        if y is not None:
-            return const(x * y, a.dtype)
-        if x == 1:
-            return b
-        if x == 0:
-            return a
-    elif y is not None:
+    if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
+        a, b = unify(a, b)
+    left, right = a.__class__, b.__class__
+    if right is IntImm or right is FloatImm:
+        y = b.value  # type: ignore[attr-defined]  # constants have a value
+        if left is right:
+            return const(a.value * y, a.dtype)  # type: ignore[attr-defined]
         if y == 1:
             return a
         if y == 0:
             return b
-    return Mul(a, b)
+    elif left is IntImm or left is FloatImm:
+        x = a.value  # type: ignore[attr-defined]
+        if x == 1:
+            return b
+        if x == 0:
+            return a
+    return binary(Mul, a, b)
 
 
 def neg(a: Operand) -> Expr:
@@ -200,7 +208,7 @@ def floordiv(a: Operand, b: Operand) -> Expr:
         return const(x // y, a.dtype)
     if (y == 1 or x == 0) and a.dtype.is_integral:
         return a
-    return FloorDiv(a, b)
+    return binary(FloorDiv, a, b)
 
 
 def floormod(a: Operand, b: Operand) -> Expr:
@@ -213,7 +221,7 @@ def floormod(a: Operand, b: Operand) -> Expr:
         return const(x % y, a.dtype)
     if a.dtype.is_integral and (y == 1 or x == 0):
         return const(0, a.dtype)
-    return FloorMod(a, b)
+    return binary(FloorMod, a, b)
 
 
 def min_(a: Operand, b: Operand) -> Expr:
@@ -224,7 +232,7 @@ def min_(a: Operand, b: Operand) -> Expr:
     x, y = _value(a), _value(b)
     if x is not None and y is not None:
         return const(x if x < y else y, a.dtype)
-    return Min(a, b)
+    return binary(Min, a, b)
 
 
 def max_(a: Operand, b: Operand) -> Expr:
@@ -235,7 +243,7 @@ def max_(a: Operand, b: Operand) -> Expr:
     x, y = _value(a), _value(b)
     if x is not None and y is not None:
         return const(x if x > y else y, a.dtype)
-    return Max(a, b)
+    return binary(Max, a, b)
 
 
 def _compare(
@@ -245,7 +253,7 @@ def _compare(
     x, y = _value(a), _value(b)
     if x is not None and y is not None:
         return IntImm(int(fold(x, y)), bool_)
-    return cls(a, b)
+    return binary(cls, a, b)
 
 
 def eq(a: Operand, b: Operand) -> Expr:
@@ -286,7 +294,7 @@ def and_(a: Operand, b: Operand) -> Expr:
         return b if x else a
     if y is not None:
         return a if y else b
-    return And(a, b)
+    return binary(And, a, b)
 
 
 def or_(a: Operand, b: Operand) -> Expr:
