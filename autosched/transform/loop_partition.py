@@ -24,7 +24,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.walk import (
-    all_exprs,
+    direct_exprs,
     map_children,
     map_expr_children,
     pre_order,
@@ -71,10 +71,25 @@ class LoopPartition(FunctionPass):
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         body = func.body
-        if not any(isinstance(e, Call) and e.op == "likely" for e in all_exprs(body)):
-            if not any(isinstance(s, AttrStmt) and s.key == HINT for s in stmts(body)):
-                return func
+        if not _has_work(body):
+            return func
         return func.with_body(_drop_likely(_Partitioner(self).stmt(body)))
+
+
+def _has_work(body: Stmt) -> bool:
+    """True when there is a likely() or a hint in `body`."""
+    seen: set[Expr] = set()
+
+    def in_expr(e: Expr) -> bool:
+        if e in seen:
+            return False
+        seen.add(e)
+        return (isinstance(e, Call) and e.op == "likely") or any(map(in_expr, e.children()))
+
+    return any(
+        (isinstance(s, AttrStmt) and s.key == HINT) or any(map(in_expr, direct_exprs(s)))
+        for s in stmts(body)
+    )
 
 
 class _Partitioner:
