@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from autosched.arith import Analyzer
-from autosched.tir.expr import Expr, Range, SizeVar, Var
+from autosched.tir.expr import Expr, Range, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import const
 from autosched.tir.walk import free_vars
 
 _T = TypeVar("_T")
@@ -39,12 +38,7 @@ class Facts:
         for buffer in func.buffer_map.values():
             for extent in buffer.shape:
                 for var in free_vars(extent):
-                    self._mark_size(var)
-
-    def _mark_size(self, var: Var) -> None:
-        """The extents of parameters are not negative."""
-        if not isinstance(var, SizeVar) and var not in self._ranges:
-            self.bind(var, const(0, var.dtype), const(var.dtype.max_value, var.dtype))
+                    self.analyzer.mark_non_negative(var)
 
     def memo(self, e: Expr) -> dict[Expr, Expr]:
         """The table in which the result for `e` at this place belongs."""
