@@ -42,6 +42,7 @@ class Analyzer:
         "_left",
         "_seen",
         "_simplified",
+        "_truths",
         "bounds",
         "canonical",
         "literals",
@@ -62,6 +63,7 @@ class Analyzer:
         self.settled: set[Expr] = set()
         self.nesting = 0
         self._simplified: dict[Expr, Expr] = {}
+        self._truths: frozenset[tuple[Expr, bool]] = frozenset()
         self._seen: set[Var] = set()
         # Bound since the last `enter`, and states left that may be entered again.
         self._bound: set[Var] = set()
@@ -159,9 +161,11 @@ class Analyzer:
         return (
             self.values,
             self.literals,
+            self._truths,
             self.bounds.env,
             self.bounds.facts,
             self.bounds.linear,
+            self.bounds.fact_vars,
             self.bounds.memo,
             self.moduli.env,
             self.moduli.memo,
@@ -178,9 +182,11 @@ class Analyzer:
         (
             self.values,
             self.literals,
+            self._truths,
             self.bounds.env,
             self.bounds.facts,
             self.bounds.linear,
+            self.bounds.fact_vars,
             self.bounds.memo,
             self.moduli.env,
             self.moduli.memo,
@@ -218,17 +224,21 @@ class Analyzer:
         self._bound = bound | new
         if not self._seen.isdisjoint(new):
             self._fresh()
-        if not new and self.moduli.env is inner[6]:
+        if not new and self.moduli.env is inner[8]:
             self._left[condition] = inner
 
     def _add(self, facts: Facts) -> None:
         self.literals = {**self.literals, **facts.literals}
+        self._truths = frozenset(self.literals.items())
         known = dict(self.bounds.facts or {})
         for e, (low, high) in facts.bounds:
             old = known.get(e, (NEG_INF, POS_INF))
             known[e] = (max(low, old[0]), min(high, old[1]))
         self.bounds.facts = known
         self.bounds.linear += tuple(facts.linear)
+        self.bounds.fact_vars = self.bounds.fact_vars.union(
+            *(free_vars(e) for e, _ in facts.bounds)
+        )
         if facts.residues:
             self.moduli.env = {**self.moduli.env, **facts.residues}
         self._seen = set(self._seen)
@@ -265,10 +275,28 @@ class Analyzer:
             return self.values.get(e, e)  # type: ignore[call-overload, no-any-return]
         found = self._simplified.get(e)
         if found is None:
-            self._seen |= free_vars(e)
-            found = self._simplify(e)
-            self._simplified[e] = found
+            variables = free_vars(e)
+            self._seen |= variables
+            found = self._simplified[e] = self._from_node(e, variables)
             self._simplified[found] = found
+        return found
+
+    def _from_node(self, e: Expr, variables: frozenset[Var]) -> Expr:
+        """`e` simplified, remembered on the node for analyzers that know the same of it."""
+        if self.values and not self.values.keys().isdisjoint(variables):
+            return self._simplify(e)
+        known = tuple(map(self.bounds.env.get, variables)), self._truths
+        try:
+            remembered, result = e._simple
+            if remembered == known:
+                return e if result is None else result  # type: ignore[no-any-return]
+        except AttributeError:
+            pass
+        found = self._simplify(e)
+        # None for the node itself: a node must not keep itself alive.
+        e._simple = known, None if found is e else found
+        if found is not e and found.__class__ not in _CONSTANTS:
+            found._simple = (tuple(map(self.bounds.env.get, free_vars(found))), self._truths), None
         return found
 
     def _simplify(self, e: Expr) -> Expr:

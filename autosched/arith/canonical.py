@@ -29,6 +29,7 @@ from autosched.arith.sum_form import (
     insert_term,
     opaque,
     sum_bound,
+    sum_in_range,
     term_bound,
 )
 from autosched.tir.dtype import DType
@@ -98,8 +99,7 @@ class CanonicalSimplifier(RewriteSimplifier):
 
     def in_range(self, terms: list[Term], base: int, limit: int, dtype: DType) -> bool:
         """True when the sum provably lies in [0, limit)."""
-        low, high = sum_bound(terms, base, self.analyzer.bounds, dtype)
-        return low >= 0 and high < limit
+        return sum_in_range(terms, base, limit, self.analyzer.bounds, dtype)
 
     def _index(self, e: Any) -> Expr:
         """Sums, products and divisions of indices, normalised; of other types, rewritten."""

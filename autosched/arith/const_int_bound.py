@@ -141,10 +141,10 @@ class BoundEvaluator:
 
     `env` has the bounds of variables, `facts` bounds to intersect with those of some expressions,
     `memo` what was computed before under the same two. `linear` has the facts about sums, for
-    `sum_form.sum_bound`.
+    `sum_form.sum_bound`, and `fact_vars` the variables of all facts.
     """
 
-    __slots__ = ("env", "facts", "linear", "memo")
+    __slots__ = ("env", "fact_vars", "facts", "linear", "memo")
 
     def __init__(
         self,
@@ -155,6 +155,7 @@ class BoundEvaluator:
         self.env = env
         self.facts = facts
         self.linear: tuple[Any, ...] = ()
+        self.fact_vars: frozenset[Var] = frozenset()
         self.memo: dict[Expr, Bound] = {} if memo is None else memo
 
     def __call__(self, e: Expr) -> Bound:

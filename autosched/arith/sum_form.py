@@ -22,6 +22,7 @@ from autosched.arith.const_int_bound import (
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Add, Div, Expr, FloorDiv, FloorMod, IntImm, Mod, Mul, Sub
 from autosched.tir.op import const
+from autosched.tir.walk import free_vars
 
 NO_UPPER = 1 << 80
 """The `upper` of a term without %."""
@@ -181,17 +182,62 @@ def sum_bound(
     terms: list[Term] | tuple[Term, ...], base: int, bounds: BoundEvaluator, dtype: DType
 ) -> Bound:
     """The interval of the sum's values."""
+    low, high = _plain_bound(terms, base, bounds)
+    if bounds.facts and terms and _concerned(terms, bounds):
+        return _refined_bound(terms, base, (low, high), bounds, dtype)
+    return low, high
+
+
+def sum_in_range(
+    terms: list[Term] | tuple[Term, ...],
+    base: int,
+    limit: int,
+    bounds: BoundEvaluator,
+    dtype: DType,
+) -> bool:
+    """True when the sum provably lies in [0, limit)."""
+    low, high = _plain_bound(terms, base, bounds)
+    if low >= 0 and high < limit:
+        return True
+    if not (bounds.facts and terms and _concerned(terms, bounds)):
+        return False
+    low, high = _refined_bound(terms, base, (low, high), bounds, dtype)
+    return low >= 0 and high < limit
+
+
+def _plain_bound(terms: list[Term] | tuple[Term, ...], base: int, bounds: BoundEvaluator) -> Bound:
     low = high = base
     for term in terms:
         part = term_bound(term, bounds)
-        low, high = add_low(low, part[0]), add_high(high, part[1])
-    if bounds.facts and terms:
-        part = bounds(emit(terms, 0, dtype))
-        low, high = max(low, add_low(part[0], base)), min(high, add_high(part[1], base))
-        for fact in bounds.linear:
-            known = _bound_by(fact, terms, bounds)
-            if known is not None:
-                low, high = max(low, add_low(known[0], base)), min(high, add_high(known[1], base))
+        low, high = low + part[0], high + part[1]
+        if low <= NEG_INF or high >= POS_INF:
+            low, high = max(low, NEG_INF), min(high, POS_INF)
+            if low == NEG_INF and high == POS_INF:
+                return low, high
+    return low, high
+
+
+def _concerned(terms: list[Term] | tuple[Term, ...], bounds: BoundEvaluator) -> bool:
+    """True when a fact mentions a variable of the sum."""
+    variables = bounds.fact_vars
+    return any(not variables.isdisjoint(free_vars(term[0])) for term in terms)
+
+
+def _refined_bound(
+    terms: list[Term] | tuple[Term, ...],
+    base: int,
+    bound: Bound,
+    bounds: BoundEvaluator,
+    dtype: DType,
+) -> Bound:
+    """The bound with the facts about the sum, and about sums in it."""
+    low, high = bound
+    part = bounds(emit(terms, 0, dtype))
+    low, high = max(low, add_low(part[0], base)), min(high, add_high(part[1], base))
+    for fact in bounds.linear:
+        known = _bound_by(fact, terms, bounds)
+        if known is not None:
+            low, high = max(low, add_low(known[0], base)), min(high, add_high(known[1], base))
     return low, high
 
 
