@@ -13,20 +13,23 @@ for i in range(8):                           for i.o in range(2):
 The pass takes perfect nests of constant loops around one store `X[a] = f(X[a], ...)` whose address
 does not depend on the innermost loops that reduce. Loops over outputs are split so that a tile of
 outputs fits the vector registers, and the tile is unrolled inside the reduction. Each output still
-sees its reduction steps in the same order, so results do not change by a bit.
+sees its reduction steps in the same order, so results do not change by a bit; only where the loads
+are contiguous along the reduction alone are partial results kept in lanes and folded at the end
+(`reassociate`).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import (
     Add,
+    BinaryExpr,
     Broadcast,
     BufferLoad,
     Call,
@@ -39,7 +42,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import UNARY_MATH
-from autosched.tir.op import add, const, mul
+from autosched.tir.op import add, broadcast, const, mul
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -54,7 +57,7 @@ from autosched.tir.walk import free_vars, map_children, pre_order, rewrite_expr,
 from autosched.transform.context import PassContext
 from autosched.transform.lane_slice import lane_slice
 from autosched.transform.module import FunctionPass
-from autosched.transform.reduction_nest import Axis, Nest, is_counted, match_nest
+from autosched.transform.reduction_nest import Axis, Nest, is_counted, match_nests
 from autosched.transform.register_tile import Operand, TileProblem, choose_tile
 
 _TILE_LOOPS = 4
@@ -63,10 +66,14 @@ _SHORT_REDUCTION = 16
 
 @dataclass(frozen=True)
 class PromoteAccumulators(FunctionPass):
-    """Accumulates in registers; `vector_bytes` and `registers` describe the register file."""
+    """Accumulates in registers; `vector_bytes` and `registers` describe the register file.
+
+    `reassociate` allows partial sums of floats where only the reduction's loads are contiguous.
+    """
 
     vector_bytes: int = 64
     registers: int = 32
+    reassociate: bool = True
     name: ClassVar[str] = "PromoteAccumulators"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -74,11 +81,9 @@ class PromoteAccumulators(FunctionPass):
 
     def _stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For) and is_counted(stmt):
-            nest = match_nest(stmt, self.vector_bytes)
-            if nest is not None:
-                tiled = _tile(nest, self.registers)
-                if tiled is not None:
-                    return tiled
+            nests = match_nests(stmt, self.vector_bytes, self.reassociate)
+            if nests:
+                return seq(*(_tile(nest, self.registers) for nest in nests))
         return map_children(stmt, self._stmt)
 
 
@@ -87,51 +92,55 @@ class PromoteAccumulators(FunctionPass):
 
 def _operands(nest: Nest, tile_axes: list[Axis]) -> Iterator[Operand]:
     seen = set()
-    for e in pre_order(nest.store.value):
-        if not isinstance(e, BufferLoad) or e.buffer.data is nest.store.buffer.data or e in seen:
+    for e in pre_order(nest.value):
+        if not isinstance(e, BufferLoad) or e.buffer.data is nest.buffer.data or e in seen:
             continue
         seen.add(e)
         (index,) = e.indices
         used = free_vars(index)
-        varies = [a.var in used for a in tile_axes]
         vector = index.dtype.lanes > 1
         contiguous = isinstance(index, Ramp) and index.stride is IntImm(1, index.stride.dtype)
         cost = 1.0 if not vector or contiguous else float(nest.width)
-        yield Operand(cost, (*varies, vector))
+        yield Operand(cost, (*(a.var in used for a in tile_axes), vector and nest.fold is None))
 
 
-def _weight(value: Expr) -> float:
+def _weight(nest: Nest) -> float:
     """Instructions of one step besides loads; a multiply and an add are one."""
-    nodes = list(pre_order(value))
-    total = sum(not isinstance(e, BufferLoad | Broadcast | IntImm | Var | Ramp) for e in nodes)
+
+    def leaf(e: Expr) -> Expr | None:
+        return Var("leaf", e.dtype) if isinstance(e, BufferLoad) else None
+
+    nodes = list(pre_order(rewrite_expr(nest.value, leaf)))
+    total = sum(not isinstance(e, _FREE) for e in nodes)
     fused = sum(isinstance(e, Add) and any(isinstance(c, Mul) for c in e.children()) for e in nodes)
     calls = sum(isinstance(e, Call) and e.op in UNARY_MATH for e in nodes)
+    if nest.fold is not None and not (nest.fold is Add and isinstance(nest.value, Mul)):
+        total += 1
     return max(1.0, total - fused + 20.0 * calls)
 
 
-def _tile(nest: Nest, registers: int) -> Stmt | None:
-    spatial = [a for a in nest.axes if a.stride and a.extent > 1]
+_FREE = (Broadcast, IntImm, Var, Ramp)
+
+
+def _tile(nest: Nest, registers: int) -> Stmt:
+    spatial = [a for a in nest.axes if not a.reduces and a.extent > 1]
     tile_axes = spatial[-_TILE_LOOPS:]
-    last = max(i for i, a in enumerate(nest.axes) if not a.stride and a.extent > 1)
     problem = TileProblem(
         (*(a.extent for a in tile_axes), nest.chunks),
         tuple(_operands(nest, tile_axes)),
-        nest.axes[last].extent,
+        nest.axes[_last_reduction(nest.axes)].extent,
         registers,
-        _index_free_weight(nest.store.value),
+        _weight(nest),
+        1.5 if nest.fold is None else 10.0,
     )
     tile = choose_tile(problem)
     factors = {a.var: f for a, f in zip(tile_axes, tile[:-1], strict=True)}
     return _build(nest, factors, tile[-1])
 
 
-def _index_free_weight(value: Expr) -> float:
-    """`_weight` of the value with each load taken as a leaf."""
-
-    def drop(e: Expr) -> Expr | None:
-        return Var("leaf", e.dtype) if isinstance(e, BufferLoad) else None
-
-    return _weight(rewrite_expr(value, drop))
+def _last_reduction(axes: Sequence[Axis]) -> int:
+    """The innermost loop that reduces, if possible one that runs more than once."""
+    return max((a.extent > 1, k) for k, a in enumerate(axes) if a.reduces)[1]
 
 
 # -- building -----------------------------------------------------------------------------------
@@ -143,36 +152,37 @@ def _build(nest: Nest, factors: dict[Var, int], chunks: int) -> Stmt:
     piece = Var("lane.o")
     width = nest.width * chunks
     pieces = nest.chunks // chunks
-    index, value = nest.index, nest.store.value
+    index, value = nest.index, nest.value
     if pieces > 1:
         index, value = _part(index, piece, width), _part(value, piece, width)
     points, remaining = _points(nest, factors)
     points.sort(key=len, reverse=True)  # the operand with most copies streams
-    buffer = nest.store.buffer
-    data = pointer(f"{buffer.name}.acc", buffer.dtype, "local")
+    data = pointer(f"{nest.buffer.name}.acc", nest.buffer.dtype, "local")
     count = math.prod(map(len, points))
-    tile = Buffer(data, buffer.dtype, (const(count * width),), name=data.name)
+    tile = Buffer(data, nest.buffer.dtype, (const(count * width),), name=data.name)
     before: list[Stmt] = []
     steps: list[Stmt] = []
     after: list[Stmt] = []
     for number, point in enumerate(itertools.product(*points)):
         table = dict(point)
         where, what = substitute(index, table), substitute(value, table)
-        slot: Expr = const(number * width)
-        slot = slot if width == 1 else Ramp(slot, const(1), width)
-        old, new = BufferLoad(buffer, (where,)), BufferLoad(tile, (slot,))
-        before.append(BufferStore(tile, old, (slot,)))
-        steps.append(BufferStore(tile, _replace(what, old, new), (slot,)))
-        after.append(BufferStore(buffer, new, (where,)))
+        slot = _lanes(number * width, width)
+        own = BufferLoad(tile, (slot,))
+        old = BufferLoad(nest.buffer, (where,))
+        if nest.fold is None:
+            before.append(BufferStore(tile, old, (slot,)))
+            steps.append(BufferStore(tile, _replace(what, old, own), (slot,)))
+            after.append(BufferStore(nest.buffer, own, (where,)))
+            continue
+        start = const(0, own.dtype) if nest.fold is Add else broadcast(old, width)
+        before.append(BufferStore(tile, start, (slot,)))
+        steps.append(BufferStore(tile, nest.fold(own, what), (slot,)))
+        after += _fold_lanes(tile, nest.fold, number * width, width)
+        total = nest.fold(old, BufferLoad(tile, (const(number * width),)))
+        after.append(BufferStore(nest.buffer, total, (where,)))
     body: Stmt = seq(*steps)
     for axis in reversed(chain):
-        body = For(
-            axis.var,
-            const(0, axis.var.dtype),
-            const(axis.extent, axis.var.dtype),
-            ForKind.SERIAL,
-            body,
-        )
+        body = _loop(axis.var, axis.extent, body)
     # The tile is what unrolling is for: more copies would only cost compilation.
     body = AttrStmt(None, "pragma_auto_unroll_max_step", const(0), seq(*before, body, *after))
     body = Allocate(data, tile.dtype, tile.shape, TRUE, body)
@@ -182,6 +192,18 @@ def _build(nest: Nest, factors: dict[Var, int], chunks: int) -> Stmt:
         var, extent = remaining.get(axis.var, (axis.var, axis.extent))
         body = _loop(var, extent, body)
     return body
+
+
+def _lanes(start: int, width: int) -> Expr:
+    return const(start) if width == 1 else Ramp(const(start), const(1), width)
+
+
+def _fold_lanes(tile: Buffer, fold: type[BinaryExpr], start: int, width: int) -> Iterator[Stmt]:
+    """Halves of the lanes folded onto each other until the result is in the first."""
+    while width > 1:
+        width //= 2
+        low, high = _lanes(start, width), _lanes(start + width, width)
+        yield BufferStore(tile, fold(BufferLoad(tile, (low,)), BufferLoad(tile, (high,))), (low,))
 
 
 def _loop(var: Var, extent: int, body: Stmt) -> Stmt:
@@ -227,7 +249,7 @@ def _order(nest: Nest, factors: dict[Var, int]) -> tuple[list[Axis], list[Axis]]
     is short, the run before it too, past the spatial loops between.
     """
     kept = [a for a in nest.axes if not (a.stride and factors.get(a.var, 1) == a.extent)]
-    last = max(i for i, a in enumerate(kept) if not a.stride and a.extent > 1)
+    last = _last_reduction(kept)
     inside: list[Axis] = []
     moved = [a for a in kept[last + 1 :] if a.stride]
     position, steps = last, 1

@@ -16,7 +16,6 @@ MAX_POINTS = 64
 """Copies of the statement that a tile may have."""
 
 _LATENCY = 4.0
-_STORE_AND_RELOAD = 1.5  # cycles for each accumulator before and after the reduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,8 @@ class TileProblem:
 
     `extents` are those of the tile loops, outermost first; the last one counts the vector
     registers of one statement. `steps` is the number of reduction steps between loading and
-    storing the accumulators, `weight` the instructions for each accumulator and step besides loads.
+    storing the accumulators, `weight` the instructions for each accumulator and step besides loads,
+    `finish` the cycles for each accumulator before and after the reduction.
     """
 
     extents: tuple[int, ...]
@@ -44,6 +44,7 @@ class TileProblem:
     steps: int
     registers: int
     weight: float = 1.0
+    finish: float = 1.5
 
 
 def _divisors(n: int, limit: int) -> list[int]:
@@ -74,7 +75,7 @@ def cost(problem: TileProblem, tile: tuple[int, ...]) -> float | None:
         return None
     work = accumulators * problem.weight
     cycles = max(work / 2, loads / 2, _LATENCY, (work + loads + 2) / 4)
-    return (cycles + accumulators * _STORE_AND_RELOAD / problem.steps) / accumulators
+    return (cycles + accumulators * problem.finish / problem.steps) / accumulators
 
 
 def choose_tile(problem: TileProblem) -> tuple[int, ...]:

@@ -97,7 +97,7 @@ def test_results_are_equal_to_the_last_bit(order, extents, lanes, vector_bytes, 
         size[name[0]] *= extents[name]
     m, n, k = size["i"], size["j"] * lanes, size["k"]
     func = matmul(m, n, k, order, extents, lanes)
-    new = PromoteAccumulators(vector_bytes, registers)(func)
+    new = PromoteAccumulators(vector_bytes, registers, reassociate=False)(func)
     assert new is not func
     agree(func, new, m * k, k * n, m * n)
 
@@ -159,3 +159,58 @@ def test_maximum_and_nested_statements():
     )
     func = wrap(body, a, c)
     agree(func, PromoteAccumulators(16, 16)(func), 240, 24)
+
+
+def dot(extent: int, fold=None, dtype: str = "float32") -> tuple[PrimFunc, list[int]]:
+    """C[3, 5] folds A[3, k] * B[5, k] (or its maximum) over k: contiguous along k only."""
+    a, b = decl_buffer((3 * extent,), dtype, "A"), decl_buffer((5 * extent,), dtype, "B")
+    c = decl_buffer((15,), dtype, "C")
+    i, j, k = Var("i"), Var("j"), Var("k")
+    at = (i * 5 + j,)
+    term = BufferLoad(a, (i * extent + k,)) * BufferLoad(b, (j * extent + k,))
+    value = (fold or op.add)(BufferLoad(c, at), term)
+    body = loop(i, 3, loop(j, 5, loop(k, extent, BufferStore(c, value, at))))
+    return wrap(body, a, b, c), [3 * extent, 5 * extent, 15]
+
+
+@pytest.mark.parametrize("extent", [16, 64, 37, 8, 3])
+def test_partial_sums_in_lanes(extent):
+    func, sizes = dot(extent)
+    new = PromoteAccumulators()(func)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=s).astype(np.float32) for s in sizes]
+    other = [x.copy() for x in arrays]
+    interp.run(func, arrays)
+    interp.run(new, other)
+    np.testing.assert_allclose(arrays[2], other[2], rtol=1e-5, atol=1e-5)
+
+
+def test_sums_of_floats_keep_their_order_unless_allowed():
+    func, sizes = dot(64)
+    agree(func, PromoteAccumulators(reassociate=False)(func), *sizes)
+
+
+def test_maxima_and_integer_sums_are_folded_exactly():
+    for func, sizes in (dot(64, op.max_), dot(40, op.min_)):
+        new = PromoteAccumulators(reassociate=False)(func)
+        assert "max" in to_text(new) or "min" in to_text(new)
+        agree(func, new, *sizes)
+    func, sizes = dot(48, dtype="int32")
+    new = PromoteAccumulators(reassociate=False)(func)
+    arrays = [np.arange(s, dtype=np.int32) for s in sizes]
+    other = [x.copy() for x in arrays]
+    interp.run(func, arrays)
+    interp.run(new, other)
+    np.testing.assert_array_equal(arrays[2], other[2])
+
+
+def test_outputs_that_are_no_whole_vectors_are_cut():
+    a, c = decl_buffer((37 * 5,), name="A"), decl_buffer((37,), name="C")
+    i, k = Var("i"), Var("k")
+    store = BufferStore(c, BufferLoad(c, (i,)) + BufferLoad(a, (k * 37 + i,)), (i,))
+    func = wrap(loop(k, 5, loop(i, 37, store)), a, c)
+    new = PromoteAccumulators()(func)
+    text = to_text(new)
+    assert "C[0:16]" in text
+    assert "C[32:37]" in text or "+ 32" in text
+    agree(func, new, 37 * 5, 37)
