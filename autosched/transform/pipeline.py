@@ -57,11 +57,18 @@ _TO_STRAIGHT_CODE: tuple[Pass, ...] = (
 )
 
 
+_ON_CPU: dict[str, Pass] = {
+    "LoopPartition": LoopPartition(partition_const_loops=True),
+    "VectorizeLoop": VectorizeLoop(masked=True),
+}
+"""Tiles that do not divide their loop: whole ones without conditions, the last one masked."""
+
+
 @lru_cache(maxsize=8)
 def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
     """The passes before LLVM code for a CPU with vector registers of `vector_bytes`."""
     return (
-        *_TO_FLAT_LOOPS,
+        *(_ON_CPU.get(p.name, p) for p in _TO_FLAT_LOOPS),
         PromoteAccumulators(vector_bytes, registers=32 if vector_bytes >= 64 else 16),
         *_TO_STRAIGHT_CODE,
         LowerIntrin(),
