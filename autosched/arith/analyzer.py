@@ -289,7 +289,7 @@ class Analyzer:
         try:
             remembered, result = e._simple
             if remembered == known:
-                return e if result is None else result  # type: ignore[no-any-return]
+                return e if result is None else result
         except AttributeError:
             pass
         found = self._simplify(e)

@@ -220,44 +220,50 @@ def _fields(path: str, cls: str) -> tuple[str, ...]:
     return names if path == "e" else tuple(f"{path}.{name}" for name in names)
 
 
-def _parse_rules(table: str) -> Iterator[_Rule]:
+def _parse_rules(root: str, table: str) -> Iterator[_Rule]:
+    """The rules of `table` for nodes of class `root`."""
     for raw in table.splitlines():
         line = raw.split("#")[0].strip()
         if not line:
             continue
         arrow = "=>" if "=>" in line else "->"
         left, right = line.split(arrow, 1)
+        pattern = _tree(ast.parse(left.lstrip("~").strip(), mode="eval").body)
+        if not isinstance(pattern, tuple) or pattern[0] != root:
+            continue
         right, _, text = right.partition(" if ")
         result = ast.parse(right.strip(), mode="eval").body
-        commute = left.startswith("~")
-        pattern = _tree(ast.parse(left.lstrip("~").strip(), mode="eval").body)
-        seen: set[Any] = set()
-        for variant in _variants(pattern) if commute else (pattern,):
-            if variant in seen:
-                continue
-            seen.add(variant)
+        variants = _variants(pattern) if left.startswith("~") else (pattern,)
+        for variant in dict.fromkeys(variants):
             condition = ast.parse(text.strip(), mode="eval").body if text else None
             yield _Rule(variant, result, condition, arrow == "=>")
 
 
-def compile_rules(*tables: str) -> dict[type[Expr], RuleFn]:
-    """The matching functions of `tables`, by the class of the node they rewrite.
+def compile_rules(root: type[Expr], *tables: str) -> RuleFn:
+    """The matching function of those rules in `tables` that rewrite nodes of class `root`.
 
-    Each takes the node (its children simplified) and a RuleScope, and returns the rewritten
+    It takes the node (its children simplified) and a RuleScope, and returns the rewritten
     expression or None. Raises ValueError for a line that is no rule.
     """
-    bodies: dict[str, list[str]] = {}
-    for table in tables:
-        for rule in _parse_rules(table):
-            bodies.setdefault(rule.root, []).append(rule.source)
-    names: dict[str, Any] = {**vars(nodes), **{f: getattr(op, f) for f in _BUILD.values()}}
-    names |= {"const": op.const, "TRUE": op.const(True), "FALSE": op.const(False)}
-    functions: dict[type[Expr], RuleFn] = {}
-    for root, body in bodies.items():
-        head = [f"    {n} = e.{n}\n    t{n} = {n}.__class__" for n in _fields("e", root)]
-        source = "\n".join(["def rules(e, s):", *head, *body])
-        code = compile(source, f"<rewrite rules of {root}>", "exec")
-        scope = dict(names)
-        exec(code, scope)  # the source is made of the literal tables of this package only
-        functions[getattr(nodes, root)] = scope["rules"]
-    return functions
+    name = root.__name__
+    body = [rule.source for table in tables for rule in _parse_rules(name, table)]
+    head = [f"    {n} = e.{n}\n    t{n} = {n}.__class__" for n in _fields("e", name)]
+    code = compile("\n".join(["def rules(e, s):", *head, *body]), f"<rules of {name}>", "exec")
+    scope: dict[str, Any] = {**vars(nodes), **{f: getattr(op, f) for f in _BUILD.values()}}
+    scope |= {"const": op.const, "TRUE": op.const(True), "FALSE": op.const(False)}
+    exec(code, scope)  # the source is made of the literal tables of this package only
+    function: RuleFn = scope["rules"]
+    return function
+
+
+def rules_for(root: type[Expr], *tables: str) -> RuleFn:
+    """`compile_rules`, put off until the function is first called: most programs need few."""
+    function: RuleFn | None = None
+
+    def apply(e: Any, s: RuleScope) -> Expr | None:
+        nonlocal function
+        if function is None:
+            function = compile_rules(root, *tables)
+        return function(e, s)
+
+    return apply

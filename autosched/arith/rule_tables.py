@@ -1,27 +1,52 @@
-"""All tables of rewrite rules, compiled, by the class of the node they rewrite."""
+"""The tables of rewrite rules by the class of the node they rewrite."""
 
 from __future__ import annotations
 
-from autosched.arith import rules_add_sub, rules_bool, rules_compare, rules_min_max, rules_mul_div
-from autosched.arith.rule_compiler import compile_rules
-
-INDEX_RULES = compile_rules(
-    rules_add_sub.ADD,
-    rules_add_sub.SUB,
-    rules_mul_div.MUL,
-    rules_mul_div.FLOORDIV,
-    rules_mul_div.FLOORMOD,
-    rules_mul_div.TRUNC,
-    rules_min_max.ROUNDED,
-    rules_min_max.MIN,
-    rules_min_max.MAX,
-    rules_compare.LT,
-    rules_compare.EQ,
+from autosched.arith.rule_compiler import RuleFn, rules_for
+from autosched.arith.rules_add_sub import ADD, FLOAT_SUB, SUB
+from autosched.arith.rules_bool import AND, NOT, OR
+from autosched.arith.rules_compare import EQUAL, LESS
+from autosched.arith.rules_min_max import MAX, MIN, ROUNDED
+from autosched.arith.rules_mul_div import FLOORDIV, FLOORMOD, MUL, TRUNC
+from autosched.tir.expr import (
+    EQ,
+    LT,
+    Add,
+    And,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Sub,
 )
+
+INDEX_RULES: dict[type[Expr], RuleFn] = {
+    Add: rules_for(Add, ADD),
+    Sub: rules_for(Sub, SUB),
+    Mul: rules_for(Mul, MUL),
+    FloorDiv: rules_for(FloorDiv, FLOORDIV),
+    FloorMod: rules_for(FloorMod, FLOORMOD),
+    Div: rules_for(Div, TRUNC),
+    Mod: rules_for(Mod, TRUNC),
+    Min: rules_for(Min, ROUNDED, MIN),
+    Max: rules_for(Max, ROUNDED, MAX),
+    LT: rules_for(LT, LESS),
+    EQ: rules_for(EQ, EQUAL),
+}
 """For int32 and int64 scalars."""
 
-FLOAT_RULES = compile_rules(rules_add_sub.FLOAT_SUB)
+FLOAT_RULES: dict[type[Expr], RuleFn] = {Sub: rules_for(Sub, FLOAT_SUB)}
 """For float scalars."""
 
-BOOL_RULES = compile_rules(rules_bool.AND, rules_bool.OR, rules_bool.NOT)
+BOOL_RULES: dict[type[Expr], RuleFn] = {
+    And: rules_for(And, AND),
+    Or: rules_for(Or, OR),
+    Not: rules_for(Not, NOT),
+}
 """For conditions whose comparisons are of integers."""

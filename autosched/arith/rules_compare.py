@@ -3,7 +3,7 @@
 Only `<`, `==` have rules: the other comparisons are expressed by them (`rewrite_logic.py`).
 """
 
-LT = """
+LESS = """
 ~ x + y < x + z -> y < z
 y - x < z - x -> y < z
 x - y < x - z -> z < y
@@ -38,7 +38,7 @@ x + c1 < c2 => x < c2 - c1
 x - c1 < c2 => x < c2 + c1
 """
 
-EQ = """
+EQUAL = """
 c1 == x => x == c1 if x.__class__ is not IntImm
 x - c1 == c2 -> x == c1 + c2
 c1 - x == c2 -> x == c1 - c2

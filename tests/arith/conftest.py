@@ -88,7 +88,7 @@ _VALUE: dict[type[Expr], Callable[[Any, Any], int]] = {
 def value_at(e: Any, point: Point) -> int:
     """The value of an integer expression when the variables have these values."""
     cls = e.__class__
-    if cls is IntImm:
+    if isinstance(e, IntImm):
         return e.value
     if cls in _VALUE:
         return _VALUE[cls](value_at(e.a, point), value_at(e.b, point))
