@@ -183,7 +183,7 @@ class ExprCompiler:
             if symbol is None:
                 return Value(f"fmod({a.text}, {b.text})", ATOM, many)
             return Value(f"{a.at(TERM)} {symbol} {b.at(ATOM)}", TERM, many)
-        low, high = division_interval(kind, a, b, e.dtype)
+        low, high = division_interval(kind, a, b)
         arrays = many or e.dtype.lanes > 1
         if arrays and b.low <= 0 <= b.high:
             b = Value(f"divisor({b.text}, {self.mask})")

@@ -97,7 +97,7 @@ def interval(kind: type[Expr], a: Value, b: Value) -> tuple[int, int]:
     return min(corners), max(corners)
 
 
-def division_interval(kind: type[Expr], a: Value, b: Value, dtype: DType) -> tuple[int, int]:
+def division_interval(kind: type[Expr], a: Value, b: Value) -> tuple[int, int]:
     """The interval of a quotient or remainder."""
     if b.low <= 0:  # only the usual case is worth knowing; -min / -1 leaves the type
         size = max(abs(a.low), abs(a.high)) if kind in (Div, FloorDiv) else 0

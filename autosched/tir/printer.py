@@ -150,7 +150,8 @@ class StmtPrinter(ExprPrinter):
             case Evaluate(value):
                 return ["pass"] if isinstance(value, IntImm) else [self.expr(value)]
             case ProducerStore(producer, value, indices):
-                return [f"{producer.name}{self.indices(indices)} = {self.expr(value)}"]
+                target = self.producer(producer) + self.indices(indices)
+                return [f"{target} = {self.expr(value)}"]
             case While(condition, body):
                 return [f"while {self.expr(condition)}:", *_indent(self.lines(body))]
             case Prefetch(buffer, bounds):
@@ -186,7 +187,7 @@ class StmtPrinter(ExprPrinter):
                 fields += self._condition(condition)
                 return f"realize({', '.join(fields)})", self._view_lines(buffer.data)
             case ProducerRealize(producer, bounds, condition, _, scope):
-                text = self.region(producer.name, bounds)
+                text = self.region(self.producer(producer), bounds)
                 fields = [text, f'"{scope}"', *self._condition(condition)]
                 return f"realize({', '.join(fields)})", []
             case Allocate(var, dtype, extents, condition):

@@ -124,6 +124,13 @@ class ExprPrinter:
             self._names[buffer] = name
         return name
 
+    def producer(self, tensor: Any) -> str:
+        """The name of a tensor (or of an operation)."""
+        name = self._names.get(tensor)
+        if name is None:
+            name = self._names[tensor] = self.fresh(tensor.name)
+        return name
+
     def alias(self, thing: Var, name: str) -> None:
         """Gives `thing` a name that something else has already."""
         self._names[thing] = name
@@ -212,7 +219,7 @@ class ExprPrinter:
         return text, _ATOM
 
     def _producer_load(self, e: ProducerLoad) -> tuple[str, int]:
-        return e.producer.name + self.indices(e.indices), _ATOM
+        return self.producer(e.producer) + self.indices(e.indices), _ATOM
 
     def _let(self, e: Let) -> tuple[str, int]:
         value = self.expr(e.value)
@@ -280,7 +287,7 @@ class ExprPrinter:
             case dict():
                 return f"{{{', '.join(f'{k}: {self.value(v)}' for k, v in value.items())}}}"
             case _ if hasattr(value, "outputs") or hasattr(value, "op"):
-                return str(value.name)
+                return self.producer(value)
         return str(value)
 
 

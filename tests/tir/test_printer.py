@@ -21,6 +21,7 @@ from autosched.tir.expr import (
     IterVar,
     Let,
     Mod,
+    ProducerLoad,
     Ramp,
     Range,
     Reduce,
@@ -259,3 +260,11 @@ def test_block():
 def test_text_is_what_repr_shows():
     assert repr(I + 1) == "i + 1"
     assert repr(BufferStore(A, op.const(0.0), (I, J))) == "A[i, j] = 0.0"
+
+
+def test_tensors_of_one_name_differ():
+    class Tensor:
+        name, dtype = "T", float32
+
+    total = ProducerLoad(Tensor(), (I,)) + ProducerLoad(Tensor(), (I,))
+    assert to_text(total) == "T[i] + T_1[i]"

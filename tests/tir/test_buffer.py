@@ -1,0 +1,29 @@
+"""Buffers: declaration, views and indexing."""
+
+from __future__ import annotations
+
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.dtype import float32, handle
+from autosched.tir.expr import BufferLoad, IntImm, Var
+
+
+def test_declaration():
+    n = Var("n")
+    buffer = decl_buffer((n, 4), "float32", "A", "shared")
+    assert buffer.shape == (n, IntImm(4))
+    assert buffer.scope == buffer.data.scope == "shared"
+    assert buffer.data.dtype is handle
+    assert buffer.data.element is float32
+
+
+def test_a_view_shares_the_pointer():
+    a = decl_buffer((4, 4), name="A")
+    flat = decl_buffer((16,), name="F", data=a.data)
+    assert flat.data is a.data
+    assert repr(flat) == "Buffer(F: float32[16], global)"
+
+
+def test_indexing():
+    a, i = decl_buffer((4, 4), name="A"), Var("i")
+    assert a[i, 1] is BufferLoad(a, (i, IntImm(1)))
+    assert decl_buffer((4,))[i].indices == (i,)
