@@ -26,6 +26,7 @@ from autosched.tir.expr import (
     FloorMod,
     IntImm,
     Max,
+    Ramp,
 )
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import (
@@ -112,7 +113,13 @@ class _Lower:
         return done
 
     def _bounds(self, e: Expr) -> tuple[int, int]:
-        """The values `e` (before lowering) can have, within its type."""
+        """The values `e` (before lowering) can have in any lane, within its type."""
+        if isinstance(e, Broadcast):
+            return self._bounds(e.value)
+        if isinstance(e, Ramp) and isinstance(e.stride, IntImm):
+            low, high = self._bounds(e.base)
+            last = e.stride.value * (e.lanes - 1)
+            return low + min(0, last), high + max(0, last)
         bound = self.facts.analyzer.const_int_bound(e)
         low = max(int(bound.min_value), int(e.dtype.min_value))
         return low, min(int(bound.max_value), int(e.dtype.max_value))
