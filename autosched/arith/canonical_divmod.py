@@ -46,7 +46,6 @@ def truncated_quotient(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) 
     quotient, rest, base, rest_base = _separate(a, c)
     if not rest and not rest_base:
         return Sum(tuple(quotient), base)
-    bounds = self.analyzer.bounds
     if not quotient and not base and not rest:
         return Sum((), rest_base // c if rest_base >= 0 else -(-rest_base // c))
     whole = [t._replace(scale=t.scale * c) for t in quotient]
@@ -57,7 +56,6 @@ def truncated_quotient(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) 
             return Sum(tuple(quotient), base)
         term = _one_term(self, rest, rest_base, dtype)
         return _plus(quotient, base, _divide_term(self, term, c, dtype, True))
-    del bounds
     return _divide_term(self, _one_term(self, list(a.terms), a.base, dtype), c, dtype, True)
 
 

@@ -20,12 +20,10 @@ from autosched.tir.expr import (
     NE,
     Add,
     And,
-    BufferLoad,
     Call,
     Cast,
     Div,
     Expr,
-    FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -35,7 +33,6 @@ from autosched.tir.expr import (
     Mul,
     Not,
     Or,
-    ProducerLoad,
     Select,
     SizeVar,
     Sub,
@@ -87,17 +84,14 @@ class IntervalEvaluator:
     def visit(self, e: Expr) -> Interval:
         cls = e.__class__
         if cls is IntImm or free_vars(e).isdisjoint(self._dom):
-            return (e, e) if cls not in _UNKNOWN or cls is not Call else self._outside(e)
+            # What a call returns may differ from one time to the next.
+            return _EVERYTHING if cls is Call and not e.dtype.is_bool else (e, e)
         found = self._memo.get(e)
         if found is None:
             rule = _RULES.get(cls)
             found = _EVERYTHING if rule is None else rule(self, e)
             self._memo[e] = found
         return found
-
-    def _outside(self, e: Expr) -> Interval:
-        """A call that mentions no variable of the domains is unbounded all the same."""
-        return (e, e) if e.dtype.is_bool else _EVERYTHING
 
     def relax(self, low: Expr, high: Expr) -> Interval:
         """The ends of a variable's set, evaluated in turn while they mention other sets."""
@@ -301,8 +295,6 @@ _FOLD: dict[type[Expr], Callable[[Any, Any], Expr]] = {
     Min: min_,
     Max: max_,
 }
-_UNKNOWN = frozenset((Call,))
-_POINTS = (BufferLoad, ProducerLoad, FloatImm)
 _RULES: dict[type[Expr], Callable[[IntervalEvaluator, Any], Interval]] = {
     Var: _var,
     SizeVar: _var,

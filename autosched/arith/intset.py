@@ -157,7 +157,7 @@ def eval_set(e: Expr, dom: Mapping[Var, IntSet], analyzer: Analyzer | None = Non
     Variables outside `dom` stay symbolic; ends may mention them. The sets of `dom` may mention
     each other's variables. `analyzer` proves signs (spec te_bounds 3.2).
     """
-    from autosched.arith.interval_eval import IntervalEvaluator
+    from autosched.arith.interval_eval import IntervalEvaluator  # which is about IntSets
 
     if isinstance(e, IntImm):
         return IntSet(e, e)
