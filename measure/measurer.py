@@ -70,6 +70,7 @@ class Measurer:
         ran = self.runner.run(
             task,
             [b.artifact for b in built],
+            best,
             None if progress is None else lambda k: progress("run", k + 1, len(batch)),
         )
         share = (time.perf_counter() - start) / max(1, len(batch))

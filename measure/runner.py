@@ -12,6 +12,7 @@ from autosched.task import Task
 from measure.result import Failure, lower_quartile
 from measure.worker import Worker
 
+_WAKE_SECONDS = 5e-3  # a first call also wakes the worker threads
 _START_SECONDS = 60.0  # imports, inputs and the reference of the task
 
 
@@ -21,8 +22,9 @@ class RunOptions:
 
     Each candidate is visited `visits` times, each time for `repeats` blocks that take together
     about `min_repeat_ms` / `visits` milliseconds; one that is `give_up` times slower than the best
-    of the batch after two visits is not visited again. `timeout` (seconds) ends a call that
-    does not return.
+    of the batch after two visits is not visited again. One whose first call is `hopeless` times
+    slower than the best known keeps that call as its only repeat. `timeout` (seconds) ends a call
+    that does not return, and so does `patience` times the best known time, if that is over 1 s.
     """
 
     timeout: float = 10.0
@@ -30,6 +32,8 @@ class RunOptions:
     repeats: int = 3
     visits: int = 8
     give_up: float = 1.5
+    hopeless: float = 5.0
+    patience: float = 50.0
 
 
 @dataclass(slots=True)
@@ -77,10 +81,14 @@ class Runner:
         self,
         task: Task,
         artifacts: Sequence[bytes | None],
+        best: float = float("inf"),
         on_done: Callable[[int], None] | None = None,
     ) -> list[tuple[list[float], Failure | None]]:
-        """Raw repeats (seconds per call) and failure of each artifact; None ones are skipped."""
-        batch = _Batch(self, artifacts)
+        """Raw repeats (seconds per call) and failure of each artifact; None ones are skipped.
+
+        `best` is the best time known before, in seconds per call.
+        """
+        batch = _Batch(self, artifacts, best)
         self.start(task)
         with contextlib.suppress(MeasureError):  # a fresh process holds nothing to drop
             self._call(("drop",), "load")
@@ -115,42 +123,60 @@ class Runner:
 class _Batch:
     """The state of one round-robin."""
 
-    def __init__(self, runner: Runner, artifacts: Sequence[bytes | None]) -> None:
+    def __init__(self, runner: Runner, artifacts: Sequence[bytes | None], best: float) -> None:
         self.runner = runner
         self.artifacts = artifacts
         self.seconds: list[list[float]] = [[] for _ in artifacts]
         self.failures: list[Failure | None] = [None] * len(artifacts)
-        self._loaded: set[int] = set()
+        self._best = best
+        self._first: dict[int, float] = {}
+        self._hopeless: set[int] = set()
+
+    def first_run(self, index: int) -> None:
+        """Load the candidate and call it once."""
+        artifact = self.artifacts[index]
+        if artifact is None:
+            return
+        options = self.runner.options
+        limit = min(options.timeout, max(1.0, options.patience * self._best))
+        first = self._ask(index, ("load", index, artifact), limit)
+        if first is not None:
+            self._first[index] = first
+            self._best = min(self._best, first)
 
     def alive(self, visit: int) -> list[int]:
-        """The candidates worth another visit."""
+        """The candidates worth a visit."""
         options = self.runner.options
-        valid = [i for i, a in enumerate(self.artifacts) if a is not None and not self.failures[i]]
+        valid = [i for i in self._first if not self.failures[i]]
+        if visit == 0:
+            slow = options.hopeless * self._best + _WAKE_SECONDS
+            for index in valid:
+                if self._first[index] > slow:
+                    self.seconds[index] = [self._first[index]]
+                    self._hopeless.add(index)
+        valid = [i for i in valid if i not in self._hopeless]
         if visit < 2:
             return valid
         costs = {i: lower_quartile(tuple(self.seconds[i])) for i in valid}
         best = min(costs.values(), default=0.0)
         return [i for i in valid if costs[i] <= best * options.give_up]
 
-    def first_run(self, index: int) -> None:
-        artifact = self.artifacts[index]
-        if artifact is not None:
-            self._ask(index, ("load", index, artifact))
-            self._loaded.add(index)
-
     def visit(self, index: int, budget: float) -> None:
-        times = self._ask(index, ("time", index, budget, self.runner.options.repeats))
+        """A warm-up and a few repeats."""
+        options = self.runner.options
+        times = self._ask(index, ("time", index, budget, options.repeats), options.timeout)
         if times is not None:
             self.seconds[index] += times
 
-    def _ask(self, index: int, request: tuple[Any, ...]) -> Any:
+    def _ask(self, index: int, request: tuple[Any, ...], limit: float) -> Any:
         try:
-            return self.runner._call(request, "run")
+            return self.runner._call(request, "run", limit)
         except MeasureError as error:
             message = str(error)
             if error.kind == "timeout":
-                limit = f"{self.runner.options.timeout:g} s (measure.timeout_s)"
-                message = f"one call took longer than {limit}; the process was ended"
+                message = f"one call took longer than {limit:.3g} s; the process was ended"
+                if limit < self.runner.options.timeout:
+                    message += f" ({self.runner.options.patience:g} times the best known time)"
             self.failures[index] = Failure(error.stage, error.kind, message)
             if error.kind in ("timeout", "crash", "memory"):
                 self._reload()
@@ -158,6 +184,8 @@ class _Batch:
 
     def _reload(self) -> None:
         """Give a fresh process the candidates that had not failed."""
-        for index in sorted(self._loaded):
+        for index in list(self._first):
             if self.failures[index] is None:
-                self._ask(index, ("load", index, self.artifacts[index]))
+                self._ask(
+                    index, ("load", index, self.artifacts[index]), self.runner.options.timeout
+                )

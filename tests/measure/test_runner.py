@@ -1,0 +1,60 @@
+"""Round-robin over a batch: slow candidates get less time, hanging ones are ended."""
+
+import pytest
+
+from autosched.task import Task
+from measure.build import Builder
+from measure.runner import Runner, RunOptions
+
+FAST = RunOptions(timeout=20.0, min_repeat_ms=4.0, repeats=2, visits=3)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return Task.from_workload("matmul", M=64, N=64, K=64)
+
+
+@pytest.fixture(scope="module")
+def artifact(task):
+    builder = Builder(workers=1)
+    try:
+        (built,) = builder.build(task, [()])
+    finally:
+        builder.close()
+    assert built.artifact is not None
+    return built.artifact
+
+
+@pytest.fixture
+def runner():
+    found = Runner(FAST)
+    yield found
+    found.close()
+
+
+def test_every_candidate_is_visited(runner, task, artifact):
+    (one, none, two) = runner.run(task, [artifact, None, artifact])
+    assert len(one[0]) == FAST.repeats * FAST.visits or len(one[0]) >= FAST.repeats * 2
+    assert one[1] is None and two[1] is None
+    assert none == ([], None)
+
+
+def test_a_hopeless_candidate_keeps_its_first_call(runner, task, artifact):
+    # A best time no kernel can have, and no allowance for waking up: everything is hopeless.
+    runner.options = RunOptions(hopeless=-1e9, min_repeat_ms=4.0)
+    ((seconds, failure),) = runner.run(task, [artifact])
+    assert failure is None
+    assert len(seconds) == 1
+
+
+def test_the_limit_of_a_call_is_said(runner, task, artifact):
+    runner.start(task)
+    runner.options = RunOptions(timeout=0.0)
+    ((seconds, failure),) = runner.run(task, [artifact])
+    assert seconds == []
+    assert failure is not None
+    assert (failure.stage, failure.kind) == ("run", "timeout")
+    assert failure.message.startswith("one call took longer than 0 s")
+    runner.options = FAST
+    ((seconds, failure),) = runner.run(task, [artifact])
+    assert failure is None and seconds
