@@ -184,6 +184,8 @@ class LaneExprs:
         if last.dtype.lanes != self.lanes or e.buffer.dtype.lanes > 1:
             raise NotVectorisableError
         if self.mask is not None:
+            if not isinstance(last, Ramp):
+                raise NotVectorisableError  # a masked gather is slower than a loop over the lanes
             predicate = self.mask if predicate is None else and_(predicate, self.mask)
         if predicate is not None:
             predicate = self.broadcast(predicate)

@@ -170,7 +170,7 @@ class _Vectorizer:
         if any(i.dtype.lanes > 1 for i in outer) or lanes != self._lanes:
             raise NotVectorisableError
         if mask is not None:
-            if last.dtype.lanes == 1:
+            if not isinstance(last, Ramp):
                 raise NotVectorisableError
             predicate = mask if predicate is None else and_(predicate, mask)
         if s.buffer.dtype.lanes > 1:

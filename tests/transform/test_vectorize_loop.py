@@ -318,3 +318,26 @@ for i in range(4):
             B[i * 4 + j.s] = B[i * 4 + j.s]""",
         masked=True,
     )
+
+
+def test_masked_leaves_gathers_and_scatters_to_a_loop(check):
+    gather = BufferStore(B, A[(i * 4 + j) // 3], (i * 4 + j,))
+    check(
+        vector(IfThenElse(i * 4 + j < 10, gather), outer=3),
+        """\
+for i in range(3):
+    for j.s in range(4):
+        if i * 4 + j.s < 10:
+            B[i * 4 + j.s] = A[(i * 4 + j.s) // 3]""",
+        masked=True,
+    )
+    scatter = BufferStore(B, A[i * 4 + j], ((i * 4 + j) % 3,))
+    check(
+        vector(IfThenElse(i * 4 + j < 10, scatter), outer=3),
+        """\
+for i in range(3):
+    for j.s in range(4):
+        if i * 4 + j.s < 10:
+            B[(i * 4 + j.s) % 3] = A[i * 4 + j.s]""",
+        masked=True,
+    )
