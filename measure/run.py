@@ -73,9 +73,14 @@ class _Runner:
         return self._kernels[index].seconds()
 
     def _time(self, index: int, seconds: float, blocks: int) -> list[float]:
-        """`blocks` repeats (seconds per call) within about `seconds`, after a warm-up."""
+        """`blocks` repeats (seconds per call) within about `seconds`, after a warm-up.
+
+        A call that alone takes longer is a repeat of its own: what it has to warm up is little.
+        """
         loaded = self._kernels[index]
-        once = loaded.seconds(1)  # seconds; warms caches and worker threads
+        once = loaded.seconds(1)  # warms caches and worker threads
+        if once >= seconds:
+            return [once]
         calls = max(1, min(10_000_000, int(seconds / blocks / max(once, 1e-8))))
         return [loaded.seconds(calls) / calls for _ in range(blocks)]
 

@@ -32,7 +32,7 @@ class RunOptions:
     repeats: int = 3
     visits: int = 8
     give_up: float = 1.5
-    hopeless: float = 5.0
+    hopeless: float = 3.0
     patience: float = 50.0
 
 
