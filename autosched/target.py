@@ -125,9 +125,8 @@ def _override(params: HardwareParams, values: Mapping[str, int]) -> HardwarePara
     known = {f.name for f in fields(HardwareParams)}
     unknown = sorted(set(values) - known)
     if unknown:
-        raise ConfigError(
-            f"hardware parameter {unknown[0]!r} is unknown; expected one of {', '.join(sorted(known))}"
-        )
+        names = ", ".join(sorted(known))
+        raise ConfigError(f"hardware parameter {unknown[0]!r} is unknown; expected one of {names}")
     return replace(params, **values)
 
 
