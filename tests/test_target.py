@@ -1,0 +1,43 @@
+"""Targets and hardware parameters."""
+
+import json
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.target import HardwareParams, Target, make_target
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_a_target_survives_json(kind):
+    target = make_target(kind)
+    assert Target.from_json(json.loads(json.dumps(target.to_json()))) == target
+
+
+def test_defaults_are_ansors():
+    assert HardwareParams.default("cpu", threads=4).as_list() == [4, 64, 64, 0, 0, 0, 0, 0]
+    cuda = HardwareParams.default("cuda").as_list()
+    assert cuda == [-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32]
+
+
+def test_fields_can_be_overridden():
+    target = make_target("cpu", threads=3, num_cores=12, cache_line_bytes=128)
+    assert target.threads == 3
+    assert target.hardware.as_list()[:3] == [12, 64, 128]
+
+
+def test_wrong_names_are_refused():
+    with pytest.raises(ConfigError, match="found 'tpu', expected cpu or cuda"):
+        make_target("tpu")
+    with pytest.raises(ConfigError, match="'cores' is unknown; expected one of cache_line_bytes"):
+        make_target("cpu", cores=3)
+    with pytest.raises(ConfigError, match="expected 8 integers, found 2"):
+        HardwareParams.from_list([1, 2])
+
+
+def test_the_cpu_is_detected():
+    target = make_target("cpu")
+    assert target.cpu
+    assert target.vector_bytes in (16, 32, 64)
+    assert target.threads >= 1
+    assert str(target.threads) in str(target)
