@@ -17,7 +17,7 @@ import llvmlite.binding as llvm
 
 from autosched.codegen.llvm_compile import compile_object
 from autosched.errors import MeasureError
-from autosched.runtime.parallel_ir import POOL_IR
+from autosched.runtime.parallel_ir import pool_ir
 from autosched.runtime.workspace_ir import WORKSPACE_IR
 from autosched.target import cpu_target
 
@@ -156,7 +156,7 @@ def runtime_ir() -> str:
     futex = _FUTEX_NUMBERS.get(processor) if sys.platform == "linux" else None
     sleep = _SLEEP_ELSEWHERE if futex is None else _SLEEP_LINUX.replace("FUTEX", str(futex))
     nothing = "define private void @relax() alwaysinline {\n  ret void\n}\n"
-    return _PAUSE.get(processor, nothing) + sleep + POOL_IR + WORKSPACE_IR + _TIMER_IR
+    return _PAUSE.get(processor, nothing) + sleep + pool_ir() + WORKSPACE_IR + _TIMER_IR
 
 
 @lru_cache(maxsize=1)

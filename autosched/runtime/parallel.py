@@ -14,7 +14,13 @@ import os
 import threading
 
 from autosched.runtime.native import runtime_library
-from autosched.runtime.parallel_ir import EPOCH_OFFSET, POOL_BYTES, STOP_OFFSET, THREADS_OFFSET
+from autosched.runtime.parallel_ir import (
+    EPOCH_OFFSET,
+    MAX_THREADS,
+    POOL_BYTES,
+    STOP_OFFSET,
+    THREADS_OFFSET,
+)
 from autosched.target import physical_cores
 
 
@@ -32,12 +38,14 @@ class WorkerPool:
         return self._size
 
     def resize(self, size: int) -> None:
-        """Makes `size` threads share each loop from now on. Raises ValueError below 1.
+        """Makes `size` threads share each loop from now on. Raises ValueError below 1 or above 64.
 
         Must not be called while a parallel loop runs.
         """
         if size < 1:
             raise ValueError(f"a pool needs at least 1 thread, found {size}")
+        if size > MAX_THREADS:
+            raise ValueError(f"a pool has at most {MAX_THREADS} threads, found {size}")
         with self._lock:
             if size == self._size:
                 return
@@ -96,13 +104,14 @@ if hasattr(os, "register_at_fork"):
 def default_threads() -> int:
     """AUTOSCHED_NUM_THREADS when it is set to a positive number, otherwise the physical cores."""
     text = os.environ.get("AUTOSCHED_NUM_THREADS", "")
-    return int(text) if text.isdigit() and int(text) > 0 else physical_cores()
+    return int(text) if text.isdigit() and int(text) > 0 else min(physical_cores(), MAX_THREADS)
 
 
 def ensure_pool(threads: int | None = None) -> WorkerPool:
     """The process's pool with `threads` threads; None keeps what runs or takes the default."""
     if threads is None:
         threads = _pool.size if _pool.size > 1 else default_threads()
+    threads = min(threads, MAX_THREADS)
     if threads != _pool.size:
         _pool.resize(threads)
     return _pool

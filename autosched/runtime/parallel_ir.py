@@ -1,26 +1,31 @@
 """LLVM assembly of the worker pool: launching a loop and the worker's life.
 
-The pool is one global; its words that different threads write are on cache lines of their own:
+The pool is one global; words that different threads write are on cache lines of their own:
 
 | byte | word | written by |
 |---|---|---|
-| 0 | epoch: rises by one with each loop and at the end | launcher |
-| 64 | pending: workers that have not finished this loop | all |
+| 0 | epoch: rises by one with each loop and at the end; what workers wait for | launcher |
+| 64 | members: bit 30 while the loop is open, plus the workers inside it | all |
 | 128 | function, environment, begin, end (8 bytes each), threads (4) | launcher |
 | 192 | busy: 1 while a loop runs; a loop launched meanwhile (nested) runs serially | launcher |
 | 256 | sleepers: workers in the kernel, which the launcher must wake | workers |
-| 320 | waiting: 1 when the launcher sleeps until pending is 0 | launcher |
+| 320 | waiting: 1 when the launcher sleeps until the loop is empty | launcher |
 | 384 | stop: 1 when workers must return | Python |
+| 448 + 64 t | next: the first iteration of thread t's share not yet taken | all |
 
-Each side writes its word and then reads the other's, both sequentially consistent, so no wake-up is
-lost. A worker looks for work about 50 microseconds before it sleeps; the launcher waits for its
-workers about a millisecond before it sleeps. Static shares: thread t of n runs
-[begin + len * t / n, begin + len * (t + 1) / n).
+A thread takes its own share in eighths and then what is left of the others', so a core that is busy
+with something else delays a loop little, while each thread's data stays in its cache from call to
+call. A worker enters an open loop by counting itself among the members; the launcher closes the
+loop when no iterations are left and waits for the members inside, never for a worker that has not
+come. Each side writes its word and then reads the other's, both sequentially consistent, so no
+wake-up is lost. Workers look for work about 50 microseconds before they sleep, the launcher for its
+members about a millisecond.
 """
 
 from __future__ import annotations
 
-POOL_BYTES = 448
+MAX_THREADS = 64
+POOL_BYTES = 448 + 64 * MAX_THREADS
 THREADS_OFFSET = 160
 EPOCH_OFFSET = 0
 STOP_OFFSET = 384
@@ -28,41 +33,80 @@ STOP_OFFSET = 384
 WORKER_SPINS = 1000
 LAUNCHER_SPINS = 20000
 
-POOL_IR = """
-@autosched_pool = global [448 x i8] zeroinitializer, align 64
+_SHARE = """
+@autosched_pool = global [POOL_BYTES x i8] zeroinitializer, align 64
 
-define private void @run_share(i64 %thread) {
-  %pf = getelementptr i8, ptr @autosched_pool, i64 128
-  %pe = getelementptr i8, ptr @autosched_pool, i64 136
+define private i64 @share_bound(i64 %thread) {
   %pb = getelementptr i8, ptr @autosched_pool, i64 144
   %pn = getelementptr i8, ptr @autosched_pool, i64 152
   %pt = getelementptr i8, ptr @autosched_pool, i64 160
-  %function = load ptr, ptr %pf
-  %env = load ptr, ptr %pe
   %begin = load i64, ptr %pb
   %end = load i64, ptr %pn
   %threads32 = load i32, ptr %pt
   %threads = zext i32 %threads32 to i64
   %length = sub i64 %end, %begin
-  %after = add i64 %thread, 1
-  %m1 = mul i64 %length, %thread
-  %m2 = mul i64 %length, %after
-  %d1 = udiv i64 %m1, %threads
-  %d2 = udiv i64 %m2, %threads
-  %first = add i64 %begin, %d1
-  %last = add i64 %begin, %d2
-  %some = icmp slt i64 %first, %last
-  br i1 %some, label %run, label %done
-run:
-  call void %function(ptr %env, i64 %first, i64 %last)
-  br label %done
-done:
-  ret void
+  %scaled = mul i64 %length, %thread
+  %offset = udiv i64 %scaled, %threads
+  %bound = add i64 %begin, %offset
+  ret i64 %bound
 }
 
+define private ptr @share_word(i64 %thread) {
+  %scaled = mul i64 %thread, 64
+  %offset = add i64 %scaled, 448
+  %word = getelementptr i8, ptr @autosched_pool, i64 %offset
+  ret ptr %word
+}
+
+define private void @run_shares(i64 %thread) {
+entry:
+  %pf = getelementptr i8, ptr @autosched_pool, i64 128
+  %pe = getelementptr i8, ptr @autosched_pool, i64 136
+  %pt = getelementptr i8, ptr @autosched_pool, i64 160
+  %function = load ptr, ptr %pf
+  %env = load ptr, ptr %pe
+  %threads32 = load i32, ptr %pt
+  %threads = zext i32 %threads32 to i64
+  br label %victims
+victims:
+  %v = phi i64 [ 0, %entry ], [ %v1, %done ]
+  %sum = add i64 %thread, %v
+  %victim = urem i64 %sum, %threads
+  %after = add i64 %victim, 1
+  %first = call i64 @share_bound(i64 %victim)
+  %last = call i64 @share_bound(i64 %after)
+  %word = call ptr @share_word(i64 %victim)
+  %size = sub i64 %last, %first
+  %rounded = add i64 %size, 7
+  %chunk = udiv i64 %rounded, 8
+  br label %look
+look:
+  %seen = load atomic i64, ptr %word monotonic, align 8
+  %some = icmp slt i64 %seen, %last
+  br i1 %some, label %take, label %done
+take:
+  %from = atomicrmw add ptr %word, i64 %chunk monotonic
+  %got = icmp slt i64 %from, %last
+  br i1 %got, label %run, label %done
+run:
+  %to = add i64 %from, %chunk
+  %over = icmp sgt i64 %to, %last
+  %stop = select i1 %over, i64 %last, i64 %to
+  call void %function(ptr %env, i64 %from, i64 %stop)
+  br label %look
+done:
+  %v1 = add i64 %v, 1
+  %more = icmp ult i64 %v1, %threads
+  br i1 %more, label %victims, label %return
+return:
+  ret void
+}
+"""
+
+_LAUNCH = """
 define void @autosched_parallel_launch(ptr %function, ptr %env, i64 %begin, i64 %end) {
 entry:
-  %ppending = getelementptr i8, ptr @autosched_pool, i64 64
+  %pmembers = getelementptr i8, ptr @autosched_pool, i64 64
   %pf = getelementptr i8, ptr @autosched_pool, i64 128
   %pe = getelementptr i8, ptr @autosched_pool, i64 136
   %pb = getelementptr i8, ptr @autosched_pool, i64 144
@@ -83,17 +127,27 @@ some:
 try:
   %pair = cmpxchg ptr %pbusy, i32 0, i32 1 acq_rel monotonic, align 4
   %won = extractvalue { i32, i1 } %pair, 1
-  br i1 %won, label %start, label %serial
+  br i1 %won, label %prepare, label %serial
 serial:
   call void %function(ptr %env, i64 %begin, i64 %end)
   br label %done
-start:
+prepare:
   store ptr %function, ptr %pf
   store ptr %env, ptr %pe
   store i64 %begin, ptr %pb
   store i64 %end, ptr %pn
-  %workers = sub i32 %threads, 1
-  store atomic i32 %workers, ptr %ppending release, align 4
+  %wide = zext i32 %threads to i64
+  br label %words
+words:
+  %t = phi i64 [ 0, %prepare ], [ %t1, %words ]
+  %first = call i64 @share_bound(i64 %t)
+  %word = call ptr @share_word(i64 %t)
+  store atomic i64 %first, ptr %word monotonic, align 8
+  %t1 = add i64 %t, 1
+  %more = icmp ult i64 %t1, %wide
+  br i1 %more, label %words, label %start
+start:
+  %closed = atomicrmw or ptr %pmembers, i32 1073741824 seq_cst
   %old = atomicrmw add ptr @autosched_pool, i32 1 seq_cst
   %asleep = load atomic i32, ptr %psleepers seq_cst, align 4
   %wake = icmp sgt i32 %asleep, 0
@@ -102,27 +156,28 @@ waking:
   call void @futex_wake(ptr @autosched_pool)
   br label %own
 own:
-  call void @run_share(i64 0)
+  call void @run_shares(i64 0)
+  %open = atomicrmw and ptr %pmembers, i32 -1073741825 seq_cst
   br label %spin
 spin:
   %k = phi i32 [ 0, %own ], [ %k1, %pause ]
-  %left = load atomic i32, ptr %ppending acquire, align 4
-  %finished = icmp eq i32 %left, 0
+  %inside = load atomic i32, ptr %pmembers acquire, align 4
+  %finished = icmp eq i32 %inside, 0
   br i1 %finished, label %release, label %count
 count:
   %k1 = add i32 %k, 1
-  %tired = icmp sgt i32 %k, 20000
+  %tired = icmp sgt i32 %k, LAUNCHER_SPINS
   br i1 %tired, label %sleep, label %pause
 pause:
   call void @relax()
   br label %spin
 sleep:
   store atomic i32 1, ptr %pwaiting seq_cst, align 4
-  %still = load atomic i32, ptr %ppending seq_cst, align 4
+  %still = load atomic i32, ptr %pmembers seq_cst, align 4
   %over = icmp eq i32 %still, 0
   br i1 %over, label %awake, label %wait
 wait:
-  call void @futex_wait(ptr %ppending, i32 %still)
+  call void @futex_wait(ptr %pmembers, i32 %still)
   br label %sleep
 awake:
   store atomic i32 0, ptr %pwaiting seq_cst, align 4
@@ -133,7 +188,9 @@ release:
 done:
   ret void
 }
+"""
 
+_WORKER = """
 define void @autosched_wake_all() {
   call void @futex_wake(ptr @autosched_pool)
   ret void
@@ -141,13 +198,13 @@ define void @autosched_wake_all() {
 
 define void @autosched_worker(i64 %thread, i32 %epoch) {
 entry:
-  %ppending = getelementptr i8, ptr @autosched_pool, i64 64
+  %pmembers = getelementptr i8, ptr @autosched_pool, i64 64
   %psleepers = getelementptr i8, ptr @autosched_pool, i64 256
   %pwaiting = getelementptr i8, ptr @autosched_pool, i64 320
   %pstop = getelementptr i8, ptr @autosched_pool, i64 384
   br label %idle
 idle:
-  %last = phi i32 [ %epoch, %entry ], [ %now, %finish ], [ %last, %slept ]
+  %last = phi i32 [ %epoch, %entry ], [ %now, %finish ], [ %last, %sleep ]
   br label %spin
 spin:
   %k = phi i32 [ 0, %idle ], [ %k1, %pause ]
@@ -156,7 +213,7 @@ spin:
   br i1 %same, label %count, label %work
 count:
   %k1 = add i32 %k, 1
-  %tired = icmp sgt i32 %k, 1000
+  %tired = icmp sgt i32 %k, WORKER_SPINS
   br i1 %tired, label %sleep, label %pause
 pause:
   call void @relax()
@@ -165,16 +222,21 @@ sleep:
   %s1 = atomicrmw add ptr %psleepers, i32 1 seq_cst
   call void @futex_wait(ptr @autosched_pool, i32 %last)
   %s2 = atomicrmw sub ptr %psleepers, i32 1 seq_cst
-  br label %slept
-slept:
   br label %idle
 work:
   %stop = load atomic i32, ptr %pstop acquire, align 4
   %ends = icmp ne i32 %stop, 0
-  br i1 %ends, label %return, label %share
+  br i1 %ends, label %return, label %join
+join:
+  %entered = atomicrmw add ptr %pmembers, i32 1 seq_cst
+  %bit = and i32 %entered, 1073741824
+  %open = icmp ne i32 %bit, 0
+  br i1 %open, label %share, label %leave
 share:
-  call void @run_share(i64 %thread)
-  %before = atomicrmw sub ptr %ppending, i32 1 seq_cst
+  call void @run_shares(i64 %thread)
+  br label %leave
+leave:
+  %before = atomicrmw sub ptr %pmembers, i32 1 seq_cst
   %lastone = icmp eq i32 %before, 1
   br i1 %lastone, label %look, label %finish
 look:
@@ -182,11 +244,24 @@ look:
   %tell = icmp ne i32 %waiting, 0
   br i1 %tell, label %wake, label %finish
 wake:
-  call void @futex_wake(ptr %ppending)
+  call void @futex_wake(ptr %pmembers)
   br label %finish
 finish:
   br label %idle
 return:
   ret void
 }
-""".replace("20000", str(LAUNCHER_SPINS)).replace("i32 %k, 1000\n", f"i32 %k, {WORKER_SPINS}\n")
+"""
+
+
+def pool_ir() -> str:
+    """The pool's functions; they call relax, futex_wait and futex_wake."""
+    text = _SHARE + _LAUNCH + _WORKER
+    constants = {
+        "POOL_BYTES": POOL_BYTES,
+        "LAUNCHER_SPINS": LAUNCHER_SPINS,
+        "WORKER_SPINS": WORKER_SPINS,
+    }
+    for name, value in constants.items():
+        text = text.replace(name, str(value))
+    return text
