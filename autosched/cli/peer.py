@@ -33,9 +33,14 @@ class Peer:
 
 
 def peer_of(task: Task, measurer: Measurer, best: Record) -> Peer | None:
-    """Time the best kernel and NumPy's `matmul` in turns; None when NumPy has no such operation."""
+    """Time the best kernel and NumPy's `matmul` in turns.
+
+    None when NumPy has no such operation, or only a slow one (OpenBLAS knows float32 and float64).
+    """
     workload = task.workload.to_json()
     if workload.get("op") not in ("matmul", "batch_matmul") or task.target.is_gpu:
+        return None
+    if workload["args"]["dtype"] not in ("float32", "float64"):
         return None
     artifact = build_steps(task.dag, best.steps, task.target).to_bytes()
     numpy_seconds, kernel_seconds = measurer.runner.compare_with_numpy(task, artifact)
