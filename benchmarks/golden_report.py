@@ -3,7 +3,7 @@
     python benchmarks/golden_report.py [--workload NAME] [--target cpu|cuda] [--show N]
 
 Columns: DAG texts, flop counts, bound loop states, sets of sketches, feature rows (a row agrees
-when all 164 values do, to a relative 1e-5; rows compare as a multiset), candidates with all rows
+when all 164 values do, to a relative 1e-5; rows compare as a multiset, and so do buffer slots of equal lines and bytes), candidates with all rows
 right. Ansor writes a row of zeros for a candidate it cannot lower: so does a refusal here.
 `--show` prints the first N disagreements.
 """
@@ -26,6 +26,7 @@ from autosched.errors import ScheduleError
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
+from features.compare import canonical_rows
 from features.lowering import features_of_steps
 from search.sketch import generate_sketches
 
@@ -80,14 +81,14 @@ def golden_lines() -> Iterator[dict[str, Any]]:
                     yield line
 
 
-def matching_rows(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> int:
-    """How many rows of `expected` have a partner of their own in `found`."""
-    free = list(range(len(found)))
+def matching_rows(rows: npt.NDArray[Any], expected: npt.NDArray[Any]) -> int:
+    """How many rows agree, each with another of the expected ones; tied slots may swap."""
+    left = list(canonical_rows(expected.astype(np.float32)))
     count = 0
-    for row in expected:
-        for k in free:
-            if np.allclose(found[k], row, rtol=1e-5, atol=1e-5):
-                free.remove(k)
+    for row in canonical_rows(rows.astype(np.float32)):
+        for k, other in enumerate(left):
+            if np.all(np.abs(row - other) <= 1e-5 * np.maximum(1.0, np.abs(other))):
+                del left[k]
                 count += 1
                 break
     return count
