@@ -165,11 +165,13 @@ def mutate_parallel(context: Context, steps: Steps, rng: Rng) -> Steps | None:
 
 
 def _replayed(context: Context, steps: Steps) -> Steps | None:
+    """The steps if they can be applied and, on a CPU, no parallel loop is inside another."""
     try:
-        context.dag.state_of(steps)
+        state = context.dag.state_of(steps)
     except ScheduleError:
         return None
-    return steps
+    nested = not context.is_gpu and queries.has_nested_parallel(state)
+    return None if nested else steps
 
 
 CPU_MUTATIONS: tuple[tuple[Mutation, float], ...] = (

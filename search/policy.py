@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -56,6 +57,7 @@ class SketchPolicy:
         self._measured: dict[Steps, float] = {}
         self._texts: set[str] = set()
         self._text_of: dict[Steps, str] = {}
+        self._space = sys.maxsize  # how many different samples there are, as far as known
 
     def tell(self, candidates: Sequence[Steps], costs: Sequence[float]) -> None:
         """Learn measured costs (seconds per call, infinity for a failure)."""
@@ -76,8 +78,10 @@ class SketchPolicy:
     def _round(self, count: int) -> list[Candidate]:
         options = self.context.options
         n_random = int(options.eps_greedy * count)
-        wanted = max(options.sample_init_min_population, 2 * count)
+        wanted = min(max(options.sample_init_min_population, count), self._space)
         population = sample_population(self.context, self._sketches, self._rng, wanted)
+        if len(population) < wanted:  # a small space: do not look for more again
+            self._space = max(1, len(population))
         if self._model.trained:
             elite = round(
                 options.sample_init_use_measured_ratio * options.evolutionary_search_population

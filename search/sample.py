@@ -30,6 +30,7 @@ CPU_INITIAL: tuple[InitialRule, ...] = (
 )
 GPU_INITIAL: tuple[InitialRule, ...] = (fill_tile_size, thread_bind, unroll)
 
+_BATCH = 32
 _BARREN_BATCHES = 5
 
 
@@ -53,24 +54,23 @@ def sample_population(
 ) -> list[Steps]:
     """At least `count` different samples, fewer when the space is smaller.
 
-    After five barren batches in a row the wanted number is halved, as in Ansor.
+    After five barren batches in a row the wanted number is halved, as in Ansor. Illegal samples
+    are dropped, and on a CPU those with a parallel loop inside another.
     """
-    found: dict[Steps, None] = {}
-    texts: set[str] = set()
+    found: dict[str, Steps] = {}
     barren = 0
     while len(found) < count:
         before = len(found)
-        for generator in rng.spawn(min(count, 32)):
+        for generator in rng.spawn(_BATCH):
             state = sample_one(context, sketches, generator)
             if state is None or (not context.is_gpu and queries.has_nested_parallel(state)):
                 continue
-            text = state.to_str()
-            if text not in texts:
-                texts.add(text)
-                found.setdefault(state.steps)
+            found.setdefault(state.to_str(), state.steps)
+            if len(found) >= count:
+                break
         barren = barren + 1 if len(found) == before else 0
         if barren == _BARREN_BATCHES:
-            if count <= 1 or len(found) >= count // 2:
+            if count <= 1:
                 break
-            count, barren = max(1, count // 2), 0
-    return list(found)
+            count, barren = count // 2, 0
+    return list(found.values())

@@ -15,7 +15,7 @@ from measure.measurer import Measurer
 from measure.records import Record, RecordLog, read_log
 from measure.runner import RunOptions
 from search.options import SearchOptions
-from search.tuner import Observer, Tuner, TuneOptions
+from search.tuner import Observer, TuneOptions, Tuner
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +16,7 @@ from autosched.cli.console import warn
 from autosched.errors import AutoschedError, ConfigError
 
 # The class of all errors in the use of options; typer does not export it by name.
-_UsageError = typer.BadParameter.__bases__[0]
+_UsageError: Any = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     add_completion=False,
@@ -186,7 +186,7 @@ def run() -> None:
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except _UsageError as error:
-        error.show()  # type: ignore[attr-defined]  # see the comment at _UsageError
+        error.show()
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
         warn("interrupted")

@@ -36,12 +36,14 @@ class _Section(BaseModel):
 class WorkloadSection(_Section):
     """What to compute: exactly one of a built-in, an expression, or a Python function."""
 
-    op: str | None = Field(None, description="a built-in, see `autosched workloads`")
+    op: str | None = Field(default=None, description="a built-in, see `autosched workloads`")
     args: dict[str, int | str] = Field(default_factory=dict, description="the built-in's arguments")
-    expr: str | None = Field(None, description="e.g. C[i, j] = sum(k, A[i, k] * B[k, j])")
+    expr: str | None = Field(default=None, description="e.g. C[i, j] = sum(k, A[i, k] * B[k, j])")
     shapes: dict[str, list[int]] = Field(default_factory=dict, description="shapes of the inputs")
-    dtype: str | None = Field(None, description="element type of the expression's inputs")
-    python: str | None = Field(None, description="file.py:function returning argument tensors")
+    dtype: str | None = Field(default=None, description="element type of the expression's inputs")
+    python: str | None = Field(
+        default=None, description="file.py:function returning argument tensors"
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> WorkloadSection:
@@ -77,8 +79,10 @@ class TargetSection(_Section):
     """The machine to make code for. What is not given is detected."""
 
     kind: Literal["cpu", "cuda"] = "cpu"
-    threads: PositiveInt | None = Field(None, description="worker threads of parallel loops")
-    arch: str | None = Field(None, description="CUDA architecture, e.g. sm_90")
+    threads: PositiveInt | None = Field(
+        default=None, description="worker threads of parallel loops"
+    )
+    arch: str | None = Field(default=None, description="CUDA architecture, e.g. sm_90")
     hardware: HardwareSection = Field(default_factory=HardwareSection)
 
     def make(self) -> Target:
@@ -97,16 +101,18 @@ class SearchSection(_Section):
     batch: PositiveInt = 16
     seed: int = 0
     time_budget_s: PositiveFloat | None = None
-    early_stopping: PositiveInt | None = Field(None, description="trials without a new best")
-    eps_greedy: float = Field(0.05, ge=0, le=1)
-    retry_search_one_round_on_empty: int = Field(1, ge=0)
+    early_stopping: PositiveInt | None = Field(
+        default=None, description="trials without a new best"
+    )
+    eps_greedy: float = Field(default=0.05, ge=0, le=1)
+    retry_search_one_round_on_empty: int = Field(default=1, ge=0)
     sample_init_min_population: PositiveInt = 50
-    sample_init_use_measured_ratio: float = Field(0.2, ge=0, le=1)
+    sample_init_use_measured_ratio: float = Field(default=0.2, ge=0, le=1)
     evolutionary_search_population: PositiveInt = 128
-    evolutionary_search_num_iters: int = Field(3, ge=0)
-    evolutionary_search_mutation_prob: float = Field(0.85, ge=0, le=1)
-    cpu_multi_level_tiling_structure: str = Field("SSRSRS", pattern="^[SR]+$")
-    gpu_multi_level_tiling_structure: str = Field("SSSRRSRS", pattern="^[SR]+$")
+    evolutionary_search_num_iters: int = Field(default=3, ge=0)
+    evolutionary_search_mutation_prob: float = Field(default=0.85, ge=0, le=1)
+    cpu_multi_level_tiling_structure: str = Field(default="SSRSRS", pattern="^[SR]+$")
+    gpu_multi_level_tiling_structure: str = Field(default="SSSRRSRS", pattern="^[SR]+$")
     max_innermost_split_factor: PositiveInt = 64
     max_vectorize_size: PositiveInt = 16
     disable_change_compute_location: bool = False
@@ -124,11 +130,11 @@ class MeasureSection(_Section):
     timeout_s: PositiveFloat = 10.0
     build_timeout_s: PositiveFloat = 15.0
     min_repeat_ms: PositiveFloat = 100.0
-    number: Literal["auto"] = Field("auto", description="calls per repeat: as many as fit")
+    number: Literal["auto"] = Field(default="auto", description="calls per repeat: as many as fit")
     repeat: PositiveInt = 3
     check: Literal["best", "all", "none"] = "best"
-    cache_flush: Literal[False] = Field(False, description="flushing makes times noisier")
-    workers: PositiveInt = Field(2, description="processes that build candidates")
+    cache_flush: Literal[False] = Field(default=False, description="flushing makes times noisier")
+    workers: PositiveInt = Field(default=2, description="processes that build candidates")
 
     def run_options(self) -> RunOptions:
         return RunOptions(self.timeout_s, self.min_repeat_ms, self.repeat)
@@ -143,7 +149,7 @@ class Config(_Section):
     search: SearchSection = Field(default_factory=SearchSection)
     cost_model: CostModelSection = Field(default_factory=CostModelSection)
     measure: MeasureSection = Field(default_factory=MeasureSection)
-    records: str | None = Field(None, description="record file; default <name>.jsonl")
+    records: str | None = Field(default=None, description="record file; default <name>.jsonl")
 
     def task(self) -> Task:
         """The task; ConfigError when the workload or its arguments are wrong."""

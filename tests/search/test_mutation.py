@@ -1,0 +1,138 @@
+"""Every mutation of a valid candidate is valid or refused, never a crash."""
+
+from math import prod
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.state import queries
+from autosched.state.iterator import Annotation
+from autosched.state.steps import (
+    AnnotationStep,
+    ComputeAtStep,
+    FuseStep,
+    PragmaStep,
+    SplitStep,
+    steps_from_json,
+    steps_to_json,
+)
+from search.initial import CPU_UNROLL
+from search.mutation import (
+    mutate,
+    mutate_auto_unroll,
+    mutate_compute_location,
+    mutate_parallel,
+    mutate_tile_size,
+)
+from search.sample import sample_population
+
+
+def population(context, sketches_of, seed=3, count=8):
+    return sample_population(context, sketches_of(context), np.random.default_rng(seed), count)
+
+
+def differences(before, after):
+    return [(a, b) for a, b in zip(before, after, strict=True) if a != b]
+
+
+def test_chains_of_mutations_stay_legal(context, sketches_of):
+    accepted = 0
+    for seed, steps in enumerate(population(context, sketches_of)):
+        rng = np.random.default_rng(seed)
+        for _ in range(12):
+            changed = mutate(context, steps, rng)
+            if changed is None:
+                continue
+            try:
+                context.dag.infer_bound_of(changed)
+            except ScheduleError:
+                continue
+            assert steps_from_json(steps_to_json(changed)) == changed
+            accepted += 1
+            steps = changed
+    assert accepted
+
+
+@pytest.mark.parametrize("name", ["matmul", "conv2d_nhwc", "max_pool2d_nchw"])
+def test_tile_sizes_keep_their_product(name, target, make_context, make_task, sketches_of):
+    context = make_context(make_task(name, target))
+    rng = np.random.default_rng(0)
+    changed_once = False
+    for steps in population(context, sketches_of):
+        for _ in range(10):
+            changed = mutate_tile_size(context, steps, rng)
+            if changed is None:
+                continue
+            ((before, after),) = differences(steps, changed)
+            assert isinstance(after, SplitStep)
+            divides = before.extent % prod(before.lengths) == 0
+            assert not divides or before.extent % prod(after.lengths) == 0
+            assert after.lengths[-1] <= context.options.max_innermost_split_factor
+            assert after.lengths != before.lengths
+            steps, changed_once = changed, True
+    assert changed_once
+
+
+def test_auto_unroll_changes_only_its_value(make_context, make_task, sketches_of):
+    context = make_context(make_task("matmul"))
+    rng = np.random.default_rng(0)
+    seen = set()
+    for steps in population(context, sketches_of):
+        for _ in range(10):
+            changed = mutate_auto_unroll(context, steps, rng)
+            for before, after in differences(steps, changed):
+                assert isinstance(after, PragmaStep)
+                assert (before.stage_id, before.iter_id) == (after.stage_id, after.iter_id)
+                seen.add(int(after.pragma.split("$")[1]))
+    assert seen <= set(CPU_UNROLL)
+    assert len(seen) > 1
+
+
+def test_parallel_fuses_another_number_of_loops(make_context, make_task, sketches_of):
+    context = make_context(make_task("matmul"))
+    rng = np.random.default_rng(0)
+    changed_once = False
+    for steps in population(context, sketches_of, count=24):
+        changed = mutate_parallel(context, steps, rng)
+        if changed is None:
+            continue
+        fuses = [(a, b) for a, b in differences(steps, changed) if isinstance(b, FuseStep)]
+        assert len(fuses) == 1
+        state = context.dag.infer_bound_of(changed)
+        marks = [it.annotation for s in state.stages for it in s.iters]
+        assert marks.count(Annotation.PARALLEL) >= 1
+        assert not queries.has_nested_parallel(state)
+        changed_once = True
+    assert changed_once
+
+
+def test_compute_location_moves_one_stage(make_context, make_task, sketches_of):
+    context = make_context(make_task("softmax"))
+    rng = np.random.default_rng(0)
+    moved = 0
+    for steps in population(context, sketches_of, count=24):
+        changed = mutate_compute_location(context, steps, rng)
+        if changed is None or changed == steps:
+            continue
+        assert all(isinstance(b, ComputeAtStep) for _, b in differences(steps, changed))
+        assert not queries.has_nested_parallel(context.dag.state_of(changed))
+        moved += 1
+    assert moved
+
+
+def test_compute_location_can_be_switched_off(make_context, make_task, sketches_of):
+    context = make_context(make_task("softmax"), disable_change_compute_location=True)
+    rng = np.random.default_rng(0)
+    for steps in population(context, sketches_of):
+        assert mutate_compute_location(context, steps, rng) is None
+
+
+@pytest.mark.parametrize(
+    "rule", [mutate_tile_size, mutate_auto_unroll, mutate_compute_location, mutate_parallel]
+)
+def test_nothing_to_mutate_is_refused(rule, make_context, make_task):
+    context = make_context(make_task("matmul"))
+    rng = np.random.default_rng(0)
+    assert rule(context, (), rng) is None
+    assert rule(context, (AnnotationStep(2, 0, Annotation.PARALLEL),), rng) is None

@@ -1,0 +1,70 @@
+"""The sketches of every golden task, in Ansor's order, and user-defined rules."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched import workloads
+from autosched.state.dag import ComputeDAG
+from autosched.target import HardwareParams
+from search.rules.protocol import Decision, FunctionRule
+from search.sketch import generate_sketches
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "ansor_v06.jsonl.gz"
+
+
+def golden_cases() -> list[dict[str, Any]]:
+    with gzip.open(GOLDEN, "rt") as file:
+        return [line for line in map(json.loads, file) if "sketch_states" in line]
+
+
+def name_of(case: dict[str, Any]) -> str:
+    return f"{case['workload']}-{case['target']}-{sum(v for v in case['args'].values())}"
+
+
+@pytest.mark.parametrize("case", golden_cases(), ids=name_of)
+def test_sketches_are_ansors(case: dict[str, Any]) -> None:
+    dag = ComputeDAG(workloads.get(case["workload"]).tensors(**case["args"]))
+    hardware = HardwareParams.from_list(case["hardware"])
+    found = generate_sketches(dag, hardware, case["target"] == "cuda")
+    assert [state.to_str() for state in found] == case["sketch_states"]
+
+
+def matmul() -> ComputeDAG:
+    return ComputeDAG(workloads.get("matmul").tensors(M=16, N=16, K=16))
+
+
+def test_a_custom_rule_comes_first_and_may_replace_the_rest() -> None:
+    def plain(context: Any, state: Any, stage_id: int) -> Decision:
+        mine = state.stages[stage_id].name == "C"
+        return Decision.APPLY_AND_SKIP_REST if mine else Decision.SKIP
+
+    def untiled(context: Any, state: Any, stage_id: int) -> list[Any]:
+        return [(state.parallel(stage_id, state.stages[stage_id].iters[0])[0], stage_id - 1)]
+
+    rule = FunctionRule("Untiled", plain, untiled)
+    (sketch,) = generate_sketches(matmul(), HardwareParams(8), custom_rules=[rule])
+    assert sketch.to_str().splitlines()[1:] == [
+        "parallel i (0,16)",
+        "  for j (0,16)",
+        "    for k (0,16)",
+        "      C = ...",
+    ]
+
+
+def test_a_custom_rule_may_add_to_the_built_in_ones() -> None:
+    rule = FunctionRule(
+        "Also",
+        lambda c, s, i: Decision.SKIP if s.stages[i].is_placeholder else Decision.APPLY,
+        lambda c, s, i: [(s, i - 1)],
+    )
+    hardware = HardwareParams(8)
+    built_in = len(generate_sketches(matmul(), hardware))
+    with_custom = generate_sketches(matmul(), hardware, custom_rules=[rule])
+    assert len(with_custom) > built_in
+    assert any(not state.steps for state in with_custom)
