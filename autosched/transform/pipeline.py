@@ -30,6 +30,7 @@ from autosched.transform.simplify import Simplify
 from autosched.transform.storage_flatten import StorageFlatten
 from autosched.transform.storage_rewrite import StorageRewrite
 from autosched.transform.unroll_loop import UnrollLoop
+from autosched.transform.vectorize_innermost import VectorizeInnermost
 from autosched.transform.vectorize_loop import VectorizeLoop
 from autosched.transform.verify_gpu_code import VerifyGPUCode
 from autosched.transform.verify_memory import VerifyMemory
@@ -70,6 +71,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
     return (
         *(_ON_CPU.get(p.name, p) for p in _TO_FLAT_LOOPS),
         PromoteAccumulators(vector_bytes, registers=32 if vector_bytes >= 64 else 16),
+        VectorizeInnermost(vector_bytes),
         *_TO_STRAIGHT_CODE,
         LowerIntrin(),
     )
@@ -114,6 +116,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "StorageFlatten": StorageFlatten,
     "StorageRewrite": StorageRewrite,
     "UnrollLoop": UnrollLoop,
+    "VectorizeInnermost": VectorizeInnermost,
     "VectorizeLoop": VectorizeLoop,
     "VerifyGPUCode": VerifyGPUCode,
     "VerifyMemory": VerifyMemory,

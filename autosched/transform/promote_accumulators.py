@@ -55,6 +55,7 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.walk import free_vars, map_children, pre_order, rewrite_expr, substitute
 from autosched.transform.context import PassContext
+from autosched.transform.distribute_loops import distribute
 from autosched.transform.lane_slice import lane_slice
 from autosched.transform.module import FunctionPass
 from autosched.transform.reduction_nest import Axis, Nest, is_counted, match_nests
@@ -84,6 +85,9 @@ class PromoteAccumulators(FunctionPass):
             nests = match_nests(stmt, self.vector_bytes, self.reassociate)
             if nests:
                 return seq(*(_tile(nest, self.registers) for nest in nests))
+            distributed = distribute(stmt)
+            if distributed is not stmt:
+                return self._stmt(distributed)
         return map_children(stmt, self._stmt)
 
 

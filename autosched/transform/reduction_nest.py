@@ -83,14 +83,21 @@ def match_nests(outer: For, vector_bytes: int, reassociate: bool) -> list[Nest]:
 
     With `reassociate`, sums of floats may be split into partial sums.
     """
-    nest = _match(outer)
-    if nest is None:
+    nest = match_nest(outer)
+    if nest is None or not any(a.reduces and a.extent > 1 for a in nest.axes):
+        return []
+    if not output_reads(BufferStore(nest.buffer, nest.value, (nest.index,))):
         return []
     fit = max(1, vector_bytes // nest.buffer.dtype.bytes)
-    return list(_vectorised(nest, fit, reassociate))
+    return [without_single_iterations(n) for n in _vectorised(nest, fit, reassociate)]
 
 
-def _match(outer: For) -> Nest | None:
+def match_nest(outer: For) -> Nest | None:
+    """The perfect nest of counted loops around one store that `outer` starts, or None.
+
+    Iterations that move the store write different elements, contiguous in each vector; the value
+    reads the buffer it is stored to at the same place only.
+    """
     loops = [outer]
     body = outer.body
     while isinstance(body, For) and is_counted(body):
@@ -117,13 +124,17 @@ def _match(outer: For) -> Nest | None:
         for p in loops
         if isinstance(p.extent, IntImm)
     )
-    if not any(a.reduces and a.extent > 1 for a in axes) or not _injective(axes, lanes):
+    if output_reads(body) is None or not _injective(axes, lanes):
         return None
-    return Nest(axes, body.buffer, index, body.value, 1, lanes) if _accumulates(body) else None
+    return Nest(axes, body.buffer, index, body.value, 1, lanes)
 
 
-def _accumulates(store: BufferStore) -> bool:
-    found = False
+def output_reads(store: BufferStore) -> int | None:
+    """How often the value reads the element stored to; None when it reads others beside it.
+
+    Also None when the value may have effects or binds variables.
+    """
+    found = 0
     for e in pre_order(store.value):
         match e:
             case BufferLoad(buffer, indices, predicate) if buffer.data is store.buffer.data:
@@ -132,12 +143,12 @@ def _accumulates(store: BufferStore) -> bool:
                     or predicate is not None
                     or buffer.dtype is not store.buffer.dtype
                 ):
-                    return False
-                found = True
+                    return None
+                found += 1
             case Call(op, _) if not is_pure(op):
-                return False
+                return None
             case Let():
-                return False
+                return None
     return found
 
 
@@ -151,20 +162,34 @@ def _injective(axes: tuple[Axis, ...], lanes: int) -> bool:
     return True
 
 
+def without_single_iterations(nest: Nest) -> Nest:
+    """The nest without loops that run once; one loop that reduces stays in any case."""
+    single = [a for a in nest.axes if a.extent == 1]
+    reducing = [a for a in nest.axes if a.reduces]
+    if reducing and all(a.extent == 1 for a in reducing):
+        single.remove(reducing[-1])
+    if not single:
+        return nest
+    table = {a.var: const(0, a.var.dtype) for a in single}
+    axes = tuple(a for a in nest.axes if a.var not in table)
+    index, value = substitute(nest.index, table), substitute(nest.value, table)
+    return replace(nest, axes=axes, index=index, value=value)
+
+
 # -- lanes --------------------------------------------------------------------------------------
 
 
 def _vectorised(nest: Nest, fit: int, reassociate: bool) -> Iterator[Nest]:
     """The nest over vectors of up to `fit` lanes, in as many pieces as that takes."""
     along_outputs = nest
-    while along_outputs.width < fit and (wider := _widened(along_outputs, fit)) is not None:
+    while along_outputs.width < fit and (wider := widened(along_outputs, fit)) is not None:
         along_outputs = wider
     if 2 * along_outputs.width < fit or _gathers(along_outputs):
         folded = _folded(nest, fit, reassociate)
         if folded is not None:
             yield from folded
             return
-    cut = _cut(nest, fit) if 2 * along_outputs.width < fit else None
+    cut = cut_outputs(nest, fit) if 2 * along_outputs.width < fit else None
     if cut is not None:
         for part in cut:
             yield from _vectorised(part, fit, reassociate)
@@ -175,7 +200,7 @@ def _vectorised(nest: Nest, fit: int, reassociate: bool) -> Iterator[Nest]:
     yield along_outputs
 
 
-def _widened(nest: Nest, fit: int) -> Nest | None:
+def widened(nest: Nest, fit: int) -> Nest | None:
     """The nest with lanes taken from the loop that moves the store by just its lanes."""
     found = [k for k, a in enumerate(nest.axes) if a.stride == nest.width and a.extent > 1]
     if not found:
@@ -187,7 +212,7 @@ def _widened(nest: Nest, fit: int) -> Nest | None:
     index, value = (_side_by_side(e, axis.var, count) for e in (nest.index, nest.value))
     if index is None or value is None or not isinstance(index, Ramp):
         return None
-    if not _accumulates(BufferStore(nest.buffer, value, (index,))):
+    if output_reads(BufferStore(nest.buffer, value, (index,))) is None:
         return None
     axes = _with_axis(nest, axis, Axis(axis.var, axis.extent // count, axis.stride * count))
     return Nest(axes, nest.buffer, index, value, 1, nest.width * count)
@@ -223,7 +248,7 @@ def _gathers(nest: Nest) -> bool:
     return False
 
 
-def _cut(nest: Nest, fit: int) -> tuple[Nest, Nest] | None:
+def cut_outputs(nest: Nest, fit: int) -> tuple[Nest, Nest] | None:
     """The nest in two where the loop over consecutive outputs is longer than whole vectors."""
     for axis in nest.axes:
         if axis.stride == nest.width:
