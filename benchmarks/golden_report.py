@@ -3,9 +3,9 @@
     python benchmarks/golden_report.py [--workload NAME] [--target cpu|cuda] [--show N]
 
 Columns: DAG texts, flop counts, bound loop states, sets of sketches, feature rows (a row agrees
-when all 164 values do, to a relative 1e-5; rows compare as a multiset, and so do buffer slots of equal lines and bytes), candidates with all rows
-right. Ansor writes a row of zeros for a candidate it cannot lower: so does a refusal here.
-`--show` prints the first N disagreements.
+when all 164 values do, to a relative 1e-5; rows compare as a multiset, and so do buffer slots of
+equal lines and bytes), candidates with all rows right. Ansor writes a row of zeros for a candidate
+it cannot lower: so does a refusal here. `--show` prints the first N disagreements.
 """
 
 from __future__ import annotations
