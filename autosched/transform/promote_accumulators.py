@@ -159,6 +159,8 @@ def _build(nest: Nest, factors: dict[Var, int], chunks: int) -> Stmt:
     index, value = nest.index, nest.value
     if pieces > 1:
         index, value = _part(index, piece, width), _part(value, piece, width)
+    output = Var("output", value.dtype)
+    value = _replace(value, BufferLoad(nest.buffer, (index,)), output)
     points, remaining = _points(nest, factors)
     points.sort(key=len, reverse=True)  # the operand with most copies streams
     data = pointer(f"{nest.buffer.name}.acc", nest.buffer.dtype, "local")
@@ -168,14 +170,14 @@ def _build(nest: Nest, factors: dict[Var, int], chunks: int) -> Stmt:
     steps: list[Stmt] = []
     after: list[Stmt] = []
     for number, point in enumerate(itertools.product(*points)):
-        table = dict(point)
-        where, what = substitute(index, table), substitute(value, table)
         slot = _lanes(number * width, width)
         own = BufferLoad(tile, (slot,))
+        table = dict(point)
+        where, what = substitute(index, table), substitute(value, {**table, output: own})
         old = BufferLoad(nest.buffer, (where,))
         if nest.fold is None:
             before.append(BufferStore(tile, old, (slot,)))
-            steps.append(BufferStore(tile, _replace(what, old, own), (slot,)))
+            steps.append(BufferStore(tile, what, (slot,)))
             after.append(BufferStore(nest.buffer, own, (where,)))
             continue
         start = const(0, own.dtype) if nest.fold is Add else broadcast(old, width)
