@@ -136,7 +136,7 @@ class _Lanes:
         return self.b.emit(f"fneg {self.kind} {x}")
 
     def fma(self, x: str, y: str, z: str) -> str:
-        name = f"llvm.fma.{suffix(self.dtype)}"
+        name = f"llvm.fmuladd.{suffix(self.dtype)}"  # fused where the machine can
         return self.b.call(name, self.kind, [(self.kind, v) for v in (x, y, z)])
 
     def intrinsic(self, name: str, *args: str) -> str:
