@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +22,7 @@ class CostModel(Protocol):
 
     @property
     def trained(self) -> bool: ...
+    def prepare(self) -> None: ...
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None: ...
     def predict(self, programs: Sequence[FeatureRows]) -> Scores: ...
 
@@ -31,6 +34,9 @@ class RandomModel:
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
+
+    def prepare(self) -> None:
+        """Needs no preparation."""
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
         """Learns nothing."""
@@ -63,13 +69,21 @@ class XGBoostModel:
         self._rounds = rounds
         self._params = {**self._PARAMS, "seed": seed, "nthread": threads}
         self._booster: Any = None
+        self._loaded: Any = None
 
     @property
     def trained(self) -> bool:
         return self._booster is not None
 
+    def prepare(self) -> None:
+        """Import XGBoost in the background; that takes some two seconds."""
+        threading.Thread(target=import_module, args=("xgboost",), daemon=True).start()
+
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
-        """Train from scratch; `throughputs` are relative to the task's best, in [0, 1]."""
+        """Train from scratch, or on top of a loaded model.
+
+        `throughputs` are relative to the best of the program's task, in [0, 1].
+        """
         import xgboost
 
         if not programs:
@@ -84,7 +98,11 @@ class XGBoostModel:
 
         matrix = xgboost.DMatrix(rows, label=y[pack])
         self._booster = xgboost.train(
-            {**self._params, "base_score": 0.0}, matrix, self._rounds, obj=objective
+            {**self._params, "base_score": 0.0},
+            matrix,
+            self._rounds,
+            obj=objective,
+            xgb_model=self._loaded,
         )
 
     def predict(self, programs: Sequence[FeatureRows]) -> Scores:
@@ -107,7 +125,10 @@ class XGBoostModel:
         self._booster.save_model(str(path))
 
     def load(self, path: Path | str) -> None:
-        """Read a model written by `save`. Raises ConfigError when it cannot be read."""
+        """Read a model written by `save`; later training corrects it rather than starting over.
+
+        Raises ConfigError when it cannot be read.
+        """
         import xgboost
 
         booster = xgboost.Booster()
@@ -115,7 +136,7 @@ class XGBoostModel:
             booster.load_model(str(path))
         except xgboost.core.XGBoostError as error:
             raise ConfigError(f"cannot read the cost model {path}: {error}") from error
-        self._booster = booster
+        self._booster = self._loaded = booster
 
 
 def _stack(programs: Sequence[FeatureRows]) -> tuple[FeatureRows, npt.NDArray[np.int64]]:

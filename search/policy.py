@@ -13,7 +13,7 @@ from autosched.errors import ScheduleError
 from autosched.state.dag import ComputeDAG
 from autosched.target import Target
 from features.extract import FeatureRows
-from search.cost_model import CostModel
+from search.learner import Learner
 from search.mutation import Steps, mutate
 from search.options import SearchOptions
 from search.rules.protocol import Context, SketchRule
@@ -41,14 +41,16 @@ class SketchPolicy:
         self,
         dag: ComputeDAG,
         target: Target,
-        model: CostModel,
+        learner: Learner,
         options: SearchOptions,
         rng: np.random.Generator,
         featurize: Featurize,
         custom_rules: Sequence[SketchRule] = (),
+        task_key: str = "",
     ) -> None:
         self.context = Context(dag, target.hardware, target.is_gpu, options)
-        self._model = model
+        self._learner = learner
+        self._task_key = task_key
         self._rng = rng
         self._featurize = featurize
         self._sketches = generate_sketches(
@@ -60,11 +62,11 @@ class SketchPolicy:
         self._space = sys.maxsize  # how many different samples there are, as far as known
 
     def tell(self, candidates: Sequence[Steps], costs: Sequence[float]) -> None:
-        """Learn measured costs (seconds per call, infinity for a failure)."""
+        """Take note of measured costs (seconds per call, infinity for a failure)."""
         for steps, cost in zip(candidates, costs, strict=True):
             self._measured[steps] = cost
             self._texts.add(self._text(steps))
-        self._train()
+        self._learner.add(self._task_key, self._featurize(candidates), costs)
 
     def next_batch(self, count: int) -> list[Candidate]:
         """Up to `count` new candidates; empty when none was found."""
@@ -77,16 +79,18 @@ class SketchPolicy:
 
     def _round(self, count: int) -> list[Candidate]:
         options = self.context.options
+        self._learner.refresh()
         n_random = int(options.eps_greedy * count)
         wanted = min(max(options.sample_init_min_population, count), self._space)
         population = sample_population(self.context, self._sketches, self._rng, wanted)
         if len(population) < wanted:  # a small space: do not look for more again
             self._space = max(1, len(population))
-        if self._model.trained:
+        if self._learner.trained:
             elite = round(
                 options.sample_init_use_measured_ratio * options.evolutionary_search_population
             )
-            best = heapq.nsmallest(elite, self._measured, key=self._measured.__getitem__)
+            valid = [steps for steps, cost in self._measured.items() if np.isfinite(cost)]
+            best = heapq.nsmallest(elite, valid, key=self._measured.__getitem__)
             good = self._evolve([*population, *best], 2 * count)
         else:
             good = [Candidate(steps, None) for steps in population]
@@ -144,20 +148,7 @@ class SketchPolicy:
         return list(offspring) or population
 
     def _scores(self, population: Sequence[Steps]) -> np.ndarray:
-        rows = self._featurize(population)
-        valid = [k for k, r in enumerate(rows) if r is not None]
-        scores = np.full(len(population), -np.inf, np.float32)
-        scores[valid] = self._model.predict([r for r in rows if r is not None])
-        return scores
-
-    def _train(self) -> None:
-        measured = [(s, c) for s, c in self._measured.items() if np.isfinite(c)]
-        if len(measured) < 2:
-            return
-        rows = self._featurize([s for s, _ in measured])
-        least = min(c for _, c in measured)
-        pairs = [(r, least / c) for r, (_, c) in zip(rows, measured, strict=True) if r is not None]
-        self._model.fit([r for r, _ in pairs], [t for _, t in pairs])
+        return self._learner.scores(self._featurize(population))
 
     def _text(self, steps: Steps) -> str:
         """The loop nest that identifies the candidate; empty when it is illegal."""

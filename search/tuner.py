@@ -13,14 +13,15 @@ import numpy as np
 from autosched.errors import ConfigError
 from autosched.state.steps import Step
 from autosched.task import Task
-from features.lowering import features_of_steps
-from measure.measurer import Measurer
 from measure.records import Record, RecordLog
-from search.cost_model import CostModel, make_cost_model
-from search.featurize import Featurizer
+from measure.result import MeasureResult
+from search.cost_model import make_cost_model
+from search.featurize import Helper, task_featurizer
+from search.learner import Learner
 from search.options import SearchOptions
 from search.policy import Candidate, SketchPolicy
 from search.quality import Quality, prediction_quality
+from search.rules.protocol import SketchRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,12 @@ class Progress:
     quality: list[Quality] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
+    finished: float | None = None
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the run began."""
-        return time.perf_counter() - self.started
+        """Seconds since the run began, until it ended."""
+        return (self.finished or time.perf_counter()) - self.started
 
     def flops_per_second(self, record: Record | None = None) -> float:
         """Of `record` or the best; 0 when there is none."""
@@ -81,70 +83,104 @@ class TuneResult:
     reason: str = "all trials were used"
 
 
+class Measures(Protocol):
+    """What the tuner needs of `measure.measurer.Measurer`."""
+
+    def start(self, task: Task) -> None: ...
+    def measure(
+        self, task: Task, batch: Sequence[tuple[Step, ...]], best: float
+    ) -> list[MeasureResult]: ...
+
+
 class Tuner:
-    """Tunes one task; `run` may be interrupted (KeyboardInterrupt) and loses nothing."""
+    """Tunes one task; `run` may be interrupted (KeyboardInterrupt) and loses nothing.
+
+    `earlier` are records of the same task: they train the model and are not measured again.
+    Several tuners may share a `learner` (one model for all) and a `helper` process; whoever made
+    the helper ends it.
+    """
 
     def __init__(
         self,
         task: Task,
         options: TuneOptions,
-        measurer: Measurer,
+        measurer: Measures,
         log: RecordLog | None = None,
         earlier: Sequence[Record] = (),
         observer: Observer | None = None,
+        *,
+        learner: Learner | None = None,
+        helper: Helper | None = None,
+        sketch_rules: Sequence[SketchRule] = (),
     ) -> None:
-        if task.target.is_gpu and measurer is not None and task.target.kind != "cpu":
+        if task.target.kind != "cpu":
             raise ConfigError(
                 "measuring on CUDA needs a GPU runner, which this version does not have; "
                 "use --target cpu, or --dry-run to look at CUDA candidates"
             )
         self.options = options
+        self.learner = learner or Learner(make_cost_model(options.cost_model, options.seed))
+        self.progress = Progress(task, options.trials)
+        self.records: list[Record] = []
         self._task_json = task.to_json()
         self._measurer = measurer
         self._log = log
         self._observer = observer
-        self._records: list[Record] = []
-        self._model: CostModel = make_cost_model(options.cost_model, seed=options.seed)
-        self._featurizer = Featurizer(
-            lambda steps: features_of_steps(task.dag, steps, task.target), task
-        )
+        self._own_helper = helper is None
+        self._helper = helper or Helper()
         self._policy = SketchPolicy(
             task.dag,
             task.target,
-            self._model,
+            self.learner,
             options.search,
             np.random.default_rng(options.seed),
-            self._featurizer,
+            task_featurizer(task, self._helper),
+            sketch_rules,
+            task.key,
         )
-        self.progress = Progress(task, options.trials)
         self._since_best = 0
-        self._learn([(r.steps, r.result.cost) for r in earlier])
+        self._earlier = list(earlier)
         for record in earlier:
             self._consider(record)
 
     def run(self) -> TuneResult:
         """Search until the trials, the time or the space is used up."""
-        progress = self.progress
         reason = "all trials were used"
         interrupted = False
         try:
-            with self._phase("start"):
-                self._measurer.start(progress.task)
-            while progress.done < self.options.trials:
+            self.begin()
+            while self.progress.done < self.options.trials:
                 stop = self._out_of_time()
                 if stop:
                     reason = stop
                     break
-                if not self._round():
+                size = min(self.options.batch, self.options.trials - self.progress.done)
+                if not self.step(size):
                     reason = "the search space holds no more candidates"
                     break
         except KeyboardInterrupt:
             interrupted, reason = True, "interrupted"
         finally:
-            self._featurizer.close()
-        return TuneResult(
-            progress.task, progress.best, self._records, progress, interrupted, reason
-        )
+            if self._own_helper:
+                self._helper.close()
+        return self.result(reason, interrupted)
+
+    def begin(self) -> None:
+        """Start all processes and learn from the earlier records."""
+        with self._phase("start"):
+            self.learner.model.prepare()
+            self._helper.start()
+            self._measurer.start(self.progress.task)
+        if self._earlier:
+            with self._phase("learn"):
+                self._tell_policy(self._earlier)
+            self._earlier = []
+
+    def result(self, reason: str, interrupted: bool = False) -> TuneResult:
+        """What was found; ends the clock."""
+        progress = self.progress
+        progress.finished = time.perf_counter()
+        return TuneResult(progress.task, progress.best, self.records, progress, interrupted, reason)
 
     def _out_of_time(self) -> str:
         options = self.options
@@ -154,14 +190,13 @@ class Tuner:
             return f"no better candidate in {self._since_best} trials"
         return ""
 
-    def _round(self) -> bool:
-        """Search, measure and record one batch; False when nothing is left to measure."""
+    def step(self, size: int) -> list[Record]:
+        """Search, measure and record one batch of up to `size`; empty when nothing is left."""
         progress = self.progress
-        size = min(self.options.batch, self.options.trials - progress.done)
         with self._phase("search"):
             batch: list[Candidate] = self._policy.next_batch(size)
         if not batch:
-            return False
+            return []
         best = progress.best.result.cost if progress.best is not None else float("inf")
         with self._phase("measure"):
             results = self._measurer.measure(progress.task, [c.steps for c in batch], best)
@@ -182,7 +217,7 @@ class Tuner:
         ]
         if self._log is not None:
             self._log.append(records)
-        self._records += records
+        self.records += records
         progress.round += 1
         progress.done += len(records)
         if quality is not None:
@@ -190,13 +225,14 @@ class Tuner:
         for record in records:
             self._count(record)
         with self._phase("learn"):
-            self._learn([(r.steps, r.result.cost) for r in records])
+            self._tell_policy(records)
+            if progress.done < self.options.trials:
+                self.learner.refresh()
         self._tell("batch", records)
-        return True
+        return records
 
-    def _learn(self, measured: list[tuple[tuple[Step, ...], float]]) -> None:
-        if measured:
-            self._policy.tell([steps for steps, _ in measured], [cost for _, cost in measured])
+    def _tell_policy(self, records: Sequence[Record]) -> None:
+        self._policy.tell([r.steps for r in records], [r.result.cost for r in records])
 
     def _count(self, record: Record) -> None:
         failure = record.result.failure

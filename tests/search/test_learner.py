@@ -1,0 +1,60 @@
+"""What the model is given to learn from."""
+
+import numpy as np
+
+from search.learner import Learner
+
+
+class Recorder:
+    """Keeps what it is trained on."""
+
+    trained = False
+
+    def __init__(self):
+        self.fits = []
+
+    def prepare(self):
+        pass
+
+    def fit(self, programs, throughputs):
+        self.fits.append((len(programs), [float(t) for t in throughputs]))
+
+    def predict(self, programs):
+        return np.arange(len(programs), dtype=np.float32)
+
+
+ROW = np.ones((1, 3), np.float32)
+
+
+def test_throughputs_are_relative_to_the_best_of_the_task():
+    learner = Learner(Recorder())
+    learner.add("a", [ROW, ROW], [2.0, 4.0])
+    learner.add("b", [ROW], [10.0])
+    learner.refresh()
+    assert learner.model.fits == [(3, [1.0, 0.5, 1.0])]
+
+
+def test_failed_and_illegal_programs_are_left_out():
+    learner = Learner(Recorder())
+    learner.add("a", [ROW, None, ROW, ROW], [2.0, 1.0, np.inf, 1.0])
+    learner.refresh()
+    assert learner.model.fits == [(2, [0.5, 1.0])]
+
+
+def test_it_trains_only_on_something_new():
+    learner = Learner(Recorder())
+    learner.add("a", [ROW], [1.0])
+    learner.refresh()
+    assert learner.model.fits == []
+    learner.add("a", [ROW], [1.0])
+    learner.refresh()
+    learner.refresh()
+    assert len(learner.model.fits) == 1
+    learner.add("a", [None], [np.inf])
+    learner.refresh()
+    assert len(learner.model.fits) == 1
+
+
+def test_illegal_programs_score_minus_infinity():
+    scores = Learner(Recorder()).scores([ROW, None, ROW])
+    assert list(scores) == [0.0, -np.inf, 1.0]
