@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from autosched.errors import ConfigError
 
 _UNLIMITED = 2**31 - 1
+KINDS = ("cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,15 @@ class Target:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Target:
-        """The inverse of `to_json`."""
-        hardware = HardwareParams(**data["hardware"])
-        return cls(**{**data, "hardware": hardware})
+        """The inverse of `to_json`.
+
+        Raises ConfigError naming a field that is unknown, missing or of a wrong type.
+        """
+        _check_fields("target", cls, data)
+        _check_fields("hardware", HardwareParams, data["hardware"])
+        if data["kind"] not in KINDS:
+            raise ConfigError(f"target kind: found {data['kind']!r}, expected cpu or cuda")
+        return cls(**{**data, "hardware": HardwareParams(**data["hardware"])})
 
     def __str__(self) -> str:
         if self.kind == "cpu":
@@ -119,6 +126,25 @@ def make_target(
     if kind == "cuda":
         return cuda_target(arch or "sm_80", **hardware)
     raise ConfigError(f"target kind: found {kind!r}, expected cpu or cuda")
+
+
+def _check_fields(where: str, model: type, data: Any) -> None:
+    """Refuse `data` unless it maps the names of `model`'s fields to values of their types."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where}: expected an object, found {data!r}")
+    types = {"str": str, "int": int}
+    known = {f.name: f for f in fields(model)}
+    for name in data:
+        if name not in known:
+            raise ConfigError(f"{where}: unknown key {name!r}, expected {', '.join(known)}")
+    for name, item in known.items():
+        if name not in data:
+            if item.default is MISSING:
+                raise ConfigError(f"{where}: the key {name!r} is missing")
+            continue
+        kind = types.get(str(item.type))
+        if kind is not None and type(data[name]) is not kind:
+            raise ConfigError(f"{where}: {name}: expected {item.type}, found {data[name]!r}")
 
 
 def _override(params: HardwareParams, values: Mapping[str, int]) -> HardwareParams:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from autosched.state.dag import ComputeDAG
 from autosched.target import Target, make_target
 from autosched.te.tensor import Tensor
 from autosched.workloads.source import WorkloadSource, source_from_json
-from autosched.workloads.workload import Array
+from autosched.workloads.workload import MAX_SIZE, Array, shape_of
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,11 @@ class Task:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Task:
         """The inverse of `to_json`. Raises ConfigError when a key is missing or wrong."""
-        try:
-            target = Target.from_json({**data["target"], "hardware": data["hardware"]})
-            return cls.from_json_workload(data["workload"], target)
-        except (KeyError, TypeError) as error:
-            raise ConfigError(f"task entry: {error!r} is missing or of a wrong type") from error
+        for key in ("workload", "target", "hardware"):
+            if not isinstance(data.get(key), Mapping):
+                raise ConfigError(f"task: {key}: expected an object, found {data.get(key)!r}")
+        target = Target.from_json({**data["target"], "hardware": data["hardware"]})
+        return cls.from_json_workload(data["workload"], target)
 
     def to_json(self) -> dict[str, Any]:
         """The `task` entry of a record: workload, target, hardware, key."""
@@ -91,8 +92,19 @@ class Task:
 
     @cached_property
     def dag(self) -> ComputeDAG:
-        """The computation; its tensors are the kernel's arguments, in order."""
-        return ComputeDAG(self.workload.tensors())
+        """The computation; its tensors are the kernel's arguments, in order.
+
+        Raises ConfigError when a tensor has more elements than an int32 index can tell apart.
+        """
+        dag = ComputeDAG(self.workload.tensors())
+        for tensor in (t for op in dag.ops for t in op.outputs):
+            elements = math.prod(shape_of(tensor))
+            if elements > MAX_SIZE:
+                raise ConfigError(
+                    f"{self.name}: {tensor.name} would have {elements} elements, at most "
+                    f"{MAX_SIZE} can be indexed; give smaller sizes"
+                )
+        return dag
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

@@ -11,9 +11,10 @@ from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
 from autosched.workloads import WORKLOADS
-from measure.result import Failure, MeasureResult
+from measure.result import Failure, MeasureResult, times
 
 VERSION = "v0.6"
+TARGETS = {"llvm": "cpu", "cuda": "cuda"}
 _FAILED_COST = 1e10
 
 # Ansor's error numbers and our (stage, kind), both ways.
@@ -34,8 +35,16 @@ def parse(
 ) -> tuple[dict[str, Any], tuple[Step, ...], MeasureResult, str]:
     """Task entry, steps, result and time (UTC, ISO 8601) of one parsed line.
 
-    Raises ConfigError for another version, an unknown workload or an unknown target.
+    Raises ConfigError for another version, an unknown workload or an unknown target, and for
+    anything else that is not such a line.
     """
+    try:
+        return _parse(data)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        raise ConfigError(f"not an Ansor record: {type(error).__name__}: {error}") from error
+
+
+def _parse(data: dict[str, Any]) -> tuple[dict[str, Any], tuple[Step, ...], MeasureResult, str]:
     unknown = set(data) - {"i", "r", "v"}
     if unknown:
         raise ConfigError(f"Ansor record: unknown key {sorted(unknown)[0]!r}")
@@ -56,7 +65,12 @@ def _task(task: list[Any]) -> dict[str, Any]:
             f"{key[0]}: expected at most {len(workload.args)} arguments, found {key[1:]}"
         )
     args = dict(zip(workload.args, key[1:], strict=False))
-    kind = "cuda" if target.split()[0] == "cuda" else "cpu"
+    kind = TARGETS.get(target.split()[0])
+    if kind is None:
+        raise ConfigError(
+            f"the target {target!r} is not known, expected one that begins with "
+            f"{' or '.join(TARGETS)}"
+        )
     hardware = HardwareParams.from_list(task[2]) if len(task) > 2 else HardwareParams.default(kind)
     threads = max(hardware.num_cores, 1)
     parsed = Task.from_json_workload({"op": key[0], "args": args}, Target(kind, hardware, threads))
@@ -70,7 +84,7 @@ def _result(costs: list[float], error: int, all_cost: float) -> MeasureResult:
     if error != 0:
         stage, kind = ERRORS.get(error, ("run", "error"))
         failure = Failure(stage, kind, f"Ansor error {error} (its log holds no message)")
-    seconds = () if error and costs == [_FAILED_COST] else tuple(float(c) for c in costs)
+    seconds = () if error and costs == [_FAILED_COST] else times(costs)
     return MeasureResult(seconds, failure, total_seconds=float(all_cost))
 
 

@@ -18,9 +18,11 @@ from autosched.errors import ConfigError
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from measure import ansor_log
 from measure.environment import fingerprint, fingerprint_hash
-from measure.result import MeasureResult
+from measure.result import MeasureResult, short
 
 SCHEMA = 1
+_KEYS = {"schema": int, "task": dict, "steps": list, "result": dict}
+_NAMES = {int: "an integer", dict: "an object", list: "a list"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +49,25 @@ class Record:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Record:
-        """Raises KeyError, TypeError, ValueError or ConfigError when `data` is no record."""
+        """Raises ConfigError saying what is missing or wrong when `data` is no record."""
+        for key, kind in _KEYS.items():
+            if type(data.get(key)) is not kind:
+                raise ConfigError(
+                    f"not a record: {key}: expected {_NAMES[kind]}, found {short(data.get(key))}"
+                )
         if data["schema"] > SCHEMA:
             raise ConfigError(
                 f"record schema {data['schema']} is newer than this program's {SCHEMA}; upgrade it"
             )
+        if not isinstance(data["task"].get("key"), str):
+            raise ConfigError("not a record: the key task.key is missing")
         return cls(
             data["task"],
             steps_from_json(data["steps"]),
             MeasureResult.from_json(data["result"]),
             data.get("search") or {},
-            data.get("environment", ""),
-            data.get("time", ""),
+            data.get("environment") or "",
+            data.get("time") or "",
         )
 
 
@@ -126,26 +135,25 @@ def read_log(path: Path | str) -> LogContents:
     for number, line in _lines(path):
         try:
             data = json.loads(line)
-        except json.JSONDecodeError:
-            contents.problems.append(f"{path}:{number}: not a whole JSON object; skipped")
+        except (ValueError, RecursionError):
+            cut = "" if line.endswith("\n") else " (cut short: its run was ended while writing)"
+            contents.problems.append(f"{path}:{number}: not a whole JSON object{cut}; skipped")
             continue
         try:
             _take(data, contents)
         except ConfigError as error:
             contents.problems.append(f"{path}:{number}: {error}; skipped")
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            contents.problems.append(
-                f"{path}:{number}: not a record ({type(error).__name__}: {error}); skipped"
-            )
     return contents
 
 
 def _take(data: Any, contents: LogContents) -> None:
-    if isinstance(data, dict) and "i" in data and "r" in data:
+    if not isinstance(data, dict):
+        raise ConfigError(f"not a record: expected an object, found {short(data)}")
+    if "i" in data and "r" in data:
         task, steps, result, when = ansor_log.parse(data)
         contents.records.append(Record(task, steps, result, time=when))
     elif "environment" in data and "steps" not in data:
-        contents.environments[data.get("hash", "")] = data["environment"]
+        contents.environments[str(data.get("hash", ""))] = data["environment"]
     else:
         contents.records.append(Record.from_json(data))
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from autosched.errors import ConfigError
+
 STAGES = ("lower", "compile", "load", "run", "check")
 KINDS = ("error", "illegal", "timeout", "crash", "wrong_answer", "memory")
 
@@ -21,6 +23,15 @@ class Failure:
 
     def to_json(self) -> dict[str, str]:
         return {"stage": self.stage, "kind": self.kind, "message": self.message}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Failure:
+        """The inverse of `to_json`. Raises ConfigError for anything else."""
+        if not isinstance(data, dict) or not {"stage", "kind", "message"} <= data.keys():
+            raise ConfigError(
+                f"result.error: expected null or stage, kind and message, found {short(data)}"
+            )
+        return cls(str(data["stage"]), str(data["kind"]), str(data["message"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +73,30 @@ class MeasureResult:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> MeasureResult:
-        error = data["error"]
+        """The inverse of `to_json`. Raises ConfigError when an entry is missing or impossible."""
+        error = data.get("error")
         return cls(
-            tuple(float(s) for s in data["seconds"]),
-            None if error is None else Failure(error["stage"], error["kind"], error["message"]),
-            float(data.get("build_seconds", 0.0)),
-            float(data.get("total_seconds", 0.0)),
+            times(data.get("seconds")),
+            None if error is None else Failure.from_json(error),
+            float(data.get("build_seconds") or 0.0),
+            float(data.get("total_seconds") or 0.0),
             bool(data.get("checked", False)),
         )
+
+
+def times(values: Any) -> tuple[float, ...]:
+    """`values` as seconds per call. Raises ConfigError unless all are positive numbers."""
+    if isinstance(values, list) and all(
+        type(v) in (int, float) and 0 < v < float("inf") for v in values
+    ):
+        return tuple(map(float, values))
+    raise ConfigError(f"seconds: expected a list of positive numbers, found {short(values)}")
+
+
+def short(value: Any) -> str:
+    """`value` for a message, cut after 40 characters."""
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def lower_quartile(values: tuple[float, ...]) -> float:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autosched.errors import MeasureError
+from autosched.errors import ConfigError, MeasureError
 from autosched.task import Task
+from autosched.workloads.workload import shape_of
+from measure.environment import fingerprint
 from measure.result import Failure, lower_quartile
 from measure.worker import Worker
 
@@ -45,8 +48,13 @@ class Runner:
     _task: dict[str, Any] | None = None
 
     def start(self, task: Task) -> None:
-        """Start the process and let it prepare the task's arrays. Returns at once."""
+        """Start the process and let it prepare the task's arrays.
+
+        Raises ConfigError when this machine's memory cannot hold them.
+        """
         task_json = task.to_json()
+        if self._task is None or self._task["key"] != task_json["key"]:
+            require_memory(task)
         if self._worker is None:
             self._worker = Worker("measure.run:make_handler")
             self._task = None
@@ -118,6 +126,21 @@ class Runner:
         self._call(("load", 0, artifact), "run")
         numpy_seconds, kernel_seconds = self._call(("numpy", 0, 0.02, 25), "run", _START_SECONDS)
         return numpy_seconds, kernel_seconds
+
+
+def require_memory(task: Task) -> None:
+    """Raise ConfigError when the arguments and their reference do not fit this machine's memory.
+
+    The reference is computed in 8-byte numbers from 8-byte copies of the inputs.
+    """
+    shapes = [(math.prod(shape_of(t)), t.dtype.numpy.itemsize) for t in task.tensors]
+    needed = sum(elements * (size + 8) for elements, size in shapes)
+    available = fingerprint()["memory_bytes"]
+    if needed > available:
+        raise ConfigError(
+            f"{task.name} needs {needed / 1e9:.3g} GB for its arrays and their reference, this "
+            f"machine has {available / 1e9:.3g} GB; give smaller sizes"
+        )
 
 
 class _Batch:

@@ -33,7 +33,14 @@ def _initialize() -> None:
 def _machine(triple: str, cpu: str, features: str) -> Any:
     _initialize()
     triple = triple or llvm.get_process_triple()
-    return llvm.Target.from_triple(triple).create_target_machine(
+    try:
+        family = llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise CompileError(
+            f"this machine's LLVM makes no code for {triple} (the target that the candidate was "
+            f"recorded for); use a form that needs no compiler, such as loops or tir"
+        ) from error
+    return family.create_target_machine(
         cpu=cpu, features=features, opt=3, reloc="pic", codemodel="default", jit=False
     )
 

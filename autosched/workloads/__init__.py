@@ -160,7 +160,7 @@ def get(name: str) -> Workload:
     workload = WORKLOADS.get(name)
     if workload is None:
         close = difflib.get_close_matches(name, WORKLOADS, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = f"; did you mean {close[0]!r}?" if close else "."
         raise ConfigError(
             f"unknown workload {name!r}{hint} The built-in ones are {', '.join(WORKLOADS)}"
         )

@@ -23,7 +23,7 @@ from autosched.te.tensor import Tensor
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.expression_extents import Statement, infer_extents, loads_of
 from autosched.workloads.expression_te import FUNCTIONS, build
-from autosched.workloads.workload import NUMBERS, Array, random_inputs
+from autosched.workloads.workload import MAX_SIZE, NUMBERS, Array, random_inputs
 
 REDUCERS = ("sum", "max", "min", "prod")
 _NODES = (
@@ -176,6 +176,8 @@ def _shape(name: str, shape: Any) -> tuple[int, ...]:
     )
     if not valid or not shape:
         raise ConfigError(f"shapes: {name} must be a list of positive integers, found {shape!r}")
+    if max(shape) > MAX_SIZE:
+        raise ConfigError(f"shapes: {name} must have sizes of at most {MAX_SIZE}, found {shape!r}")
     return tuple(shape)
 
 

@@ -109,7 +109,7 @@ def _load(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.resolve().parent))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"python: {path} failed: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(str(path.resolve().parent))
@@ -123,7 +123,7 @@ def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -
         raise ConfigError(f"python: {spec} does not accept the arguments: {error}") from None
     try:
         tensors = function(**args)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"python: {spec} failed: {type(error).__name__}: {error}") from error
     if isinstance(tensors, Tensor):
         tensors = [tensors]

@@ -66,6 +66,11 @@ def source_from_json(data: Mapping[str, Any]) -> WorkloadSource:
     if len(given) != 1:
         found = " and ".join(given) if given else "none of them"
         raise ConfigError(f"workload: expected one of op, expr and python, found {found}")
+    if not isinstance(data[given[0]], str):
+        raise ConfigError(f"workload: {given[0]}: expected text, found {data[given[0]]!r}")
+    for key in ("args", "shapes"):
+        if not isinstance(data.get(key) or {}, Mapping):
+            raise ConfigError(f"workload: {key}: expected names and values, found {data[key]!r}")
     if given == ["op"]:
         args = workloads.get(data["op"]).resolve(data.get("args") or {})
         return BuiltIn(data["op"], tuple(args.items()))
@@ -77,4 +82,4 @@ def source_from_json(data: Mapping[str, Any]) -> WorkloadSource:
         )
     from autosched.workloads.python_function import PythonWorkload
 
-    return PythonWorkload.load(data["python"])
+    return PythonWorkload.load(data["python"], data.get("args"))

@@ -17,6 +17,7 @@ from autosched.tir.expr import IntImm
 Array = npt.NDArray[Any]
 FLOATS = ("float32", "float64", "float16")
 NUMBERS = (*FLOATS, "int32", "int64")
+MAX_SIZE = 2**31 - 1  # indices are int32
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,10 @@ class Workload:
         if value < least:
             raise ConfigError(
                 f"workload {self.name}: argument {key} must be at least {least}, found {value}"
+            )
+        if value > MAX_SIZE:
+            raise ConfigError(
+                f"workload {self.name}: argument {key} must be at most {MAX_SIZE}, found {value}"
             )
         return int(value)
 

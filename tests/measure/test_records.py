@@ -43,7 +43,7 @@ def test_a_torn_last_line_is_reported_and_the_next_run_goes_on(tmp_path, task_js
     path.write_bytes(data[:-40])
     contents = read_log(path)
     assert len(contents.records) == 1
-    assert "r.jsonl:3: not a whole JSON object; skipped" in contents.problems[0]
+    assert "r.jsonl:3: not a whole JSON object (cut short" in contents.problems[0]
     RecordLog(path).append([record(task_json)])
     assert len(read_log(path).records) == 2
 
