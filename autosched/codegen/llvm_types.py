@@ -46,7 +46,6 @@ def memory_type(dtype: DType) -> str:
     return "i8" if dtype.lanes == 1 else f"<{dtype.lanes} x i8>"
 
 
-@lru_cache(maxsize=4096)
 def constant(value: float, dtype: DType) -> str:
     """The literal of a scalar constant of `dtype`; floats are exact bit patterns."""
     match dtype.code:
@@ -65,16 +64,19 @@ def constant(value: float, dtype: DType) -> str:
             return str(int(value))
 
 
-@lru_cache(maxsize=4096)
 def splat(value: float, dtype: DType) -> str:
     """The literal of `dtype` (scalar or vector) with `value` in each lane."""
     if dtype.lanes == 1:
         return constant(value, dtype)
-    element = dtype.element
-    text = constant(value, element)
-    if value == 0 and (not element.is_float or text in ("0x0000000000000000", "0xH0000", "0")):
+    return _vector(constant(value, dtype.element), dtype)
+
+
+@lru_cache(maxsize=4096)
+def _vector(text: str, dtype: DType) -> str:
+    # Keyed by the literal: as a key, -0.0 would be the same as 0.0.
+    if text in ("0", "0x0000000000000000", "0xH0000", "false"):
         return "zeroinitializer"
-    return f"<{', '.join([f'{scalar_type(element)} {text}'] * dtype.lanes)}>"
+    return f"<{', '.join([f'{scalar_type(dtype)} {text}'] * dtype.lanes)}>"
 
 
 @lru_cache(maxsize=1024)

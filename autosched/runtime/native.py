@@ -144,6 +144,8 @@ SYMBOLS = (
     "autosched_pool",
     "autosched_worker",
     "autosched_wake_all",
+    "autosched_pool_try_lock",
+    "autosched_pool_unlock",
     "autosched_workspace_alloc",
     "autosched_workspace_free",
     "autosched_time",

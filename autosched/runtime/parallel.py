@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import math
 import os
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from autosched.runtime.native import runtime_library
 from autosched.runtime.parallel_ir import (
@@ -40,7 +44,7 @@ class WorkerPool:
     def resize(self, size: int) -> None:
         """Makes `size` threads share each loop from now on. Raises ValueError below 1 or above 64.
 
-        Must not be called while a parallel loop runs.
+        Waits for a parallel loop that runs now; loops launched meanwhile run serially.
         """
         if size < 1:
             raise ValueError(f"a pool needs at least 1 thread, found {size}")
@@ -49,8 +53,24 @@ class WorkerPool:
         with self._lock:
             if size == self._size:
                 return
-            self._stop()
-            self._start(size)
+            with self._quiet():
+                self._stop()
+                self._start(size)
+
+    @contextmanager
+    def _quiet(self, patience: float = math.inf) -> Iterator[None]:
+        """No loop uses the pool inside. Raises TimeoutError after `patience` seconds of waiting."""
+        deadline = time.monotonic() + patience
+        addresses = runtime_library().addresses
+        try_lock = ctypes.CFUNCTYPE(ctypes.c_int32)(addresses["autosched_pool_try_lock"])
+        while not try_lock():
+            if time.monotonic() > deadline:
+                raise TimeoutError("a parallel loop is still running")
+            time.sleep(1e-5)
+        try:
+            yield
+        finally:
+            ctypes.CFUNCTYPE(None)(addresses["autosched_pool_unlock"])()
 
     def _word(self, offset: int) -> ctypes.c_int32:
         return ctypes.c_int32.from_address(runtime_library().addresses["autosched_pool"] + offset)
@@ -82,9 +102,14 @@ class WorkerPool:
         self._threads = []
         self._size = 1
 
-    def shutdown(self) -> None:
-        """Ends the workers; `resize` may start them again."""
-        with self._lock:
+    def shutdown(self, patience: float = math.inf) -> None:
+        """Ends the workers; `resize` may start them again.
+
+        Raises TimeoutError when a loop runs for more than `patience` seconds from now.
+        """
+        if not self._threads:
+            return
+        with self._lock, self._quiet(patience):
             self._stop()
 
     def _forget(self) -> None:
@@ -96,7 +121,15 @@ class WorkerPool:
 
 
 _pool = WorkerPool()
-atexit.register(_pool.shutdown)
+
+
+@atexit.register
+def _end_workers() -> None:
+    # The threads are daemons: one that hangs in a kernel does not keep the process alive.
+    with suppress(TimeoutError):
+        _pool.shutdown(patience=1.0)
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool._forget)
 

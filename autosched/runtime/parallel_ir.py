@@ -7,7 +7,7 @@ The pool is one global; words that different threads write are on cache lines of
 | 0 | epoch: rises by one with each loop and at the end; what workers wait for | launcher |
 | 64 | members: bit 30 while the loop is open, plus the workers inside it | all |
 | 128 | function, environment, begin, end (8 bytes each), threads (4) | launcher |
-| 192 | busy: 1 while a loop runs; a loop launched meanwhile (nested) runs serially | launcher |
+| 192 | busy: 1 while a loop runs or the pool is resized; loops launched then run serially | both |
 | 256 | sleepers: workers in the kernel, which the launcher must wake | workers |
 | 320 | waiting: 1 when the launcher sleeps until the loop is empty | launcher |
 | 384 | stop: 1 when workers must return | Python |
@@ -191,6 +191,20 @@ done:
 """
 
 _WORKER = """
+define i32 @autosched_pool_try_lock() {
+  %pbusy = getelementptr i8, ptr @autosched_pool, i64 192
+  %pair = cmpxchg ptr %pbusy, i32 0, i32 1 acq_rel monotonic, align 4
+  %won = extractvalue { i32, i1 } %pair, 1
+  %result = zext i1 %won to i32
+  ret i32 %result
+}
+
+define void @autosched_pool_unlock() {
+  %pbusy = getelementptr i8, ptr @autosched_pool, i64 192
+  store atomic i32 0, ptr %pbusy release, align 4
+  ret void
+}
+
 define void @autosched_wake_all() {
   call void @futex_wake(ptr @autosched_pool)
   ret void

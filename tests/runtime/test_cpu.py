@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from autosched.runtime.cpu import (
     build_artifact,
     load,
 )
-from autosched.runtime.parallel import WorkerPool, ensure_pool
 from autosched.target import cpu_target
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import BufferLoad, IntImm, Var, pointer
@@ -187,112 +185,3 @@ def test_aligned_empty():
         assert array.shape == (3, 5)
         assert array.dtype == dtype
         assert array.__array_interface__["data"][0] % 64 == 0
-
-
-def test_the_pool_can_be_resized_and_restarted(kernel):
-    a, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
-    pool = ensure_pool()
-    bound = kernel.bind(a, 2.0, out)
-    for size in (3, 1, 4, 2):
-        pool.resize(size)
-        assert pool.size == size
-        out[:] = 0
-        for _ in range(200):
-            bound.run()
-        np.testing.assert_array_equal(out, a * 2)
-    pool.shutdown()
-    assert pool.size == 1
-    bound.run()
-    with pytest.raises(ValueError, match="at least 1 thread"):
-        pool.resize(0)
-    ensure_pool(2)
-
-
-def test_sleeping_workers_wake(kernel):
-    import time
-
-    a, out = np.arange(4096, dtype=np.float32), np.zeros(4096, np.float32)
-    bound = kernel.bind(a, 2.0, out)
-    for _ in range(20):
-        time.sleep(0.002)  # long past the spinning of a worker
-        out[:] = 0
-        bound.run()
-        np.testing.assert_array_equal(out, a * 2)
-
-
-def test_kernels_called_from_several_threads(kernel):
-    failures = []
-
-    def work(seed: int) -> None:
-        a, out = np.full(5000, seed, np.float32), np.zeros(5000, np.float32)
-        bound = kernel.bind(a, 2.0, out)
-        for _ in range(100):
-            out[:] = 0
-            bound.run()
-            if not (out == 2 * seed).all():
-                failures.append(seed)
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_gets_its_own_workers(artifact):
-    script = (
-        "import os, sys, numpy as np\n"
-        "from autosched.runtime.cpu import CpuArtifact, load\n"
-        "from autosched.runtime.parallel import ensure_pool\n"
-        "kernel = load(CpuArtifact.from_bytes(sys.stdin.buffer.read()))\n"
-        "a, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)\n"
-        "kernel(a, 2, out)\n"
-        "child = os.fork()\n"
-        "out[:] = 0\n"
-        "kernel(a, 2, out)\n"
-        "good = (out == a * 2).all() and ensure_pool().size == 2\n"
-        "if child == 0: os._exit(0 if good else 1)\n"
-        "assert good and os.waitpid(child, 0)[1] == 0\n"
-        "print('fine')\n"
-    )
-    root = Path(native.__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        input=artifact.to_bytes(),
-        capture_output=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
-    assert done.stdout.decode().strip() == "fine", done.stderr.decode()
-
-
-def test_a_new_pool_has_one_thread():
-    assert WorkerPool().size == 1
-
-
-def test_workspace_is_reused_and_returned():
-    import ctypes
-
-    addresses = native.runtime_library().addresses
-    alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(
-        addresses["autosched_workspace_alloc"]
-    )
-    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses["autosched_workspace_free"])
-    first = alloc(1 << 20)
-    assert first % 64 == 0
-    second = alloc(1 << 20)
-    assert second != first
-    free(first)
-    assert alloc(1 << 20) == first
-    free(first)
-    free(second)
-    blocks = [alloc(5000 + 64 * k) for k in range(100)]  # more than the table holds
-    assert len(set(blocks)) == 100
-    for block in blocks:
-        free(block)
-    huge = alloc(300 << 20)  # beyond what is kept: the unused blocks are returned first
-    assert huge
-    free(huge)
-    free(None)

@@ -1,0 +1,111 @@
+"""From a function to assembly text, object code and levels of optimisation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autosched.codegen.llvm import (
+    assembly,
+    assertion_messages,
+    compile_object,
+    emit_llvm,
+    size_variables,
+)
+from autosched.codegen.llvm_compile import is_explicit, optimized
+from autosched.errors import CompileError
+from autosched.target import cpu_target
+from autosched.tir import op
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Ramp, Var, pointer
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import AssertStmt, BufferStore, Evaluate, ForKind, seq
+
+TARGET = cpu_target(2)
+
+
+@pytest.fixture
+def multiply(func, loop):
+    """C[i, j:j+16] += A[i, k] * B[k, j:j+16] over 32 x 32 matrices, in parallel over i."""
+    a, b, c = (decl_buffer((1024,), name=s) for s in "ABC")
+    i, j, k = Var("i"), Var("j"), Var("k")
+    at = (Ramp(i * 32 + j * 16, IntImm(1), 16),)
+    row = Ramp(k * 32 + j * 16, IntImm(1), 16)
+    step = BufferLoad(c, at) + Broadcast(BufferLoad(a, (i * 32 + k,)), 16) * BufferLoad(b, (row,))
+    start = BufferStore(c, op.const(0.0, step.dtype), at)
+    inner = loop(j, 2, seq(start, loop(k, 32, BufferStore(c, step, at))))
+    return func(loop(i, 32, inner, ForKind.PARALLEL), [a, b, c])
+
+
+@pytest.mark.parametrize("level", ["auto", "light", "full"])
+def test_levels_agree(multiply, level, run):
+    rng = np.random.default_rng(0)
+    a, b = (rng.random((1024,), dtype=np.float32) for _ in range(2))
+    c = np.zeros(1024, np.float32)
+    run(multiply, a, b, c, check=False, level=level)
+    expected = a.reshape(32, 32).astype(np.float64) @ b.reshape(32, 32)
+    np.testing.assert_allclose(c.reshape(32, 32), expected, rtol=1e-5)
+
+
+def test_loop_invariants_leave_their_loops(multiply):
+    text = emit_llvm(multiply, TARGET)
+    innermost = text[text.index("\nloop", text.index("\nloop", text.index("\nloop") + 1) + 1) :]
+    body = innermost[: innermost.index("br i1")]
+    assert body.count("getelementptr") == 2  # one for A, one for B: all else is outside
+    assert "mul nsw i64" in body
+
+
+def test_vectors_use_the_whole_registers(multiply):
+    text = assembly(emit_llvm(multiply, TARGET), TARGET)
+    if TARGET.vector_bytes == 64:
+        assert "zmm" in text
+    if "+fma" in TARGET.features:
+        assert "vfmadd" in text
+
+
+def test_the_level_follows_the_code(multiply, func, loop):
+    assert is_explicit(emit_llvm(multiply, TARGET))
+    a, i = decl_buffer((64,), name="A"), Var("i")
+    scalar = func(loop(i, 64, BufferStore(a, BufferLoad(a, (i,)) + 1.0, (i,))), [a])
+    text = emit_llvm(scalar, TARGET)
+    assert not is_explicit(text)
+    assert "x float>" in optimized(text, TARGET)  # LLVM has vectorised it
+
+
+def test_objects_are_position_independent_elf_or_macho(multiply):
+    code = compile_object(emit_llvm(multiply, TARGET), TARGET)
+    assert code[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe")
+
+
+def test_emission_is_repeatable(multiply):
+    assert emit_llvm(multiply, TARGET) == emit_llvm(multiply, TARGET)
+
+
+def test_rejected_assembly_is_a_compile_error():
+    with pytest.raises(CompileError, match="LLVM rejected"):
+        compile_object("define void @f( {", TARGET)
+
+
+def test_other_targets_can_be_compiled_for(multiply):
+    old = replace(TARGET, cpu="x86-64", features="", vector_bytes=16)
+    if TARGET.triple.startswith("x86_64"):
+        assert "xmm" in assembly(emit_llvm(multiply, old), old)
+
+
+def test_sizes_and_messages_of_a_function():
+    n, m = Var("n"), Var("m")
+    a = decl_buffer((n, m), name="A")
+    handle = pointer("A_handle", a.dtype)
+    body = AssertStmt(op.lt(n, 5), "too many rows", Evaluate(IntImm(0)))
+    func = PrimFunc((handle, m), body, {handle: a}, {})
+    assert size_variables(func) == (n,)
+    assert assertion_messages(func) == ("too many rows",)
+
+
+def test_several_indices_are_refused(func):
+    a = decl_buffer((4, 4), name="A")
+    body = BufferStore(a, op.const(0.0), (IntImm(0), IntImm(0)))
+    with pytest.raises(CompileError, match="flatten storage first"):
+        emit_llvm(func(body, [a]), TARGET)

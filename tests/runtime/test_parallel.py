@@ -1,0 +1,181 @@
+"""The worker pool: resizing, waking, calls from several threads, forks; workspace memory."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.runtime import native
+from autosched.runtime.cpu import CpuArtifact, CpuKernel, build_artifact, load
+from autosched.runtime.parallel import WorkerPool, default_threads, ensure_pool
+from autosched.target import cpu_target
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import BufferLoad, IntImm, Var, pointer
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import BufferStore, For, ForKind
+
+
+@pytest.fixture(scope="module")
+def artifact() -> CpuArtifact:
+    """out[i] = a[i] * factor for i < n, in parallel."""
+    n, factor, i = Var("n"), Var("factor", "float32"), Var("i")
+    a, out = decl_buffer((n,), "float32", "a"), decl_buffer((n,), "float32", "out")
+    first, last = pointer("a_handle", a.dtype), pointer("out_handle", out.dtype)
+    store = BufferStore(out, BufferLoad(a, (i,)) * factor, (i,))
+    func = PrimFunc(
+        (first, factor, last),
+        For(i, IntImm(0), n, ForKind.PARALLEL, store),
+        {first: a, last: out},
+        {"global_symbol": "scale"},
+    )
+    return build_artifact(func, cpu_target(2))
+
+
+@pytest.fixture(scope="module")
+def kernel(artifact: CpuArtifact) -> CpuKernel:
+    return load(artifact)
+
+
+def test_the_pool_can_be_resized_and_restarted(kernel):
+    a, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
+    pool = ensure_pool()
+    bound = kernel.bind(a, 2.0, out)
+    for size in (3, 1, 4, 2):
+        pool.resize(size)
+        assert pool.size == size
+        out[:] = 0
+        for _ in range(200):
+            bound.run()
+        np.testing.assert_array_equal(out, a * 2)
+    pool.shutdown()
+    assert pool.size == 1
+    bound.run()
+    with pytest.raises(ValueError, match="at least 1 thread"):
+        pool.resize(0)
+    ensure_pool(2)
+
+
+def test_sleeping_workers_wake(kernel):
+    a, out = np.arange(4096, dtype=np.float32), np.zeros(4096, np.float32)
+    bound = kernel.bind(a, 2.0, out)
+    for _ in range(20):
+        time.sleep(0.002)  # long past the spinning of a worker
+        out[:] = 0
+        bound.run()
+        np.testing.assert_array_equal(out, a * 2)
+
+
+def test_kernels_called_from_several_threads(kernel):
+    failures = []
+
+    def work(seed: int) -> None:
+        a, out = np.full(5000, seed, np.float32), np.zeros(5000, np.float32)
+        bound = kernel.bind(a, 2.0, out)
+        for _ in range(100):
+            out[:] = 0
+            bound.run()
+            if not (out == 2 * seed).all():
+                failures.append(seed)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_gets_its_own_workers(artifact):
+    script = (
+        "import os, sys, numpy as np\n"
+        "from autosched.runtime.cpu import CpuArtifact, load\n"
+        "from autosched.runtime.parallel import ensure_pool\n"
+        "kernel = load(CpuArtifact.from_bytes(sys.stdin.buffer.read()))\n"
+        "a, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)\n"
+        "kernel(a, 2, out)\n"
+        "child = os.fork()\n"
+        "out[:] = 0\n"
+        "kernel(a, 2, out)\n"
+        "good = (out == a * 2).all() and ensure_pool().size == 2\n"
+        "if child == 0: os._exit(0 if good else 1)\n"
+        "assert good and os.waitpid(child, 0)[1] == 0\n"
+        "print('fine')\n"
+    )
+    root = Path(native.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        input=artifact.to_bytes(),
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert done.stdout.decode().strip() == "fine", done.stderr.decode()
+
+
+def test_a_new_pool_has_one_thread():
+    assert WorkerPool().size == 1
+
+
+def test_workspace_is_reused_and_returned():
+    addresses = native.runtime_library().addresses
+    alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(
+        addresses["autosched_workspace_alloc"]
+    )
+    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses["autosched_workspace_free"])
+    first = alloc(1 << 20)
+    assert first % 64 == 0
+    second = alloc(1 << 20)
+    assert second != first
+    free(first)
+    assert alloc(1 << 20) == first
+    free(first)
+    free(second)
+    blocks = [alloc(5000 + 64 * k) for k in range(100)]  # more than the table holds
+    assert len(set(blocks)) == 100
+    for block in blocks:
+        free(block)
+    huge = alloc(300 << 20)  # beyond what is kept: the unused blocks are returned first
+    assert huge
+    free(huge)
+    free(None)
+
+
+def test_resizing_waits_for_running_loops(kernel):
+    a, out = np.arange(20000, dtype=np.float32), np.zeros(20000, np.float32)
+    bound = kernel.bind(a, 2.0, out)
+    stop = threading.Event()
+
+    def resize() -> None:
+        while not stop.is_set():
+            for size in (1, 2, 3):
+                ensure_pool(size)
+
+    thread = threading.Thread(target=resize)
+    thread.start()
+    try:
+        for _ in range(300):
+            out[:] = 0
+            bound.run()
+            assert (out == a * 2).all()
+    finally:
+        stop.set()
+        thread.join()
+    ensure_pool(2)
+
+
+def test_the_number_of_threads(monkeypatch):
+    monkeypatch.setenv("AUTOSCHED_NUM_THREADS", "3")
+    assert default_threads() == 3
+    monkeypatch.setenv("AUTOSCHED_NUM_THREADS", "many")
+    assert default_threads() >= 1
+    with pytest.raises(ValueError, match="at most 64 threads"):
+        WorkerPool().resize(65)
