@@ -87,23 +87,30 @@ class RecordLog:
         self.path = Path(path)
         self._environment = ""
 
-    def append(self, records: Sequence[Record], *, keep_time: bool = False) -> None:
+    def append(self, records: Sequence[Record]) -> None:
         """Write the records, stamped with this run's environment and time.
 
-        `keep_time` keeps the times that the records have. Raises ConfigError when the file cannot
-        be written.
+        Raises ConfigError when the file cannot be written.
         """
-        lines = []
+        lines: list[dict[str, Any]] = []
         if not self._environment:
             environment = fingerprint()
             self._environment = fingerprint_hash(environment)
             lines.append({"environment": environment, "hash": self._environment})
         now = datetime.now(UTC).isoformat(timespec="seconds")
         for record in records:
-            data = record.to_json()
-            data["environment"] = record.environment or self._environment
-            data["time"] = record.time if keep_time and record.time else now
-            lines.append(data)
+            lines.append({**record.to_json(), "environment": self._environment, "time": now})
+        self._write(lines)
+
+    def copy(self, contents: LogContents) -> None:
+        """Write records of other files as they are, with their environments and times.
+
+        Raises ConfigError when the file cannot be written.
+        """
+        environments = [{"environment": e, "hash": h} for h, e in contents.environments.items()]
+        self._write([*environments, *(record.to_json() for record in contents.records)])
+
+    def _write(self, lines: Sequence[dict[str, Any]]) -> None:
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         try:
             with self.path.open("ab+") as file:

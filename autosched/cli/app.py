@@ -173,7 +173,7 @@ def records_info(source: Records) -> None:
 def _choice(best: bool, index: int | None, every: bool) -> int | str:
     """`best`, `all` or an index; at most one may be asked for."""
     if best + (index is not None) + every > 1:
-        raise ConfigError("give at most one of --best, --index and --all")
+        raise ConfigError("give only one of --best, --index and (for replay) --all")
     if every:
         return "all"
     return "best" if index is None else index

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from autosched.cli.console import warn
+from autosched.cli.console import count, warn
 from autosched.errors import ConfigError
+from autosched.target import cpu_target
 from autosched.task import Task
-from measure.records import Record, read_log
+from measure.records import LogContents, Record, read_log
+
+_SHOWN = 3
+
+
+def read(path: Path) -> LogContents:
+    """What `path` holds; the lines that were skipped are reported."""
+    contents = read_log(path)
+    for problem in contents.problems[:_SHOWN]:
+        warn(f"warning: {problem}")
+    if len(contents.problems) > _SHOWN:
+        warn(f"warning: {count(len(contents.problems) - _SHOWN, 'more line')} of {path} skipped")
+    return contents
 
 
 def chosen(path: Path, choice: int | str) -> list[Record]:
@@ -15,34 +29,56 @@ def chosen(path: Path, choice: int | str) -> list[Record]:
 
     Raises ConfigError when the file holds none.
     """
-    contents = read_log(path)
-    for problem in contents.problems:
-        warn(f"warning: {problem}")
-    records = contents.records
+    records = read(path).records
     if not records:
         raise ConfigError(f"{path} holds no records")
     if isinstance(choice, int):
         if not -len(records) <= choice < len(records):
             raise ConfigError(
-                f"{path} holds {len(records)} records; --index {choice} is not one of 0 to "
-                f"{len(records) - 1}"
+                f"{path} holds {count(len(records), 'record')}; --index {choice} is not one of "
+                f"0 to {len(records) - 1}"
             )
         return [records[choice]]
     valid = [r for r in records if r.result.valid]
     if not valid:
-        kinds = sorted({r.result.failure.message for r in records if r.result.failure})
-        raise ConfigError(f"{path}: none of its {len(records)} records is valid: {kinds[0]}")
+        reason = next((r.result.failure.message for r in records if r.result.failure), "no times")
+        raise ConfigError(
+            f"{path}: none of its {count(len(records), 'record')} is valid, for example: "
+            f"{last_line(reason)}; choose one with --index"
+        )
     if choice == "all":
         return valid
-    keys = {r.task["key"] for r in valid}
-    if len(keys) > 1:
-        warn(f"note: {path} holds {len(keys)} tasks; the best of each is taken")
-    return [
-        min((r for r in valid if r.task["key"] == key), key=lambda r: r.result.cost)
-        for key in dict.fromkeys(r.task["key"] for r in valid)
-    ]
+    best: dict[str, Record] = {}
+    for record in valid:
+        key = record.task["key"]
+        if key not in best or record.result.cost < best[key].result.cost:
+            best[key] = record
+    if len(best) > 1:
+        warn(f"note: {path} holds {len(best)} tasks; the best of each is taken")
+    return list(best.values())
 
 
 def task_of(record: Record) -> Task:
     """The task of a record, rebuilt."""
     return Task.from_json(record.task)
+
+
+def on_this_machine(task: Task) -> Task:
+    """`task` with this machine's code generation settings, where it was recorded on another.
+
+    The hardware parameters stay: the candidate was made for them. Raises ConfigError for a task
+    that is not for a CPU.
+    """
+    if task.target.is_gpu:
+        raise ConfigError(f"{task.name} was recorded for CUDA; only CPU candidates can be run here")
+    target, here = task.target, cpu_target()
+    if (target.triple, target.cpu, target.features) == (here.triple, here.cpu, here.features):
+        return task
+    if target.cpu:
+        warn(f"note: recorded for {target}, rebuilt for this machine's {here}")
+    return replace(task, target=replace(here, hardware=target.hardware))
+
+
+def last_line(message: str) -> str:
+    """The line of an error message that says what went wrong."""
+    return (message.strip().splitlines() or ["no message"])[-1]

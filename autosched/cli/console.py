@@ -28,6 +28,11 @@ def warn(text: str) -> None:
     err.print(text, markup=False)
 
 
+def count(number: int, noun: str) -> str:
+    """`1 record`, `2 records`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def seconds_text(seconds: float) -> str:
     """`1.23 ms` and the like."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):

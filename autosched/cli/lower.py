@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from autosched.cli.chosen import chosen
+from autosched.cli.chosen import chosen, task_of
 from autosched.cli.config import load_config
 from autosched.cli.console import plain
 from autosched.driver import pipeline_of
 from autosched.errors import ConfigError
 from autosched.state.steps import Step
+from autosched.task import Task
 from autosched.te.to_prim_func import schedule_to_prim_func
 
 
@@ -20,11 +21,10 @@ def run(config: Path, record: str | None, print_after: str | None, *, time_passe
     pipeline = pipeline_of(task.target)
     names = ["ScheduleOps", *(p.name for p in pipeline)]
     if print_after not in (None, "all", *names):
-        raise ConfigError(
-            f"--print-after {print_after!r}: expected all or one of {', '.join(names)}"
-        )
+        known = ", ".join(dict.fromkeys(names))
+        raise ConfigError(f"--print-after {print_after!r}: expected all or one of {known}")
     start = time.perf_counter()
-    schedule, tensors = task.dag.apply_steps(_steps(record))
+    schedule, tensors = task.dag.apply_steps(_steps(record, task))
     func = schedule_to_prim_func(schedule, tensors)
     times = [time.perf_counter() - start]
     if print_after in ("all", "ScheduleOps"):
@@ -46,10 +46,18 @@ def run(config: Path, record: str | None, print_after: str | None, *, time_passe
         plain(f"{sum(times) * 1e3:9.3f} ms  total")
 
 
-def _steps(record: str | None) -> tuple[Step, ...]:
+def _steps(record: str | None, task: Task) -> tuple[Step, ...]:
+    """The steps of the record FILE:N, which must be of the same computation and kind of target."""
     if record is None:
         return ()
     path, colon, number = record.rpartition(":")
     if not colon or not number.isdigit():
         raise ConfigError(f"--record {record!r}: expected FILE:N, e.g. matmul.jsonl:0")
-    return chosen(Path(path), int(number))[0].steps
+    found = chosen(Path(path), int(number))[0]
+    other = task_of(found)
+    if (other.workload.to_json(), other.target.kind) != (task.workload.to_json(), task.target.kind):
+        raise ConfigError(
+            f"--record {record}: it is a candidate of {other.name} on {other.target.kind}, the "
+            f"configuration is {task.name} on {task.target.kind}"
+        )
+    return found.steps

@@ -6,11 +6,12 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
-from autosched.cli.console import plain, rate_text, seconds_text, warn
+from autosched.cli.chosen import read
+from autosched.cli.console import count, plain, rate_text, seconds_text, warn
 from autosched.errors import ConfigError
 from autosched.task import Task
 from measure import ansor_log
-from measure.records import LogContents, Record, RecordLog, read_log
+from measure.records import Record, RecordLog
 
 FORMATS = ("ansor-v0.6", "autosched")
 
@@ -19,17 +20,19 @@ def convert(source: Path, output: Path, to: str) -> None:
     """Write the records of `source` in the other format to `output`, which must not exist."""
     if to not in FORMATS:
         raise ConfigError(f"--to {to!r}: expected one of {', '.join(FORMATS)}")
-    contents = _read(source)
+    contents = read(source)
+    if not contents.records:
+        raise ConfigError(f"{source} holds no records")
     if output.exists():
         raise ConfigError(f"{output} exists; give another name with -o")
     if to == "autosched":
-        RecordLog(output).append(contents.records, keep_time=True)
+        RecordLog(output).copy(contents)
     else:
         try:
             output.write_text("".join(_ansor_line(r) + "\n" for r in contents.records))
         except OSError as error:
             raise ConfigError(f"cannot write {output}: {error.strerror}") from error
-    warn(f"{len(contents.records)} records written to {output}")
+    warn(f"{count(len(contents.records), 'record')} written to {output}")
 
 
 def _ansor_line(record: Record) -> str:
@@ -39,31 +42,32 @@ def _ansor_line(record: Record) -> str:
 
 def info(source: Path) -> None:
     """Print what a record file holds, task by task."""
-    contents = _read(source)
+    contents = read(source)
     tasks = dict.fromkeys(r.task["key"] for r in contents.records)
-    lines = f"{source}: {len(contents.records)} records of {len(tasks)} tasks"
-    plain(f"{lines}, {len(contents.problems)} lines skipped")
+    plain(
+        f"{source}: {count(len(contents.records), 'record')} of {count(len(tasks), 'task')}, "
+        f"{count(len(contents.problems), 'line')} skipped"
+    )
     for key in tasks:
-        records = [r for r in contents.records if r.task["key"] == key]
+        _describe(key, [r for r in contents.records if r.task["key"] == key])
+
+
+def _describe(key: str, records: list[Record]) -> None:
+    valid = [r for r in records if r.result.valid]
+    try:
         task = Task.from_json(records[0].task)
-        valid = [r for r in records if r.result.valid]
-        plain(f"\n{task.name} on {task.target.kind}  (task {key})")
-        plain(f"    {len(records)} candidates, {len(valid)} valid")
-        if valid:
-            cost = min(r.result.cost for r in valid)
-            rate = rate_text(task.dag.flop_count / cost)
-            plain(f"    best {seconds_text(cost)}  {rate}")
-        failures = Counter(
-            f"{r.result.failure.stage} {r.result.failure.kind}"
-            for r in records
-            if r.result.failure is not None
-        )
-        for kind, count in failures.most_common():
-            plain(f"    {count} failed: {kind}")
-
-
-def _read(source: Path) -> LogContents:
-    contents = read_log(source)
-    for problem in contents.problems:
-        warn(f"warning: {problem}")
-    return contents
+        title = f"{task.name} on {task.target.kind}  (task {key})"
+        operations = task.dag.flop_count
+    except ConfigError as error:
+        title, operations = f"task {key} cannot be rebuilt: {error}", 0.0
+    plain(f"\n{title}\n    {count(len(records), 'candidate')}, {len(valid)} valid")
+    if valid:
+        cost = min(r.result.cost for r in valid)
+        plain(f"    best {seconds_text(cost)}  {rate_text(operations / cost)}".rstrip())
+    failures = Counter(
+        f"{r.result.failure.stage} {r.result.failure.kind}"
+        for r in records
+        if r.result.failure is not None
+    )
+    for kind, number in failures.most_common():
+        plain(f"    {number} failed: {kind}")

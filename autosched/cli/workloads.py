@@ -18,7 +18,6 @@ def run(name: str | None) -> None:
     plain(f"{workload.signature()}\n    {workload.doc}\n\narguments:")
     for key, default in workload.args.items():
         least = 0 if key in workload.may_be_zero else 1
-        plain(
-            f"    {key:10} integer >= {least}, {'required' if default is None else f'default {default}'}"
-        )
+        needed = "required" if default is None else f"default {default}"
+        plain(f"    {key:10} integer >= {least}, {needed}")
     plain(f"    {'dtype':10} one of {', '.join(workload.dtypes)}, default {workload.dtypes[0]}")
