@@ -78,6 +78,7 @@ def _optimize(module: Any, target: Target, level: Level, ir_text: str) -> None:
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
     passes.add_instruction_combine_pass()
+    passes.add_loop_unroll_pass()
     passes.run(module, builder)
 
 

@@ -252,14 +252,17 @@ def _note_narrow_work(b: FunctionBuilder, stmt: For) -> None:
 
 
 def _unrolling(b: FunctionBuilder, stmt: For) -> str:
+    count = stmt.annotations.get("unroll_count", 0)
     if stmt.kind is ForKind.UNROLLED and isinstance(stmt.extent, IntImm):
-        hint = "llvm.loop.unroll.full"
-    elif not _is_innermost(stmt.body):
-        hint = "llvm.loop.unroll.disable"
+        hint = '!"llvm.loop.unroll.full"'
+    elif not _is_innermost(stmt.body) or count == 1:
+        hint = '!"llvm.loop.unroll.disable"'
     else:
         _note_narrow_work(b, stmt)
+        hint = f'!"llvm.loop.unroll.count", i32 {count}' if count else ""
+    if not hint:
         return ""
-    flag = b.module.shared_node(f'!"{hint}"')
+    flag = b.module.shared_node(hint)
     return f", !llvm.loop {b.module.node('{self}, ' + flag, distinct=True)}"
 
 
