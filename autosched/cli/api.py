@@ -15,6 +15,7 @@ from measure.measurer import Measurer
 from measure.records import Record, RecordLog, read_log
 from measure.runner import RunOptions
 from search.options import SearchOptions
+from search.rules.protocol import SketchRule
 from search.tuner import Observer, TuneOptions, Tuner
 
 
@@ -62,12 +63,14 @@ def tune(
     cost_model: str = "xgboost",
     search: SearchOptions | None = None,
     measure: RunOptions | None = None,
+    sketch_rules: Sequence[SketchRule] = (),
     observer: Observer | None = None,
 ) -> Tuned:
     """Measure `trials` candidates of `task` and return the best.
 
     With `records`, every result is appended to that file, and records of this task that it holds
-    already are learned from and not measured again. Raises MeasureError when nothing valid was
+    already are learned from and not measured again. `sketch_rules` are tried before the built-in
+    ones (see `search.rules.protocol`). Raises MeasureError when nothing valid was
     measured, ConfigError when a setting is wrong.
     """
     earlier: Sequence[Record] = ()
@@ -83,7 +86,9 @@ def tune(
     )
     log = None if records is None else RecordLog(records)
     with Measurer.create(options=measure) as measurer:
-        result = Tuner(task, options, measurer, log, earlier, observer).run()
+        result = Tuner(
+            task, options, measurer, log, earlier, observer, sketch_rules=sketch_rules
+        ).run()
     if result.interrupted:
         raise KeyboardInterrupt
     if result.best is None:

@@ -38,7 +38,9 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 
 @app.command()
 def tune(
-    config: Annotated[Path, typer.Argument(help="YAML file, see configs/.")],
+    config: Annotated[
+        list[Path], typer.Argument(help="YAML file, see configs/; several are tuned together.")
+    ],
     trials: Annotated[int | None, typer.Option(min=1, help="Candidates to measure.")] = None,
     target: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     records: Annotated[Path | None, typer.Option(help="Record file to write.")] = None,
@@ -52,14 +54,30 @@ def tune(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show sketches and sampled candidates only.")
     ] = False,
+    warm_start: Annotated[
+        list[Path] | None,
+        typer.Option(help="Records of other tasks to train the model on; may be repeated."),
+    ] = None,
+    load_model: Annotated[Path | None, typer.Option(help="Cost model to start from.")] = None,
+    save_model: Annotated[Path | None, typer.Option(help="File for the trained model.")] = None,
+    strategy: Annotated[
+        str, typer.Option(help="Several tasks: gradient or round-robin.")
+    ] = "gradient",
+    weights: Annotated[
+        str | None, typer.Option(help="Several tasks: their weights, e.g. 1,2.5,1.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Tune a workload; continues from its record file."""
+    """Tune a workload, or several; continues from the record file."""
     from autosched.cli import tune as command
+    from autosched.cli.model import ModelFlags
+    from autosched.cli.tune_many import ManyFlags
 
     command.run(
         config,
         command.Overrides(trials, target, records, seed, time_budget),
+        ModelFlags(load_model, save_model, warm_start or ()),
+        ManyFlags(strategy, weights),
         fresh=fresh,
         dry_run=dry_run,
         as_json=as_json,

@@ -7,6 +7,7 @@ them. YAML is data: nothing in it is evaluated.
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -59,7 +60,7 @@ class WorkloadSection(_Section):
             return {"op": self.op, "args": dict(self.args)}
         if self.expr is not None:
             return {"expr": self.expr, "shapes": self.shapes, "dtype": self.dtype or "float32"}
-        return {"python": self.python}
+        return {"python": self.python, "args": dict(self.args)}
 
 
 class HardwareSection(_Section):
@@ -122,6 +123,9 @@ class CostModelSection(_Section):
     """What ranks candidates before they are measured."""
 
     kind: Literal["xgboost", "random"] = "xgboost"
+    file: str | None = Field(
+        default=None, description="the model: loaded when it exists, saved after the run"
+    )
 
 
 class MeasureSection(_Section):
@@ -149,6 +153,7 @@ class Config(_Section):
     search: SearchSection = Field(default_factory=SearchSection)
     cost_model: CostModelSection = Field(default_factory=CostModelSection)
     measure: MeasureSection = Field(default_factory=MeasureSection)
+    weight: PositiveFloat = Field(default=1.0, description="of this task among several in a run")
     records: str | None = Field(default=None, description="record file; default <name>.jsonl")
 
     def task(self) -> Task:
@@ -179,7 +184,7 @@ def load_config(path: Path | str) -> Config:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise ConfigError(f"{where}: not valid YAML: {problem}") from error
     if not isinstance(data, CommentedMap):
-        found = "an empty file" if data is None else f"a {type(data).__name__}"
+        found = "an empty file" if data is None else _kind(_plain(data))
         raise ConfigError(f"{path}: expected keys such as `workload:`, found {found}")
     if not data.get("name"):
         data["name"] = path.stem
@@ -187,16 +192,33 @@ def load_config(path: Path | str) -> Config:
         config = Config.model_validate(_plain(data))
         _with_location(path, data, config)
     except ValidationError as error:
-        raise ConfigError("\n".join(_explain(path, data, e) for e in error.errors())) from error
+        explained = dict.fromkeys(_explain(path, data, e) for e in error.errors())
+        raise ConfigError("\n".join(explained)) from error
     return config
 
 
 def _with_location(path: Path, data: CommentedMap, config: Config) -> None:
     """Check the workload itself, so that a wrong argument is reported with its line."""
     try:
-        config.task()
+        _ = config.task().dag
     except ConfigError as error:
-        raise ConfigError(f"{path}:{_line(data, ('workload',))}: {error}") from error
+        line = _line(data, _suspect(config.workload, str(error)))
+        raise ConfigError(f"{path}:{line}: {error}") from error
+
+
+def _suspect(workload: WorkloadSection, message: str) -> tuple[str, ...]:
+    """The key that `message`, which is about the workload, speaks of."""
+    if message.startswith("expr:"):
+        return ("workload", "expr")
+    words = set(re.findall(r"\w+", message.partition(", expected")[0]))
+    for section, names in (("args", workload.args), ("shapes", workload.shapes)):
+        named = [name for name in names if name in words]
+        if named:
+            return ("workload", section, named[0])
+    if workload.args and "argument" in words:
+        return ("workload", "args")
+    source = next(key for key in ("op", "expr", "python") if getattr(workload, key) is not None)
+    return ("workload", source)
 
 
 def _plain(value: Any) -> Any:
@@ -237,8 +259,33 @@ def _explain(path: Path, data: CommentedMap, error: Any) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "value_error":
         return f"{where}{key}: {message}"
-    found = error["input"]
-    return f"{where}{key}: {message}, found {type(found).__name__} {found!r}"
+    message = _EXPECTED.get(error["type"], message)
+    if location[:2] == ("workload", "args") and len(location) == 4:  # one error for each type
+        key, message = ".".join(map(str, location[:3])), "expected an integer or a type's name"
+    message = message.replace("Input should be '", "expected '")
+    message = message.replace("Input should be", "expected a value")
+    return f"{where}{key}: {message}, found {_kind(error['input'])}"
+
+
+def _kind(value: Any) -> str:
+    """`a list` and the like, with the value itself where it is short."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return f"{type(value).__name__} {value!r}" if value is not None else "nothing"
+
+
+# Pydantic's messages in the words of YAML.
+_EXPECTED = {
+    "model_type": "expected keys and values",
+    "dict_type": "expected keys and values",
+    "list_type": "expected a list",
+    "int_type": "expected an integer",
+    "float_type": "expected a number",
+    "string_type": "expected text (put it in quotes)",
+    "bool_type": "expected true or false",
+}
 
 
 def _known_keys(location: tuple[Any, ...]) -> list[str]:

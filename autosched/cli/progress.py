@@ -29,8 +29,23 @@ def status_text(progress: TuneProgress) -> str:
 
 
 @contextmanager
-def make_observer(*, quiet: bool) -> Iterator[Observer]:
-    """An observer for `Tuner`: silent, a live bar, or a line after every batch."""
+def make_observer(
+    *, quiet: bool, trials: int | None = None, names: bool = False
+) -> Iterator[Observer]:
+    """An observer for tuners: silent, a live bar, or a line after every batch.
+
+    Several tuners may share it: then `trials` is the number of all together, and `names` says
+    which task a status is of.
+    """
+    runs: dict[str, TuneProgress] = {}
+
+    def counted(progress: TuneProgress) -> tuple[int, int, str]:
+        """Trials done, trials wanted, status."""
+        runs[progress.task.key] = progress
+        text = status_text(progress)
+        done = sum(run.done for run in runs.values())
+        return done, trials or progress.trials, f"{progress.task.name}: {text}" if names else text
+
     if quiet:
         yield lambda progress, records: None
     elif err.is_terminal:
@@ -46,22 +61,15 @@ def make_observer(*, quiet: bool) -> Iterator[Observer]:
             row = bar.add_task("tune", total=None, phase="", status="")
 
             def live(progress: TuneProgress, records: Sequence[Record]) -> None:
-                bar.update(
-                    row,
-                    total=progress.trials,
-                    completed=progress.done,
-                    phase=progress.phase,
-                    status=status_text(progress),
-                )
+                done, total, status = counted(progress)
+                bar.update(row, total=total, completed=done, phase=progress.phase, status=status)
 
             yield live
     else:
 
         def lines(progress: TuneProgress, records: Sequence[Record]) -> None:
             if records:
-                warn(
-                    f"[{progress.elapsed:6.1f} s] {progress.done}/{progress.trials} trials, "
-                    f"{status_text(progress)}"
-                )
+                done, total, status = counted(progress)
+                warn(f"[{progress.elapsed:6.1f} s] {done}/{total} trials, {status}")
 
         yield lines

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from autosched.cli.chosen import read
 from autosched.cli.config import Config, load_config
 from autosched.cli.console import (
     err,
@@ -17,14 +19,19 @@ from autosched.cli.console import (
     seconds_text,
     warn,
 )
+from autosched.cli.model import ModelFlags, make_learner, save_model
 from autosched.cli.peer import Peer, peer_of
 from autosched.cli.progress import make_observer
 from autosched.errors import ConfigError
 from autosched.task import Task
 from measure.measurer import Measurer
-from measure.records import Record, RecordLog, read_log
+from measure.records import Record, RecordLog
+from search.featurize import Helper
 from search.options import SearchOptions
 from search.tuner import TuneOptions, Tuner, TuneResult
+
+if TYPE_CHECKING:
+    from autosched.cli.tune_many import ManyFlags
 
 EXIT_NOTHING_VALID = 3
 EXIT_INTERRUPTED = 130
@@ -42,29 +49,50 @@ class Overrides:
 
 
 def run(
-    config_path: Path, overrides: Overrides, *, fresh: bool, dry_run: bool, as_json: bool
+    config_paths: Sequence[Path],
+    overrides: Overrides,
+    model: ModelFlags,
+    many: ManyFlags,
+    *,
+    fresh: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
-    """Tune the workload of a configuration file. Ends the process with interface.md's status."""
-    config = load_config(config_path)
-    if overrides.target is not None:
-        section = config.target.model_copy(update={"kind": overrides.target})
-        config = config.model_copy(update={"target": section})
-    task = config.task()
-    options = _options(config, overrides)
+    """Tune the workloads of the configuration files. Ends the process with interface.md's status.
+
+    Several files are tuned together, with one record file.
+    """
+    configs = [_load(path, overrides) for path in config_paths]
     if dry_run:
         from autosched.cli.dry_run import show_candidates
 
-        show_candidates(task, options)
+        for config in configs:
+            show_candidates(config.task(), tune_options(config, overrides))
         return
+    if len(configs) > 1:
+        from autosched.cli.tune_many import run_many
+
+        run_many(configs, overrides, model, many, fresh=fresh, as_json=as_json)
+        return
+    config = configs[0]
+    task, options = config.task(), tune_options(config, overrides)
     path = overrides.records or config.records_path()
-    path = _unused(path) if fresh else path
+    path = unused(path) if fresh else path
     earlier = _earlier(path, task)
-    result, peer = _tune(config, task, options, path, earlier, quiet=as_json)
+    result, peer = _tune(config, task, options, path, earlier, model, quiet=as_json)
     report(result, path, peer, as_json=as_json)
     if result.interrupted:
         sys.exit(EXIT_INTERRUPTED)
     if result.best is None:
         sys.exit(EXIT_NOTHING_VALID)
+
+
+def _load(path: Path, overrides: Overrides) -> Config:
+    config = load_config(path)
+    if overrides.target is None:
+        return config
+    section = config.target.model_copy(update={"kind": overrides.target})
+    return config.model_copy(update={"target": section})
 
 
 def _tune(
@@ -73,6 +101,7 @@ def _tune(
     options: TuneOptions,
     path: Path,
     earlier: list[Record],
+    model: ModelFlags,
     *,
     quiet: bool,
 ) -> tuple[TuneResult, Peer | None]:
@@ -80,24 +109,40 @@ def _tune(
         note = f", continuing from {len(earlier)} records" if earlier else ""
         err.print(f"tuning {task.name} on {task.target}{note}", markup=False)
     section = config.measure
-    with (
-        Measurer.create(
-            workers=section.workers,
-            build_timeout=section.build_timeout_s,
-            options=section.run_options(),
-            check=section.check,
-        ) as measurer,
-        make_observer(quiet=quiet) as observer,
-    ):
-        tuner = Tuner(task, options, measurer, RecordLog(path), earlier, observer)
-        result = tuner.run()
-        peer = None
-        if result.best is not None and not result.interrupted:
-            peer = peer_of(task, measurer, result.best)
+    helper = Helper()
+    try:
+        learner = make_learner(config.cost_model, model, options.seed, task.target.kind, helper)
+        with (
+            Measurer.create(
+                workers=section.workers,
+                build_timeout=section.build_timeout_s,
+                options=section.run_options(),
+                check=section.check,
+            ) as measurer,
+            make_observer(quiet=quiet) as observer,
+        ):
+            tuner = Tuner(
+                task,
+                options,
+                measurer,
+                RecordLog(path),
+                earlier,
+                observer,
+                learner=learner,
+                helper=helper,
+            )
+            result = tuner.run()
+            peer = None
+            if result.best is not None and not result.interrupted:
+                peer = peer_of(task, measurer, result.best)
+        save_model(learner, config.cost_model, model)
+    finally:
+        helper.close()
     return result, peer
 
 
-def _options(config: Config, overrides: Overrides) -> TuneOptions:
+def tune_options(config: Config, overrides: Overrides) -> TuneOptions:
+    """The settings of a configuration, with the flags that replace them."""
     section = config.search
     ansor = {name: getattr(section, name) for name in SearchOptions.__dataclass_fields__}
     return TuneOptions(
@@ -115,29 +160,29 @@ def _earlier(path: Path, task: Task) -> list[Record]:
     """The records of this task in `path`. ConfigError when it holds only other tasks' records."""
     if not path.exists():
         return []
-    contents = read_log(path)
-    for problem in contents.problems:
-        warn(f"warning: {problem}")
+    contents = read(path)
     mine = [r for r in contents.records if r.task["key"] == task.key]
     if contents.records and not mine:
-        other = contents.records[0].task["workload"]
+        other = _identity(contents.records[0].task)
         raise ConfigError(
-            f"{path} holds records of another task ({_workload_text(other)}); expected "
-            f"{task.name}. Give another file with --records, or start a new one with --fresh"
+            f"{path} holds records of another task ({other}); expected "
+            f"{_identity(task.to_json())}. Give another file with --records, or start a new one "
+            "with --fresh"
         )
     return mine
 
 
-def _workload_text(workload: dict[str, Any]) -> str:
-    from autosched.workloads.source import source_from_json
-
+def _identity(entry: dict[str, Any]) -> str:
+    """All that makes a task differ from another: workload, kind of target, threads, hardware."""
     try:
-        return source_from_json(workload).title
+        task = Task.from_json(entry)
     except ConfigError:
-        return str(workload)
+        return str(entry["workload"])
+    hardware = task.target.hardware.as_list()
+    return f"{task.name} on {task.target.kind}, {task.target.threads} threads, limits {hardware}"
 
 
-def _unused(path: Path) -> Path:
+def unused(path: Path) -> Path:
     """`path`, or the first of name-2, name-3 ... that does not exist."""
     number = 2
     candidate = path
@@ -150,13 +195,13 @@ def _unused(path: Path) -> Path:
 def report(result: TuneResult, path: Path, peer: Peer | None, *, as_json: bool) -> None:
     """Print what was found: the best kernel, its rate, failures and where the records are."""
     if as_json:
-        print_json(_summary(result, path, peer))
+        print_json(summary(result, path, peer))
         return
     progress, best = result.progress, result.best
     if progress.failures:
         counts = ", ".join(f"{n} x {kind}" for kind, n in progress.failures.most_common())
         out.print(f"failures: {counts}", markup=False)
-        _show_reasons(result)
+        show_reasons(result)
     if best is None:
         warn("error: no candidate was measured successfully; the reasons are above")
         return
@@ -185,7 +230,7 @@ def report(result: TuneResult, path: Path, peer: Peer | None, *, as_json: bool) 
         warn(f"stopped: {result.reason}")
 
 
-def _show_reasons(result: TuneResult) -> None:
+def show_reasons(result: TuneResult) -> None:
     """One example message of every kind of failure."""
     shown: set[str] = set()
     for record in result.records:
@@ -197,7 +242,8 @@ def _show_reasons(result: TuneResult) -> None:
         plain(f"  {failure.stage} {failure.kind}, for example: {first}")
 
 
-def _summary(result: TuneResult, path: Path, peer: Peer | None) -> dict[str, Any]:
+def summary(result: TuneResult, path: Path, peer: Peer | None) -> dict[str, Any]:
+    """The JSON object of one task."""
     progress, best = result.progress, result.best
     return {
         "task": result.task.to_json(),

@@ -1,9 +1,15 @@
 """Small tasks and their contexts."""
 
+import hashlib
+import json
+
 import pytest
 
+from autosched.state.steps import steps_to_json
 from autosched.target import HardwareParams, cuda_target
 from autosched.task import Task
+from measure.result import Failure, MeasureResult
+from search.featurize import make_handler
 from search.options import SearchOptions
 from search.rules.protocol import Context
 from search.sketch import generate_sketches
@@ -28,6 +34,45 @@ WORKLOADS = {
     "norm_bmn": {"B": 2, "M": 32, "N": 64},
     "max_pool2d_nchw": {"N": 1, "C": 4, "H": 10, "W": 10, "K": 3, "stride": 2, "padding": 1},
 }
+
+
+class StubHelper:
+    """No second process."""
+
+    def start(self):
+        return self
+
+    def close(self):
+        pass
+
+    def send(self, request):
+        self.reply = make_handler()(request)
+
+    def receive(self, timeout, stage):
+        return self.reply
+
+
+class StubMeasurer:
+    """A cost made of the steps; every `bad`-th candidate fails."""
+
+    def __init__(self, bad=0, interrupt_after=None):
+        self.bad, self.interrupt_after = bad, interrupt_after
+        self.batches = []
+
+    def start(self, task):
+        pass
+
+    def measure(self, task, batch, best):
+        if self.interrupt_after is not None and len(self.batches) == self.interrupt_after:
+            raise KeyboardInterrupt
+        self.batches.append(list(batch))
+        return [self.one(steps, k) for k, steps in enumerate(batch)]
+
+    def one(self, steps, k):
+        if self.bad and k % self.bad == 0:
+            return MeasureResult((), Failure("run", "crash", "signal 11"))
+        digest = hashlib.sha256(json.dumps(steps_to_json(steps)).encode()).digest()
+        return MeasureResult((1e-3 * (1 + digest[0]),))
 
 
 def _task(name, target="cpu"):
@@ -76,3 +121,13 @@ def task(request, target):
 @pytest.fixture(scope="session")
 def context(task):
     return _context(task)
+
+
+@pytest.fixture(scope="session")
+def stub_measurer():
+    return StubMeasurer
+
+
+@pytest.fixture(scope="session")
+def stub_helper():
+    return StubHelper

@@ -1,16 +1,11 @@
 """The tuning loop with a stub for measuring: records, continuing, stopping, failing."""
 
-import hashlib
-import json
-
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.state.steps import steps_to_json
 from autosched.target import cuda_target
 from autosched.task import Task
 from measure.records import RecordLog, read_log
-from measure.result import Failure, MeasureResult
 from search.options import SearchOptions
 from search.tuner import TuneOptions, Tuner
 
@@ -21,66 +16,24 @@ SEARCH = SearchOptions(
 )
 
 
-class StubHelper:
-    """No second process."""
-
-    def start(self):
-        return self
-
-    def close(self):
-        pass
-
-    def send(self, request):
-        from search.featurize import make_handler
-
-        self.reply = make_handler()(request)
-
-    def receive(self, timeout, stage):
-        return self.reply
-
-
-class StubMeasurer:
-    """A cost made of the steps; every `bad`-th candidate fails."""
-
-    def __init__(self, bad=0, interrupt_after=None):
-        self.bad, self.interrupt_after = bad, interrupt_after
-        self.batches = []
-
-    def start(self, task):
-        pass
-
-    def measure(self, task, batch, best):
-        if self.interrupt_after is not None and len(self.batches) == self.interrupt_after:
-            raise KeyboardInterrupt
-        self.batches.append(list(batch))
-        return [self.one(steps, k) for k, steps in enumerate(batch)]
-
-    def one(self, steps, k):
-        if self.bad and k % self.bad == 0:
-            return MeasureResult((), Failure("run", "crash", "signal 11"))
-        digest = hashlib.sha256(json.dumps(steps_to_json(steps)).encode()).digest()
-        return MeasureResult((1e-3 * (1 + digest[0]),))
-
-
 @pytest.fixture(scope="module")
 def task():
     return Task.from_workload("matmul", M=16, N=16, K=16)
 
 
-def make(task, measurer=None, log=None, earlier=(), observer=None, **options):
-    settings = {"trials": 12, "batch": 4, "search": SEARCH, **options}
-    return Tuner(
-        task,
-        TuneOptions(**settings),
-        measurer or StubMeasurer(),
-        log,
-        earlier,
-        observer,
-        helper=StubHelper(),
-    )
+@pytest.fixture(scope="module")
+def make(stub_measurer, stub_helper):
+    """(task, measurer, log, earlier, observer, **options) -> a tuner that measures nothing."""
+
+    def made(task, measurer=None, log=None, earlier=(), observer=None, **options):
+        settings = TuneOptions(**{"trials": 12, "batch": 4, "search": SEARCH, **options})
+        measurer = measurer or stub_measurer()
+        return Tuner(task, settings, measurer, log, earlier, observer, helper=stub_helper())
+
+    return made
 
 
-def test_every_trial_is_recorded(task, tmp_path):
+def test_every_trial_is_recorded(make, task, tmp_path):
     log = RecordLog(tmp_path / "log.jsonl")
     result = make(task, log=log).run()
     written = read_log(log.path).records
@@ -96,14 +49,14 @@ def test_every_trial_is_recorded(task, tmp_path):
     assert set(result.progress.seconds) == {"start", "search", "measure", "learn"}
 
 
-def test_the_same_seed_gives_the_same_candidates(task):
+def test_the_same_seed_gives_the_same_candidates(make, task):
     runs = [make(task, seed=seed).run() for seed in (1, 1, 2)]
     steps = [[r.steps for r in run.records] for run in runs]
     assert steps[0] == steps[1]
     assert steps[0] != steps[2]
 
 
-def test_it_continues_from_records(task, tmp_path):
+def test_it_continues_from_records(make, task, tmp_path):
     log = RecordLog(tmp_path / "log.jsonl")
     make(task, log=log).run()
     earlier = read_log(log.path).records
@@ -114,28 +67,28 @@ def test_it_continues_from_records(task, tmp_path):
     assert result.best.result.cost == min(r.result.cost for r in every)
 
 
-def test_failures_are_counted_and_kept(task):
-    result = make(task, StubMeasurer(bad=2)).run()
+def test_failures_are_counted_and_kept(make, stub_measurer, task):
+    result = make(task, stub_measurer(bad=2)).run()
     assert result.progress.failures == {"run crash": 6}
     assert result.progress.valid == 6
     assert len(result.records) == 12
 
 
-def test_nothing_valid(task):
-    result = make(task, StubMeasurer(bad=1)).run()
+def test_nothing_valid(make, stub_measurer, task):
+    result = make(task, stub_measurer(bad=1)).run()
     assert result.best is None
     assert result.progress.quality == []
 
 
-def test_an_interruption_keeps_what_was_measured(task, tmp_path):
+def test_an_interruption_keeps_what_was_measured(make, stub_measurer, task, tmp_path):
     log = RecordLog(tmp_path / "log.jsonl")
-    result = make(task, StubMeasurer(interrupt_after=2), log).run()
+    result = make(task, stub_measurer(interrupt_after=2), log).run()
     assert result.interrupted
     assert len(read_log(log.path).records) == len(result.records) == 8
     assert result.best is not None
 
 
-def test_early_stopping(task):
+def test_early_stopping(make, task):
     result = make(task, trials=1000, early_stopping=8).run()
     assert "no better candidate in" in result.reason
     costs = [r.result.cost for r in result.records]
@@ -143,20 +96,20 @@ def test_early_stopping(task):
     assert len(costs) < 1000
 
 
-def test_a_time_budget(task):
+def test_a_time_budget(make, task):
     result = make(task, trials=1000, time_budget_s=1e-9).run()
     assert result.records == []
     assert "time budget" in result.reason
 
 
-def test_a_small_space_ends():
+def test_a_small_space_ends(make):
     tiny = Task.from_workload("matmul", M=1, N=1, K=1)
     result = make(tiny, trials=1000).run()
     assert result.reason == "the search space holds no more candidates"
     assert len({r.steps for r in result.records}) == len(result.records) < 1000
 
 
-def test_observers_see_every_phase(task):
+def test_observers_see_every_phase(make, task):
     seen = []
     make(task, observer=lambda p, records: seen.append((p.phase, p.done, len(records)))).run()
     assert seen[0] == ("start", 0, 0)
@@ -167,7 +120,7 @@ def test_observers_see_every_phase(task):
     ]
 
 
-def test_cuda_cannot_be_measured(task):
+def test_cuda_cannot_be_measured(make, task):
     cuda = Task.from_workload("matmul", M=16, N=16, K=16, target=cuda_target())
     with pytest.raises(ConfigError, match="--dry-run"):
         make(cuda)

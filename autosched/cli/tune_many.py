@@ -1,0 +1,208 @@
+"""`autosched tune A.yaml B.yaml ...`: several tasks in one run and one record file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autosched.cli.config import Config
+from autosched.cli.console import err, plain, print_json, rate_text, seconds_text, warn
+from autosched.cli.model import ModelFlags, make_learner, save_model
+from autosched.cli.progress import make_observer
+from autosched.cli.tune import (
+    EXIT_INTERRUPTED,
+    EXIT_NOTHING_VALID,
+    Overrides,
+    show_reasons,
+    summary,
+    tune_options,
+    unused,
+)
+from autosched.errors import ConfigError
+from autosched.task import Task
+from measure.measurer import Measurer
+from measure.records import Record, RecordLog, read_log
+from search.allocation import AllocationOptions
+from search.featurize import Helper
+from search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
+
+
+@dataclass(frozen=True, slots=True)
+class ManyFlags:
+    """Flags that only several tasks have a use for."""
+
+    strategy: str = "gradient"
+    weights: str | None = None
+
+
+def run_many(
+    configs: Sequence[Config],
+    overrides: Overrides,
+    model: ModelFlags,
+    many: ManyFlags,
+    *,
+    fresh: bool,
+    as_json: bool,
+) -> None:
+    """Tune all tasks together. Ends the process with interface.md's status."""
+    _same_settings(configs)
+    tasks = [config.task() for config in configs]
+    options = [tune_options(config, overrides) for config in configs]
+    weights = _weights(many.weights, configs)
+    path = overrides.records or _records_path(configs)
+    path = unused(path) if fresh else path
+    earlier = _earlier(path, tasks)
+    first = configs[0]
+    schedule = ScheduleOptions(
+        trials=overrides.trials or sum(o.trials for o in options),
+        batch=options[0].batch,
+        seed=options[0].seed,
+        time_budget_s=overrides.time_budget or first.search.time_budget_s,
+        allocation=AllocationOptions(many.strategy),
+    )
+    helper = Helper()
+    try:
+        learner = make_learner(first.cost_model, model, schedule.seed, tasks[0].target.kind, helper)
+        if not as_json:
+            known = sum(map(len, earlier.values()))
+            note = f", continuing from {known} records" if known else ""
+            names = ", ".join(task.name for task in tasks)
+            err.print(f"tuning {len(tasks)} tasks: {names}{note}", markup=False)
+        section = first.measure
+        with (
+            Measurer.create(
+                workers=section.workers,
+                build_timeout=section.build_timeout_s,
+                options=section.run_options(),
+                check=section.check,
+            ) as measurer,
+            make_observer(quiet=as_json, trials=schedule.trials, names=True) as observer,
+        ):
+            scheduler = TaskScheduler(
+                list(zip(tasks, options, strict=True)),
+                schedule,
+                measurer,
+                RecordLog(path),
+                earlier,
+                observer,
+                weights=weights,
+                learner=learner,
+                helper=helper,
+            )
+            result = scheduler.run()
+        save_model(learner, first.cost_model, model)
+    finally:
+        helper.close()
+    report_many(result, weights, path, as_json=as_json)
+    if result.interrupted:
+        sys.exit(EXIT_INTERRUPTED)
+    if all(task.best is None for task in result.tasks):
+        sys.exit(EXIT_NOTHING_VALID)
+
+
+def _same_settings(configs: Sequence[Config]) -> None:
+    """One run has one cost model and one way of measuring."""
+    first = configs[0]
+    for config in configs[1:]:
+        for key in ("cost_model", "measure"):
+            if getattr(config, key) != getattr(first, key):
+                raise ConfigError(
+                    f"{config.name}: the section {key!r} differs from that of {first.name}; tasks "
+                    "that are tuned in one run share it"
+                )
+        if config.target.kind != first.target.kind:
+            raise ConfigError(
+                f"{config.name}: target {config.target.kind} differs from {first.target.kind} of "
+                f"{first.name}; tune them in separate runs"
+            )
+
+
+def _weights(text: str | None, configs: Sequence[Config]) -> list[float]:
+    if text is None:
+        return [config.weight for config in configs]
+    try:
+        weights = [float(part) for part in text.split(",")]
+    except ValueError:
+        weights = []
+    if len(weights) != len(configs) or min(weights) <= 0:
+        raise ConfigError(
+            f"--weights {text!r}: expected {len(configs)} positive numbers with commas between"
+        )
+    return weights
+
+
+def _records_path(configs: Sequence[Config]) -> Path:
+    given = {config.records for config in configs if config.records is not None}
+    if len(given) == 1:
+        return Path(given.pop())
+    if len(given) > 1:
+        raise ConfigError("the configurations name different record files; give one by --records")
+    names = [config.name for config in configs]
+    if len(names) > 3:
+        names = [names[0], f"{len(names) - 1}-more"]
+    return Path("+".join(names) + ".jsonl")
+
+
+def _earlier(path: Path, tasks: Sequence[Task]) -> dict[str, list[Record]]:
+    """The records of each task in `path`, by key."""
+    if not path.exists():
+        return {}
+    contents = read_log(path)
+    for problem in contents.problems:
+        warn(f"warning: {problem}")
+    keys = {task.key for task in tasks}
+    found: dict[str, list[Record]] = {}
+    for record in contents.records:
+        if record.task["key"] in keys:
+            found.setdefault(record.task["key"], []).append(record)
+    if contents.records and not found:
+        raise ConfigError(
+            f"{path} holds records of other tasks only. Give another file with --records, or start "
+            "a new one with --fresh"
+        )
+    return found
+
+
+def report_many(
+    result: ScheduleResult, weights: Sequence[float], path: Path, *, as_json: bool
+) -> None:
+    """Print a table of the tasks, or everything as JSON."""
+    if as_json:
+        print_json(_summary(result, weights, path))
+        return
+    rows = [("task", "weight", "trials", "valid", "best", "rate", "checked")]
+    for task, weight in zip(result.tasks, weights, strict=True):
+        progress, best = task.progress, task.best
+        cost = "-" if best is None else seconds_text(best.result.cost)
+        rate = "-" if best is None else rate_text(progress.flops_per_second(best)) or "-"
+        checked = "-" if best is None else ("yes" if best.result.checked else "no")
+        done, valid = str(progress.done), str(progress.valid)
+        rows.append((task.task.name, f"{weight:g}", done, valid, cost, rate, checked))
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    for row in rows:
+        plain("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+    for task in result.tasks:
+        show_reasons(task)
+    if all(task.best is not None for task in result.tasks):
+        plain(f"weighted sum of the best times: {seconds_text(result.objective)}")
+    plain(f"records   {path}")
+    if result.reason != "all trials were used":
+        warn(f"stopped: {result.reason}")
+
+
+def _summary(result: ScheduleResult, weights: Sequence[float], path: Path) -> dict[str, Any]:
+    tasks = [
+        {**summary(task, path, None), "weight": weight}
+        for task, weight in zip(result.tasks, weights, strict=True)
+    ]
+    complete = all(task.best is not None for task in result.tasks)
+    return {
+        "tasks": tasks,
+        "objective_seconds": result.objective if complete else None,
+        "records": str(path),
+        "interrupted": result.interrupted,
+        "reason": result.reason,
+    }

@@ -1,0 +1,184 @@
+"""Tuning several tasks in one run: rounds are given to the task that gains most by them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autosched.errors import ConfigError
+from autosched.task import Task
+from measure.records import Record, RecordLog
+from search.allocation import (
+    UNKNOWN_COST,
+    AllocationOptions,
+    TaskState,
+    leave_group,
+    next_task,
+    objective,
+    similarity_tag,
+)
+from search.cost_model import make_cost_model
+from search.featurize import Helper
+from search.learner import Learner
+from search.tuner import Measures, Observer, TuneOptions, Tuner, TuneResult
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOptions:
+    """`trials` are those of all tasks together; the other limits too."""
+
+    trials: int
+    batch: int = 16
+    seed: int = 0
+    time_budget_s: float | None = None
+    early_stopping: int | None = None
+    allocation: AllocationOptions = field(default_factory=AllocationOptions)
+
+
+@dataclass(slots=True)
+class ScheduleResult:
+    """One result per task, in order, and the weighted sum of their best costs in seconds."""
+
+    tasks: list[TuneResult]
+    objective: float
+    interrupted: bool = False
+    reason: str = "all trials were used"
+
+
+class TaskScheduler:
+    """Tunes tasks together, with one cost model, one measurer and one record file.
+
+    Every task without earlier records gets a first round; then the strategy decides. A task with
+    nothing valid after its first round, or no candidates left, gets no more rounds.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[tuple[Task, TuneOptions]],
+        options: ScheduleOptions,
+        measurer: Measures,
+        log: RecordLog | None = None,
+        earlier: Mapping[str, Sequence[Record]] | None = None,
+        observer: Observer | None = None,
+        *,
+        weights: Sequence[float] | None = None,
+        learner: Learner | None = None,
+        helper: Helper | None = None,
+    ) -> None:
+        """`earlier` maps the key of a task to its records."""
+        self._batch = min(options.batch, options.trials // max(1, len(tasks)))
+        if self._batch < 1:
+            raise ConfigError(
+                f"{options.trials} trials are too few for {len(tasks)} tasks; give at least one "
+                "for each"
+            )
+        keys = [task.key for task, _ in tasks]
+        if len(set(keys)) < len(keys):
+            raise ConfigError("the same task is given twice; give each once, with a weight")
+        if weights is not None and len(weights) != len(tasks):
+            raise ConfigError(f"expected {len(tasks)} weights, found {len(weights)}")
+        earlier = earlier or {}
+        self._options = options
+        self._own_helper = helper is None
+        self._helper = helper or Helper()
+        first = tasks[0][1]
+        self.learner = learner or Learner(make_cost_model(first.cost_model, options.seed))
+        self.tuners = [
+            Tuner(
+                task,
+                tune_options,
+                measurer,
+                log,
+                earlier.get(task.key, ()),
+                observer,
+                learner=self.learner,
+                helper=self._helper,
+            )
+            for task, tune_options in tasks
+        ]
+        self.states = [
+            _state_of(task, weight, earlier.get(task.key, ()), self._batch)
+            for (task, _), weight in zip(tasks, weights or [1.0] * len(tasks), strict=True)
+        ]
+        self._rng = np.random.default_rng(options.seed)
+        self._started = time.perf_counter()
+        self._since_best = 0
+        self.done = 0
+
+    def run(self) -> ScheduleResult:
+        """Give out rounds until the trials, the time or all tasks are used up."""
+        reason, interrupted = "all trials were used", False
+        try:
+            for tuner in self.tuners:
+                tuner.begin()
+            reason = self._first_rounds() or self._rounds()
+        except KeyboardInterrupt:
+            reason, interrupted = "interrupted", True
+        finally:
+            if self._own_helper:
+                self._helper.close()
+        results = [tuner.result(reason, interrupted) for tuner in self.tuners]
+        return ScheduleResult(results, objective(self.states), interrupted, reason)
+
+    def _first_rounds(self) -> str:
+        for index, state in enumerate(self.states):
+            stop = self._stop()
+            if stop:
+                return stop
+            if state.rounds == 0:
+                self._round(index)
+            state.dead = state.dead or state.best_cost >= UNKNOWN_COST
+        return ""
+
+    def _rounds(self) -> str:
+        index = -1
+        while True:
+            stop = self._stop()
+            if stop:
+                return stop
+            index = next_task(self.states, self._options.allocation, index, self._rng)
+            if index < 0:
+                return "no task has candidates left"
+            self._round(index)
+
+    def _round(self, index: int) -> None:
+        tuner, state = self.tuners[index], self.states[index]
+        before = objective(self.states)
+        records = tuner.step(min(self._batch, self._options.trials - self.done))
+        self.done += len(records)
+        best = tuner.progress.best
+        state.update(best.result.cost if best is not None else UNKNOWN_COST)
+        patience = tuner.options.early_stopping
+        stale = (state.rounds - state.best_round) * self._batch
+        if not records or (patience is not None and stale > patience):
+            state.dead = True
+        leave_group(state, self.states, self._options.allocation)
+        improved = objective(self.states) < before
+        self._since_best = 0 if improved else self._since_best + len(records)
+
+    def _stop(self) -> str:
+        """Why to stop now, or an empty text."""
+        options = self._options
+        if self.done >= options.trials:
+            return "all trials were used"
+        budget, patience = options.time_budget_s, options.early_stopping
+        if budget is not None and time.perf_counter() - self._started >= budget:
+            return f"the time budget of {budget:g} s is used"
+        if patience is not None and self._since_best > patience:
+            return f"no improvement in {self._since_best} trials"
+        return ""
+
+
+def _state_of(task: Task, weight: float, earlier: Sequence[Record], batch: int) -> TaskState:
+    """A task's state, restored from its records."""
+    state = TaskState(task.dag.flop_count, weight, similarity_tag(task.dag))
+    valid = [record.result.cost for record in earlier if record.result.valid]
+    if earlier:
+        state.rounds = max(1, int(len(earlier) / batch + 0.5))
+        state.best_cost = min(valid, default=UNKNOWN_COST)
+        state.best_round = state.rounds
+        state.history = [state.best_cost]
+    return state

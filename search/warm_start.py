@@ -1,0 +1,50 @@
+"""Training a model on records of other tasks before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from autosched.errors import AutoschedError
+from autosched.task import Task
+from measure.records import Record
+from search.featurize import Helper, task_featurizer
+from search.learner import Learner
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """How many records of how many tasks were learned from, and what was not usable."""
+
+    records: int
+    tasks: int
+    problems: tuple[str, ...]
+
+
+def warm_start(
+    learner: Learner, records: Sequence[Record], kind: str, helper: Helper | None = None
+) -> WarmStart:
+    """Add the records of every task on a `kind` of target (cpu, cuda) to what is learned from.
+
+    Throughputs are relative to the best of their own task, so times of other machines do no
+    harm. A task that cannot be rebuilt here, or is of another kind of target, is reported.
+    """
+    used, tasks, problems = 0, 0, []
+    by_key = sorted(records, key=lambda record: str(record.task["key"]))
+    for key, group in groupby(by_key, key=lambda record: str(record.task["key"])):
+        mine = list(group)
+        try:
+            task = Task.from_json(mine[0].task)
+            if task.target.kind != kind:
+                problems.append(
+                    f"{len(mine)} records of {task.name} are for {task.target.kind}, not {kind}"
+                )
+                continue
+            rows = task_featurizer(task, helper)([record.steps for record in mine])
+        except AutoschedError as error:
+            problems.append(f"{len(mine)} records of task {key}: {error}")
+            continue
+        learner.add(f"warm start {key}", rows, [record.result.cost for record in mine])
+        used, tasks = used + len(mine), tasks + 1
+    return WarmStart(used, tasks, tuple(problems))

@@ -1,0 +1,101 @@
+"""Several tasks in one run, with a stub for measuring."""
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.task import Task
+from measure.records import RecordLog, read_log
+from search.allocation import AllocationOptions
+from search.options import SearchOptions
+from search.task_scheduler import ScheduleOptions, TaskScheduler
+from search.tuner import TuneOptions
+
+SEARCH = SearchOptions(
+    sample_init_min_population=8,
+    evolutionary_search_population=4,
+    evolutionary_search_num_iters=1,
+)
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    return [Task.from_workload("matmul", M=8, N=8, K=k) for k in (8, 16)]
+
+
+@pytest.fixture(scope="module")
+def make(tasks, stub_measurer, stub_helper):
+    def made(measurer=None, log=None, earlier=None, weights=None, strategy="gradient", **options):
+        settings = {"trials": 24, "batch": 4, "allocation": AllocationOptions(strategy), **options}
+        tune = TuneOptions(search=SEARCH)
+        return TaskScheduler(
+            [(task, tune) for task in tasks],
+            ScheduleOptions(**settings),
+            measurer or stub_measurer(),
+            log,
+            earlier,
+            weights=weights,
+            helper=stub_helper(),
+        )
+
+    return made
+
+
+def test_round_robin_shares_evenly(make):
+    result = make(strategy="round-robin").run()
+    assert [t.progress.done for t in result.tasks] == [12, 12]
+    assert result.objective == sum(t.best.result.cost for t in result.tasks)
+
+
+def test_the_gradient_favours_a_heavy_task(make):
+    done = [t.progress.done for t in make(weights=[1000.0, 0.001], trials=40).run().tasks]
+    assert sum(done) == 40
+    assert done[0] > done[1] >= 4
+
+
+def test_one_file_holds_all_and_is_continued(make, tasks, tmp_path):
+    log = RecordLog(tmp_path / "log.jsonl")
+    make(log=log).run()
+    records = read_log(log.path).records
+    assert len(records) == 24
+    earlier = {t.key: [r for r in records if r.task["key"] == t.key] for t in tasks}
+    scheduler = make(log=log, earlier=earlier, trials=8)
+    assert [s.rounds for s in scheduler.states] == [
+        int(len(earlier[t.key]) / 4 + 0.5) for t in tasks
+    ]
+    result = scheduler.run()
+    again = [r for t in result.tasks for r in t.records]
+    assert len(again) == 8
+    for task in tasks:
+        known = {r.steps for r in earlier[task.key]}
+        assert not known & {r.steps for r in again if r.task["key"] == task.key}
+
+
+def test_a_failing_task_gets_no_second_round(make, tasks, stub_measurer):
+    class Failing(stub_measurer):
+        def measure(self, task, batch, best):
+            self.bad = 1 if task is tasks[0] else 0
+            return super().measure(task, batch, best)
+
+    result = make(Failing()).run()
+    assert [t.progress.done for t in result.tasks] == [4, 20]
+    assert result.tasks[0].best is None
+
+
+def test_an_interruption_keeps_the_bests(make, stub_measurer):
+    result = make(stub_measurer(interrupt_after=3)).run()
+    assert result.interrupted
+    assert all(t.best is not None for t in result.tasks)
+
+
+def test_early_stopping_and_time(make):
+    assert "no improvement" in make(trials=4000, early_stopping=12).run().reason
+    assert "time budget" in make(time_budget_s=1e-9).run().reason
+
+
+def test_what_is_refused(make, tasks):
+    with pytest.raises(ConfigError, match="too few for 2 tasks"):
+        make(trials=1)
+    with pytest.raises(ConfigError, match="expected 2 weights, found 1"):
+        make(weights=[1.0])
+    with pytest.raises(ConfigError, match="given twice"):
+        TaskScheduler([(tasks[0], TuneOptions())] * 2, ScheduleOptions(8), None)

@@ -1,0 +1,54 @@
+"""Records of other tasks train the model."""
+
+import numpy as np
+
+from autosched.target import cuda_target
+from autosched.task import Task
+from measure.records import Record
+from measure.result import MeasureResult
+from search.cost_model import XGBoostModel
+from search.featurize import task_featurizer
+from search.learner import Learner
+from search.sample import sample_population
+from search.warm_start import warm_start
+
+
+def records_of(task, make_context, sketches_of, count=8):
+    context = make_context(task)
+    steps = sample_population(context, sketches_of(context), np.random.default_rng(0), count)
+    return [
+        Record(task.to_json(), s, MeasureResult((1e-3 * (k + 1),))) for k, s in enumerate(steps)
+    ]
+
+
+def test_other_tasks_train_the_model(make_context, sketches_of):
+    other = Task.from_workload("matmul", M=8, N=8, K=8)
+    cuda = Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target())
+    records = records_of(other, make_context, sketches_of)
+    foreign = [Record(cuda.to_json(), (), MeasureResult((1.0,)))]
+    broken = [Record({"key": "x", "workload": {"op": "gone", "args": {}}}, (), records[0].result)]
+    learner = Learner(XGBoostModel(0, rounds=5))
+    found = warm_start(learner, [*records, *foreign, *broken], "cpu")
+    assert (found.records, found.tasks) == (len(records), 1)
+    assert len(found.problems) == 2
+    assert any("for cuda, not cpu" in problem for problem in found.problems)
+    learner.refresh()
+    assert learner.trained
+    scores = learner.scores(task_featurizer(other)([records[0].steps, records[-1].steps]))
+    assert scores[0] > scores[1]
+
+
+def test_training_goes_on_from_a_loaded_model(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [rng.random((1, 6), dtype=np.float32) for _ in range(60)]
+    first = XGBoostModel(0, rounds=10)
+    first.fit(rows, [float(r[0, 0]) for r in rows])
+    first.save(tmp_path / "model")
+    second = XGBoostModel(0, rounds=10)
+    second.load(tmp_path / "model", 6)
+    before = second.predict(rows)
+    second.fit(rows[:4], [float(r[0, 0]) for r in rows[:4]])
+    after = second.predict(rows)
+    assert not np.array_equal(before, after)
+    truth = np.array([r[0, 0] for r in rows])
+    assert np.corrcoef(after, truth)[0, 1] > 0.9
