@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from autosched.cli.console import warn
+from autosched.cli.chosen import read
 from autosched.errors import ScheduleError
 from autosched.task import Task
 from features.dataset import Sample
 from features.lowering import features_of_steps
-from measure.records import read_log
 
 
 def samples(paths: Sequence[Path]) -> Iterator[Sample]:
     """Every record of the files, in order; what cannot be lowered has no rows."""
     tasks: dict[str, Task] = {}
     for path in paths:
-        contents = read_log(path)
-        for problem in contents.problems:
-            warn(f"warning: {problem}")
-        for record in contents.records:
+        for record in read(path).records:
             key = record.task["key"]
             task = tasks.get(key)
             if task is None:
