@@ -48,6 +48,7 @@ def emit_llvm(func: PrimFunc, target: Target) -> str:
 
     `func` must be flat: one index for each access, no thread axes, no vectorised loops left.
     """
+    check_symbol(func.name)
     features = set(target.features.split(","))
     module = ModuleBuilder(
         handlers=HANDLERS,

@@ -109,3 +109,10 @@ def test_several_indices_are_refused(func):
     body = BufferStore(a, op.const(0.0), (IntImm(0), IntImm(0)))
     with pytest.raises(CompileError, match="flatten storage first"):
         emit_llvm(func(body, [a]), TARGET)
+
+
+def test_names_must_be_identifiers(func):
+    a = decl_buffer((4,), name="A")
+    body = BufferStore(a, op.const(0.0), (IntImm(0),))
+    with pytest.raises(CompileError, match="no identifier"):
+        emit_llvm(func(body, [a], "my kernel"), TARGET)
