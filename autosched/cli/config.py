@@ -28,6 +28,9 @@ from autosched.errors import ConfigError
 from autosched.target import Target, make_target
 from autosched.task import Task
 from measure.runner import RunOptions
+from search.options import SearchOptions
+
+_ANSOR = SearchOptions()
 
 
 class _Section(BaseModel):
@@ -105,18 +108,28 @@ class SearchSection(_Section):
     early_stopping: PositiveInt | None = Field(
         default=None, description="trials without a new best"
     )
-    eps_greedy: float = Field(default=0.05, ge=0, le=1)
-    retry_search_one_round_on_empty: int = Field(default=1, ge=0)
-    sample_init_min_population: PositiveInt = 50
-    sample_init_use_measured_ratio: float = Field(default=0.2, ge=0, le=1)
-    evolutionary_search_population: PositiveInt = 128
-    evolutionary_search_num_iters: int = Field(default=3, ge=0)
-    evolutionary_search_mutation_prob: float = Field(default=0.85, ge=0, le=1)
-    cpu_multi_level_tiling_structure: str = Field(default="SSRSRS", pattern="^[SR]+$")
-    gpu_multi_level_tiling_structure: str = Field(default="SSSRRSRS", pattern="^[SR]+$")
-    max_innermost_split_factor: PositiveInt = 64
-    max_vectorize_size: PositiveInt = 16
-    disable_change_compute_location: bool = False
+    eps_greedy: float = Field(default=_ANSOR.eps_greedy, ge=0, le=1)
+    retry_search_one_round_on_empty: int = Field(
+        default=_ANSOR.retry_search_one_round_on_empty, ge=0
+    )
+    sample_init_min_population: PositiveInt = _ANSOR.sample_init_min_population
+    sample_init_use_measured_ratio: float = Field(
+        default=_ANSOR.sample_init_use_measured_ratio, ge=0, le=1
+    )
+    evolutionary_search_population: PositiveInt = _ANSOR.evolutionary_search_population
+    evolutionary_search_num_iters: int = Field(default=_ANSOR.evolutionary_search_num_iters, ge=0)
+    evolutionary_search_mutation_prob: float = Field(
+        default=_ANSOR.evolutionary_search_mutation_prob, ge=0, le=1
+    )
+    cpu_multi_level_tiling_structure: str = Field(
+        default=_ANSOR.cpu_multi_level_tiling_structure, pattern="^[SR]+$"
+    )
+    gpu_multi_level_tiling_structure: str = Field(
+        default=_ANSOR.gpu_multi_level_tiling_structure, pattern="^[SR]+$"
+    )
+    max_innermost_split_factor: PositiveInt = _ANSOR.max_innermost_split_factor
+    max_vectorize_size: PositiveInt = _ANSOR.max_vectorize_size
+    disable_change_compute_location: bool = _ANSOR.disable_change_compute_location
 
 
 class CostModelSection(_Section):
