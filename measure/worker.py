@@ -50,6 +50,7 @@ class Worker:
                 pass_fds=(there.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C on the terminal is the parent's
                 env={
                     **_ENVIRONMENT,
                     **os.environ,
@@ -127,7 +128,10 @@ def serve(factory: str, fd: int, memory_limit: int) -> None:
             reply = (False, ("error", str(error), None))
         except Exception:  # a bug: reported with its traceback, never swallowed
             reply = (False, ("error", traceback.format_exc(), None))
-        connection.send(reply)
+        try:
+            connection.send(reply)
+        except OSError:  # the parent is gone
+            return
 
 
 def _settle(memory_limit: int) -> None:

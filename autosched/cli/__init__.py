@@ -5,6 +5,9 @@ from __future__ import annotations
 
 def main() -> None:
     """Entry point of the console script; exits with the status of interface.md."""
+    from autosched.cli.interrupt import interrupts_leave
+
+    interrupts_leave()
     from autosched.cli.app import run
 
     run()

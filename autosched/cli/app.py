@@ -5,15 +5,18 @@ Exit status: 0 done; 2 the user's input is wrong; 3 nothing valid was measured; 
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from autosched.cli.console import warn
+from autosched import __version__
+from autosched.cli.console import plain, warn
+from autosched.cli.interrupt import interrupts_end, interrupts_raise
 from autosched.errors import AutoschedError, ConfigError
+
+_INTERRUPTED = 130
 
 # The class of all errors in the use of options; typer does not export it by name.
 _UsageError: Any = typer.BadParameter.__bases__[0]
@@ -23,7 +26,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Find fast schedules for tensor operators with a learned cost model.",
 )
 dataset_app = typer.Typer(no_args_is_help=True, help="Datasets of features and times.")
 records_app = typer.Typer(no_args_is_help=True, help="Record files: convert and summarise.")
@@ -34,6 +36,24 @@ Records = Annotated[Path, typer.Argument(help="Record file: autosched's or Ansor
 Index = Annotated[int | None, typer.Option("--index", help="The N-th record, from 0.")]
 Best = Annotated[bool, typer.Option("--best", help="The fastest valid record (the default).")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        plain(f"autosched {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=_version
+        ),
+    ] = False,
+) -> None:
+    """Find fast schedules for tensor operators with a learned cost model."""
 
 
 @app.command()
@@ -70,6 +90,8 @@ def tune(
 ) -> None:
     """Tune a workload, or several; continues from the record file."""
     from autosched.cli import tune as command
+
+    interrupts_raise()
     from autosched.cli.model import ModelFlags
     from autosched.cli.tune_many import ManyFlags
 
@@ -200,7 +222,11 @@ def _choice(best: bool, index: int | None, every: bool) -> int | str:
 def run() -> None:
     """Run the command line and exit with its status."""
     try:
-        app(standalone_mode=False)
+        status = app(standalone_mode=False)  # of an interrupt; commands themselves return None
+        sys.stdout.flush()
+        if status == _INTERRUPTED:
+            warn("interrupted")
+        sys.exit(status)
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except _UsageError as error:
@@ -208,10 +234,12 @@ def run() -> None:
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
         warn("interrupted")
-        sys.exit(130)
+        sys.exit(_INTERRUPTED)
     except AutoschedError as error:
         warn(f"error: {error}")
         sys.exit(2)
-    except BrokenPipeError:  # the reader of a pipe, such as `head`, went away
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except OSError as error:
+        warn(f"error: {error}")
+        sys.exit(2)
+    finally:
+        interrupts_end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -15,12 +16,20 @@ err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 def print_json(data: Any) -> None:
     """One JSON object on standard output and nothing else."""
-    sys.stdout.write(json.dumps(data, allow_nan=False) + "\n")
+    plain(json.dumps(data, allow_nan=False))
 
 
 def plain(text: str) -> None:
-    """Text on standard output exactly as it is: no markup, no wrapping."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    """Text on standard output exactly as it is: no markup, no wrapping.
+
+    Ends the process, with status 0, when the reader of a pipe (such as `head`) went away.
+    """
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
 
 
 def warn(text: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.cli.chosen import chosen, last_line, on_this_machine
-from autosched.cli.console import out, print_json, rate_text, seconds_text
+from autosched.cli.console import plain, print_json, rate_text, seconds_text
 from autosched.task import Task
 from measure.measurer import Measurer
 from measure.records import Record
@@ -49,10 +49,9 @@ def _replay(measurer: Measurer, task: Task, record: Record) -> dict[str, Any]:
 def _print(row: dict[str, Any]) -> None:
     if row["error"]:
         error = row["error"]
-        out.print(
+        plain(
             f"{row['workload']}: failed in {error['stage']} ({error['kind']}): "
-            f"{last_line(error['message'])}",
-            markup=False,
+            f"{last_line(error['message'])}"
         )
         return
     text = f"{row['workload']}: {seconds_text(row['seconds'])}"
@@ -60,4 +59,4 @@ def _print(row: dict[str, Any]) -> None:
         text += f", recorded {seconds_text(row['recorded_seconds'])}, ratio {row['ratio']:.2f}"
     rate = rate_text(row["flops_per_second"] or 0.0)
     checked = "checked against NumPy" if row["checked"] else "not checked"
-    out.print(", ".join(part for part in (text, rate, checked) if part), markup=False)
+    plain(", ".join(part for part in (text, rate, checked) if part))

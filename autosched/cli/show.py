@@ -94,7 +94,9 @@ def _features(task: Task, record: Record) -> None:
             column = position[name]
             if rows[:, column].any():
                 table.add_row(name, *(f"{v:.6g}" for v in rows[:, column]))
-        out.print(table)
+        with out.capture() as text:
+            out.print(table)
+        plain(text.get())
 
 
 def _cpu_only(task: Task) -> Task:

@@ -202,6 +202,9 @@ def report(result: TuneResult, path: Path, peer: Peer | None, *, as_json: bool) 
         counts = ", ".join(f"{n} x {kind}" for kind, n in progress.failures.most_common())
         out.print(f"failures: {counts}", markup=False)
         show_reasons(result)
+    if best is None and result.interrupted:
+        warn("interrupted before the first round was measured; nothing was recorded")
+        return
     if best is None:
         warn("error: no candidate was measured successfully; the reasons are above")
         return

@@ -1,0 +1,34 @@
+"""What Ctrl-C does: it ends the process at once, except where a command can save something."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+
+def interrupts_leave() -> None:
+    """From now on Ctrl-C ends the process at once, with status 130.
+
+    A KeyboardInterrupt while modules are imported may come out as any other error. Does nothing
+    where interrupts are ignored, as in background jobs.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def interrupts_raise() -> None:
+    """From now on Ctrl-C raises KeyboardInterrupt."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def interrupts_end() -> None:
+    """From now on Ctrl-C does nothing: the process is about to end with its own status."""
+    if signal.getsignal(signal.SIGINT) in (_leave, signal.default_int_handler):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"interrupted\n")
+    os._exit(130)
