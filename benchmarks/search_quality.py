@@ -21,7 +21,12 @@ from search.tuner import TuneOptions, Tuner, TuneResult
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "matmul": {"M": 512, "N": 512, "K": 512},
-    "conv2d_nhwc": dict(N=1, H=56, W=56, CI=64, CO=64, KH=3, KW=3, stride=1, padding=1),
+    "conv2d_nhwc": {
+        **dict.fromkeys(("N", "stride", "padding"), 1),
+        **dict.fromkeys(("H", "W"), 56),
+        **dict.fromkeys(("CI", "CO"), 64),
+        **dict.fromkeys(("KH", "KW"), 3),
+    },
     "dense_bias_relu": {"M": 64, "N": 1000, "K": 512},
     "batch_matmul": {"B": 12, "M": 128, "N": 128, "K": 64},
     "softmax": {"M": 512, "N": 1024},

@@ -34,7 +34,8 @@ class Candidate:
 class SketchPolicy:
     """Sketches, a sampled population, evolution under the cost model, an eps-greedy pick.
 
-    Candidates are told apart by the text of their loop nest; none is proposed twice.
+    Candidates are told apart by the text of their loop nest; none is proposed twice. Without a
+    trained model nothing is evolved: scores that mean nothing would only narrow the samples.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ from autosched.errors import ScheduleError
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.queries import NO_SPLIT_AT_INNER, stage_attr_names
 from autosched.state.state import State
-from autosched.state.steps import SplitStep
+from autosched.state.steps import RfactorStep, SplitStep
 
 _SPACE, _REDUCE = "S", "R"
 
@@ -100,8 +100,6 @@ def fuse_all_reductions(state: State, stage_id: int) -> tuple[State, Iterator]:
 
 def with_sampled_rfactor(state: State) -> State:
     """The split before every rfactor with its length left open, to be sampled later."""
-    from autosched.state.steps import RfactorStep
-
     steps = list(state.steps)
     opened = False
     for k, step in enumerate(steps):

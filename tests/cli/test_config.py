@@ -1,0 +1,93 @@
+"""Configuration files: what is accepted, and how the rest is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autosched.cli.config import Config, load_config
+from autosched.errors import ConfigError
+from search.options import SearchOptions
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
+WORKLOAD = "workload: {op: matmul, args: {M: 8, N: 8, K: 8}}\n"
+
+
+@pytest.fixture
+def written(tmp_path):
+    """text -> the path of a configuration file that holds it."""
+
+    def write(text, name="mine.yaml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_every_configuration_of_the_repository_is_valid(path):
+    config = load_config(path)
+    assert config.name
+    assert config.task().dag.flop_count != 0
+
+
+def test_defaults(written):
+    config = load_config(written(WORKLOAD))
+    assert config.name == "mine"
+    assert config.records_path() == Path("mine.jsonl")
+    assert (config.search.trials, config.search.batch) == (64, 16)
+    assert (config.cost_model.kind, config.cost_model.file, config.weight) == ("xgboost", None, 1)
+    for name in SearchOptions.__dataclass_fields__:
+        assert getattr(config.search, name) == getattr(SearchOptions(), name)
+
+
+def test_hardware_limits_can_be_overridden(written):
+    text = WORKLOAD + "target: {kind: cuda, arch: sm_90, hardware: {max_threads_per_block: 256}}\n"
+    target = load_config(written(text)).task().target
+    assert (target.kind, target.arch) == ("cuda", "sm_90")
+    assert target.hardware.max_threads_per_block == 256
+    assert target.hardware.warp_size == 32
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (WORKLOAD + "serach: {}\n", r"mine\.yaml:2: unknown key 'serach'.*'search'"),
+        (WORKLOAD + "search:\n  trails: 3\n", r":3: unknown key 'search.trails'.*'trials'"),
+        (WORKLOAD + "search: {trials: many}\n", r":2: search\.trials: .*found str 'many'"),
+        (WORKLOAD + "search: {trials: 0}\n", r"greater than 0, found int 0"),
+        (WORKLOAD + "search: {eps_greedy: 2.0}\n", r"eps_greedy: .*less than or equal to 1"),
+        (WORKLOAD + "search: {cpu_multi_level_tiling_structure: SXR}\n", r"pattern"),
+        (WORKLOAD + "target: {kind: tpu}\n", r"'cpu' or 'cuda', found str 'tpu'"),
+        (WORKLOAD + "weight: -1.0\n", r"weight: .*greater than 0"),
+        ("search: {}\n", r"the key 'workload' is missing"),
+        ("workload: {op: matmul, expr: x}\n", r"exactly one of op, expr and python"),
+        ("workload: {op: matmull, args: {}}\n", r":1: .*matmull"),
+        ("workload: {op: matmul, args: {M: -4, N: 8, K: 8}}\n", r":1: .*M"),
+        ("workload: [\n", r"not valid YAML"),
+        ("", r"found an empty file"),
+        ("- 1\n", r"expected keys"),
+    ],
+)
+def test_bad_files_are_explained(written, text, message):
+    with pytest.raises(ConfigError, match=message):
+        load_config(written(text))
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(ConfigError, match="does not exist"):
+        load_config(tmp_path / "none.yaml")
+
+
+def test_yaml_is_not_evaluated(written, tmp_path):
+    target = tmp_path / "touched"
+    text = f"name: !!python/object/apply:os.mkdir ['{target}']\n{WORKLOAD}"
+    with pytest.raises(ConfigError):
+        load_config(written(text))
+    assert not target.exists()
+
+
+def test_a_json_schema_can_be_published():
+    schema = json.dumps(Config.model_json_schema())
+    assert "evolutionary_search_population" in schema

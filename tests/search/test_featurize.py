@@ -1,0 +1,52 @@
+"""Features are worked out once, here or in the helper, with the same result."""
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.state.steps import SplitStep
+from search.featurize import Featurizer, Helper, task_featurizer
+from search.sample import sample_population
+
+ILLEGAL = (SplitStep(2, 9, 4, (2,)),)
+
+
+@pytest.fixture(scope="module")
+def candidates(make_task, make_context, sketches_of):
+    context = make_context(make_task("matmul"))
+    return sample_population(context, sketches_of(context), np.random.default_rng(0), 10)
+
+
+def test_each_is_worked_out_once(make_task, candidates):
+    calls = []
+
+    def extract(steps):
+        calls.append(steps)
+        if steps == ILLEGAL:
+            raise ScheduleError("no such loop")
+        return np.full((1, 2), len(steps), np.float32)
+
+    featurize = Featurizer(extract, make_task("matmul"))
+    asked = [candidates[0], ILLEGAL, candidates[1], candidates[0]]
+    rows = featurize(asked)
+    assert rows[1] is None
+    assert rows[0] is rows[3]
+    featurize(asked)
+    assert calls == [candidates[0], ILLEGAL, candidates[1]]
+
+
+def test_the_helper_changes_nothing(make_task, candidates):
+    task = make_task("matmul")
+    asked = [*candidates, ILLEGAL]
+    alone = task_featurizer(task)(asked)
+    helper = Helper()
+    try:
+        together = task_featurizer(task, helper)(asked)
+        helper.start()._process.kill()
+        after_death = task_featurizer(task, helper)(asked)
+    finally:
+        helper.close()
+    assert alone[-1] is None
+    for one, other, third in zip(alone, together, after_death, strict=True):
+        np.testing.assert_equal(one, other)
+        np.testing.assert_equal(one, third)

@@ -1,0 +1,75 @@
+"""Loops of GPU candidates on blocks, virtual threads and threads."""
+
+import numpy as np
+
+from autosched import te
+from autosched.state.dag import ComputeDAG
+from autosched.state.iterator import Annotation
+from autosched.target import HardwareParams
+from search.initial import fill_tile_size
+from search.options import SearchOptions
+from search.rules.protocol import Context
+from search.sketch import generate_sketches
+from search.thread_bind import thread_bind
+
+GPU = HardwareParams.default("cuda")
+
+
+def bound(tensors, seed=0):
+    dag = ComputeDAG(tensors)
+    context = Context(dag, GPU, True, SearchOptions())
+    (sketch,) = generate_sketches(dag, GPU, True)
+    rng = np.random.default_rng(seed)
+    state = thread_bind(context, fill_tile_size(context, sketch, rng), rng)
+    return None if state is None else dag.infer_bound(state)
+
+
+def elementwise(shape):
+    a = te.placeholder(shape, name="A")
+    return [a, te.compute(shape, lambda *i: a(*i) * 2.0, name="B")]
+
+
+def test_a_short_stage_is_one_block_of_threads():
+    lines = bound(elementwise((4, 8))).to_str().splitlines()
+    assert lines[1] == "threadIdx.x i0@i1@ (0,32)"
+
+
+def test_a_long_stage_is_cut_into_warps():
+    lines = bound(elementwise((64, 33))).to_str().splitlines()
+    assert lines[1:3] == ["blockIdx.x i0@i1@.0 (0,66)", "  threadIdx.x i0@i1@.1 (0,32)"]
+
+
+def test_tiled_stages_keep_the_limits_or_are_discarded(make_context, make_task, sketches_of):
+    context = make_context(make_task("matmul", "cuda"))
+    (sketch,) = sketches_of(context)
+    outcomes = set()
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        state = thread_bind(context, fill_tile_size(context, sketch, rng), rng)
+        outcomes.add(state is None)
+        if state is None:
+            continue
+        for stage in state.stages:
+            for it in stage.iters:
+                if it.annotation is Annotation.VTHREAD:
+                    assert it.extent <= GPU.max_vthread_extent
+                if it.annotation is Annotation.THREAD_X and "shared" not in stage.name:
+                    assert it.extent >= GPU.warp_size
+    assert outcomes == {True, False}
+
+
+def test_fetches_into_shared_memory_use_the_same_threads(make_context, make_task, sketches_of):
+    context = make_context(make_task("matmul", "cuda"))
+    (sketch,) = sketches_of(context)
+    state = None
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        state = state or thread_bind(context, fill_tile_size(context, sketch, rng), rng)
+    state = context.dag.infer_bound(state)
+    threads = {
+        it.extent
+        for stage in state.stages
+        for it in stage.iters
+        if it.annotation is Annotation.THREAD_X
+    }
+    assert len(threads) == 1
