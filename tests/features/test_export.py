@@ -1,0 +1,91 @@
+"""Datasets: what is written comes back, failures included; splits do not leak."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from autosched.errors import ConfigError
+from features import dataset
+from features.dataset import Sample
+from features.names import FEATURE_NAMES, NUM_FEATURES
+
+
+def sample(op, size, seconds, rows=2, failure=""):
+    task = {"workload": {"op": op, "args": {"M": size}}, "key": f"{op}{size}"}
+    block = None if rows == 0 else np.full((rows, NUM_FEATURES), seconds, np.float32)
+    return Sample(task, block, seconds, failure)
+
+
+SAMPLES = [
+    sample("a", 1, 2.0),
+    sample("a", 1, 1.0, rows=3),
+    sample("a", 2, 4.0),
+    sample("b", 1, float("nan"), rows=0, failure="lower illegal"),
+    sample("b", 1, 8.0, rows=1),
+    sample("c", 1, 16.0),
+]
+
+
+def test_npz(tmp_path):
+    path = tmp_path / "d.npz"
+    dataset.export(SAMPLES, path, None, "workload", 0)
+    data = np.load(path, allow_pickle=False)
+    assert data["features"].shape == (11, NUM_FEATURES)
+    assert data["features"].dtype == np.float32
+    assert data["row_candidate"].tolist() == [0, 0, 1, 1, 1, 2, 2, 3, 4, 5, 5]
+    assert tuple(data["feature_names"]) == FEATURE_NAMES
+    np.testing.assert_array_equal(data["seconds"], [2, 1, 4, np.nan, 8, 16])
+    np.testing.assert_allclose(data["throughput"], [0.5, 1, 1, 0, 1, 1])
+    assert data["valid"].tolist() == [True, True, True, False, True, True]
+    assert data["task"].tolist() == [0, 0, 1, 2, 2, 3]
+    assert [json.loads(t)["workload"]["op"] for t in data["tasks"]] == ["a", "a", "b", "c"]
+    assert not data["features"][7].any()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_tables(tmp_path, suffix):
+    path = tmp_path / f"d{suffix}"
+    dataset.export(SAMPLES, path, None, "workload", 0)
+    frame = pd.read_csv(path) if suffix == ".csv" else pd.read_parquet(path)
+    assert len(frame) == 11
+    assert list(frame.columns)[-NUM_FEATURES:] == list(FEATURE_NAMES)
+    assert frame["candidate"].nunique() == 6
+    assert frame.loc[frame["candidate"] == 3, "failure"].tolist() == ["lower illegal"]
+    assert frame["num_loops"].tolist()[:2] == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(("by", "groups"), [("workload", "op"), ("shape", "key")])
+def test_splits_keep_groups_together(tmp_path, by, groups):
+    samples = [sample(op, size, 1.0, rows=1) for op in "abcdefghij" for size in (1, 2, 3)]
+    path = tmp_path / "d.npz"
+    dataset.export(samples, path, (0.6, 0.2, 0.2), by, 3)
+    splits = np.load(path)["split"].tolist()
+    of_group = {}
+    for s, name in zip(samples, splits, strict=True):
+        group = s.task["workload"]["op"] if groups == "op" else s.task["key"]
+        assert of_group.setdefault(group, name) == name
+    counts = {name: splits.count(name) for name in set(splits)}
+    assert counts == {"train": 18, "valid": 6, "test": 6}
+
+
+def test_what_is_wrong_is_said(tmp_path):
+    with pytest.raises(ConfigError, match=r"ending in \.npz, \.csv, \.parquet"):
+        dataset.export(SAMPLES, tmp_path / "d.pickle", None, "workload", 0)
+    with pytest.raises(ConfigError, match="no records"):
+        dataset.export([], tmp_path / "d.npz", None, "workload", 0)
+    with pytest.raises(ConfigError, match="does not exist"):
+        dataset.describe(tmp_path / "none.npz")
+    (tmp_path / "bad.npz").write_bytes(b"not a dataset")
+    with pytest.raises(ConfigError, match="is no autosched dataset"):
+        dataset.describe(tmp_path / "bad.npz")
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
+def test_info(tmp_path, suffix):
+    path = tmp_path / f"d{suffix}"
+    dataset.export(SAMPLES, path, None, "workload", 0)
+    text = dataset.describe(path)
+    assert "11 rows, 6 candidates, 1 failed, 4 tasks" in text
+    assert "splits: train 6" in text
