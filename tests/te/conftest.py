@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from autosched.runtime.cpu import build_artifact, load
+from autosched.target import cpu_target
 from autosched.te.operation import PlaceholderOp
 from autosched.te.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
+from autosched.tir.expr import Call
 from autosched.tir.stmt import AttrStmt
-from autosched.tir.walk import stmts
+from autosched.tir.walk import all_exprs, stmts
 from autosched.transform.pipeline import CPU_PIPELINE, GPU_PIPELINE
+
+
+TARGET = cpu_target(threads=2)
+
+
+def is_gpu(func):
+    """Whether `func` has threads of a GPU."""
+    threads = ("thread_extent", "virtual_thread")
+    return any(isinstance(s, AttrStmt) and s.key in threads for s in stmts(func.body))
 
 
 def optimised(func):
     """`func` after all passes: those for a GPU when it has threads."""
-    threads = ("thread_extent", "virtual_thread")
-    gpu = any(isinstance(s, AttrStmt) and s.key in threads for s in stmts(func.body))
-    for transform in GPU_PIPELINE if gpu else CPU_PIPELINE:
+    for transform in GPU_PIPELINE if is_gpu(func) else CPU_PIPELINE:
         func = transform(func)
     return func
+
+
+def compiles(func):
+    """Whether the CPU's code generator takes `func`."""
+    calls = (e for e in all_exprs(func.body) if isinstance(e, Call))
+    return not is_gpu(func) and not any(c.op == "call_extern" for c in calls)
 
 
 def random_arrays(args, seed=0):
@@ -39,18 +57,23 @@ def random_arrays(args, seed=0):
 def check():
     """check(schedule, args, reference): the outputs equal what reference(*inputs) returns.
 
-    As lowered from the schedule, and again after all passes.
+    As lowered from the schedule, again after all passes, and (on a CPU, without calls of Python)
+    from the compiled kernel.
     """
 
     def check_schedule(schedule, args, reference):
         func = schedule_to_prim_func(schedule, args)
+        last = optimised(func)
+        runs = [partial(interp.run, func), partial(interp.run, last)]
+        if compiles(last):
+            runs.append(lambda arrays: load(build_artifact(last, TARGET, "light"))(*arrays))
         is_input = [isinstance(tensor.op, PlaceholderOp) for tensor in args]
-        for stage in (func, optimised(func)):
+        for run in runs:
             arrays = random_arrays(args)
             inputs = [a for a, given in zip(arrays, is_input, strict=True) if given]
             outputs = [a for a, given in zip(arrays, is_input, strict=True) if not given]
             expected = reference(*inputs)
-            interp.run(stage, arrays)
+            run(arrays)
             if not isinstance(expected, tuple):
                 expected = (expected,)
             assert len(outputs) == len(expected)
