@@ -83,7 +83,7 @@ class SketchPolicy:
         self._learner.refresh()
         n_random = int(options.eps_greedy * count)
         wanted = min(max(options.sample_init_min_population, count), self._space)
-        population = sample_population(self.context, self._sketches, self._rng, wanted)
+        population = sample_population(self.context, self._sketches, self._rng, wanted, self._legal)
         if len(population) < wanted:  # a small space: do not look for more again
             self._space = max(1, len(population))
         if self._learner.trained:
@@ -98,6 +98,9 @@ class SketchPolicy:
         order = self._rng.permutation(len(population))
         chance = [Candidate(population[i], None) for i in order]
         return self._pick(good, chance, count, n_random)
+
+    def _legal(self, candidates: Sequence[Steps]) -> list[bool]:
+        return [rows is not None and bool(rows.any()) for rows in self._featurize(candidates)]
 
     def _pick(
         self, good: list[Candidate], chance: list[Candidate], count: int, n_random: int

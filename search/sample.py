@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from autosched.errors import ScheduleError
 from autosched.state import queries
@@ -50,27 +50,39 @@ def sample_one(context: Context, sketches: Sequence[State], rng: Rng) -> State |
 
 
 def sample_population(
-    context: Context, sketches: Sequence[State], rng: Rng, count: int
+    context: Context,
+    sketches: Sequence[State],
+    rng: Rng,
+    count: int,
+    legal: Callable[[Sequence[Steps]], Sequence[bool]] | None = None,
 ) -> list[Steps]:
     """At least `count` different samples, fewer when the space is smaller.
 
-    After five barren batches in a row the wanted number is halved, as in Ansor. Illegal samples
-    are dropped, and on a CPU those with a parallel loop inside another.
+    Illegal samples are dropped, on a CPU those with a parallel loop inside another, and those
+    that `legal` refuses: a GPU's limits show only when a candidate is lowered. After five barren
+    batches in a row the wanted number is halved, as in Ansor.
     """
-    found: dict[str, Steps] = {}
+    found: list[Steps] = []
+    texts: set[str] = set()
     barren = 0
     while len(found) < count:
-        before = len(found)
+        batch: list[Steps] = []
         for generator in rng.spawn(_BATCH):
             state = sample_one(context, sketches, generator)
             if state is None or (not context.is_gpu and queries.has_nested_parallel(state)):
                 continue
-            found.setdefault(state.to_str(), state.steps)
-            if len(found) >= count:
-                break
+            text = state.to_str()
+            if text not in texts:
+                texts.add(text)
+                batch.append(state.steps)
+                if len(found) + len(batch) >= count:
+                    break
+        before = len(found)
+        kept = legal(batch) if legal is not None else [True] * len(batch)
+        found += [steps for steps, keep in zip(batch, kept, strict=True) if keep]
         barren = barren + 1 if len(found) == before else 0
         if barren == _BARREN_BATCHES:
             if count <= 1:
                 break
             count, barren = count // 2, 0
-    return list(found.values())
+    return found

@@ -28,7 +28,7 @@ from search.mutation import (
 from search.sample import sample_population
 
 
-def population(context, sketches_of, seed=3, count=8):
+def population(context, sketches_of, seed=3, count=6):
     return sample_population(context, sketches_of(context), np.random.default_rng(seed), count)
 
 
@@ -40,7 +40,7 @@ def test_chains_of_mutations_stay_legal(context, sketches_of):
     accepted = 0
     for seed, steps in enumerate(population(context, sketches_of)):
         rng = np.random.default_rng(seed)
-        for _ in range(12):
+        for _ in range(10):
             changed = mutate(context, steps, rng)
             if changed is None:
                 continue
@@ -54,7 +54,7 @@ def test_chains_of_mutations_stay_legal(context, sketches_of):
     assert accepted
 
 
-@pytest.mark.parametrize("name", ["matmul", "conv2d_nhwc", "max_pool2d_nchw"])
+@pytest.mark.parametrize("name", ["matmul", "dense_bias_relu"])
 def test_tile_sizes_keep_their_product(name, target, make_context, make_task, sketches_of):
     context = make_context(make_task(name, target))
     rng = np.random.default_rng(0)

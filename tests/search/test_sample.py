@@ -29,7 +29,7 @@ def test_samples_are_legal_and_differ(context, sketches_of):
 def test_the_same_seed_gives_the_same_samples(context, sketches_of):
     sketches = sketches_of(context)
     first, second = (
-        sample_population(context, sketches, np.random.default_rng(7), 6) for _ in range(2)
+        sample_population(context, sketches, np.random.default_rng(7), 4) for _ in range(2)
     )
     assert first == second
 
@@ -59,3 +59,24 @@ def test_vectors_have_a_limit(limit, make_context, make_task, sketches_of):
                 if it.annotation is Annotation.VECTORIZE:
                     assert it.extent is not None
                     assert it.extent <= limit
+
+
+def test_samples_that_cannot_be_lowered_are_dropped(make_context, make_task, sketches_of):
+    context = make_context(make_task("matmul"))
+    asked = []
+
+    def legal(batch):
+        asked.extend(batch)
+        return [k % 2 == 0 for k, _ in enumerate(batch)]
+
+    found = sample_population(context, sketches_of(context), np.random.default_rng(0), 10, legal)
+    assert len(found) == 10
+    assert set(found) < set(asked)
+
+
+def test_nothing_legal_ends(make_context, make_task, sketches_of):
+    context = make_context(make_task("softmax"))
+    refuse = lambda batch: [False] * len(batch)  # noqa: E731
+    assert (
+        sample_population(context, sketches_of(context), np.random.default_rng(0), 4, refuse) == []
+    )

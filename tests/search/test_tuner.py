@@ -10,15 +10,15 @@ from search.options import SearchOptions
 from search.tuner import TuneOptions, Tuner
 
 SEARCH = SearchOptions(
-    sample_init_min_population=12,
-    evolutionary_search_population=8,
+    sample_init_min_population=6,
+    evolutionary_search_population=4,
     evolutionary_search_num_iters=1,
 )
 
 
 @pytest.fixture(scope="module")
 def task():
-    return Task.from_workload("matmul", M=16, N=16, K=16)
+    return Task.from_workload("matmul", M=8, N=8, K=8)
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +121,6 @@ def test_observers_see_every_phase(make, task):
 
 
 def test_cuda_cannot_be_measured(make, task):
-    cuda = Task.from_workload("matmul", M=16, N=16, K=16, target=cuda_target())
+    cuda = Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target())
     with pytest.raises(ConfigError, match="--dry-run"):
         make(cuda)
