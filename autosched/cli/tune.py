@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -134,7 +135,8 @@ def _tune(
             result = tuner.run()
             peer = None
             if result.best is not None and not result.interrupted:
-                peer = peer_of(task, measurer, result.best)
+                with contextlib.suppress(KeyboardInterrupt):  # the tuning itself is complete
+                    peer = peer_of(task, measurer, result.best)
         save_model(learner, config.cost_model, model)
     finally:
         helper.close()
