@@ -91,3 +91,12 @@ def test_yaml_is_not_evaluated(written, tmp_path):
 def test_a_json_schema_can_be_published():
     schema = json.dumps(Config.model_json_schema())
     assert "evolutionary_search_population" in schema
+
+
+def test_the_documented_settings_are_the_defaults(written):
+    text = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
+    block = text.split("```yaml\n")[1].split("```")[0]
+    documented, default = load_config(written(WORKLOAD + block)), load_config(written(WORKLOAD))
+    assert documented == default
+    for name in type(default.search).model_fields:
+        assert f"  {name}: " in block
