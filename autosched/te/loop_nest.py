@@ -96,7 +96,7 @@ def make_loop_nest(
         thread = attr.bind_thread or iv
         dom = building.domains[iv]
         if not thread.thread_tag:
-            values[iv] = _loop(stage, iv, attr, dom, level, building, is_init)
+            values[iv] = _loop(iv, attr, dom, level, building, is_init)
         else:
             values[iv] = _thread(stage, iv, thread, dom, level)
             if thread is not iv:
@@ -111,7 +111,6 @@ def make_loop_nest(
 
 
 def _loop(
-    stage: Stage,
     iv: IterVar,
     attr: IterVarAttr,
     dom: Range,
@@ -130,11 +129,6 @@ def _loop(
         building.let(var, result)
     else:
         kind = _KINDS.get(attr.iter_kind, ForKind.SERIAL)
-        if kind is ForKind.VECTORIZED and not isinstance(extent, IntImm):
-            raise ScheduleError(
-                f"schedule_ops: stage {stage.op.name}, axis {iv.var.name}: vectorize needs a "
-                f"constant extent, found {extent!r}"
-            )
         zero = const(0, extent.dtype)
         if is_zero(dom.min):
             level.append(For(var, zero, extent, kind, nop()))

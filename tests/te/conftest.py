@@ -17,7 +17,6 @@ from autosched.tir.stmt import AttrStmt
 from autosched.tir.walk import all_exprs, stmts
 from autosched.transform.pipeline import CPU_PIPELINE, GPU_PIPELINE
 
-
 TARGET = cpu_target(threads=2)
 
 

@@ -3,10 +3,12 @@
 import pytest
 
 from autosched import te
+from autosched.driver import lower
 from autosched.errors import ScheduleError
+from autosched.target import cpu_target
 from autosched.te.bounds import infer_bound
 from autosched.te.schedule_ops import schedule_ops
-from autosched.tir.stmt import AttrStmt, For, ProducerRealize
+from autosched.tir.stmt import AttrStmt, For, ForKind, ProducerRealize
 from autosched.tir.walk import stmts
 
 
@@ -83,8 +85,24 @@ def test_vectorize_needs_a_constant_extent():
     B = te.compute((n,), lambda i: A[i], name="B")
     s = te.create_schedule(B.op)
     s[B].vectorize(B.op.axis[0])
-    with pytest.raises(ScheduleError, match="stage B, axis i: vectorize needs a constant extent"):
-        lowered(s)
+    with pytest.raises(ScheduleError, match="extent of the loop i must be a positive constant"):
+        lower(s, [A, B], cpu_target())
+
+
+def test_vectorize_may_find_its_extent_constant_later():
+    """Bounds do not know the loops around a stage, Simplify does."""
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i], name="B")
+    k = te.reduce_axis((0, 8), "k")
+    C = te.compute((8,), lambda i: te.sum(B[k], axis=k), name="C")
+    D = te.compute((8,), lambda i: B[i] + C[i], name="D")
+    s = te.create_schedule(D.op)
+    for stage in (B, C):
+        s[stage].compute_at(s[D], D.op.axis[0])
+    s[B].vectorize(B.op.axis[0])
+    extents = {x.kind: x.extent for x in stmts(lowered(s)) if isinstance(x, For)}
+    assert repr(extents[ForKind.VECTORIZED]) == "max(i, 7) + 1 - min(i, 0)"
+    assert "B[0:8] = A[0:8]" in repr(lower(s, [A, D], cpu_target()))
 
 
 def test_virtual_threads_need_a_constant_extent():
