@@ -49,7 +49,10 @@ class Comparison:
 def search(task: Task, measurer: Measurer, model: str, trials: int, seed: int) -> TuneResult:
     """One search from scratch."""
     options = TuneOptions(trials=trials, seed=seed, cost_model=model)
-    return Tuner(task, options, measurer).run()
+    result = Tuner(task, options, measurer).run()
+    if result.interrupted:  # half a search must not be compared
+        raise KeyboardInterrupt
+    return result
 
 
 def compare(name: str, trials: int, seed: int) -> Comparison:

@@ -23,6 +23,8 @@ def tune(size: int, trials: int, seed: int) -> str:
     task = Task.from_workload("matmul", M=size, N=size, K=size)
     with Measurer.create() as measurer:
         result = Tuner(task, TuneOptions(trials=trials, seed=seed), measurer).run()
+        if result.interrupted:
+            raise KeyboardInterrupt
         if result.best is None:
             return f"{size:6}  no candidate was valid"
         peer = peer_of(task, measurer, result.best)
