@@ -11,25 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from autosched.arith import eval_bound
-from autosched.arith.const_int_bound import POS_INF
-from autosched.errors import ScheduleError
-from autosched.tir.buffer import Buffer
-from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Var
+from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import (
-    Allocate,
-    AttrStmt,
-    BufferRealize,
-    BufferStore,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    SeqStmt,
-    Stmt,
-)
-from autosched.tir.walk import child_stmts, direct_exprs, free_vars
+from autosched.tir.stmt import BufferStore, ForKind
+from features.access import accesses_of
 from features.count import NUM_COUNTERS, NUM_FLOAT_COUNTERS, count_ops
 from features.names import (
     BUFFER_WIDTH,
@@ -40,21 +25,13 @@ from features.names import (
     POSITIONS,
     UNSCALED,
 )
-from features.scope import Access, BufferInfo, Loop, TouchTable, f32
-from features.store import READ, READ_WRITE, WRITE, AccessFeatures, analyse_store
+from features.nest import Nest
+from features.scope import BufferInfo, f32
+from features.store import AccessFeatures, analyse_store
 
 FeatureRows = npt.NDArray[np.float32]
 _SCALED = np.setdiff1d(np.arange(NUM_FEATURES), UNSCALED)
 _KINDS = (ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.PARALLEL)
-_THREADS = {
-    "blockIdx.x": 1,
-    "blockIdx.y": 2,
-    "blockIdx.z": 3,
-    "threadIdx.x": 4,
-    "threadIdx.y": 5,
-    "threadIdx.z": 6,
-}
-_VTHREAD = 7
 
 
 @dataclass(slots=True)
@@ -97,28 +74,12 @@ class _Row:
         return row + self.curve + self.allocation + self.outer
 
 
-class _Extractor:
-    def __init__(self, func: PrimFunc, cache_line_bytes: int) -> None:
-        self._line = cache_line_bytes
-        self._prod = 1.0
-        self._loops: list[Loop] = []
-        self._kinds: dict[ForKind, list[int]] = {kind: [] for kind in _KINDS}
-        self._launch = [0.0] + [1.0] * (len(LAUNCH) - 1)
-        self._step = 0
-        # Quirk of `ansor-0.19`: a thread attribute takes over the table of the one left last.
-        self._free_tables: list[TouchTable] = []
-        self._env: dict[Var, tuple[int, int]] = {}
-        self._buffers: dict[Var, BufferInfo] = {}
-        self.rows: dict[Var, _Row] = {}
-        for buffer in func.buffers:
-            self._know(buffer)
+class _Ansor:
+    """Collects the rows, in order of first store."""
 
-    def _know(self, buffer: Buffer) -> BufferInfo:
-        info = BufferInfo(
-            tuple(s.value if isinstance(s, IntImm) else None for s in buffer.shape), buffer.dtype
-        )
-        self._buffers[buffer.data] = info
-        return info
+    def __init__(self, cache_line_bytes: int) -> None:
+        self._line = cache_line_bytes
+        self.rows: dict[Var, _Row] = {}
 
     def _row(self, data: Var) -> _Row:
         row = self.rows.get(data)
@@ -126,176 +87,41 @@ class _Extractor:
             row = self.rows[data] = _Row()
         return row
 
-    def visit(self, stmt: Stmt) -> None:
-        match stmt:
-            case SeqStmt(stmts):
-                for s in stmts:
-                    self.visit(s)
-            case For():
-                self._for(stmt)
-            case BufferStore():
-                self._store(stmt)
-            case AttrStmt(node, key, value, body):
-                self._note_loads(value)
-                if key in ("thread_extent", "virtual_thread"):
-                    self._thread(node, key, _constant(value), body)
-                elif key == "pragma_auto_unroll_max_step":
-                    before, self._step = self._step, _int16(_constant(value))
-                    self.visit(body)
-                    self._step = before
-                else:
-                    self.visit(body)
-            case IfThenElse():
-                self._note_loads(stmt.condition)
-                self.visit(stmt.then_case)
-                if stmt.else_case is not None:
-                    self.visit(stmt.else_case)
-            case LetStmt(var, value, body):
-                self._env[var] = eval_bound(value, self._env)
-                if not self._loops:
-                    raise ScheduleError(f"features: let {var.name} stands outside all loops")
-                self._loops[-1].lets.append((var, value))
-                self._note_loads(value)
-                self.visit(body)
-            case BufferRealize(buffer, bounds, _, body):
-                self._know(buffer)
-                self.visit(body)
-                extents = [_constant(r.extent) for r in bounds]
-                self._allocation(buffer.data, buffer.dtype.bytes, extents)
-            case Allocate():
-                self._buffers[stmt.buffer_var] = BufferInfo(
-                    tuple(_constant(e) for e in stmt.extents), stmt.dtype
-                )
-                self.visit(stmt.body)
-                sizes = [_constant(e) for e in stmt.extents]
-                self._allocation(stmt.buffer_var, stmt.dtype.bytes, sizes)
-            case _:
-                for expr in direct_exprs(stmt):
-                    self._note_loads(expr)
-                for child in child_stmts(stmt):
-                    self.visit(child)
-
-    def _note_loads(self, expr: Expr) -> None:
-        if not isinstance(expr, BufferLoad | IntImm | Var):
-            for child in expr.children():
-                self._note_loads(child)
-        elif isinstance(expr, BufferLoad):
-            self._know(expr.buffer)
-
-    def _for(self, stmt: For) -> None:
-        self._note_loads(stmt.min)
-        self._note_loads(stmt.extent)
-        first = eval_bound(stmt.min, self._env)
-        size = eval_bound(stmt.extent, self._env)
-        if size == (1, 1):
-            span = first
-        else:
-            span = (first[0], first[1] + size[1] - 1)
-        known = self._env.get(stmt.loop_var)
-        if known is not None and known != span:
-            raise ScheduleError(
-                f"features: loop variable {stmt.loop_var.name} is bound twice, "
-                f"to {known} and to {span}"
-            )
-        self._env[stmt.loop_var] = span
-        extent = 1 if size[1] == POS_INF else size[1]
-        kind = self._kinds.get(stmt.kind)
-        if kind is not None:
-            kind.append(extent)
-        self._nest(Loop(stmt.loop_var, extent, first, span, {}), stmt.body)
-        if kind is not None:
-            kind.pop()
-
-    def _nest(self, loop: Loop, body: Stmt) -> None:
-        self._prod = f32(self._prod * f32(loop.extent))
-        self._loops.append(loop)
-        self.visit(body)
-        self._loops.pop()
-        self._prod = f32(self._prod / f32(loop.extent))
-
-    def _thread(self, node: IterVar, key: str, extent: int, body: Stmt) -> None:
-        if key == "virtual_thread":
-            slot = _VTHREAD
-        elif node.var.name in _THREADS:
-            slot = _THREADS[node.var.name]
-        else:
-            raise ScheduleError(f"features: unknown thread axis {node.var.name!r}")
-        before = self._launch[slot]
-        self._launch[slot] = before * extent if key == "virtual_thread" else float(extent)
-        self._launch[0] = 1.0
-        table = self._free_tables.pop() if self._free_tables else {}
-        self._nest(Loop(node.var, extent, (0, 0), (0, extent - 1), table), body)
-        self._free_tables.append(table)
-        self._launch[slot] = before
-
-    def _store(self, stmt: BufferStore) -> None:
-        stored = self._know(stmt.buffer)
+    def store(self, stmt: BufferStore, nest: Nest) -> None:
         row = self._row(stmt.buffer.data)
         counts = count_ops(stmt.value)
         for k, count in enumerate(counts):
             if count:
-                row.counters[k] = f32(row.counters[k] + f32(self._prod * count))
+                row.counters[k] = f32(row.counters[k] + f32(nest.prod * count))
         for kind, annotation in zip(_KINDS, row.annotations, strict=True):
-            extents = self._kinds[kind]
+            extents = [loop.extent for loop in nest.loops if loop.kind is kind]
             annotation.num = len(extents)
             annotation.len = extents[-1] if extents else 0
             if extents:
                 annotation.prod = 1.0
                 for extent in extents:
                     annotation.prod = f32(annotation.prod * extent)
-        row.launch = list(self._launch)
+        row.launch = list(nest.launch)
         row.slots, row.curve = analyse_store(
-            self._accesses(stmt, stored),
-            self._loops,
-            self._prod,
+            accesses_of(stmt, nest),
+            nest.loops,
+            nest.prod,
             sum(counts[:NUM_FLOAT_COUNTERS]),
             self._line,
         )
-        row.outer = [self._prod, float(len(self._loops)), float(self._step)]
+        row.outer = [nest.prod, float(len(nest.loops)), float(nest.step)]
 
-    def _accesses(self, stmt: BufferStore, stored: BufferInfo) -> list[Access]:
-        """Every buffer of the store, in reverse order of appearance, the stored one last."""
-        data = stmt.buffer.data
-        found = {data: Access(data, stored, WRITE, [stmt.indices], frozenset())}
-        stack: list[Expr] = [stmt.value]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, BufferLoad):
-                access = found.get(node.buffer.data)
-                if access is None:
-                    info = self._know(node.buffer)
-                    access = Access(node.buffer.data, info, READ, [], frozenset())
-                    found[node.buffer.data] = access
-                elif access.kind is WRITE:
-                    access.kind = READ_WRITE
-                if access.kind is not READ_WRITE:
-                    access.indices.append(node.indices)
-            stack.extend(reversed(node.children()))
-        for access in found.values():
-            access.used = frozenset[Var]().union(
-                *(free_vars(e) for index in access.indices for e in index)
-            )
-        return list(reversed(found.values()))
-
-    def _allocation(self, data: Var, element_bytes: int, extents: list[int]) -> None:
+    def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None:
         row = self._row(data)
         volume = 1.0
         for extent in extents:
             volume = f32(volume * extent)
         row.allocation = [
-            f32(volume * element_bytes),
-            f32(volume * self._prod),
-            self._prod,
-            f32(row.outer[0] / self._prod),
+            f32(volume * info.bytes),
+            f32(volume * nest.prod),
+            nest.prod,
+            f32(row.outer[0] / nest.prod),
         ]
-
-
-def _constant(expr: Expr) -> int:
-    return expr.value if isinstance(expr, IntImm) else 1
-
-
-def _int16(value: int) -> int:
-    return (value + 2**15) % 2**16 - 2**15
 
 
 def features_from_func(
@@ -311,9 +137,10 @@ def features_from_func(
     reverse order of first store; columns as `names.FEATURE_NAMES`. Raises ScheduleError for a
     loop variable bound twice with different bounds or an unknown thread axis.
     """
-    extractor = _Extractor(func, cache_line_bytes)
-    extractor.visit(func.body)
-    rows = [row.columns(max_buffers) for row in reversed(extractor.rows.values())]
+    ansor = _Ansor(cache_line_bytes)
+    # Quirk of `ansor-0.19`: a thread attribute takes over the touch table of the one left last.
+    Nest(func, ansor, recycle_tables=True)
+    rows = [row.columns(max_buffers) for row in reversed(ansor.rows.values())]
     result = np.array(rows, dtype=np.float32).reshape(len(rows), -1)
     return _slog(result) if log_scale else result
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from autosched.tir.dtype import DType
+from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Expr, Var
+from autosched.tir.stmt import ForKind
 
 _F32 = struct.Struct("<f")
 
@@ -26,7 +27,7 @@ TouchTable = dict[Var, list[tuple[int, int]]]
 
 @dataclass(slots=True)
 class Loop:
-    """One enclosing loop or thread attribute.
+    """One enclosing loop, or thread attribute if `thread` is not 0 (a position in names.LAUNCH).
 
     `point` bounds the variable in its first iteration, `span` over all; `table` outlives the store.
     """
@@ -36,19 +37,21 @@ class Loop:
     point: tuple[int, int]
     span: tuple[int, int]
     table: TouchTable
+    kind: ForKind = ForKind.SERIAL
+    thread: int = 0
     lets: list[tuple[Var, Expr]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class BufferInfo:
-    """Declared shape (None for a symbolic dimension) and element type of a buffer."""
+    """Declared shape (None for a symbolic dimension) and bytes of an element of a buffer.
+
+    `buffer` is the declaration itself; an allocated variable has none.
+    """
 
     shape: tuple[int | None, ...]
-    dtype: DType
-
-    @property
-    def bytes(self) -> int:
-        return self.dtype.bytes
+    bytes: int
+    buffer: Buffer | None = None
 
 
 @dataclass(slots=True)

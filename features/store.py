@@ -10,7 +10,6 @@ from features.regions import touch
 from features.scope import Access, Loop, f32
 from features.stride import stride_along
 
-READ, WRITE, READ_WRITE = ACCESS_TYPES
 LOOP_MULTIPLE_READ, SERIAL_MULTIPLE_READ_WRITE, NO_REUSE = REUSE_TYPES
 
 
