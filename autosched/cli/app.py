@@ -164,6 +164,14 @@ def workloads(name: Annotated[str | None, typer.Argument(help="One of them.")] =
     command.run(name)
 
 
+@app.command()
+def schema() -> None:
+    """The JSON Schema of configuration files."""
+    from autosched.cli import schema as command
+
+    command.run()
+
+
 @dataset_app.command("export")
 def dataset_export(
     records: Annotated[list[Path], typer.Argument(help="Record files.")],

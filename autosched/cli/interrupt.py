@@ -20,15 +20,23 @@ def interrupts_leave() -> None:
 def interrupts_raise() -> None:
     """From now on Ctrl-C raises KeyboardInterrupt."""
     if signal.getsignal(signal.SIGINT) is _leave:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _raise)
 
 
 def interrupts_end() -> None:
-    """From now on Ctrl-C does nothing: the process is about to end with its own status."""
-    if signal.getsignal(signal.SIGINT) in (_leave, signal.default_int_handler):
+    """From now on Ctrl-C does nothing: the process is about to end with its own status.
+
+    Only where `interrupts_leave` was called: a program that uses the command line as a library
+    keeps its own handler.
+    """
+    if signal.getsignal(signal.SIGINT) in (_leave, _raise):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
     os.write(2, b"interrupted\n")
     os._exit(130)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,84 @@
+"""Running the command line in this process, and a record file to look at."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from autosched.cli import app
+from autosched.state.steps import steps_from_json
+from autosched.task import Task
+from measure.records import Record, RecordLog
+from measure.result import Failure, MeasureResult
+
+TILED = steps_from_json(
+    [
+        ["SP", 2, 0, 16, [4], 1],
+        ["SP", 2, 2, 16, [8], 1],
+        ["RE", 2, [0, 2, 4, 1, 3]],
+        ["AN", 2, 0, 3],
+        ["AN", 2, 4, 2],
+    ]
+)
+
+
+@dataclass
+class Outcome:
+    """What a command left: its exit status and both streams."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(tmp_path, monkeypatch, capsys):
+    """cli("show", "file", ...) in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["autosched", *map(str, args)])
+        capsys.readouterr()
+        try:
+            app.run()
+            status = 0
+        except SystemExit as done:
+            status = done.code or 0
+        return Outcome(status, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A configuration file of the 16x16x16 matmul."""
+    path = tmp_path / "mm.yaml"
+    path.write_text("workload: {op: matmul, args: {M: 16, N: 16, K: 16}}\n")
+    return path
+
+
+@pytest.fixture
+def task():
+    return Task.from_workload("matmul", M=16, N=16, K=16)
+
+
+@pytest.fixture
+def record(task):
+    """record(seconds, steps=..., failure=...): one of the 16x16x16 matmul."""
+
+    def make(seconds=1e-3, steps=TILED, failure=None):
+        times = () if failure else (seconds,)
+        return Record(task.to_json(), steps, MeasureResult(times, failure, checked=not failure))
+
+    return make
+
+
+@pytest.fixture
+def log(tmp_path, record):
+    """A file of three records: 2 ms without steps, 1 ms tiled, one that failed."""
+    path = tmp_path / "mm.jsonl"
+    failed = record(failure=Failure("run", "timeout", "one call took longer than 10 s"))
+    RecordLog(path).append([record(2e-3, ()), record(), failed])
+    return path

@@ -1,0 +1,165 @@
+"""The front of the command line: statuses, help, wrong files, what an interrupt leaves."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import autosched
+from measure.records import read_log
+
+ROOT = Path(__file__).parents[2]
+OP = "workload:\n  op: matmul\n  args: {M: 4, N: 4, K: 4}\n"
+
+BAD = {
+    "": "expected keys such as `workload:`, found an empty file",
+    "- a\n- b\n": "found a list",
+    "workload: [1\n": "bad.yaml:2: not valid YAML",
+    "workload: matmul\n": "bad.yaml:1: workload: expected keys and values, found str 'matmul'",
+    f"{OP}serach: {{}}\n": "bad.yaml:4: unknown key 'serach'",
+    f"{OP}search: {{trials: many}}\n": "bad.yaml:4: search.trials: expected an integer, found str",
+    f"{OP}target: {{kind: gpu}}\n": "target.kind: expected 'cpu' or 'cuda', found str 'gpu'",
+    OP.replace("M: 4", "M: -4"): "bad.yaml:3: workload matmul: argument M must be at least 1",
+    OP.replace("M: 4", "M: 0"): "argument M must be at least 1, found 0",
+    OP.replace("M: 4", "M: 4.5"): "workload.args.M: expected an integer",
+    OP.replace("M: 4", "Q: 4"): "bad.yaml:3: workload matmul: unknown argument 'Q'",
+    OP.replace("M: 4, ", ""): "bad.yaml:3: workload matmul: missing argument M",
+    OP.replace("matmul", "matmull"): "bad.yaml:2: unknown workload 'matmull'; did you mean",
+    OP.replace("4", "100000"): "A would have 10000000000 elements, at most 2147483647",
+    OP.replace("M: 4", f"M: {10**20}"): "argument M must be at most 2147483647",
+    'workload: {expr: "C[i] = sum(k, A[i, k]", shapes: {A: [2, 2]}}\n': "'(' was never closed",
+    'workload: {python: "none.py:f"}\n': "python: there is no file none.py",
+    'workload: {python: "boom.py:f"}\n': "python: boom.py:f failed: RuntimeError: boom",
+    'workload: {python: "boom.py:leave"}\n': "python: boom.py:leave failed: SystemExit: 4",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD.items(), ids=BAD.values())
+def test_a_wrong_configuration_is_one_paragraph_and_status_2(cli, tmp_path, text, message):
+    (tmp_path / "boom.py").write_text(
+        "def f():\n    raise RuntimeError('boom')\n\n\ndef leave():\n    raise SystemExit(4)\n"
+    )
+    (tmp_path / "bad.yaml").write_text(text)
+    for command in (("tune", "bad.yaml", "--dry-run"), ("lower", "bad.yaml")):
+        done = cli(*command)
+        assert done.status == 2
+        assert message in done.err
+        assert done.err.count("\n") == 1
+        assert done.out == ""
+
+
+def test_a_binary_file_a_folder_and_no_file(cli, tmp_path):
+    (tmp_path / "bin.yaml").write_bytes(bytes(range(256)))
+    for name in ("bin.yaml", ".", "none.yaml"):
+        done = cli("tune", name)
+        assert done.status == 2
+        assert done.err.startswith("error: ")
+        assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("args", [("frobnicate",), ("tune",), ("show", "--bogus", "x"), ()])
+def test_wrong_usage_is_status_2(cli, args):
+    assert cli(*args).status == 2
+
+
+def test_version_and_help(cli):
+    assert cli("--version").out == f"autosched {autosched.__version__}\n"
+    done = cli("--help")
+    assert done.status == 0
+    assert {"tune", "replay", "show", "lower", "schema"} <= set(done.out.split())
+
+
+def test_workloads_are_listed_and_described(cli):
+    listed = cli("workloads").out
+    assert listed.startswith("matmul ")
+    assert "layer_norm" in listed
+    one = cli("workloads", "conv1d_nlc").out
+    assert "padding    integer >= 0" in one
+    done = cli("workloads", "matmu")
+    assert (done.status, done.out) == (2, "")
+    assert "did you mean 'matmul'?" in done.err
+
+
+def test_the_published_schema_is_current(cli):
+    printed = cli("schema").out
+    assert (ROOT / "docs" / "config.schema.json").read_text() == printed
+    assert json.loads(printed)["required"] == ["workload"]
+
+
+def test_a_full_disk_is_no_traceback(cli, log, monkeypatch):
+    class Full:
+        def write(self, text):
+            raise OSError(28, "No space left on device")
+
+        def flush(self):
+            pass
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    done = cli("show", log)
+    assert done.status == 2
+    assert "No space left on device" in done.err
+
+
+def command(*args, cwd, **keywords):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "autosched", *map(str, args)],
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **keywords,
+    )
+
+
+def test_a_closed_pipe_ends_quietly(tmp_path, log):
+    with command("show", log, "--as", "asm", cwd=tmp_path) as process:
+        process.stdout.close()
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
+
+
+def _default_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # also where the tests run in the background
+
+
+def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path):
+    """Ctrl-C once the first round is in the file; then a run that continues from it."""
+    (tmp_path / "mm.yaml").write_text(
+        "workload: {op: matmul, args: {M: 16, N: 16, K: 16}}\n"
+        "search: {trials: 1000, batch: 2, sample_init_min_population: 8,\n"
+        "         evolutionary_search_population: 8}\n"
+        "measure: {min_repeat_ms: 5}\ncost_model: {kind: random}\n"
+    )
+    records = tmp_path / "mm.jsonl"
+    with command("tune", "mm.yaml", cwd=tmp_path, preexec_fn=_default_interrupts) as process:
+        while process.poll() is None and len(_lines(records)) < 3:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "best  " in out
+    assert "stopped: interrupted" in err
+    assert "Traceback" not in err
+    contents = read_log(records)
+    assert contents.problems == []
+    measured = len(contents.records)
+    assert measured >= 2
+    with command("tune", "mm.yaml", "--trials", 2, "--json", cwd=tmp_path) as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert err == ""
+    summary = json.loads(out)
+    assert summary["trials"] == 2
+    steps = [json.dumps(r.to_json()["steps"]) for r in read_log(records).records]
+    assert len(steps) == len(set(steps)) == measured + 2
+
+
+def _lines(path):
+    return path.read_text().splitlines() if path.exists() else []

@@ -1,0 +1,56 @@
+"""`autosched lower`: the pipeline, pass by pass."""
+
+import re
+
+import pytest
+
+
+def test_the_last_program_is_printed(cli, config):
+    done = cli("lower", config)
+    assert done.status == 0
+    assert done.out.startswith("def main(A: Buffer((16, 16), float32)")
+
+
+def test_a_recorded_candidate_is_lowered(cli, config, log):
+    assert "in parallel(4)" in cli("lower", config, "--record", f"{log}:1").out
+
+
+def test_one_pass_or_all(cli, config):
+    assert cli("lower", config, "--print-after", "StorageFlatten").out.startswith(
+        "# after StorageFlatten\ndef main("
+    )
+    every = cli("lower", config, "--print-after", "all").out
+    names = re.findall(r"^# after (\w+)", every, re.MULTILINE)
+    assert names[0] == "ScheduleOps"
+    assert names[-1] == "LowerIntrin"
+    assert "# after VectorizeLoop (unchanged)" in every
+
+
+def test_times_of_passes(cli, config):
+    lines = cli("lower", config, "--time-passes").out.splitlines()
+    assert all(re.fullmatch(r" *\d+\.\d{3} ms  \w+", line) for line in lines)
+    assert lines[-1].endswith("total")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--print-after", "Simplif"), "expected all or one of ScheduleOps, "),
+        (("--record", "mm.jsonl"), "expected FILE:N, e.g. matmul.jsonl:0"),
+        (("--record", "mm.jsonl:7"), "--index 7 is not one of 0 to 2"),
+        (("--record", "none.jsonl:0"), "none.jsonl does not exist"),
+    ],
+)
+def test_what_cannot_be_lowered_is_said(cli, config, log, args, message):
+    done = cli("lower", config, *args)
+    assert done.status == 2
+    assert message in done.err
+    assert done.out == ""
+
+
+def test_a_record_of_another_task_is_refused(cli, config, log):
+    config.write_text("workload: {op: matmul, args: {M: 16, N: 16, K: 8}}\n")
+    done = cli("lower", config, "--record", f"{log}:1")
+    assert done.status == 2
+    assert "it is a candidate of matmul(M=16, N=16, K=16) on cpu" in done.err
+    assert "the configuration is matmul(M=16, N=16, K=8) on cpu" in done.err

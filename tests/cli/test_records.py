@@ -1,0 +1,71 @@
+"""`autosched records`: conversion both ways, summaries, files that are none."""
+
+import json
+
+import pytest
+
+from measure.records import read_log
+
+
+def test_info_counts_candidates_failures_and_the_best(cli, log):
+    done = cli("records", "info", log)
+    assert done.status == 0
+    assert "3 records of 1 task, 0 lines skipped" in done.out
+    assert "matmul(M=16, N=16, K=16) on cpu" in done.out
+    assert "3 candidates, 2 valid" in done.out
+    assert "best 1 ms  0.008192 GFLOP/s" in done.out
+    assert "1 failed: run timeout" in done.out
+
+
+def test_there_and_back_through_ansor_keeps_steps_and_times(cli, log):
+    assert cli("records", "convert", log, "-o", "a.v06", "--to", "ansor-v0.6").status == 0
+    assert cli("records", "convert", "a.v06", "-o", "b.jsonl", "--to", "autosched").status == 0
+    assert cli("records", "convert", "b.jsonl", "-o", "c.v06", "--to", "ansor-v0.6").status == 0
+    first, second = (log.parent / name for name in ("a.v06", "c.v06"))
+    assert first.read_text() == second.read_text()
+    before, after = read_log(log).records, read_log(log.parent / "b.jsonl").records
+    assert [r.steps for r in before] == [r.steps for r in after]
+    assert [r.result.seconds for r in before] == [r.result.seconds for r in after]
+    assert after[2].result.failure.kind == "timeout"
+
+
+def test_a_conversion_does_not_claim_this_machine_as_the_origin(cli, log):
+    cli("records", "convert", log, "-o", "a.v06", "--to", "ansor-v0.6")
+    cli("records", "convert", "a.v06", "-o", "b.jsonl", "--to", "autosched")
+    lines = [json.loads(line) for line in (log.parent / "b.jsonl").read_text().splitlines()]
+    assert [line["environment"] for line in lines] == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("none.jsonl", "-o", "x", "--to", "autosched"), "none.jsonl does not exist"),
+        (("mm.jsonl", "-o", "x", "--to", "csv"), "expected one of ansor-v0.6, autosched"),
+        (("mm.jsonl", "-o", "mm.jsonl", "--to", "autosched"), "mm.jsonl exists; give another"),
+        (("mm.jsonl", "-o", "no/x", "--to", "autosched"), "cannot write the record file no/x"),
+        (("mm.jsonl", "-o", "no/x", "--to", "ansor-v0.6"), "cannot write no/x"),
+        ((".", "-o", "x", "--to", "autosched"), "cannot read the record file .: Is a directory"),
+    ],
+)
+def test_what_cannot_be_converted_is_said(cli, log, args, message):
+    done = cli("records", "convert", *args)
+    assert done.status == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_a_damaged_file_is_read_as_far_as_it_goes(cli, log):
+    log.write_bytes(log.read_bytes()[:-40] + b"\n\x00\xff\n[1]\nnull\n{}\n")
+    done = cli("records", "info", log)
+    assert done.status == 0
+    assert "2 records of 1 task, 5 lines skipped" in done.out
+    assert done.err.count("\n") == 4
+    assert "warning: 2 more lines" in done.err
+
+
+def test_a_task_that_cannot_be_rebuilt_is_named(cli, log):
+    log.write_text(log.read_text().replace('"op":"matmul"', '"op":"matmull"'))
+    done = cli("records", "info", log)
+    assert done.status == 0
+    assert "cannot be rebuilt: unknown workload 'matmull'; did you mean 'matmul'?" in done.out

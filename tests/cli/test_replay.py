@@ -1,0 +1,73 @@
+"""`autosched replay`: real kernels, built from the record file alone."""
+
+import json
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched.state.steps import steps_from_json
+from measure.records import RecordLog
+from measure.result import Failure
+from measure.runner import RunOptions
+
+
+def test_the_best_record_is_rebuilt_checked_and_timed(cli, log):
+    done = cli("replay", log)
+    assert done.status == 0
+    assert done.out.startswith("matmul(M=16, N=16, K=16): ")
+    assert ", recorded 1 ms, ratio " in done.out
+    assert done.out.endswith("checked against NumPy\n")
+
+
+def test_json_is_one_object_with_every_valid_record(cli, log):
+    done = cli("replay", log, "--all", "--json", "--no-check")
+    assert done.status == 0
+    data = json.loads(done.out)
+    assert [row["recorded_seconds"] for row in data["replayed"]] == [2e-3, 1e-3]
+    assert all(row["seconds"] > 0 and not row["checked"] for row in data["replayed"])
+    assert all(row["error"] is None for row in data["replayed"])
+
+
+def test_an_illegal_candidate_is_status_3(cli, log, record):
+    RecordLog(log).append([record(steps=steps_from_json([["SP", 9, 0, 16, [4], 1]]))])
+    done = cli("replay", log, "--index", -1)
+    assert done.status == 3
+    assert "failed in lower (illegal)" in done.out
+
+
+@pytest.mark.parametrize("cpu", ['"cpu":"another-cpu"', '"cpu":""'])
+def test_a_record_of_another_machine_is_rebuilt_for_this_one(cli, log, task, cpu):
+    log.write_text(log.read_text().replace(f'"cpu":"{task.target.cpu}"', cpu))
+    done = cli("replay", log)
+    assert done.status == 0
+    assert "checked against NumPy" in done.out
+    assert ("recorded for cpu (another-cpu" in done.err) == ("another" in cpu)
+
+
+def test_a_candidate_for_cuda_is_refused(cli, log):
+    log.write_text(log.read_text().replace('"kind":"cpu"', '"kind":"cuda"'))
+    done = cli("replay", log)
+    assert done.status == 2
+    assert "recorded for CUDA; only CPU candidates can be run here" in done.err
+
+
+def test_a_file_of_failures_is_refused(cli, tmp_path, record):
+    RecordLog(tmp_path / "f.jsonl").append([record(failure=Failure("run", "crash", "it died"))])
+    done = cli("replay", "f.jsonl")
+    assert done.status == 2
+    assert "for example: it died" in done.err
+
+
+def test_the_python_interface_tunes_and_builds(tmp_path):
+    task = autosched.Task.from_workload("matmul", M=16, N=16, K=16, target="cpu")
+    result = autosched.tune(
+        task, trials=3, records=tmp_path / "mm.jsonl", measure=RunOptions(min_repeat_ms=5)
+    )
+    assert len(result.records) == 3
+    kernel = result.best.build()
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((16, 16)).astype(np.float32) for _ in range(2))
+    c = np.empty((16, 16), np.float32)
+    kernel(a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)

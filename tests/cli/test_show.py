@@ -1,0 +1,103 @@
+"""`autosched show`: every form of a candidate, and how the rest is refused."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from autosched.state.steps import steps_from_json
+from measure.records import RecordLog
+from measure.result import Failure
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "ansor_v06.jsonl.gz"
+
+
+@pytest.fixture
+def ansor_file(tmp_path):
+    """An Ansor v0.6 log of two tasks: the same matmul for a CPU and for CUDA."""
+    with gzip.open(GOLDEN, "rt") as file:
+        lines = [d for d in map(json.loads, file) if d["workload"] == "matmul" and "steps" in d]
+    path = tmp_path / "ansor.json"
+    with path.open("w") as out:
+        for kind, target in (("cpu", "llvm -keys=cpu"), ("cuda", "cuda -keys=cuda,gpu")):
+            line = next(d for d in lines if d["target"] == kind)
+            key = json.dumps(["matmul", *line["args"].values()])
+            task = [key, target, line["hardware"], "", 1, []]
+            inputs = [task, [[], line["steps"]]]
+            out.write(json.dumps({"i": inputs, "r": [[1e-3], 0, 1, 1700000000], "v": "v0.6"}))
+            out.write("\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ("loops", "parallel i.0 (0,4)\n  for j.0 (0,2)\n    for k (0,16)"),
+        ("steps", '["SP", 2, 0, 16, [4], 1]\n["SP", 2, 2, 16, [8], 1]'),
+        ("te", "s[C].vectorize("),
+        ("tir", "in parallel(4):"),
+        ("llvm", "define "),
+        ("asm", ".text"),
+        ("features", "float_mul"),
+    ],
+)
+def test_the_best_candidate_in_every_form(cli, log, form, words):
+    done = cli("show", log, "--as", form)
+    assert done.status == 0
+    assert words in done.out
+    assert done.err == ""
+
+
+def test_an_index_counts_from_either_end(cli, log):
+    assert cli("show", log, "--index", 0, "--as", "steps").out == ""
+    assert cli("show", log, "--index", -2, "--as", "steps").out.startswith('["SP"')
+
+
+@pytest.mark.parametrize("form", ["loops", "steps", "te", "tir", "features"])
+def test_every_task_of_an_ansor_log_is_shown_with_its_name(cli, ansor_file, form):
+    done = cli("show", ansor_file, "--as", form)
+    assert done.status == 0
+    assert "# matmul(M=512, N=512, K=512) on cpu, 1 ms\n" in done.out
+    assert "\n# matmul(M=512, N=512, K=512) on cuda, 1 ms\n" in done.out
+    assert "holds 2 tasks; the best of each is taken" in done.err
+
+
+def test_machine_code_of_a_gpu_candidate_is_refused(cli, ansor_file):
+    done = cli("show", ansor_file, "--as", "asm", "--index", 1)
+    assert done.status == 2
+    assert "llvm and asm are forms of CPU candidates" in done.err
+
+
+def test_an_illegal_candidate_does_not_hide_the_others(cli, ansor_file, record):
+    bad = record(steps=steps_from_json([["SP", 9, 0, 16, [4], 1]]))
+    RecordLog(ansor_file).append([bad])
+    done = cli("show", ansor_file)
+    assert done.status == 3
+    assert "matmul(M=16, N=16, K=16) on cpu, 1 ms: step 0 SplitStep on stage 9" in done.err
+    assert "# matmul(M=512, N=512, K=512) on cuda, 1 ms" in done.out
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("mm.jsonl", "--as", "nonsense"), "expected one of loops, steps, te, tir, llvm"),
+        (("mm.jsonl", "--index", "3"), "holds 3 records; --index 3 is not one of 0 to 2"),
+        (("mm.jsonl", "--index", "0", "--best"), "give only one of --best, --index"),
+        (("mm.jsonl", "--index", "x"), "--index"),
+        (("none.jsonl",), "record file none.jsonl does not exist"),
+        (("empty.jsonl",), "empty.jsonl holds no records"),
+        (("failed.jsonl",), "none of its 1 record is valid, for example: too slow; choose one"),
+        ((), "Missing argument"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(cli, log, record, args, message):
+    (log.parent / "empty.jsonl").touch()
+    RecordLog(log.parent / "failed.jsonl").append(
+        [record(failure=Failure("run", "timeout", "details\ntoo slow"))]
+    )
+    done = cli("show", *args)
+    assert done.status == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
