@@ -72,3 +72,16 @@ def count_ops(value: Expr) -> list[int]:
             counters[slot if node.dtype.is_float else slot + _INT] += 1
         stack.extend(node.children())
     return counters
+
+
+def count_mads(value: Expr) -> int:
+    """How many float additions take a product as an operand: multiply-adds on most machines."""
+    total = 0
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if type(node) is Add and node.dtype.is_float:
+            assert isinstance(node, BinaryExpr)
+            total += type(node.a) is Mul or type(node.b) is Mul
+        stack.extend(node.children())
+    return total

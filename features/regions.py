@@ -109,24 +109,34 @@ def touch(accesses: Sequence[Access], loops: Sequence[Loop]) -> tuple[list[int],
     """
     bounds = IndexBounds(loops)
     memory = [0] * len(loops)
-    regions: list[list[int]] = []
+    outermost: list[list[int]] = []
     for access in accesses:
-        dims = [
-            _union([bounds.levels(t[d]) for t in access.indices])
-            for d in range(len(access.indices[0]))
-        ]
+        dims = _dimensions(access, bounds)
         eb = access.info.bytes
-        region: list[int] = []
+        extents: list[int] = []
         for i in range(len(loops) - 1, -1, -1):
-            region = [_to_int32(dim[i][1] - dim[i][0] + 1) for dim in dims]
+            extents = [_extent(dim[i]) for dim in dims]
             size = 1
-            for extent in region:
+            for extent in extents:
                 size *= extent
             size = max(size, 0)
             loops[i].table.setdefault(access.data, []).append((size, eb))
             memory[len(loops) - 1 - i] += size * eb
-        regions.append(region)
-    return memory, regions
+        outermost.append(extents)
+    return memory, outermost
+
+
+def region(access: Access, bounds: IndexBounds, level: int) -> list[int]:
+    """The extents that `access` covers while the loops from `level` (0: outermost) inwards run."""
+    return [_extent(dim[level]) for dim in _dimensions(access, bounds)]
+
+
+def _dimensions(access: Access, bounds: IndexBounds) -> list[list[Bounds]]:
+    """Per dimension the bounds over all index tuples, a pair per level."""
+    return [
+        _union([bounds.levels(index[d]) for index in access.indices])
+        for d in range(len(access.indices[0]))
+    ]
 
 
 def _union(levels: list[list[Bounds]]) -> list[Bounds]:
@@ -138,5 +148,7 @@ def _union(levels: list[list[Bounds]]) -> list[Bounds]:
     ]
 
 
-def _to_int32(value: int) -> int:
+def _extent(bounds: Bounds) -> int:
+    """The extent as an int32, as Ansor truncates it."""
+    value = bounds[1] - bounds[0] + 1
     return value if -_HALF <= value < _HALF else (value + _HALF) % _INT32 - _HALF

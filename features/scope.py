@@ -53,6 +53,10 @@ class BufferInfo:
     bytes: int
     buffer: Buffer | None = None
 
+    @property
+    def name(self) -> str:
+        return "" if self.buffer is None else self.buffer.name
+
 
 @dataclass(slots=True)
 class Access:

@@ -1,11 +1,14 @@
-"""The figures of the second schedule of seed 002, worked out by hand there.
+"""The figures of seed 002, worked out by hand there: C[32,1000] = A[32,2048] * B[2048,1000].
 
-C[32,1000] = A[32,2048] * B[2048,1000] on CUDA: the store to the shared copy of A reads A with
-reuse distance 76800 iterations and 622592 bytes, 100 times, with stride 1.
+Reuse of the second schedule: the store to the shared copy of A reads A with reuse distance 76800
+iterations and 622592 bytes, 100 times, with stride 1. Touched regions: what the seed tabulates
+per loop, innermost first, as rows*columns; for the update of C.local it names the columns of its
+table p0.shared, p1.shared, C.local, the first of which holds the indices of B (p1) in the text.
 """
 
 import gzip
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,18 +21,23 @@ from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
 from features.extract import features_from_func
 from features.names import FEATURE_NAMES
+from features.touched import touched_regions
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "seed_matmul.jsonl.gz"
 
 
-@pytest.fixture(scope="module")
-def second():
+@cache
+def lowered(case):
     with gzip.open(GOLDEN, "rt") as file:
-        line = next(d for d in map(json.loads, file) if d.get("case") == "seed-second")
+        line = next(d for d in map(json.loads, file) if d.get("case") == case)
     dag = ComputeDAG(workloads.get(line["workload"]).tensors(**line["args"]))
     target = Target("cuda", HardwareParams.from_list(line["hardware"]))
-    func = lower_for_features(dag, steps_from_json(line["steps"]), target)
-    return features_from_func(func, log_scale=False)
+    return lower_for_features(dag, steps_from_json(line["steps"]), target)
+
+
+@pytest.fixture(scope="module")
+def second():
+    return features_from_func(lowered("seed-second"), log_scale=False)
 
 
 def column(row, name):
@@ -53,3 +61,91 @@ def test_the_launch_is_the_seeds(second):
     assert np.all(stored[:, FEATURE_NAMES.index("blockIdx_x_len")] == 2)
     assert np.all(stored[:, FEATURE_NAMES.index("threadIdx_x_len")] == 100)
     assert np.all(stored[:, FEATURE_NAMES.index("vthread_len")] == 8)
+
+
+# Per store and loop (innermost first): rows*columns of each buffer of the header line.
+TABLES = {
+    "seed-first": """
+        C.local: C.local
+            i.c.outer.inner.init        4*1
+            threadIdx.x                 8*50
+            vthread                     8*250
+            blockIdx.x                  32*1000
+        A.shared: A A.shared
+            threadIdx.x                 4*32        4*32
+            ax0.ax1.fused.outer.outer   10*32       10*32
+            k.outer.outer               10*2048     10*2048
+            threadIdx.x                 10*2048     10*2048
+            vthread                     10*2048     10*2048
+            blockIdx.x                  34*2048     34*2048
+        B.shared: B B.shared
+            threadIdx.x                 1*100       1*100
+            ax0.ax1.fused.outer.outer   32*250      32*250
+            k.outer.outer               2048*250    2048*250
+            threadIdx.x                 2048*250    2048*250
+            vthread                     2048*250    2048*250
+            blockIdx.x                  2048*1000   2048*1000
+        C.local: B.shared A.shared C.local
+            i.c.outer.inner             1*1         4*1         4*1
+            k.outer.inner               32*1        4*32        4*1
+            k.outer.outer               2048*1      4*2048      4*1
+            threadIdx.x                 2048*50     8*2048      8*50
+            vthread                     2048*250    8*2048      8*250
+            blockIdx.x                  2048*1000   32*2048     32*1000
+        C: C.local C
+            i.inner                     4*1         4*1
+            threadIdx.x                 8*50        8*50
+            vthread                     8*250       8*250
+            blockIdx.x                  32*1000     32*1000
+    """,
+    "seed-second": """
+        C.local: C.local
+            i.c.inner.init              4*1
+            j.c.outer.inner.init        4*5
+            threadIdx.x                 8*250
+            vthread                     32*500
+            blockIdx.x                  32*1000
+        A.shared: A A.shared
+            threadIdx.x                 7*16        7*16
+            ax0.ax1.fused.outer.outer   38*16       38*16
+            k.outer.outer               38*2048     38*2048
+            threadIdx.x                 38*2048     38*2048
+            vthread                     38*2048     38*2048
+            blockIdx.x                  38*2048     38*2048
+        B.shared: B B.shared
+            threadIdx.x                 1*100       1*100
+            ax0.ax1.fused.outer.outer   16*500      16*500
+            k.outer.outer               2048*500    2048*500
+            threadIdx.x                 2048*500    2048*500
+            vthread                     2048*500    2048*500
+            blockIdx.x                  2048*1000   2048*1000
+        C.local: B.shared A.shared C.local
+            i.c.inner                   1*1         4*1         4*1
+            k.inner                     4*1         4*4         4*1
+            j.c.outer.inner             4*5         4*4         4*5
+            k.outer.inner               16*5        4*16        4*5
+            k.outer.outer               2048*5      4*2048      4*5
+            threadIdx.x                 2048*250    8*2048      8*250
+            vthread                     2048*500    32*2048     32*500
+            blockIdx.x                  2048*1000   32*2048     32*1000
+        C: C.local C
+            j.inner                     1*5         1*5
+            i.inner                     4*5         4*5
+            threadIdx.x                 8*250       8*250
+            vthread                     32*500      32*500
+            blockIdx.x                  32*1000     32*1000
+    """,
+}
+
+
+def as_table(store):
+    lines = [f"{store.buffer}: {' '.join(store.regions)}"]
+    for k, loop in enumerate(store.loops):
+        lines.append(" ".join([loop, *("*".join(map(str, r[k])) for r in store.regions.values())]))
+    return lines
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_touched_regions(case):
+    found = [line for store in touched_regions(lowered(case)) for line in as_table(store)]
+    assert found == [" ".join(line.split()) for line in TABLES[case].strip().splitlines()]
