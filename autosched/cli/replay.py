@@ -11,6 +11,10 @@ from autosched.cli.console import plain, print_json, rate_text, seconds_text
 from autosched.task import Task
 from measure.measurer import Measurer
 from measure.records import Record
+from measure.runner import RunOptions
+
+# One candidate alone can be given the time of a batch: a disturbance then weighs little.
+_THOROUGH = RunOptions(min_repeat_ms=1000.0, visits=24)
 
 
 def run(path: Path, choice: int | str, *, check: bool, as_json: bool) -> None:
@@ -19,7 +23,9 @@ def run(path: Path, choice: int | str, *, check: bool, as_json: bool) -> None:
     records = chosen(path, choice)
     tasks = {r.task["key"]: r.task for r in records}
     rebuilt = {key: on_this_machine(Task.from_json(task)) for key, task in tasks.items()}
-    with Measurer.create(workers=1, check="all" if check else "none") as measurer:
+    with Measurer.create(
+        workers=1, options=_THOROUGH, check="all" if check else "none"
+    ) as measurer:
         for record in records:
             row = _replay(measurer, rebuilt[record.task["key"]], record)
             rows.append(row)
