@@ -1,24 +1,25 @@
 """Datasets of features and times for research: .npz, .csv and .parquet.
 
 A row per stored buffer with named columns, grouped by candidate; failures are included. A
-candidate that cannot be lowered has one row of zeros, as in Ansor.
+candidate that cannot be lowered has one row of zeros, as in Ansor. Samples are gone through
+twice, for times and then for rows, so that memory does not grow with the rows.
 """
 
 from __future__ import annotations
 
-import csv
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from autosched.errors import ConfigError
 from features.extract import FeatureRows
-from features.names import FEATURE_NAMES, NUM_FEATURES, SCHEMA, SCHEMA_VERSION
+from features.sets import DEFAULT, FeatureSet, feature_set
 
 SPLIT_BY = ("workload", "shape", "random")
 SPLIT_NAMES = ("train", "valid", "test")
@@ -27,222 +28,175 @@ FORMATS = (".npz", ".csv", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One candidate: its task entry, feature rows (None: not lowerable), and time.
+    """One candidate: its task entry, feature rows (worked out when called for), and time.
 
-    `seconds` is nan for a failure, whose `failure` says "stage kind".
+    `rows` returns None for what cannot be lowered. `seconds` is nan for a failure, whose
+    `failure` says "stage kind". `environment` is the hash of where it was measured.
     """
 
     task: dict[str, Any]
-    rows: FeatureRows | None
+    rows: Callable[[], FeatureRows | None]
     seconds: float
     failure: str = ""
+    environment: str = ""
 
 
 @dataclass(slots=True)
-class Table:
-    """All samples as arrays; per row or per candidate as named in spec/interface.md."""
+class Index:
+    """What is known of every candidate before any feature: arrays with a value per candidate.
 
-    features: FeatureRows
-    row_candidate: np.ndarray[Any, np.dtype[np.int32]]
-    seconds: np.ndarray[Any, np.dtype[np.float64]]
-    throughput: np.ndarray[Any, np.dtype[np.float32]]
-    task: np.ndarray[Any, np.dtype[np.int32]]
-    valid: np.ndarray[Any, np.dtype[np.bool_]]
-    failure: list[str]
+    `task` indexes `tasks` (JSON texts), `failure` and `split` index their name lists.
+    """
+
+    seconds: npt.NDArray[np.float64]
+    throughput: npt.NDArray[np.float32]
+    task: npt.NDArray[np.int32]
+    failure: npt.NDArray[np.int32]
+    split: npt.NDArray[np.int8]
     tasks: list[str]
-    split: list[str]
+    failures: list[str]
+    splits: list[str]
+    environments: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def valid(self) -> npt.NDArray[np.bool_]:
+        return np.isfinite(self.seconds)
+
+    def workload(self, task: int) -> str:
+        """The workload of `tasks[task]` as JSON text."""
+        return json.dumps(json.loads(self.tasks[task])["workload"], sort_keys=True)
 
 
-def collect(samples: Iterable[Sample], shares: Sequence[float] | None, by: str, seed: int) -> Table:
-    """The samples as one table. Throughput is relative to the fastest of the same task."""
-    blocks: list[FeatureRows] = []
-    seconds: list[float] = []
-    failure: list[str] = []
-    task_of: list[int] = []
+def index_of(
+    samples: Iterable[Sample], shares: Sequence[float] | None, by: str, seed: int
+) -> Index:
+    """Go through the samples without their rows. Throughput is relative to the task's fastest.
+
+    Raises ConfigError when there are none.
+    """
+    seconds, owners, reasons = array("d"), array("i"), array("i")
     tasks: dict[str, int] = {}
+    failures: dict[str, int] = {"": 0}
+    environments: dict[str, int] = {}
     for sample in samples:
-        rows = sample.rows
-        blocks.append(np.zeros((1, NUM_FEATURES), np.float32) if rows is None else rows)
         seconds.append(sample.seconds)
-        failure.append(sample.failure)
         text = json.dumps(sample.task, sort_keys=True)
-        task_of.append(tasks.setdefault(text, len(tasks)))
-    if not blocks:
+        owners.append(tasks.setdefault(text, len(tasks)))
+        reasons.append(failures.setdefault(sample.failure, len(failures)))
+        environments[sample.environment] = environments.get(sample.environment, 0) + 1
+    if not seconds:
         raise ConfigError("there is nothing to export: the files hold no records")
-    times, owners = np.array(seconds), np.array(task_of, np.int32)
-    throughput = np.zeros(len(times), np.float32)
-    for task in range(len(tasks)):
-        mine = owners == task
-        if np.isfinite(times[mine]).any():
-            throughput[mine] = np.nan_to_num(np.nanmin(times[mine]) / times[mine])
+    times, task = np.array(seconds), np.array(owners, np.int32)
+    best = np.full(len(tasks), np.inf)
+    np.fmin.at(best, task, times)
+    throughput = np.nan_to_num(best[task] / times, nan=0.0, posinf=0.0).astype(np.float32)
     names = list(tasks)
-    return Table(
-        np.concatenate(blocks),
-        np.repeat(np.arange(len(blocks), dtype=np.int32), [len(b) for b in blocks]),
-        times,
-        throughput,
-        owners,
-        np.isfinite(times),
-        failure,
-        names,
-        split_names([names[t] for t in task_of], shares, by, seed),
+    split = split_of(task, names, shares, by, seed)
+    reason = np.array(reasons, np.int32)
+    splits = list(SPLIT_NAMES)
+    return Index(
+        times, throughput, task, reason, split, names, list(failures), splits, environments
     )
 
 
-def split_names(
-    tasks: Sequence[str], shares: Sequence[float] | None, by: str, seed: int
-) -> list[str]:
-    """The split of each candidate; all of one workload (or task) fall into the same one."""
+def split_of(
+    task: npt.NDArray[np.int32],
+    tasks: Sequence[str],
+    shares: Sequence[float] | None,
+    by: str,
+    seed: int,
+) -> npt.NDArray[np.int8]:
+    """The split of each candidate, an index into SPLIT_NAMES; two shares are train and test.
+
+    By workload or shape, all of one workload (operator) or shape (operator and arguments) fall
+    into the same split, so that nothing leaks from one into another. At random, candidates of
+    one task do get into several.
+    """
     if shares is None:
-        return ["train"] * len(tasks)
-    groups = [_group(task, by, k) for k, task in enumerate(tasks)]
-    distinct = sorted(set(groups))
-    order = np.random.default_rng(seed).permutation(len(distinct))
+        return np.zeros(len(task), np.int8)
     ends = np.cumsum(shares)
-    names = SPLIT_NAMES if len(shares) == 3 else (SPLIT_NAMES[0], SPLIT_NAMES[2])
-    split: dict[str, str] = {}
-    for rank, index in enumerate(order):
-        at = int(np.searchsorted(ends, (rank + 0.5) / len(distinct)))
-        split[distinct[index]] = names[min(at, len(names) - 1)]
-    return [split[group] for group in groups]
-
-
-def _group(task: str, by: str, index: int) -> str:
+    target = np.array([0, 1, 2] if len(shares) == 3 else [0, 2], np.int8)
+    rng = np.random.default_rng(seed)
     if by == "random":
-        return f"{index:012d}"
+        groups, of_candidate = np.arange(len(task)), np.arange(len(task))
+    else:
+        texts = [_group(text, by) for text in tasks]
+        order = {text: k for k, text in enumerate(sorted(set(texts)))}
+        groups = np.arange(len(order))
+        of_candidate = np.array([order[text] for text in texts])[task]
+    rank = np.empty(len(groups), np.int64)
+    rank[rng.permutation(len(groups))] = groups
+    at = np.searchsorted(ends, (rank + 0.5) / len(groups))
+    split: npt.NDArray[np.int8] = target[np.minimum(at, len(target) - 1)][of_candidate]
+    return split
+
+
+def _group(task: str, by: str) -> str:
     workload = json.loads(task)["workload"]
-    if by == "workload" and "op" in workload:
-        return str(workload["op"])
+    if by == "workload":
+        for key in ("op", "expr", "python"):
+            if key in workload:
+                return f"{key} {workload[key]}"
     return json.dumps(workload, sort_keys=True)
 
 
 def export(
-    samples: Iterable[Sample], path: Path, shares: Sequence[float] | None, by: str, seed: int
+    samples: Iterable[Sample],
+    path: Path,
+    shares: Sequence[float] | None = None,
+    by: str = "workload",
+    seed: int = 0,
+    *,
+    features: str = DEFAULT,
+    environments: dict[str, dict[str, Any]] | None = None,
+    sources: Sequence[str] = (),
 ) -> str:
-    """Write the dataset in the format of the file's suffix; returns a one-line summary."""
+    """Write the dataset in the format of the file's suffix, and a datasheet `<path>.md` beside it.
+
+    `samples` is gone through twice; `environments`, filled in meanwhile, and `sources` are for
+    the datasheet. Returns a one-line summary. Raises ConfigError when it cannot be written.
+    """
+    from features.datasheet import datasheet
+    from features.writers import open_writer
+
     if path.suffix not in FORMATS:
         raise ConfigError(f"{path}: expected a file name ending in {', '.join(FORMATS)}")
-    table = collect(samples, shares, by, seed)
-    writer = {".npz": _write_npz, ".csv": _write_csv, ".parquet": _write_parquet}[path.suffix]
+    chosen = feature_set(features)
+    index = index_of(samples, shares, by, seed)
+    rows = 0
+    partial = path.with_name(path.name + ".part")
     try:
-        writer(table, path)
+        with open_writer(path.suffix, partial, index, chosen) as writer:
+            for candidate, sample in enumerate(samples):
+                if candidate == len(index.task):  # the file grew meanwhile
+                    break
+                block = _block(sample, chosen)
+                rows += len(block)
+                writer.append(candidate, block)
+        partial.replace(path)
+        split_by = None if shares is None else by
+        sheet = datasheet(path.name, index, rows, chosen, environments or {}, sources, split_by)
+        path.with_name(path.name + ".md").write_text(sheet, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
-    return (
-        f"{path}: {len(table.features)} rows, {len(table.seconds)} candidates "
-        f"({int((~table.valid).sum())} failed), {len(table.tasks)} tasks"
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    summary = (
+        f"{path}: {rows} rows, {len(index.task)} candidates ({int((~index.valid).sum())} failed), "
+        f"{len(index.tasks)} tasks, {chosen.schema}"
     )
+    return summary + _empty_splits(index, shares, by)
 
 
-def _write_npz(table: Table, path: Path) -> None:
-    np.savez_compressed(
-        path,
-        features=table.features,
-        row_candidate=table.row_candidate,
-        feature_names=np.array(FEATURE_NAMES),
-        seconds=table.seconds,
-        throughput=table.throughput,
-        task=table.task,
-        valid=table.valid,
-        tasks=np.array(table.tasks),
-        failure=np.array(table.failure),
-        split=np.array(table.split),
-        schema=np.array(f"{SCHEMA}/{SCHEMA_VERSION}"),
-    )
+def _block(sample: Sample, chosen: FeatureSet) -> FeatureRows:
+    rows = sample.rows()
+    return np.zeros((1, len(chosen.columns)), np.float32) if rows is None else rows
 
 
-_LEADING = ("candidate", "task", "workload", "split", "seconds", "throughput", "valid", "failure")
-
-
-def _columns(table: Table) -> dict[str, Any]:
-    """The leading columns of a flat table, a value per row."""
-    at = table.row_candidate
-    workload = [json.dumps(json.loads(t)["workload"], sort_keys=True) for t in table.tasks]
-    values: tuple[Any, ...] = (
-        at,
-        table.task[at],
-        [workload[t] for t in table.task[at]],
-        [table.split[c] for c in at],
-        table.seconds[at],
-        table.throughput[at],
-        table.valid[at],
-        [table.failure[c] for c in at],
-    )
-    return dict(zip(_LEADING, values, strict=True))
-
-
-def _write_csv(table: Table, path: Path) -> None:
-    columns = _columns(table)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*columns, *FEATURE_NAMES])
-        for leading, row in zip(zip(*columns.values(), strict=True), table.features, strict=True):
-            writer.writerow([*leading, *map(repr, row.tolist())])
-
-
-def _write_parquet(table: Table, path: Path) -> None:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError(".parquet needs pyarrow: pip install 'autosched[data]'") from error
-    columns = _columns(table)
-    columns.update((name, table.features[:, k]) for k, name in enumerate(FEATURE_NAMES))
-    schema = {"schema": f"{SCHEMA}/{SCHEMA_VERSION}", "tasks": json.dumps(table.tasks)}
-    pyarrow.parquet.write_table(pyarrow.table(columns).replace_schema_metadata(schema), path)
-
-
-def describe(path: Path) -> str:
-    """Sizes, tasks, distribution of throughputs and schema version of a dataset, as text."""
-    if not path.exists():
-        raise ConfigError(f"dataset {path} does not exist")
-    if path.suffix != ".npz":
-        return _describe_frame(path)
-    try:
-        data = np.load(path, allow_pickle=False)
-        lines = [
-            f"{path}: {len(data['features'])} rows, {len(data['seconds'])} candidates, "
-            f"{int((~data['valid']).sum())} failed, {len(data['tasks'])} tasks, "
-            f"schema {data['schema']}"
-        ]
-        throughput = data["throughput"][data["valid"]]
-        tasks = [json.loads(t)["workload"] for t in data["tasks"]]
-        counts = Counter(data["task"].tolist())
-        split = Counter(data["split"].tolist())
-    except (KeyError, ValueError, OSError) as error:
-        raise ConfigError(f"{path} is no autosched dataset: {error}") from error
-    lines += [f"    {counts[k]:6} candidates of {json.dumps(t)}" for k, t in enumerate(tasks)]
-    return "\n".join([*lines, _quantiles(throughput), _splits(split)])
-
-
-def _describe_frame(path: Path) -> str:
-    import pandas as pd
-
-    if path.suffix not in FORMATS:
-        raise ConfigError(f"{path}: expected a file name ending in {', '.join(FORMATS)}")
-    try:
-        frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
-        first = frame.drop_duplicates("candidate")
-        lines = [
-            f"{path}: {len(frame)} rows, {len(first)} candidates, "
-            f"{int((~first['valid'].astype(bool)).sum())} failed, {first['task'].nunique()} tasks"
-        ]
-        lines += [
-            f"    {n:6} candidates of {w}" for w, n in first["workload"].value_counts().items()
-        ]
-        throughput = first.loc[first["valid"].astype(bool), "throughput"].to_numpy()
-        split = Counter(first["split"].tolist())
-    except (KeyError, ValueError, OSError) as error:
-        raise ConfigError(f"{path} is no autosched dataset: {error}") from error
-    return "\n".join([*lines, _quantiles(throughput), _splits(split)])
-
-
-def _quantiles(throughput: Any) -> str:
-    if not len(throughput):
-        return "throughput: nothing valid"
-    values = np.quantile(throughput, [0, 0.25, 0.5, 0.75, 1])
-    return "throughput (min, quartiles, max): " + ", ".join(f"{v:.3f}" for v in values)
-
-
-def _splits(split: Counter[str]) -> str:
-    return "splits: " + ", ".join(f"{name} {n}" for name, n in sorted(split.items()))
+def _empty_splits(index: Index, shares: Sequence[float] | None, by: str) -> str:
+    if shares is None:
+        return ""
+    wanted = SPLIT_NAMES if len(shares) == 3 else (SPLIT_NAMES[0], SPLIT_NAMES[2])
+    counts = np.bincount(index.split, minlength=len(SPLIT_NAMES))
+    empty = [name for name in wanted if not counts[SPLIT_NAMES.index(name)]]
+    return f"; too few to split by {by}: nothing in {', '.join(empty)}" if empty else ""

@@ -8,13 +8,15 @@ from autosched.driver import lower_for_features
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step
 from autosched.target import Target
-from features.extract import FeatureRows, features_from_func
+from features.extract import FeatureRows
+from features.sets import DEFAULT, feature_set
 
 
-def features_of_steps(dag: ComputeDAG, steps: Iterable[Step], target: Target) -> FeatureRows:
-    """The log-scaled features (stored buffers, 164) of one candidate.
+def features_of_steps(
+    dag: ComputeDAG, steps: Iterable[Step], target: Target, name: str = DEFAULT
+) -> FeatureRows:
+    """The rows (stored buffers, columns) of one candidate in feature set `name`.
 
     Raises ScheduleError when the steps are illegal or, on a GPU, beyond the hardware's limits.
     """
-    func = lower_for_features(dag, steps, target)
-    return features_from_func(func, cache_line_bytes=target.hardware.cache_line_bytes)
+    return feature_set(name).extract(lower_for_features(dag, steps, target), target)

@@ -137,8 +137,17 @@ def read_log(path: Path | str) -> LogContents:
     A line that cannot be read, such as a torn last one, is skipped and reported in `problems`.
     Raises ConfigError when the file itself cannot be read.
     """
-    path = Path(path)
     contents = LogContents([], {}, [])
+    contents.records.extend(stream_log(path, contents))
+    return contents
+
+
+def stream_log(path: Path | str, contents: LogContents) -> Iterator[Record]:
+    """The records of `path` one at a time, none of them kept.
+
+    `contents` gains the environments and problems met on the way. Raises as `read_log`.
+    """
+    path = Path(path)
     for number, line in _lines(path):
         try:
             data = json.loads(line)
@@ -147,22 +156,25 @@ def read_log(path: Path | str) -> LogContents:
             contents.problems.append(f"{path}:{number}: not a whole JSON object{cut}; skipped")
             continue
         try:
-            _take(data, contents)
+            record = _take(data, contents)
         except ConfigError as error:
             contents.problems.append(f"{path}:{number}: {error}; skipped")
-    return contents
+            continue
+        if record is not None:
+            yield record
 
 
-def _take(data: Any, contents: LogContents) -> None:
+def _take(data: Any, contents: LogContents) -> Record | None:
+    """The record that a line holds; None for an environment, which `contents` gains."""
     if not isinstance(data, dict):
         raise ConfigError(f"not a record: expected an object, found {short(data)}")
     if "i" in data and "r" in data:
         task, steps, result, when = ansor_log.parse(data)
-        contents.records.append(Record(task, steps, result, time=when))
-    elif "environment" in data and "steps" not in data:
+        return Record(task, steps, result, time=when)
+    if "environment" in data and "steps" not in data:
         contents.environments[str(data.get("hash", ""))] = data["environment"]
-    else:
-        contents.records.append(Record.from_json(data))
+        return None
+    return Record.from_json(data)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -183,11 +183,14 @@ def dataset_export(
         str, typer.Option(help="What a split keeps together: workload, shape, random.")
     ] = "workload",
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    features: Annotated[
+        str, typer.Option(help="Feature set: ansor-0.19 or autosched-1.")
+    ] = "ansor-0.19",
 ) -> None:
     """Features and times of every candidate, a row per stored buffer."""
     from autosched.cli import dataset as command
 
-    command.export(records, output, split, by, seed)
+    command.export(records, output, split, by, seed, features)
 
 
 @dataset_app.command("info")

@@ -17,11 +17,16 @@ _SHOWN = 3
 def read(path: Path) -> LogContents:
     """What `path` holds; the lines that were skipped are reported."""
     contents = read_log(path)
+    report_problems(path, contents)
+    return contents
+
+
+def report_problems(path: Path, contents: LogContents) -> None:
+    """Warn of the lines of `path` that were skipped."""
     for problem in contents.problems[:_SHOWN]:
         warn(f"warning: {problem}")
     if len(contents.problems) > _SHOWN:
         warn(f"warning: {count(len(contents.problems) - _SHOWN, 'more line')} of {path} skipped")
-    return contents
 
 
 def chosen(path: Path, choice: int | str) -> list[Record]:

@@ -9,20 +9,34 @@ from autosched.errors import ConfigError
 from features import dataset
 
 
-def export(records: list[Path], output: Path, split: str | None, by: str, seed: int) -> None:
-    """Write the dataset of all record files to `output`."""
-    if split is not None and by not in dataset.SPLIT_BY:
+def export(
+    records: list[Path], output: Path, split: str | None, by: str, seed: int, features: str
+) -> None:
+    """Write the dataset of all record files to `output`, and a datasheet beside it."""
+    if by not in dataset.SPLIT_BY:
         raise ConfigError(f"--by {by!r}: expected one of {', '.join(dataset.SPLIT_BY)}")
     shares = None if split is None else _shares(split)
-    from autosched.cli.samples import samples
+    from autosched.cli.samples import RecordSamples
 
-    summary = dataset.export(samples(records), output, shares, by, seed)
+    samples = RecordSamples(records, features)
+    summary = dataset.export(
+        samples,
+        output,
+        shares,
+        by,
+        seed,
+        features=features,
+        environments=samples.environments,
+        sources=[path.name for path in records],
+    )
     warn(summary)
 
 
 def info(file: Path) -> None:
     """Print sizes, tasks, throughputs and schema of a dataset."""
-    plain(dataset.describe(file))
+    from features.dataset_info import describe
+
+    plain(describe(file))
 
 
 def _shares(text: str) -> tuple[float, ...]:

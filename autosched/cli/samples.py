@@ -3,32 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from autosched.cli.chosen import read
-from autosched.errors import ScheduleError
+from autosched.cli.chosen import report_problems
+from autosched.errors import ConfigError, ScheduleError
 from autosched.task import Task
 from features.dataset import Sample
+from features.extract import FeatureRows
 from features.lowering import features_of_steps
+from measure.records import LogContents, Record, stream_log
 
 
-def samples(paths: Sequence[Path]) -> Iterator[Sample]:
-    """Every record of the files, in order; what cannot be lowered has no rows."""
-    tasks: dict[str, Task] = {}
-    for path in paths:
-        for record in read(path).records:
-            key = record.task["key"]
-            task = tasks.get(key)
-            if task is None:
-                task = tasks[key] = Task.from_json(record.task)
+class RecordSamples:
+    """Every record of the files, in order, as often as it is iterated; none is kept in memory.
+
+    What was skipped is reported the first time. `environments` fills up meanwhile.
+    """
+
+    def __init__(self, paths: Sequence[Path], features: str) -> None:
+        self._paths = paths
+        self._features = features
+        self._tasks: dict[str, Task | None] = {}
+        self._reported = False
+        self.environments: dict[str, dict[str, Any]] = {}
+
+    def __iter__(self) -> Iterator[Sample]:
+        for path in self._paths:
+            contents = LogContents([], self.environments, [])
+            for record in stream_log(path, contents):
+                task = self._task(record, contents)
+                if task is None:
+                    continue
+                failure = record.result.failure
+                yield Sample(
+                    task=record.task,
+                    rows=partial(self._rows, task, record),
+                    seconds=record.result.cost if record.result.valid else float("nan"),
+                    failure="" if failure is None else f"{failure.stage} {failure.kind}",
+                    environment=record.environment,
+                )
+            if not self._reported:
+                report_problems(path, contents)
+        self._reported = True
+
+    def _task(self, record: Record, contents: LogContents) -> Task | None:
+        """The record's task; None, noted once, when this installation does not know it."""
+        key = record.task["key"]
+        if key not in self._tasks:
             try:
-                rows = features_of_steps(task.dag, record.steps, task.target)
-            except ScheduleError:
-                rows = None
-            failure = record.result.failure
-            yield Sample(
-                task=record.task,
-                rows=rows,
-                seconds=record.result.cost if record.result.valid else float("nan"),
-                failure="" if failure is None else f"{failure.stage} {failure.kind}",
-            )
+                self._tasks[key] = Task.from_json(record.task)
+            except ConfigError as error:
+                self._tasks[key] = None
+                contents.problems.append(f"records of task {key} are left out: {error}")
+        return self._tasks[key]
+
+    def _rows(self, task: Task, record: Record) -> FeatureRows | None:
+        try:
+            return features_of_steps(task.dag, record.steps, task.target, self._features)
+        except ScheduleError:
+            return None

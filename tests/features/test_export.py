@@ -9,13 +9,14 @@ import pytest
 from autosched.errors import ConfigError
 from features import dataset
 from features.dataset import Sample
+from features.dataset_info import describe
 from features.names import FEATURE_NAMES, NUM_FEATURES
 
 
 def sample(op, size, seconds, rows=2, failure=""):
     task = {"workload": {"op": op, "args": {"M": size}}, "key": f"{op}{size}"}
     block = None if rows == 0 else np.full((rows, NUM_FEATURES), seconds, np.float32)
-    return Sample(task, block, seconds, failure)
+    return Sample(task, lambda: block, seconds, failure)
 
 
 SAMPLES = [
@@ -76,16 +77,16 @@ def test_what_is_wrong_is_said(tmp_path):
     with pytest.raises(ConfigError, match="no records"):
         dataset.export([], tmp_path / "d.npz", None, "workload", 0)
     with pytest.raises(ConfigError, match="does not exist"):
-        dataset.describe(tmp_path / "none.npz")
+        describe(tmp_path / "none.npz")
     (tmp_path / "bad.npz").write_bytes(b"not a dataset")
     with pytest.raises(ConfigError, match="is no autosched dataset"):
-        dataset.describe(tmp_path / "bad.npz")
+        describe(tmp_path / "bad.npz")
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
 def test_info(tmp_path, suffix):
     path = tmp_path / f"d{suffix}"
     dataset.export(SAMPLES, path, None, "workload", 0)
-    text = dataset.describe(path)
+    text = describe(path)
     assert "11 rows, 6 candidates, 1 failed, 4 tasks" in text
     assert "splits: train 6" in text
