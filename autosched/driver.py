@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from autosched.errors import CompileError
+from autosched.layout import LayoutOption
+from autosched.state.layout_rewrite import rewrite_layout
 from autosched.target import Target
 from autosched.te.tensor import Tensor
 from autosched.te.to_prim_func import schedule_to_prim_func
@@ -36,10 +38,14 @@ def pipeline_of(target: Target) -> tuple[Pass, ...]:
 
 
 def lower_steps(
-    dag: ComputeDAG, steps: Iterable[Step], target: Target, name: str = "main"
+    dag: ComputeDAG,
+    steps: Iterable[Step],
+    target: Target,
+    name: str = "main",
+    layout: LayoutOption = LayoutOption.NO_REWRITE,
 ) -> PrimFunc:
-    """The optimised TIR of one candidate: replay, bounds, statements, passes."""
-    sch, tensors = dag.apply_steps(steps)
+    """The optimised TIR of one candidate: layouts, replay, bounds, statements, passes."""
+    sch, tensors = dag.apply_steps(steps, layout)
     return lower(sch, tensors, target, name)
 
 
@@ -76,10 +82,21 @@ def build(sch: Schedule, args: Sequence[Tensor], target: Target, name: str = "ma
 
 
 def build_steps(
-    dag: ComputeDAG, steps: Iterable[Step], target: Target, name: str = "kernel"
+    dag: ComputeDAG,
+    steps: Iterable[Step],
+    target: Target,
+    name: str = "kernel",
+    layout: LayoutOption = LayoutOption.NO_REWRITE,
 ) -> CpuArtifact:
-    """Object code of one candidate. Raises ScheduleError or CompileError."""
-    return build_func(lower_steps(dag, steps, target, name), target)
+    """Object code of one candidate. Raises ScheduleError or CompileError.
+
+    With FOR_PRE_TRANSFORMED the artifact says how its layout-free inputs must be stored.
+    """
+    rewritten = rewrite_layout(dag, tuple(steps), layout)
+    artifact = build_func(lower_steps(rewritten.dag, rewritten.steps, target, name), target)
+    if layout == LayoutOption.FOR_PRE_TRANSFORMED:
+        artifact = artifact.with_layouts(rewritten.changes)
+    return artifact
 
 
 def build_func(func: PrimFunc, target: Target) -> CpuArtifact:

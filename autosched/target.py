@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from autosched.caches import cache_sizes
 from autosched.errors import ConfigError
 
 _UNLIMITED = 2**31 - 1
@@ -67,6 +68,8 @@ class Target:
 
     `threads` is the number of worker threads of a parallel loop (cpu). `cpu` and `features` are
     LLVM's names; `vector_bytes` is the width of the vector registers. `arch` is CUDA's, e.g. sm_90.
+    `caches` are the bytes of the CPU's L1, L2 and L3, empty where they are not known: recorded with
+    a task, so that features that depend on them are the same wherever they are worked out.
     """
 
     kind: str
@@ -77,6 +80,7 @@ class Target:
     triple: str = ""
     vector_bytes: int = 16
     arch: str = ""
+    caches: tuple[int, ...] = ()
 
     @property
     def is_gpu(self) -> bool:
@@ -96,7 +100,9 @@ class Target:
         _check_fields("hardware", HardwareParams, data["hardware"])
         if data["kind"] not in KINDS:
             raise ConfigError(f"target kind: found {data['kind']!r}, expected cpu or cuda")
-        return cls(**{**data, "hardware": HardwareParams(**data["hardware"])})
+        hardware = HardwareParams(**data["hardware"])
+        caches = _checked_caches(data.get("caches", ()))
+        return cls(**{**data, "hardware": hardware, "caches": caches})
 
     def __str__(self) -> str:
         if self.kind == "cpu":
@@ -109,7 +115,8 @@ def cpu_target(threads: int | None = None, **hardware: int) -> Target:
     cpu, features, triple = _host()
     threads = threads or physical_cores()
     params = _override(HardwareParams.default("cpu", threads=threads), hardware)
-    return Target("cpu", params, threads, cpu, features, triple, _vector_bytes(features))
+    width = _vector_bytes(features)
+    return Target("cpu", params, threads, cpu, features, triple, width, caches=cache_sizes())
 
 
 def cuda_target(arch: str = "sm_80", **hardware: int) -> Target:
@@ -126,6 +133,13 @@ def make_target(
     if kind == "cuda":
         return cuda_target(arch or "sm_80", **hardware)
     raise ConfigError(f"target kind: found {kind!r}, expected cpu or cuda")
+
+
+def _checked_caches(caches: Any) -> tuple[int, ...]:
+    sizes = tuple(caches) if isinstance(caches, list | tuple) else (None,)
+    if len(sizes) not in (0, 3) or any(type(size) is not int or size < 1 for size in sizes):
+        raise ConfigError(f"target: caches: expected bytes of L1, L2 and L3, found {caches!r}")
+    return sizes
 
 
 def _check_fields(where: str, model: type, data: Any) -> None:

@@ -11,27 +11,60 @@ from functools import cached_property
 from typing import Any
 
 from autosched.errors import ConfigError
+from autosched.layout import LayoutOption
 from autosched.state.dag import ComputeDAG
+from autosched.state.layout_rewrite import layout_free_tensors
 from autosched.target import Target, make_target
 from autosched.te.tensor import Tensor
 from autosched.workloads.source import WorkloadSource, source_from_json
 from autosched.workloads.workload import MAX_SIZE, Array, shape_of
 
+_LAYOUT_WORDS = {
+    LayoutOption.INSERT_TRANSFORM_STAGE: "transformed first",
+    LayoutOption.FOR_PRE_TRANSFORMED: "pre-transformed",
+}
+
 
 @dataclass(frozen=True)
 class Task:
-    """A workload on a target. Equal tasks have equal `key`s."""
+    """A workload on a target. Equal tasks have equal `key`s.
+
+    `layout` says what kernels do with the inputs that the workload calls layout free. Raises
+    ConfigError when it asks for a rewrite and there is none of them, or the target is no CPU.
+    """
 
     workload: WorkloadSource
     target: Target
+    layout: LayoutOption = LayoutOption.NO_REWRITE
+
+    def __post_init__(self) -> None:
+        if self.layout == LayoutOption.NO_REWRITE:
+            return
+        asked = f"layout_rewrite: {self.layout.text}"
+        if self.target.is_gpu:
+            raise ConfigError(f"{asked} is for CPU targets, found {self.target.kind}")
+        if not self.layout_free:
+            raise ConfigError(
+                f"{asked} needs an input whose layout is free, but {self.workload.title} has none; "
+                "an expression names them under layout_free, a Python function in the attribute "
+                "layout_free_placeholders of te.compute"
+            )
 
     @classmethod
-    def from_workload(cls, name: str, *, target: str | Target = "cpu", **args: Any) -> Task:
+    def from_workload(
+        cls,
+        name: str,
+        *,
+        target: str | Target = "cpu",
+        layout_rewrite: str | LayoutOption = "none",
+        **args: Any,
+    ) -> Task:
         """A built-in workload, e.g. `Task.from_workload("matmul", M=512, N=512, K=512)`.
 
-        Raises ConfigError for an unknown workload or argument.
+        `layout_rewrite` is one of none, insert-transform-stage, pre-transformed. Raises ConfigError
+        for an unknown workload or argument.
         """
-        return cls.from_json_workload({"op": name, "args": args}, target)
+        return cls.from_json_workload({"op": name, "args": args}, target, layout_rewrite)
 
     @classmethod
     def from_expression(
@@ -41,17 +74,28 @@ class Task:
         *,
         dtype: str = "float32",
         target: str | Target = "cpu",
+        layout_free: Sequence[str] = (),
+        layout_rewrite: str | LayoutOption = "none",
     ) -> Task:
-        """A workload written as text, e.g. `"C[i, j] = sum(k, A[i, k] * B[k, j])"`."""
+        """A workload written as text, e.g. `"C[i, j] = sum(k, A[i, k] * B[k, j])"`.
+
+        `layout_free` names the inputs that a `layout_rewrite` may store in another order.
+        """
         plain = {name: list(shape) for name, shape in shapes.items()}
-        return cls.from_json_workload({"expr": expr, "shapes": plain, "dtype": dtype}, target)
+        workload = {"expr": expr, "shapes": plain, "dtype": dtype, "layout_free": list(layout_free)}
+        return cls.from_json_workload(workload, target, layout_rewrite)
 
     @classmethod
-    def from_json_workload(cls, workload: Mapping[str, Any], target: str | Target) -> Task:
+    def from_json_workload(
+        cls,
+        workload: Mapping[str, Any],
+        target: str | Target,
+        layout_rewrite: str | LayoutOption = "none",
+    ) -> Task:
         """From the `workload` entry of a record or configuration."""
         if isinstance(target, str):
             target = make_target(target)
-        return cls(source_from_json(workload), target)
+        return cls(source_from_json(workload), target, LayoutOption.parse(layout_rewrite))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Task:
@@ -60,27 +104,39 @@ class Task:
             if not isinstance(data.get(key), Mapping):
                 raise ConfigError(f"task: {key}: expected an object, found {data.get(key)!r}")
         target = Target.from_json({**data["target"], "hardware": data["hardware"]})
-        return cls.from_json_workload(data["workload"], target)
+        return cls.from_json_workload(data["workload"], target, data.get("layout_rewrite", "none"))
 
     def to_json(self) -> dict[str, Any]:
-        """The `task` entry of a record: workload, target, hardware, key."""
+        """The `task` entry of a record: workload, target, hardware, layout (if any), key."""
         target = self.target.to_json()
         hardware = target.pop("hardware")
         return {
             "workload": self.workload.to_json(),
             "target": target,
             "hardware": hardware,
+            **self._layout_json(),
             "key": self.key,
         }
 
+    def _layout_json(self) -> dict[str, str]:
+        rewrite = self.layout != LayoutOption.NO_REWRITE
+        return {"layout_rewrite": self.layout.text} if rewrite else {}
+
     @cached_property
     def key(self) -> str:
-        """16 hex digits that name the workload, target kind, threads and hardware limits."""
+        """16 hex digits that name workload, target kind, threads, hardware limits and layout.
+
+        Which inputs are layout free matters only with a layout rewrite.
+        """
+        workload = self.workload.to_json()
+        if self.layout == LayoutOption.NO_REWRITE:
+            workload.pop("layout_free", None)
         identity = {
-            "workload": self.workload.to_json(),
+            "workload": workload,
             "kind": self.target.kind,
             "threads": self.target.threads,
             "hardware": self.target.hardware.as_list(),
+            **self._layout_json(),
         }
         text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -88,7 +144,11 @@ class Task:
     @property
     def name(self) -> str:
         """A short readable name, e.g. `matmul(M=512, N=512, K=512)`."""
-        return self.workload.title
+        title = self.workload.title
+        if self.layout == LayoutOption.NO_REWRITE:
+            return title
+        names = ", ".join(tensor.name for tensor in self.layout_free)
+        return f"{title}, {names} {_LAYOUT_WORDS[self.layout]}"
 
     @cached_property
     def dag(self) -> ComputeDAG:
@@ -101,7 +161,7 @@ class Task:
             elements = math.prod(shape_of(tensor))
             if elements > MAX_SIZE:
                 raise ConfigError(
-                    f"{self.name}: {tensor.name} would have {elements} elements, at most "
+                    f"{self.workload.title}: {tensor.name} would have {elements} elements, at most "
                     f"{MAX_SIZE} can be indexed; give smaller sizes"
                 )
         return dag
@@ -109,6 +169,11 @@ class Task:
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         return tuple(self.dag.tensors)
+
+    @property
+    def layout_free(self) -> tuple[Tensor, ...]:
+        """The inputs that a layout rewrite may store in another order."""
+        return layout_free_tensors(self.dag)
 
     @property
     def num_outputs(self) -> int:

@@ -125,8 +125,9 @@ class Nest:
 
     def _realize(self, stmt: BufferRealize) -> None:
         info = self.know(stmt.buffer)
-        self._visit(stmt.body)
         extents = [_constant(r.extent) for r in stmt.bounds]
+        info.realized = tuple(extents)
+        self._visit(stmt.body)
         self._visitor.allocation(stmt.buffer.data, info, extents, self)
 
     def _allocate(self, stmt: Allocate) -> None:

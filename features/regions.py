@@ -76,12 +76,17 @@ class IndexBounds:
         return result
 
 
-def _collect(expr: Expr, scale: int, terms: dict[Var, int]) -> int | None:
-    """The constant of an affine `expr`, its coefficients added to `terms`.
+def affine_terms(expr: Expr, terms: dict[Var, int]) -> int | None:
+    """The constant of `expr` and, added to `terms`, the coefficients of its variables.
 
-    None when it is not affine or a variable occurs twice (the interval analysis, whose result
-    must be reproduced, treats every occurrence as independent).
+    None when it is not affine or names a variable twice.
     """
+    return _collect(expr, 1, terms)
+
+
+def _collect(expr: Expr, scale: int, terms: dict[Var, int]) -> int | None:
+    # A variable that occurs twice is refused: the interval analysis, whose result must be
+    # reproduced, treats every occurrence as independent.
     match expr:
         case IntImm(value):
             return scale * value
@@ -129,6 +134,17 @@ def touch(accesses: Sequence[Access], loops: Sequence[Loop]) -> tuple[list[int],
 def region(access: Access, bounds: IndexBounds, level: int) -> list[int]:
     """The extents that `access` covers while the loops from `level` (0: outermost) inwards run."""
     return [_extent(dim[level]) for dim in _dimensions(access, bounds)]
+
+
+def region_sizes(access: Access, bounds: IndexBounds, count: int) -> list[list[int]]:
+    """The extents that `access` covers, per level 0 to `count` (a single iteration)."""
+    dims = [[_clamped(pair) for pair in levels] for levels in _dimensions(access, bounds)]
+    single = [[1] * len(dims)]
+    return [[dim[k] for dim in dims] for k in range(count)] + single
+
+
+def _clamped(bounds: Bounds) -> int:
+    return min(max(bounds[1] - bounds[0] + 1, 1), _HALF)
 
 
 def _dimensions(access: Access, bounds: IndexBounds) -> list[list[Bounds]]:

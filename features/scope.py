@@ -46,12 +46,23 @@ class Loop:
 class BufferInfo:
     """Declared shape (None for a symbolic dimension) and bytes of an element of a buffer.
 
-    `buffer` is the declaration itself; an allocated variable has none.
+    `buffer` is the declaration itself; an allocated variable has none. `extents` are those of
+    the storage: what is realised of the buffer, its whole shape otherwise.
     """
 
     shape: tuple[int | None, ...]
     bytes: int
     buffer: Buffer | None = None
+    realized: tuple[int, ...] | None = None
+
+    @property
+    def extents(self) -> tuple[int | None, ...]:
+        return self.shape if self.realized is None else self.realized
+
+    @property
+    def scope(self) -> str:
+        """`local`, `shared`, or empty or `global`."""
+        return "" if self.buffer is None else self.buffer.scope
 
     @property
     def name(self) -> str:

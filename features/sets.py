@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from autosched.errors import ConfigError
 from autosched.target import Target
 from autosched.tir.function import PrimFunc
-from features import names
+from features import autosched_1, autosched_1_names, names
 from features.extract import FeatureRows, features_from_func
 from features.meanings import meaning
+from features.row_names import in_order_of_store, in_reverse
 
 ANSOR = names.SCHEMA
+AUTOSCHED_1 = autosched_1_names.SCHEMA
 DEFAULT = ANSOR
+"""What rows, datasets and tables hold unless another set is named."""
+
+FeatureSetName = Literal["ansor-0.19", "autosched-1"]
+TUNING: FeatureSetName = "ansor-0.19"
+"""What the cost model of `tune` learns from unless another set is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +29,8 @@ class FeatureSet:
     """Named columns and the function that works them out.
 
     `extract` takes a function lowered by ScheduleOps and simplified, and returns float32 (stored
-    buffers, len(columns)); `meaning` says in words what a column holds. `version` changes with
-    the values or order of the columns.
+    buffers, len(columns)); `buffers` names the buffer of each row, `meaning` says in words what a
+    column holds. `version` changes with the values or order of the columns.
     """
 
     name: str
@@ -30,6 +38,7 @@ class FeatureSet:
     groups: Mapping[str, Sequence[str]]
     extract: Callable[[PrimFunc, Target], FeatureRows]
     meaning: Callable[[str], str]
+    buffers: Callable[[PrimFunc], list[str]]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -46,7 +55,15 @@ def _ansor(func: PrimFunc, target: Target) -> FeatureRows:
 
 
 FEATURE_SETS: dict[str, FeatureSet] = {
-    ANSOR: FeatureSet(ANSOR, names.SCHEMA_VERSION, names.GROUPS, _ansor, meaning),
+    ANSOR: FeatureSet(ANSOR, names.SCHEMA_VERSION, names.GROUPS, _ansor, meaning, in_reverse),
+    AUTOSCHED_1: FeatureSet(
+        AUTOSCHED_1,
+        autosched_1_names.SCHEMA_VERSION,
+        autosched_1_names.GROUPS,
+        autosched_1.features_from_func,
+        autosched_1_names.meaning,
+        in_order_of_store,
+    ),
 }
 
 

@@ -66,7 +66,7 @@ def analyse_store(
     slots = [
         _access(access, loops, outer_prod, last_region, cache_line_bytes) for access in accesses
     ]
-    return slots, _intensity_curve(float_ops, memory, loops)
+    return slots, intensity_curve(float_ops, memory, loops)
 
 
 def _access(
@@ -77,7 +77,7 @@ def _access(
     cache_line_bytes: int,
 ) -> AccessFeatures:
     eb = access.info.bytes
-    reuse_type, dis_iter, dis_bytes, count = _reuse(access, loops)
+    reuse_type, dis_iter, dis_bytes, count = reuse_of(access, loops)
     result = AccessFeatures(
         access.kind,
         f32(outer_prod * eb),
@@ -114,8 +114,8 @@ def _access(
     return result
 
 
-def _reuse(access: Access, loops: Sequence[Loop]) -> tuple[str, float, float, float]:
-    """Reuse type, distance in iterations and bytes, and count."""
+def reuse_of(access: Access, loops: Sequence[Loop]) -> tuple[str, float, float, float]:
+    """Reuse type, distance in iterations and bytes, and count, by the tables as they stand."""
     dis_iter, dis_bytes = 1.0, -1.0
     for loop in reversed(loops):
         table = loop.table
@@ -148,7 +148,7 @@ def _table_bytes(loop: Loop) -> float:
     return total
 
 
-def _intensity_curve(float_ops: int, memory: Sequence[int], loops: Sequence[Loop]) -> list[float]:
+def intensity_curve(float_ops: int, memory: Sequence[int], loops: Sequence[Loop]) -> list[float]:
     """Operations per byte where k/10 of the operations are done, k = 1..10 (section 8)."""
     ops = float(float_ops)
     op_list: list[float] = []

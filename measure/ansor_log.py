@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from autosched.errors import ConfigError
+from autosched.layout import LayoutOption
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
@@ -74,6 +76,11 @@ def _task(task: list[Any]) -> dict[str, Any]:
     hardware = HardwareParams.from_list(task[2]) if len(task) > 2 else HardwareParams.default(kind)
     threads = max(hardware.num_cores, 1)
     parsed = Task.from_json_workload({"op": key[0], "args": args}, Target(kind, hardware, threads))
+    layout = LayoutOption.parse(task[4] if len(task) > 4 else 0)
+    # INSERT_TRANSFORM_STAGE is what Ansor writes for every CPU task, marked inputs or not: it
+    # tells nothing. FOR_PRE_TRANSFORMED is somebody's choice.
+    if layout == LayoutOption.FOR_PRE_TRANSFORMED and kind == "cpu" and parsed.layout_free:
+        parsed = replace(parsed, layout=layout)
     entry = parsed.to_json()
     entry["ansor"] = task  # the line's own words, so that it can be written back unchanged
     return entry
@@ -118,4 +125,7 @@ def _entry(task: dict[str, Any]) -> list[Any]:
     kind = task["target"]["kind"]
     target = "cuda -keys=cuda,gpu" if kind == "cuda" else "llvm -keys=cpu"
     hardware = HardwareParams(**task["hardware"]).as_list()
-    return [key, target, hardware, "", 0 if kind == "cuda" else 1, []]
+    layout = LayoutOption.parse(task.get("layout_rewrite", "none"))
+    if kind == "cpu" and layout == LayoutOption.NO_REWRITE:
+        layout = LayoutOption.INSERT_TRANSFORM_STAGE  # Ansor's default, for unmarked inputs too
+    return [key, target, hardware, "", int(layout), []]

@@ -37,7 +37,8 @@ def make_handler() -> Handler:
         task = tasks.get(task_json["key"])
         if task is None:
             task = tasks[task_json["key"]] = Task.from_json(task_json)
-        artifact = build_steps(task.dag, steps_from_json(steps_json), task.target)
+        steps = steps_from_json(steps_json)
+        artifact = build_steps(task.dag, steps, task.target, layout=task.layout)
         return artifact.to_bytes(), time.perf_counter() - start
 
     return handle

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from autosched.state.steps import Step
 from autosched.task import Task
 from measure.build import Builder
+from measure.interrupt import MeasureInterrupted, RunInterrupted
 from measure.result import MeasureResult
 from measure.runner import Runner, RunOptions
 
@@ -63,16 +64,20 @@ class Measurer:
         """One result per candidate, in order. `best` is the best cost so far, in seconds.
 
         Building and running are separate phases: a compiler on the other core makes times two
-        to five times longer.
+        to five times longer. Raises MeasureInterrupted on Ctrl-C once candidates run.
         """
         built = self.builder.build(task, batch)
         start = time.perf_counter()
-        ran = self.runner.run(
-            task,
-            [b.artifact for b in built],
-            best,
-            None if progress is None else lambda k: progress("run", k + 1, len(batch)),
-        )
+        interrupted = False
+        try:
+            ran = self.runner.run(
+                task,
+                [b.artifact for b in built],
+                best,
+                None if progress is None else lambda k: progress("run", k + 1, len(batch)),
+            )
+        except RunInterrupted as stop:
+            ran, interrupted = list(stop.results), True
         share = (time.perf_counter() - start) / max(1, len(batch))
         results = [
             MeasureResult(
@@ -80,7 +85,12 @@ class Measurer:
             )
             for b, (seconds, failure) in zip(built, ran, strict=True)
         ]
-        self._check(task, [b.artifact for b in built], results, best)
+        if interrupted:
+            raise MeasureInterrupted([r if r.seconds or r.failure else None for r in results])
+        try:
+            self._check(task, [b.artifact for b in built], results, best)
+        except KeyboardInterrupt:  # measured all the same, though not checked
+            raise MeasureInterrupted(results) from None
         return results
 
     def _check(

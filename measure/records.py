@@ -87,8 +87,11 @@ class RecordLog:
         self.path = Path(path)
         self._environment = ""
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[Record] = ()) -> None:
         """Write the records, stamped with this run's environment and time.
+
+        Without records it writes the environment alone, so that a file that cannot be written is
+        known before anything is measured.
 
         Raises ConfigError when the file cannot be written.
         """
@@ -100,7 +103,8 @@ class RecordLog:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         for record in records:
             lines.append({**record.to_json(), "environment": self._environment, "time": now})
-        self._write(lines)
+        if lines:
+            self._write(lines)
 
     def copy(self, contents: LogContents) -> None:
         """Write records of other files as they are, with their environments and times.

@@ -9,6 +9,9 @@ import numpy as np
 
 from autosched.errors import ConfigError
 
+# The repeats of one candidate (seconds per call), and why there are none or no more.
+RunResult = tuple[list[float], "Failure | None"]
+
 STAGES = ("lower", "compile", "load", "run", "check")
 KINDS = ("error", "illegal", "timeout", "crash", "wrong_answer", "memory")
 

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import MeasureError
+from autosched.layout import LayoutChange
 from autosched.runtime.artifact import CpuArtifact
-from autosched.runtime.cpu import CpuKernel, aligned_empty, load
+from autosched.runtime.cpu import CpuKernel, aligned_copy, load
 from autosched.task import Task
 from measure.check import compare
 from measure.worker import Handler
 
 Array = npt.NDArray[Any]
 
-
-@dataclass(slots=True)
-class _Loaded:
-    kernel: CpuKernel
-    nanoseconds: Callable[[int], int]
-
-    def seconds(self, calls: int = 1) -> float:
-        """Of `calls` calls."""
-        return self.nanoseconds(calls) * 1e-9
+STORED_BYTES = 1 << 30  # of transformed inputs that are kept between two visits
 
 
 class _Runner:
@@ -37,14 +29,19 @@ class _Runner:
         self._task: Task | None = None
         self._arrays: list[Array] = []
         self._expected: list[Array] | None = None
-        self._kernels: dict[int, _Loaded] = {}
+        self._kernels: dict[int, CpuKernel] = {}
+        self._stored: dict[LayoutChange, Array] = {}
 
     def handle(self, request: tuple[Any, ...]) -> Any:
         match request:
             case ("task", task_json):
                 self._set_task(task_json)
             case ("load", index, artifact):
-                return self._load(index, artifact)
+                self._kernels[index] = load(CpuArtifact.from_bytes(artifact))
+                self._arguments(index)  # transformed now, outside the time limit of a call
+                return True
+            case ("first", index):
+                return self._timer(index)(1)
             case ("time", index, seconds, blocks):
                 return self._time(index, seconds, blocks)
             case ("check", index):
@@ -52,43 +49,64 @@ class _Runner:
             case ("numpy", index, seconds, rounds):
                 return self._compare_with_numpy(index, seconds, rounds)
             case ("drop",):
-                self._kernels.clear()
+                self._drop()
         return None
 
     def _set_task(self, task_json: dict[str, Any]) -> None:
-        self._kernels.clear()
+        self._drop()
         if self._task is not None and self._task.key == task_json["key"]:
             return
         self._task = Task.from_json(task_json)
         inputs = self._task.inputs(seed=0)
         tensors = self._task.tensors[-self._task.num_outputs :]
         outputs = [np.zeros(_shape(t), t.dtype.numpy) for t in tensors]
-        self._arrays = [_aligned(a) for a in (*inputs, *outputs)]
+        self._arrays = [aligned_copy(a) for a in (*inputs, *outputs)]
         self._expected = None
 
-    def _load(self, index: int, artifact: bytes) -> float:
-        """Load and run once; returns the seconds of that first call."""
-        kernel = load(CpuArtifact.from_bytes(artifact))
-        self._kernels[index] = _Loaded(kernel, kernel.timer(*self._arrays))
-        return self._kernels[index].seconds()
+    def _drop(self) -> None:
+        self._kernels.clear()
+        self._stored.clear()
+
+    def _arguments(self, index: int) -> list[Array]:
+        """The task's arrays, in the order in which the kernel expects them stored."""
+        params = self._kernels[index].artifact.params
+        return [
+            array if spec.layout is None else self._in_order(spec.layout, array)
+            for spec, array in zip(params, self._arrays, strict=True)
+        ]
+
+    def _in_order(self, layout: LayoutChange, array: Array) -> Array:
+        """A transformed copy, kept for the next visit while there is room for it."""
+        found = self._stored.pop(layout, None)
+        if found is None:
+            found = aligned_copy(layout.transform(array))
+        self._stored[layout] = found  # the last is the one used last
+        while sum(a.nbytes for a in self._stored.values()) > STORED_BYTES and len(self._stored) > 1:
+            self._stored.pop(next(iter(self._stored)))
+        return found
+
+    def _timer(self, index: int) -> Callable[[int], float]:
+        """A function from a number of calls to their seconds."""
+        nanoseconds = self._kernels[index].timer(*self._arguments(index))
+        return lambda calls: nanoseconds(calls) * 1e-9
 
     def _time(self, index: int, seconds: float, blocks: int) -> list[float]:
         """`blocks` repeats (seconds per call) within about `seconds`, after a warm-up.
 
         A call that alone takes longer is a repeat of its own: what it has to warm up is little.
         """
-        loaded = self._kernels[index]
-        once = loaded.seconds(1)  # warms caches and worker threads
+        seconds_of = self._timer(index)
+        once = seconds_of(1)  # warms caches and worker threads
         if once >= seconds:
             return [once]
         calls = max(1, min(10_000_000, int(seconds / blocks / max(once, 1e-8))))
-        return [loaded.seconds(calls) / calls for _ in range(blocks)]
+        return [seconds_of(calls) / calls for _ in range(blocks)]
 
     def _compare_with_numpy(self, index: int, seconds: float, rounds: int) -> tuple[float, float]:
         """Median seconds per call of `numpy.matmul` and of the kernel, measured in turns."""
         a, b = self._arrays[:2]
         out = np.empty_like(self._arrays[-1])
-        calls = max(1, int(seconds / max(self._kernels[index].seconds(), 1e-7)))
+        calls = max(1, int(seconds / max(self._timer(index)(1), 1e-7)))
         theirs, ours = [], []
         for _ in range(rounds):
             np.matmul(a, b, out=out)
@@ -107,7 +125,7 @@ class _Runner:
             self._expected = self._task.reference(inputs)
         for out in outputs:
             out.fill(np.nan if out.dtype.kind == "f" else 1)
-        self._kernels[index].kernel(*self._arrays)
+        self._kernels[index](*self._arguments(index))
         names = [t.name for t in self._task.tensors[-self._task.num_outputs :]]
         for name, got, want in zip(names, outputs, self._expected, strict=True):
             problem = compare(name, got, want)
@@ -122,10 +140,3 @@ def make_handler() -> Handler:
 
 def _shape(tensor: Any) -> tuple[int, ...]:
     return tuple(extent.value for extent in tensor.shape)
-
-
-def _aligned(array: Array) -> Array:
-    """A copy of `array` that starts at a cache line."""
-    result = aligned_empty(array.shape, array.dtype)
-    result[...] = array
-    return result

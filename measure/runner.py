@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.errors import ConfigError, MeasureError
+from autosched.layout import LayoutOption
 from autosched.task import Task
 from autosched.workloads.workload import shape_of
 from measure.environment import fingerprint
-from measure.result import Failure, lower_quartile
+from measure.interrupt import RunInterrupted
+from measure.result import Failure, RunResult, lower_quartile
 from measure.worker import Worker
 
 _WAKE_SECONDS = 5e-3  # a first call also wakes the worker threads
@@ -91,16 +93,23 @@ class Runner:
         artifacts: Sequence[bytes | None],
         best: float = float("inf"),
         on_done: Callable[[int], None] | None = None,
-    ) -> list[tuple[list[float], Failure | None]]:
+    ) -> list[RunResult]:
         """Raw repeats (seconds per call) and failure of each artifact; None ones are skipped.
 
-        `best` is the best time known before, in seconds per call.
+        `best` is the best time known before, in seconds per call. Raises RunInterrupted on Ctrl-C.
         """
         batch = _Batch(self, artifacts, best)
         self.start(task)
+        try:
+            self._round_robin(batch, on_done)
+        except KeyboardInterrupt:
+            raise RunInterrupted(batch.results()) from None
+        return batch.results()
+
+    def _round_robin(self, batch: _Batch, on_done: Callable[[int], None] | None) -> None:
         with contextlib.suppress(MeasureError):  # a fresh process holds nothing to drop
             self._call(("drop",), "load")
-        for index in range(len(artifacts)):
+        for index in range(len(batch.artifacts)):
             batch.first_run(index)
         budget = self.options.min_repeat_ms / 1e3 / self.options.visits
         for visit in range(self.options.visits):
@@ -108,7 +117,6 @@ class Runner:
                 batch.visit(index, budget)
                 if on_done and visit == 0:
                     on_done(index)
-        return list(zip(batch.seconds, batch.failures, strict=True))
 
     def check(self, task: Task, artifact: bytes) -> Failure | None:
         """Run once and compare the outputs with the reference."""
@@ -135,6 +143,9 @@ def require_memory(task: Task) -> None:
     """
     shapes = [(math.prod(shape_of(t)), t.dtype.numpy.itemsize) for t in task.tensors]
     needed = sum(elements * (size + 8) for elements, size in shapes)
+    if task.layout == LayoutOption.FOR_PRE_TRANSFORMED:  # each is transformed, then aligned
+        free = [math.prod(shape_of(t)) * t.dtype.numpy.itemsize for t in task.layout_free]
+        needed += 2 * sum(free)
     available = fingerprint()["memory_bytes"]
     if needed > available:
         raise ConfigError(
@@ -155,6 +166,10 @@ class _Batch:
         self._first: dict[int, float] = {}
         self._hopeless: set[int] = set()
 
+    def results(self) -> list[RunResult]:
+        """What is known so far of each candidate."""
+        return list(zip(self.seconds, self.failures, strict=True))
+
     def first_run(self, index: int) -> None:
         """Load the candidate and call it once."""
         artifact = self.artifacts[index]
@@ -162,7 +177,9 @@ class _Batch:
             return
         options = self.runner.options
         limit = min(options.timeout, max(1.0, options.patience * self._best))
-        first = self._ask(index, ("load", index, artifact), limit)
+        if self._ask(index, ("load", index, artifact), options.timeout) is None:
+            return
+        first = self._ask(index, ("first", index), limit)
         if first is not None:
             self._first[index] = first
             self._best = min(self._best, first)

@@ -120,10 +120,14 @@ class XGBoostModel:
         scores[empty] = -np.inf
         return scores
 
-    def save(self, path: Path | str) -> None:
-        """Write the model as JSON (XGBoost's own format), replacing the file in one go."""
+    def save(self, path: Path | str, schema: str = "") -> None:
+        """Write the model as JSON (XGBoost's own format), replacing the file in one go.
+
+        `schema` names the feature set and its version; the file keeps it.
+        """
         if self._booster is None:
             raise ConfigError("the cost model has not been trained; there is nothing to save")
+        self._booster.set_attr(feature_set=schema or None)
         path = Path(path)
         partial = path.with_name(path.name + ".part")
         try:
@@ -132,10 +136,11 @@ class XGBoostModel:
         except OSError as error:
             raise ConfigError(f"cannot write the cost model {path}: {error.strerror}") from error
 
-    def load(self, path: Path | str, num_features: int | None = None) -> None:
+    def load(self, path: Path | str, num_features: int | None = None, schema: str = "") -> None:
         """Read a model written by `save`; later training corrects it rather than starting over.
 
-        Raises ConfigError when it cannot be read or was not made for `num_features` columns.
+        Raises ConfigError when it cannot be read, was not made for `num_features` columns, or
+        names another feature set than `schema`.
         """
         import xgboost
 
@@ -149,6 +154,12 @@ class XGBoostModel:
             raise ConfigError(
                 f"cannot read the cost model {path}: it is not XGBoost's JSON ({reason})"
             ) from error
+        found = booster.attr("feature_set")
+        if schema and found is not None and found != schema:
+            raise ConfigError(
+                f"the cost model {path} is for the features {found}, expected {schema}; set "
+                f"cost_model.features to {found.partition('/')[0]}, or give another file"
+            )
         if num_features is not None and booster.num_features() != num_features:
             raise ConfigError(
                 f"the cost model {path} is for {booster.num_features()} features, expected "

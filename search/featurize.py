@@ -10,6 +10,7 @@ from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
 from features.extract import FeatureRows
 from features.lowering import features_of_steps
+from features.sets import TUNING
 from measure.worker import Handler, Worker
 
 Steps = tuple[Step, ...]
@@ -44,10 +45,15 @@ class Featurizer:
     """
 
     def __init__(
-        self, extract: Callable[[Steps], FeatureRows], task: Task, helper: Helper | None = None
+        self,
+        extract: Callable[[Steps], FeatureRows],
+        task: Task,
+        helper: Helper | None = None,
+        features: str = TUNING,
     ) -> None:
         self._extract = extract
         self._task = task
+        self._features = features
         self._cache: dict[Steps, FeatureRows | None] = {}
         self._helper = helper
 
@@ -72,7 +78,8 @@ class Featurizer:
             return None
 
     def _send(self, worker: Worker, candidates: Sequence[Steps]) -> None:
-        worker.send((self._task.to_json(), [steps_to_json(c) for c in candidates]))
+        steps = [steps_to_json(c) for c in candidates]
+        worker.send((self._task.to_json(), self._features, steps))
 
     def _receive(self, helper: Helper, candidates: Sequence[Steps]) -> None:
         try:
@@ -85,20 +92,24 @@ class Featurizer:
         self._cache.update(zip(candidates, rows, strict=True))
 
 
-def task_featurizer(task: Task, helper: Helper | None = None) -> Featurizer:
-    """The featurizer of a task's own lowering."""
-    return Featurizer(lambda s: features_of_steps(task.dag, s, task.target), task, helper)
+def task_featurizer(task: Task, helper: Helper | None = None, features: str = TUNING) -> Featurizer:
+    """The featurizer of a task's own lowering, in the feature set called `features`."""
+
+    def extract(steps: Steps) -> FeatureRows:
+        return features_of_steps(task.dag, steps, task.target, features)
+
+    return Featurizer(extract, task, helper, features)
 
 
 def make_handler() -> Handler:
-    """The second process: (task, [steps]) as JSON values to a list of rows."""
+    """The second process: (task, feature set, [steps]) as JSON values to a list of rows."""
     tasks: dict[str, Task] = {}
 
-    def handle(request: tuple[dict[str, Any], list[Any]]) -> list[FeatureRows | None]:
-        task_json, batch = request
+    def handle(request: tuple[dict[str, Any], str, list[Any]]) -> list[FeatureRows | None]:
+        task_json, features, batch = request
         task = tasks.get(task_json["key"])
         if task is None:
             task = tasks[task_json["key"]] = Task.from_json(task_json)
-        return task_featurizer(task)([steps_from_json(steps) for steps in batch])
+        return task_featurizer(task, None, features)([steps_from_json(s) for s in batch])
 
     return handle

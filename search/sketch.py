@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autosched.errors import ConfigError
 from autosched.state.dag import ComputeDAG
 from autosched.state.state import State
 from autosched.target import HardwareParams
@@ -17,6 +18,7 @@ from search.rules.common import (
     SIMPLIFY_COMPUTE_WITH_CONST_TENSOR,
     SKIP_STAGE,
 )
+from search.rules.custom import CheckedRule
 from search.rules.gpu import (
     ADD_CACHE_READ,
     CROSS_THREAD_REDUCTION,
@@ -54,9 +56,12 @@ def generate_sketches(
     options: SearchOptions | None = None,
     custom_rules: Sequence[SketchRule] = (),
 ) -> list[State]:
-    """All sketches of a task, in Ansor's order; custom rules are tried before the built-in ones."""
+    """All sketches of a task, in Ansor's order; custom rules are tried before the built-in ones.
+
+    Raises ConfigError when a custom rule fails or leaves no sketch.
+    """
     context = Context(dag, hardware, is_gpu, options or SearchOptions())
-    rules = (*custom_rules, *(GPU_RULES if is_gpu else CPU_RULES))
+    rules = (*map(CheckedRule, custom_rules), *(GPU_RULES if is_gpu else CPU_RULES))
     finished: list[State] = []
     work = [(dag.init_state, len(dag.ops) - 1)]
     while work:
@@ -73,4 +78,7 @@ def generate_sketches(
                 if decision is Decision.APPLY_AND_SKIP_REST:
                     break
         work = following
+    if not finished:
+        names = ", ".join(rule.name for rule in custom_rules)
+        raise ConfigError(f"the sketch rules {names} leave no sketch: every result list is empty")
     return finished

@@ -75,6 +75,8 @@ class TaskScheduler:
                 f"{options.trials} trials are too few for {len(tasks)} tasks; give at least one "
                 "for each"
             )
+        if len({o.features for _, o in tasks}) > 1:
+            raise ConfigError("tasks that are tuned together need the same feature set")
         keys = [task.key for task, _ in tasks]
         if len(set(keys)) < len(keys):
             raise ConfigError("the same task is given twice; give each once, with a weight")
@@ -120,6 +122,9 @@ class TaskScheduler:
         finally:
             if self._own_helper:
                 self._helper.close()
+        for tuner, state in zip(self.tuners, self.states, strict=True):
+            if tuner.progress.best is not None:  # of a round cut short too
+                state.best_cost = tuner.progress.best.result.cost
         results = [tuner.result(reason, interrupted) for tuner in self.tuners]
         return ScheduleResult(results, objective(self.states), interrupted, reason)
 

@@ -13,6 +13,8 @@ import numpy as np
 from autosched.errors import ConfigError
 from autosched.state.steps import Step
 from autosched.task import Task
+from features.sets import TUNING
+from measure.interrupt import MeasureInterrupted, interrupts_held
 from measure.records import Record, RecordLog
 from measure.result import MeasureResult
 from search.cost_model import make_cost_model
@@ -26,7 +28,11 @@ from search.rules.protocol import SketchRule
 
 @dataclass(frozen=True, slots=True)
 class TuneOptions:
-    """How long to search and how. `trials` counts measured candidates of this run."""
+    """How long to search and how.
+
+    `trials` counts measured candidates of this run; `sketch_rules` are tried before the built-in
+    ones.
+    """
 
     trials: int = 64
     batch: int = 16
@@ -34,7 +40,9 @@ class TuneOptions:
     time_budget_s: float | None = None
     early_stopping: int | None = None
     cost_model: str = "xgboost"
+    features: str = TUNING
     search: SearchOptions = field(default_factory=SearchOptions)
+    sketch_rules: tuple[SketchRule, ...] = ()
 
 
 @dataclass(slots=True)
@@ -58,6 +66,11 @@ class Progress:
     def elapsed(self) -> float:
         """Seconds since the run began, until it ended."""
         return (self.finished or time.perf_counter()) - self.started
+
+    @property
+    def outside_measuring(self) -> float:
+        """Seconds that were spent on anything but measuring candidates."""
+        return sum(s for phase, s in self.seconds.items() if phase != "measure")
 
     def flops_per_second(self, record: Record | None = None) -> float:
         """Of `record` or the best; 0 when there is none."""
@@ -111,7 +124,6 @@ class Tuner:
         *,
         learner: Learner | None = None,
         helper: Helper | None = None,
-        sketch_rules: Sequence[SketchRule] = (),
     ) -> None:
         if task.target.kind != "cpu":
             raise ConfigError(
@@ -134,8 +146,8 @@ class Tuner:
             self.learner,
             options.search,
             np.random.default_rng(options.seed),
-            task_featurizer(task, self._helper),
-            sketch_rules,
+            task_featurizer(task, self._helper, options.features),
+            options.sketch_rules,
             task.key,
         )
         self._since_best = 0
@@ -166,7 +178,12 @@ class Tuner:
         return self.result(reason, interrupted)
 
     def begin(self) -> None:
-        """Start all processes and learn from the earlier records."""
+        """Start all processes and learn from the earlier records.
+
+        Raises ConfigError when the log cannot be written.
+        """
+        if self._log is not None:
+            self._log.append()
         with self._phase("start"):
             self.learner.model.prepare()
             self._helper.start()
@@ -191,16 +208,41 @@ class Tuner:
         return ""
 
     def step(self, size: int) -> list[Record]:
-        """Search, measure and record one batch of up to `size`; empty when nothing is left."""
+        """Search, measure and record one batch of up to `size`; empty when nothing is left.
+
+        Ctrl-C while a batch is measured records what was measured until then, and goes on.
+        """
         progress = self.progress
         with self._phase("search"):
             batch: list[Candidate] = self._policy.next_batch(size)
         if not batch:
             return []
         best = progress.best.result.cost if progress.best is not None else float("inf")
-        with self._phase("measure"):
-            results = self._measurer.measure(progress.task, [c.steps for c in batch], best)
-        quality = prediction_quality([c.predicted for c in batch], [r.cost for r in results])
+        try:
+            with self._phase("measure"):
+                results = self._measurer.measure(progress.task, [c.steps for c in batch], best)
+        except MeasureInterrupted as stop:
+            with interrupts_held():
+                self._record(batch, stop.results, None)
+            raise
+        with interrupts_held():
+            quality = prediction_quality([c.predicted for c in batch], [r.cost for r in results])
+            records = self._record(batch, results, quality)
+        with self._phase("learn"):
+            self._tell_policy(records)
+            if progress.done < self.options.trials:
+                self.learner.refresh()
+        self._tell("batch", records)
+        return records
+
+    def _record(
+        self,
+        batch: Sequence[Candidate],
+        results: Sequence[MeasureResult | None],
+        quality: Quality | None,
+    ) -> list[Record]:
+        """Write the results that there are to the log, and count them."""
+        progress = self.progress
         records = [
             Record(
                 self._task_json,
@@ -214,8 +256,9 @@ class Tuner:
                 },
             )
             for candidate, result in zip(batch, results, strict=True)
+            if result is not None
         ]
-        if self._log is not None:
+        if self._log is not None and records:
             self._log.append(records)
         self.records += records
         progress.round += 1
@@ -224,11 +267,6 @@ class Tuner:
             progress.quality.append(quality)
         for record in records:
             self._count(record)
-        with self._phase("learn"):
-            self._tell_policy(records)
-            if progress.done < self.options.trials:
-                self.learner.refresh()
-        self._tell("batch", records)
         return records
 
     def _tell_policy(self, records: Sequence[Record]) -> None:

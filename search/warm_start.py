@@ -8,6 +8,7 @@ from itertools import groupby
 
 from autosched.errors import AutoschedError
 from autosched.task import Task
+from features.sets import TUNING
 from measure.records import Record
 from search.featurize import Helper, task_featurizer
 from search.learner import Learner
@@ -23,7 +24,11 @@ class WarmStart:
 
 
 def warm_start(
-    learner: Learner, records: Sequence[Record], kind: str, helper: Helper | None = None
+    learner: Learner,
+    records: Sequence[Record],
+    kind: str,
+    helper: Helper | None = None,
+    features: str = TUNING,
 ) -> WarmStart:
     """Add the records of every task on a `kind` of target (cpu, cuda) to what is learned from.
 
@@ -41,10 +46,16 @@ def warm_start(
                     f"{len(mine)} records of {task.name} are for {task.target.kind}, not {kind}"
                 )
                 continue
-            rows = task_featurizer(task, helper)([record.steps for record in mine])
+            rows = task_featurizer(task, helper, features)([record.steps for record in mine])
         except AutoschedError as error:
             problems.append(f"{len(mine)} records of task {key}: {error}")
             continue
-        learner.add(f"warm start {key}", rows, [record.result.cost for record in mine])
-        used, tasks = used + len(mine), tasks + 1
+        costs = [record.result.cost for record in mine]
+        learner.add(f"warm start {key}", rows, costs)
+        usable = sum(r is not None and c < float("inf") for r, c in zip(rows, costs, strict=True))
+        if usable < len(mine):
+            problems.append(
+                f"{len(mine) - usable} of {len(mine)} records of {task.name} failed or are illegal"
+            )
+        used, tasks = used + usable, tasks + bool(usable)
     return WarmStart(used, tasks, tuple(problems))

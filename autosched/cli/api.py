@@ -11,6 +11,7 @@ from autosched.errors import MeasureError
 from autosched.runtime.cpu import CpuKernel, load
 from autosched.state.steps import Step
 from autosched.task import Task
+from features.sets import TUNING
 from measure.measurer import Measurer
 from measure.records import Record, RecordLog, read_log
 from measure.runner import RunOptions
@@ -39,9 +40,13 @@ class TunedKernel:
     def build(self) -> CpuKernel:
         """The kernel, callable on NumPy or DLPack arrays: inputs, then outputs (written in place).
 
+        With a layout rewrite for pre-transformed inputs, `kernel.prepare` stores those as it
+        expects them.
+
         Raises CompileError when code generation refuses it.
         """
-        return load(build_steps(self.task.dag, self.record.steps, self.task.target))
+        task = self.task
+        return load(build_steps(task.dag, self.record.steps, task.target, layout=task.layout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ def tune(
     batch: int = 16,
     time_budget_s: float | None = None,
     cost_model: str = "xgboost",
+    features: str = TUNING,
     search: SearchOptions | None = None,
     measure: RunOptions | None = None,
     sketch_rules: Sequence[SketchRule] = (),
@@ -70,11 +76,12 @@ def tune(
 
     With `records`, every result is appended to that file, and records of this task that it holds
     already are learned from and not measured again. `sketch_rules` are tried before the built-in
-    ones (see `search.rules.protocol`). Raises MeasureError when nothing valid was
+    ones (see `search.rules.protocol`). `features` is the feature set that the cost model learns
+    from. Raises MeasureError when nothing valid was
     measured, ConfigError when a setting is wrong.
     """
     earlier: Sequence[Record] = ()
-    if records is not None and Path(records).exists():
+    if records is not None and Path(records).is_file():
         earlier = [r for r in read_log(records).records if r.task["key"] == task.key]
     options = TuneOptions(
         trials=trials,
@@ -82,13 +89,13 @@ def tune(
         seed=seed,
         time_budget_s=time_budget_s,
         cost_model=cost_model,
+        features=features,
         search=search or SearchOptions(),
+        sketch_rules=tuple(sketch_rules),
     )
     log = None if records is None else RecordLog(records)
     with Measurer.create(options=measure) as measurer:
-        result = Tuner(
-            task, options, measurer, log, earlier, observer, sketch_rules=sketch_rules
-        ).run()
+        result = Tuner(task, options, measurer, log, earlier, observer).run()
     if result.interrupted:
         raise KeyboardInterrupt
     if result.best is None:

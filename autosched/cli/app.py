@@ -35,6 +35,7 @@ app.add_typer(records_app, name="records")
 Records = Annotated[Path, typer.Argument(help="Record file: autosched's or Ansor v0.6.")]
 Index = Annotated[int | None, typer.Option("--index", help="The N-th record, from 0.")]
 Best = Annotated[bool, typer.Option("--best", help="The fastest valid record (the default).")]
+Features = Annotated[str, typer.Option(help="Feature set: ansor-0.19 or autosched-1.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
@@ -128,15 +129,16 @@ def show(
     records: Records,
     form: Annotated[
         str,
-        typer.Option("--as", help="loops, steps, te, tir, llvm, asm or features."),
+        typer.Option("--as", help="loops, steps, te, python, tir, llvm, asm or features."),
     ] = "loops",
+    features: Features = "ansor-0.19",
     best: Best = False,
     index: Index = None,
 ) -> None:
     """Print one candidate."""
     from autosched.cli import show as command
 
-    command.run(records, _choice(best, index, False), form)
+    command.run(records, _choice(best, index, False), form, features)
 
 
 @app.command()
@@ -183,9 +185,7 @@ def dataset_export(
         str, typer.Option(help="What a split keeps together: workload, shape, random.")
     ] = "workload",
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
-    features: Annotated[
-        str, typer.Option(help="Feature set: ansor-0.19 or autosched-1.")
-    ] = "ansor-0.19",
+    features: Features = "ansor-0.19",
 ) -> None:
     """Features and times of every candidate, a row per stored buffer."""
     from autosched.cli import dataset as command

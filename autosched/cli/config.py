@@ -18,6 +18,8 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 from ruamel.yaml import YAML
@@ -27,10 +29,13 @@ from ruamel.yaml.error import YAMLError
 from autosched.errors import ConfigError
 from autosched.target import Target, make_target
 from autosched.task import Task
+from features.sets import TUNING, FeatureSetName
 from measure.runner import RunOptions
 from search.options import SearchOptions
+from search.rules.tiling import structure_problem
 
 _ANSOR = SearchOptions()
+_LETTERS: dict[str, Any] = {"pattern": "^[SRsr]+$"}
 
 
 class _Section(BaseModel):
@@ -45,6 +50,9 @@ class WorkloadSection(_Section):
     expr: str | None = Field(default=None, description="e.g. C[i, j] = sum(k, A[i, k] * B[k, j])")
     shapes: dict[str, list[int]] = Field(default_factory=dict, description="shapes of the inputs")
     dtype: str | None = Field(default=None, description="element type of the expression's inputs")
+    layout_free: list[str] = Field(
+        default_factory=list, description="inputs of expr that layout_rewrite may store otherwise"
+    )
     python: str | None = Field(
         default=None, description="file.py:function returning argument tensors"
     )
@@ -55,6 +63,11 @@ class WorkloadSection(_Section):
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
             raise ValueError(f"expected exactly one of op, expr and python, found {found}")
+        if self.layout_free and self.expr is None:
+            raise ValueError(
+                "layout_free is for an expr; a built-in knows its weights, a Python function names "
+                "them in the attribute layout_free_placeholders of te.compute"
+            )
         return self
 
     def to_json(self) -> dict[str, Any]:
@@ -62,7 +75,12 @@ class WorkloadSection(_Section):
         if self.op is not None:
             return {"op": self.op, "args": dict(self.args)}
         if self.expr is not None:
-            return {"expr": self.expr, "shapes": self.shapes, "dtype": self.dtype or "float32"}
+            return {
+                "expr": self.expr,
+                "shapes": self.shapes,
+                "dtype": self.dtype or "float32",
+                "layout_free": self.layout_free,
+            }
         return {"python": self.python, "args": dict(self.args)}
 
 
@@ -122,20 +140,34 @@ class SearchSection(_Section):
         default=_ANSOR.evolutionary_search_mutation_prob, ge=0, le=1
     )
     cpu_multi_level_tiling_structure: str = Field(
-        default=_ANSOR.cpu_multi_level_tiling_structure, pattern="^[SR]+$"
+        default=_ANSOR.cpu_multi_level_tiling_structure, json_schema_extra=_LETTERS
     )
     gpu_multi_level_tiling_structure: str = Field(
-        default=_ANSOR.gpu_multi_level_tiling_structure, pattern="^[SR]+$"
+        default=_ANSOR.gpu_multi_level_tiling_structure, json_schema_extra=_LETTERS
     )
     max_innermost_split_factor: PositiveInt = _ANSOR.max_innermost_split_factor
     max_vectorize_size: PositiveInt = _ANSOR.max_vectorize_size
     disable_change_compute_location: bool = _ANSOR.disable_change_compute_location
+    sketch_rules: list[str] = Field(
+        default_factory=list, description="file.py:rule, tried before the built-in ones"
+    )
+
+    @field_validator("cpu_multi_level_tiling_structure", "gpu_multi_level_tiling_structure")
+    @classmethod
+    def _structure(cls, value: str, info: ValidationInfo) -> str:
+        problem = structure_problem(value, is_gpu=str(info.field_name).startswith("gpu"))
+        if problem:
+            raise ValueError(problem)
+        return value.upper()
 
 
 class CostModelSection(_Section):
     """What ranks candidates before they are measured."""
 
     kind: Literal["xgboost", "random"] = "xgboost"
+    features: FeatureSetName = Field(
+        default=TUNING, description="the feature set that it learns from"
+    )
     file: str | None = Field(
         default=None, description="the model: loaded when it exists, saved after the run"
     )
@@ -166,12 +198,17 @@ class Config(_Section):
     search: SearchSection = Field(default_factory=SearchSection)
     cost_model: CostModelSection = Field(default_factory=CostModelSection)
     measure: MeasureSection = Field(default_factory=MeasureSection)
+    layout_rewrite: Literal["none", "insert-transform-stage", "pre-transformed"] = Field(
+        default="none", description="how the kernel gets the inputs whose layout is free"
+    )
     weight: PositiveFloat = Field(default=1.0, description="of this task among several in a run")
     records: str | None = Field(default=None, description="record file; default <name>.jsonl")
 
     def task(self) -> Task:
         """The task; ConfigError when the workload or its arguments are wrong."""
-        return Task.from_json_workload(self.workload.to_json(), self.target.make())
+        return Task.from_json_workload(
+            self.workload.to_json(), self.target.make(), self.layout_rewrite
+        )
 
     def records_path(self) -> Path:
         return Path(self.records or f"{self.name}.jsonl")
@@ -223,6 +260,10 @@ def _suspect(workload: WorkloadSection, message: str) -> tuple[str, ...]:
     """The key that `message`, which is about the workload, speaks of."""
     if message.startswith("expr:"):
         return ("workload", "expr")
+    if message.startswith("layout_rewrite:"):
+        return ("layout_rewrite",)
+    if message.startswith("layout_free:"):
+        return ("workload", "layout_free")
     words = set(re.findall(r"\w+", message.partition(", expected")[0]))
     for section, names in (("args", workload.args), ("shapes", workload.shapes)):
         named = [name for name in names if name in words]

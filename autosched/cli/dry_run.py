@@ -21,7 +21,7 @@ _SAMPLES = 32
 def show_candidates(task: Task, options: TuneOptions) -> None:
     """Generate, lower, verify and featurise candidates; print sketches and a few samples."""
     hardware, is_gpu = task.target.hardware, task.target.is_gpu
-    sketches = generate_sketches(task.dag, hardware, is_gpu, options.search)
+    sketches = generate_sketches(task.dag, hardware, is_gpu, options.search, options.sketch_rules)
     plain(f"{task.name} on {task.target}: {len(sketches)} sketches\n")
     for number, sketch in enumerate(sketches):
         plain(f"# sketch {number}\n{sketch.to_str()}")
@@ -32,7 +32,7 @@ def show_candidates(task: Task, options: TuneOptions) -> None:
     for steps in population:
         try:
             rows = features_of_steps(task.dag, steps, task.target)
-            lower_steps(task.dag, steps, task.target)
+            lower_steps(task.dag, steps, task.target, layout=task.layout)
             legal.append((steps, rows))
         except ScheduleError as error:
             reasons.append(str(error))

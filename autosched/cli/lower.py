@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 from autosched.cli.chosen import chosen, task_of
 from autosched.cli.config import load_config
@@ -24,7 +25,7 @@ def run(config: Path, record: str | None, print_after: str | None, *, time_passe
         known = ", ".join(dict.fromkeys(names))
         raise ConfigError(f"--print-after {print_after!r}: expected all or one of {known}")
     start = time.perf_counter()
-    schedule, tensors = task.dag.apply_steps(_steps(record, task))
+    schedule, tensors = task.dag.apply_steps(_steps(record, task), task.layout)
     func = schedule_to_prim_func(schedule, tensors)
     times = [time.perf_counter() - start]
     if print_after in ("all", "ScheduleOps"):
@@ -55,9 +56,16 @@ def _steps(record: str | None, task: Task) -> tuple[Step, ...]:
         raise ConfigError(f"--record {record!r}: expected FILE:N, e.g. matmul.jsonl:0")
     found = chosen(Path(path), int(number))[0]
     other = task_of(found)
-    if (other.workload.to_json(), other.target.kind) != (task.workload.to_json(), task.target.kind):
+    if _computation(other) != _computation(task):
         raise ConfigError(
             f"--record {record}: it is a candidate of {other.name} on {other.target.kind}, the "
             f"configuration is {task.name} on {task.target.kind}"
         )
     return found.steps
+
+
+def _computation(task: Task) -> tuple[dict[str, Any], str]:
+    """What steps are made for: layouts are the configuration's."""
+    workload = task.workload.to_json()
+    workload.pop("layout_free", None)
+    return workload, task.target.kind

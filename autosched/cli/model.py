@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autosched.cli.chosen import read
 from autosched.cli.config import CostModelSection
-from autosched.cli.console import err, warn
+from autosched.cli.console import count, err, warn
 from autosched.errors import ConfigError
-from features.names import FEATURE_NAMES
-from measure.records import read_log
+from features.sets import feature_set
 from search.cost_model import XGBoostModel, make_cost_model
 from search.featurize import Helper
 from search.learner import Learner
@@ -43,29 +44,48 @@ def make_learner(
             )
         return Learner(model)
     if wanted is not None and (flags.load is not None or wanted.exists()):
-        model.load(wanted, len(FEATURE_NAMES))
+        chosen = feature_set(section.features)
+        model.load(wanted, len(chosen.columns), chosen.schema)
+    target = _saved_to(section, flags)
+    if target is not None and (target.is_dir() or not os.access(target.parent, os.W_OK)):
+        raise ConfigError(f"cannot write the cost model {target}: give a file in a folder of yours")
     learner = Learner(model)
-    for path in flags.warm_start:
-        contents = read_log(path)
-        for problem in contents.problems:
-            warn(f"warning: {problem}")
-        found = warm_start(learner, contents.records, kind, helper)
+    _warm_start(learner, flags.warm_start, kind, helper, section.features)
+    return learner
+
+
+def _warm_start(
+    learner: Learner, paths: Sequence[Path], kind: str, helper: Helper, features: str
+) -> None:
+    used = 0
+    for path in paths:
+        found = warm_start(learner, read(path).records, kind, helper, features)
         for problem in found.problems:
             warn(f"warning: {path}: {problem}; not learned from")
-        err.print(
-            f"warm start from {path}: {found.records} records of {found.tasks} tasks", markup=False
+        used += found.records
+        records, tasks = count(found.records, "record"), count(found.tasks, "task")
+        warn(f"warm start from {path}: {records} of {tasks}")
+    if paths and not used:
+        names = ", ".join(map(str, paths))
+        raise ConfigError(
+            f"--warm-start: nothing in {names} can be learned from; expected valid records of a "
+            f"task on {kind}"
         )
-    return learner
+
+
+def _saved_to(section: CostModelSection, flags: ModelFlags) -> Path | None:
+    """Where the trained model goes, if anywhere."""
+    return flags.save or (Path(section.file) if section.file else None)
 
 
 def save_model(learner: Learner, section: CostModelSection, flags: ModelFlags) -> None:
     """Write the trained model to --save-model or `cost_model.file`, if either was given."""
-    path = flags.save or (Path(section.file) if section.file else None)
+    path = _saved_to(section, flags)
     if path is None or not isinstance(learner.model, XGBoostModel):
         return
     learner.refresh()
     if not learner.trained:
         warn(f"warning: the cost model was not trained, so {path} was not written")
         return
-    learner.model.save(path)
+    learner.model.save(path, feature_set(section.features).schema)
     err.print(f"cost model saved to {path}", markup=False)

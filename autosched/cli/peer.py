@@ -42,6 +42,6 @@ def peer_of(task: Task, measurer: Measurer, best: Record) -> Peer | None:
         return None
     if workload["args"]["dtype"] not in ("float32", "float64"):
         return None
-    artifact = build_steps(task.dag, best.steps, task.target).to_bytes()
+    artifact = build_steps(task.dag, best.steps, task.target, layout=task.layout).to_bytes()
     numpy_seconds, kernel_seconds = measurer.runner.compare_with_numpy(task, artifact)
     return Peer("numpy.matmul", numpy_seconds, kernel_seconds)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from autosched.cli.console import err, rate_text, seconds_text, warn
+from autosched.cli.task_table import TaskTable
 from measure.records import Record
 from search.tuner import Observer
 from search.tuner import Progress as TuneProgress
 
 
 def status_text(progress: TuneProgress) -> str:
-    """`best 1.2 ms 220 GFLOP/s, model 0.81, 2 failed`."""
+    """`best 1.2 ms 220 GFLOP/s, model 0.81, 2 run timeout`."""
     if progress.best is None:
         parts = ["no valid candidate yet"]
     else:
@@ -22,54 +24,64 @@ def status_text(progress: TuneProgress) -> str:
         parts = [f"best {seconds_text(progress.best.result.cost)} {rate}".rstrip()]
     if progress.quality:
         parts.append(f"model {progress.quality[-1].rank_accuracy:.2f}")
-    failed = sum(progress.failures.values())
-    if failed:
-        parts.append(f"{failed} failed")
+    parts += [f"{number} {kind}" for kind, number in progress.failures.most_common()]
     return ", ".join(parts)
+
+
+class _Bar(Progress):
+    """A progress bar below the table of the tasks, where there are several."""
+
+    tasks_table: TaskTable | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        if self.tasks_table is not None:
+            yield self.tasks_table.live()
+        yield from super().get_renderables()
 
 
 @contextmanager
 def make_observer(
-    *, quiet: bool, trials: int | None = None, names: bool = False
+    *, quiet: bool, trials: int, table: TaskTable | None = None
 ) -> Iterator[Observer]:
     """An observer for tuners: silent, a live bar, or a line after every batch.
 
-    Several tuners may share it: then `trials` is the number of all together, and `names` says
-    which task a status is of.
+    `trials` is the number of all tasks together. Several tuners may share it: then `table` has a
+    row for each.
     """
-    runs: dict[str, TuneProgress] = {}
+    runs: dict[str, TuneProgress] = {} if table is None else table.runs
 
-    def counted(progress: TuneProgress) -> tuple[int, int, str]:
-        """Trials done, trials wanted, status."""
-        runs[progress.task.key] = progress
-        text = status_text(progress)
-        done = sum(run.done for run in runs.values())
-        return done, trials or progress.trials, f"{progress.task.name}: {text}" if names else text
+    def counted(progress: TuneProgress) -> tuple[int, str]:
+        """Trials done and status."""
+        key = progress.task.key
+        runs[key] = progress
+        name = "" if table is None else f"{table.name(key)}: "
+        return sum(run.done for run in runs.values()), name + status_text(progress)
 
     if quiet:
         yield lambda progress, records: None
     elif err.is_terminal:
         columns = (
             TextColumn("{task.fields[phase]:8}"),
-            BarColumn(),
+            BarColumn(bar_width=20),
             TextColumn("{task.completed}/{task.total} trials"),
             TextColumn("{task.fields[status]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=err, transient=True) as bar:
-            row = bar.add_task("tune", total=None, phase="", status="")
+        with _Bar(*columns, console=err, transient=True) as bar:
+            bar.tasks_table = table
+            row = bar.add_task("tune", total=trials, phase="start", status="")
 
             def live(progress: TuneProgress, records: Sequence[Record]) -> None:
-                done, total, status = counted(progress)
-                bar.update(row, total=total, completed=done, phase=progress.phase, status=status)
+                done, status = counted(progress)
+                bar.update(row, completed=done, phase=progress.phase, status=status)
 
             yield live
     else:
 
         def lines(progress: TuneProgress, records: Sequence[Record]) -> None:
             if records:
-                done, total, status = counted(progress)
-                warn(f"[{progress.elapsed:6.1f} s] {done}/{total} trials, {status}")
+                done, status = counted(progress)
+                warn(f"[{progress.elapsed:6.1f} s] {done}/{trials} trials, {status}")
 
         yield lines

@@ -5,25 +5,34 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from autosched.cli.chosen import chosen, task_of
 from autosched.cli.console import out, plain, seconds_text, warn
-from autosched.driver import lower_steps
+from autosched.cli.feature_table import feature_table
+from autosched.cli.known_cpu import require_known_cpu
+from autosched.driver import lower_for_features, lower_steps
 from autosched.errors import CompileError, ConfigError, ScheduleError
+from autosched.layout import LayoutOption
+from autosched.state.layout_rewrite import LayoutRewrite, rewrite_layout
 from autosched.target import Target, cpu_target
 from autosched.task import Task
+from autosched.tir.function import PrimFunc
+from features.sets import DEFAULT, FeatureSet, feature_set
 from measure.records import Record
 
 
-def run(path: Path, choice: int | str, form: str) -> None:
-    """Print the chosen record (each task's best one) as `form`.
+def run(path: Path, choice: int | str, form: str, features: str = DEFAULT) -> None:
+    """Print the chosen record (each task's best one) as `form`; `features` names a feature set.
 
     Exits with 3 when a candidate has no such form because it is illegal.
     """
     show = FORMS.get(form)
     if show is None:
         raise ConfigError(f"--as {form!r} is unknown, expected one of {', '.join(FORMS)}")
+    if form == "features":
+        show = partial(_features, feature_set(features))
     records = chosen(path, choice)
     failed = False
     for number, record in enumerate(records):
@@ -32,6 +41,7 @@ def run(path: Path, choice: int | str, form: str) -> None:
             mark = ";" if form == "llvm" else "#"
             plain(f"{chr(10) if number else ''}{mark} {_title(task, record)}")
         try:
+            _tell_layouts(task, record)
             show(task, record)
         except (ScheduleError, CompileError) as error:
             failed = True
@@ -46,8 +56,32 @@ def _title(task: Task, record: Record) -> str:
     return f"{task.name} on {task.target.kind}, {time}"
 
 
+def _tell_layouts(task: Task, record: Record) -> None:
+    """Say, beside the output, how the inputs of a layout rewrite are stored."""
+    if task.layout == LayoutOption.NO_REWRITE:
+        return
+    changes = {c.name: c for c in _rewritten(task, record).changes}
+    for tensor in task.layout_free:
+        change = changes.get(tensor.name)
+        if change is None:
+            warn(f"note: {tensor.name} keeps its order: no other can be told from these loops")
+        elif task.layout == LayoutOption.FOR_PRE_TRANSFORMED:
+            warn(f"note: {change.text}, the order in which the kernel expects {change.name}")
+        else:
+            warn(f"note: {change.text}, made by a stage of its own")
+
+
+def _rewritten(task: Task, record: Record) -> LayoutRewrite:
+    return rewrite_layout(task.dag, record.steps, task.layout)
+
+
+def _tir_of(task: Task, record: Record) -> PrimFunc:
+    return lower_steps(task.dag, record.steps, _host(task), layout=task.layout)
+
+
 def _loops(task: Task, record: Record) -> None:
-    plain(task.dag.infer_bound_of(record.steps).to_str())
+    rewritten = _rewritten(task, record)
+    plain(rewritten.dag.infer_bound_of(rewritten.steps).to_str())
 
 
 def _steps(task: Task, record: Record) -> None:
@@ -58,45 +92,48 @@ def _steps(task: Task, record: Record) -> None:
 def _te(task: Task, record: Record) -> None:
     from autosched.state.python_schedule import python_schedule
 
-    plain(python_schedule(task.dag, record.steps))
+    rewritten = _rewritten(task, record)
+    plain(python_schedule(rewritten.dag, rewritten.steps))
+
+
+def _python(task: Task, record: Record) -> None:
+    from pprint import pformat
+
+    from autosched.state.python_schedule import python_program
+
+    entry = pformat(task.to_json(), width=90, sort_dicts=False)
+    code = python_program(task.dag, record.steps, "task.dag", ("Task", "lower", "task", "print"))
+    plain(
+        f'"""The schedule of {_title(task, record)}; running it prints its TIR."""\n\n'
+        "from autosched import Task, te\nfrom autosched.driver import lower\n\n"
+        f"task = Task.from_json(\n    {entry.replace(chr(10), chr(10) + '    ')}\n)\n"
+        f"{code}print(lower(s, task.tensors, task.target))"
+    )
 
 
 def _tir(task: Task, record: Record) -> None:
-    plain(repr(lower_steps(task.dag, record.steps, _host(task))))
+    plain(repr(_tir_of(task, record)))
 
 
 def _llvm(task: Task, record: Record) -> None:
     from autosched.codegen.llvm import emit_llvm
 
     target = _host(_cpu_only(task))
-    plain(emit_llvm(lower_steps(task.dag, record.steps, target), target))
+    plain(emit_llvm(_tir_of(task, record), target))
 
 
 def _asm(task: Task, record: Record) -> None:
     from autosched.codegen.llvm import assembly, emit_llvm
 
     target = _host(_cpu_only(task))
-    text = emit_llvm(lower_steps(task.dag, record.steps, target), target)
-    plain(assembly(text, target))
+    require_known_cpu(target)
+    plain(assembly(emit_llvm(_tir_of(task, record), target), target))
 
 
-def _features(task: Task, record: Record) -> None:
-    from rich.table import Table
-
-    from features.lowering import features_of_steps
-    from features.names import FEATURE_NAMES, GROUPS
-
-    rows = features_of_steps(task.dag, record.steps, task.target)
-    position = {name: k for k, name in enumerate(FEATURE_NAMES)}
-    for group, names in GROUPS.items():
-        table = Table("feature", *(f"store {k}" for k in range(len(rows))), title=group)
-        for name in names:
-            column = position[name]
-            if rows[:, column].any():
-                table.add_row(name, *(f"{v:.6g}" for v in rows[:, column]))
-        with out.capture() as text:
-            out.print(table)
-        plain(text.get())
+def _features(features: FeatureSet, task: Task, record: Record) -> None:
+    func = lower_for_features(task.dag, record.steps, task.target)
+    rows = features.extract(func, task.target)
+    plain(feature_table(features.groups, features.buffers(func), rows.tolist(), width=out.width))
 
 
 def _cpu_only(task: Task) -> Task:
@@ -116,8 +153,9 @@ FORMS: dict[str, Callable[[Task, Record], None]] = {
     "loops": _loops,
     "steps": _steps,
     "te": _te,
+    "python": _python,
     "tir": _tir,
     "llvm": _llvm,
     "asm": _asm,
-    "features": _features,
+    "features": partial(_features, feature_set(DEFAULT)),
 }

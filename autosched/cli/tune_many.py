@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autosched.cli.chosen import read
 from autosched.cli.config import Config
-from autosched.cli.console import err, plain, print_json, rate_text, seconds_text, warn
+from autosched.cli.console import plain, print_json, seconds_text, warn
 from autosched.cli.model import ModelFlags, make_learner, save_model
 from autosched.cli.progress import make_observer
+from autosched.cli.task_table import TaskTable, short_names
 from autosched.cli.tune import (
     EXIT_INTERRUPTED,
     EXIT_NOTHING_VALID,
@@ -24,7 +26,7 @@ from autosched.cli.tune import (
 from autosched.errors import ConfigError
 from autosched.task import Task
 from measure.measurer import Measurer
-from measure.records import Record, RecordLog, read_log
+from measure.records import Record, RecordLog
 from search.allocation import AllocationOptions
 from search.featurize import Helper
 from search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
@@ -63,14 +65,17 @@ def run_many(
         time_budget_s=overrides.time_budget or first.search.time_budget_s,
         allocation=AllocationOptions(many.strategy),
     )
+    names = short_names([config.name for config in configs])
+    table = TaskTable([task.key for task in tasks], names, weights)
     helper = Helper()
     try:
         learner = make_learner(first.cost_model, model, schedule.seed, tasks[0].target.kind, helper)
         if not as_json:
             known = sum(map(len, earlier.values()))
             note = f", continuing from {known} records" if known else ""
-            names = ", ".join(task.name for task in tasks)
-            err.print(f"tuning {len(tasks)} tasks: {names}{note}", markup=False)
+            warn(f"tuning {len(tasks)} tasks, {schedule.trials} trials{note}:")
+            for name, task in zip(names, tasks, strict=True):
+                warn(f"  {name}: {task.name} on {task.target}")
         section = first.measure
         with (
             Measurer.create(
@@ -79,7 +84,7 @@ def run_many(
                 options=section.run_options(),
                 check=section.check,
             ) as measurer,
-            make_observer(quiet=as_json, trials=schedule.trials, names=True) as observer,
+            make_observer(quiet=as_json, trials=schedule.trials, table=table) as observer,
         ):
             scheduler = TaskScheduler(
                 list(zip(tasks, options, strict=True)),
@@ -96,7 +101,7 @@ def run_many(
         save_model(learner, first.cost_model, model)
     finally:
         helper.close()
-    report_many(result, weights, path, as_json=as_json)
+    report_many(result, table, path, as_json=as_json)
     if result.interrupted:
         sys.exit(EXIT_INTERRUPTED)
     if all(task.best is None for task in result.tasks):
@@ -148,11 +153,9 @@ def _records_path(configs: Sequence[Config]) -> Path:
 
 def _earlier(path: Path, tasks: Sequence[Task]) -> dict[str, list[Record]]:
     """The records of each task in `path`, by key."""
-    if not path.exists():
+    if not path.is_file():
         return {}
-    contents = read_log(path)
-    for problem in contents.problems:
-        warn(f"warning: {problem}")
+    contents = read(path)
     keys = {task.key for task in tasks}
     found: dict[str, list[Record]] = {}
     for record in contents.records:
@@ -166,37 +169,29 @@ def _earlier(path: Path, tasks: Sequence[Task]) -> dict[str, list[Record]]:
     return found
 
 
-def report_many(
-    result: ScheduleResult, weights: Sequence[float], path: Path, *, as_json: bool
-) -> None:
+def report_many(result: ScheduleResult, table: TaskTable, path: Path, *, as_json: bool) -> None:
     """Print a table of the tasks, or everything as JSON."""
     if as_json:
-        print_json(_summary(result, weights, path))
+        print_json(_summary(result, table, path))
         return
-    rows = [("task", "weight", "trials", "valid", "best", "rate", "checked")]
-    for task, weight in zip(result.tasks, weights, strict=True):
-        progress, best = task.progress, task.best
-        cost = "-" if best is None else seconds_text(best.result.cost)
-        rate = "-" if best is None else rate_text(progress.flops_per_second(best)) or "-"
-        checked = "-" if best is None else ("yes" if best.result.checked else "no")
-        done, valid = str(progress.done), str(progress.valid)
-        rows.append((task.task.name, f"{weight:g}", done, valid, cost, rate, checked))
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    for row in rows:
-        plain("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+    table.runs.update((task.task.key, task.progress) for task in result.tasks)
+    plain(table.text())
     for task in result.tasks:
         show_reasons(task)
     if all(task.best is not None for task in result.tasks):
         plain(f"weighted sum of the best times: {seconds_text(result.objective)}")
+    done = max(1, sum(task.progress.done for task in result.tasks))
+    outside = sum(task.progress.outside_measuring for task in result.tasks) / done
+    plain(f"trials    {done} in all, {outside:.2f} s of each outside measuring")
     plain(f"records   {path}")
     if result.reason != "all trials were used":
         warn(f"stopped: {result.reason}")
 
 
-def _summary(result: ScheduleResult, weights: Sequence[float], path: Path) -> dict[str, Any]:
+def _summary(result: ScheduleResult, table: TaskTable, path: Path) -> dict[str, Any]:
     tasks = [
-        {**summary(task, path, None), "weight": weight}
-        for task, weight in zip(result.tasks, weights, strict=True)
+        {"name": name, **summary(task, path, None), "weight": weight}
+        for task, name, weight in zip(result.tasks, table.names, table.weights, strict=True)
     ]
     complete = all(task.best is not None for task in result.tasks)
     return {

@@ -70,7 +70,12 @@ def _check_array(symbol: str, position: int, spec: ParamSpec, array: np.ndarray[
         for want, have in zip(spec.shape, array.shape, strict=True)
     ):
         wanted = ", ".join(map(str, spec.shape))
-        raise _refuse(symbol, position, spec, f"must have shape ({wanted}), found {array.shape}")
+        hint = ""
+        if spec.layout is not None:
+            hint = f"; it is stored in the order {spec.layout.text}, which kernel.prepare makes"
+        raise _refuse(
+            symbol, position, spec, f"must have shape ({wanted}), found {array.shape}{hint}"
+        )
     if address_of(array) % spec.alignment:
         raise _refuse(
             symbol,

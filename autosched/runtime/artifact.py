@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from autosched.codegen.llvm import assertion_messages, size_variables
 from autosched.errors import CompileError, MeasureError
+from autosched.layout import LayoutChange
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
 from autosched.tir.function import PrimFunc
@@ -22,7 +25,8 @@ class ParamSpec:
     """One parameter: an array (`shape` is a tuple) or a scalar (`shape` is None).
 
     A dimension is an int or the name of a size variable, which all arrays that name it must agree
-    on. `alignment` is in bytes. `is_output` says that the function writes the array.
+    on. `alignment` is in bytes. `is_output` says that the function writes the array. `layout`
+    is set when the array is expected in another order than its tensor has; `shape` is the new one.
     """
 
     name: str
@@ -30,6 +34,15 @@ class ParamSpec:
     shape: tuple[int | str, ...] | None
     alignment: int = 1
     is_output: bool = False
+    layout: LayoutChange | None = None
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ParamSpec:
+        """From the fields by name."""
+        shape, layout = data["shape"], data.get("layout")
+        shape = None if shape is None else tuple(shape)
+        layout = None if layout is None else LayoutChange.from_json(layout)
+        return cls(**{**data, "shape": shape, "layout": layout})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +61,13 @@ class CpuArtifact:
     messages: tuple[str, ...] = ()
     externs: tuple[str, ...] = ()
     threads: int = 1
+
+    def with_layouts(self, changes: Iterable[LayoutChange]) -> CpuArtifact:
+        """The same code, its parameters marked as stored in the order of `changes`."""
+        params = list(self.params)
+        for change in changes:
+            params[change.position] = replace(params[change.position], layout=change)
+        return replace(self, params=tuple(params))
 
     def to_bytes(self) -> bytes:
         """A self-contained byte string: magic, length of the header, JSON header, object code."""
@@ -69,10 +89,7 @@ class CpuArtifact:
             raise MeasureError("not a compiled CPU kernel: the first bytes differ", stage="load")
         (length,) = struct.unpack_from("<Q", data, 8)
         header = json.loads(data[16 : 16 + length])
-        params = tuple(
-            ParamSpec(**{**p, "shape": None if p["shape"] is None else tuple(p["shape"])})
-            for p in header["params"]
-        )
+        params = tuple(map(ParamSpec.from_json, header["params"]))
         return cls(
             data[16 + length :],
             header["symbol"],

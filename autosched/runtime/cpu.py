@@ -11,7 +11,7 @@ import numpy as np
 from autosched.codegen.llvm import compile_object, emit_llvm
 from autosched.codegen.llvm_compile import Level
 from autosched.errors import MeasureError
-from autosched.runtime.arguments import check
+from autosched.runtime.arguments import as_array, check
 from autosched.runtime.artifact import CpuArtifact, ParamSpec, artifact_of
 from autosched.runtime.native import has_symbol, kernel_imports, load_object, runtime_library
 from autosched.runtime.parallel import ensure_pool
@@ -23,6 +23,7 @@ __all__ = [
     "CpuArtifact",
     "CpuKernel",
     "ParamSpec",
+    "aligned_copy",
     "aligned_empty",
     "artifact_of",
     "build_artifact",
@@ -67,6 +68,13 @@ def aligned_empty(
     start = -int(raw.__array_interface__["data"][0]) % alignment
     array: np.ndarray[Any, Any] = raw[start : start + size].view(kind).reshape(shape)
     return array
+
+
+def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A row-major copy of `array` that starts at a cache line."""
+    result = aligned_empty(array.shape, array.dtype)
+    result[...] = array
+    return result
 
 
 class BoundKernel:
@@ -134,6 +142,24 @@ class CpuKernel:
         slots, arrays = check(artifact.symbol, artifact.params, artifact.sizes, args)
         ensure_pool(self._threads or artifact.threads)
         return BoundKernel(self, slots, arrays)
+
+    def prepare(self, *args: Any) -> tuple[Any, ...]:
+        """The arguments (all, or only the first ones) as the kernel expects them stored.
+
+        Where it was built for pre-transformed inputs (`layout_rewrite: pre-transformed`), each such
+        array is copied into its new order; the others are passed through. A constant input needs
+        this once, not at every call. Raises MeasureError or ConfigError when one does not fit.
+
+            a, stored = kernel.prepare(a, b)
+            kernel(a, stored, c)
+        """
+        artifact = self.artifact
+        result = list(args)
+        for i, (spec, value) in enumerate(zip(artifact.params, args, strict=False)):
+            if spec.layout is not None:
+                array = as_array(artifact.symbol, i, spec, value)
+                result[i] = aligned_copy(spec.layout.transform(array))
+        return tuple(result)
 
     def __call__(self, *args: Any) -> None:
         self.bind(*args).run()

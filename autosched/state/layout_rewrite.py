@@ -13,12 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
+from autosched.errors import ConfigError
+from autosched.layout import LayoutChange, LayoutOption
 from autosched.state.iterator import Annotation, Iterator, clean_name
 from autosched.state.steps import (
     AnnotationStep,
@@ -31,7 +29,13 @@ from autosched.state.steps import (
 )
 from autosched.te.compute import compute
 from autosched.te.graph import replace_inputs, rewrite_body
-from autosched.te.operation import ComputeOp, Operation, PlaceholderOp, tensor_loads
+from autosched.te.operation import (
+    LAYOUT_FREE,
+    ComputeOp,
+    Operation,
+    PlaceholderOp,
+    tensor_loads,
+)
 from autosched.te.tensor import Tensor
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
@@ -40,62 +44,13 @@ if TYPE_CHECKING:
     from autosched.state.dag import ComputeDAG
     from autosched.state.state import State
 
-LAYOUT_FREE = "layout_free_placeholders"
-
-
-class LayoutOption(IntEnum):
-    """What to do with layout-free inputs; the integers are those of the record format."""
-
-    NO_REWRITE = 0
-    INSERT_TRANSFORM_STAGE = 1
-    FOR_PRE_TRANSFORMED = 2
-
-
-@dataclass(frozen=True)
-class LayoutChange:
-    """The new layout of one input: its dimensions, outermost first, as (original axis, extent).
-
-    The extents of one original axis, in this order, are the digits of its index.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dims: tuple[tuple[int, int], ...]
-    original_layout: str
-    new_layout: str
-
-    @property
-    def new_shape(self) -> tuple[int, ...]:
-        """The shape of the stored input."""
-        return tuple(extent for _, extent in self.dims)
-
-    def transform(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """`array` of the original shape, stored in the new layout."""
-        pieces = [
-            [k for k, (axis, _) in enumerate(self.dims) if axis == d] for d in range(array.ndim)
-        ]
-        order = [k for axis in pieces for k in axis]
-        split = array.reshape([self.dims[k][1] for k in order])
-        return np.ascontiguousarray(split.transpose(np.argsort(order)))
-
-    def new_indices(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Where the element at the original `indices` is stored."""
-        inner = [1] * len(self.shape)
-        result: list[Expr] = []
-        for axis, extent in reversed(self.dims):
-            index = indices[axis]
-            result.append(floormod(floordiv(index, inner[axis]), extent))
-            inner[axis] *= extent
-        return tuple(reversed(result))
-
-    def original_indices(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The original indices of the element stored at `indices`."""
-        stride = [1] * len(self.shape)
-        result: list[Expr] = [const(0)] * len(self.shape)
-        for (axis, extent), index in zip(reversed(self.dims), reversed(indices), strict=True):
-            result[axis] = add(mul(index, stride[axis]), result[axis])
-            stride[axis] *= extent
-        return tuple(result)
+__all__ = [
+    "LayoutChange",
+    "LayoutOption",
+    "LayoutRewrite",
+    "layout_free_tensors",
+    "rewrite_layout",
+]
 
 
 @dataclass(frozen=True)
@@ -116,15 +71,20 @@ def rewrite_layout(
     split that does not divide. Raises ScheduleError when the steps are illegal.
     """
     unchanged = LayoutRewrite(dag, tuple(steps), ())
-    if option == LayoutOption.NO_REWRITE or not steps or not has_layout_free(dag):
+    if option == LayoutOption.NO_REWRITE or not steps:
+        return unchanged
+    free = layout_free_tensors(dag)
+    if not free:
         return unchanged
     state = dag.infer_bound_of(steps)
     result = unchanged
     handled: set[Operation] = set()
     for stage_id, stage in enumerate(state.stages):
         op = stage.op
-        for tensor in op.attrs.get(LAYOUT_FREE, ()):
+        for tensor in _marked(op):
             if not isinstance(op, ComputeOp) or tensor.op in handled or tensor not in op.inputs:
+                continue
+            if tensor not in free:  # only an argument can be stored otherwise
                 continue
             change = _layout_change(state, stage_id, op, tensor)
             if change is not None:
@@ -133,9 +93,42 @@ def rewrite_layout(
     return result
 
 
-def has_layout_free(dag: ComputeDAG) -> bool:
-    """Some operation of `dag` names an input whose layout is free."""
-    return any(op.attrs.get(LAYOUT_FREE) for op in dag.ops)
+def layout_free_tensors(dag: ComputeDAG) -> tuple[Tensor, ...]:
+    """The arguments of `dag` whose layout some operation that reads them calls free.
+
+    Raises ConfigError when the attribute is no list of tensors.
+    """
+    free = {t for op in dag.ops for t in _marked(op) if t in op.inputs}
+    return tuple(t for t in dag.tensors if t in free and isinstance(t.op, PlaceholderOp))
+
+
+def _marked(op: Operation) -> Sequence[Tensor]:
+    tensors = op.attrs.get(LAYOUT_FREE, ())
+    if not isinstance(tensors, list | tuple) or not all(isinstance(t, Tensor) for t in tensors):
+        raise ConfigError(
+            f"{op.name}: the attribute {LAYOUT_FREE} must be a list of tensors, found {tensors!r}"
+        )
+    return tensors
+
+
+def new_indices(change: LayoutChange, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Where the element at the original `indices` is stored."""
+    inner = [1] * len(change.shape)
+    result: list[Expr] = []
+    for axis, extent in reversed(change.dims):
+        result.append(floormod(floordiv(indices[axis], inner[axis]), extent))
+        inner[axis] *= extent
+    return tuple(reversed(result))
+
+
+def original_indices(change: LayoutChange, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The original indices of the element stored at `indices`."""
+    stride = [1] * len(change.shape)
+    result: list[Expr] = [const(0)] * len(change.shape)
+    for (axis, extent), index in zip(reversed(change.dims), reversed(indices), strict=True):
+        result[axis] = add(mul(index, stride[axis]), result[axis])
+        stride[axis] *= extent
+    return tuple(result)
 
 
 def _layout_change(
@@ -163,6 +156,7 @@ def _layout_change(
             return None
     return LayoutChange(
         tensor.op.name,
+        state.dag.tensors.index(tensor),
         tuple(sizes),
         tuple(dims),
         "".join(f"{size}{name}" for size, name in zip(sizes, names, strict=True)),
@@ -211,14 +205,14 @@ def _rewritten(
     else:
         stored = compute(
             change.new_shape,
-            lambda *i: tensor[change.original_indices(i)],
+            lambda *i: tensor[original_indices(change, i)],
             name="auto_scheduler_layout_transform",
         )
         steps = _with_transform_stage(steps, dag.ops.index(tensor.op) + 1, len(change.dims))
 
     def load(e: Expr) -> Expr | None:
         if isinstance(e, ProducerLoad) and e.producer is tensor:
-            return ProducerLoad(stored, change.new_indices(e.indices))
+            return ProducerLoad(stored, new_indices(change, e.indices))
         return None
 
     for op in dag.ops:

@@ -39,23 +39,44 @@ from autosched.tir.expr import IterVar
 
 def python_schedule(dag: ComputeDAG, steps: Iterable[Step]) -> str:
     """The code that applies `steps` to the computation of `dag`; ScheduleError when illegal."""
-    writer = _Writer(dag)
+    return _text(_write(dag, steps, ()).lines)
+
+
+def python_program(
+    dag: ComputeDAG, steps: Iterable[Step], source: str, reserved: Iterable[str]
+) -> str:
+    """`python_schedule` after a line that binds the outputs, whose DAG the code `source` gives.
+
+    Names in `reserved` are not used. Raises ScheduleError when the steps are illegal.
+    """
+    writer = _write(dag, steps, reserved)
+    first = f"{_target(writer.outputs)} = (op.output(0) for op in {source}.outputs)"
+    return _text([first, *writer.lines])
+
+
+def _write(dag: ComputeDAG, steps: Iterable[Step], reserved: Iterable[str]) -> _Writer:
+    writer = _Writer(dag, reserved)
     steps = tuple(steps)
     for k in range(len(steps)):
         writer.step(steps, k)
-    return "".join(f"{line}\n" for line in writer.lines)
+    return writer
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 class _Writer:
     """Replays the steps and writes a line for everything that happens to the schedule."""
 
-    def __init__(self, dag: ComputeDAG) -> None:
+    def __init__(self, dag: ComputeDAG, reserved: Iterable[str]) -> None:
         self.replay = Replay(dag.ops, dag.outputs)
         self.lines: list[str] = []
-        self.taken: set[str] = {"s", "te", "stage"}
+        self.taken: set[str] = {"s", "te", "stage", "op", *reserved}
         self.tensors: list[str] = [self._fresh(op.name) for op in dag.ops]
         self.axis_names: dict[IterVar, str] = {}
-        outputs = ", ".join(f"{self.tensors[dag.ops.index(op)]}.op" for op in dag.outputs)
+        self.outputs = [self.tensors[dag.ops.index(op)] for op in dag.outputs]
+        outputs = ", ".join(f"{name}.op" for name in self.outputs)
         self.lines.append(f"s = te.create_schedule([{outputs}])")
         self.lines.append(f"{_target(self.tensors)} = (stage.op.output(0) for stage in s.stages)")
         for stage_id in range(len(dag.ops)):

@@ -12,11 +12,13 @@ from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce
 from autosched.tir.stmt import Stmt
 from autosched.tir.walk import pre_order
 
+LAYOUT_FREE = "layout_free_placeholders"  # attribute: tensors that may be stored otherwise
+
 
 class Operation:
     """Base of all operations: a name, a tag, attributes, and output tensors.
 
-    `attrs` holds Ansor's hints, e.g. auto_scheduler_no_split_at_inner or layout_free_placeholders.
+    `attrs` holds Ansor's hints, e.g. auto_scheduler_no_split_at_inner or LAYOUT_FREE.
     """
 
     __slots__ = ("__weakref__", "attrs", "name", "outputs", "tag")

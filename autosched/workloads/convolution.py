@@ -9,7 +9,7 @@ import numpy as np
 from autosched import te
 from autosched.te.tensor import Tensor
 from autosched.workloads.padding import pad, pad_array, windows
-from autosched.workloads.workload import Array, output_size, window_problem
+from autosched.workloads.workload import Array, layout_free, output_size, window_problem
 
 
 def check_conv1d(N: int, L: int, CI: int, CO: int, K: int, stride: int, padding: int) -> str | None:
@@ -30,6 +30,7 @@ def conv1d_nlc(
         (N, output_size(L, K, stride, padding), CO),
         lambda n, l, co: te.sum(P[n, l * stride + rl, rc] * W[rl, rc, co], axis=[rl, rc]),
         name="Y",
+        attrs=layout_free(W),
     )
     return [X, W, Y]
 
@@ -106,6 +107,7 @@ def conv2d_nhwc(
             axis=[rh, rw, rc],
         ),
         name="Y",
+        attrs=layout_free(K),
     )
     return [X, K, Y]
 
@@ -168,6 +170,7 @@ def conv3d_ndhwc(
             axis=[rd, rh, rw, rc],
         ),
         name="Y",
+        attrs=layout_free(weight),
     )
     return [X, weight, Y]
 
@@ -211,6 +214,7 @@ def depthwise_conv2d_nhwc(
             P[n, h * stride + rh, w * stride + rw, c] * weight[rh, rw, c], axis=[rh, rw]
         ),
         name="Y",
+        attrs=layout_free(weight),
     )
     return [X, weight, Y]
 

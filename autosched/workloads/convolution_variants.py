@@ -10,7 +10,7 @@ from autosched import te
 from autosched.te.tensor import Tensor
 from autosched.tir.op import all_, const, eq, if_then_else, max_
 from autosched.workloads.padding import pad, pad_array, windows
-from autosched.workloads.workload import Array, output_size
+from autosched.workloads.workload import Array, layout_free, output_size
 
 
 def check_transpose(
@@ -112,6 +112,7 @@ def conv2d_capsule_nhwijc(
             axis=[rh, rw, ck, rc],
         ),
         name="Y",
+        attrs=layout_free(weight),
     )
     return [X, weight, Y]
 
@@ -155,6 +156,7 @@ def conv2d_nchw_bn_relu(
             axis=[rc, rh, rw],
         ),
         name="Y",
+        attrs=layout_free(weight),
     )
     bias_add = te.compute(shape, lambda n, co, h, w: Y[n, co, h, w] + bias[co], name="bias_add")
     bn_mul = te.compute(shape, lambda n, co, h, w: bias_add[n, co, h, w] * scale[co], name="bn_mul")

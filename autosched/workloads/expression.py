@@ -71,11 +71,15 @@ class Program:
 
 @dataclass(frozen=True)
 class ExpressionWorkload:
-    """The computation `expr` on inputs of `shapes`, all tensors of `dtype`."""
+    """The computation `expr` on inputs of `shapes`, all tensors of `dtype`.
+
+    The inputs named in `layout_free` may be stored in another order where a task asks for it.
+    """
 
     expr: str
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
     dtype: str = "float32"
+    layout_free: tuple[str, ...] = ()
     program: Program = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -83,17 +87,26 @@ class ExpressionWorkload:
         if self.dtype not in NUMBERS:
             allowed = ", ".join(NUMBERS)
             raise ConfigError(f"expr: dtype must be one of {allowed}, found {self.dtype!r}")
+        for name in self.layout_free:
+            if name not in self.program.inputs:
+                inputs = ", ".join(self.program.inputs) or "none"
+                raise ConfigError(f"layout_free: expected inputs ({inputs}), found {name!r}")
         self.tensors()
 
     @staticmethod
     def parse(
-        expr: str, shapes: Mapping[str, Sequence[int]], dtype: str = "float32"
+        expr: str,
+        shapes: Mapping[str, Sequence[int]],
+        dtype: str = "float32",
+        layout_free: Sequence[str] = (),
     ) -> ExpressionWorkload:
         """The workload, checked; ConfigError says which statement is wrong and why."""
         if not isinstance(expr, str) or not isinstance(shapes, Mapping):
             raise ConfigError("expr must be a text and shapes a mapping from tensors to sizes")
         checked = tuple((name, _shape(name, shape)) for name, shape in shapes.items())
-        return ExpressionWorkload(expr, checked, dtype)
+        if not isinstance(layout_free, list | tuple):
+            raise ConfigError(f"layout_free: expected a list of inputs, found {layout_free!r}")
+        return ExpressionWorkload(expr, checked, dtype, tuple(dict.fromkeys(map(str, layout_free))))
 
     @property
     def title(self) -> str:
@@ -108,7 +121,8 @@ class ExpressionWorkload:
     def to_json(self) -> dict[str, Any]:
         """What `parse` takes."""
         shapes = {name: list(shape) for name, shape in self.shapes}
-        return {"expr": self.expr, "shapes": shapes, "dtype": self.dtype}
+        free = {"layout_free": list(self.layout_free)} if self.layout_free else {}
+        return {"expr": self.expr, "shapes": shapes, "dtype": self.dtype, **free}
 
     def tensors(self) -> list[Tensor]:
         """The argument tensors of a fresh definition: inputs, then outputs."""
@@ -116,7 +130,7 @@ class ExpressionWorkload:
 
     def _define(self, dtype: str) -> list[Tensor]:
         p = self.program
-        return build(p.statements, p.shapes, p.inputs, p.outputs, dtype)
+        return build(p.statements, p.shapes, p.inputs, p.outputs, dtype, self.layout_free)
 
     def inputs(self, seed: int = 0) -> list[Array]:
         """Random inputs, the same for the same seed."""

@@ -10,6 +10,8 @@ from autosched import te
 from autosched.te.tensor import Tensor
 from autosched.tir import op
 from autosched.tir.expr import Expr, Var
+from autosched.workloads.expression_extents import loads_of
+from autosched.workloads.workload import layout_free
 
 if TYPE_CHECKING:
     from autosched.workloads.expression_extents import Statement
@@ -43,20 +45,23 @@ def build(
     inputs: Sequence[str],
     outputs: Sequence[str],
     dtype: str,
+    free: Sequence[str] = (),
 ) -> list[Tensor]:
-    """The argument tensors of the program: inputs, then outputs."""
+    """The argument tensors of the program: inputs, then outputs; `free` are layout free."""
     tensors: dict[str, Tensor] = {
         name: te.placeholder(shapes[name], dtype, name=name) for name in inputs
     }
     for statement in statements:
         try:
-            tensors[statement.name] = _compute(statement, tensors, dtype)
+            tensors[statement.name] = _compute(statement, tensors, dtype, free)
         except (TypeError, ZeroDivisionError, OverflowError) as error:
             statement.fail(str(error))
     return [tensors[name] for name in (*inputs, *outputs)]
 
 
-def _compute(statement: Statement, tensors: Mapping[str, Tensor], dtype: str) -> Tensor:
+def _compute(
+    statement: Statement, tensors: Mapping[str, Tensor], dtype: str, free: Sequence[str]
+) -> Tensor:
     axes = {
         name: te.reduce_axis((0, statement.extents[name]), name=name)
         for name in statement.reduce_indices
@@ -72,8 +77,14 @@ def _compute(statement: Statement, tensors: Mapping[str, Tensor], dtype: str) ->
         return result
 
     shape = [statement.extents[name] for name in statement.indices]
+    read = {load.value.id for load in loads_of(statement.body) if isinstance(load.value, ast.Name)}
+    marked = [tensors[name] for name in free if name in read]
     tensor: Tensor = te.compute(
-        shape, element, name=statement.name, axis_names=list(statement.indices)
+        shape,
+        element,
+        name=statement.name,
+        attrs=layout_free(*marked) if marked else {},
+        axis_names=list(statement.indices),
     )
     return tensor
 

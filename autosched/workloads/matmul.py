@@ -9,7 +9,7 @@ import numpy as np
 from autosched import te
 from autosched.te.tensor import Tensor
 from autosched.tir.op import call, const, max_
-from autosched.workloads.workload import Array
+from autosched.workloads.workload import Array, layout_free
 
 
 def matmul(M: int, N: int, K: int, dtype: str) -> list[Tensor]:
@@ -17,7 +17,9 @@ def matmul(M: int, N: int, K: int, dtype: str) -> list[Tensor]:
     A = te.placeholder((M, K), dtype, name="A")
     B = te.placeholder((K, N), dtype, name="B")
     k = te.reduce_axis((0, K), name="k")
-    C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    C = te.compute(
+        (M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C", attrs=layout_free(B)
+    )
     return [A, B, C]
 
 
@@ -31,7 +33,12 @@ def batch_matmul(B: int, M: int, N: int, K: int, dtype: str) -> list[Tensor]:
     X = te.placeholder((B, M, K), dtype, name="X")
     Y = te.placeholder((B, K, N), dtype, name="Y")
     k = te.reduce_axis((0, K), name="k")
-    Z = te.compute((B, M, N), lambda b, i, j: te.sum(X[b, i, k] * Y[b, k, j], axis=k), name="Z")
+    Z = te.compute(
+        (B, M, N),
+        lambda b, i, j: te.sum(X[b, i, k] * Y[b, k, j], axis=k),
+        name="Z",
+        attrs=layout_free(Y),
+    )
     return [X, Y, Z]
 
 
@@ -46,7 +53,9 @@ def dense_bias_relu(M: int, N: int, K: int, dtype: str) -> list[Tensor]:
     W = te.placeholder((N, K), dtype, name="W")
     bias = te.placeholder((N,), dtype, name="bias")
     k = te.reduce_axis((0, K), name="k")
-    T = te.compute((M, N), lambda i, j: te.sum(A[i, k] * W[j, k], axis=k), name="T")
+    T = te.compute(
+        (M, N), lambda i, j: te.sum(A[i, k] * W[j, k], axis=k), name="T", attrs=layout_free(W)
+    )
     U = te.compute((M, N), lambda i, j: T[i, j] + bias[j], name="U")
     zero = const(0, dtype)
     relu = te.compute((M, N), lambda i, j: max_(U[i, j], zero), name="relu")

@@ -7,14 +7,9 @@ otherwise the tensors are evaluated with NumPy as they are declared.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,6 +17,7 @@ import numpy as np
 from autosched.errors import ConfigError
 from autosched.te.operation import ComputeOp, PlaceholderOp
 from autosched.te.tensor import Tensor
+from autosched.user_file import load_object
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.workload import Array, random_inputs
 
@@ -42,16 +38,10 @@ class PythonWorkload:
         Raises ConfigError when the file or function does not exist, refuses the arguments, or
         returns something else than tensors.
         """
-        path_text, separator, name = str(spec).rpartition(":")
-        if not separator or not path_text or not name.isidentifier():
-            raise ConfigError(f"python: expected file.py:function, found {spec!r}")
-        path = Path(path_text)
-        if not path.is_file():
-            raise ConfigError(f"python: there is no file {path_text}")
-        module = _load(path)
-        function = getattr(module, name, None)
+        module, function = load_object(spec, "python", "function")
+        path, _, name = spec.rpartition(":")
         if not callable(function):
-            raise ConfigError(f"python: {path_text} defines no function {name}")
+            raise ConfigError(f"python: {path} defines no function {name}")
         reference = getattr(module, f"{name}_reference", None)
         workload = PythonWorkload(spec, tuple((args or {}).items()), function, reference)
         workload.tensors()
@@ -97,23 +87,6 @@ class PythonWorkload:
             np.ascontiguousarray(np.asarray(array).astype(tensor.dtype.numpy))
             for array, tensor in zip(results, outputs, strict=True)
         ]
-
-
-def _load(path: Path) -> ModuleType:
-    """The file as a module; its folder is on the path while it runs."""
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
-    spec = importlib.util.spec_from_file_location(f"autosched_user_{digest}", path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"python: {path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"python: {path} failed: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(str(path.resolve().parent))
-    return module
 
 
 def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -> list[Tensor]:

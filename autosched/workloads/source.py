@@ -78,7 +78,10 @@ def source_from_json(data: Mapping[str, Any]) -> WorkloadSource:
         from autosched.workloads.expression import ExpressionWorkload
 
         return ExpressionWorkload.parse(
-            data["expr"], data.get("shapes") or {}, data.get("dtype") or "float32"
+            data["expr"],
+            data.get("shapes") or {},
+            data.get("dtype") or "float32",
+            data.get("layout_free") or (),
         )
     from autosched.workloads.python_function import PythonWorkload
 

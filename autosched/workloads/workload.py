@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
+from autosched.te.operation import LAYOUT_FREE
 from autosched.te.tensor import Tensor
 from autosched.tir.expr import IntImm
 
@@ -117,6 +118,15 @@ class Workload:
         """`name(M, N, dilation=1, dtype='float32')`."""
         parts = [k if d is None else f"{k}={d}" for k, d in self.args.items()]
         return f"{self.name}({', '.join([*parts, 'dtype=' + repr(self.dtypes[0])])})"
+
+
+def layout_free(*tensors: Tensor) -> dict[str, Any]:
+    """Attributes for `te.compute`: `tensors`, which it reads, may be stored in another order.
+
+    Nothing changes unless a task asks for a layout rewrite; name what users keep constant, such as
+    weights.
+    """
+    return {LAYOUT_FREE: list(tensors)}
 
 
 def shape_of(tensor: Tensor) -> tuple[int, ...]:

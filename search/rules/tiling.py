@@ -11,6 +11,29 @@ from autosched.state.steps import RfactorStep, SplitStep
 _SPACE, _REDUCE = "S", "R"
 
 
+def structure_problem(structure: str, *, is_gpu: bool) -> str:
+    """Why the sketch rules cannot tile by `structure`, or an empty text.
+
+    A consumer is fused after the third level of a GPU (blocks, virtual threads, threads), and
+    after those of the first two levels of a CPU that are spatial; a spatial level must follow.
+    """
+    letters = structure.upper()
+    if not letters or set(letters) - {_SPACE, _REDUCE}:
+        return f"expected only the letters S and R, found {structure!r}"
+    if _REDUCE not in letters:
+        return f"expected at least one R, for the reduction loops, found {structure!r}"
+    if is_gpu:
+        fused = 3
+        if letters[2:3] != _SPACE:
+            return f"expected S as the third letter, as in SSSRRSRS, found {structure!r}"
+    else:
+        fused = max((k for k in (1, 2) if letters[k - 1 : k] == _SPACE), default=0)
+    if letters.count(_SPACE) <= fused:
+        example = "SSSRRSRS" if is_gpu else "SSRSRS"
+        return f"expected at least {fused + 1} letters S, as in {example}, found {structure!r}"
+    return ""
+
+
 def multi_level_tile(state: State, stage_id: int, structure: str) -> tuple[State, list[int]]:
     """Tile the stage by a structure such as "SSRSRS".
 

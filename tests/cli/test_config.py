@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from autosched.cli.config import Config, load_config
+from autosched.cli.tune import Overrides, tune_options
 from autosched.errors import ConfigError
+from features.sets import FEATURE_SETS
 from search.options import SearchOptions
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
@@ -58,7 +60,10 @@ def test_hardware_limits_can_be_overridden(written):
         (WORKLOAD + "search: {trials: many}\n", r":2: search\.trials: .*found str 'many'"),
         (WORKLOAD + "search: {trials: 0}\n", r"greater than 0, found int 0"),
         (WORKLOAD + "search: {eps_greedy: 2.0}\n", r"eps_greedy: .*less than or equal to 1"),
-        (WORKLOAD + "search: {cpu_multi_level_tiling_structure: SXR}\n", r"pattern"),
+        (
+            WORKLOAD + "search: {cpu_multi_level_tiling_structure: SXR}\n",
+            r"only the letters S and R",
+        ),
         (WORKLOAD + "target: {kind: tpu}\n", r"'cpu' or 'cuda', found str 'tpu'"),
         (WORKLOAD + "weight: -1.0\n", r"weight: .*greater than 0"),
         ("search: {}\n", r"the key 'workload' is missing"),
@@ -100,3 +105,11 @@ def test_the_documented_settings_are_the_defaults(written):
     assert documented == default
     for name in type(default.search).model_fields:
         assert f"  {name}: " in block
+
+
+def test_every_feature_set_can_be_chosen(written):
+    for name in FEATURE_SETS:
+        config = load_config(written(f"{WORKLOAD}cost_model: {{features: {name}}}\n"))
+        assert tune_options(config, Overrides()).features == name
+    with pytest.raises(ConfigError, match=r"cost_model.features: expected 'ansor-0.19' or 'autos"):
+        load_config(written(f"{WORKLOAD}cost_model: {{features: ansor}}\n"))

@@ -1,9 +1,14 @@
 """Progress lines, and what the best kernel is compared with."""
 
-import pytest
+import io
 
+import pytest
+from rich.console import Console
+
+from autosched.cli import progress as progress_module
 from autosched.cli.peer import Peer, peer_of
 from autosched.cli.progress import make_observer, status_text
+from autosched.cli.task_table import TaskTable
 from autosched.task import Task
 from measure.records import Record
 from measure.result import MeasureResult
@@ -20,12 +25,12 @@ def test_status():
     progress.best = BEST
     progress.quality.append(Quality(0.75, 0.5, 8))
     progress.failures["run crash"] = 2
-    assert status_text(progress) == "best 1 us 1.024 GFLOP/s, model 0.75, 2 failed"
+    assert status_text(progress) == "best 1 us 1.024 GFLOP/s, model 0.75, 2 run crash"
 
 
 def test_a_line_after_every_batch(capfd):
     progress = Progress(TASK, 8, done=4, best=BEST)
-    with make_observer(quiet=False) as observer:
+    with make_observer(quiet=False, trials=8) as observer:
         observer(progress, ())
         observer(progress, [BEST])
     lines = capfd.readouterr().err.splitlines()
@@ -35,16 +40,49 @@ def test_a_line_after_every_batch(capfd):
 
 def test_several_tasks_are_counted_together(capfd):
     other = Task.from_workload("matmul", M=8, N=8, K=16)
-    with make_observer(quiet=False, trials=20, names=True) as observer:
+    table = TaskTable([TASK.key, other.key], ["one", "two"], [1, 1])
+    with make_observer(quiet=False, trials=20, table=table) as observer:
         observer(Progress(TASK, 8, done=4), [BEST])
         observer(Progress(other, 8, done=6), [BEST])
     lines = capfd.readouterr().err.splitlines()
-    assert "4/20 trials, matmul(M=8, N=8, K=8): " in lines[0]
-    assert "10/20 trials, matmul(M=8, N=8, K=16): " in lines[1]
+    assert "4/20 trials, one: " in lines[0]
+    assert "10/20 trials, two: " in lines[1]
+
+
+def terminal(monkeypatch, width):
+    """Standard error as a terminal of that width; returns what is written to it."""
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=True, width=width, color_system=None)
+    monkeypatch.setattr(progress_module, "err", console)
+    return written
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_shows_a_bar_from_the_start(monkeypatch, width):
+    written = terminal(monkeypatch, width)
+    with make_observer(quiet=False, trials=8) as observer:
+        observer(Progress(TASK, 8, done=4, best=BEST), [BEST])
+    text = written.getvalue()
+    assert "0/8 trials" in text
+    assert "4/8 trials best 1 us" in text
+    assert "None" not in text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_shows_the_table_of_several_tasks(monkeypatch, width):
+    written = terminal(monkeypatch, width)
+    other = Task.from_workload("matmul", M=8, N=8, K=16)
+    table = TaskTable([TASK.key, other.key], ["one", "two"], [1, 2.5])
+    with make_observer(quiet=False, trials=20, table=table) as observer:
+        observer(Progress(TASK, 8, done=4, best=BEST), [BEST])
+    last = written.getvalue().rpartition("task ")[2]
+    assert "one   1       4       0      1 us" in last
+    assert "two   2.5     0       0      -" in last
+    assert max(map(len, last.splitlines())) <= width
 
 
 def test_quiet(capfd):
-    with make_observer(quiet=True) as observer:
+    with make_observer(quiet=True, trials=8) as observer:
         observer(Progress(TASK, 8), [BEST])
     assert capfd.readouterr() == ("", "")
 

@@ -1,14 +1,25 @@
 """`autosched show`: every form of a candidate, and how the rest is refused."""
 
+import contextlib
 import gzip
+import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from autosched.driver import lower_steps
 from autosched.state.steps import steps_from_json
-from measure.records import RecordLog
-from measure.result import Failure
+from autosched.target import cuda_target
+from autosched.task import Task
+from measure.records import Record, RecordLog
+from measure.result import Failure, MeasureResult
+from search.options import SearchOptions
+from search.rules.protocol import Context
+from search.sample import sample_population
+from search.sketch import generate_sketches
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "ansor_v06.jsonl.gz"
 
@@ -36,6 +47,7 @@ def ansor_file(tmp_path):
         ("loops", "parallel i.0 (0,4)\n  for j.0 (0,2)\n    for k (0,16)"),
         ("steps", '["SP", 2, 0, 16, [4], 1]\n["SP", 2, 2, 16, [8], 1]'),
         ("te", "s[C].vectorize("),
+        ("python", "print(lower(s, task.tensors, task.target))"),
         ("tir", "in parallel(4):"),
         ("llvm", "define "),
         ("asm", ".text"),
@@ -81,7 +93,7 @@ def test_an_illegal_candidate_does_not_hide_the_others(cli, ansor_file, record):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("mm.jsonl", "--as", "nonsense"), "expected one of loops, steps, te, tir, llvm"),
+        (("mm.jsonl", "--as", "nonsense"), "expected one of loops, steps, te, python, tir, llvm"),
         (("mm.jsonl", "--index", "3"), "holds 3 records; --index 3 is not one of 0 to 2"),
         (("mm.jsonl", "--index", "0", "--best"), "give only one of --best, --index"),
         (("mm.jsonl", "--index", "x"), "--index"),
@@ -101,3 +113,61 @@ def test_what_cannot_be_shown_is_said(cli, log, record, args, message):
     assert message in done.err
     assert "Traceback" not in done.err
     assert done.out == ""
+
+
+def foreign(record, **target):
+    """A record of the same candidate for another machine."""
+    made = record()
+    return replace(made, task={**made.task, "target": {**made.task["target"], **target}})
+
+
+@pytest.mark.parametrize(
+    "target", [{"cpu": "pentium99"}, {"cpu": "pentium99", "features": "+warp9"}]
+)
+def test_an_invented_cpu_is_named(cli, tmp_path, record, target):
+    RecordLog(tmp_path / "there.jsonl").append([foreign(record, **target)])
+    done = cli("show", "there.jsonl", "--as", "asm")
+    assert done.status == 2
+    assert "the record is for the CPU 'pentium99'" in done.err
+    assert cli("show", "there.jsonl", "--as", "llvm").status == 0
+
+
+def test_machine_code_for_another_cpu(cli, tmp_path, record):
+    RecordLog(tmp_path / "there.jsonl").append([foreign(record, cpu="x86-64", features="+avx2")])
+    done = cli("show", "there.jsonl", "--as", "asm")
+    assert (done.status, done.err) == (0, "")
+    assert "ymm" in done.out
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("matmul", {"M": 32, "N": 64, "K": 128}),
+        ("matmul", {"M": 4, "N": 4, "K": 512}),  # rfactor
+        ("dense_bias_relu", {"M": 32, "N": 64, "K": 32}),
+        ("norm_bmn", {"B": 2, "M": 32, "N": 64}),
+        ("softmax", {"M": 16, "N": 64}),
+    ],
+)
+def test_the_printed_program_runs_as_it_stands(cli, tmp_path, name, sizes, target):
+    """It prints the TIR that the steps give; every step that sketches make occurs."""
+    kind = cuda_target() if target == "cuda" else "cpu"
+    task = Task.from_workload(name, target=kind, **sizes)
+    context = Context(task.dag, task.target.hardware, task.target.is_gpu, SearchOptions())
+    sketches = generate_sketches(task.dag, task.target.hardware, task.target.is_gpu)
+    rng = np.random.default_rng(0)
+    records = [
+        Record(task.to_json(), steps, MeasureResult((1e-3,)))
+        for sketch in sketches
+        for steps in sample_population(context, [sketch], rng, 1)
+    ]
+    RecordLog(tmp_path / "r.jsonl").append(records)
+    for index, made in enumerate(records):
+        done = cli("show", "r.jsonl", "--as", "python", "--index", index)
+        assert (done.status, done.err) == (0, "")
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(done.out, "shown.py", "exec"), {"__name__": "__main__"})
+        expected = lower_steps(task.dag, made.steps, task.target)
+        assert printed.getvalue() == f"{expected}\n"

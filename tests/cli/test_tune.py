@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
+from autosched.cli import api, tune, tune_many
 from autosched.cli import app as application
-from autosched.cli import tune, tune_many
 from autosched.state.steps import steps_to_json
+from measure.interrupt import MeasureInterrupted
 from measure.records import read_log
 from measure.result import Failure, MeasureResult
 from search.cost_model import XGBoostModel
@@ -19,7 +21,7 @@ SEARCH = (
 
 
 class StubMeasurer:
-    """Costs made of the steps. `mode`: ok, fail, or interrupt (in the second batch)."""
+    """Costs made of the steps. `mode`: ok, fail, or in the second batch interrupt or cut short."""
 
     mode = "ok"
 
@@ -46,7 +48,10 @@ class StubMeasurer:
         if self.mode == "fail":
             return [MeasureResult((), Failure("run", "crash", "signal 11"))] * len(batch)
         digests = [hashlib.md5(json.dumps(steps_to_json(s)).encode()).digest() for s in batch]
-        return [MeasureResult((1e-6 * (1 + d[0]),), checked=True) for d in digests]
+        results = [MeasureResult((1e-6 * (1 + d[0]),), checked=True) for d in digests]
+        if self.mode == "cut short" and self.batches == 2:
+            raise MeasureInterrupted([*results[:2], *[None] * len(results[2:])])
+        return results
 
 
 @pytest.fixture
@@ -125,8 +130,11 @@ def test_several_tasks(run, tmp_path):
     status, out, err = run("a.yaml", "b.yaml", "--strategy", "round-robin", "--weights", "1,2")
     assert status == 0
     assert "16/16 trials" in err
-    rows = [line.split() for line in out.splitlines() if line.startswith("matmul(")]
-    assert [row[3:6] for row in rows] == [["1", "8", "8"], ["2", "8", "8"]]
+    assert "  a: matmul(M=8, N=8, K=8) on cpu" in err
+    assert "16/16 trials, b: best" in err
+    rows = [line.split() for line in out.splitlines() if line[:2] in ("a ", "b ")]
+    assert [row[:4] for row in rows] == [["a", "1", "8", "8"], ["b", "2", "8", "8"]]
+    assert "trials    16 in all" in out
     assert len(read_log(tmp_path / "a+b.jsonl").records) == 16
     _, out, err = run("a.yaml", "b.yaml", "--trials", "4", "--json")
     assert len(json.loads(out)["tasks"]) == 2
@@ -172,7 +180,7 @@ def test_models_are_saved_loaded_and_warm_started(run, tmp_path):
     first = read_log(tmp_path / "b.jsonl").records[0]
     assert first.search["predicted"] is not None
     _, _, err = run("b.yaml", "--fresh", "--warm-start", "a.jsonl", "--trials", "4")
-    assert "warm start from a.jsonl: 8 records of 1 tasks" in err
+    assert "warm start from a.jsonl: 8 records of 1 task" in err
     first = read_log(tmp_path / "b-2.jsonl").records[0]
     assert first.search["predicted"] is not None
 
@@ -206,3 +214,90 @@ def test_cuda_cannot_be_tuned_yet(run):
     status, _, err = run("a.yaml", "--target", "cuda")
     assert status == 2
     assert "--dry-run" in err
+
+
+RULES = """
+from search.rules.protocol import Decision, FunctionRule
+
+
+def condition(context, state, stage_id):
+    plain = state.stages[stage_id].name == "C"
+    return Decision.APPLY_AND_SKIP_REST if plain else Decision.SKIP
+
+
+def apply(context, state, stage_id):
+    i, j, k = state.stages[stage_id].iters
+    state, (outer, inner) = state.split(stage_id, i, [None])
+    return [(state.reorder(stage_id, [outer, k, inner, j]), stage_id - BACK)]
+
+
+row_blocks = FunctionRule("RowBlocks", condition, apply)
+"""
+
+
+def test_sketch_rules_of_the_user(run, tmp_path):
+    (tmp_path / "mine.py").write_text(RULES.replace("BACK", "1"))
+    text = (tmp_path / "a.yaml").read_text()
+    rule = 'sketch_rules: ["mine.py:row_blocks"], '
+    (tmp_path / "f.yaml").write_text(text.replace("search: {", "search: {" + rule))
+    status, out, _ = run("f.yaml", "--dry-run")
+    assert status == 0
+    assert ": 1 sketches" in out
+    status, _, _ = run("f.yaml")
+    assert status == 0
+    steps = read_log(tmp_path / "f.jsonl").records[0].to_json()["steps"]
+    assert [s[0] for s in steps[:2]] == ["SP", "RE"]
+    status, _, _ = run("f.yaml", "b.yaml", "--records", "two.jsonl")
+    assert status == 0
+    (tmp_path / "mine.py").write_text(RULES.replace("BACK", '"1"'))
+    status, _, err = run("f.yaml", "--fresh")
+    assert status == 2
+    assert "sketch rule 'RowBlocks': apply on stage 2 (C) failed at" in err
+    assert "mine.py:13" in err
+
+
+def test_the_documented_sketch_rule_works(run, tmp_path, monkeypatch):
+    """The three blocks of docs/search.md: a file of rules, a configuration, a program."""
+    text = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
+    section = text.split("## Your own sketch rules")[1]
+    rules, configuration, program = (b.split("```")[0] for b in _blocks(section))
+    (tmp_path / "my_rules.py").write_text(rules)
+    (tmp_path / "documented.yaml").write_text(configuration)
+    status, out, _ = run("documented.yaml", "--dry-run")
+    assert status == 0
+    assert ": 1 sketches" in out
+    assert out.index("for i.0 (None)") < out.index("for k (0,128)") < out.index("for i.1 (None)")
+    monkeypatch.setattr(api, "Measurer", StubMeasurer)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    exec(program, {})
+
+
+def _blocks(text):
+    return [part.partition("\n")[2] for part in text.split("```")[1::2]]
+
+
+def test_an_unwritable_record_file_is_known_before_anything_is_measured(run, tmp_path):
+    (tmp_path / "folder").mkdir()
+    for path, reason in (
+        ("folder", "Is a directory"),
+        ("none/a.jsonl", "No such file"),
+        ("/dev/full", "No space left"),
+    ):
+        status, _out, err = run("a.yaml", "--records", path)
+        assert status == 2
+        assert "error: cannot" in err
+        assert f"{path}: {reason}" in err
+        assert "trials" not in err
+
+
+def test_measured_candidates_of_an_interrupted_round_are_reported(run, tmp_path):
+    status, out, _err = run("a.yaml", mode="cut short")
+    assert status == 130
+    assert "trials    6 (6 valid)" in out
+    assert len(read_log(tmp_path / "a.jsonl").records) == 6
+    status, out, _err = run("a.yaml", "b.yaml", "--json", mode="cut short")
+    found = json.loads(out)
+    assert (status, found["interrupted"]) == (130, True)
+    assert [task["trials"] for task in found["tasks"]] == [4, 2]
+    best = sum(task["best"]["seconds"] for task in found["tasks"])
+    assert found["objective_seconds"] == pytest.approx(best)

@@ -77,3 +77,15 @@ def test_kinds():
     assert isinstance(make_cost_model("xgboost", 0), XGBoostModel)
     with pytest.raises(ConfigError, match="expected xgboost or random"):
         make_cost_model("forest", 0)
+
+
+def test_a_model_of_other_features_is_refused(tmp_path):
+    rows, speed = programs(20, seed=0)
+    model = XGBoostModel()
+    model.fit(rows, speed)
+    model.save(tmp_path / "model.json", "autosched-1/1")
+    XGBoostModel().load(tmp_path / "model.json", schema="autosched-1/1")
+    with pytest.raises(
+        ConfigError, match=r"expected ansor-0\.19/1; set cost_model\.features to auto"
+    ):
+        XGBoostModel().load(tmp_path / "model.json", schema="ansor-0.19/1")

@@ -5,6 +5,7 @@ import pytest
 
 from autosched.errors import ScheduleError
 from autosched.state.steps import SplitStep
+from features.sets import FEATURE_SETS
 from search.featurize import Featurizer, Helper, task_featurizer
 from search.sample import sample_population
 
@@ -35,15 +36,16 @@ def test_each_is_worked_out_once(make_task, candidates):
     assert calls == [candidates[0], ILLEGAL, candidates[1]]
 
 
-def test_the_helper_changes_nothing(make_task, candidates):
+@pytest.mark.parametrize("features", FEATURE_SETS)
+def test_the_helper_changes_nothing(make_task, candidates, features):
     task = make_task("matmul")
     asked = [*candidates, ILLEGAL]
-    alone = task_featurizer(task)(asked)
+    alone = task_featurizer(task, None, features)(asked)
     helper = Helper()
     try:
-        together = task_featurizer(task, helper)(asked)
+        together = task_featurizer(task, helper, features)(asked)
         helper.start()._process.kill()
-        after_death = task_featurizer(task, helper)(asked)
+        after_death = task_featurizer(task, helper, features)(asked)
     finally:
         helper.close()
     assert alone[-1] is None

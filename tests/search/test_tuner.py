@@ -5,6 +5,7 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.target import cuda_target
 from autosched.task import Task
+from measure.interrupt import MeasureInterrupted
 from measure.records import RecordLog, read_log
 from search.options import SearchOptions
 from search.tuner import TuneOptions, Tuner
@@ -86,6 +87,28 @@ def test_an_interruption_keeps_what_was_measured(make, stub_measurer, task, tmp_
     assert result.interrupted
     assert len(read_log(log.path).records) == len(result.records) == 8
     assert result.best is not None
+
+
+def test_what_was_measured_of_an_interrupted_round_is_kept(make, stub_measurer, task, tmp_path):
+    class CutShort(stub_measurer):
+        def measure(self, task, batch, best):
+            results = super().measure(task, batch, best)
+            if len(self.batches) == 2:
+                raise MeasureInterrupted([None, *results[1:3], None])
+            return results
+
+    log = RecordLog(tmp_path / "log.jsonl")
+    measurer = CutShort(bad=3)
+    result = make(task, measurer, log).run()
+    written = read_log(log.path).records
+    assert result.interrupted
+    assert len(result.records) == result.progress.done == 6
+    assert [r.steps for r in written[4:]] == measurer.batches[1][1:3]
+    assert [r.search["round"] for r in written] == [0] * 4 + [1] * 2
+    assert written[4].search["quality"] is None
+    again = make(task, log=log, earlier=written).run()
+    assert measurer.batches[1][0] not in [r.steps for r in written]
+    assert not {r.steps for r in again.records} & {r.steps for r in written}
 
 
 def test_early_stopping(make, task):

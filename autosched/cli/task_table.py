@@ -1,0 +1,73 @@
+"""The table of the tasks of one run: what each has got so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.table import Table
+
+from autosched.cli.console import rate_text, seconds_text
+from search.tuner import Progress
+
+HEAD = ("task", "weight", "trials", "valid", "best", "rate", "model", "checked")
+
+
+@dataclass(slots=True)
+class TaskTable:
+    """The rows, in the order in which the tasks were given; `runs` is filled as they report."""
+
+    keys: Sequence[str]
+    names: Sequence[str]
+    weights: Sequence[float]
+    runs: dict[str, Progress] = field(default_factory=dict)
+
+    def name(self, key: str) -> str:
+        """The short name of the task with that key."""
+        return self.names[self.keys.index(key)]
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells of every task, as `HEAD` names them; `-` for what is not known."""
+        return [
+            (name, f"{weight:g}", *_cells(self.runs.get(key)))
+            for key, name, weight in zip(self.keys, self.names, self.weights, strict=True)
+        ]
+
+    def text(self) -> str:
+        """The table in plain characters, a line each."""
+        rows = [HEAD, *self.rows()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def live(self) -> Table:
+        """The table for a terminal: long names are cut where it is narrow."""
+        table = Table(*HEAD, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for column in table.columns:
+            column.no_wrap = True
+        for row in self.rows():
+            table.add_row(*row)
+        return table
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """The names, with a number where two are the same."""
+    total, seen = Counter(names), Counter[str]()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name if total[name] == 1 else f"{name}#{seen[name]}")
+    return found
+
+
+def _cells(progress: Progress | None) -> tuple[str, ...]:
+    if progress is None:
+        return ("0", "0", "-", "-", "-", "-")
+    done, valid, best = str(progress.done), str(progress.valid), progress.best
+    model = f"{progress.quality[-1].rank_accuracy:.2f}" if progress.quality else "-"
+    if best is None:
+        return (done, valid, "-", "-", model, "-")
+    rate = rate_text(progress.flops_per_second(best)) or "-"
+    checked = "yes" if best.result.checked else "no"
+    return (done, valid, seconds_text(best.result.cost), rate, model, checked)

@@ -1,0 +1,90 @@
+"""Other storage orders of constant inputs: which option a task has, and what an order looks like.
+
+Data only, so that every layer may use it; `state/layout_rewrite.py` says how candidates get one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.errors import ConfigError
+
+
+class LayoutOption(IntEnum):
+    """What to do with layout-free inputs; the integers are those of Ansor's records."""
+
+    NO_REWRITE = 0
+    INSERT_TRANSFORM_STAGE = 1
+    FOR_PRE_TRANSFORMED = 2
+
+    @property
+    def text(self) -> str:
+        """Its name in configuration files and records."""
+        return LAYOUT_OPTIONS[self]
+
+    @classmethod
+    def parse(cls, value: Any) -> LayoutOption:
+        """From a name in LAYOUT_OPTIONS, an integer or an option. Raises ConfigError."""
+        if value in LAYOUT_OPTIONS:
+            return cls(LAYOUT_OPTIONS.index(value))
+        if isinstance(value, int) and not isinstance(value, bool) and value in list(cls):
+            return cls(value)
+        raise ConfigError(
+            f"layout_rewrite: expected one of {', '.join(LAYOUT_OPTIONS)}, found {value!r}"
+        )
+
+
+LAYOUT_OPTIONS = ("none", "insert-transform-stage", "pre-transformed")
+
+
+@dataclass(frozen=True)
+class LayoutChange:
+    """The new layout of one input: its dimensions, outermost first, as (original axis, extent).
+
+    The extents of one original axis, in this order, are the digits of its index. `position` is
+    that of the input among the arguments.
+    """
+
+    name: str
+    position: int
+    shape: tuple[int, ...]
+    dims: tuple[tuple[int, int], ...]
+    original_layout: str
+    new_layout: str
+
+    @property
+    def new_shape(self) -> tuple[int, ...]:
+        """The shape of the stored input."""
+        return tuple(extent for _, extent in self.dims)
+
+    @property
+    def text(self) -> str:
+        """`B: 8k32j -> 4j4k8j2k`."""
+        return f"{self.name}: {self.original_layout} -> {self.new_layout}"
+
+    def transform(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """`array` of the original shape, stored in the new layout.
+
+        Raises ConfigError when it has another shape.
+        """
+        if array.shape != self.shape:
+            raise ConfigError(f"{self.name} must have shape {self.shape}, found {array.shape}")
+        order = [k for d in range(array.ndim) for k, (axis, _) in enumerate(self.dims) if axis == d]
+        split = array.reshape([self.dims[k][1] for k in order])
+        return np.ascontiguousarray(split.transpose(np.argsort(order)))
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields by name."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LayoutChange:
+        """The inverse of `to_json`."""
+        dims = tuple((int(axis), int(extent)) for axis, extent in data["dims"])
+        return cls(**{**data, "shape": tuple(data["shape"]), "dims": dims})

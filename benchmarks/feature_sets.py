@@ -1,0 +1,191 @@
+"""Which feature set ranks candidates better: of unseen workloads, and after a few measurements.
+
+    python benchmarks/feature_sets.py collect records/ --candidates 400
+    python benchmarks/feature_sets.py compare records/*.jsonl
+
+`collect` measures random candidates of each workload. `compare` gives the cost model of `tune` the
+same records in each feature set: trained on all workloads but one, it ranks that one's candidates;
+trained on 32 or 64 candidates of a workload, it ranks the others of that workload. Printed are the
+share of pairs in the right order (rank), how many of the 8 and of the 1% fastest are among as many
+predicted fastest, and how fast the best of the 8 predicted fastest is (best8, 1: the fastest).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import LeaveOneGroupOut, ShuffleSplit
+
+from autosched.driver import lower_for_features
+from autosched.errors import ScheduleError
+from autosched.task import Task
+from features.extract import FeatureRows
+from features.sets import FEATURE_SETS
+from measure.measurer import Measurer
+from measure.records import RecordLog, read_log
+from measure.runner import RunOptions
+from search.cost_model import XGBoostModel
+from search.quality import prediction_quality
+from search.tuner import TuneOptions, Tuner
+
+WORKLOADS: dict[str, dict[str, Any]] = {
+    "matmul": {"M": 256, "N": 256, "K": 256},
+    "batch_matmul": {"B": 12, "M": 64, "N": 64, "K": 64},
+    "dense_bias_relu": {"M": 64, "N": 512, "K": 256},
+    "conv2d_nhwc": {
+        "N": 1, "H": 28, "W": 28, "CI": 64, "CO": 64,
+        "KH": 3, "KW": 3, "stride": 1, "padding": 1,
+    },
+    "depthwise_conv2d_nhwc": {
+        "N": 1, "H": 56, "W": 56, "C": 64, "K": 3, "stride": 1, "padding": 1,
+    },
+    "conv1d_nlc": {
+        "N": 1, "L": 256, "CI": 64, "CO": 128, "K": 3, "stride": 2, "padding": 1,
+    },
+    "max_pool2d_nchw": {
+        "N": 1, "C": 64, "H": 56, "W": 56, "K": 3, "stride": 2, "padding": 1,
+    },
+    "softmax": {"M": 512, "N": 512},
+}  # fmt: skip
+COLUMNS = ("rank", "top-8", "top-1%", "best8")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The measured candidates of one record file: rows by feature set, and seconds."""
+
+    name: str
+    rows: dict[str, list[FeatureRows]]
+    seconds: np.ndarray
+
+    @property
+    def throughputs(self) -> np.ndarray:
+        return self.seconds.min() / self.seconds
+
+
+def collect(folder: Path, candidates: int, seed: int) -> None:
+    """Random candidates of every workload, each workload in a file of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    options = TuneOptions(trials=candidates, seed=seed, cost_model="random")
+    with Measurer.create(options=RunOptions(10.0, 50.0, 3)) as measurer:
+        for name, args in WORKLOADS.items():
+            task = Task.from_workload(name, **args)
+            Tuner(task, options, measurer, RecordLog(folder / f"{name}.jsonl")).run()
+            print(f"{task.name}: done", flush=True)
+
+
+def load(path: Path) -> Workload:
+    """The valid records of one workload, each lowered once for all feature sets."""
+    records = [record for record in read_log(path).records if record.result.valid]
+    task = Task.from_json(records[0].task)
+    rows: dict[str, list[FeatureRows]] = {name: [] for name in FEATURE_SETS}
+    seconds = []
+    for record in records:
+        try:
+            func = lower_for_features(task.dag, record.steps, task.target)
+        except ScheduleError:
+            continue
+        seconds.append(record.result.cost)
+        for name, chosen in FEATURE_SETS.items():
+            rows[name].append(chosen.extract(func, task.target))
+    return Workload(path.stem, rows, np.array(seconds))
+
+
+def quality(scores: np.ndarray, seconds: np.ndarray) -> list[float]:
+    """The values of COLUMNS for one ranking."""
+    one_percent = max(1, len(seconds) // 100)
+    eight = prediction_quality(scores.tolist(), seconds.tolist())
+    few = prediction_quality(scores.tolist(), seconds.tolist(), one_percent)
+    assert eight is not None and few is not None, "all candidates took equally long"
+    best = seconds.min() / seconds[np.argsort(-scores, kind="stable")[:8]].min()
+    return [eight.rank_accuracy, eight.top8_recall, few.top8_recall, float(best)]
+
+
+def predict(
+    rows: Sequence[FeatureRows], throughputs: np.ndarray, tested: Sequence[FeatureRows], seed: int
+) -> np.ndarray:
+    """Scores of the tested candidates by a model trained on the others."""
+    model = XGBoostModel(seed)
+    model.fit(rows, throughputs.tolist())
+    return model.predict(tested)
+
+
+def unseen(workloads: Sequence[Workload], features: str, seeds: int) -> Iterator[list[float]]:
+    """For each workload the quality of a model that was trained on all others."""
+    rows = [r for w in workloads for r in w.rows[features]]
+    throughputs = np.concatenate([w.throughputs for w in workloads])
+    groups = np.repeat(np.arange(len(workloads)), [len(w.seconds) for w in workloads])
+    for train, test in LeaveOneGroupOut().split(rows, groups=groups):
+        seconds = workloads[groups[test[0]]].seconds
+        trained = [rows[k] for k in train]
+        tested = [rows[k] for k in test]
+        found = [
+            quality(predict(trained, throughputs[train], tested, seed), seconds)
+            for seed in range(seeds)
+        ]
+        yield np.mean(found, axis=0).tolist()
+
+
+def few(workload: Workload, features: str, count: int, seeds: int) -> list[float]:
+    """The quality of models that were trained on `count` candidates of the workload itself."""
+    rows, found = workload.rows[features], []
+    splits = ShuffleSplit(seeds, train_size=count, random_state=count)
+    for seed, (train, test) in enumerate(splits.split(rows)):
+        best = workload.seconds[train].min() / workload.seconds[train]
+        scores = predict([rows[k] for k in train], best, [rows[k] for k in test], seed)
+        found.append(quality(scores, workload.seconds[test]))
+    return np.mean(found, axis=0).tolist()
+
+
+def compare(paths: Sequence[Path], seeds: int, counts: Sequence[int]) -> None:
+    """Print the tables."""
+    workloads = [load(path) for path in paths]
+    print(f"{len(workloads)} workloads, {sum(len(w.seconds) for w in workloads)} candidates")
+    table("trained on all other workloads", workloads, lambda name: unseen(workloads, name, seeds))
+    for count in counts:
+        table(
+            f"trained on {count} candidates of the workload",
+            workloads,
+            lambda name, count=count: (few(w, name, count, 3 * seeds) for w in workloads),
+        )
+
+
+def table(title: str, workloads: Sequence[Workload], measured: Any) -> None:
+    """Markdown: a line a workload, for each feature set the values of COLUMNS."""
+    values = {name: list(measured(name)) for name in FEATURE_SETS}
+    print(f"\n{title}\n")
+    columns = ", ".join(COLUMNS)
+    print(f"| workload | {' | '.join(f'{name}: {columns}' for name in values)} |")
+    print("|---" * (1 + len(values)) + "|")
+    lines = [(w.name, [v[k] for v in values.values()]) for k, w in enumerate(workloads)]
+    lines.append(("mean", [np.mean(v, axis=0).tolist() for v in values.values()]))
+    for name, cells in lines:
+        texts = ("  ".join(f"{value:.3f}" for value in cell) for cell in cells)
+        print(f"| {name} | {' | '.join(texts)} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    first = commands.add_parser("collect", help="measure random candidates")
+    first.add_argument("folder", type=Path)
+    first.add_argument("--candidates", type=int, default=400)
+    first.add_argument("--seed", type=int, default=0)
+    second = commands.add_parser("compare", help="compare the feature sets on records")
+    second.add_argument("records", type=Path, nargs="+")
+    second.add_argument("--seeds", type=int, default=3)
+    second.add_argument("--train", type=int, nargs="+", default=[32, 64])
+    options = parser.parse_args()
+    if options.command == "collect":
+        collect(options.folder, options.candidates, options.seed)
+    else:
+        compare(options.records, options.seeds, options.train)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Sketch rules of the user: loaded from a file, and watched while they run."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from autosched.errors import ConfigError
+from autosched.state.state import State
+from autosched.user_file import load_object
+from search.rules.protocol import Context, Decision, SketchRule
+
+# More steps than any sketch has: a rule that is applied for ever is stopped there.
+_MAX_STEPS = 500
+
+
+def load_rules(specs: Sequence[str]) -> tuple[SketchRule, ...]:
+    """The rules that `specs` (file.py:name, of a rule or a list of rules) mean, in order.
+
+    Running the user's file executes whatever it contains. Raises ConfigError when there is no
+    such file or name, or what it names is no sketch rule.
+    """
+    rules: list[SketchRule] = []
+    for spec in specs:
+        _, found = load_object(spec, "sketch_rules", "rule")
+        many = found if isinstance(found, list | tuple) else [found]
+        for rule in many:
+            require_rule(rule, spec)
+            rules.append(rule)
+    return tuple(rules)
+
+
+def require_rule(rule: object, where: str) -> None:
+    """Raise ConfigError unless `rule` has a name, a condition and an apply."""
+    for name in ("condition", "apply"):
+        if isinstance(rule, type) or not callable(getattr(rule, name, None)):
+            raise ConfigError(
+                f"sketch_rules: {where}: expected a rule with a name, condition(context, state, "
+                f"stage_id) and apply(context, state, stage_id), found {rule!r}; see docs/search.md"
+            )
+    if not isinstance(getattr(rule, "name", None), str):
+        raise ConfigError(f"sketch_rules: {where}: the rule {rule!r} has no name")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRule:
+    """A user's rule; what goes wrong in it is a ConfigError that names it and the stage."""
+
+    rule: SketchRule
+
+    @property
+    def name(self) -> str:
+        return self.rule.name
+
+    def condition(self, context: Context, state: State, stage_id: int) -> Decision:
+        """The rule's decision."""
+        with self._watched("condition", state, stage_id):
+            decision = self.rule.condition(context, state, stage_id)
+        if not isinstance(decision, Decision):
+            raise ConfigError(
+                f"{self._where('condition', state, stage_id)} returned {decision!r}; expected "
+                "Decision.SKIP, Decision.APPLY or Decision.APPLY_AND_SKIP_REST"
+            )
+        return decision
+
+    def apply(self, context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
+        """The rule's results, each a state and a stage to go on with."""
+        with self._watched("apply", state, stage_id):
+            results = list(self.rule.apply(context, state, stage_id))
+        for result in results:
+            problem = _problem(result, state, stage_id)
+            if problem:
+                raise ConfigError(f"{self._where('apply', state, stage_id)} {problem}")
+        return results
+
+    def _where(self, function: str, state: State, stage_id: int) -> str:
+        stage = state.stages[stage_id].name
+        return f"sketch rule {self.name!r}: {function} on stage {stage_id} ({stage})"
+
+    @contextmanager
+    def _watched(self, function: str, state: State, stage_id: int) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            theirs = [frame for frame in frames if frame.filename != __file__]
+            place = f"{theirs[0].filename}:{theirs[0].lineno}" if theirs else "the call"
+            raise ConfigError(
+                f"{self._where(function, state, stage_id)} failed at {place}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+def _problem(result: object, state: State, stage_id: int) -> str:
+    """What is wrong with a result of `apply` on `state`, or an empty text."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        return f"returned {result!r} in its list; expected pairs (state, next stage)"
+    following, next_id = result
+    if not isinstance(following, State):
+        return f"returned {following!r} in place of a state"
+    if type(next_id) is not int or not -1 <= next_id < len(following.stages):
+        return (
+            f"returned {next_id!r} as the next stage; expected one of 0 to "
+            f"{len(following.stages) - 1}, or -1 to end (usually stage_id - 1)"
+        )
+    endless = following.steps == state.steps and next_id >= stage_id
+    if endless or len(following.steps) > _MAX_STEPS:
+        return "would be applied for ever; return stage_id - 1 to go on with the next stage"
+    return ""

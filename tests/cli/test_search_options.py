@@ -1,0 +1,286 @@
+"""Every option of the search, given in YAML by its Ansor name, changes what the search does."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from autosched.cli.config import load_config
+from autosched.cli.tune import Overrides, tune_options
+from autosched.errors import ConfigError
+from autosched.state.iterator import Annotation
+from autosched.state.steps import ComputeAtStep, ComputeInlineStep, ComputeRootStep, SplitStep
+from autosched.target import cuda_target
+from autosched.task import Task
+from search import policy as policy_module
+from search.learner import Learner
+from search.options import SearchOptions
+from search.policy import SketchPolicy
+from search.rules.protocol import Context
+from search.rules.tiling import structure_problem
+from search.sample import sample_population
+from search.sketch import generate_sketches
+
+MATMUL = "workload: {op: matmul, args: {M: 64, N: 64, K: 64}}\n"
+SOFTMAX = "workload: {op: softmax, args: {M: 16, N: 64}}\n"
+SMALL = "sample_init_min_population: 6, evolutionary_search_population: 6"
+
+
+class Model:
+    """Scores by the steps' rows; trained from the start."""
+
+    trained = True
+
+    def prepare(self):
+        pass
+
+    def fit(self, programs, throughputs):
+        pass
+
+    def predict(self, programs):
+        return np.array([p[0, 0] for p in programs], np.float32)
+
+
+@pytest.fixture
+def read(tmp_path):
+    """(settings, workload, target) -> the task and the options of the search."""
+
+    def made(settings, workload=MATMUL, target="cpu"):
+        path = tmp_path / "t.yaml"
+        path.write_text(f"{workload}target: {{kind: {target}}}\nsearch: {{{settings}}}\n")
+        config = load_config(path)
+        return config.task(), tune_options(config, Overrides()).search
+
+    return made
+
+
+def row(steps):
+    """A row that differs between candidates, the same in every run."""
+    lengths = [s.lengths[-1] for s in steps if isinstance(s, SplitStep)]
+    return np.full((1, 2), 1 + sum(lengths) % 7, np.float32)
+
+
+@pytest.fixture
+def policy(read):
+    """settings -> a policy whose model likes long lists of steps."""
+
+    def made(settings):
+        task, options = read(settings)
+        rng = np.random.default_rng(0)
+        return SketchPolicy(
+            task.dag,
+            task.target,
+            Learner(Model()),
+            options,
+            rng,
+            lambda found: list(map(row, found)),
+        )
+
+    return made
+
+
+def sketches(task, options):
+    return generate_sketches(task.dag, task.target.hardware, task.target.is_gpu, options)
+
+
+def population(task, options, count=40):
+    context = Context(task.dag, task.target.hardware, task.target.is_gpu, options)
+    rng = np.random.default_rng(0)
+    return sample_population(context, sketches(task, options), rng, count)
+
+
+@pytest.mark.parametrize(
+    ("target", "structure", "levels"),
+    [("cpu", "SSRS", (2, 0)), ("cpu", "srs", (1, 0)), ("cuda", "SSSRRS", (3, 1))],
+)
+def test_tiling_structures(read, target, structure, levels):
+    """The splits of a spatial and a reduction loop have a level less than letters."""
+    setting = f"{target if target == 'cpu' else 'gpu'}_multi_level_tiling_structure: {structure}"
+    task, options = read(setting, target=target)
+    last = sketches(task, options)[-1]
+    splits = [len(s.lengths) for s in last.steps if isinstance(s, SplitStep)]
+    spatial, reduction = levels
+    assert splits[:2] == [spatial, spatial]
+    assert splits[2:] == ([reduction] if reduction else [])
+
+
+def test_max_innermost_split_factor(read):
+    task, options = read("max_innermost_split_factor: 2")
+    lasts = [
+        step.lengths[-1]
+        for steps in population(task, options)
+        for step in steps
+        if isinstance(step, SplitStep)
+    ]
+    assert max(lasts) == 2
+    task, options = read("max_innermost_split_factor: 16")
+    assert (
+        max(
+            step.lengths[-1]
+            for steps in population(task, options)
+            for step in steps
+            if isinstance(step, SplitStep)
+        )
+        == 16
+    )
+
+
+def longest_vector(task, options):
+    return max(
+        it.extent
+        for steps in population(task, options)
+        for stage in task.dag.infer_bound_of(steps).stages
+        for it in stage.iters
+        if it.annotation is Annotation.VECTORIZE
+    )
+
+
+def test_max_vectorize_size(read):
+    assert longest_vector(*read("max_vectorize_size: 4")) == 4
+    assert longest_vector(*read("max_vectorize_size: 32")) == 32
+
+
+def test_disable_change_compute_location(read):
+    moves = (ComputeAtStep, ComputeRootStep, ComputeInlineStep)
+
+    def places(value):
+        setting = f"disable_change_compute_location: {value}"
+        task, options = read(setting, SOFTMAX)
+        return {
+            tuple(s for s in steps if isinstance(s, moves)) for steps in population(task, options)
+        }
+
+    assert len(places("true")) < len(places("false"))
+
+
+def test_eps_greedy(policy):
+    for share, random in (("0.0", 0), ("0.5", 4), ("1.0", 8)):
+        batch = policy(f"{SMALL}, eps_greedy: {share}").next_batch(8)
+        assert sum(c.predicted is None for c in batch) == random
+
+
+def test_retry_search_one_round_on_empty(policy, monkeypatch):
+    rounds = []
+    monkeypatch.setattr(SketchPolicy, "_round", lambda self, count: rounds.append(count) or [])
+    assert policy("retry_search_one_round_on_empty: 3").next_batch(8) == []
+    assert len(rounds) == 4
+
+
+def test_sample_init_min_population(policy, monkeypatch):
+    wanted = []
+    sample = policy_module.sample_population
+    monkeypatch.setattr(
+        policy_module, "sample_population", lambda *a: wanted.append(a[3]) or sample(*a)
+    )
+    policy("sample_init_min_population: 9, evolutionary_search_population: 6").next_batch(4)
+    assert wanted == [9]
+
+
+def evolved(policy, monkeypatch, settings, measured=20):
+    """What the evolution starts from, the sizes it scores, and what it mutates."""
+    found = policy(settings)
+    seen = {"start": 0, "scored": [], "mutated": 0}
+    candidates = population_of(found, measured)
+    found.tell(candidates, [1.0 + k for k in range(len(candidates))])
+    evolve, scores, mutate = SketchPolicy._evolve, SketchPolicy._scores, policy_module.mutate
+
+    def count_start(self, start, size):
+        seen["start"] = sum(steps in set(candidates) for steps in start)
+        return evolve(self, start, size)
+
+    def count_scores(self, start):
+        seen["scored"].append(len(start))
+        return scores(self, start)
+
+    def count_mutations(*arguments):
+        seen["mutated"] += 1
+        return mutate(*arguments)
+
+    monkeypatch.setattr(SketchPolicy, "_evolve", count_start)
+    monkeypatch.setattr(SketchPolicy, "_scores", count_scores)
+    monkeypatch.setattr(policy_module, "mutate", count_mutations)
+    found.next_batch(4)
+    return seen
+
+
+def population_of(found, count):
+    rng = np.random.default_rng(1)
+    return sample_population(found.context, found._sketches, rng, count)
+
+
+def test_sample_init_use_measured_ratio(policy, monkeypatch):
+    base = "sample_init_min_population: 6, evolutionary_search_population: 10"
+    for ratio, elite in (("0.0", 0), ("0.5", 5)):
+        seen = evolved(policy, monkeypatch, f"{base}, sample_init_use_measured_ratio: {ratio}")
+        assert elite <= seen["start"] <= elite + 2  # a sample may be a measured one by chance
+
+
+def test_evolutionary_search_num_iters(policy, monkeypatch):
+    for iters in (0, 3):
+        seen = evolved(policy, monkeypatch, f"{SMALL}, evolutionary_search_num_iters: {iters}")
+        assert len(seen["scored"]) == iters + 1
+
+
+def test_evolutionary_search_population(policy, monkeypatch):
+    settings = "sample_init_min_population: 6, evolutionary_search_mutation_prob: 1.0"
+    seen = evolved(policy, monkeypatch, f"{settings}, evolutionary_search_population: 30")
+    assert seen["mutated"] == 4 * 30
+    assert 6 < seen["scored"][1] <= 30
+
+
+def test_evolutionary_search_mutation_prob(policy, monkeypatch):
+    for probability, expected in (("0.0", 0), ("1.0", 24)):
+        settings = f"{SMALL}, evolutionary_search_mutation_prob: {probability}"
+        assert evolved(policy, monkeypatch, settings)["mutated"] == expected
+
+
+@pytest.mark.parametrize("name", list(SearchOptions.__dataclass_fields__))
+def test_every_option_is_read_and_a_bad_value_is_refused_by_name(read, name):
+    default = getattr(SearchOptions(), name)
+    other = {bool: "true", str: "SSSSRSRS"}.get(type(default), "1")
+    _, options = read(f"{name}: {other}")
+    assert str(getattr(options, name)).lower() == other.lower() or float(other) == 1
+    for bad in ("-1", "[1]", "nonsense"):
+        with pytest.raises(ConfigError, match=rf":3: search\.{name}: .*found"):
+            read(f"{name}: {bad}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("cpu_multi_level_tiling_structure", "SXR", "only the letters S and R"),
+        ("cpu_multi_level_tiling_structure", "SSS", "at least one R"),
+        ("cpu_multi_level_tiling_structure", "SR", "SSRSRS"),
+        ("gpu_multi_level_tiling_structure", "SSRSRS", "SSSRRSRS"),
+        ("eps_greedy", "1.5", "less than or equal to 1"),
+        ("max_vectorize_size", "0", "greater than 0"),
+        ("evolutionary_search_num_iters", "1.5", "expected an integer"),
+    ],
+)
+def test_what_is_impossible_is_explained(read, name, value, message):
+    with pytest.raises(ConfigError, match=message):
+        read(f"{name}: {value}")
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_accepted_structures_give_sketches_for_fused_and_plain_stages(target):
+    """Every structure of up to seven letters that is accepted can be searched."""
+    kind = cuda_target() if target == "cuda" else "cpu"
+    tasks = [
+        Task.from_workload("dense_bias_relu", M=32, N=64, K=16, target=kind),
+        Task.from_workload("matmul", M=32, N=64, K=16, target=kind),
+    ]
+    name = f"{'gpu' if target == 'cuda' else 'cpu'}_multi_level_tiling_structure"
+    accepted = 0
+    for length in range(1, 8):
+        for letters in product("SR", repeat=length):
+            text = "".join(letters)
+            if structure_problem(text, is_gpu=target == "cuda"):
+                continue
+            accepted += 1
+            if accepted % 5:
+                continue
+            for task in tasks:
+                options = SearchOptions(**{name: text})
+                assert population(task, options, 2), text
+    assert accepted

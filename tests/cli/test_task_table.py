@@ -1,0 +1,42 @@
+"""The table of several tasks: plain and for a terminal."""
+
+from rich.console import Console
+
+from autosched.cli.task_table import TaskTable, short_names
+from autosched.task import Task
+from measure.records import Record
+from measure.result import MeasureResult
+from search.quality import Quality
+from search.tuner import Progress
+
+TASK = Task.from_workload("matmul", M=8, N=8, K=8)
+
+
+def table():
+    best = Record(TASK.to_json(), (), MeasureResult((1e-6,), checked=True))
+    found = TaskTable([TASK.key, "other"], ["conv2d_nchw_bn_relu", "b"], [1, 2.5])
+    run = Progress(TASK, 8, done=8, valid=7, best=best)
+    run.quality.append(Quality(0.75, 1.0, 8))
+    found.runs[TASK.key] = run
+    return found
+
+
+def test_plain_text():
+    assert table().text().splitlines() == [
+        "task                 weight  trials  valid  best  rate           model  checked",
+        "conv2d_nchw_bn_relu  1       8       7      1 us  1.024 GFLOP/s  0.75   yes",
+        "b                    2.5     0       0      -     -              -      -",
+    ]
+
+
+def test_it_fits_a_narrow_terminal():
+    console = Console(width=60, force_terminal=True, color_system=None)
+    with console.capture() as shown:
+        console.print(table().live())
+    lines = shown.get().splitlines()
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= 60
+
+
+def test_names_are_told_apart():
+    assert short_names(["a", "b", "a"]) == ["a#1", "b", "a#2"]

@@ -1,0 +1,110 @@
+"""Ctrl-C during a batch: what was measured until then is handed on."""
+
+import os
+import signal
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from autosched.task import Task
+from measure.build import BuildResult
+from measure.interrupt import MeasureInterrupted, interrupts_held
+from measure.measurer import Measurer
+from measure.result import Failure
+from measure.runner import Runner, RunOptions
+
+FAST = RunOptions(visits=3, repeats=2)
+BROKEN = Failure("compile", "error", "no")
+
+
+class StubBuilder:
+    """Nothing is built; the third candidate is refused."""
+
+    def build(self, task, batch):
+        return [BuildResult(None, 0.1, BROKEN) if k == 2 else BuildResult(b"", 0.1) for k in batch]
+
+
+@dataclass
+class StubRunner(Runner):
+    """Answers without a process, and interrupts at the `stop`-th request of a kind."""
+
+    stop: tuple[str, int] = ("", 0)
+    seen: dict[str, int] = field(default_factory=dict)
+
+    def start(self, task):
+        pass
+
+    def _call(self, request, stage, timeout=None):
+        kind = request[0]
+        self.seen[kind] = self.seen.get(kind, 0) + 1
+        if (kind, self.seen[kind]) == self.stop:
+            raise KeyboardInterrupt
+        if kind == "time":
+            return [1e-3 + 1e-4 * request[1]] * 2
+        return 1e-3 if kind in ("load", "first") else None
+
+
+def interrupted(*stop):
+    measurer = Measurer(StubBuilder(), StubRunner(FAST, stop=stop))
+    with pytest.raises(MeasureInterrupted) as caught:
+        measurer.measure(Task.from_workload("matmul", M=4, N=4, K=4), [0, 1, 2, 3])
+    return caught.value.results
+
+
+def test_before_any_time_was_taken_only_failures_are_known():
+    first, second, third, fourth = interrupted("load", 2)
+    assert (first, second, fourth) == (None, None, None)
+    assert third.failure == BROKEN
+
+
+def test_in_the_first_visit_those_visited_are_kept():
+    first, second, third, fourth = interrupted("time", 3)
+    assert first.seconds == (1e-3, 1e-3)
+    assert len(second.seconds) == 2
+    assert third.failure == BROKEN
+    assert fourth is None
+
+
+def test_in_a_later_visit_every_candidate_is_kept():
+    results = interrupted("time", 5)
+    assert [len(r.seconds) for r in results] == [4, 2, 0, 2]
+    assert not any(r.checked for r in results)
+
+
+def test_during_the_comparison_with_numpy_every_candidate_is_kept():
+    results = interrupted("check", 1)
+    assert [r.valid for r in results] == [True, True, False, True]
+    assert not any(r.checked for r in results)
+
+
+def test_an_interruption_waits_for_what_must_not_be_cut():
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("written")
+    assert done == ["written"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_nothing_is_held_where_no_interruption_arrives(monkeypatch):
+    def hold():
+        with interrupts_held():
+            handlers.append(signal.getsignal(signal.SIGINT))
+
+    handlers = []
+    thread = threading.Thread(target=hold)
+    thread.start()
+    thread.join()
+    assert handlers == [signal.default_int_handler]
+    earlier = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        hold()
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+    assert handlers[1] is signal.SIG_IGN
+
+
+def test_an_error_inside_is_not_hidden():
+    with pytest.raises(ValueError, match="disk full"), interrupts_held():
+        raise ValueError("disk full")

@@ -1,0 +1,155 @@
+"""Candidates of every layout option, built, run and compared with NumPy, without processes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autosched.driver import build_steps
+from autosched.errors import MeasureError
+from autosched.layout import LayoutOption
+from autosched.runtime.cpu import CpuArtifact, load
+from autosched.state.steps import steps_from_json, steps_to_json
+from autosched.target import cpu_target
+from autosched.task import Task
+from measure import build, run
+from search.options import SearchOptions
+from search.rules.protocol import Context
+from search.sample import sample_population
+from search.sketch import generate_sketches
+
+TARGET = cpu_target(threads=2)
+CANDIDATES = 5
+REWRITES = ("insert-transform-stage", "pre-transformed")
+CONV = {"N": 1, "H": 6, "W": 5, "CI": 4, "CO": 8, "KH": 3, "KW": 3, "stride": 1, "padding": 1}
+TILED = steps_from_json(
+    [
+        ["SP", 2, 0, 8, [4], 1],
+        ["SP", 2, 2, 32, [8], 1],
+        ["SP", 2, 4, 16, [4], 1],
+        ["RE", 2, [0, 2, 4, 1, 5, 3]],
+        ["AN", 2, 0, 3],
+        ["AN", 2, 5, 2],
+    ]
+)
+
+
+def of(source, rewrite):
+    """A task from `op`, arguments and perhaps layout-free names of an expression."""
+    if "expr" in source:
+        return Task.from_expression(**source, target=TARGET, layout_rewrite=rewrite)
+    return Task.from_workload(**source, target=TARGET, layout_rewrite=rewrite)
+
+
+def candidates(task, seed):
+    options = SearchOptions()
+    sketches = generate_sketches(task.dag, task.target.hardware, False, options)
+    context = Context(task.dag, task.target.hardware, False, options)
+    return sample_population(context, sketches, np.random.default_rng(seed), CANDIDATES)
+
+
+def built(task, steps):
+    artifact, _ = build.make_handler()((task.to_json(), steps_to_json(steps)))
+    return artifact
+
+
+def layouts(artifact):
+    return [p.layout for p in CpuArtifact.from_bytes(artifact).params if p.layout]
+
+
+@pytest.mark.parametrize("rewrite", ["none", *REWRITES])
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"name": "matmul", "M": 12, "N": 18, "K": 16},
+        {"name": "matmul", "M": 7, "N": 13, "K": 11},
+        {"name": "dense_bias_relu", "M": 6, "N": 10, "K": 9},
+        {"name": "conv2d_nhwc", **CONV},
+        {"name": "conv2d_nhwc", **CONV, "groups": 2},
+        {"name": "conv2d_nchw_bn_relu", "N": 1, "H": 4, "W": 5, "CI": 3, "CO": 4, "K": 3}
+        | {"stride": 2, "padding": 1},
+        {
+            "expr": "T[j, k] = B[k, j] * 2\nC[i, j] = sum(k, A[i, k] * B[k, j] + W[k] * T[j, k])",
+            "shapes": {"A": [6, 8], "B": [8, 4], "W": [8]},
+            "layout_free": ["B", "W"],
+        },
+    ],
+    ids=lambda s: s.get("name", "expr") + "".join(str(s.get(k, "")) for k in ("M", "groups")),
+)
+def test_sampled_candidates_agree_with_numpy(source, rewrite):
+    task = of(source, rewrite)
+    handle = run.make_handler()
+    handle(("task", task.to_json()))
+    changed = 0
+    for index, steps in enumerate(candidates(task, seed=len(rewrite))):
+        artifact = built(task, steps)
+        changed += len(layouts(artifact))
+        handle(("load", index, artifact))
+        handle(("check", index))
+    assert (changed > 0) == (rewrite == "pre-transformed")
+
+
+@pytest.mark.parametrize("rewrite", REWRITES)
+def test_a_split_that_does_not_divide_keeps_the_order(rewrite):
+    task = Task.from_workload("matmul", M=8, N=30, K=16, target=TARGET, layout_rewrite=rewrite)
+    artifact = built(task, TILED)
+    assert layouts(artifact) == []
+    handle = run.make_handler()
+    handle(("task", task.to_json()))
+    handle(("load", 0, artifact))
+    handle(("check", 0))
+
+
+def test_a_wrong_order_is_a_wrong_answer():
+    task = Task.from_workload(
+        "matmul", M=8, N=32, K=16, target=TARGET, layout_rewrite="pre-transformed"
+    )
+    artifact = CpuArtifact.from_bytes(built(task, TILED))
+    (change,) = [p.layout for p in artifact.params if p.layout]
+    assert change.text == "B: 16k32j -> 4j4k4k8j"
+    swapped = tuple(change.dims[k] for k in (1, 0, 2, 3))
+    wrong = artifact.with_layouts([replace(change, dims=swapped)])
+    handle = run.make_handler()
+    handle(("task", task.to_json()))
+    handle(("load", 0, wrong.to_bytes()))
+    with pytest.raises(MeasureError, match="wrong answer"):
+        handle(("check", 0))
+
+
+def test_transformed_inputs_are_dropped_when_there_is_no_room(monkeypatch):
+    monkeypatch.setattr(run, "STORED_BYTES", 1)
+    task = Task.from_workload(
+        "matmul", M=12, N=18, K=16, target=TARGET, layout_rewrite="pre-transformed"
+    )
+    runner = run._Runner()
+    runner.handle(("task", task.to_json()))
+    artifacts = [built(task, steps) for steps in candidates(task, 3)]
+    for index, artifact in enumerate(artifacts):
+        runner.handle(("load", index, artifact))
+        assert len(runner._stored) <= 1
+    for index in range(len(artifacts)):
+        assert runner.handle(("first", index)) > 0
+        runner.handle(("check", index))
+        assert all(t > 0 for t in runner.handle(("time", index, 1e-4, 2)))
+    runner.handle(("drop",))
+    assert not runner._stored
+
+
+def test_a_user_prepares_the_constant_inputs_once():
+    task = Task.from_workload(
+        "matmul", M=8, N=32, K=16, target=TARGET, layout_rewrite="pre-transformed"
+    )
+    kernel = load(build_steps(task.dag, TILED, TARGET, layout=LayoutOption.FOR_PRE_TRANSFORMED))
+    a, b = task.inputs()
+    c = np.zeros((8, 32), np.float32)
+    same, stored = kernel.prepare(a, b)
+    assert same is a
+    assert stored.shape == (4, 4, 4, 8)
+    kernel(a, stored, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4)
+    with pytest.raises(MeasureError, match=r"16k32j -> 4j4k4k8j, which kernel\.prepare makes"):
+        kernel(a, b, c)
+    with pytest.raises(MeasureError, match="must be a NumPy array"):
+        kernel.prepare(a, b.tolist())
+    plain = load(build_steps(task.dag, TILED, TARGET))
+    assert plain.prepare(a, b, c) == (a, b, c)

@@ -1,0 +1,111 @@
+"""Sketch rules of the user: loading them, and what is said when they go wrong."""
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.task import Task
+from search.rules.custom import load_rules
+from search.rules.protocol import Decision, FunctionRule
+from search.sketch import generate_sketches
+
+FILE = """
+from search.rules.protocol import Decision, FunctionRule
+
+
+class Halves:
+    name = "Halves"
+
+    def condition(self, context, state, stage_id):
+        mine = state.stages[stage_id].name == "C"
+        return Decision.APPLY_AND_SKIP_REST if mine else Decision.SKIP
+
+    def apply(self, context, state, stage_id):
+        state, _ = state.split(stage_id, state.stages[stage_id].iters[0], [2])
+        return [(state, stage_id - 1)]
+
+
+halves = Halves()
+never = FunctionRule("Never", lambda *_: Decision.SKIP, lambda *_: [])
+both = [never, halves]
+nothing = 7
+nameless = FunctionRule(None, never.condition, never.apply)
+"""
+
+
+@pytest.fixture
+def rules(tmp_path, monkeypatch):
+    """names -> the rules of that name in a user's file."""
+    (tmp_path / "mine.py").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    return lambda *names: load_rules([f"mine.py:{name}" for name in names])
+
+
+@pytest.fixture(scope="module")
+def sketches():
+    task = Task.from_workload("matmul", M=16, N=16, K=16)
+
+    def made(*found):
+        return generate_sketches(task.dag, task.target.hardware, custom_rules=found)
+
+    return made
+
+
+def always(apply, decision=Decision.APPLY_AND_SKIP_REST):
+    return FunctionRule("Mine", lambda *_: decision, apply)
+
+
+def test_a_file_gives_rules_and_lists_of_rules(rules, sketches):
+    assert [rule.name for rule in rules("halves", "both")] == ["Halves", "Never", "Halves"]
+    (sketch,) = sketches(*rules("both"))
+    assert [step.to_json() for step in sketch.steps] == [["SP", 2, 0, 16, [2], 1]]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("mine.py", "sketch_rules: expected file.py:rule, found 'mine.py'"),
+        ("other.py:halves", "sketch_rules: there is no file other.py"),
+        ("mine.py:thirds", "sketch_rules: mine.py defines no rule thirds"),
+        ("mine.py:nothing", "mine.py:nothing: expected a rule with a name, condition"),
+        ("mine.py:Halves", "expected a rule with a name, condition"),
+        ("mine.py:nameless", "has no name"),
+        ("broken.py:rule", "sketch_rules: broken.py failed: ZeroDivisionError"),
+    ],
+)
+def test_what_is_no_rule_is_refused(rules, tmp_path, spec, message):
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    with pytest.raises(ConfigError, match=message):
+        load_rules([spec])
+
+
+def last(context, state, stage_id):
+    return [(state.split(stage_id, "i", [2])[0], stage_id - 1)]
+
+
+@pytest.mark.parametrize(
+    ("apply", "message"),
+    [
+        (last, r"apply on stage 2 \(C\) failed at .*test_custom.py:\d+: "),
+        (lambda c, s, i: [], "the sketch rules Mine leave no sketch"),
+        (lambda c, s, i: [s], "expected pairs"),
+        (lambda c, s, i: [(None, i - 1)], "returned None in place of a state"),
+        (lambda c, s, i: [(s, 99)], "returned 99 as the next stage; expected one of 0 to 2"),
+        (lambda c, s, i: [(s, i)], "would be applied for ever"),
+        (lambda c, s, i: None, "failed at .*TypeError"),
+        (
+            lambda c, s, i: [(s.split(i, s.stages[i].iters[0], [1])[0], i)],
+            "would be applied for ever",
+        ),
+    ],
+)
+def test_an_error_names_the_rule_and_the_stage(sketches, apply, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        sketches(always(apply))
+    assert "Mine" in str(caught.value)
+
+
+def test_an_error_in_a_condition_names_the_rule(sketches):
+    with pytest.raises(ConfigError, match=r"'Mine': condition on stage 2 \(C\) failed at .*Key"):
+        sketches(FunctionRule("Mine", lambda *_: {}["x"], last))
+    with pytest.raises(ConfigError, match=r"returned True; expected Decision\.SKIP"):
+        sketches(always(last, True))

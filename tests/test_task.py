@@ -1,0 +1,148 @@
+"""Tasks: their keys, their records, their layout option."""
+
+import json
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.layout import LayoutOption
+from autosched.target import HardwareParams, Target
+from autosched.task import Task
+
+TARGET = Target("cpu", HardwareParams.default("cpu"), threads=2)
+EXPR = "C[i, j] = sum(k, A[i, k] * B[k, j])"
+SHAPES = {"A": [4, 6], "B": [6, 8]}
+SIZES = {"M": 16, "N": 32, "K": 8}
+CONV = {"N": 1, "K": 3, "stride": 1, "padding": 1}
+REWRITES = ("insert-transform-stage", "pre-transformed")
+
+
+def matmul(**more):
+    return Task.from_workload("matmul", **SIZES, target=TARGET, **more)
+
+
+def expression(**more):
+    return Task.from_expression(EXPR, SHAPES, target=TARGET, **more)
+
+
+def test_a_task_without_a_rewrite_has_the_record_and_key_it_always_had():
+    entry = matmul().to_json()
+    assert set(entry) == {"workload", "target", "hardware", "key"}
+    assert Task.from_json(entry) == matmul(layout_rewrite="none") == matmul(layout_rewrite=0)
+    workload = {"args": {**SIZES, "dtype": "float32"}, "op": "matmul"}
+    assert entry["workload"] == workload
+    assert set(expression().to_json()["workload"]) == {"expr", "shapes", "dtype"}
+
+
+def test_which_inputs_are_free_matters_only_with_a_rewrite():
+    assert expression(layout_free=["B"]).key == expression().key
+    keys = {
+        expression(layout_free=names, layout_rewrite=rewrite).key
+        for names in (["A"], ["B"], ["A", "B"])
+        for rewrite in REWRITES
+    }
+    assert len(keys) == 6
+    assert expression().key not in keys
+
+
+@pytest.mark.parametrize("rewrite", REWRITES)
+def test_the_option_is_part_of_record_key_and_name(rewrite):
+    for task in (
+        matmul(layout_rewrite=rewrite),
+        expression(layout_free=["B"], layout_rewrite=rewrite),
+    ):
+        entry = json.loads(json.dumps(task.to_json()))
+        assert entry["layout_rewrite"] == rewrite
+        again = Task.from_json(entry)
+        assert again == task and again.key == entry["key"]
+        assert task.layout_free == (task.tensors[1],)
+        assert task.layout is LayoutOption.parse(rewrite)
+    assert matmul(layout_rewrite=rewrite).key != matmul().key
+    word = {"pre-transformed": "pre-transformed"}.get(rewrite, "transformed first")
+    assert matmul(layout_rewrite=rewrite).name == f"matmul(M=16, N=32, K=8), B {word}"
+
+
+def test_marks_change_nothing_in_the_computation():
+    plain, marked = expression(), expression(layout_free=["B"])
+    assert marked.dag.print_dag() == plain.dag.print_dag()
+    assert marked.dag.hash_key() == plain.dag.hash_key()
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "free"),
+    [
+        ("matmul", SIZES, ["B"]),
+        ("batch_matmul", {"B": 2, **SIZES}, ["Y"]),
+        ("dense_bias_relu", SIZES, ["W"]),
+        (
+            "conv1d_nlc",
+            {**CONV, "L": 9, "CI": 3, "CO": 4},
+            ["W"],
+        ),
+        (
+            "depthwise_conv2d_nhwc",
+            {**CONV, "H": 5, "W": 5, "C": 6},
+            ["K"],
+        ),
+        (
+            "conv2d_nchw_bn_relu",
+            {**CONV, "H": 5, "W": 5, "CI": 3, "CO": 4},
+            ["K"],
+        ),
+        ("softmax", {"M": 4, "N": 4}, []),
+        (
+            "conv2d_transpose_nhwc",
+            {**CONV, "H": 3, "W": 3, "CI": 3, "CO": 2, "K": 4, "stride": 2},
+            [],
+        ),
+    ],
+)
+def test_the_weights_of_built_ins_are_free(op, args, free):
+    task = Task.from_workload(op, target=TARGET, **args)
+    assert [tensor.name for tensor in task.layout_free] == free
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: expression(layout_rewrite="pre-transformed"), "has none; an expression names"),
+        (lambda: expression(layout_free=["D"]), r"layout_free: expected inputs \(A, B\), found"),
+        (lambda: expression(layout_free=["C"]), r"layout_free: expected inputs \(A, B\), found"),
+        (lambda: matmul(layout_rewrite="packed"), "layout_rewrite: expected one of none, insert"),
+        (
+            lambda: Task.from_workload(
+                "matmul", **SIZES, target="cuda", layout_rewrite="pre-transformed"
+            ),
+            "is for CPU targets, found cuda",
+        ),
+        (
+            lambda: Task.from_workload(
+                "softmax", M=4, N=4, target=TARGET, layout_rewrite="insert-transform-stage"
+            ),
+            r"insert-transform-stage needs an input whose layout is free, but softmax\(M=4, N=4\)",
+        ),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(("attribute", "ok"), [("[B]", True), ("B", False), ("['B']", False)])
+def test_a_python_function_names_them_in_its_attributes(tmp_path, monkeypatch, attribute, ok):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ops.py").write_text(
+        "from autosched import te\n"
+        "def scaled(n):\n"
+        "    A, B = te.placeholder((n, n), name='A'), te.placeholder((n, n), name='B')\n"
+        "    C = te.compute((n, n), lambda i, j: A[i, j] * B[j, i], name='C',\n"
+        f"                   attrs={{'layout_free_placeholders': {attribute}}})\n"
+        "    return [A, B, C]\n"
+    )
+    workload = {"python": "ops.py:scaled", "args": {"n": 4}}
+    if not ok:
+        with pytest.raises(ConfigError, match="must be a list of tensors"):
+            Task.from_json_workload(workload, TARGET, "pre-transformed")
+        return
+    task = Task.from_json_workload(workload, TARGET, "pre-transformed")
+    assert [tensor.name for tensor in task.layout_free] == ["B"]
