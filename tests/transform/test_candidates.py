@@ -1,0 +1,119 @@
+"""Random candidates mean the same after every pass of the pipelines, on both targets.
+
+Sizes are odd, prime or one, so that tiles do not divide loops. A failure names the first pass
+whose output no longer computes what NumPy does, the workload, the seed and the steps.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from autosched.driver import pipeline_of
+from autosched.state.steps import steps_to_json
+from autosched.target import HardwareParams, cpu_target, cuda_target
+from autosched.task import Task
+from autosched.te.to_prim_func import schedule_to_prim_func
+from autosched.tir import interp
+from autosched.tir.op import const
+from autosched.tir.stmt import Evaluate
+from autosched.transform.module import FunctionPass
+from measure.check import compare
+from search.options import SearchOptions
+from search.rules.protocol import Context
+from search.sample import sample_population
+from search.sketch import generate_sketches
+
+CANDIDATES = 4
+TARGETS = {"cpu": cpu_target(threads=2), "cuda": cuda_target()}
+WORKLOADS = [
+    ("matmul", {"M": 5, "N": 7, "K": 9}),
+    ("matmul", {"M": 1, "N": 13, "K": 4}),
+    ("batch_matmul", {"B": 3, "M": 1, "N": 6, "K": 5}),
+    ("dense_bias_relu", {"M": 6, "N": 11, "K": 3}),
+    ("conv1d_nlc", {"N": 1, "L": 9, "CI": 3, "CO": 4, "K": 3, "stride": 2, "padding": 1}),
+    ("depthwise_conv2d_nhwc", {"N": 1, "H": 3, "W": 5, "C": 3, "K": 3, "stride": 1, "padding": 1}),
+    ("max_pool2d_nchw", {"N": 1, "C": 2, "H": 5, "W": 7, "K": 3, "stride": 2, "padding": 1}),
+    ("norm_bmn", {"B": 2, "M": 5, "N": 7}),
+    ("softmax", {"M": 5, "N": 13}),
+    ("layer_norm", {"M": 1, "N": 11}),
+    ("add_relu", {"M": 3, "N": 17}),
+]
+
+
+def drawn(task, seed, count):
+    """Steps of `count` random candidates, fewer where the space is smaller."""
+    hardware = HardwareParams.default("cuda") if task.target.is_gpu else HardwareParams(num_cores=2)
+    context = Context(task.dag, hardware, task.target.is_gpu, SearchOptions())
+    sketches = generate_sketches(context.dag, hardware, context.is_gpu, context.options)
+    return sample_population(context, sketches, np.random.default_rng(seed), count)
+
+
+def stages_of_lowering(task, steps, passes):
+    """(pass, function) before the first pass and after each one that changed something."""
+    func = schedule_to_prim_func(*task.dag.apply_steps(steps))
+    yield "ScheduleOps", func
+    for transform in passes:
+        after = transform(func)
+        if after is not func:
+            yield transform.name, after
+        func = after
+
+
+def problem_of(task, func, expected, eager_select):
+    """Why `func` is not what NumPy computes, or None."""
+    outputs = task.tensors[-task.num_outputs :]
+    found = [np.full([e.value for e in t.shape], 77, t.dtype.numpy) for t in outputs]
+    try:
+        interp.run(func, [*task.inputs(seed=0), *found], eager_select=eager_select)
+    except interp.InterpreterError as error:
+        return f"{type(error).__name__}: {error}"
+    names = [t.name for t in outputs]
+    problems = map(compare, names, found, expected)
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def check(task, seed, steps, expected, passes):
+    """Fails, naming the first pass after which the candidate no longer computes `expected`."""
+    eager = False
+    for name, func in stages_of_lowering(task, steps, passes):
+        eager = eager or name == "RewriteUnsafeSelect"
+        problem = problem_of(task, func, expected, eager)
+        if problem is not None:
+            pytest.fail(
+                f"after {name}: {problem}\n{task.name} on {task.target.kind}, seed {seed}, steps\n"
+                + json.dumps(steps_to_json(steps))
+            )
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize(("op", "args"), WORKLOADS, ids=lambda p: str(p).replace(" ", ""))
+def test_every_pass_keeps_the_meaning(op, args, kind):
+    task = Task.from_workload(op, target=TARGETS[kind], **args)
+    expected = task.reference(task.inputs(seed=0))
+    seed = sum(args.values())
+    found = drawn(task, seed, CANDIDATES)
+    assert found
+    for steps in found:
+        check(task, seed, steps, expected, pipeline_of(task.target))
+
+
+@dataclass(frozen=True)
+class _DropsTheBody(FunctionPass):
+    name: ClassVar[str] = "DropsTheBody"
+
+    def apply(self, func, ctx):
+        return replace(func, body=Evaluate(const(0)))
+
+
+def test_a_pass_that_errs_is_named():
+    task = Task.from_workload("add_relu", M=3, N=5, target=TARGETS["cpu"])
+    expected = task.reference(task.inputs(seed=0))
+    (steps,) = drawn(task, 3, 1)
+    first, second, *rest = pipeline_of(task.target)
+    with pytest.raises(pytest.fail.Exception, match="after DropsTheBody: wrong") as caught:
+        check(task, 3, steps, expected, (first, second, _DropsTheBody(), *rest))
+    assert "add_relu(M=3, N=5) on cpu, seed 3" in str(caught.value)
+    assert json.dumps(steps_to_json(steps)) in str(caught.value)
