@@ -14,7 +14,7 @@ class Learner:
     """One model for all tasks of a run; trained again when something new was added.
 
     A program's target is its throughput relative to the best of its task. Failed programs are
-    left out: the pack-sum objective weights a program by that throughput, so theirs would be 0.
+    left out: a program weighs as much as its throughput, and theirs is 0.
     """
 
     def __init__(self, model: CostModel) -> None:

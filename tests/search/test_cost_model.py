@@ -9,11 +9,11 @@ from search.quality import prediction_quality
 
 
 def programs(count, seed):
-    """Programs of one to four rows whose speed is the sum of a function of their rows."""
+    """Programs of one to four rows whose time is the sum of a function of their rows."""
     rng = np.random.default_rng(seed)
-    rows = [rng.random((int(rng.integers(1, 5)), 20), dtype=np.float32) for _ in range(count)]
-    speed = [float(sum(2 * (r[:, 0] > 0.5) + r[:, 1])) for r in rows]
-    return rows, np.array(speed) / max(speed)
+    rows = [rng.random((int(rng.integers(1, 5)), 8), dtype=np.float32) for _ in range(count)]
+    times = np.array([float(sum(1 + 4 * (r[:, 0] > 0.5) + r[:, 1])) for r in rows])
+    return rows, times.min() / times
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_it_ranks_what_it_has_not_seen(model):
 
 def test_a_program_of_zero_rows_scores_minus_infinity(model):
     rows, _ = programs(2, seed=2)
-    scores = model.predict([rows[0], np.zeros((1, 20), np.float32), rows[1]])
+    scores = model.predict([rows[0], np.zeros((1, 8), np.float32), rows[1]])
     assert scores[1] == -np.inf
     assert np.isfinite(scores[[0, 2]]).all()
     assert len(model.predict([])) == 0
@@ -77,6 +77,19 @@ def test_kinds():
     assert isinstance(make_cost_model("xgboost", 0), XGBoostModel)
     with pytest.raises(ConfigError, match="expected xgboost or random"):
         make_cost_model("forest", 0)
+
+
+def test_a_prediction_is_a_throughput_relative_to_the_best(model):
+    rows, speed = programs(80, seed=1)
+    assert abs(float(np.mean(np.log(model.predict(rows) / speed)))) < 0.2
+
+
+def test_a_file_without_an_offset_is_refused(model, tmp_path):
+    model.save(tmp_path / "model.json")
+    text = (tmp_path / "model.json").read_text()
+    (tmp_path / "other.json").write_text(text.replace('"offset"', '"other"'))
+    with pytest.raises(ConfigError, match="not written by this version"):
+        XGBoostModel().load(tmp_path / "other.json")
 
 
 def test_a_model_of_other_features_is_refused(tmp_path):

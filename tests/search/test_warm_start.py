@@ -41,10 +41,10 @@ def test_other_tasks_train_the_model(make_context, sketches_of):
 def test_training_goes_on_from_a_loaded_model(tmp_path):
     rng = np.random.default_rng(0)
     rows = [rng.random((1, 6), dtype=np.float32) for _ in range(60)]
-    first = XGBoostModel(0, rounds=10)
+    first = XGBoostModel(0, rounds=40)
     first.fit(rows, [float(r[0, 0]) for r in rows])
     first.save(tmp_path / "model")
-    second = XGBoostModel(0, rounds=10)
+    second = XGBoostModel(0, rounds=40)
     second.load(tmp_path / "model", 6)
     before = second.predict(rows)
     second.fit(rows[:4], [float(r[0, 0]) for r in rows[:4]])
