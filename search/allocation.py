@@ -56,9 +56,12 @@ class TaskState:
 
 
 def similarity_tag(dag: ComputeDAG) -> str:
-    """Tasks with the same non-empty tag are alike: operations of one kind and size."""
+    """Tasks with the same non-empty tag are alike: operations of one kind and size.
+
+    Empty without the attribute `auto_scheduler_task_scheduler_tag`, or when flops are unknown.
+    """
     tags = [str(op.attrs[_TAG]) + "_" for op in dag.ops if _TAG in op.attrs]
-    if not tags:
+    if not tags or dag.flop_count < 0:
         return ""
     return "".join(tags) + str(int(math.log(dag.flop_count + 1, 1.618)))
 

@@ -40,6 +40,7 @@ def mutate_tile_size(context: Context, steps: Steps, rng: Rng) -> Steps | None:
         for k, step in enumerate(steps)
         if isinstance(step, SplitStep)
         and step.extent is not None
+        and step.lengths
         and (step.lengths[-1] or limit + 1) <= limit
     ]
     if not candidates:
@@ -111,9 +112,7 @@ def mutate_compute_location(context: Context, steps: Steps, rng: Rng) -> Steps |
         return None
     target, it = places[pick(rng, len(places))]
     iter_id = state.index_of(target, it)
-    for later in reversed(steps[k + 1 :]):  # the id the target had when the step was applied
-        if isinstance(later, STAGE_INSERTING) and later.stage_id < target:
-            target -= 1
+    target = queries.earlier_stage_id(steps, k, target)
     moved = replace(step, target_stage_id=target, target_iter_id=iter_id)
     return _replayed(context, (*steps[:k], moved, *steps[k + 1 :]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autosched.errors import ConfigError
+from autosched.errors import ConfigError, ScheduleError
 from autosched.state.dag import ComputeDAG
 from autosched.state.state import State
 from autosched.target import HardwareParams
@@ -17,6 +17,7 @@ from search.rules.common import (
     MULTI_LEVEL_TILING_WITH_FUSION,
     SIMPLIFY_COMPUTE_WITH_CONST_TENSOR,
     SKIP_STAGE,
+    structure,
 )
 from search.rules.custom import CheckedRule
 from search.rules.gpu import (
@@ -25,7 +26,7 @@ from search.rules.gpu import (
     SPECIAL_COMPUTE_LOCATION_GPU,
 )
 from search.rules.protocol import Context, Decision, SketchRule
-from search.rules.tiling import with_sampled_rfactor
+from search.rules.tiling import structure_problem, with_sampled_rfactor
 
 CPU_RULES: tuple[SketchRule, ...] = (
     ALWAYS_INLINE,
@@ -58,9 +59,13 @@ def generate_sketches(
 ) -> list[State]:
     """All sketches of a task, in Ansor's order; custom rules are tried before the built-in ones.
 
-    Raises ConfigError when a custom rule fails or leaves no sketch.
+    A built-in rule that turns out to be illegal for a stage is passed over (Ansor fails). Raises
+    ConfigError when the tiling structure is none, or a custom rule fails or leaves no sketch.
     """
     context = Context(dag, hardware, is_gpu, options or SearchOptions())
+    problem = structure_problem(structure(context), is_gpu=is_gpu)
+    if problem:
+        raise ConfigError(f"{'gpu' if is_gpu else 'cpu'}_multi_level_tiling_structure: {problem}")
     rules = (*map(CheckedRule, custom_rules), *(GPU_RULES if is_gpu else CPU_RULES))
     finished: list[State] = []
     work = [(dag.init_state, len(dag.ops) - 1)]
@@ -74,7 +79,10 @@ def generate_sketches(
                 decision = rule.condition(context, state, stage_id)
                 if decision is Decision.SKIP:
                     continue
-                following += rule.apply(context, state, stage_id)
+                try:
+                    following += rule.apply(context, state, stage_id)
+                except ScheduleError:
+                    continue
                 if decision is Decision.APPLY_AND_SKIP_REST:
                     break
         work = following

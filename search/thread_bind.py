@@ -1,4 +1,9 @@
-"""Binding the loops of a GPU candidate to blocks, virtual threads and threads (spec search 9)."""
+"""Binding the loops of a GPU candidate to blocks, virtual threads and threads (spec search 9).
+
+As in Ansor, what is bound here may still be more than a kernel can have: of threads, shared memory
+or bytes in a vector access, which only lowering tells. Such a candidate is refused there with a
+ScheduleError (`transform/verify_gpu_code.py`), where Ansor gives it features of zeros.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +101,7 @@ def _bind_tiled(context: Context, state: State, stage_id: int) -> State | None:
     for level, thread in enumerate(("blockIdx.x", "vthread", "threadIdx.x")):
         iters = state.stages[stage_id].iters
         group: list[Iterator] = []
-        for it in iters[level : level + len(op.axis) + 1]:
+        for it in iters[level : level + len(op.axis)]:
             if not it.name.endswith(f".{level}"):
                 break
             group.append(it)

@@ -6,12 +6,13 @@ All take the state and a stage id, and use the DAG the state's stages belong to.
     direct_producers(state, s) -> list[int]     single_consumer_id(state, s) -> int (-1: none)
     needs_multi_level_tiling / is_strictly_inlineable / is_simple_access / is_output(state, s)
     num_common_outer_iterators(state, s, target)    elementwise_match(state, s, target)
-    has_reduce_iter / is_tiled / has_cache_write / has_rfactor / has_cache_read(state, s)
+    has_reduce_iter / is_tiled / has_cache_write(state, s)
     has_single_elementwise_matched_consumer(state, s) -> int (-1: no)
     has_cross_thread_reduction(state, s)        has_nested_parallel(state)
     cumulative_lengths(state, s) -> (space, reduce)   needs_rfactor(state, s, num_cores)
     spatial_split_step_ids(state, s)            last_reduce_iterator_of_outermost_tile(state, s)
-    original_names(it)  stage_attr_names(state, s, attr)  current_stage_id(steps, k)
+    original_names(it)  stage_attr_names(state, s, attr)
+    current_stage_id(steps, k)  earlier_stage_id(steps, k, s)
 """
 
 from __future__ import annotations
@@ -24,9 +25,7 @@ from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.state.steps import (
     STAGE_INSERTING,
-    CacheReadStep,
     CacheWriteStep,
-    RfactorStep,
     SplitStep,
     Step,
 )
@@ -236,28 +235,14 @@ def last_reduce_iterator_of_outermost_tile(state: State, stage_id: int) -> Itera
 # ---- looking back through the steps
 
 
-def _has_step(state: State, stage_id: int, kind: type[Step], offset: int) -> bool:
+def has_cache_write(state: State, stage_id: int) -> bool:
+    """The stage is the cache stage of a cache write, i.e. has the writing stage after it."""
     for step in reversed(state.steps):
-        if isinstance(step, kind) and step.stage_id + offset == stage_id:
+        if isinstance(step, CacheWriteStep) and step.stage_id == stage_id:
             return True
         if isinstance(step, STAGE_INSERTING) and step.stage_id < stage_id:
             stage_id -= 1
     return False
-
-
-def has_cache_write(state: State, stage_id: int) -> bool:
-    """The stage is the cache stage of a cache write, i.e. has the writing stage after it."""
-    return _has_step(state, stage_id, CacheWriteStep, 0)
-
-
-def has_cache_read(state: State, stage_id: int) -> bool:
-    """The stage's output is read through a cache."""
-    return _has_step(state, stage_id, CacheReadStep, 0)
-
-
-def has_rfactor(state: State, stage_id: int) -> bool:
-    """The stage is the .rf stage of an rfactor."""
-    return _has_step(state, stage_id, RfactorStep, 0)
 
 
 def split_step_ids(state: State, stage_id: int) -> list[int]:
@@ -288,3 +273,11 @@ def current_stage_id(steps: Sequence[Step], k: int) -> int:
         if isinstance(step, STAGE_INSERTING) and step.stage_id <= base + shift:
             shift += 1
     return base + shift
+
+
+def earlier_stage_id(steps: Sequence[Step], k: int, stage_id: int) -> int:
+    """The id that a stage, `stage_id` after all `steps`, had when step k was applied."""
+    for step in reversed(steps[k + 1 :]):
+        if isinstance(step, STAGE_INSERTING) and step.stage_id < stage_id:
+            stage_id -= 1
+    return stage_id

@@ -88,7 +88,7 @@ def _tile_and_fuse(context: Context, state: State, stage_id: int) -> Next:
     n_spatial = len(split_ids)
     results: Next = []
     for level in (3,) if context.is_gpu else (1, 2):
-        if form[level - 1].upper() != "S":
+        if form[level - 1 : level].upper() != "S":
             continue
         fused = follow_tiling(base, target, split_ids, level)
         at = fused.stages[target].iters[level * n_spatial - 1]

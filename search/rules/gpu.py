@@ -28,11 +28,20 @@ def _cache_read_condition(context: Context, state: State, stage_id: int) -> Deci
 
 
 def _cache_read(context: Context, state: State, stage_id: int) -> Next:
-    for inserted, reader in enumerate(queries.consumers(state, stage_id)):
-        state, cache = state.cache_read(stage_id, "shared", [reader + inserted])
-        target = reader + inserted + 1
-        at = queries.last_reduce_iterator_of_outermost_tile(state, target)
-        state = state.compute_at(cache, target, at)
+    """One cache for each consumer that reduces.
+
+    Others, such as D in C = A @ B, D = C + A, have no reduction loop to fetch in; Ansor fails on
+    them, here they go on reading the tensor itself.
+    """
+    inserted = 0
+    for reader in queries.consumers(state, stage_id):
+        target = reader + inserted
+        if not queries.has_reduce_iter(state, target):
+            continue
+        state, cache = state.cache_read(stage_id, "shared", [target])
+        inserted += 1
+        at = queries.last_reduce_iterator_of_outermost_tile(state, target + 1)
+        state = state.compute_at(cache, target + 1, at)
     return [(state, stage_id)]
 
 

@@ -39,7 +39,8 @@ def multi_level_tile(state: State, stage_id: int, structure: str) -> tuple[State
 
     Returns the state and the ids of the SP steps of the spatial iterators, in order. Iterators
     that the operation names in `auto_scheduler_no_split_at_inner` stay whole, in front of the
-    innermost level.
+    innermost level. Raises ScheduleError when the structure has other letters than S and R, or
+    no level for a kind of iterator that the stage has.
     """
     structure = structure.upper()
     n_space, n_reduce = structure.count(_SPACE), structure.count(_REDUCE)
@@ -54,6 +55,11 @@ def multi_level_tile(state: State, stage_id: int, structure: str) -> tuple[State
         levels = space if it.kind is IterKind.SPATIAL else reduce
         if it.kind not in whole:
             raise ScheduleError(f"multi-level tiling: iterator {it.name} is {it.kind.name.lower()}")
+        if not levels:
+            raise ScheduleError(
+                f"tiling structure {structure!r} has no level for the {it.kind.name.lower()} "
+                f"iterator {it.name}"
+            )
         if it.name in unsplit:
             whole[it.kind].append(it)
             continue
@@ -75,17 +81,17 @@ def multi_level_tile(state: State, stage_id: int, structure: str) -> tuple[State
 def follow_tiling(state: State, stage_id: int, split_ids: list[int], n_split: int) -> State:
     """Split the stage's spatial iterators like the SP steps `split_ids`, into n_split + 1 levels.
 
-    Unrolling and vectorising stay on the innermost piece, parallel on the outermost.
+    Unrolling and vectorising stay on the innermost piece, parallel on the outermost. Iterators
+    that stay whole join the innermost level at their place among the pieces.
     """
     unsplit = stage_attr_names(state, stage_id, NO_SPLIT_AT_INNER)
     levels: list[list[Iterator]] = [[] for _ in range(n_split + 1)]
-    whole: list[Iterator] = []
     follow = iter(split_ids)
     for it in state.stages[stage_id].iters:
         if it.kind is not IterKind.SPATIAL:
             raise ScheduleError(f"follow tiling: iterator {it.name} is no spatial one")
         if it.name in unsplit:
-            whole.append(it)
+            levels[-1].append(it)
             continue
         source = next(follow, None)
         if source is None:
@@ -96,7 +102,6 @@ def follow_tiling(state: State, stage_id: int, split_ids: list[int], n_split: in
             level.append(piece)
     if next(follow, None) is not None:
         raise ScheduleError("follow tiling: more splits to follow than splittable iterators")
-    levels[-1][:0] = whole
     return state.reorder(stage_id, [it for level in levels for it in level])
 
 

@@ -96,11 +96,11 @@ def test_cache_write_and_spatial_splits_are_found_under_shifted_ids(dense: State
     assert not queries.has_cache_write(state, 3)
     state, _ = state.cache_read(0, "shared", [2])
     assert queries.has_cache_write(state, 3)
-    assert queries.has_cache_read(state, 0)
-    assert not queries.has_rfactor(state, 3)
     assert queries.split_step_ids(state, 3) == [3, 2, 1]
     assert queries.spatial_split_step_ids(state, 3) == [2, 1]
     assert queries.current_stage_id(state.steps, 1) == 3
+    assert queries.earlier_stage_id(state.steps, 1, 3) == 2
+    assert queries.earlier_stage_id(state.steps, 1, 0) == 0
 
 
 def test_cross_thread_reduction_of_an_attached_stage(softmax: State) -> None:

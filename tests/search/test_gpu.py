@@ -1,0 +1,148 @@
+"""Sketch rules of GPUs: what is fetched into shared memory, reductions across threads."""
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.driver import lower_for_features
+from autosched.state.dag import ComputeDAG
+from autosched.state.steps import CacheReadStep, steps_to_json
+from autosched.target import HardwareParams, cuda_target
+from search.options import SearchOptions
+from search.rules.gpu import (
+    ADD_CACHE_READ,
+    CROSS_THREAD_REDUCTION,
+    SPECIAL_COMPUTE_LOCATION_GPU,
+)
+from search.rules.protocol import Context, Decision, FunctionRule
+from search.sample import sample_population
+from search.sketch import generate_sketches
+
+GPU = HardwareParams.default("cuda")
+
+
+def context_of(dag):
+    return Context(dag, GPU, True, SearchOptions())
+
+
+def row_sums(m, n, *, divided=False):
+    a = te.placeholder((m, n), name="A")
+    k = te.reduce_axis((0, n), name="k")
+    s = te.compute((m,), lambda i: te.sum(a[i, k], axis=k), name="S")
+    if not divided:
+        return ComputeDAG([a, s])
+    return ComputeDAG([a, te.compute((m, n), lambda i, j: a[i, j] / s[i], name="D")])
+
+
+def residual(n=64):
+    a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+    k = te.reduce_axis((0, n), name="k")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    return ComputeDAG([a, b, te.compute((n, n), lambda i, j: c[i, j] + a[i, j], name="D")])
+
+
+def test_a_consumer_without_reduction_reads_the_tensor_itself():
+    dag = residual()
+    (sketch,) = generate_sketches(dag, GPU, True)
+    reads = [step for step in sketch.steps if isinstance(step, CacheReadStep)]
+    assert [(r.stage_id, r.reader_stage_ids) for r in reads] == [(1, (2,)), (0, (3,))]
+    target = cuda_target()
+
+    def legal(batch):
+        for steps in batch:
+            try:
+                lower_for_features(dag, steps, target)
+            except Exception as error:
+                refused.append(type(error).__name__)
+        return [True] * len(batch)
+
+    refused = []
+    found = sample_population(context_of(dag), [sketch], np.random.default_rng(0), 4, legal)
+    assert len(found) == 4
+    assert set(refused) <= {"ScheduleError"}
+    assert len(refused) < 4
+
+
+def test_every_reduction_gets_its_own_fetch():
+    n = 64
+    a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+    k, r = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="r")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    d = te.compute((n, n), lambda i, j: te.sum(a[i, r] * c[r, j], axis=r), name="D")
+    (sketch,) = generate_sketches(ComputeDAG([a, b, d]), GPU, True)
+    names = [stage.name for stage in sketch.stages]
+    assert [name for name in names if "A" in name] == ["A", "A.d.shared", "A.shared"]
+    reads = [step for step in sketch.steps if isinstance(step, CacheReadStep)]
+    assert [read.reader_stage_ids for read in reads if read.stage_id == 0] == [(3,), (7,)]
+
+
+@pytest.mark.parametrize(
+    ("size", "decision"),
+    [((4, 64), Decision.APPLY), ((4, 32), Decision.SKIP), ((4, 33), Decision.APPLY)],
+)
+def test_reductions_longer_than_a_warp_may_cross_threads(size, decision):
+    dag = row_sums(*size)
+    found = CROSS_THREAD_REDUCTION.condition(context_of(dag), dag.init_state, 1)
+    assert found is decision
+
+
+def test_a_reduction_across_threads():
+    dag = row_sums(4, 64)
+    ((state, following),) = CROSS_THREAD_REDUCTION.apply(context_of(dag), dag.init_state, 1)
+    assert following == 0
+    assert steps_to_json(state.steps) == [["SP", 1, 1, 64, [32], 1], ["AN", 1, 2, 6]]
+
+
+def test_the_consumer_is_split_for_the_same_threads():
+    dag = row_sums(4, 64, divided=True)
+    ((state, following),) = CROSS_THREAD_REDUCTION.apply(context_of(dag), dag.init_state, 1)
+    assert following == 0
+    assert steps_to_json(state.steps) == [
+        ["SP", 2, 1, 64, [32], 1],
+        ["AN", 2, 2, 6],
+        ["FSP", 1, 1, 0, 1],
+        ["AN", 1, 2, 6],
+        ["CA", 1, 2, 0],
+    ]
+
+
+def test_a_rule_that_fails_is_passed_over():
+    def twice(context, state, stage_id):
+        for position in (0, 2):
+            state, _ = state.split(stage_id, state.stages[stage_id].iters[position], [2])
+        return [(state, stage_id - 1)]
+
+    # A consumer that is split twice: no reduction can follow both.
+    rule = FunctionRule(
+        "Twice", lambda c, s, i: Decision.APPLY_AND_SKIP_REST if i == 2 else Decision.SKIP, twice
+    )
+    dag = row_sums(4, 64, divided=True)
+    (sketch,) = generate_sketches(dag, GPU, True, custom_rules=[rule])
+    assert [step.code for step in sketch.steps] == ["SP", "SP"]
+
+
+def constant(attrs):
+    a = te.placeholder((8, 8), name="A")
+    b = te.compute((8, 8), lambda i, j: a[i, j] * 2.0, name="B")
+    k = te.reduce_axis((0, 3), name="k")
+    c = te.compute((6, 8), lambda i, j: te.sum(b[i + k, j], axis=k), name="C", attrs=attrs)
+    return ComputeDAG([a, c])
+
+
+def test_inputs_of_constant_transforms_are_computed_inside():
+    dag = constant({"auto_scheduler_simplify_const_tensor_indices": ["k"]})
+    context, state = context_of(dag), dag.init_state
+    rule = SPECIAL_COMPUTE_LOCATION_GPU
+    assert rule.condition(context, state, 1) is Decision.APPLY_AND_SKIP_REST
+    assert rule.condition(context, state, 2) is Decision.SKIP
+    state, _ = state.unroll(2, state.stages[2].iters[2])
+    ((state, _),) = rule.apply(context, state, 1)
+    assert steps_to_json(state.steps)[-1] == ["CA", 1, 2, 1]
+    plain = constant({})
+    assert rule.condition(context_of(plain), plain.init_state, 1) is Decision.SKIP
+
+
+def test_untiled_consumers_need_no_fetch():
+    dag = row_sums(4, 64)
+    assert ADD_CACHE_READ.condition(context_of(dag), dag.init_state, 0) is Decision.SKIP
+    assert ADD_CACHE_READ.condition(context_of(dag), dag.init_state, 1) is Decision.SKIP
