@@ -96,12 +96,11 @@ def _fuse(state: State, step: FuseStep) -> State:
 def _pragma(state: State, step: PragmaStep) -> State:
     if step.pragma == "debug_skip_region":
         return state.evolve(step, attach_map=state.attach_map.without_stage(step.stage_id))
-    if not step.pragma.startswith("auto_unroll_max_step"):
-        refuse(state, step, f"unknown pragma {step.pragma!r}: expected auto_unroll_max_step$N")
-    number = step.pragma.partition("$")[2]
-    if not number.isdigit():
-        refuse(state, step, f"pragma {step.pragma!r} needs an integer after $")
-    stage = state.stages[step.stage_id].with_attrs(auto_unroll_max_step=int(number))
+    limit = step.unroll_limit
+    if limit is None:
+        expected = "expected auto_unroll_max_step$N with an integer N, or debug_skip_region"
+        refuse(state, step, f"unknown pragma {step.pragma!r}: {expected}")
+    stage = state.stages[step.stage_id].with_attrs(auto_unroll_max_step=limit)
     return state.evolve(step, stage_id=step.stage_id, stage=stage)
 
 

@@ -162,15 +162,14 @@ def _annotation(w: _Writer, step: AnnotationStep, axes: Names) -> None:
 
 def _pragma(w: _Writer, step: PragmaStep, axes: Names) -> None:
     tensor, names = w.tensors[step.stage_id], axes[step.stage_id]
-    key, _, value = step.pragma.partition("$")
     if step.iter_id >= len(names):
         return
-    axis = names[step.iter_id]
-    if key == "auto_unroll_max_step":
-        w.lines.append(f's[{tensor}].pragma({axis}, "{key}", {int(value)})')
-        w.lines.append(f's[{tensor}].pragma({axis}, "unroll_explicit", 1)')
+    axis, limit = names[step.iter_id], step.unroll_limit
+    if limit is None:
+        w.lines.append(f"s[{tensor}].pragma({axis}, {step.pragma!r})")
     else:
-        w.lines.append(f's[{tensor}].pragma({axis}, "{step.pragma}")')
+        w.lines.append(f's[{tensor}].pragma({axis}, "auto_unroll_max_step", {limit})')
+        w.lines.append(f's[{tensor}].pragma({axis}, "unroll_explicit", 1)')
 
 
 def _reorder(w: _Writer, step: ReorderStep, axes: Names) -> None:

@@ -62,7 +62,7 @@ class Replay:
         try:
             if not 0 <= step.stage_id < len(self.stages):
                 raise ScheduleError(f"there are only {len(self.stages)} stages")
-            _EFFECTS[type(step)](self, step, steps)
+            _EFFECTS[type(step)](self, step, steps[:k])
         except ScheduleError as error:
             error.add_note(f"in step {k}, {type(step).__name__} on stage {step.stage_id}")
             raise
@@ -121,18 +121,23 @@ def _fuse(r: Replay, step: FuseStep, steps: Sequence[Step]) -> None:
 
 def _pragma(r: Replay, step: PragmaStep, steps: Sequence[Step]) -> None:
     stage, axes = r.stages[step.stage_id], r.axes[step.stage_id]
-    key, _, value = step.pragma.partition("$")
-    if key != "auto_unroll_max_step":
+    limit = step.unroll_limit
+    if limit is None:
         stage.pragma(axes[step.iter_id], step.pragma)
     elif step.iter_id < len(axes):
-        stage.pragma(axes[step.iter_id], key, int(value))
+        stage.pragma(axes[step.iter_id], "auto_unroll_max_step", limit)
         stage.pragma(axes[step.iter_id], "unroll_explicit", 1)
 
 
 def _reorder(r: Replay, step: ReorderStep, steps: Sequence[Step]) -> None:
-    axes = r.axes[step.stage_id]
+    stage, axes = r.stages[step.stage_id], r.axes[step.stage_id]
+    if sorted(step.after_ids) != list(range(len(axes))):
+        raise ScheduleError(
+            f"reorder on {stage.op.name}: {list(step.after_ids)} is not an order of {len(axes)} "
+            "loops"
+        )
     order = [axes[i] for i in step.after_ids]
-    r.stages[step.stage_id].reorder(*order)
+    stage.reorder(*order)
     r.axes[step.stage_id] = order
 
 

@@ -62,6 +62,12 @@ class PragmaStep(Step):
     iter_id: int
     pragma: str
 
+    @property
+    def unroll_limit(self) -> int | None:
+        """The N of `auto_unroll_max_step$N`; None for another pragma."""
+        key, _, number = self.pragma.partition("$")
+        return int(number) if key == "auto_unroll_max_step" and number.isdecimal() else None
+
 
 @dataclass(frozen=True, slots=True)
 class ReorderStep(Step):

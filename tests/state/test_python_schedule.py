@@ -82,6 +82,13 @@ def test_caches_threads_and_alignment() -> None:
         assert line in code.splitlines()
 
 
+def test_a_pragma_of_a_record_is_no_code() -> None:
+    dag = ComputeDAG(workloads.get("matmul").tensors(M=16, N=32, K=8))
+    code = python_schedule(dag, steps_from_json([["PR", 2, 0, 'x"); print("y']]))
+    assert code.splitlines()[-1] == "s[C].pragma(C_i, 'x\"); print(\"y')"
+    run(code, dag)
+
+
 def test_names_that_python_or_the_code_uses_are_avoided() -> None:
     A = te.placeholder((4,), name="te")
     B = te.compute((4,), lambda i: A[i] + 1.0, name="lambda")

@@ -31,12 +31,14 @@ DAGS = (
         ([["AN", 5, 0, 11]], "tensorize"),
         ([["FU", 5, [1, 0]]], "not consecutive"),
         ([["FU", 5, [1, 2]]], "not consecutive"),
-        ([["RE", 5, [0, 2]]], "no such stage or iterator"),
+        ([["RE", 5, [0, 2]]], "not an order of 2 loops"),
+        ([["RE", 5, [1]]], "not an order of 2 loops"),
         ([["CA", 2, 5, 4]], "no such stage or iterator"),
         ([["CHR", 0, "shared", [8]]], "no such stage or iterator"),
         ([["CHR", 0, "shared", [5]]], "does not read A"),
         ([["RF", 2, 0, 1]], "not a reduction axis"),
         ([["FSP", 5, 0, 3, 1], ["SP", 5, 0, 6, [2], 1]], "step 3 is not a split"),
+        ([["FSP", 5, 0, 1, 1], ["SP", 5, 1, 8, [2], 1]], "step 1 is not a split"),
     ],
 )
 def test_refuses(steps: list[Any], message: str) -> None:

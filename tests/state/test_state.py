@@ -210,6 +210,8 @@ def test_primitives_refuse(dense: State) -> None:
         dense.reorder(5, relu[:1])
     with pytest.raises(ScheduleError, match="unknown pragma"):
         dense.pragma(5, relu[0], "tensor_core")
+    with pytest.raises(ScheduleError, match="with an integer N"):
+        dense.pragma(5, relu[0], "auto_unroll_max_step$x")
     with pytest.raises(ScheduleError, match="there are only 6 stages"):
         dense.compute_inline(6)
     with pytest.raises(ScheduleError, match="is not a split"):
