@@ -1,10 +1,12 @@
 """Every mutation of a valid candidate is valid or refused, never a crash."""
 
+import json
 from math import prod
 
 import numpy as np
 import pytest
 
+from autosched.driver import lower_steps
 from autosched.errors import ScheduleError
 from autosched.state import queries
 from autosched.state.iterator import Annotation
@@ -17,6 +19,10 @@ from autosched.state.steps import (
     steps_from_json,
     steps_to_json,
 )
+from autosched.target import cuda_target
+from autosched.task import Task
+from autosched.workloads import WORKLOADS
+from features.lowering import features_of_steps
 from search.initial import CPU_UNROLL
 from search.mutation import (
     mutate,
@@ -36,22 +42,62 @@ def differences(before, after):
     return [(a, b) for a, b in zip(before, after, strict=True) if a != b]
 
 
-def test_chains_of_mutations_stay_legal(context, sketches_of):
+SMALL = {
+    "matmul": {"M": 6, "N": 8, "K": 9},
+    "batch_matmul": {"B": 2, "M": 3, "N": 4, "K": 7},
+    "dense_bias_relu": {"M": 4, "N": 15, "K": 6},
+    "conv1d_nlc": {"N": 1, "L": 9, "CI": 2, "CO": 4, "K": 3, "stride": 2, "padding": 1},
+    "conv2d_nhwc": {"N": 1, "H": 4, "W": 5, "CI": 2, "CO": 4, "KH": 3, "KW": 1}
+    | {"stride": 1, "padding": 1},
+    "conv3d_ndhwc": {"N": 1, "D": 2, "H": 3, "W": 2, "CI": 2, "CO": 3, "K": 2}
+    | {"stride": 1, "padding": 0},
+    "depthwise_conv2d_nhwc": {"N": 1, "H": 4, "W": 3, "C": 4, "K": 3, "stride": 1, "padding": 1},
+    "conv2d_transpose_nhwc": {"N": 1, "H": 2, "W": 2, "CI": 2, "CO": 2, "K": 4}
+    | {"stride": 2, "padding": 1},
+    "conv2d_capsule_nhwijc": {"N": 1, "H": 2, "W": 2, "CI": 1, "CO": 2, "K": 2}
+    | {"stride": 1, "padding": 0, "CAP": 2},
+    "norm_bmn": {"B": 2, "M": 5, "N": 8},
+    "conv2d_nchw_bn_relu": {"N": 1, "H": 3, "W": 4, "CI": 2, "CO": 3, "K": 3}
+    | {"stride": 1, "padding": 1},
+    "softmax": {"M": 4, "N": 15},
+    "transpose_batch_matmul_softmax": {"B": 1, "S": 4, "H": 2, "D": 3},
+    "max_pool2d_nchw": {"N": 1, "C": 2, "H": 6, "W": 5, "K": 3, "stride": 2, "padding": 1},
+    "layer_norm": {"M": 3, "N": 8},
+    "add_relu": {"M": 1, "N": 9},
+}
+
+
+def test_every_workload_is_mutated():
+    assert set(SMALL) == set(WORKLOADS)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_chains_of_mutations_are_valid_or_refused(name, target, make_context, sketches_of):
+    """Each one can be lowered and featurised, or ScheduleError says why not; nothing else."""
+    kind = cuda_target() if target == "cuda" else "cpu"
+    task = Task.from_workload(name, target=kind, **SMALL[name])
+    context = make_context(task)
     accepted = 0
-    for seed, steps in enumerate(population(context, sketches_of)):
+    for seed, steps in enumerate(population(context, sketches_of, count=2)):
         rng = np.random.default_rng(seed)
-        for _ in range(10):
+        for _ in range(3):
             changed = mutate(context, steps, rng)
             if changed is None:
                 continue
             try:
-                context.dag.infer_bound_of(changed)
+                text = context.dag.infer_bound_of(changed).to_str()
+                lower_steps(context.dag, changed, task.target)
+                rows = features_of_steps(context.dag, changed, task.target)
             except ScheduleError:
                 continue
-            assert steps_from_json(steps_to_json(changed)) == changed
+            assert np.isfinite(rows).all()
+            assert rows.any()
+            again = steps_from_json(json.loads(json.dumps(steps_to_json(changed))))
+            assert again == changed
+            assert context.dag.infer_bound_of(again).to_str() == text
             accepted += 1
             steps = changed
-    assert accepted
+    assert accepted or name == "add_relu"  # which has no tiles
 
 
 @pytest.mark.parametrize("name", ["matmul", "dense_bias_relu"])

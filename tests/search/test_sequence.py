@@ -1,0 +1,189 @@
+"""The same seed measures the same candidates, none twice, whatever runs beside the search."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.state.steps import steps_to_json
+from autosched.target import cpu_target, cuda_target
+from autosched.task import Task
+from measure.build import Builder
+from measure.measurer import Measurer
+from measure.result import MeasureResult
+from search.featurize import Helper, task_featurizer
+from search.mutation import mutate
+from search.options import SearchOptions
+from search.rules.protocol import Context
+from search.sample import sample_population
+from search.sketch import generate_sketches
+from search.tuner import TuneOptions, Tuner
+
+ROOT = Path(__file__).resolve().parents[2]
+SEARCH = SearchOptions(
+    sample_init_min_population=8,
+    evolutionary_search_population=12,
+    evolutionary_search_num_iters=2,
+)
+
+
+class StubTimer:
+    """In place of `Runner`: the time of a kernel is made of its object code."""
+
+    def start(self, task):
+        pass
+
+    def close(self):
+        pass
+
+    def run(self, task, artifacts, best=float("inf"), on_done=None):
+        assert None not in artifacts
+        return [((stub_seconds(artifact),), None) for artifact in artifacts]
+
+
+class NothingBuilt:
+    """In place of `Measurer`: the time is made of the steps; `measured` are all batches so far."""
+
+    def __init__(self):
+        self.measured = []
+
+    def start(self, task):
+        pass
+
+    def measure(self, task, batch, best):
+        self.measured += batch
+        return [MeasureResult((stub_seconds(text_of([steps]).encode()),)) for steps in batch]
+
+
+class NoHelper:
+    """In place of `Helper`, for the tuner only: no request is ever sent."""
+
+    def start(self):
+        pass
+
+    def close(self):
+        pass
+
+
+def stub_seconds(data):
+    return 1e-6 * (1 + int.from_bytes(hashlib.sha256(data).digest()[:2], "big"))
+
+
+def text_of(candidates):
+    return json.dumps([steps_to_json(steps) for steps in candidates])
+
+
+def matmul(**sizes):
+    return Task.from_workload("matmul", **{"M": 8, "N": 12, "K": 16, **sizes}, target=cpu_target())
+
+
+def tuner_of(task, measurer, helper=None, earlier=(), **options):
+    """A tuner whose features are worked out here, unless there is a `helper` process."""
+    settings = TuneOptions(**{"trials": 15, "batch": 5, "seed": 3, "search": SEARCH, **options})
+    tuner = Tuner(task, settings, measurer, earlier=earlier, helper=helper or NoHelper())
+    if helper is None:
+        tuner._policy._featurize = task_featurizer(task)
+    return tuner
+
+
+def measured_by(tuner):
+    """What was measured, and the score that each was chosen for."""
+    return [(r.steps, r.search["predicted"]) for r in tuner.run().records]
+
+
+def program():
+    """Everything that a seed decides, as text: a tuned task, and candidates of both targets."""
+    found = [steps for steps, _ in measured_by(tuner_of(matmul(), NothingBuilt()))]
+    for op, args in (("matmul", {"M": 8, "N": 8, "K": 8}), ("softmax", {"M": 4, "N": 8})):
+        for target in (cpu_target(threads=2), cuda_target()):
+            task = Task.from_workload(op, **args, target=target)
+            context = Context(task.dag, target.hardware, target.is_gpu, SEARCH)
+            sketches = generate_sketches(task.dag, target.hardware, target.is_gpu, SEARCH)
+            rng = np.random.default_rng(1)
+            samples = sample_population(context, sketches, rng, 4)
+            found += samples
+            found += [m for steps in samples if (m := mutate(context, steps, rng)) is not None]
+    return text_of(found)
+
+
+@pytest.fixture
+def builders():
+    """workers -> a Measurer that really builds, in so many processes, and times nothing."""
+    made = []
+
+    def make(workers):
+        made.append(Measurer(Builder(workers, 60.0), StubTimer(), "none"))
+        return made[-1]
+
+    yield make
+    for measurer in made:
+        measurer.close()
+
+
+def test_build_workers_change_nothing(builders):
+    one, two = (measured_by(tuner_of(matmul(), builders(n), trials=8, batch=4)) for n in (1, 2))
+    assert len(one) == 8
+    assert any(predicted is not None for _, predicted in one)
+    assert one == two
+
+
+def test_the_helper_changes_nothing():
+    alone = measured_by(tuner_of(matmul(), NothingBuilt()))
+    helper = Helper()
+    try:
+        together = measured_by(tuner_of(matmul(), NothingBuilt(), helper))
+        assert helper._worker is not None  # it was asked
+    finally:
+        helper.close()
+    assert alone == together
+
+
+def test_the_hash_seed_changes_nothing():
+    """String hashes, and with them the order of sets, differ between processes."""
+    hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    done = subprocess.run(
+        [sys.executable, __file__],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == program()
+
+
+@pytest.mark.parametrize("sizes", [{"M": 1, "N": 1, "K": 1}, {"M": 1, "N": 1, "K": 2}])
+def test_a_tiny_space_is_measured_once_and_for_all(sizes):
+    task, measurer = matmul(**sizes), NothingBuilt()
+    result = tuner_of(task, measurer, trials=1000).run()
+    assert result.reason == "the search space holds no more candidates"
+    texts = [task.dag.infer_bound_of(steps).to_str() for steps in measurer.measured]
+    assert 0 < len(texts) == len(set(texts)) == len(result.records) < 1000
+    again = tuner_of(task, nothing := NothingBuilt(), earlier=result.records, seed=8).run()
+    assert again.reason == "the search space holds no more candidates"
+    assert {task.dag.infer_bound_of(s).to_str() for s in nothing.measured}.isdisjoint(texts)
+    assert again.best is not None
+
+
+@pytest.mark.parametrize("op", ["softmax", "conv1d_nlc"])
+def test_nothing_is_measured_twice(op):
+    """Neither in later rounds nor by a later run with another seed that continues."""
+    sizes = {"M": 2, "N": 6}
+    if op == "conv1d_nlc":
+        sizes = {"N": 1, "L": 4, "CI": 2, "CO": 2, "K": 3, "stride": 1, "padding": 1}
+    task = Task.from_workload(op, **sizes, target=cpu_target())
+    measurer = NothingBuilt()
+    first = tuner_of(task, measurer, trials=24, batch=8).run()
+    tuner_of(task, measurer, earlier=first.records, trials=8, batch=8, seed=4).run()
+    texts = [task.dag.infer_bound_of(steps).to_str() for steps in measurer.measured]
+    assert len(texts) == len(set(texts)) == 32
+
+
+if __name__ == "__main__":
+    sys.stdout.write(program())
