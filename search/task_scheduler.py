@@ -51,8 +51,9 @@ class ScheduleResult:
 class TaskScheduler:
     """Tunes tasks together, with one cost model, one measurer and one record file.
 
-    Every task without earlier records gets a first round; then the strategy decides. A task with
-    nothing valid after its first round, or no candidates left, gets no more rounds.
+    Every task without a valid earlier record gets a first round; then the strategy decides. A task
+    with nothing valid after its first round, or no candidates left, gets no more rounds. Early
+    stopping waits until every task has had its first round.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class TaskScheduler:
 
     def _round(self, index: int) -> None:
         tuner, state = self.tuners[index], self.states[index]
-        before = objective(self.states)
+        before = state.best_cost
         records = tuner.step(min(self._batch, self._options.trials - self.done))
         self.done += len(records)
         best = tuner.progress.best
@@ -161,7 +162,9 @@ class TaskScheduler:
         if not records or (patience is not None and stale > patience):
             state.dead = True
         leave_group(state, self.states, self._options.allocation)
-        improved = objective(self.states) < before
+        # The objective is not compared: a task without a valid candidate makes it 1e10 s, next to
+        # which microseconds vanish.
+        improved = state.best_cost < before
         self._since_best = 0 if improved else self._since_best + len(records)
 
     def _stop(self) -> str:
@@ -172,18 +175,19 @@ class TaskScheduler:
         budget, patience = options.time_budget_s, options.early_stopping
         if budget is not None and time.perf_counter() - self._started >= budget:
             return f"the time budget of {budget:g} s is used"
-        if patience is not None and self._since_best > patience:
+        begun = all(state.dead or state.best_cost < UNKNOWN_COST for state in self.states)
+        if patience is not None and self._since_best > patience and begun:
             return f"no improvement in {self._since_best} trials"
         return ""
 
 
 def _state_of(task: Task, weight: float, earlier: Sequence[Record], batch: int) -> TaskState:
-    """A task's state, restored from its records."""
+    """A task's state, restored from its records; as if there were none when all of them failed."""
     state = TaskState(task.dag.flop_count, weight, similarity_tag(task.dag))
     valid = [record.result.cost for record in earlier if record.result.valid]
-    if earlier:
+    if valid:
         state.rounds = max(1, int(len(earlier) / batch + 0.5))
-        state.best_cost = min(valid, default=UNKNOWN_COST)
+        state.best_cost = min(valid)
         state.best_round = state.rounds
         state.history = [state.best_cost]
     return state

@@ -118,3 +118,7 @@ def test_similarity_tags():
     assert similarity_tag(ComputeDAG([a, tagged])) == "relu_8"
     plain = te.compute((8, 8), lambda i, j: a[i, j] * 2.0, name="B")
     assert similarity_tag(ComputeDAG([a, plain])) == ""
+    n = te.var("n")
+    b = te.placeholder((n,), name="B")
+    unknown = te.compute((n,), lambda i: b[i] * 2.0, name="C", attrs=attrs)
+    assert similarity_tag(ComputeDAG([b, unknown])) == ""

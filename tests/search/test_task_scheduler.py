@@ -5,6 +5,7 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.task import Task
 from measure.records import RecordLog, read_log
+from measure.result import Failure, MeasureResult
 from search.allocation import AllocationOptions
 from search.options import SearchOptions
 from search.task_scheduler import ScheduleOptions, TaskScheduler
@@ -79,6 +80,43 @@ def test_a_failing_task_gets_no_second_round(make, tasks, stub_measurer):
     result = make(Failing()).run()
     assert [t.progress.done for t in result.tasks] == [4, 20]
     assert result.tasks[0].best is None
+
+
+def test_small_improvements_count_beside_a_failing_task(make, tasks, stub_measurer):
+    class Slowly(stub_measurer):
+        def one(self, steps, k):
+            count = sum(map(len, self.batches))
+            return MeasureResult((1e-3 - 1e-7 * count - 1e-9 * k,))
+
+        def measure(self, task, batch, best):
+            if task is tasks[0]:
+                return [MeasureResult((), Failure("run", "crash", "signal 11"))] * len(batch)
+            return super().measure(task, batch, best)
+
+    result = make(Slowly(), trials=24, early_stopping=8).run()
+    assert result.reason == "all trials were used"
+    assert [t.progress.done for t in result.tasks] == [4, 20]
+
+
+def test_every_task_gets_a_first_round_before_patience_ends(make, tasks, stub_measurer):
+    class Failing(stub_measurer):
+        def measure(self, task, batch, best):
+            self.bad = 1 if task is tasks[0] else 0
+            return super().measure(task, batch, best)
+
+    result = make(Failing(), trials=3200, early_stopping=1).run()
+    assert result.tasks[1].best is not None
+    assert "no improvement" in result.reason
+
+
+def test_a_task_whose_records_all_failed_starts_afresh(make, tasks, stub_measurer, tmp_path):
+    log = RecordLog(tmp_path / "log.jsonl")
+    make(stub_measurer(bad=1), log=log, trials=8).run()
+    records = read_log(log.path).records
+    earlier = {t.key: [r for r in records if r.task["key"] == t.key] for t in tasks}
+    scheduler = make(earlier=earlier, trials=8)
+    assert [s.rounds for s in scheduler.states] == [0, 0]
+    assert all(t.best is not None for t in scheduler.run().tasks)
 
 
 def test_an_interruption_keeps_the_bests(make, stub_measurer):
