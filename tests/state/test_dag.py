@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -93,3 +94,11 @@ def test_refuses_axes_with_one_name() -> None:
 def test_refuses_nothing_to_compute() -> None:
     with pytest.raises(ConfigError, match="only placeholders"):
         ComputeDAG([te.placeholder((4,), name="A")])
+
+
+def test_hash_key_is_the_md5_of_the_simple_text_and_the_shapes() -> None:
+    simple = "A = PLACEHOLDER \nB = PLACEHOLDER \nC(i, j) += (A[i, k]*B[k, j])\n"
+    dag = dag_of("matmul", M=4, N=5, K=6)
+    assert dag.print_dag(simple=True) == simple
+    digest = hashlib.md5(simple.encode(), usedforsecurity=False).hexdigest()
+    assert dag.hash_key() == f'["{digest}", [4, 6], [6, 5], [4, 5]]'
