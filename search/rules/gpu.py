@@ -21,6 +21,7 @@ def _cache_read_condition(context: Context, state: State, stage_id: int) -> Deci
     target = readers[0]
     wanted = (
         queries.needs_multi_level_tiling(state, target)
+        and queries.has_reduce_iter(state, target)
         and not queries.has_cross_thread_reduction(state, target)
         and stage_id in queries.direct_producers(state, target)
     )

@@ -63,6 +63,15 @@ def test_a_consumer_without_reduction_reads_the_tensor_itself():
     assert len(refused) < 4
 
 
+def test_an_outer_product_has_nothing_to_fetch():
+    a, b = te.placeholder((64,), name="A"), te.placeholder((64,), name="B")
+    dag = ComputeDAG([a, b, te.compute((64, 64), lambda i, j: a[i] * b[j], name="C")])
+    (sketch,) = generate_sketches(dag, GPU, True)
+    assert [step.code for step in sketch.steps] == ["CHW", "CI"]
+    (steps,) = sample_population(context_of(dag), [sketch], np.random.default_rng(0), 1)
+    assert "threadIdx.x" in dag.infer_bound_of(steps).to_str()
+
+
 def test_every_reduction_gets_its_own_fetch():
     n = 64
     a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")

@@ -121,3 +121,25 @@ def test_apply_steps_takes_the_option() -> None:
     schedule, tensors = dag.apply_steps(STEPS, LayoutOption.FOR_PRE_TRANSFORMED)
     assert shape_of(tensors[1]) == (4, 4, 8, 2)
     assert schedule[tensors[2]].op.name == "D"
+
+
+@pytest.mark.parametrize(
+    ("cuts", "fused"),
+    [(0, None), (1, [0, 1]), (2, [0, 1]), (3, [0, 1, 2])],
+)
+def test_the_transform_runs_in_parallel_over_fused_loops(
+    cuts: int, fused: list[int] | None
+) -> None:
+    """`cuts` splits of j give B 2 + cuts dimensions."""
+    split = [["SP", 2, 1, 32, [2] * cuts, 1]] if cuts else [["AN", 2, 2, 1]]
+    steps = rewrite_layout(
+        matmul(), steps_from_json(split), LayoutOption.INSERT_TRANSFORM_STAGE
+    ).steps
+    fuse = [["FU", 2, fused]] if fused else []
+    assert steps_to_json(steps)[1:] == [*fuse, ["AN", 2, 0, 3]]
+
+
+def test_targets_of_compute_at_are_shifted_too() -> None:
+    steps = steps_from_json([["CA", 2, 3, 0]])
+    rewritten = rewrite_layout(matmul(), steps, LayoutOption.INSERT_TRANSFORM_STAGE)
+    assert steps_to_json(rewritten.steps)[0] == ["CA", 3, 4, 0]
