@@ -82,51 +82,43 @@ class StateStage:
     def is_inlined(self) -> bool:
         return self.compute_at is ComputeAt.INLINED
 
+    def _evolved(
+        self,
+        op: Operation | None = None,
+        iters: tuple[Iterator, ...] | None = None,
+        compute_at: ComputeAt | None = None,
+        auto_unroll_max_step: int | None = None,
+        storage_offset: int | None = None,
+    ) -> StateStage:
+        """The stage with some parts replaced; None keeps one."""
+        return StateStage(
+            self.op if op is None else op,
+            self.op_type,
+            self.iters if iters is None else iters,
+            self.compute_at if compute_at is None else compute_at,
+            self.auto_unroll_max_step if auto_unroll_max_step is None else auto_unroll_max_step,
+            self.storage_offset if storage_offset is None else storage_offset,
+        )
+
     def with_op(self, op: Operation) -> StateStage:
         """The same loops for another operation (after a DAG change)."""
-        return StateStage(
-            op,
-            self.op_type,
-            self.iters,
-            self.compute_at,
-            self.auto_unroll_max_step,
-            self.storage_offset,
-        )
+        return self._evolved(op=op)
 
     def with_iters(self, iters: tuple[Iterator, ...]) -> StateStage:
         """The stage with other loops."""
-        return StateStage(
-            self.op,
-            self.op_type,
-            iters,
-            self.compute_at,
-            self.auto_unroll_max_step,
-            self.storage_offset,
-        )
+        return self._evolved(iters=iters)
 
     def placed(self, compute_at: ComputeAt, *, keep_ranges: bool) -> StateStage:
         """The stage computed elsewhere; its ranges become undefined unless kept."""
-        iters = self.iters if keep_ranges else tuple(it.ranged(None) for it in self.iters)
-        return StateStage(
-            self.op,
-            self.op_type,
-            iters,
-            compute_at,
-            self.auto_unroll_max_step,
-            self.storage_offset,
-        )
+        iters = None if keep_ranges else tuple([it.ranged(None) for it in self.iters])
+        return self._evolved(iters=iters, compute_at=compute_at)
 
     def with_attrs(
         self, *, auto_unroll_max_step: int | None = None, storage_offset: int | None = None
     ) -> StateStage:
         """The stage with other attributes; None keeps one."""
-        return StateStage(
-            self.op,
-            self.op_type,
-            self.iters,
-            self.compute_at,
-            self.auto_unroll_max_step if auto_unroll_max_step is None else auto_unroll_max_step,
-            self.storage_offset if storage_offset is None else storage_offset,
+        return self._evolved(
+            auto_unroll_max_step=auto_unroll_max_step, storage_offset=storage_offset
         )
 
     def __repr__(self) -> str:
