@@ -5,9 +5,17 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
+import numpy as np
 import pytest
 
+from autosched import workloads
+from autosched.state.dag import ComputeDAG
+from autosched.state.steps import SplitStep
+from autosched.target import HardwareParams
 from search.factors import divisors, factorizations
+from search.mutation import mutate_tile_size
+from search.options import SearchOptions
+from search.rules.protocol import Context
 
 
 @pytest.mark.parametrize("n", [1, 2, 12, 36, 97, 360, 1000])
@@ -25,3 +33,10 @@ def test_factorizations(extent: int, parts: int, limit: int) -> None:
         if extent % prod(f) == 0 and f[-1] <= limit
     ]
     assert list(factorizations(extent, parts, limit)) == expected
+
+
+def test_a_split_without_lengths_has_no_factor_to_move():
+    dag = ComputeDAG(workloads.get("matmul").tensors(M=8, N=8, K=8))
+    context = Context(dag, HardwareParams(8), False, SearchOptions())
+    steps = (SplitStep(2, 0, 8, ()),)  # as a record may hold it
+    assert mutate_tile_size(context, steps, np.random.default_rng(0)) is None
