@@ -10,10 +10,9 @@ from features.autosched_1_names import ACCESS_WIDTH, MAX_BUFFERS, SCOPES
 from features.estimate import ALL_OPS, FLOAT_OPS, Estimate, vector_length, warp_axes
 from features.gpu import bank_conflicts, occupancy, sectors
 from features.machine import Machine
-from features.names import ACCESS_TYPES, POSITIONS, REUSE_TYPES
+from features.names import ACCESS_TYPES, CURVE_POINTS, POSITIONS, REUSE_TYPES
 from features.positions import annotation
 from features.scope import Loop
-from features.store import intensity_curve
 from features.store_facts import StoreFacts
 
 _KINDS = (ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.PARALLEL)
@@ -176,8 +175,24 @@ def _locality(row: Row) -> Iterator[float]:
 
 
 def _curve(store: StoreFacts) -> list[float]:
+    """Operations per byte where k/10 of the operations are done, on the line between two loops."""
+    operations = store.operations(FLOAT_OPS)
+    done = [operations * inner for inner in reversed(store.locality.inner[:-1])]
+    if not operations or not done:
+        return [0.0] * CURVE_POINTS
     memory = store.locality.memory(store.accesses)
-    return intensity_curve(store.operations(FLOAT_OPS), memory, store.loops)
+    intensity = [o / m for o, m in zip(done, memory, strict=True)]
+    curve, at = [], 0
+    for k in range(1, CURVE_POINTS + 1):
+        x = done[-1] * k / CURVE_POINTS
+        while done[at] < x:
+            at += 1
+        y = intensity[at]
+        if at and done[at] > x:
+            slope = (y - intensity[at - 1]) / (done[at] - done[at - 1])
+            y -= slope * (done[at] - x)
+        curve.append(y)
+    return curve
 
 
 def _registers(row: Row, machine: Machine) -> Iterator[float]:

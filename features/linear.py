@@ -5,49 +5,65 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.arith import eval_bound
-from autosched.tir.expr import Expr, Var
+from autosched.tir.expr import Add, Expr, IntImm, Mul, Sub, Var
 from autosched.tir.walk import free_vars
-from features.regions import affine_terms
 from features.scope import Access, Loop
+
+Coefficients = dict[Var, int]
 
 
 class Strides:
     """Strides of accesses along the loops of one store, indices taken apart once each.
 
-    An affine index has its coefficient. Any other (division, remainder) has the difference
-    between the first two iterations, other loops at their first.
+    The affine part of an index has its coefficients. What is not affine (division, remainder) has
+    the difference between the first two iterations, other loops at their first.
     """
 
     def __init__(self, loops: Sequence[Loop]) -> None:
         self._loops = loops
-        self._start: dict[Var, tuple[int, int]] | None = None
-        self._memo: dict[Expr, dict[Var, int] | None] = {}
+        self._start = {loop.var: (loop.point[0],) * 2 for loop in loops}
+        self._memo: dict[Expr, Coefficients] = {}
 
-    def of(self, access: Access, loop: Loop) -> int:
-        """Elements of the storage between two iterations of `loop`, by the first index tuple."""
-        var = loop.var
-        if var not in access.used:
-            return 0
-        total, scale = 0, 1
+    def along(self, access: Access) -> list[int]:
+        """Elements of the storage between two iterations of each loop, by the first index tuple."""
+        total: Coefficients = {}
+        scale = 1
         index, extents = access.indices[0], access.info.extents
         for d in range(len(index) - 1, -1, -1):
-            if var in free_vars(index[d]):
-                total += scale * self._step(index[d], loop)
+            _add(total, self._coefficients(index[d]), scale)
             scale *= extents[d] or 1
-        return total
+        return [total.get(loop.var, 0) for loop in self._loops]
 
-    def _step(self, expr: Expr, loop: Loop) -> int:
-        if expr not in self._memo:
-            terms: dict[Var, int] = {}
-            self._memo[expr] = None if affine_terms(expr, terms) is None else terms
-        known = self._memo[expr]
-        if known is not None:
-            return known.get(loop.var, 0)
-        if loop.extent < 2:
-            return 0
-        if self._start is None:
-            self._start = {item.var: (item.point[0],) * 2 for item in self._loops}
+    def _coefficients(self, expr: Expr) -> Coefficients:
+        found = self._memo.get(expr)
+        if found is None:
+            found = {}
+            match expr:
+                case IntImm():
+                    pass
+                case Var():
+                    found[expr] = 1
+                case Add(a, b) | Sub(a, b):
+                    _add(found, self._coefficients(a), 1)
+                    _add(found, self._coefficients(b), 1 if type(expr) is Add else -1)
+                case Mul(a, IntImm(value)) | Mul(IntImm(value), a):
+                    _add(found, self._coefficients(a), value)
+                case _:
+                    found = self._differences(expr)
+            self._memo[expr] = found
+        return found
+
+    def _differences(self, expr: Expr) -> Coefficients:
+        used = free_vars(expr)
         before = eval_bound(expr, self._start)[0]
-        moved = {**self._start, loop.var: (loop.point[0] + 1,) * 2}
-        after = eval_bound(expr, moved)[0]
-        return after - before
+        return {
+            loop.var: eval_bound(expr, {**self._start, loop.var: (loop.point[0] + 1,) * 2})[0]
+            - before
+            for loop in self._loops
+            if loop.extent > 1 and loop.var in used
+        }
+
+
+def _add(total: Coefficients, more: Coefficients, scale: int) -> None:
+    for var, value in more.items():
+        total[var] = total.get(var, 0) + scale * value

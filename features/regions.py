@@ -76,14 +76,6 @@ class IndexBounds:
         return result
 
 
-def affine_terms(expr: Expr, terms: dict[Var, int]) -> int | None:
-    """The constant of `expr` and, added to `terms`, the coefficients of its variables.
-
-    None when it is not affine or names a variable twice.
-    """
-    return _collect(expr, 1, terms)
-
-
 def _collect(expr: Expr, scale: int, terms: dict[Var, int]) -> int | None:
     # A variable that occurs twice is refused: the interval analysis, whose result must be
     # reproduced, treats every occurrence as independent.

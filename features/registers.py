@@ -7,8 +7,9 @@ strides of the accesses, with the same model of a core.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from autosched.transform.register_tile import Operand, TileProblem, choose_tile, cost
@@ -33,12 +34,13 @@ class InnerLoop:
 @dataclass(frozen=True, slots=True)
 class Tile:
     """Foreseen vector code: `lanes` of a vector, `accumulators` held in registers at once, the
-    `registers` they and their operands need, and `cycles` for each vector of one iteration.
+    `registers` they and their operands need, and `cycles` for each vector of one iteration. Where
+    a loop is cut in two, lanes and cycles are those of both on average.
 
     `folded`: the lanes run along the reduction. `gathers` counts reads whose lanes are apart.
     """
 
-    lanes: int
+    lanes: float
     accumulators: int
     registers: int
     cycles: float
@@ -52,8 +54,23 @@ def register_tile(
 ) -> Tile:
     """The tile for a store inside `loops` (outermost first) that reads `reads` elements besides
     its own and spends `weight` instructions on each vector."""
-    fit = max(1, machine.vector // element)
-    loops = tuple(loop for loop in loops if loop.extent > 1)
+    running = tuple(loop for loop in loops if loop.extent > 1)
+    parts = list(_parts(running, reads, max(1, machine.vector // element), weight, machine))
+    if len(parts) == 1:
+        return parts[0][1]
+    iterations = sum(count for count, _ in parts)
+    vectors = sum(count / tile.lanes for count, tile in parts)
+    cycles = sum(count / tile.lanes * tile.cycles for count, tile in parts)
+    _, largest = max(parts, key=lambda part: part[0])
+    return replace(largest, lanes=iterations / vectors, cycles=cycles / vectors)
+
+
+def _parts(
+    loops: tuple[InnerLoop, ...], reads: int, fit: int, weight: float, machine: Machine
+) -> Iterator[tuple[int, Tile]]:
+    """The nests that a nest becomes, with their iterations: two where a loop over consecutive
+    outputs is cut into whole vectors and a rest."""
+    iterations = math.prod(loop.extent for loop in loops)
     lanes, rest = _lanes(loops, fit)
     contiguous = [_contiguous(rest, k) for k in range(reads)]
     gathers = sum(not c for c in contiguous)
@@ -61,10 +78,22 @@ def register_tile(
         folded = _folded(loops, reads, fit)
         if folded is not None:
             lanes, inside = folded
-            return _tile(inside, (1.0,) * reads, lanes, weight, machine, 0, folded=True)
+            yield (
+                iterations,
+                _tile(inside, (1.0,) * reads, lanes, weight, machine, 0, folded=True),
+            )
+            return
+    if 2 * lanes < fit:
+        for k, loop in enumerate(loops):
+            left = loop.extent % fit
+            if abs(loop.stride) == 1 and 0 < left < loop.extent:
+                for extent in (loop.extent - left, left):
+                    part = (*loops[:k], replace(loop, extent=extent), *loops[k + 1 :])
+                    yield from _parts(part, reads, fit, weight, machine)
+                return
     costs = tuple(1.0 if contiguous[k] or lanes == 1 else float(lanes) for k in range(reads))
     inside = tuple(InnerLoop(loop.extent // count, loop.stride, loop.reads) for loop, count in rest)
-    return _tile(inside, costs, lanes, weight, machine, gathers, folded=False)
+    yield iterations, _tile(inside, costs, lanes, weight, machine, gathers, folded=False)
 
 
 Counted = tuple[InnerLoop, int]
@@ -105,16 +134,19 @@ def _contiguous(rest: Sequence[Counted], read: int) -> bool:
 def _folded(
     loops: Sequence[InnerLoop], reads: int, fit: int
 ) -> tuple[int, tuple[InnerLoop, ...]] | None:
-    """Lanes along the innermost reduction whose reads are contiguous, and the loops that remain."""
+    """Lanes along reductions whose reads follow each other, and the loops that remain."""
+    lanes, remaining = 1, list(loops)
     for k in range(len(loops) - 1, -1, -1):
         loop = loops[k]
-        if loop.stride or not any(loop.reads) or any(r not in (0, 1) for r in loop.reads):
+        if loop.stride or not any(loop.reads) or any(r not in (0, lanes) for r in loop.reads):
             continue
-        lanes = min(fit, 1 << (loop.extent.bit_length() - 1))
-        if lanes >= min(fit, _LEAST_LANES) and lanes > 1:
-            inner = InnerLoop(max(1, loop.extent // lanes), 0, loop.reads)
-            return lanes, (*loops[:k], inner, *loops[k + 1 :])
-    return None
+        power = loop.extent & -loop.extent if loop.extent < fit else loop.extent
+        taken = min(fit // lanes, 1 << (power.bit_length() - 1))
+        lanes *= taken
+        remaining[k] = InnerLoop(max(1, loop.extent // taken), 0, loop.reads)
+    if lanes < min(fit, _LEAST_LANES) or lanes == 1:
+        return None
+    return lanes, tuple(remaining)
 
 
 def _tile(

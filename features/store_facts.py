@@ -79,7 +79,7 @@ def store_facts(stmt: BufferStore, nest: Nest, machine: Machine) -> StoreFacts:
         nest.loops[0] if nest.loops else None,
         measured.inner[0],
         accesses,
-        [[strides.of(access, loop) for loop in loops] for access in accesses],
+        [strides.along(access) for access in accesses],
         measured,
         [Reuse(*reuse_of(access, loops)) for access in accesses],
         _counts(stmt),
@@ -92,6 +92,8 @@ def store_facts(stmt: BufferStore, nest: Nest, machine: Machine) -> StoreFacts:
 def _counts(stmt: BufferStore) -> list[int]:
     """The counters of names.OP_COUNTERS, where a sum with a product is one multiply-add."""
     counts = count_ops(stmt.value)
+    if not counts[_FLOAT_ADDSUB] or not counts[_FLOAT_MUL]:
+        return counts
     mads = min(count_mads(stmt.value), counts[_FLOAT_ADDSUB], counts[_FLOAT_MUL])
     counts[_FLOAT_MAD] = mads
     counts[_FLOAT_ADDSUB] -= mads

@@ -64,3 +64,20 @@ def test_apart_lanes_are_gathered():
 
 def test_a_copy_moves_a_vector_a_cycle():
     assert tile((InnerLoop(64, 1, (1,)),), reads=1).cycles == pytest.approx(1)
+
+
+def test_a_loop_is_cut_into_vectors_and_a_rest():
+    """28 outputs are vectors of 16 and of 12 lanes: 14 on average."""
+    found = tile((InnerLoop(64, 0, (1, 28)), InnerLoop(6, 28, (64, 0)), InnerLoop(28, 1, (0, 1))))
+    assert found.lanes == pytest.approx(14)
+
+
+def test_lanes_join_across_reductions():
+    """k = k.outer * 8 + k.inner: both together fill a vector."""
+    loops = (
+        InnerLoop(32, 0, (8, 8)),
+        InnerLoop(5, 1, (0, 256)),
+        InnerLoop(8, 0, (1, 1)),
+    )
+    found = tile(loops)
+    assert (found.lanes, found.folded) == (16, True)
