@@ -73,7 +73,9 @@ class VectorizeLoop(FunctionPass):
                 B[i * 4 + j] = A[i * 4 + j]
 
     With `enable` off such loops become serial. Raises ScheduleError for a vectorized loop that does
-    not start at 0 or whose extent is not a positive constant.
+    not start at 0 or whose extent is not a positive constant. Ansor generates such candidates too
+    (the padded input of a convolution computed at a tile that straddles groups) and fails to build
+    them.
     """
 
     name: ClassVar[str] = "VectorizeLoop"

@@ -4,15 +4,21 @@ Sizes are odd, prime or one, so that tiles do not divide loops. A failure names 
 whose output no longer computes what NumPy does, the workload, the seed and the steps.
 """
 
+import gzip
 import json
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from autosched.driver import pipeline_of
-from autosched.state.steps import steps_to_json
+from autosched import workloads
+from autosched.driver import lower_steps, pipeline_of
+from autosched.errors import ScheduleError
+from autosched.state.dag import ComputeDAG
+from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.target import HardwareParams, cpu_target, cuda_target
 from autosched.task import Task
 from autosched.te.to_prim_func import schedule_to_prim_func
@@ -26,6 +32,7 @@ from search.rules.protocol import Context
 from search.sample import sample_population
 from search.sketch import generate_sketches
 
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 CANDIDATES = 4
 TARGETS = {"cpu": cpu_target(threads=2), "cuda": cuda_target()}
 WORKLOADS = [
@@ -117,3 +124,40 @@ def test_a_pass_that_errs_is_named():
         check(task, 3, steps, expected, (first, second, _DropsTheBody(), *rest))
     assert "add_relu(M=3, N=5) on cpu, seed 3" in str(caught.value)
     assert json.dumps(steps_to_json(steps)) in str(caught.value)
+
+
+# Tiles of two channels straddle the groups of three: the channels that a tile reads are a different
+# number from tile to tile, and so is the length of the vectorized loop over the padded input.
+STRADDLING = [
+    ["SP", 3, 3, 6, [2], 1],
+    ["RE", 3, [0, 1, 2, 3, 5, 6, 7, 4]],
+    ["CA", 1, 3, 3],
+    ["AN", 1, 3, 2],
+]
+
+
+def test_a_vectorized_loop_of_varying_length_is_refused():
+    """Ansor generates such candidates and fails to build them."""
+    args = {"N": 1, "H": 3, "W": 3, "CI": 4, "CO": 6, "KH": 1, "KW": 1}
+    args |= {"stride": 1, "padding": 1, "groups": 2}
+    task = Task.from_workload("conv2d_nhwc", target=TARGETS["cpu"], **args)
+    with pytest.raises(ScheduleError, match="VectorizeLoop: the extent of the loop i3 must be"):
+        lower_steps(task.dag, steps_from_json(STRADDLING), task.target)
+
+
+@cache
+def golden_dag(workload, args):
+    return ComputeDAG(workloads.get(workload).tensors(**json.loads(args)))
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_candidates_of_ansor_are_lowered(kind):
+    """Limits of a GPU are asked for where features are worked out; a sixth of them all."""
+    with gzip.open(GOLDEN / "ansor_v06.jsonl.gz", "rt") as file:
+        lines = [line for line in map(json.loads, file) if "steps" in line]
+    chosen = [line for line in lines if line["target"] == kind][::6]
+    assert len(chosen) > 30
+    for line in chosen:
+        dag = golden_dag(line["workload"], json.dumps(line["args"]))
+        func = lower_steps(dag, steps_from_json(line["steps"]), TARGETS[kind])
+        assert len(func.params) == len(dag.tensors)
