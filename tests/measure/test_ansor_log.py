@@ -11,7 +11,7 @@ from autosched.errors import ConfigError
 from measure import ansor_log
 from measure.records import Record
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "ansor_v06.jsonl.gz"
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 WORKED = (
     '{"i": [["[\\"matmul\\", 16, 8, 32]", "llvm -keys=cpu -mcpu=core-avx2", '
     '[4, 64, 64, 0, 0, 0, 0, 0], "", 1, []], [[], [["SP", 2, 0, 16, [1, 1, 8], 1], '
@@ -55,8 +55,11 @@ def test_the_fields_of_the_worked_example():
 
 
 def test_every_golden_step_list_survives():
-    with gzip.open(GOLDEN, "rt") as file:
-        lines = [d for d in map(json.loads, file) if "steps" in d]
+    lines = []
+    for name in ("ansor_v06.jsonl.gz", "seed_matmul.jsonl.gz"):
+        with gzip.open(GOLDEN / name, "rt") as file:
+            lines += [d for d in map(json.loads, file) if "steps" in d]
+    assert len(lines) == 394
     for line in lines:
         key = json.dumps([line["workload"], *line["args"].values()])
         target = "cuda" if line["target"] == "cuda" else "llvm"
