@@ -11,11 +11,22 @@ from features.estimate import ALL_OPS, FLOAT_OPS, Estimate, vector_length, warp_
 from features.gpu import bank_conflicts, occupancy, sectors
 from features.machine import Machine
 from features.names import ACCESS_TYPES, CURVE_POINTS, POSITIONS, REUSE_TYPES
-from features.positions import annotation
+from features.positions import NONE, annotation
 from features.scope import Loop
 from features.store_facts import StoreFacts
 
 _KINDS = (ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.PARALLEL)
+
+
+def _one_hot(position: int, size: int) -> tuple[float, ...]:
+    return tuple(float(k == position) for k in range(size))
+
+
+_POSITION = [_one_hot(k, len(POSITIONS)) for k in range(len(POSITIONS))]
+_ACCESS_TYPE = {name: _one_hot(k, 3) for k, name in enumerate(ACCESS_TYPES)}
+_REUSE_TYPE = {name: _one_hot(k, 3) for k, name in enumerate(REUSE_TYPES)}
+_SCOPE = {name: _one_hot(k, len(SCOPES)) for k, name in enumerate(SCOPES)}
+_NO_SCOPE = (0.0,) * len(SCOPES)
 _MOST_REGISTERS = 4.0  # shares of the register file beyond this are all the same: it spills
 
 
@@ -42,7 +53,11 @@ class Row:
         most = max(range(len(stores)), key=lambda k: (stores[k].iterations, k))
         self.store, self.estimate = stores[most], estimates[most]
         self.allocation = allocation
-        self.counts = [sum(s.counts[k] * s.iterations for s in stores) for k in ALL_OPS]
+        self.counts = [0] * len(ALL_OPS)
+        for item in stores:
+            for k, count in enumerate(item.counts):
+                if count:
+                    self.counts[k] += count * item.iterations
         self.ops = float(sum(s.operations(ALL_OPS) * s.iterations for s in stores))
         self.float_ops = float(sum(s.operations(FLOAT_OPS) * s.iterations for s in stores))
         self.traffic = [sum(e.traffic[c] for e in estimates) for c in range(3)]
@@ -94,11 +109,11 @@ def _computation(row: Row) -> Iterator[float]:
         product = 1
         for loop in chosen:
             product *= loop.extent
-        position = annotation(chosen, loops, used)
+        position = annotation(chosen, loops, used) if chosen else NONE
         yield len(chosen)
         yield product if chosen else 0
         yield chosen[-1].extent if chosen else 0
-        yield from (float(k == position) for k in range(len(POSITIONS)))
+        yield from _POSITION[position]
     yield row.estimate.balance
 
 
@@ -137,13 +152,13 @@ def _slot(store: StoreFacts, k: int, lines: float, lane: int, machine: Machine) 
         else:
             transactions = sectors(axes, element, vector, machine.warp)
     return [
-        *(float(access.kind == kind) for kind in ACCESS_TYPES),
-        *(float(scope == name) for name in SCOPES),
+        *_ACCESS_TYPE[access.kind],
+        *_SCOPE.get(scope, _NO_SCOPE),
         accessed,
         store.locality.elements[k][0] * element,
         lines,
         store.locality.lines[k][0],
-        *(float(reuse.kind == kind) for kind in REUSE_TYPES),
+        *_REUSE_TYPE[reuse.kind],
         reuse.iterations,
         reuse.bytes,
         reuse.count,

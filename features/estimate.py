@@ -67,13 +67,7 @@ def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
         compute = store.iterations / machine.warp * _weight(store)
         memory = traffic[0] / 128 + traffic[1] / 64
         return Estimate(start, tile, traffic, fits, compute, memory, balance)
-    moved = [
-        float(
-            machine.line
-            * sum(store.locality.lines_moved(k, level) for k in range(len(store.accesses)))
-        )
-        for level in levels
-    ]
+    moved = [float(machine.line * store.locality.all_lines_moved(level)) for level in levels]
     balance = _balance(store.loops, machine.threads)
     busy = 1.0 / (machine.threads * balance)
     compute = store.iterations / tile.lanes * tile.cycles * busy

@@ -41,6 +41,12 @@ class Locality:
         outside = max(0, level - 1)
         return self.lines[access][outside] * (self.inner[0] // self.inner[outside])
 
+    def all_lines_moved(self, level: int) -> int:
+        """Cache lines of all accesses that move so."""
+        outside = max(0, level - 1)
+        touched = sum([lines[outside] for lines in self.lines])
+        return touched * (self.inner[0] // self.inner[outside])
+
     def memory(self, accesses: Sequence[Access]) -> list[int]:
         """Bytes of the elements touched under each loop, innermost first."""
         sizes = [access.info.bytes for access in accesses]
@@ -63,8 +69,13 @@ def locality(accesses: Sequence[Access], loops: Sequence[Loop], line: int) -> Lo
     result = Locality(inner, [0] * (count + 1), [], [], [])
     for access in accesses:
         regions = region_sizes(access, bounds, count)
-        elements = [math.prod(region) for region in regions]
-        lines = [_lines(region, access, line) for region in regions]
+        elements, lines = [0] * (count + 1), [0] * (count + 1)
+        for k in range(count, -1, -1):
+            if k < count and regions[k] == regions[k + 1]:  # this loop does not move the access
+                elements[k], lines[k] = elements[k + 1], lines[k + 1]
+            else:
+                elements[k] = math.prod(regions[k])
+                lines[k] = _lines(regions[k], access, line)
         for loop, size in zip(loops, elements, strict=False):
             loop.table.setdefault(access.data, []).append((size, access.info.bytes))
         for k, touched in enumerate(lines):

@@ -65,7 +65,9 @@ class StoreFacts:
 
     def operations(self, kinds: range) -> int:
         """Of one iteration, a multiply-add counting as two; `kinds` index names.OP_COUNTERS."""
-        return sum(self.counts[k] * (2 if k == _FLOAT_MAD else 1) for k in kinds)
+        return sum(self.counts[kinds.start : kinds.stop]) + (
+            self.counts[_FLOAT_MAD] if _FLOAT_MAD in kinds else 0
+        )
 
 
 def store_facts(stmt: BufferStore, nest: Nest, machine: Machine) -> StoreFacts:
