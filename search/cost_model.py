@@ -15,6 +15,7 @@ from autosched.errors import ConfigError
 from features.extract import FeatureRows
 
 Scores = npt.NDArray[np.float32]
+MEMBERS = 8
 _LARGEST = 40.0  # logarithm of a relative time; keeps exp finite
 
 
@@ -25,7 +26,8 @@ class CostModel(Protocol):
     def trained(self) -> bool: ...
     def prepare(self) -> None: ...
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None: ...
-    def predict(self, programs: Sequence[FeatureRows]) -> Scores: ...
+    def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
+        """What each member of the model expects: (programs, members), higher is faster."""
 
 
 class RandomModel:
@@ -42,8 +44,8 @@ class RandomModel:
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
         """Learns nothing."""
 
-    def predict(self, programs: Sequence[FeatureRows]) -> Scores:
-        return self._rng.random(len(programs), dtype=np.float32)
+    def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
+        return self._rng.random((len(programs), 1), dtype=np.float32)
 
 
 class XGBoostModel:
@@ -53,16 +55,19 @@ class XGBoostModel:
     the loss is the squared error of log(sum of exp), weighted by throughput as in Ansor. Ansor
     adds up throughputs instead, which no program does. Trained on 16 and 48 random programs of
     each of eight operators, Ansor's model ranked 0.69 and 0.71 of the pairs of 350 others
-    correctly, this one 0.72 and 0.76. Most of that is due to shallow trees that see a part of
+    correctly, this one 0.73 and 0.76. Most of that is due to shallow trees that see a part of
     rows and columns: few measured programs face hundreds of columns. Trained on seven operators
-    it ranked the eighth's 0.73, Ansor's 0.63. One thread trains in some 100 ms; several on a busy
-    machine took up to 3 s.
+    it ranked the eighth's 0.73, Ansor's 0.63.
+
+    Each member weights the programs by another random draw (a Bayesian bootstrap); where few
+    programs support a prediction, members differ. They are the targets of one booster. One thread
+    trains it in 100 to 250 ms; several on a busy machine took up to 3 s.
     """
 
     _PARAMS: dict[str, Any] = {
         "max_depth": 5,
-        "eta": 0.1,
-        "subsample": 0.7,
+        "eta": 0.15,
+        "subsample": 0.8,
         "colsample_bynode": 0.15,
         "min_child_weight": 0,
         "gamma": 0.001,
@@ -70,11 +75,12 @@ class XGBoostModel:
         "disable_default_eval_metric": 1,
         "tree_method": "hist",
         "max_bin": 64,
-        "base_score": 0.0,
+        "num_target": MEMBERS,
     }
 
-    def __init__(self, seed: int = 0, *, rounds: int = 100, threads: int = 1) -> None:
+    def __init__(self, seed: int = 0, *, rounds: int = 60, threads: int = 1) -> None:
         self._rounds = rounds
+        self._seed = seed
         self._params = {**self._PARAMS, "seed": seed, "nthread": threads}
         self._booster: Any = None
         self._loaded: Any = None
@@ -96,31 +102,40 @@ class XGBoostModel:
 
         if not programs:
             return
-        throughput = np.asarray(throughputs)
+        throughput = np.asarray(throughputs)[:, None]
         target = -np.log(throughput)
         offset = float(target.mean()) if self._loaded is None else _offset(self._loaded)
         matrix, pack = _matrix(programs, offset)
+        matrix.set_label(np.zeros((len(pack), MEMBERS)))  # tells XGBoost the number of targets
+        draw = np.random.default_rng(self._seed).exponential(size=(len(programs), MEMBERS))
+        weights = throughput * draw
 
         def objective(predicted: Scores, _: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-            times = np.exp(np.minimum(predicted, _LARGEST))
-            total = np.bincount(pack, weights=times, minlength=len(target))
-            hessian = times / total[pack] * throughput[pack]
-            return (np.log(total) - target)[pack] * hessian, hessian
+            times, totals = _times(predicted, pack, len(programs))
+            hessian = times / totals[pack] * weights[pack]
+            return (np.log(totals) - target)[pack] * hessian, hessian
 
         self._booster = xgboost.train(
             self._params, matrix, self._rounds, obj=objective, xgb_model=self._loaded
         )
         self._booster.set_attr(offset=repr(offset))
 
-    def predict(self, programs: Sequence[FeatureRows]) -> Scores:
-        """Throughputs relative to the best known; -inf for a program whose rows are all zero."""
+    def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
+        """Throughputs relative to the best known: (programs, members).
+
+        -inf for a program whose rows are all zero.
+        """
         if not programs:
-            return np.zeros(0, np.float32)
+            return np.zeros((0, MEMBERS), np.float32)
         matrix, pack = _matrix(programs, _offset(self._booster))
-        times = np.exp(np.minimum(self._booster.predict(matrix), _LARGEST))
-        scores = 1 / np.bincount(pack, weights=times, minlength=len(programs))
+        _, totals = _times(self._booster.predict(matrix), pack, len(programs))
+        scores = 1 / totals
         scores[[not program.any() for program in programs]] = -np.inf
         return scores.astype(np.float32)
+
+    def predict(self, programs: Sequence[FeatureRows]) -> Scores:
+        """What the members agree on: a score per program."""
+        return consensus(self.opinions(programs))
 
     def save(self, path: Path | str, schema: str = "") -> None:
         """Write the model as JSON (XGBoost's own format), replacing the file in one go.
@@ -175,6 +190,14 @@ class XGBoostModel:
         self._booster = self._loaded = booster
 
 
+def consensus(opinions: Scores) -> Scores:
+    """The geometric mean over members: (programs,); -inf where it is for all."""
+    legal = opinions[:, 0] > -np.inf
+    scores = np.full(len(opinions), -np.inf, np.float32)
+    scores[legal] = np.exp(np.log(np.maximum(opinions[legal], 1e-30)).mean(axis=1))
+    return scores
+
+
 def _offset(booster: Any) -> float:
     """The logarithm of the time of an average program, which the trees correct."""
     return float(booster.attr("offset"))
@@ -186,9 +209,18 @@ def _matrix(programs: Sequence[FeatureRows], offset: float) -> tuple[Any, npt.ND
 
     counts = np.array([len(program) for program in programs])
     pack = np.repeat(np.arange(len(programs)), counts)
-    return xgboost.DMatrix(
-        np.concatenate(programs), base_margin=(offset - np.log(counts))[pack]
-    ), pack
+    start = np.repeat((offset - np.log(counts))[pack][:, None], MEMBERS, axis=1)
+    return xgboost.DMatrix(np.concatenate(programs), base_margin=start), pack
+
+
+def _times(
+    predicted: Scores, pack: npt.NDArray[np.int64], programs: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Of every row and of every program, relative to the best: (rows or programs, members)."""
+    times = np.exp(np.minimum(predicted.reshape(len(pack), MEMBERS), _LARGEST))
+    totals = np.zeros((programs, MEMBERS))
+    np.add.at(totals, pack, times)
+    return times, totals
 
 
 def make_cost_model(kind: str, seed: int) -> CostModel:

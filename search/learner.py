@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from features.extract import FeatureRows
-from search.cost_model import CostModel, Scores
+from search.cost_model import CostModel, Scores, consensus
 
 
 class Learner:
@@ -48,9 +48,14 @@ class Learner:
             throughputs += [least / cost for _, cost in known]
         self.model.fit(programs, throughputs)
 
+    def opinions(self, rows: Sequence[FeatureRows | None]) -> Scores:
+        """What each member of the model expects: (programs, members); -inf for None."""
+        valid = [k for k, program in enumerate(rows) if program is not None]
+        found = self.model.opinions([program for program in rows if program is not None])
+        opinions = np.full((len(rows), found.shape[1]), -np.inf, np.float32)
+        opinions[valid] = found
+        return opinions
+
     def scores(self, rows: Sequence[FeatureRows | None]) -> Scores:
         """The score of each program, higher for faster ones; -inf for None."""
-        valid = [k for k, program in enumerate(rows) if program is not None]
-        scores = np.full(len(rows), -np.inf, np.float32)
-        scores[valid] = self.model.predict([program for program in rows if program is not None])
-        return scores
+        return consensus(self.opinions(rows))

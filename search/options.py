@@ -18,10 +18,10 @@ class SearchOptions:
 
     eps_greedy: float = 0.05
     retry_search_one_round_on_empty: int = 1
-    sample_init_min_population: int = 50
+    sample_init_min_population: int = 256
     sample_init_use_measured_ratio: float = 0.2
     evolutionary_search_population: int = 128
-    evolutionary_search_num_iters: int = 4
+    evolutionary_search_num_iters: int = 2
     evolutionary_search_mutation_prob: float = 0.85
     cpu_multi_level_tiling_structure: str = "SSRSRS"
     gpu_multi_level_tiling_structure: str = "SSSRRSRS"

@@ -13,13 +13,16 @@ from autosched.errors import ScheduleError
 from autosched.state.dag import ComputeDAG
 from autosched.target import Target
 from features.extract import FeatureRows
+from search.cost_model import consensus
 from search.learner import Learner
 from search.mutation import Steps, mutate
 from search.options import SearchOptions
 from search.rules.protocol import Context, SketchRule
 from search.sample import sample_population
 from search.sketch import generate_sketches
+from search.turns import in_turns
 
+_POOL = 2048  # candidates that are kept for later rounds
 Featurize = Callable[[Sequence[Steps]], list[FeatureRows | None]]
 
 
@@ -32,10 +35,12 @@ class Candidate:
 
 
 class SketchPolicy:
-    """Sketches, a sampled population, evolution under the cost model, an eps-greedy pick.
+    """Sketches, samples and what evolves from them, judged by the cost model's members.
 
-    Candidates are told apart by the text of their loop nest; none is proposed twice. Without a
-    trained model nothing is evolved: scores that mean nothing would only narrow the samples.
+    Candidates are told apart by the text of their loop nest; none is proposed twice. All that were
+    ever worked out stay in a pool until they are measured, for a model that knows more sees them
+    with other eyes. Half of a batch is sampled at random and chosen, half evolved: evolution alone
+    circles around the best one it knows. Without a trained model nothing is evolved.
     """
 
     def __init__(
@@ -61,11 +66,13 @@ class SketchPolicy:
         self._texts: set[str] = set()
         self._text_of: dict[Steps, str] = {}
         self._space = sys.maxsize  # how many different samples there are, as far as known
+        self._pool: dict[Steps, bool] = {}  # not measured yet; whether evolution found it
 
     def tell(self, candidates: Sequence[Steps], costs: Sequence[float]) -> None:
         """Take note of measured costs (seconds per call, infinity for a failure)."""
         for steps, cost in zip(candidates, costs, strict=True):
             self._measured[steps] = cost
+            self._pool.pop(steps, None)
             self._texts.add(self._text(steps))
         self._learner.add(self._task_key, self._featurize(candidates), costs)
 
@@ -81,23 +88,25 @@ class SketchPolicy:
     def _round(self, count: int) -> list[Candidate]:
         options = self.context.options
         self._learner.refresh()
-        n_random = int(options.eps_greedy * count)
-        wanted = min(max(options.sample_init_min_population, count), self._space)
-        population = sample_population(self.context, self._sketches, self._rng, wanted, self._legal)
-        if len(population) < wanted:  # a small space: do not look for more again
-            self._space = max(1, len(population))
+        fresh = self._sample(count)
+        good: list[Candidate] = []
         if self._learner.trained:
-            elite = round(
-                options.sample_init_use_measured_ratio * options.evolutionary_search_population
-            )
-            valid = [steps for steps, cost in self._measured.items() if np.isfinite(cost)]
-            best = heapq.nsmallest(elite, valid, key=self._measured.__getitem__)
-            good = self._evolve([*population, *best], 2 * count)
-        else:
-            good = [Candidate(steps, None) for steps in population]
-        order = self._rng.permutation(len(population))
-        chance = [Candidate(population[i], None) for i in order]
-        return self._pick(good, chance, count, n_random)
+            self._evolve(fresh)
+            good = self._promising(4 * count)
+        order = self._rng.permutation(len(fresh))
+        chance = [Candidate(fresh[i], None) for i in order]
+        return self._pick(good, chance, count, int(options.eps_greedy * count))
+
+    def _sample(self, count: int) -> list[Steps]:
+        """New samples; a model that can choose is given many."""
+        wanted = 3 * count
+        if self._learner.trained:
+            wanted = max(wanted, self.context.options.sample_init_min_population)
+        wanted = min(wanted, self._space)
+        found = sample_population(self.context, self._sketches, self._rng, wanted, self._legal)
+        if len(found) < wanted:  # a small space: do not look for more again
+            self._space = max(1, len(found))
+        return found
 
     def _legal(self, candidates: Sequence[Steps]) -> list[bool]:
         return [rows is not None and bool(rows.any()) for rows in self._featurize(candidates)]
@@ -120,36 +129,60 @@ class SketchPolicy:
                 chosen.append(candidate)
         return chosen
 
-    def _evolve(self, population: list[Steps], size: int) -> list[Candidate]:
-        """Evolve the population under the model; the best `size` unmeasured ones, best first."""
+    def _evolve(self, fresh: Sequence[Steps]) -> None:
+        """Add samples, and what evolves from them and the best known, to the pool."""
         options = self.context.options
-        best: dict[Steps, float] = {}
-        for generation in range(options.evolutionary_search_num_iters + 1):
-            scores = self._scores(population)
-            for steps, score in zip(population, scores, strict=True):
-                if score > -np.inf and steps not in self._measured:
-                    best[steps] = float(score)
-            if generation == options.evolutionary_search_num_iters:
-                break
-            population = self._offspring(population, scores)
-        top = heapq.nlargest(4 * size, best.items(), key=lambda item: item[1])
-        return [Candidate(steps, score) for steps, score in top]
+        size = options.evolutionary_search_population
+        for steps in fresh:
+            self._enter(steps, evolved=False)
+        valid = [steps for steps, cost in self._measured.items() if np.isfinite(cost)]
+        elite = round(options.sample_init_use_measured_ratio * size)
+        best = heapq.nsmallest(elite, valid, key=self._measured.__getitem__)
+        pool = list(self._pool)
+        scores = self._scores(pool)
+        ranked = [pool[k] for k in np.argsort(-scores, kind="stable")]
+        for steps in ranked[_POOL:]:
+            del self._pool[steps]
+        population = [*ranked[:size], *best]
+        for _ in range(options.evolutionary_search_num_iters):
+            offspring = self._offspring(population, self._scores(population))
+            for steps in offspring:
+                self._enter(steps, evolved=True)
+            population = list(dict.fromkeys([*population, *offspring]))
+            order = np.argsort(-self._scores(population), kind="stable")
+            population = [population[k] for k in order[:size]]
+
+    def _enter(self, steps: Steps, *, evolved: bool) -> None:
+        if steps not in self._measured:
+            self._pool.setdefault(steps, evolved)
 
     def _offspring(self, population: list[Steps], scores: np.ndarray) -> list[Steps]:
+        """Legal mutations of parents drawn in proportion to their scores."""
         weights = np.maximum(np.where(np.isfinite(scores), scores, 0.0), 0.0).astype(float)
         total = weights.sum()
         probabilities = weights / total if total > 0 else None
         options = self.context.options
         size = options.evolutionary_search_population
-        parents = self._rng.choice(len(population), size=size, p=probabilities)
-        offspring: dict[Steps, None] = {}
-        for parent in parents:
+        found: dict[Steps, None] = {}
+        for parent in self._rng.choice(len(population), size=size, p=probabilities):
             steps: Steps | None = population[parent]
             if self._rng.random() < options.evolutionary_search_mutation_prob:
                 steps = mutate(self.context, population[parent], self._rng)
             if steps is not None:
-                offspring.setdefault(steps)
-        return list(offspring) or population
+                found.setdefault(steps)
+        offspring = list(found)
+        legal = self._legal(offspring)
+        return [steps for steps, keep in zip(offspring, legal, strict=True) if keep]
+
+    def _promising(self, size: int) -> list[Candidate]:
+        """The best of the pool, in turns by each member's opinion and by where they are from."""
+        pool = list(self._pool)
+        opinions = self._learner.opinions(self._featurize(pool))
+        scores = consensus(opinions)
+        known = self._learner.opinions(self._featurize(list(self._measured)))
+        order = in_turns(opinions, known, np.array(list(self._pool.values()), bool), self._rng)
+        legal = [k for k in order if scores[k] > -np.inf]
+        return [Candidate(pool[k], float(scores[k])) for k in legal[:size]]
 
     def _scores(self, population: Sequence[Steps]) -> np.ndarray:
         return self._learner.scores(self._featurize(population))

@@ -69,10 +69,10 @@ def test_the_random_model():
     model = RandomModel(seed=5)
     rows, speed = programs(20, seed=0)
     model.fit(rows, speed)
-    scores = model.predict(rows)
+    scores = model.opinions(rows)
     assert not model.trained
     assert ((scores >= 0) & (scores < 1)).all()
-    np.testing.assert_array_equal(scores, RandomModel(seed=5).predict(rows))
+    np.testing.assert_array_equal(scores, RandomModel(seed=5).opinions(rows))
 
 
 def test_kinds():

@@ -1,0 +1,50 @@
+"""Which of many candidates to try when the members of a model disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle
+
+import numpy as np
+import numpy.typing as npt
+
+from search.cost_model import Scores
+
+
+def in_turns(
+    opinions: Scores, known: Scores, group: npt.NDArray[np.bool_], rng: np.random.Generator
+) -> list[int]:
+    """All candidates, best first, each chosen by another member (Thompson sampling in batches).
+
+    `opinions` is (candidates, members), `known` (measured candidates, members), higher is better.
+    Members take turns, first in one group then in the other. Candidates that all members take for
+    one that was measured or chosen before teach nothing: they follow last, in the same order.
+    """
+    first: list[int] = []
+    last: list[int] = []
+    seen = {row.tobytes() for row in known}
+    for index in _turns(opinions, group, rng):
+        key = opinions[index].tobytes()
+        (last if key in seen else first).append(index)
+        seen.add(key)
+    return first + last
+
+
+def _turns(
+    opinions: Scores, group: npt.NDArray[np.bool_], rng: np.random.Generator
+) -> Iterator[int]:
+    taken = np.zeros(len(opinions), bool)
+    ranking = np.argsort(-opinions, axis=0, kind="stable")
+    members = rng.permutation(opinions.shape[1])
+    queues = [iter(r[group[r] == g]) for m in members for r in (ranking[:, m],) for g in (1, 0)]
+    open_queues = len(queues)
+    for queue in cycle(queues):
+        index = next((int(k) for k in queue if not taken[k]), None)
+        if index is not None:
+            taken[index] = True
+            open_queues = len(queues)
+            yield index
+        else:
+            open_queues -= 1
+            if open_queues == 0:
+                return
