@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autosched.target import Target
-from autosched.tir.expr import Var
+from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, ForKind
 from features.autosched_1_columns import Kernel, Program, Row, columns
 from features.autosched_1_names import COLUMNS, SCALED
 from features.estimate import estimate
 from features.extract import FeatureRows
+from features.linear import Coefficients
 from features.machine import Machine, machine_of
 from features.nest import Nest
 from features.scope import BufferInfo, Loop
@@ -43,11 +44,12 @@ class _Collector:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        self._strides: dict[Expr, Coefficients] = {}
         self.buffers: dict[Var, _Collected] = {}
         self.kernels: dict[int, Kernel] = {}
 
     def store(self, stmt: BufferStore, nest: Nest) -> None:
-        facts = store_facts(stmt, nest, self._machine)
+        facts = store_facts(stmt, nest, self._machine, self._strides)
         self.buffers.setdefault(stmt.buffer.data, _Collected()).stores.append(facts)
 
     def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None:

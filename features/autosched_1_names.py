@@ -10,7 +10,7 @@ from __future__ import annotations
 from features.names import ACCESS_TYPES, CURVE_POINTS, OP_COUNTERS, POSITIONS, REUSE_TYPES
 
 SCHEMA = "autosched-1"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MAX_BUFFERS = 5
 CACHES = ("l1", "l2", "l3")
 ANNOTATIONS = {"vec": "vectorised", "unroll": "unrolled", "parallel": "parallel"}

@@ -94,7 +94,10 @@ def _parquet_parts(path: Path) -> Iterable[tuple[str, Any]]:
     except ImportError as error:
         raise ConfigError(".parquet needs pyarrow: pip install 'autosched[data]'") from error
     with pyarrow.parquet.ParquetFile(path) as file:
-        schema = (file.schema_arrow.metadata or {})[b"schema"].decode()
+        metadata = file.schema_arrow.metadata or {}
+        if b"schema" not in metadata:
+            raise ConfigError(f"{path} is no autosched dataset: it names no feature set")
+        schema = metadata[b"schema"].decode()
         for batch in file.iter_batches(100_000, columns=list(LEADING)):
             yield schema, batch.to_pandas()
 

@@ -6,6 +6,7 @@ A plain model of one core or of the GPU's warps; cost models learn where it is w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import mul
 
 from autosched.tir.stmt import ForKind
 from features.gpu import SECTOR, bank_conflicts, sectors
@@ -76,7 +77,7 @@ def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
 
 
 def _weight(store: StoreFacts) -> float:
-    return max(1.0, sum(w * c for w, c in zip(_WEIGHTS, store.counts, strict=True) if c))
+    return max(1.0, float(sum(map(mul, _WEIGHTS, store.counts))))
 
 
 def _tile(store: StoreFacts, start: int, machine: Machine) -> Tile:

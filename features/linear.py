@@ -15,14 +15,17 @@ Coefficients = dict[Var, int]
 class Strides:
     """Strides of accesses along the loops of one store, indices taken apart once each.
 
+    `known` holds what is taken apart; the stores of one function, whose loop variables have one
+    range each, may share it.
+
     The affine part of an index has its coefficients. What is not affine (division, remainder) has
     the difference between the first two iterations, other loops at their first.
     """
 
-    def __init__(self, loops: Sequence[Loop]) -> None:
+    def __init__(self, loops: Sequence[Loop], known: dict[Expr, Coefficients]) -> None:
         self._loops = loops
         self._start = {loop.var: (loop.point[0],) * 2 for loop in loops}
-        self._memo: dict[Expr, Coefficients] = {}
+        self._known = known
 
     def along(self, access: Access) -> list[int]:
         """Elements of the storage between two iterations of each loop, by the first index tuple."""
@@ -35,7 +38,7 @@ class Strides:
         return [total.get(loop.var, 0) for loop in self._loops]
 
     def _coefficients(self, expr: Expr) -> Coefficients:
-        found = self._memo.get(expr)
+        found = self._known.get(expr)
         if found is None:
             found = {}
             match expr:
@@ -50,7 +53,7 @@ class Strides:
                     _add(found, self._coefficients(a), value)
                 case _:
                     found = self._differences(expr)
-            self._memo[expr] = found
+            self._known[expr] = found
         return found
 
     def _differences(self, expr: Expr) -> Coefficients:

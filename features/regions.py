@@ -130,13 +130,17 @@ def region(access: Access, bounds: IndexBounds, level: int) -> list[int]:
 
 def region_sizes(access: Access, bounds: IndexBounds, count: int) -> list[list[int]]:
     """The extents that `access` covers, per level 0 to `count` (a single iteration)."""
-    dims = [[_clamped(pair) for pair in levels] for levels in _dimensions(access, bounds)]
-    single = [[1] * len(dims)]
-    return [[dim[k] for dim in dims] for k in range(count)] + single
-
-
-def _clamped(bounds: Bounds) -> int:
-    return min(max(bounds[1] - bounds[0] + 1, 1), _HALF)
+    dims: list[list[int]] = []
+    for levels in _dimensions(access, bounds):
+        known: Bounds | None = None
+        extent, dim = 1, []
+        for pair in levels:
+            if pair != known:
+                known, extent = pair, min(max(pair[1] - pair[0] + 1, 1), _HALF)
+            dim.append(extent)
+        dims.append(dim)
+    regions = [list(region) for region in zip(*dims, strict=True)] if dims else [[]] * count
+    return [*regions, [1] * len(dims)]
 
 
 def _dimensions(access: Access, bounds: IndexBounds) -> list[list[Bounds]]:

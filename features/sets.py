@@ -20,7 +20,7 @@ DEFAULT = ANSOR
 """What rows, datasets and tables hold unless another set is named."""
 
 FeatureSetName = Literal["ansor-0.19", "autosched-1"]
-TUNING: FeatureSetName = "ansor-0.19"
+TUNING: FeatureSetName = "autosched-1"
 """What the cost model of `tune` learns from unless another set is named."""
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autosched.tir.expr import Expr
 from autosched.tir.stmt import BufferStore
 from features.access import accesses_of
 from features.count import count_mads, count_ops
-from features.linear import Strides
+from features.linear import Coefficients, Strides
 from features.locality import Locality, locality
 from features.machine import Machine
 from features.nest import Nest
@@ -70,11 +71,13 @@ class StoreFacts:
         )
 
 
-def store_facts(stmt: BufferStore, nest: Nest, machine: Machine) -> StoreFacts:
-    """Analyse the store; the touch tables of its loops gain its entries."""
+def store_facts(
+    stmt: BufferStore, nest: Nest, machine: Machine, known: dict[Expr, Coefficients]
+) -> StoreFacts:
+    """Analyse the store; the touch tables of its loops gain its entries, `known` its indices."""
     accesses = list(reversed(accesses_of(stmt, nest)))
     loops = _distinct(nest.loops, accesses)
-    strides = Strides(loops)
+    strides = Strides(loops, known)
     measured = locality(accesses, loops, machine.line)
     return StoreFacts(
         loops,

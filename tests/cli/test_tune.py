@@ -9,6 +9,7 @@ import pytest
 from autosched.cli import api, tune, tune_many
 from autosched.cli import app as application
 from autosched.state.steps import steps_to_json
+from features.sets import TUNING, feature_set
 from measure.interrupt import MeasureInterrupted
 from measure.records import read_log
 from measure.result import Failure, MeasureResult
@@ -175,7 +176,8 @@ def test_models_are_saved_loaded_and_warm_started(run, tmp_path):
     assert status == 0
     assert "cost model saved to model.json" in err
     model = XGBoostModel()
-    model.load(tmp_path / "model.json", 164)
+    chosen = feature_set(TUNING)
+    model.load(tmp_path / "model.json", len(chosen.columns), chosen.schema)
     run("b.yaml", "--load-model", "model.json", "--trials", "4")
     first = read_log(tmp_path / "b.jsonl").records[0]
     assert first.search["predicted"] is not None

@@ -1,6 +1,8 @@
 """Datasets: what is written comes back, failures included; splits do not leak."""
 
 import json
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +10,7 @@ import pytest
 
 from autosched.errors import ConfigError
 from features import dataset
-from features.dataset import Sample
+from features.dataset import FORMATS, Sample
 from features.dataset_info import describe
 from features.names import FEATURE_NAMES, NUM_FEATURES
 
@@ -57,6 +59,34 @@ def test_tables(tmp_path, suffix):
     assert frame["num_loops"].tolist()[:2] == [2.0, 2.0]
 
 
+def test_the_formats_hold_the_same(tmp_path):
+    rng = np.random.default_rng(0)
+    blocks = rng.standard_normal((6, 2, NUM_FEATURES)).astype(np.float32)
+    samples = [replace(s, rows=lambda b=block: b) for s, block in zip(SAMPLES, blocks, strict=True)]
+    for suffix in FORMATS:
+        dataset.export(samples, tmp_path / f"d{suffix}", (0.5, 0.5), "shape", 1)
+    data = np.load(tmp_path / "d.npz")
+    of_row = data["row_candidate"]
+    for frame in (pd.read_csv(tmp_path / "d.csv"), pd.read_parquet(tmp_path / "d.parquet")):
+        features = frame[list(data["feature_names"])].to_numpy(np.float32)
+        np.testing.assert_array_equal(features, data["features"])
+        np.testing.assert_array_equal(frame["candidate"], of_row)
+        for name in ("seconds", "task", "valid", "split"):
+            np.testing.assert_array_equal(frame[name].to_numpy(), data[name][of_row])
+        np.testing.assert_array_equal(
+            frame["throughput"].to_numpy(np.float32), data["throughput"][of_row]
+        )
+        failure = frame["failure"].astype("object").fillna("")
+        np.testing.assert_array_equal(failure, data["failure"][of_row])
+
+
+def test_parquet_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match=r"pip install 'autosched\[data\]'"):
+        dataset.export(SAMPLES, tmp_path / "d.parquet")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("by", "groups"), [("workload", "op"), ("shape", "key")])
 def test_splits_keep_groups_together(tmp_path, by, groups):
     samples = [sample(op, size, 1.0, rows=1) for op in "abcdefghij" for size in (1, 2, 3)]
@@ -81,6 +111,9 @@ def test_what_is_wrong_is_said(tmp_path):
     (tmp_path / "bad.npz").write_bytes(b"not a dataset")
     with pytest.raises(ConfigError, match="is no autosched dataset"):
         describe(tmp_path / "bad.npz")
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(ConfigError, match="it names no feature set"):
+        describe(tmp_path / "other.parquet")
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])

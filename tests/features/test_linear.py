@@ -19,7 +19,7 @@ def strides(shape, *index, realized=None):
     info = BufferInfo(tuple(shape), 4, buffer, realized)
     used = frozenset().union(*(free_vars(e) for e in index))
     access = Access(buffer.data, info, "kRead", [index], used)
-    return Strides(NEST).along(access)
+    return Strides(NEST, {}).along(access)
 
 
 def test_a_later_product_does_not_overwrite_a_coefficient():
