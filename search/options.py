@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """Ansor's parameters under their own names, with its defaults but for the population.
+    """Ansor's parameters under their own names, with its defaults but for three.
 
-    Ansor evolves 2048 candidates; features of one cost some 5 ms here, so that a round would take
-    longer than measuring its batch many times over. 64 simulated trials (four seeds, a model of
-    256 measured candidates in place of the machine) of matmul 512 and conv2d_nhwc reached these
-    shares of the best: random search 0.70 and 0.79, a population of 64 0.81 and 0.89, 128 0.81
-    and 0.90, 256 0.84 and 0.93 at twice the time.
+    Ansor evolves 2048 candidates four times; features of one cost some 5 ms here, so that a round
+    would take longer than measuring its batch many times over. More samples and less evolution
+    (256 a round instead of 50, two generations of 128) do better for the same time: see policy.
     """
 
     eps_greedy: float = 0.05
