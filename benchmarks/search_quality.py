@@ -4,32 +4,47 @@
 
 For each workload and seed both searches run in turns on the real machine. At the end the best
 candidates of both are measured again together, round-robin, so that a drift of the machine
-between the runs favours neither. A ratio above 1 is a win for the model.
+between the runs favours neither. A ratio above 1 is a win for the model. It starts knowing
+nothing, or with `--models` from what benchmarks/pretrain.py learned of other operators.
 """
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from math import exp, log
+from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from autosched.task import Task
+from features.sets import feature_set
 from measure.measurer import Measurer
 from measure.records import Record
+from search.cost_model import XGBoostModel, make_cost_model
+from search.learner import Learner
 from search.tuner import TuneOptions, Tuner, TuneResult
 
-WORKLOADS: dict[str, dict[str, Any]] = {
-    "matmul": {"M": 512, "N": 512, "K": 512},
-    "conv2d_nhwc": {
-        **dict.fromkeys(("N", "stride", "padding"), 1),
-        **dict.fromkeys(("H", "W"), 56),
-        **dict.fromkeys(("CI", "CO"), 64),
-        **dict.fromkeys(("KH", "KW"), 3),
-    },
-    "dense_bias_relu": {"M": 64, "N": 1000, "K": 512},
-    "batch_matmul": {"B": 12, "M": 128, "N": 128, "K": 64},
-    "softmax": {"M": 512, "N": 1024},
+WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
+    "matmul": ("matmul", {"M": 1024, "N": 1024, "K": 1024}),
+    "conv2d_nhwc": (
+        "conv2d_nhwc",
+        {
+            **dict.fromkeys(("N", "stride", "padding"), 1),
+            **dict.fromkeys(("H", "W"), 56),
+            **dict.fromkeys(("CI", "CO"), 64),
+            **dict.fromkeys(("KH", "KW"), 3),
+        },
+    ),
+    "depthwise": (
+        "depthwise_conv2d_nhwc",
+        {"N": 1, "H": 56, "W": 56, "C": 64, "K": 3, "stride": 1, "padding": 1},
+    ),
+    "conv2d_bn_relu": (
+        "conv2d_nchw_bn_relu",
+        {"N": 1, "H": 28, "W": 28, "CI": 64, "CO": 128, "K": 3, "stride": 1, "padding": 1},
+    ),
+    "batch_matmul": ("batch_matmul", {"B": 12, "M": 128, "N": 128, "K": 64}),
+    "matmul_512": ("matmul", {"M": 512, "N": 512, "K": 512}),
 }
 
 
@@ -40,33 +55,44 @@ class Comparison:
     guided: float
     random: float
     accuracy: float
+    outside: float  # seconds a trial the guided search spent on anything but measuring
 
     @property
     def ratio(self) -> float:
         return self.random / self.guided
 
 
-def search(task: Task, measurer: Measurer, model: str, trials: int, seed: int) -> TuneResult:
-    """One search from scratch."""
+def search(
+    task: Task, measurer: Measurer, model: str, trials: int, seed: int, start: Path | None = None
+) -> TuneResult:
+    """One search; its model starts from the file `start`, or knows nothing."""
     options = TuneOptions(trials=trials, seed=seed, cost_model=model)
-    result = Tuner(task, options, measurer).run()
+    learner = Learner(make_cost_model(model, seed))
+    if start is not None and isinstance(learner.model, XGBoostModel):
+        chosen = feature_set(options.features)
+        learner.model.load(start, len(chosen.columns), chosen.schema)
+    result = Tuner(task, options, measurer, learner=learner).run()
     if result.interrupted:  # half a search must not be compared
         raise KeyboardInterrupt
     return result
 
 
-def compare(name: str, trials: int, seed: int) -> Comparison:
-    """Both searches, then their best three each once more, in one batch."""
-    task = Task.from_workload(name, **WORKLOADS[name])
+def compare(name: str, trials: int, seed: int, models: Path | None) -> Comparison:
+    """Both searches, then their best three each three times more, in turns."""
+    workload, args = WORKLOADS[name]
+    task = Task.from_workload(workload, **args)
     with Measurer.create() as measurer:
         random = search(task, measurer, "random", trials, seed)
-        guided = search(task, measurer, "xgboost", trials, seed)
+        start = None if models is None else models / f"{workload}.json.gz"
+        guided = search(task, measurer, "xgboost", trials, seed, start)
         ours, theirs = _fastest(guided.records), _fastest(random.records)
-        results = measurer.measure(task, [r.steps for r in (*ours, *theirs)])
-    costs = [result.cost for result in results]
+        batch = [record.steps for record in (*ours, *theirs)]
+        rounds = [measurer.measure(task, batch) for _ in range(3)]
+    costs = [min(result.cost for result in results) for results in zip(*rounds, strict=True)]
     quality = [q.rank_accuracy for q in guided.progress.quality]
     accuracy = sum(quality) / len(quality) if quality else float("nan")
-    return Comparison(min(costs[: len(ours)]), min(costs[len(ours) :]), accuracy)
+    outside = guided.progress.outside_measuring / guided.progress.done
+    return Comparison(min(costs[: len(ours)]), min(costs[len(ours) :]), accuracy, outside)
 
 
 def _fastest(records: list[Record], count: int = 3) -> list[Record]:
@@ -81,21 +107,23 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--models", type=Path, help="folder of models, OP.json.gz, to start from")
     options = parser.parse_args()
-    print("workload          seed  guided [us]  random [us]  random/guided  rank accuracy")
-    ratios: list[float] = []
+    print("workload          seed  guided [us]  random [us]  random/guided  rank accuracy  outside")
+    by_name: dict[str, list[float]] = {}
     for name in options.workloads:
         for seed in options.seeds:
-            found = compare(name, options.trials, seed)
-            ratios.append(found.ratio)
+            found = compare(name, options.trials, seed, options.models)
+            by_name.setdefault(name, []).append(found.ratio)
             print(
                 f"{name:16}  {seed:4}  {found.guided * 1e6:11.1f}  {found.random * 1e6:11.1f}  "
-                f"{found.ratio:13.2f}  {found.accuracy:13.2f}",
+                f"{found.ratio:13.2f}  {found.accuracy:13.2f}  {found.outside:5.2f} s",
                 flush=True,
             )
-    mean = exp(sum(map(log, ratios)) / len(ratios))
+        print(f"{name:16}  geometric mean of random/guided: {geometric_mean(by_name[name]):.2f}")
+    ratios = [ratio for found in by_name.values() for ratio in found]
     wins = sum(ratio > 1 for ratio in ratios)
-    print(f"the model won {wins} of {len(ratios)}; geometric mean of random/guided: {mean:.2f}")
+    print(f"the model won {wins} of {len(ratios)}; geometric mean: {geometric_mean(ratios):.2f}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
+import zlib
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +18,7 @@ from features.extract import FeatureRows
 
 Scores = npt.NDArray[np.float32]
 MEMBERS = 8
+_GZIP = b"\x1f\x8b"
 _LARGEST = 40.0  # logarithm of a relative time; keeps exp finite
 
 
@@ -104,7 +107,12 @@ class XGBoostModel:
             return
         throughput = np.asarray(throughputs)[:, None]
         target = -np.log(throughput)
-        offset = float(target.mean()) if self._loaded is None else _offset(self._loaded)
+        if self._loaded is None:
+            offset = float(target.mean())
+        else:  # the best known so far may be far from what the loaded model takes for the best
+            self._booster = self._loaded
+            expected = -np.log(self.opinions(programs).astype(float))
+            offset = _offset(self._loaded) + float((target - expected).mean())
         matrix, pack = _matrix(programs, offset)
         matrix.set_label(np.zeros((len(pack), MEMBERS)))  # tells XGBoost the number of targets
         draw = np.random.default_rng(self._seed).exponential(size=(len(programs), MEMBERS))
@@ -140,7 +148,8 @@ class XGBoostModel:
     def save(self, path: Path | str, schema: str = "") -> None:
         """Write the model as JSON (XGBoost's own format), replacing the file in one go.
 
-        `schema` names the feature set and its version; the file keeps it.
+        A name that ends in .gz is compressed. `schema` names the feature set and its version;
+        the file keeps it.
         """
         if self._booster is None:
             raise ConfigError("the cost model has not been trained; there is nothing to save")
@@ -148,7 +157,8 @@ class XGBoostModel:
         path = Path(path)
         partial = path.with_name(path.name + ".part")
         try:
-            partial.write_bytes(self._booster.save_raw("json"))
+            raw = bytes(self._booster.save_raw("json"))
+            partial.write_bytes(gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)
             partial.replace(path)
         except OSError as error:
             raise ConfigError(f"cannot write the cost model {path}: {error.strerror}") from error
@@ -163,7 +173,10 @@ class XGBoostModel:
 
         booster = xgboost.Booster()
         try:
-            booster.load_model(bytearray(Path(path).read_bytes()))
+            raw = Path(path).read_bytes()
+            booster.load_model(bytearray(gzip.decompress(raw) if raw[:2] == _GZIP else raw))
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ConfigError(f"cannot read the cost model {path}: {error}") from error
         except OSError as error:
             raise ConfigError(f"cannot read the cost model {path}: {error.strerror}") from error
         except xgboost.core.XGBoostError as error:

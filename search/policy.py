@@ -22,6 +22,7 @@ from search.sample import sample_population
 from search.sketch import generate_sketches
 from search.turns import in_turns
 
+_FOR_EACH = 16  # a small batch is not worth more samples, or offspring, for each of its places
 _POOL = 2048  # candidates that are kept for later rounds
 Featurize = Callable[[Sequence[Steps]], list[FeatureRows | None]]
 
@@ -91,7 +92,7 @@ class SketchPolicy:
         fresh = self._sample(count)
         good: list[Candidate] = []
         if self._learner.trained:
-            self._evolve(fresh)
+            self._evolve(fresh, count)
             good = self._promising(4 * count)
         order = self._rng.permutation(len(fresh))
         chance = [Candidate(fresh[i], None) for i in order]
@@ -101,7 +102,8 @@ class SketchPolicy:
         """New samples; a model that can choose is given many."""
         wanted = 3 * count
         if self._learner.trained:
-            wanted = max(wanted, self.context.options.sample_init_min_population)
+            most = self.context.options.sample_init_min_population
+            wanted = max(wanted, min(most, _FOR_EACH * count))
         wanted = min(wanted, self._space)
         found = sample_population(self.context, self._sketches, self._rng, wanted, self._legal)
         if len(found) < wanted:  # a small space: do not look for more again
@@ -129,10 +131,10 @@ class SketchPolicy:
                 chosen.append(candidate)
         return chosen
 
-    def _evolve(self, fresh: Sequence[Steps]) -> None:
+    def _evolve(self, fresh: Sequence[Steps], count: int) -> None:
         """Add samples, and what evolves from them and the best known, to the pool."""
         options = self.context.options
-        size = options.evolutionary_search_population
+        size = min(options.evolutionary_search_population, _FOR_EACH * count)
         for steps in fresh:
             self._enter(steps, evolved=False)
         valid = [steps for steps, cost in self._measured.items() if np.isfinite(cost)]
@@ -145,7 +147,7 @@ class SketchPolicy:
             del self._pool[steps]
         population = [*ranked[:size], *best]
         for _ in range(options.evolutionary_search_num_iters):
-            offspring = self._offspring(population, self._scores(population))
+            offspring = self._offspring(population, self._scores(population), size)
             for steps in offspring:
                 self._enter(steps, evolved=True)
             population = list(dict.fromkeys([*population, *offspring]))
@@ -156,13 +158,12 @@ class SketchPolicy:
         if steps not in self._measured:
             self._pool.setdefault(steps, evolved)
 
-    def _offspring(self, population: list[Steps], scores: np.ndarray) -> list[Steps]:
+    def _offspring(self, population: list[Steps], scores: np.ndarray, size: int) -> list[Steps]:
         """Legal mutations of parents drawn in proportion to their scores."""
         weights = np.maximum(np.where(np.isfinite(scores), scores, 0.0), 0.0).astype(float)
         total = weights.sum()
         probabilities = weights / total if total > 0 else None
         options = self.context.options
-        size = options.evolutionary_search_population
         found: dict[Steps, None] = {}
         for parent in self._rng.choice(len(population), size=size, p=probabilities):
             steps: Steps | None = population[parent]

@@ -15,7 +15,10 @@ from features.sets import TUNING
 from measure.measurer import Measurer
 from measure.records import Record, RecordLog, read_log
 from measure.runner import RunOptions
+from search.cost_model import make_cost_model
+from search.learner import Learner
 from search.options import SearchOptions
+from search.pretrained import start_pretrained
 from search.rules.protocol import SketchRule
 from search.tuner import Observer, TuneOptions, Tuner
 
@@ -67,6 +70,7 @@ def tune(
     time_budget_s: float | None = None,
     cost_model: str = "xgboost",
     features: str = TUNING,
+    pretrained: bool = True,
     search: SearchOptions | None = None,
     measure: RunOptions | None = None,
     sketch_rules: Sequence[SketchRule] = (),
@@ -77,8 +81,8 @@ def tune(
     With `records`, every result is appended to that file, and records of this task that it holds
     already are learned from and not measured again. `sketch_rules` are tried before the built-in
     ones (see `search.rules.protocol`). `features` is the feature set that the cost model learns
-    from. Raises MeasureError when nothing valid was
-    measured, ConfigError when a setting is wrong.
+    from; with `pretrained` it starts from the one that comes with autosched. Raises MeasureError
+    when nothing valid was measured, ConfigError when a setting is wrong.
     """
     earlier: Sequence[Record] = ()
     if records is not None and Path(records).is_file():
@@ -94,8 +98,11 @@ def tune(
         sketch_rules=tuple(sketch_rules),
     )
     log = None if records is None else RecordLog(records)
+    learner = Learner(make_cost_model(cost_model, seed))
+    if pretrained:
+        start_pretrained(learner.model, task.target.kind, features)
     with Measurer.create(options=measure) as measurer:
-        result = Tuner(task, options, measurer, log, earlier, observer).run()
+        result = Tuner(task, options, measurer, log, earlier, observer, learner=learner).run()
     if result.interrupted:
         raise KeyboardInterrupt
     if result.best is None:

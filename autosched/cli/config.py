@@ -35,11 +35,12 @@ from search.options import SearchOptions
 from search.rules.tiling import structure_problem
 
 _ANSOR = SearchOptions()
+_DAY = 86400
 _LETTERS: dict[str, Any] = {"pattern": "^[SRsr]+$"}
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class WorkloadSection(_Section):
@@ -87,14 +88,14 @@ class WorkloadSection(_Section):
 class HardwareSection(_Section):
     """Overrides of the hardware parameters, by Ansor's names."""
 
-    num_cores: int | None = None
+    num_cores: PositiveInt | None = None
     vector_unit_bytes: PositiveInt | None = None
     cache_line_bytes: PositiveInt | None = None
-    max_shared_memory_per_block: int | None = None
-    max_local_memory_per_block: int | None = None
-    max_threads_per_block: int | None = None
-    max_vthread_extent: int | None = None
-    warp_size: int | None = None
+    max_shared_memory_per_block: PositiveInt | None = None
+    max_local_memory_per_block: PositiveInt | None = None
+    max_threads_per_block: PositiveInt | None = None
+    max_vthread_extent: PositiveInt | None = None
+    warp_size: PositiveInt | None = None
 
 
 class TargetSection(_Section):
@@ -171,14 +172,17 @@ class CostModelSection(_Section):
     file: str | None = Field(
         default=None, description="the model: loaded when it exists, saved after the run"
     )
+    pretrained: bool = Field(
+        default=True, description="start from the model that comes with autosched, if one fits"
+    )
 
 
 class MeasureSection(_Section):
     """How to build, run and check candidates."""
 
-    timeout_s: PositiveFloat = 10.0
-    build_timeout_s: PositiveFloat = 15.0
-    min_repeat_ms: PositiveFloat = 100.0
+    timeout_s: float = Field(default=10.0, gt=0, le=_DAY)
+    build_timeout_s: float = Field(default=15.0, gt=0, le=_DAY)
+    min_repeat_ms: float = Field(default=100.0, gt=0, le=_DAY)
     number: Literal["auto"] = Field(default="auto", description="calls per repeat: as many as fit")
     repeat: PositiveInt = 3
     check: Literal["best", "all", "none"] = "best"
@@ -225,7 +229,8 @@ def load_config(path: Path | str) -> Config:
     except FileNotFoundError as error:
         raise ConfigError(f"configuration file {path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the configuration file {path}: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot read the configuration file {path}: {why}") from error
     try:
         data = YAML(typ="rt").load(text)
     except YAMLError as error:
@@ -317,17 +322,20 @@ def _explain(path: Path, data: CommentedMap, error: Any) -> str:
     if location[:2] == ("workload", "args") and len(location) == 4:  # one error for each type
         key, message = ".".join(map(str, location[:3])), "expected an integer or a type's name"
     message = message.replace("Input should be '", "expected '")
+    message = message.replace("Input should be False", "expected false")
     message = message.replace("Input should be", "expected a value")
     return f"{where}{key}: {message}, found {_kind(error['input'])}"
 
 
 def _kind(value: Any) -> str:
-    """`a list` and the like, with the value itself where it is short."""
+    """`a list`, `text 'many'`, `0` and the like, as it stands in YAML."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    return f"{type(value).__name__} {value!r}" if value is not None else "nothing"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "nothing"}[value]
+    return f"text {value!r}" if isinstance(value, str) else repr(value)
 
 
 # Pydantic's messages in the words of YAML.
@@ -339,6 +347,7 @@ _EXPECTED = {
     "float_type": "expected a number",
     "string_type": "expected text (put it in quotes)",
     "bool_type": "expected true or false",
+    "finite_number": "expected a finite number",
 }
 
 

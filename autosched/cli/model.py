@@ -15,6 +15,7 @@ from features.sets import feature_set
 from search.cost_model import XGBoostModel, make_cost_model
 from search.featurize import Helper
 from search.learner import Learner
+from search.pretrained import start_pretrained
 from search.warm_start import warm_start
 
 
@@ -32,7 +33,8 @@ def make_learner(
 ) -> Learner:
     """The model of a configuration, with what the flags add. ConfigError when a file is wrong.
 
-    `cost_model.file` is loaded when it exists; a file given by --load-model must exist.
+    `cost_model.file` is loaded when it exists; a file given by --load-model must exist. Without
+    either the model that comes with autosched is, unless `cost_model.pretrained` is false.
     """
     model = make_cost_model(section.kind, seed)
     wanted = flags.load or (Path(section.file) if section.file else None)
@@ -46,6 +48,8 @@ def make_learner(
     if wanted is not None and (flags.load is not None or wanted.exists()):
         chosen = feature_set(section.features)
         model.load(wanted, len(chosen.columns), chosen.schema)
+    elif section.pretrained:
+        start_pretrained(model, kind, section.features)
     target = _saved_to(section, flags)
     if target is not None and (target.is_dir() or not os.access(target.parent, os.W_OK)):
         raise ConfigError(f"cannot write the cost model {target}: give a file in a folder of yours")

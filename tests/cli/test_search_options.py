@@ -184,11 +184,11 @@ def evolved(policy, monkeypatch, settings, measured=20):
     seen = {"populations": [], "measured": 0, "mutated": 0}
     offspring, mutate = SketchPolicy._offspring, policy_module.mutate
 
-    def count_populations(self, population, scores):
+    def count_populations(self, population, scores, size):
         if not seen["populations"]:
             seen["measured"] = sum(steps in set(candidates) for steps in population)
         seen["populations"].append(len(population))
-        return offspring(self, population, scores)
+        return offspring(self, population, scores, size)
 
     def count_mutations(*arguments):
         seen["mutated"] += 1

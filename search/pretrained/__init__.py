@@ -1,0 +1,27 @@
+"""Cost models that come with autosched, so that the first candidates are no blind guesses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from features.sets import feature_set
+from search.cost_model import CostModel, XGBoostModel
+
+
+def pretrained_model(kind: str, features: str) -> Path | None:
+    """The file for a `kind` of target (cpu, cuda) and a feature set; None when there is none.
+
+    benchmarks/pretrain.py writes it.
+    """
+    path = Path(__file__).with_name(f"{kind}-{features}.json.gz")
+    return path if path.is_file() else None
+
+
+def start_pretrained(model: CostModel, kind: str, features: str) -> bool:
+    """Load the model that comes with autosched, if there is one; whether there was."""
+    path = pretrained_model(kind, features)
+    if path is None or not isinstance(model, XGBoostModel):
+        return False
+    chosen = feature_set(features)
+    model.load(path, len(chosen.columns), chosen.schema)
+    return True

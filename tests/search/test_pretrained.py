@@ -1,0 +1,56 @@
+"""The cost model that comes with autosched."""
+
+import numpy as np
+import pytest
+
+from autosched.errors import ConfigError
+from features.sets import ANSOR, TUNING, feature_set
+from search.cost_model import RandomModel, XGBoostModel
+from search.featurize import task_featurizer
+from search.pretrained import pretrained_model, start_pretrained
+from search.sample import sample_population
+
+
+def test_it_is_for_the_features_of_this_version(make_task, make_context, sketches_of):
+    """A new version of the features needs benchmarks/pretrain.py to be run again."""
+    model = XGBoostModel()
+    assert start_pretrained(model, "cpu", TUNING)
+    assert model.trained
+    task = make_task("matmul")
+    context = make_context(task)
+    candidates = sample_population(context, sketches_of(context), np.random.default_rng(0), 20)
+    scores = model.predict(task_featurizer(task)(candidates))
+    assert np.isfinite(scores).all()
+    assert scores.max() > 2 * scores.min()
+
+
+def test_there_is_none_for_others():
+    assert pretrained_model("cuda", TUNING) is None
+    assert not start_pretrained(XGBoostModel(), "cpu", ANSOR)
+    assert not start_pretrained(RandomModel(), "cpu", TUNING)
+
+
+def test_what_is_measured_corrects_it():
+    """Targets relative to another best shift what the model expects, not its ranking."""
+    rng = np.random.default_rng(0)
+    rows = [rng.random((1, len(feature_set(TUNING).columns)), dtype=np.float32) for _ in range(40)]
+    model = XGBoostModel(rounds=20)
+    start_pretrained(model, "cpu", TUNING)
+    speeds = [0.5 + 0.5 * float(row[0, 0]) for row in rows]
+    model.fit(rows, speeds)
+    assert np.mean(np.log(model.predict(rows) / speeds)) == pytest.approx(0, abs=0.2)
+
+
+def test_a_damaged_compressed_file_is_refused(tmp_path):
+    whole = pretrained_model("cpu", TUNING).read_bytes()
+    (tmp_path / "half.json.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ConfigError, match=r"cannot read the cost model .*half\.json\.gz"):
+        XGBoostModel().load(tmp_path / "half.json.gz")
+
+
+def test_a_compressed_file_is_read_again(tmp_path):
+    model = XGBoostModel()
+    start_pretrained(model, "cpu", TUNING)
+    model.save(tmp_path / "m.json.gz", feature_set(TUNING).schema)
+    XGBoostModel().load(tmp_path / "m.json.gz", schema=feature_set(TUNING).schema)
+    assert (tmp_path / "m.json.gz").read_bytes()[:2] == b"\x1f\x8b"
