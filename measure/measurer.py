@@ -11,7 +11,7 @@ from autosched.task import Task
 from measure.build import Builder
 from measure.interrupt import MeasureInterrupted, RunInterrupted
 from measure.result import MeasureResult
-from measure.runner import Runner, RunOptions
+from measure.runner import Runner, RunOptions, output_type
 
 # Progress: ("build" | "run" | "check", done, total).
 Progress = Callable[[str, int, int], None]
@@ -24,6 +24,7 @@ class Measurer:
     builder: Builder = field(default_factory=Builder)
     runner: Runner = field(default_factory=Runner)
     check: str = "best"
+    _peaks: dict[tuple[int, str], float | None] = field(default_factory=dict)
 
     @classmethod
     def create(
@@ -53,6 +54,16 @@ class Measurer:
         """End all processes."""
         self.builder.close()
         self.runner.close()
+
+    def peak(self, task: Task) -> float | None:
+        """This machine's measured operations a second in the task's type, on all its threads.
+
+        Measured once (30 ms). None where there is no such rate.
+        """
+        key = (task.target.threads, output_type(task))
+        if key not in self._peaks:
+            self._peaks[key] = self.runner.peak(task)
+        return self._peaks[key]
 
     def measure(
         self,

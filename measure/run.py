@@ -15,6 +15,7 @@ from autosched.runtime.artifact import CpuArtifact
 from autosched.runtime.cpu import CpuKernel, aligned_copy, load
 from autosched.task import Task
 from measure.check import compare
+from measure.peak import peak_flops
 from measure.worker import Handler
 
 Array = npt.NDArray[Any]
@@ -48,6 +49,8 @@ class _Runner:
                 self._check(index)
             case ("numpy", index, seconds, rounds):
                 return self._compare_with_numpy(index, seconds, rounds)
+            case ("peak", dtype):
+                return self._task and peak_flops(self._task.target, dtype)
             case ("drop",):
                 self._drop()
         return None

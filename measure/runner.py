@@ -135,6 +135,22 @@ class Runner:
         numpy_seconds, kernel_seconds = self._call(("numpy", 0, 0.02, 25), "run", _START_SECONDS)
         return numpy_seconds, kernel_seconds
 
+    def peak(self, task: Task) -> float | None:
+        """Operations a second that the task's threads reach on numbers in registers, measured.
+
+        None for types that have no such rate, and when measuring fails.
+        """
+        self.start(task)
+        with contextlib.suppress(MeasureError):
+            found: float | None = self._call(("peak", output_type(task)), "run", _START_SECONDS)
+            return found
+        return None
+
+
+def output_type(task: Task) -> str:
+    """The name of the element type of the task's last output."""
+    return task.tensors[-1].dtype.numpy.name
+
 
 def require_memory(task: Task) -> None:
     """Raise ConfigError when the arguments and their reference do not fit this machine's memory.

@@ -38,8 +38,9 @@ def warn(text: str) -> None:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 record`, `2 records`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """`1 record`, `2 records`, `2 sketches`."""
+    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{number} {noun}{ending}"
 
 
 def seconds_text(seconds: float) -> str:
@@ -50,6 +51,12 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-def rate_text(flops: float) -> str:
-    """`12.3 GFLOP/s`, or an empty text when the operations are not counted."""
-    return f"{flops / 1e9:.4g} GFLOP/s" if flops > 0 else ""
+def rate_text(flops: float, peak: float | None = None) -> str:
+    """`12.3 GFLOP/s (34% of peak)`, or an empty text when the operations are not counted."""
+    if flops <= 0:
+        return ""
+    text = f"{flops / 1e9:.4g} GFLOP/s"
+    if not peak:
+        return text
+    share = flops / peak
+    return f"{text} ({f'{share:.0%}' if share >= 0.01 else '<1%'} of peak)"

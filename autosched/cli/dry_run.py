@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
-from autosched.cli.console import plain
+from autosched.cli.console import count, plain, print_json
 from autosched.driver import lower_steps
 from autosched.errors import ScheduleError
+from autosched.state.state import State
+from autosched.state.steps import Step, steps_to_json
 from autosched.task import Task
 from features.lowering import features_of_steps
 from search.rules.protocol import Context
@@ -18,30 +25,81 @@ _SHOWN = 3
 _SAMPLES = 32
 
 
-def show_candidates(task: Task, options: TuneOptions) -> None:
-    """Generate, lower, verify and featurise candidates; print sketches and a few samples."""
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """Candidates of one task. `legal` pairs steps with the number of stores that have features."""
+
+    task: Task
+    sketches: list[State]
+    legal: list[tuple[tuple[Step, ...], int]]
+    refused: list[str]
+
+    @property
+    def sampled(self) -> int:
+        return len(self.legal) + len(self.refused)
+
+    def reasons(self) -> list[tuple[int, str]]:
+        """How many were refused for what, the commonest first: an example for each reason."""
+        groups: dict[str, list[str]] = {}
+        for reason in self.refused:
+            groups.setdefault(re.sub(r"\d+", "N", reason), []).append(reason)
+        found = [(len(alike), alike[0]) for alike in groups.values()]
+        return sorted(found, key=lambda entry: -entry[0])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": self.task.to_json(),
+            "sketches": [sketch.to_str() for sketch in self.sketches],  # their tiles are open
+            "sampled": self.sampled,
+            "legal": [steps_to_json(steps) for steps, _ in self.legal],
+            "refused": [{"count": n, "example": reason} for n, reason in self.reasons()],
+        }
+
+
+def show_all(tasks: Sequence[tuple[Task, TuneOptions]], *, as_json: bool) -> bool:
+    """Print sketches and some candidates of every task. False when one has no legal candidate."""
+    found = []
+    for number, (task, options) in enumerate(tasks):
+        found.append(sampled(task, options))
+        if not as_json:
+            if number:
+                plain("")
+            _show(found[-1])
+    if as_json:
+        print_json({"tasks": [run.to_json() for run in found]})
+    return all(run.legal for run in found)
+
+
+def sampled(task: Task, options: TuneOptions) -> DryRun:
+    """Generate, lower, verify and featurise candidates."""
     hardware, is_gpu = task.target.hardware, task.target.is_gpu
     sketches = generate_sketches(task.dag, hardware, is_gpu, options.search, options.sketch_rules)
-    plain(f"{task.name} on {task.target}: {len(sketches)} sketches\n")
-    for number, sketch in enumerate(sketches):
-        plain(f"# sketch {number}\n{sketch.to_str()}")
     context = Context(task.dag, hardware, is_gpu, options.search)
     rng = np.random.default_rng(options.seed)
-    population = sample_population(context, sketches, rng, _SAMPLES)
-    legal, reasons = [], []
-    for steps in population:
+    run = DryRun(task, sketches, [], [])
+    for steps in sample_population(context, sketches, rng, _SAMPLES):
         try:
-            rows = features_of_steps(task.dag, steps, task.target)
+            rows = features_of_steps(task.dag, steps, task.target, options.features)
             lower_steps(task.dag, steps, task.target, layout=task.layout)
-            legal.append((steps, rows))
         except ScheduleError as error:
-            reasons.append(str(error))
+            run.refused.append(str(error))
+        else:
+            run.legal.append((steps, len(rows)))
+    return run
+
+
+def _show(run: DryRun) -> None:
+    task = run.task
+    plain(f"{task.name} on {task.target}: {count(len(run.sketches), 'sketch')}\n")
+    for number, sketch in enumerate(run.sketches):
+        plain(f"# sketch {number}\n{sketch.to_str()}")
     plain(
-        f"{len(population)} candidates sampled: {len(legal)} lowered, verified and featurised, "
-        f"{len(reasons)} refused"
+        f"{count(run.sampled, 'candidate')} sampled: {len(run.legal)} lowered, verified and "
+        f"featurised, {len(run.refused)} refused"
     )
-    for reason in dict.fromkeys(reasons):
-        plain(f"    refused, for example: {reason}")
-    for number, (steps, rows) in enumerate(legal[:_SHOWN]):
-        plain(f"\n# candidate {number}: {len(steps)} steps, features of {len(rows)} stores")
+    for number, reason in run.reasons():
+        plain(f"    {number} refused, for example: {reason}")
+    for number, (steps, rows) in enumerate(run.legal[:_SHOWN]):
+        sizes = f"{count(len(steps), 'step')}, features of {count(rows, 'store')}"
+        plain(f"\n# candidate {number}: {sizes}")
         plain(task.dag.infer_bound_of(steps).to_str())

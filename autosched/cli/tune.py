@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from autosched.cli.console import (
 from autosched.cli.model import ModelFlags, make_learner, save_model
 from autosched.cli.peer import Peer, peer_of
 from autosched.cli.progress import make_observer
-from autosched.errors import ConfigError
+from autosched.errors import ConfigError, MeasureError
 from autosched.task import Task
 from measure.measurer import Measurer
 from measure.records import Record, RecordLog
@@ -51,6 +50,14 @@ class Overrides:
     time_budget: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Yardsticks:
+    """What the best kernel is held against: the machine's peak (operations a second) and NumPy."""
+
+    peak: float | None = None
+    peer: Peer | None = None
+
+
 def run(
     config_paths: Sequence[Path],
     overrides: Overrides,
@@ -66,11 +73,13 @@ def run(
     Several files are tuned together, with one record file.
     """
     configs = [_load(path, overrides) for path in config_paths]
+    many.of(configs)
     if dry_run:
-        from autosched.cli.dry_run import show_candidates
+        from autosched.cli.dry_run import show_all
 
-        for config in configs:
-            show_candidates(config.task(), tune_options(config, overrides))
+        tasks = [(config.task(), tune_options(config, overrides)) for config in configs]
+        if not show_all(tasks, as_json=as_json):
+            sys.exit(EXIT_NOTHING_VALID)
         return
     if len(configs) > 1:
         from autosched.cli.tune_many import run_many
@@ -82,8 +91,8 @@ def run(
     path = overrides.records or config.records_path()
     path = unused(path) if fresh else path
     earlier = _earlier(path, task)
-    result, peer = _tune(config, task, options, path, earlier, model, quiet=as_json)
-    report(result, path, peer, as_json=as_json)
+    result, yardsticks = _tune(config, task, options, path, earlier, model, quiet=as_json)
+    report(result, path, yardsticks, as_json=as_json)
     if result.interrupted:
         sys.exit(EXIT_INTERRUPTED)
     if result.best is None:
@@ -107,7 +116,7 @@ def _tune(
     model: ModelFlags,
     *,
     quiet: bool,
-) -> tuple[TuneResult, Peer | None]:
+) -> tuple[TuneResult, Yardsticks]:
     if not quiet:
         note = f", continuing from {len(earlier)} records" if earlier else ""
         err.print(f"tuning {task.name} on {task.target}{note}", markup=False)
@@ -122,7 +131,7 @@ def _tune(
                 options=section.run_options(),
                 check=section.check,
             ) as measurer,
-            make_observer(quiet=quiet, trials=options.trials) as observer,
+            make_observer(quiet=quiet, trials=options.trials, peak_of=measurer.peak) as observer,
         ):
             tuner = Tuner(
                 task,
@@ -135,14 +144,26 @@ def _tune(
                 helper=helper,
             )
             result = tuner.run()
-            peer = None
+            yardsticks = Yardsticks()
             if result.best is not None and not result.interrupted:
-                with contextlib.suppress(KeyboardInterrupt):  # the tuning itself is complete
-                    peer = peer_of(task, measurer, result.best)
+                yardsticks = _compare(task, measurer, result.best)
         save_model(learner, config.cost_model, model)
     finally:
         helper.close()
-    return result, peer
+    return result, yardsticks
+
+
+def _compare(task: Task, measurer: Measurer, best: Record) -> Yardsticks:
+    """What is known of the best when Ctrl-C or a failure cuts this short: tuning is complete."""
+    peak = peer = None
+    try:
+        peak = measurer.peak(task)
+        peer = peer_of(task, measurer, best)
+    except MeasureError as error:
+        warn(f"warning: the best kernel could not be compared with NumPy: {error}")
+    except KeyboardInterrupt:
+        pass
+    return Yardsticks(peak, peer)
 
 
 def tune_options(config: Config, overrides: Overrides) -> TuneOptions:
@@ -198,10 +219,10 @@ def unused(path: Path) -> Path:
     return candidate
 
 
-def report(result: TuneResult, path: Path, peer: Peer | None, *, as_json: bool) -> None:
+def report(result: TuneResult, path: Path, known: Yardsticks, *, as_json: bool) -> None:
     """Print what was found: the best kernel, its rate, failures and where the records are."""
     if as_json:
-        print_json(summary(result, path, peer))
+        print_json(summary(result, path, known))
         return
     progress, best = result.progress, result.best
     if progress.failures:
@@ -211,11 +232,11 @@ def report(result: TuneResult, path: Path, peer: Peer | None, *, as_json: bool) 
     if best is None:
         warn(_nothing(result))
         return
-    rate = rate_text(progress.flops_per_second(best))
+    rate = rate_text(progress.flops_per_second(best), known.peak)
     checked = "checked against NumPy" if best.result.checked else "not checked"
     out.print(f"best      {seconds_text(best.result.cost)}  {rate}  ({checked})", markup=False)
-    if peer is not None:
-        out.print(f"peer      {peer.text}", markup=False)
+    if known.peer is not None:
+        out.print(f"peer      {known.peer.text}", markup=False)
     if progress.quality:
         out.print(f"model     {quality_text(progress.quality[-1])} in the last round", markup=False)
     spent = ", ".join(f"{name} {s:.1f} s" for name, s in progress.seconds.items())
@@ -260,7 +281,7 @@ def show_reasons(result: TuneResult) -> None:
         plain(f"  {failure.stage} {failure.kind}, for example: {first}")
 
 
-def summary(result: TuneResult, path: Path, peer: Peer | None) -> dict[str, Any]:
+def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]:
     """The JSON object of one task."""
     progress, best = result.progress, result.best
     return {
@@ -278,7 +299,8 @@ def summary(result: TuneResult, path: Path, peer: Peer | None) -> dict[str, Any]
             "checked": best.result.checked,
             "steps": best.to_json()["steps"],
         },
-        "peer": None if peer is None else peer.to_json(),
+        "peak_flops_per_second": known.peak,
+        "peer": None if known.peer is None else known.peer.to_json(),
         "quality": [q.to_json() for q in progress.quality],
         "records": str(path),
         "interrupted": result.interrupted,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from autosched.cli.chosen import read
 from autosched.cli.config import Config
-from autosched.cli.console import plain, print_json, seconds_text, warn
+from autosched.cli.console import count, plain, print_json, seconds_text, warn
 from autosched.cli.model import ModelFlags, make_learner, save_model
 from autosched.cli.progress import make_observer
 from autosched.cli.task_table import TaskTable, short_names
@@ -18,6 +19,7 @@ from autosched.cli.tune import (
     EXIT_INTERRUPTED,
     EXIT_NOTHING_VALID,
     Overrides,
+    Yardsticks,
     show_reasons,
     summary,
     tune_options,
@@ -27,7 +29,7 @@ from autosched.errors import ConfigError
 from autosched.task import Task
 from measure.measurer import Measurer
 from measure.records import Record, RecordLog
-from search.allocation import AllocationOptions
+from search.allocation import STRATEGIES, AllocationOptions
 from search.featurize import Helper
 from search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
 
@@ -38,6 +40,26 @@ class ManyFlags:
 
     strategy: str = "gradient"
     weights: str | None = None
+
+    def of(self, configs: Sequence[Config]) -> list[float]:
+        """The weight of each task. ConfigError when a flag is wrong, also for one task."""
+        if self.strategy not in STRATEGIES:
+            raise ConfigError(
+                f"--strategy {self.strategy!r}: expected one of {', '.join(STRATEGIES)}"
+            )
+        if self.weights is None:
+            return [config.weight for config in configs]
+        try:
+            weights = [float(part) for part in self.weights.split(",")]
+        except ValueError:
+            weights = []
+        if len(weights) != len(configs) or not all(0 < w < float("inf") for w in weights):
+            expected = count(len(configs), "positive number")
+            raise ConfigError(
+                f"--weights {self.weights!r}: expected {expected} with commas between, one for "
+                "each configuration"
+            )
+        return weights
 
 
 def run_many(
@@ -53,7 +75,7 @@ def run_many(
     _same_settings(configs)
     tasks = [config.task() for config in configs]
     options = [tune_options(config, overrides) for config in configs]
-    weights = _weights(many.weights, configs)
+    weights = many.of(configs)
     path = overrides.records or _records_path(configs)
     path = unused(path) if fresh else path
     earlier = _earlier(path, tasks)
@@ -84,7 +106,9 @@ def run_many(
                 options=section.run_options(),
                 check=section.check,
             ) as measurer,
-            make_observer(quiet=as_json, trials=schedule.trials, table=table) as observer,
+            make_observer(
+                quiet=as_json, trials=schedule.trials, table=table, peak_of=measurer.peak
+            ) as observer,
         ):
             scheduler = TaskScheduler(
                 list(zip(tasks, options, strict=True)),
@@ -98,10 +122,14 @@ def run_many(
                 helper=helper,
             )
             result = scheduler.run()
+            peaks: dict[str, float | None] = {}
+            with contextlib.suppress(KeyboardInterrupt):  # the tuning itself is complete
+                if as_json and not result.interrupted:
+                    peaks.update((task.key, measurer.peak(task)) for task in tasks)
         save_model(learner, first.cost_model, model)
     finally:
         helper.close()
-    report_many(result, table, path, as_json=as_json)
+    report_many(result, table, path, peaks, as_json=as_json)
     if result.interrupted:
         sys.exit(EXIT_INTERRUPTED)
     if all(task.best is None for task in result.tasks):
@@ -123,20 +151,6 @@ def _same_settings(configs: Sequence[Config]) -> None:
                 f"{config.name}: target {config.target.kind} differs from {first.target.kind} of "
                 f"{first.name}; tune them in separate runs"
             )
-
-
-def _weights(text: str | None, configs: Sequence[Config]) -> list[float]:
-    if text is None:
-        return [config.weight for config in configs]
-    try:
-        weights = [float(part) for part in text.split(",")]
-    except ValueError:
-        weights = []
-    if len(weights) != len(configs) or min(weights) <= 0:
-        raise ConfigError(
-            f"--weights {text!r}: expected {len(configs)} positive numbers with commas between"
-        )
-    return weights
 
 
 def _records_path(configs: Sequence[Config]) -> Path:
@@ -169,10 +183,17 @@ def _earlier(path: Path, tasks: Sequence[Task]) -> dict[str, list[Record]]:
     return found
 
 
-def report_many(result: ScheduleResult, table: TaskTable, path: Path, *, as_json: bool) -> None:
+def report_many(
+    result: ScheduleResult,
+    table: TaskTable,
+    path: Path,
+    peaks: Mapping[str, float | None],
+    *,
+    as_json: bool,
+) -> None:
     """Print a table of the tasks, or everything as JSON."""
     if as_json:
-        print_json(_summary(result, table, path))
+        print_json(_summary(result, table, path, peaks))
         return
     table.runs.update((task.task.key, task.progress) for task in result.tasks)
     plain(table.text())
@@ -188,9 +209,15 @@ def report_many(result: ScheduleResult, table: TaskTable, path: Path, *, as_json
         warn(f"stopped: {result.reason}")
 
 
-def _summary(result: ScheduleResult, table: TaskTable, path: Path) -> dict[str, Any]:
+def _summary(
+    result: ScheduleResult, table: TaskTable, path: Path, peaks: Mapping[str, float | None]
+) -> dict[str, Any]:
     tasks = [
-        {"name": name, **summary(task, path, None), "weight": weight}
+        {
+            "name": name,
+            **summary(task, path, Yardsticks(peaks.get(task.task.key))),
+            "weight": weight,
+        }
         for task, name, weight in zip(result.tasks, table.names, table.weights, strict=True)
     ]
     complete = all(task.best is not None for task in result.tasks)

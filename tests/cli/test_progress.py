@@ -26,6 +26,25 @@ def test_status():
     progress.quality.append(Quality(0.75, 0.5, 8))
     progress.failures["run crash"] = 2
     assert status_text(progress) == "best 1 us 1.024 GFLOP/s, model 0.75, 2 run crash"
+    assert "best 1 us 1.024 GFLOP/s (51% of peak), model" in status_text(progress, 2e9)
+    assert "(<1% of peak)" in status_text(progress, 2e12)
+
+
+def test_the_peak_is_measured_once_after_the_first_batch(capfd):
+    asked = []
+
+    def peak_of(task):
+        asked.append(task)
+        return 2e9
+
+    with make_observer(quiet=False, trials=8, peak_of=peak_of) as observer:
+        observer(Progress(TASK, 8), ())
+        observer(Progress(TASK, 8, done=2), [BEST])
+        assert not asked  # nothing valid yet
+        for done in (4, 8):
+            observer(Progress(TASK, 8, done=done, best=BEST), [BEST])
+    assert asked == [TASK]
+    assert capfd.readouterr().err.count("51% of peak") == 2
 
 
 def test_a_line_after_every_batch(capfd):

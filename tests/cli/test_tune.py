@@ -8,6 +8,7 @@ import pytest
 
 from autosched.cli import api, tune, tune_many
 from autosched.cli import app as application
+from autosched.errors import MeasureError
 from autosched.state.steps import steps_to_json
 from features.sets import TUNING, feature_set
 from measure.interrupt import MeasureInterrupted
@@ -41,6 +42,9 @@ class StubMeasurer:
 
     def start(self, task):
         pass
+
+    def peak(self, task):
+        return 1e9
 
     def measure(self, task, batch, best):
         self.batches += 1
@@ -99,6 +103,27 @@ def test_json_is_all_there_is_on_standard_output(run):
     assert 0 <= found["quality"][0]["rank_accuracy"] <= 1
 
 
+def test_the_share_of_the_peak(run):
+    _, out, err = run("a.yaml")
+    assert "of peak)" in out
+    assert "of peak)" in err
+    for files in (["a.yaml"], ["a.yaml", "b.yaml"]):
+        found = json.loads(run(*files, "--json")[1])
+        for entry in found.get("tasks", [found]):
+            assert entry["peak_flops_per_second"] == 1e9
+
+
+def test_a_kernel_that_dies_beside_numpy_does_not_lose_the_report(run, monkeypatch):
+    def dies(*_):
+        raise MeasureError("the process died with signal 11", stage="run", kind="crash")
+
+    monkeypatch.setattr(tune, "peer_of", dies)
+    status, out, err = run("a.yaml")
+    assert status == 0
+    assert "best  " in out and "peer" not in out
+    assert "could not be compared with NumPy: the process died with signal 11" in err
+
+
 def test_fresh_takes_a_new_name(run, tmp_path):
     run("a.yaml")
     run("a.yaml", "--fresh", "--trials", "4")
@@ -155,6 +180,9 @@ def test_several_tasks_interrupted(run, tmp_path):
         (["b.yaml", "--weights", "1"], "expected 2 positive numbers"),
         (["b.yaml", "--weights", "1,x"], "expected 2 positive numbers"),
         (["b.yaml", "--strategy", "best"], "expected one of gradient, round-robin"),
+        (["b.yaml", "--weights", "inf,1"], "expected 2 positive numbers"),
+        (["--weights", "1,2"], "expected 1 positive number"),
+        (["--strategy", "best"], "expected one of gradient, round-robin"),
         (["b.yaml", "--trials", "1"], "too few for 2 tasks"),
         (["a.yaml"], "given twice"),
         (["c.yaml"], "section 'cost_model' differs"),
@@ -207,7 +235,7 @@ def test_a_random_model_cannot_be_saved(run, tmp_path):
 def test_cuda_dry_run(run):
     status, out, _ = run("a.yaml", "--target", "cuda", "--dry-run")
     assert status == 0
-    assert "on cuda (sm_80): 1 sketches" in out
+    assert "on cuda (sm_80): 1 sketch\n" in out
     assert "lowered, verified and featurised" in out
     assert "blockIdx.x" in out
 
@@ -244,7 +272,7 @@ def test_sketch_rules_of_the_user(run, tmp_path):
     (tmp_path / "f.yaml").write_text(text.replace("search: {", "search: {" + rule))
     status, out, _ = run("f.yaml", "--dry-run")
     assert status == 0
-    assert ": 1 sketches" in out
+    assert ": 1 sketch\n" in out
     status, _, _ = run("f.yaml")
     assert status == 0
     steps = read_log(tmp_path / "f.jsonl").records[0].to_json()["steps"]
@@ -267,7 +295,7 @@ def test_the_documented_sketch_rule_works(run, tmp_path, monkeypatch):
     (tmp_path / "documented.yaml").write_text(configuration)
     status, out, _ = run("documented.yaml", "--dry-run")
     assert status == 0
-    assert ": 1 sketches" in out
+    assert ": 1 sketch\n" in out
     assert out.index("for i.0 (None)") < out.index("for k (0,128)") < out.index("for i.1 (None)")
     monkeypatch.setattr(api, "Measurer", StubMeasurer)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -1,0 +1,99 @@
+"""The peak floating-point rate of this machine, measured: multiply-adds in registers only."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import threading
+import time
+from functools import lru_cache
+
+from autosched.codegen.llvm_compile import compile_object
+from autosched.runtime.native import Library, load_object
+from autosched.target import Target, cpu_target
+
+# Multiply-adds under way at once: two units of up to five cycles need ten; twelve accumulators and
+# two operands fit sixteen registers.
+_CHAINS = 12
+_BLOCK_SECONDS = 2e-3
+_ROUNDS = 8
+_TYPES = {"float32": ("float", 4), "float64": ("double", 8)}
+
+
+def peak_flops(target: Target, dtype: str) -> float | None:
+    """Operations a second that `target.threads` threads reach together, in about 20 ms.
+
+    A multiply-add is two operations. None for types other than float32 and float64.
+    """
+    if dtype not in _TYPES:
+        return None
+    library = _library(target.vector_bytes, dtype)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_int64)(library.addresses["autosched_peak"])
+    lanes = target.vector_bytes // _TYPES[dtype][1]
+    start = time.perf_counter()
+    function(10_000)
+    iterations = max(1000, int(10_000 * _BLOCK_SECONDS / (time.perf_counter() - start)))
+    barrier = threading.Barrier(target.threads)
+    seconds = [[0.0] * target.threads for _ in range(_ROUNDS)]
+
+    def work(thread: int) -> None:
+        for row in seconds:
+            barrier.wait()
+            begin = time.perf_counter()
+            function(iterations)
+            row[thread] = time.perf_counter() - begin
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(target.threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    operations = 2 * lanes * _CHAINS * iterations
+    return max(sum(operations / s for s in row) for row in seconds)
+
+
+@lru_cache(maxsize=2)
+def _library(vector_bytes: int, dtype: str) -> Library:
+    target = cpu_target(1)
+    fused = "+fma" in target.features.split(",") or platform.machine() == "aarch64"
+    text = peak_ir(vector_bytes, dtype, fused=fused)
+    return load_object(compile_object(text, target, "light"), ["autosched_peak"])
+
+
+def peak_ir(vector_bytes: int, dtype: str, *, fused: bool) -> str:
+    """LLVM assembly of `autosched_peak(iterations)`: `_CHAINS` vector multiply-adds a turn.
+
+    `fused`: the machine has an instruction for both; otherwise they are two.
+    """
+    element, size = _TYPES[dtype]
+    lanes = vector_bytes // size
+    vector = f"<{lanes} x {element}>"
+    register = {"aarch64": "w"}.get(platform.machine(), "v" if vector_bytes == 64 else "x")
+    fma = f"@llvm.fma.v{lanes}f{size * 8}"
+    lines = [
+        f"declare {vector} {fma}({vector}, {vector}, {vector})",
+        "define void @autosched_peak(i64 %n) {",
+        "entry:",
+        # Values that the compiler cannot see through.
+        f'  %x = call {vector} asm sideeffect "", "={register},0"({vector} zeroinitializer)',
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
+    ]
+    for k in range(_CHAINS):
+        lines.append(f"  %a{k} = phi {vector} [ zeroinitializer, %entry ], [ %b{k}, %loop ]")
+    for k in range(_CHAINS):
+        if fused:
+            lines.append(f"  %b{k} = call {vector} {fma}({vector} %a{k}, {vector} %x, {vector} %x)")
+        else:
+            lines.append(f"  %p{k} = fmul {vector} %a{k}, %x")
+            lines.append(f"  %b{k} = fadd {vector} %p{k}, %x")
+    lines += [
+        "  %next = add i64 %i, 1",
+        "  %more = icmp slt i64 %next, %n",
+        "  br i1 %more, label %loop, label %done",
+        "done:",
+    ]
+    for k in range(_CHAINS):
+        lines.append(f'  call void asm sideeffect "", "{register}"({vector} %b{k})')
+    return "\n".join([*lines, "  ret void", "}", ""])
