@@ -14,17 +14,17 @@ STORED = frozenset(var for name, var in VARS.items() if name.startswith("i"))
 
 @pytest.mark.parametrize(
     ("loop", "expected"),
-    zip(
-        range(6),
-        (
-            "OuterSpatial",
-            "OuterReduce",
-            "MiddleSpatial",
-            "MiddleReduce",
-            "InnerSpatial",
-            "InnerReduce",
-        ),
-        strict=True,
+    list(
+        enumerate(
+            (
+                "OuterSpatial",
+                "OuterReduce",
+                "MiddleSpatial",
+                "MiddleReduce",
+                "InnerSpatial",
+                "InnerReduce",
+            )
+        )
     ),
 )
 def test_six_positions(loop, expected):
