@@ -128,12 +128,14 @@ class Runner:
             return Failure(error.stage, error.kind, str(error))
         return None
 
-    def compare_with_numpy(self, task: Task, artifact: bytes) -> tuple[float, float]:
+    def compare_with_numpy(
+        self, task: Task, artifact: bytes
+    ) -> tuple[Sequence[float], Sequence[float]]:
         """Seconds per call of NumPy's matmul on the task's inputs and of the artifact, in turns."""
         self.start(task)
         self._call(("load", 0, artifact), "run")
-        numpy_seconds, kernel_seconds = self._call(("numpy", 0, 0.02, 25), "run", _START_SECONDS)
-        return numpy_seconds, kernel_seconds
+        theirs, ours = self._call(("numpy", 0, 0.02, 25), "run", _START_SECONDS)
+        return theirs, ours
 
     def peak(self, task: Task) -> float | None:
         """Operations a second that the task's threads reach on numbers in registers, measured.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autosched.driver import build_steps
-from autosched.errors import MeasureError
+from autosched.errors import ConfigError, MeasureError
 from autosched.runtime.cpu import CpuKernel, load
 from autosched.state.steps import Step
 from autosched.task import Task
@@ -84,6 +84,9 @@ def tune(
     from; with `pretrained` it starts from the one that comes with autosched. Raises MeasureError
     when nothing valid was measured, ConfigError when a setting is wrong.
     """
+    for name, value in (("trials", trials), ("batch", batch)):
+        if value < 1:
+            raise ConfigError(f"{name}: expected at least 1, found {value}")
     earlier: Sequence[Record] = ()
     if records is not None and Path(records).is_file():
         earlier = [r for r in read_log(records).records if r.task["key"] == task.key]

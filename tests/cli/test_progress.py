@@ -111,6 +111,13 @@ def test_peers():
     assert peer.share == 2.0
     assert peer.text.startswith("2.00 of numpy.matmul")
     assert peer.to_json()["share"] == 2.0
+    assert "unreliable" not in peer.text
+    steady, shaken = [1e-6, 1e-6, 1.1e-6, 1.1e-6], [1e-6, 1e-6, 9e-6, 9e-6]
+    for theirs, ours in ((steady, shaken), (shaken, steady)):
+        found = Peer.of("numpy.matmul", theirs, ours)
+        assert found.disturbed and found.to_json()["disturbed"]
+        assert found.text.endswith("unreliable: others use the cores")
+    assert not Peer.of("numpy.matmul", steady, steady).disturbed
     softmax = Task.from_workload("softmax", M=4, N=4)
     assert peer_of(softmax, None, BEST) is None
 
@@ -122,7 +129,7 @@ def test_only_matmuls_have_one(name, monkeypatch):
 
     class Runner:
         def compare_with_numpy(self, task, artifact):
-            return 3e-6, 1e-6
+            return [3e-6, 3e-6, 3e-6], [1e-6, 1e-6, 1e-6]
 
     class Measurer:
         runner = Runner()

@@ -8,8 +8,9 @@ import pytest
 
 from autosched.cli import api, tune, tune_many
 from autosched.cli import app as application
-from autosched.errors import MeasureError
+from autosched.errors import ConfigError, MeasureError
 from autosched.state.steps import steps_to_json
+from autosched.task import Task
 from features.sets import TUNING, feature_set
 from measure.interrupt import MeasureInterrupted
 from measure.records import read_log
@@ -331,3 +332,10 @@ def test_measured_candidates_of_an_interrupted_round_are_reported(run, tmp_path)
     assert [task["trials"] for task in found["tasks"]] == [4, 2]
     best = sum(task["best"]["seconds"] for task in found["tasks"])
     assert found["objective_seconds"] == pytest.approx(best)
+
+
+@pytest.mark.parametrize("setting", ["trials", "batch"])
+def test_the_api_refuses_to_do_nothing(setting):
+    task = Task.from_workload("matmul", M=8, N=8, K=8)
+    with pytest.raises(ConfigError, match=f"{setting}: expected at least 1, found 0"):
+        api.tune(task, **{setting: 0})
