@@ -47,8 +47,8 @@ class _Runner:
                 return self._time(index, seconds, blocks)
             case ("check", index):
                 self._check(index)
-            case ("numpy", index, seconds, rounds):
-                return self._compare_with_numpy(index, seconds, rounds)
+            case ("numpy", index, seconds, rounds, limit):
+                return self._compare_with_numpy(index, seconds, rounds, limit)
             case ("peak", dtype):
                 return self._task and peak_flops(self._task.target, dtype)
             case ("drop",):
@@ -106,19 +106,29 @@ class _Runner:
         return [seconds_of(calls) / calls for _ in range(blocks)]
 
     def _compare_with_numpy(
-        self, index: int, seconds: float, rounds: int
+        self, index: int, seconds: float, rounds: int, limit: float
     ) -> tuple[list[float], list[float]]:
-        """Seconds per call of `numpy.matmul` and of the kernel, measured in turns."""
+        """Seconds per call of `numpy.matmul` and of the kernel, measured in turns.
+
+        Each turn takes about `seconds`, as long as one call does not take longer. Less than
+        `rounds` rounds where they would take longer than `limit` seconds, but at least one.
+        """
+        end = time.perf_counter() + limit
         a, b = self._arrays[:2]
         out = np.empty_like(self._arrays[-1])
-        calls = max(1, int(seconds / max(self._timer(index)(1), 1e-7)))
-        theirs, ours = [], []
-        for _ in range(rounds):
-            np.matmul(a, b, out=out)
+
+        def numpy_seconds(calls: int) -> float:
             start = time.perf_counter()
             for _ in range(calls):
                 np.matmul(a, b, out=out)
-            theirs.append((time.perf_counter() - start) / calls)
+            return time.perf_counter() - start
+
+        theirs: list[float] = []
+        ours: list[float] = []
+        while len(theirs) < rounds and (not theirs or time.perf_counter() < end):
+            once = numpy_seconds(1)
+            calls = int(seconds / max(once, 1e-7))
+            theirs.append(numpy_seconds(calls) / calls if calls > 1 else once)
             ours += self._time(index, seconds, 1)
         return theirs, ours
 

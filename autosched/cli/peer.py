@@ -18,6 +18,9 @@ from measure.records import Record
 # time is not noticed: it makes every repeat slower alike.
 _DISTURBED = 1.3
 
+_OPERATORS = ("matmul", "batch_matmul")
+_TYPES = ("float32", "float64")
+
 
 @dataclass(frozen=True, slots=True)
 class Peer:
@@ -58,15 +61,25 @@ class Peer:
         return {**asdict(self), "share": self.share, "disturbed": self.disturbed}
 
 
+def without_peer(task: Task) -> str | None:
+    """Why NumPy has nothing to compare the task's kernels with; None when it has.
+
+    OpenBLAS knows float32 and float64; of other types NumPy's `matmul` is a plain loop.
+    """
+    workload = task.workload.to_json()
+    if workload.get("op") not in _OPERATORS:
+        return f"only the operators {' and '.join(_OPERATORS)} are"
+    if workload["args"]["dtype"] not in _TYPES:
+        return f"only {' and '.join(_TYPES)} are"
+    return None
+
+
 def peer_of(task: Task, measurer: Measurer, best: Record) -> Peer | None:
     """Time the best kernel and NumPy's `matmul` in turns.
 
-    None when NumPy has no such operation, or only a slow one (OpenBLAS knows float32 and float64).
+    None where `without_peer` has a reason. Raises MeasureError when timing fails.
     """
-    workload = task.workload.to_json()
-    if workload.get("op") not in ("matmul", "batch_matmul") or task.target.is_gpu:
-        return None
-    if workload["args"]["dtype"] not in ("float32", "float64"):
+    if without_peer(task) is not None:
         return None
     artifact = build_steps(task.dag, best.steps, task.target, layout=task.layout).to_bytes()
     return Peer.of("numpy.matmul", *measurer.runner.compare_with_numpy(task, artifact))

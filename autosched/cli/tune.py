@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autosched.cli.chosen import read
+from autosched.cli.chosen import last_line, read
 from autosched.cli.config import Config, load_config
 from autosched.cli.console import (
     err,
@@ -20,9 +20,9 @@ from autosched.cli.console import (
     warn,
 )
 from autosched.cli.model import ModelFlags, make_learner, save_model
-from autosched.cli.peer import Peer, peer_of
+from autosched.cli.peer import Peer, peer_of, without_peer
 from autosched.cli.progress import make_observer
-from autosched.errors import ConfigError, MeasureError
+from autosched.errors import AutoschedError, ConfigError
 from autosched.task import Task
 from measure.measurer import Measurer
 from measure.records import Record, RecordLog
@@ -52,10 +52,14 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True)
 class Yardsticks:
-    """What the best kernel is held against: the machine's peak (operations a second) and NumPy."""
+    """What the best kernel is held against: the machine's peak (operations a second) and NumPy.
+
+    `missing` says why there is no comparison with NumPy; it is empty when there is one.
+    """
 
     peak: float | None = None
     peer: Peer | None = None
+    missing: str = ""
 
 
 def run(
@@ -144,8 +148,10 @@ def _tune(
                 helper=helper,
             )
             result = tuner.run()
-            yardsticks = Yardsticks()
-            if result.best is not None and not result.interrupted:
+            yardsticks = Yardsticks(missing="the run was interrupted")
+            if result.best is None:
+                yardsticks = Yardsticks(missing="no candidate was measured successfully")
+            elif not result.interrupted:
                 yardsticks = _compare(task, measurer, result.best)
         save_model(learner, config.cost_model, model)
     finally:
@@ -156,14 +162,16 @@ def _tune(
 def _compare(task: Task, measurer: Measurer, best: Record) -> Yardsticks:
     """What is known of the best when Ctrl-C or a failure cuts this short: tuning is complete."""
     peak = peer = None
+    missing = without_peer(task) or ""
     try:
         peak = measurer.peak(task)
         peer = peer_of(task, measurer, best)
-    except MeasureError as error:
-        warn(f"warning: the best kernel could not be compared with NumPy: {error}")
+    except AutoschedError as error:
+        reason = last_line(str(error))
+        missing = f"timing failed: {reason}; run it again when the cores are free"
     except KeyboardInterrupt:
-        pass
-    return Yardsticks(peak, peer)
+        missing = missing or "interrupted"
+    return Yardsticks(peak, peer, missing)
 
 
 def tune_options(config: Config, overrides: Overrides) -> TuneOptions:
@@ -237,6 +245,8 @@ def report(result: TuneResult, path: Path, known: Yardsticks, *, as_json: bool) 
     out.print(f"best      {seconds_text(best.result.cost)}  {rate}  ({checked})", markup=False)
     if known.peer is not None:
         out.print(f"peer      {known.peer.text}", markup=False)
+    else:
+        out.print(f"peer      not compared with NumPy: {known.missing}", markup=False)
     if progress.quality:
         out.print(f"model     {quality_text(progress.quality[-1])} in the last round", markup=False)
     spent = ", ".join(f"{name} {s:.1f} s" for name, s in progress.seconds.items())
@@ -301,6 +311,7 @@ def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]
         },
         "peak_flops_per_second": known.peak,
         "peer": None if known.peer is None else known.peer.to_json(),
+        "peer_missing": known.missing or None,
         "quality": [q.to_json() for q in progress.quality],
         "records": str(path),
         "interrupted": result.interrupted,

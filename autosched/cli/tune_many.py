@@ -33,6 +33,8 @@ from search.allocation import STRATEGIES, AllocationOptions
 from search.featurize import Helper
 from search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
 
+_NO_PEER = "tasks that are tuned together are not compared with NumPy"
+
 
 @dataclass(frozen=True, slots=True)
 class ManyFlags:
@@ -215,7 +217,7 @@ def _summary(
     tasks = [
         {
             "name": name,
-            **summary(task, path, Yardsticks(peaks.get(task.task.key))),
+            **summary(task, path, Yardsticks(peaks.get(task.task.key), missing=_NO_PEER)),
             "weight": weight,
         }
         for task, name, weight in zip(result.tasks, table.names, table.weights, strict=True)

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from autosched.cli import progress as progress_module
-from autosched.cli.peer import Peer, peer_of
+from autosched.cli.peer import Peer, peer_of, without_peer
 from autosched.cli.progress import make_observer, status_text
 from autosched.cli.task_table import TaskTable
 from autosched.task import Task
@@ -120,6 +120,8 @@ def test_peers():
     assert not Peer.of("numpy.matmul", steady, steady).disturbed
     softmax = Task.from_workload("softmax", M=4, N=4)
     assert peer_of(softmax, None, BEST) is None
+    assert "matmul and batch_matmul" in without_peer(softmax)
+    assert without_peer(TASK) is None
 
 
 @pytest.mark.parametrize("name", ["matmul", "batch_matmul"])

@@ -8,6 +8,7 @@ import pytest
 
 from autosched.cli import api, tune, tune_many
 from autosched.cli import app as application
+from autosched.cli.peer import Peer
 from autosched.errors import ConfigError, MeasureError
 from autosched.state.steps import steps_to_json
 from autosched.task import Task
@@ -119,10 +120,39 @@ def test_a_kernel_that_dies_beside_numpy_does_not_lose_the_report(run, monkeypat
         raise MeasureError("the process died with signal 11", stage="run", kind="crash")
 
     monkeypatch.setattr(tune, "peer_of", dies)
-    status, out, err = run("a.yaml")
+    status, out, _ = run("a.yaml")
     assert status == 0
-    assert "best  " in out and "peer" not in out
-    assert "could not be compared with NumPy: the process died with signal 11" in err
+    assert "best  " in out
+    assert "peer      not compared with NumPy: timing failed: the process died with sign" in out
+    found = json.loads(run("a.yaml", "--json")[1])
+    assert found["best"] and found["peer"] is None
+    assert "the process died with signal 11" in found["peer_missing"]
+
+
+def test_the_report_says_why_there_is_no_share_of_numpy(run, monkeypatch, tmp_path):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    softmax = "workload: {op: softmax, args: {M: 8, N: 8}}\n" + SEARCH
+    (tmp_path / "s.yaml").write_text(softmax)
+    halves = (tmp_path / "a.yaml").read_text().replace("K: 8", "K: 8, dtype: float16")
+    (tmp_path / "h.yaml").write_text(halves)
+    for name, reason in (
+        ("s.yaml", "only the operators matmul and batch_matmul are"),
+        ("h.yaml", "only float32 and float64 are"),
+    ):
+        assert f"peer      not compared with NumPy: {reason}\n" in run(name)[1]
+        assert json.loads(run(name, "--json")[1])["peer_missing"] == reason
+    together = json.loads(run("a.yaml", "b.yaml", "--json")[1])["tasks"]
+    assert all("together" in task["peer_missing"] for task in together)
+    _, out, _ = run("a.yaml", "--fresh", mode="interrupt")
+    assert "peer      not compared with NumPy: the run was interrupted\n" in out
+    monkeypatch.setattr(tune, "peer_of", interrupted)
+    assert "peer      not compared with NumPy: interrupted\n" in run("a.yaml")[1]
+    peer = Peer("numpy.matmul", 2e-6, 1e-6)
+    monkeypatch.setattr(tune, "peer_of", lambda *_: peer)
+    assert "peer      2.00 of numpy.matmul" in run("a.yaml")[1]
+    assert json.loads(run("a.yaml", "--json")[1])["peer_missing"] is None
 
 
 def test_fresh_takes_a_new_name(run, tmp_path):

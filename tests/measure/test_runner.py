@@ -58,3 +58,12 @@ def test_the_limit_of_a_call_is_said(runner, task, artifact):
     runner.options = FAST
     ((seconds, failure),) = runner.run(task, [artifact])
     assert failure is None and seconds
+
+
+def test_the_comparison_with_numpy_ends_in_time(runner, task, artifact, monkeypatch):
+    theirs, ours = runner.compare_with_numpy(task, artifact)
+    assert 1 <= len(theirs) == len(ours) <= 25
+    monkeypatch.setattr("measure.runner._COMPARE_SECONDS", 0.0)
+    theirs, ours = runner.compare_with_numpy(task, artifact)
+    assert len(theirs) == len(ours) == 1
+    assert theirs[0] > 0 and ours[0] > 0
