@@ -19,8 +19,8 @@ from measure.worker import Worker
 
 _WAKE_SECONDS = 5e-3  # a first call also wakes the worker threads
 _START_SECONDS = 60.0  # imports, inputs and the reference of the task
-# Of the comparison with NumPy. Four runs at once on two cores made one call of numpy.matmul take up
-# to 1.8 s instead of 2 ms: all rounds together then took more than the minute that ends a process.
+# Of the comparison with NumPy. Eight of them at once on two cores made a call of numpy.matmul take
+# up to 1.8 s instead of 2 ms: 13 of 29 then took more than the minute that ends a process.
 _COMPARE_SECONDS = 10.0
 
 
