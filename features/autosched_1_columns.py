@@ -64,6 +64,14 @@ class Row:
         self.compute = sum(e.compute for e in estimates)
         self.memory = sum(e.memory for e in estimates)
         self.cycles = max(self.compute, self.memory)
+        walks = [e.walk for e in estimates]
+        self.walked = [
+            *(sum(w.lines[c] for w in walks) for c in range(3)),
+            *(sum(w.runs[c] for w in walks) for c in range(3)),
+            *(sum(w.pages[c] for w in walks) for c in range(2)),
+        ]
+        self.walk = sum(e.walk.cycles / (machine.threads * e.balance) for e in estimates)
+        self.bound = max(self.compute, self.walk)
         self.unique_bytes = machine.line * sum(lines[0] for lines in self.store.locality.lines)
 
 
@@ -76,6 +84,8 @@ class Program:
         self.ops = sum(row.ops for row in rows)
         self.cycles = sum(row.cycles for row in rows)
         self.memory = sum(row.memory for row in rows)
+        self.walk = sum(row.walk for row in rows)
+        self.bound = sum(row.bound for row in rows)
         self.iterations = sum(row.store.iterations for row in rows)
         self.traffic = [sum(row.traffic[c] for row in rows) for c in range(2)]
         self.unique_bytes = sum(row.unique_bytes for row in rows)
@@ -88,6 +98,7 @@ def columns(row: Row, program: Program, machine: Machine) -> list[float]:
         *_computation(row),
         *_accesses(row.store, machine),
         *_locality(row),
+        *_walk(row),
         *_curve(row.store),
         *_registers(row, machine),
         *_predicates(row.store),
@@ -187,6 +198,15 @@ def _locality(row: Row) -> Iterator[float]:
     steps = [_one_hot_step(abs(s[lane]) if lane >= 0 else 0) for s in row.store.strides]
     for kind in range(3):
         yield sum(step[kind] for step in steps) / len(steps)
+
+
+def _walk(row: Row) -> Iterator[float]:
+    yield from row.walked
+    for count in row.walked:
+        yield row.ops / max(1.0, count)
+    yield row.walk
+    yield 100 * row.walk / max(1.0, row.ops)
+    yield 100 * row.bound / max(1.0, row.ops)
 
 
 def _curve(store: StoreFacts) -> list[float]:
@@ -308,4 +328,8 @@ def _program(program: Program) -> list[float]:
         100 * program.cycles / max(1.0, program.ops),
         *(traffic / max(1, program.unique_bytes) for traffic in program.traffic),
         program.alloc,
+        program.walk,
+        100 * program.walk / max(1.0, program.ops),
+        program.bound,
+        100 * program.bound / max(1.0, program.ops),
     ]

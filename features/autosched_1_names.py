@@ -10,7 +10,7 @@ from __future__ import annotations
 from features.names import ACCESS_TYPES, CURVE_POINTS, OP_COUNTERS, POSITIONS, REUSE_TYPES
 
 SCHEMA = "autosched-1"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 MAX_BUFFERS = 5
 CACHES = ("l1", "l2", "l3")
 ANNOTATIONS = {"vec": "vectorised", "unroll": "unrolled", "parallel": "parallel"}
@@ -70,6 +70,15 @@ def _operation(name: str) -> str:
 
 
 _CACHE_NAMES = {"l1": "L1", "l2": "L2", "l3": "L3"}
+_WALKED = {
+    **{
+        f"walk_{c}_lines": f"lines that the code, in its own order, moves into {_CACHE_NAMES[c]}"
+        for c in CACHES
+    },
+    **{f"walk_{c}_runs": f"runs of neighbouring lines that walk_{c}_lines come in" for c in CACHES},
+    "walk_tlb_pages": "pages that the first level of the TLB looks up",
+    "walk_stlb_pages": "pages that its second level looks up",
+}
 
 _GROUPS: dict[str, dict[str, str]] = {
     "computation": {
@@ -93,6 +102,13 @@ _GROUPS: dict[str, dict[str, str]] = {
         "lanes_invariant=": "share of the accesses whose lanes are one element",
         "lanes_contiguous=": "share of the accesses whose lanes are neighbours",
         "lanes_strided=": "share of the accesses whose lanes are apart",
+    },
+    "walk": {
+        **_WALKED,
+        **{f"{name}_intensity": f"operations for each of {name}" for name in _WALKED},
+        "walk_cycles": "foreseen cycles of the busiest thread for all this",
+        "walk_cycles_per_op": "walk_cycles per operation, in hundredths",
+        "bound_cycles_per_op": "the larger of compute_cycles and walk_cycles, per operation (1/100)",
     },
     "arithmetic intensity": {
         f"arith_intensity_curve_{k}": f"float operations per byte where {k + 1}/10 of them are done"
@@ -157,6 +173,10 @@ _GROUPS: dict[str, dict[str, str]] = {
         "program_traffic_l1": "bytes into L1 of the program, of those that it must move",
         "program_traffic_l2": "bytes into L2 of the program, of those that it must move",
         "program_alloc": "bytes of the program's intermediate buffers",
+        "program_walk": "walk_cycles of the program",
+        "program_walk_per_op": "walk_cycles of the program per operation, in hundredths",
+        "program_bound": "compute_cycles or, if more, walk_cycles of each row, of the program",
+        "program_bound_per_op": "program_bound per operation, in hundredths",
     },
 }  # fmt: skip
 

@@ -5,16 +5,20 @@ A plain model of one core or of the GPU's warps; cost models learn where it is w
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from operator import mul
 
 from autosched.tir.stmt import ForKind
 from features.gpu import SECTOR, bank_conflicts, sectors
+from features.lanes import InnerLoop
 from features.machine import Machine
 from features.names import OP_COUNTERS
-from features.registers import InnerLoop, Tile, register_tile
+from features.order import Visit
+from features.registers import Tile, register_tile
 from features.scope import Loop
 from features.store_facts import StoreFacts
+from features.walk import NOWHERE, Walk, walk
 
 # Cycles for each byte into L1 (from L2), L2 (from L3) and L3 (from memory), one core streaming:
 # rounded from the tables of the Intel 64 and IA-32 Optimization Reference Manual, "Cache
@@ -42,7 +46,8 @@ _THREAD_X = 4  # threadIdx.x, .y and .z follow each other in names.LAUNCH
 class Estimate:
     """`start` is the level from which the loops enclose no other store, `traffic` bytes into L1, L2
     and L3, `fits` the iterations whose data fit them;
-    `compute` and `memory` in cycles of the busiest thread; `balance` the share of busy threads."""
+    `compute` and `memory` in cycles of the busiest thread; `balance` the share of busy threads,
+    `walk` what the code's own order moves (CPU only)."""
 
     start: int
     tile: Tile
@@ -51,6 +56,7 @@ class Estimate:
     compute: float
     memory: float
     balance: float
+    walk: Walk = NOWHERE
 
 
 def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
@@ -73,7 +79,23 @@ def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
     busy = 1.0 / (machine.threads * balance)
     compute = store.iterations / tile.lanes * tile.cycles * busy
     memory = sum(b * c for b, c in zip(moved, _CYCLES_PER_BYTE, strict=True)) * busy
-    return Estimate(start, tile, (moved[0], moved[1], moved[2]), fits, compute, memory, balance)
+    traffic = moved[0], moved[1], moved[2]
+    walked = _walk(store, start, tile, machine)
+    return Estimate(start, tile, traffic, fits, compute, memory, balance, walked)
+
+
+def _walk(store: StoreFacts, start: int, tile: Tile, machine: Machine) -> Walk:
+    """Where the loops are cut in two, the walk of the larger part stands for both."""
+    outside = tuple(
+        Visit(loop.extent, tuple(strides[k] for strides in store.strides))
+        for k, loop in enumerate(store.loops[:start])
+        if loop.extent > 1
+    )
+    elements = tuple(access.info.bytes for access in store.accesses)
+    visits = (*outside, *tile.order)
+    found = walk(visits, elements, machine)
+    part = store.iterations / math.prod(visit.extent for visit in visits)
+    return found if part == 1 else found.times(part)
 
 
 def _weight(store: StoreFacts) -> float:
@@ -83,11 +105,20 @@ def _weight(store: StoreFacts) -> float:
 def _tile(store: StoreFacts, start: int, machine: Machine) -> Tile:
     own, reads = store.strides[0], store.strides[1:]
     loops = tuple(
-        InnerLoop(loop.extent, own[k], tuple(read[k] for read in reads))
+        InnerLoop(
+            loop.extent, own[k], tuple(read[k] for read in reads), loop.kind is ForKind.VECTORIZED
+        )
         for k, loop in enumerate(store.loops)
         if k >= start
     )
-    return register_tile(loops, len(reads), store.stored.info.bytes, _weight(store), machine)
+    return register_tile(
+        loops,
+        len(reads),
+        store.stored.info.bytes,
+        store.instructions,
+        machine,
+        reduces=store.reduces,
+    )
 
 
 def _balance(loops: list[Loop], threads: int) -> float:

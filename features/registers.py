@@ -1,43 +1,34 @@
-"""How well the loops inside a store fill the vector units: lanes and register tiles.
+"""How well the loops inside a store fill the vector registers: the tile of outputs held in them.
 
-The CPU code generator takes lanes from loops over consecutive outputs and keeps a tile of outputs
-in registers while it reduces (transform/promote_accumulators.py). Both are foreseen here from the
-strides of the accesses, with the same model of a core.
+The CPU code generator keeps a tile of outputs in registers while it reduces
+(transform/promote_accumulators.py). Its choice is foreseen here from the strides of the accesses,
+with the same model of a core.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from autosched.transform.promote_accumulators import SHORT_REDUCTION, TILE_LOOPS
 from autosched.transform.register_tile import Operand, TileProblem, choose_tile, cost
+from features.lanes import InnerLoop, LaneNest, lane_nests
 from features.machine import Machine
+from features.order import Visit, plain_order, tiled_order
 
-_TILE_LOOPS = 4
-_SHORT_REDUCTION = 16
-_LEAST_LANES = 4
 _FOLD_CYCLES, _STORE_CYCLES = 10.0, 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class InnerLoop:
-    """A loop of the nest around a store: `stride` is how far it moves the stored element, `reads`
-    how far each element that is read, all in elements."""
-
-    extent: int
-    stride: int
-    reads: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Tile:
-    """Foreseen vector code: `lanes` of a vector, `accumulators` held in registers at once, the
+    """Foreseen vector code: `lanes` of a register, `accumulators` held in registers at once, the
     `registers` they and their operands need, and `cycles` for each vector of one iteration. Where
     a loop is cut in two, lanes and cycles are those of both on average.
 
     `folded`: the lanes run along the reduction. `gathers` counts reads whose lanes are apart.
+    `order` are the loops as the code runs them, down to lanes; of loops cut in two the larger part.
     """
 
     lanes: float
@@ -46,156 +37,85 @@ class Tile:
     cycles: float
     folded: bool
     gathers: int
+    order: tuple[Visit, ...]
 
 
 @lru_cache(maxsize=20_000)
 def register_tile(
-    loops: tuple[InnerLoop, ...], reads: int, element: int, weight: float, machine: Machine
+    loops: tuple[InnerLoop, ...],
+    reads: int,
+    element: int,
+    weight: float,
+    machine: Machine,
+    *,
+    reduces: bool = True,
 ) -> Tile:
     """The tile for a store inside `loops` (outermost first) that reads `reads` elements besides
     its own and spends `weight` instructions on each vector."""
-    running = tuple(loop for loop in loops if loop.extent > 1)
-    parts = list(_parts(running, reads, max(1, machine.vector // element), weight, machine))
-    if len(parts) == 1:
-        return parts[0][1]
-    iterations = sum(count for count, _ in parts)
-    vectors = sum(count / tile.lanes for count, tile in parts)
-    cycles = sum(count / tile.lanes * tile.cycles for count, tile in parts)
-    _, largest = max(parts, key=lambda part: part[0])
-    return replace(largest, lanes=iterations / vectors, cycles=cycles / vectors)
+    fit = max(1, machine.vector // element)
+    nests = list(lane_nests(loops, reads, fit, reduces=reduces))
+    tiles = [_tile(nest, fit, weight, machine) for nest in nests]
+    if len(tiles) == 1:
+        return tiles[0]
+    counts = [nest.iterations for nest in nests]
+    vectors = [count / tile.lanes for count, tile in zip(counts, tiles, strict=True)]
+    cycles = sum(v * tile.cycles for v, tile in zip(vectors, tiles, strict=True))
+    largest = tiles[max(range(len(tiles)), key=counts.__getitem__)]
+    return replace(largest, lanes=sum(counts) / sum(vectors), cycles=cycles / sum(vectors))
 
 
-def _parts(
-    loops: tuple[InnerLoop, ...], reads: int, fit: int, weight: float, machine: Machine
-) -> Iterator[tuple[int, Tile]]:
-    """The nests that a nest becomes, with their iterations: two where a loop over consecutive
-    outputs is cut into whole vectors and a rest."""
-    iterations = math.prod(loop.extent for loop in loops)
-    lanes, rest = _lanes(loops, fit)
-    contiguous = [_contiguous(rest, k) for k in range(reads)]
-    gathers = sum(not c for c in contiguous)
-    if 2 * lanes < fit or gathers:
-        folded = _folded(loops, reads, fit)
-        if folded is not None:
-            lanes, inside = folded
-            yield (
-                iterations,
-                _tile(inside, (1.0,) * reads, lanes, weight, machine, 0, folded=True),
-            )
-            return
-    if 2 * lanes < fit:
-        for k, loop in enumerate(loops):
-            left = loop.extent % fit
-            if abs(loop.stride) == 1 and 0 < left < loop.extent:
-                for extent in (loop.extent - left, left):
-                    part = (*loops[:k], replace(loop, extent=extent), *loops[k + 1 :])
-                    yield from _parts(part, reads, fit, weight, machine)
-                return
-    costs = tuple(1.0 if contiguous[k] or lanes == 1 else float(lanes) for k in range(reads))
-    inside = tuple(InnerLoop(loop.extent // count, loop.stride, loop.reads) for loop, count in rest)
-    yield iterations, _tile(inside, costs, lanes, weight, machine, gathers, folded=False)
-
-
-Counted = tuple[InnerLoop, int]
-"""A loop, and how many of its iterations became lanes."""
-
-
-def _lanes(loops: Sequence[InnerLoop], fit: int) -> tuple[int, tuple[Counted, ...]]:
-    """Lanes from loops over consecutive outputs."""
-    lanes = 1
-    counts = [1] * len(loops)
-    while lanes < fit:
-        for k, loop in enumerate(loops):
-            if counts[k] == 1 and abs(loop.stride) == lanes:
-                taken = _from_extent(loop.extent, fit // lanes)
-                break
-        else:
-            break
-        counts[k] = taken
-        lanes *= taken
-        if taken < loop.extent or taken == 1:
-            break
-    return lanes, tuple(zip(loops, counts, strict=True))
-
-
-def _from_extent(extent: int, limit: int) -> int:
-    power = extent & -extent
-    if power >= limit:
-        return 1 << (limit.bit_length() - 1)
-    return extent if extent <= limit and extent > 2 * power else power
-
-
-def _contiguous(rest: Sequence[Counted], read: int) -> bool:
-    """Whether the lanes of a read are one element, or follow each other as the outputs do."""
-    moving = [(loop.reads[read], loop.stride) for loop, count in rest if count > 1]
-    return all(r == 0 for r, _ in moving) or all(r == s for r, s in moving)
-
-
-def _folded(
-    loops: Sequence[InnerLoop], reads: int, fit: int
-) -> tuple[int, tuple[InnerLoop, ...]] | None:
-    """Lanes along reductions whose reads follow each other, and the loops that remain."""
-    lanes, remaining = 1, list(loops)
-    for k in range(len(loops) - 1, -1, -1):
-        loop = loops[k]
-        if loop.stride or not any(loop.reads) or any(r not in (0, lanes) for r in loop.reads):
-            continue
-        power = loop.extent & -loop.extent if loop.extent < fit else loop.extent
-        taken = min(fit // lanes, 1 << (power.bit_length() - 1))
-        lanes *= taken
-        remaining[k] = InnerLoop(max(1, loop.extent // taken), 0, loop.reads)
-    if lanes < min(fit, _LEAST_LANES) or lanes == 1:
-        return None
-    return lanes, tuple(remaining)
-
-
-def _tile(
-    loops: Sequence[InnerLoop],
-    costs: Sequence[float],
-    lanes: int,
-    weight: float,
-    machine: Machine,
-    gathers: int,
-    *,
-    folded: bool,
-) -> Tile:
-    reducing = [loop.extent for loop in loops if loop.stride == 0 and loop.extent > 1]
-    if not reducing and not folded:
-        loads = sum(costs)
+def _tile(nest: LaneNest, fit: int, weight: float, machine: Machine) -> Tile:
+    pieces = -(-nest.width // fit)  # registers of one vector
+    chunks = pieces if nest.width % fit == 0 else 1  # of which each can be held by itself
+    reducing = [loop.extent for loop in nest.loops if loop.stride == 0 and loop.extent > 1]
+    costs = [float(nest.width) if nest.gathered(k) else 1.0 for k in range(len(nest.steps))]
+    if nest.scattered or not (reducing or nest.folded):
+        loads = sum(costs) + (nest.width if nest.scattered else 0)
         cycles = max(weight / 2, loads / 2, 1.0, (weight + loads + 1) / 4)
-        return Tile(lanes, 1, 1 + len(costs), cycles, False, gathers)
-    steps = 1
-    for extent in reversed(reducing):
-        if steps >= _SHORT_REDUCTION:
-            break
-        steps *= extent
-    spatial = [loop for loop in loops if loop.stride and loop.extent > 1][-_TILE_LOOPS:]
+        order = plain_order(nest)
+        return Tile(nest.width / pieces, 1, 1 + len(costs), cycles, False, nest.gathers, order)
+    tiled = [loop for loop in nest.loops if loop.stride and loop.extent > 1][-TILE_LOOPS:]
     operands = tuple(
-        Operand(c, tuple(bool(loop.reads[k]) for loop in spatial)) for k, c in enumerate(costs)
+        Operand(c, (*(bool(loop.reads[k]) for loop in tiled), not nest.folded and bool(step)))
+        for k, (c, step) in enumerate(zip(costs, nest.steps, strict=True))
     )
     problem = TileProblem(
-        tuple(loop.extent for loop in spatial),
+        (*(loop.extent for loop in tiled), chunks),
         operands,
-        steps,
+        reducing[-1] if reducing else 1,
         machine.registers,
         weight,
-        _FOLD_CYCLES if folded else _STORE_CYCLES,
+        _FOLD_CYCLES if nest.folded else _STORE_CYCLES,
     )
-    factors, cycles = _chosen(problem)
-    accumulators, held = 1, [0]
-    for factor in factors:
-        accumulators *= factor
+    factors, cycles = _chosen(problem, _held_steps(reducing))
+    held = [0]
     for operand in operands:
-        copies = 1
-        for factor, varies in zip(factors, operand.varies, strict=True):
-            copies *= factor if varies else 1
-        held.append(copies)
-    needed = accumulators + 1 + sum(held) - max(held)
-    return Tile(lanes, accumulators, needed, cycles, folded, gathers)
+        pairs = zip(factors, operand.varies, strict=True)
+        held.append(math.prod(factor if varies else 1 for factor, varies in pairs))
+    accumulators, each = math.prod(factors), pieces // chunks
+    return Tile(
+        nest.width / pieces,
+        accumulators * each,
+        (accumulators + 1 + sum(held) - max(held)) * each,
+        cycles,
+        nest.folded,
+        nest.gathers,
+        tiled_order(nest, tiled, factors, nest.width // chunks),
+    )
+
+
+def _held_steps(reducing: Sequence[int]) -> int:
+    """Steps of the reduction between loading the accumulators and storing them."""
+    steps = 1
+    for extent in reversed(reducing):
+        if steps >= SHORT_REDUCTION:
+            break
+        steps *= extent
+    return steps
 
 
 @lru_cache(maxsize=20_000)
-def _chosen(problem: TileProblem) -> tuple[tuple[int, ...], float]:
+def _chosen(problem: TileProblem, steps: int) -> tuple[tuple[int, ...], float]:
     factors = choose_tile(problem)
-    cycles = cost(problem, factors)
+    cycles = cost(replace(problem, steps=steps), factors)
     return factors, float("inf") if cycles is None else cycles

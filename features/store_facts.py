@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autosched.tir.expr import Expr
 from autosched.tir.stmt import BufferStore
+from autosched.transform.register_tile import instructions
 from features.access import accesses_of
 from features.count import count_mads, count_ops
 from features.linear import Coefficients, Strides
@@ -36,9 +37,9 @@ class StoreFacts:
     each access its stride along every loop, and `reuse` how it is reused.
 
     `loops` are the enclosing ones, outermost first, `iterations` the product of their extents,
-    `outermost` the one outside all of them (None without any),
-    `counts` the operations of one iteration, `guards` the number of loops around each condition,
-    `launch` and `step` those of the walk.
+    `outermost` the one outside all of them (None without any), `counts` the operations of one
+    iteration, `instructions` those of a vector besides loads, `guards` the number of loops around
+    each condition, `launch` and `step` those of the walk.
     """
 
     loops: list[Loop]
@@ -49,6 +50,7 @@ class StoreFacts:
     locality: Locality
     reuse: list[Reuse]
     counts: list[int]
+    instructions: float
     guards: list[int]
     launch: list[float]
     step: int
@@ -88,6 +90,7 @@ def store_facts(
         measured,
         [Reuse(*reuse_of(access, loops)) for access in accesses],
         _counts(stmt),
+        max(1.0, instructions(stmt.value)),
         list(nest.guards),
         list(nest.launch),
         nest.step,

@@ -71,7 +71,6 @@ class XGBoostModel:
         "max_depth": 5,
         "eta": 0.15,
         "subsample": 0.8,
-        "colsample_bynode": 0.15,
         "min_child_weight": 0,
         "gamma": 0.001,
         "verbosity": 0,
@@ -81,10 +80,14 @@ class XGBoostModel:
         "num_target": MEMBERS,
     }
 
-    def __init__(self, seed: int = 0, *, rounds: int = 60, threads: int = 1) -> None:
+    def __init__(
+        self, seed: int = 0, *, rounds: int = 60, columns: float = 0.15, threads: int = 1
+    ) -> None:
+        """`columns` is the share of the columns that each node of a tree chooses from."""
         self._rounds = rounds
         self._seed = seed
-        self._params = {**self._PARAMS, "seed": seed, "nthread": threads}
+        own = {"seed": seed, "nthread": threads, "colsample_bynode": columns}
+        self._params = {**self._PARAMS, **own}
         self._booster: Any = None
         self._loaded: Any = None
 

@@ -30,9 +30,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.expr import (
     Add,
     BinaryExpr,
-    Broadcast,
     BufferLoad,
-    Call,
     Expr,
     IntImm,
     Mul,
@@ -41,7 +39,6 @@ from autosched.tir.expr import (
     pointer,
 )
 from autosched.tir.function import PrimFunc
-from autosched.tir.intrin import UNARY_MATH
 from autosched.tir.op import add, broadcast, const, mul
 from autosched.tir.stmt import (
     TRUE,
@@ -59,10 +56,16 @@ from autosched.transform.distribute_loops import distribute
 from autosched.transform.lane_slice import lane_slice
 from autosched.transform.module import FunctionPass
 from autosched.transform.reduction_nest import Axis, Nest, is_counted, match_nests
-from autosched.transform.register_tile import MAX_POINTS, Operand, TileProblem, choose_tile
+from autosched.transform.register_tile import (
+    MAX_POINTS,
+    Operand,
+    TileProblem,
+    choose_tile,
+    instructions,
+)
 
-_TILE_LOOPS = 4
-_SHORT_REDUCTION = 16
+TILE_LOOPS = 4
+SHORT_REDUCTION = 16
 
 
 @dataclass(frozen=True)
@@ -109,26 +112,16 @@ def _operands(nest: Nest, tile_axes: list[Axis]) -> Iterator[Operand]:
 
 
 def _weight(nest: Nest) -> float:
-    """Instructions of one step besides loads; a multiply and an add are one."""
-
-    def leaf(e: Expr) -> Expr | None:
-        return Var("leaf", e.dtype) if isinstance(e, BufferLoad) else None
-
-    nodes = list(pre_order(rewrite_expr(nest.value, leaf)))
-    total = sum(not isinstance(e, _FREE) for e in nodes)
-    fused = sum(isinstance(e, Add) and any(isinstance(c, Mul) for c in e.children()) for e in nodes)
-    calls = sum(isinstance(e, Call) and e.op in UNARY_MATH for e in nodes)
+    """Instructions of one step besides loads."""
+    total = instructions(nest.value)
     if nest.fold is not None and not (nest.fold is Add and isinstance(nest.value, Mul)):
         total += 1
-    return max(1.0, total - fused + 20.0 * calls)
-
-
-_FREE = (Broadcast, IntImm, Var, Ramp)
+    return max(1.0, total)
 
 
 def _tile(nest: Nest, registers: int) -> Stmt:
     spatial = [a for a in nest.axes if not a.reduces and a.extent > 1]
-    tile_axes = spatial[-_TILE_LOOPS:]
+    tile_axes = spatial[-TILE_LOOPS:]
     problem = TileProblem(
         (*(a.extent for a in tile_axes), nest.chunks),
         tuple(_operands(nest, tile_axes)),
@@ -272,7 +265,7 @@ def _order(nest: Nest, factors: dict[Var, int]) -> tuple[list[Axis], list[Axis]]
     inside: list[Axis] = []
     moved = [a for a in kept[last + 1 :] if a.stride]
     position, steps = last, 1
-    while position >= 0 and (not kept[position].stride or steps < _SHORT_REDUCTION):
+    while position >= 0 and (not kept[position].stride or steps < SHORT_REDUCTION):
         axis = kept[position]
         if not axis.stride:
             inside.insert(0, axis)

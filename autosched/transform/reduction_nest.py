@@ -32,7 +32,7 @@ from autosched.tir.walk import free_vars, pre_order, substitute
 from autosched.transform.lane_slice import lane_slice
 from autosched.transform.widen_lanes import widen
 
-_LEAST_LANES = 4
+LEAST_LANES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def widened(nest: Nest, fit: int) -> Nest | None:
     if not found:
         return None
     axis = nest.axes[found[0]]
-    count = _lanes_from(axis.extent, fit // nest.width)
+    count = lanes_from(axis.extent, fit // nest.width)
     if count == 1:
         return None
     index, value = (_side_by_side(e, axis.var, count) for e in (nest.index, nest.value))
@@ -228,7 +228,7 @@ def _side_by_side(e: Expr, var: Var, count: int) -> Expr | None:
     return widen(moved, lane, count)
 
 
-def _lanes_from(extent: int, limit: int) -> int:
+def lanes_from(extent: int, limit: int) -> int:
     """How many iterations become lanes: a power of two, or a short odd loop whole."""
     power = extent & -extent
     if power >= limit:
@@ -318,7 +318,7 @@ def _folded_whole(scalar: Nest, kind: type[BinaryExpr], fit: int) -> Nest | None
             continue
         value, width = wide, width * count
         axes = tuple(Axis(a.var, a.extent // count, 0) if a is axis else a for a in axes)
-    if width < min(fit, _LEAST_LANES) or width == 1:
+    if width < min(fit, LEAST_LANES) or width == 1:
         return None
     return Nest(axes, scalar.buffer, scalar.index, value, 1, width, kind)
 

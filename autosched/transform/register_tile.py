@@ -12,6 +12,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from autosched.tir.expr import Add, Broadcast, BufferLoad, Call, Expr, IntImm, Mul, Ramp, Var
+from autosched.tir.intrin import UNARY_MATH
+from autosched.tir.walk import pre_order, rewrite_expr
+
 MAX_POINTS = 64
 """Copies of the statement that a tile may have."""
 
@@ -45,6 +49,23 @@ class TileProblem:
     registers: int
     weight: float = 1.0
     finish: float = 1.5
+
+
+_FREE = (Broadcast, IntImm, Var, Ramp)
+_MATH_CALL = 20.0
+
+
+def instructions(value: Expr) -> float:
+    """Vector instructions of one step of `value` besides loads; a multiply and an add are one."""
+
+    def leaf(e: Expr) -> Expr | None:
+        return Var("leaf", e.dtype) if isinstance(e, BufferLoad) else None
+
+    nodes = list(pre_order(rewrite_expr(value, leaf)))
+    total = sum(not isinstance(e, _FREE) for e in nodes)
+    fused = sum(isinstance(e, Add) and any(isinstance(c, Mul) for c in e.children()) for e in nodes)
+    calls = sum(isinstance(e, Call) and e.op in UNARY_MATH for e in nodes)
+    return total - fused + _MATH_CALL * calls
 
 
 def _divisors(n: int, limit: int) -> list[int]:

@@ -9,7 +9,7 @@ from search.options import SearchOptions
 from search.tuner import TuneOptions, Tuner
 
 TRIALS = 48
-OPTIONS = SearchOptions(sample_init_min_population=64, evolutionary_search_population=24)
+OPTIONS = SearchOptions(sample_init_min_population=96, evolutionary_search_population=48)
 
 
 def cost(steps):
