@@ -23,7 +23,10 @@ def load_object(spec: str, key: str, kind: str) -> tuple[ModuleType, Any]:
         raise ConfigError(f"{key}: expected file.py:{kind}, found {spec!r}")
     path = Path(path_text)
     if not path.is_file():
-        raise ConfigError(f"{key}: there is no file {path_text}")
+        raise ConfigError(
+            f"{key}: there is no file {path_text}; relative paths begin in the current folder, "
+            f"{Path.cwd()}"
+        )
     module = _load(path, key)
     if not hasattr(module, name):
         raise ConfigError(f"{key}: {path_text} defines no {kind} {name}")

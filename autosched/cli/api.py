@@ -84,9 +84,9 @@ def tune(
     from; with `pretrained` it starts from the one that comes with autosched. Raises MeasureError
     when nothing valid was measured, ConfigError when a setting is wrong.
     """
-    for name, value in (("trials", trials), ("batch", batch)):
-        if value < 1:
-            raise ConfigError(f"{name}: expected at least 1, found {value}")
+    for name, value, least in (("trials", trials, 1), ("batch", batch, 1), ("seed", seed, 0)):
+        if value < least:
+            raise ConfigError(f"{name}: expected at least {least}, found {value}")
     earlier: Sequence[Record] = ()
     if records is not None and Path(records).is_file():
         earlier = [r for r in read_log(records).records if r.task["key"] == task.key]

@@ -65,7 +65,7 @@ def tune(
     trials: Annotated[int | None, typer.Option(min=1, help="Candidates to measure.")] = None,
     target: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     records: Annotated[Path | None, typer.Option(help="Record file to write.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every random draw.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of every random draw.")] = None,
     time_budget: Annotated[
         float | None, typer.Option(min=0.1, help="Stop after this many seconds.")
     ] = None,
@@ -184,7 +184,7 @@ def dataset_export(
     by: Annotated[
         str, typer.Option(help="What a split keeps together: workload, shape, random.")
     ] = "workload",
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
     features: Features = "ansor-0.19",
 ) -> None:
     """Features and times of every candidate, a row per stored buffer."""

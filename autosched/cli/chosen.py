@@ -29,18 +29,22 @@ def report_problems(path: Path, contents: LogContents) -> None:
         warn(f"warning: {count(len(contents.problems) - _SHOWN, 'more line')} of {path} skipped")
 
 
-def chosen(path: Path, choice: int | str) -> list[Record]:
+def chosen(path: Path, choice: int | str, option: str = "--index") -> list[Record]:
     """The records that `best`, `all` (valid ones) or an index means; problems are reported.
+
+    `option`: what the user gave the index with.
 
     Raises ConfigError when the file holds none.
     """
     records = read(path).records
     if not records:
-        raise ConfigError(f"{path} holds no records")
+        raise ConfigError(
+            f"{path} holds no records; expected a file that `autosched tune` or Ansor v0.6 wrote"
+        )
     if isinstance(choice, int):
         if not -len(records) <= choice < len(records):
             raise ConfigError(
-                f"{path} holds {count(len(records), 'record')}; --index {choice} is not one of "
+                f"{path} holds {count(len(records), 'record')}; {option} {choice} is not one of "
                 f"0 to {len(records) - 1}"
             )
         return [records[choice]]

@@ -122,7 +122,7 @@ class SearchSection(_Section):
 
     trials: PositiveInt = 64
     batch: PositiveInt = 16
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     time_budget_s: PositiveFloat | None = None
     early_stopping: PositiveInt | None = Field(
         default=None, description="trials without a new best"
@@ -314,7 +314,7 @@ def _explain(path: Path, data: CommentedMap, error: Any) -> str:
         hint = f" Did you mean {close[0]!r}?" if close else ""
         return f"{where}unknown key {key!r}; allowed here: {', '.join(known)}.{hint}"
     if error["type"] == "missing":
-        return f"{where}the key {key!r} is missing"
+        return f"{where}the key {key!r} is missing{_EXAMPLES.get(key, '')}"
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "value_error":
         return f"{where}{key}: {message}"
@@ -337,6 +337,8 @@ def _kind(value: Any) -> str:
         return {True: "true", False: "false", None: "nothing"}[value]
     return f"text {value!r}" if isinstance(value, str) else repr(value)
 
+
+_EXAMPLES = {"workload": ", e.g. workload: {op: matmul, args: {M: 512, N: 512, K: 512}}"}
 
 # Pydantic's messages in the words of YAML.
 _EXPECTED = {

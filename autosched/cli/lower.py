@@ -54,7 +54,7 @@ def _steps(record: str | None, task: Task) -> tuple[Step, ...]:
     path, colon, number = record.rpartition(":")
     if not colon or not number.isdigit():
         raise ConfigError(f"--record {record!r}: expected FILE:N, e.g. matmul.jsonl:0")
-    found = chosen(Path(path), int(number))[0]
+    found = chosen(Path(path), int(number), "--record N:")[0]
     other = task_of(found)
     if _computation(other) != _computation(task):
         raise ConfigError(
