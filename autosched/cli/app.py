@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from autosched import __version__
-from autosched.cli.console import plain, warn
+from autosched.cli.console import open_closed_streams, plain, warn
 from autosched.cli.interrupt import interrupts_end, interrupts_raise
 from autosched.errors import AutoschedError, ConfigError
 
@@ -232,6 +232,7 @@ def _choice(best: bool, index: int | None, every: bool) -> int | str:
 
 def run() -> None:
     """Run the command line and exit with its status."""
+    open_closed_streams()
     try:
         status = app(standalone_mode=False)  # of an interrupt; commands themselves return None
         sys.stdout.flush()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+
+from autosched.errors import ConfigError
 
 # rich respects NO_COLOR and drops colours where the stream is no terminal.
 out = Console(soft_wrap=True, highlight=False)
@@ -22,7 +26,8 @@ def print_json(data: Any) -> None:
 def plain(text: str) -> None:
     """Text on standard output exactly as it is: no markup, no wrapping.
 
-    Ends the process, with status 0, when the reader of a pipe (such as `head`) went away.
+    Ends the process, with status 0, when the reader of a pipe (such as `head`) went away. Raises
+    ConfigError when the output cannot be written, as on a full disk.
     """
     try:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
@@ -30,11 +35,23 @@ def plain(text: str) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to standard output: {error.strerror}; free space or send it elsewhere"
+        ) from error
 
 
 def warn(text: str) -> None:
-    """A message on standard error."""
-    err.print(text, markup=False)
+    """A message on standard error, lost where nothing can be written to it."""
+    with contextlib.suppress(OSError):
+        err.print(text, markup=False)
+
+
+def open_closed_streams() -> None:
+    """Give a process that was started without standard output or error (`>&-`) an empty one."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
 def count(number: int, noun: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autosched.cli.chosen import read
 from autosched.cli.config import CostModelSection
-from autosched.cli.console import count, err, warn
+from autosched.cli.console import count, warn
 from autosched.errors import ConfigError
 from features.sets import feature_set
 from search.cost_model import XGBoostModel, make_cost_model
@@ -51,11 +51,20 @@ def make_learner(
     elif section.pretrained:
         start_pretrained(model, kind, section.features)
     target = _saved_to(section, flags)
-    if target is not None and (target.is_dir() or not os.access(target.parent, os.W_OK)):
-        raise ConfigError(f"cannot write the cost model {target}: give a file in a folder of yours")
+    if target is not None:
+        _require_writable(target)
     learner = Learner(model)
     _warm_start(learner, flags.warm_start, kind, helper, section.features)
     return learner
+
+
+def _require_writable(target: Path) -> None:
+    """Raise ConfigError unless `target` may be replaced: saving would replace a device, too."""
+    if target.exists() and not target.is_file():
+        found = "a folder" if target.is_dir() else "a device or pipe"
+        raise ConfigError(f"cannot write the cost model {target}: it is {found}; give a file")
+    if not os.access(target.parent, os.W_OK):
+        raise ConfigError(f"cannot write the cost model {target}: give a file in a folder of yours")
 
 
 def _warm_start(
@@ -92,4 +101,4 @@ def save_model(learner: Learner, section: CostModelSection, flags: ModelFlags) -
         warn(f"warning: the cost model was not trained, so {path} was not written")
         return
     learner.model.save(path, feature_set(section.features).schema)
-    err.print(f"cost model saved to {path}", markup=False)
+    warn(f"cost model saved to {path}")

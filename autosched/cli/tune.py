@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from autosched.cli.chosen import last_line, read
 from autosched.cli.config import Config, load_config
 from autosched.cli.console import (
-    err,
-    out,
     plain,
     print_json,
     rate_text,
@@ -123,7 +121,7 @@ def _tune(
 ) -> tuple[TuneResult, Yardsticks]:
     if not quiet:
         note = f", continuing from {len(earlier)} records" if earlier else ""
-        err.print(f"tuning {task.name} on {task.target}{note}", markup=False)
+        warn(f"tuning {task.name} on {task.target}{note}")
     section = config.measure
     helper = Helper()
     try:
@@ -235,31 +233,30 @@ def report(result: TuneResult, path: Path, known: Yardsticks, *, as_json: bool) 
     progress, best = result.progress, result.best
     if progress.failures:
         counts = ", ".join(f"{n} x {kind}" for kind, n in progress.failures.most_common())
-        out.print(f"failures: {counts}", markup=False)
+        plain(f"failures: {counts}")
         show_reasons(result)
     if best is None:
         warn(_nothing(result))
         return
     rate = rate_text(progress.flops_per_second(best), known.peak)
     checked = "checked against NumPy" if best.result.checked else "not checked"
-    out.print(f"best      {seconds_text(best.result.cost)}  {rate}  ({checked})", markup=False)
+    plain(f"best      {seconds_text(best.result.cost)}  {rate}  ({checked})")
     if known.peer is not None:
-        out.print(f"peer      {known.peer.text}", markup=False)
+        plain(f"peer      {known.peer.text}")
     else:
-        out.print(f"peer      not compared with NumPy: {known.missing}", markup=False)
+        plain(f"peer      not compared with NumPy: {known.missing}")
     if progress.quality:
-        out.print(f"model     {quality_text(progress.quality[-1])} in the last round", markup=False)
+        plain(f"model     {quality_text(progress.quality[-1])} in the last round")
     spent = ", ".join(f"{name} {s:.1f} s" for name, s in progress.seconds.items())
     trials = max(1, progress.done)
-    out.print(
+    plain(
         f"trials    {progress.done} ({progress.valid} valid) in {progress.elapsed:.1f} s, "
         f"{progress.elapsed / trials:.2f} s each, "
         f"{progress.outside_measuring / trials:.2f} s of it outside measuring",
-        markup=False,
     )
-    out.print(f"time      {spent}", markup=False)
-    out.print(f"records   {path}", markup=False)
-    out.print(f"next      autosched replay {path}", markup=False)
+    plain(f"time      {spent}")
+    plain(f"records   {path}")
+    plain(f"next      autosched replay {path}")
     if result.reason != "all trials were used":
         warn(f"stopped: {result.reason}")
 

@@ -102,7 +102,27 @@ def test_a_full_disk_is_no_traceback(cli, log, monkeypatch):
     monkeypatch.setattr(sys, "stdout", Full())
     done = cli("show", log)
     assert done.status == 2
-    assert "No space left on device" in done.err
+    assert "error: cannot write to standard output: No space left on device" in done.err
+
+
+def test_messages_that_cannot_be_written_are_lost(cli, config, log, monkeypatch):
+    class Full:
+        def write(self, text):
+            raise OSError(28, "No space left on device")
+
+        def flush(self):
+            pass
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    assert cli("records", "convert", log, "-o", "v.log", "--to", "ansor-v0.6").status == 0
+
+
+def test_closed_streams_are_no_traceback(tmp_path, log):
+    for closed, status, args in ((">&-", 0, ["show", log]), ("2>&-", 2, ["show", "none.jsonl"])):
+        words = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "autosched", *args]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
 
 
 def command(*args, cwd, **keywords):

@@ -37,7 +37,7 @@ def test_times_of_passes(cli, config):
     [
         (("--print-after", "Simplif"), "expected all or one of ScheduleOps, "),
         (("--record", "mm.jsonl"), "expected FILE:N, e.g. matmul.jsonl:0"),
-        (("--record", "mm.jsonl:7"), "--index 7 is not one of 0 to 2"),
+        (("--record", "mm.jsonl:7"), "--record N: 7 is not one of 0 to 2"),
         (("--record", "none.jsonl:0"), "none.jsonl does not exist"),
     ],
 )

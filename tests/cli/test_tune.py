@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -214,16 +215,22 @@ def test_several_tasks_interrupted(run, tmp_path):
         (["b.yaml", "--weights", "inf,1"], "expected 2 positive numbers"),
         (["--weights", "1,2"], "expected 1 positive number"),
         (["--strategy", "best"], "expected one of gradient, round-robin"),
+        (["--seed", "-1"], "Invalid value for '--seed'"),
         (["b.yaml", "--trials", "1"], "too few for 2 tasks"),
         (["a.yaml"], "given twice"),
         (["c.yaml"], "section 'cost_model' differs"),
         (["--load-model", "none.json"], "cannot read the cost model none.json"),
         (["--warm-start", "none.jsonl"], "none.jsonl does not exist"),
+        (["--save-model", "folder"], "cost model folder: it is a folder"),
+        (["--save-model", "pipe"], "cost model pipe: it is a device or pipe"),
+        (["--save-model", "none/m.json"], "cost model none/m.json: give a file in a folder"),
     ],
 )
 def test_what_is_refused(run, tmp_path, arguments, message):
     text = (tmp_path / "b.yaml").read_text() + "cost_model: {kind: random}\n"
     (tmp_path / "c.yaml").write_text(text)
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
     status, _, err = run("a.yaml", *arguments)
     assert status == 2
     assert message in " ".join(err.split())
@@ -364,8 +371,9 @@ def test_measured_candidates_of_an_interrupted_round_are_reported(run, tmp_path)
     assert found["objective_seconds"] == pytest.approx(best)
 
 
-@pytest.mark.parametrize("setting", ["trials", "batch"])
-def test_the_api_refuses_to_do_nothing(setting):
+@pytest.mark.parametrize(("setting", "least"), [("trials", 1), ("batch", 1), ("seed", 0)])
+def test_the_api_refuses_settings_below_their_least(setting, least):
     task = Task.from_workload("matmul", M=8, N=8, K=8)
-    with pytest.raises(ConfigError, match=f"{setting}: expected at least 1, found 0"):
-        api.tune(task, **{setting: 0})
+    message = f"{setting}: expected at least {least}, found {least - 1}"
+    with pytest.raises(ConfigError, match=message):
+        api.tune(task, **{setting: least - 1})
