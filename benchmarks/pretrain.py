@@ -21,7 +21,7 @@ from search.warm_start import warm_start
 
 _ROUNDS, _COLUMNS = 120, 0.3
 """More than where few programs are known: of 37 tasks (8,700 records), trained on those of other
-operators (5 groups), 0.798 of the pairs are in the right order, with the usual 60 and 0.15 0.787."""
+operators (5 groups), 0.798 of pairs are ranked correctly; with the usual 60 and 0.15, 0.787."""
 
 
 def train(paths: list[Path], kind: str, features: str, without: str | None) -> XGBoostModel:

@@ -24,28 +24,30 @@ from search.cost_model import XGBoostModel, make_cost_model
 from search.learner import Learner
 from search.tuner import TuneOptions, Tuner, TuneResult
 
+
+def _conv(size: int, channels: int, outputs: int) -> dict[str, int]:
+    """A 3x3 convolution of one image."""
+    sizes = {"H": size, "W": size, "CI": channels, "CO": outputs}
+    return {"N": 1, **sizes, "stride": 1, "padding": 1}
+
+
+_KERNEL = {"KH": 3, "KW": 3}
 WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "matmul": ("matmul", {"M": 1024, "N": 1024, "K": 1024}),
-    "conv2d_nhwc": (
-        "conv2d_nhwc",
-        {
-            **dict.fromkeys(("N", "stride", "padding"), 1),
-            **dict.fromkeys(("H", "W"), 56),
-            **dict.fromkeys(("CI", "CO"), 64),
-            **dict.fromkeys(("KH", "KW"), 3),
-        },
-    ),
+    "conv2d_nhwc": ("conv2d_nhwc", {**_conv(14, 256, 256), **_KERNEL}),
     "depthwise": (
         "depthwise_conv2d_nhwc",
         {"N": 1, "H": 56, "W": 56, "C": 64, "K": 3, "stride": 1, "padding": 1},
     ),
-    "conv2d_bn_relu": (
-        "conv2d_nchw_bn_relu",
-        {"N": 1, "H": 28, "W": 28, "CI": 64, "CO": 128, "K": 3, "stride": 1, "padding": 1},
-    ),
+    "conv2d_bn_relu": ("conv2d_nchw_bn_relu", {**_conv(56, 64, 64), "K": 3}),
+    "conv2d_nhwc_56": ("conv2d_nhwc", {**_conv(56, 64, 64), **_KERNEL}),
+    "conv2d_bn_relu_28": ("conv2d_nchw_bn_relu", {**_conv(28, 64, 128), "K": 3}),
     "batch_matmul": ("batch_matmul", {"B": 12, "M": 128, "N": 128, "K": 64}),
     "matmul_512": ("matmul", {"M": 512, "N": 512, "K": 512}),
 }
+"""The first three run unless others are named. Of 192 or 400 random candidates the best of 64 is
+on average slower than the best of all by 10, 16, 8, 14, 7, 2, 1 and 13%, in this order: where that
+is little, a search can win little."""
 
 
 @dataclass(frozen=True, slots=True)
