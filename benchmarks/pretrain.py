@@ -1,27 +1,94 @@
 """Train the cost model that comes with autosched on records of many tasks.
 
     python benchmarks/feature_sets.py collect records/
-    python benchmarks/pretrain.py records/*.jsonl --out search/pretrained/cpu-autosched-1.json.gz
+    python benchmarks/pretrain.py collect records/
+    python benchmarks/pretrain.py train records/*.jsonl --out search/pretrained/NAME.json.gz
 
-`--without OP` leaves the records of an operator out: a search of that operator with such a model
-(benchmarks/search_quality.py --models) shows what the model does for operators it has never seen.
+The first two measure random candidates: 400 of each of eight tasks, 192 of each of 29 others.
+`train --without OP` leaves the records of an operator out: a search of that operator with such a
+model (benchmarks/search_quality.py --models) shows what the model does for operators it has never
+seen.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
+from autosched.task import Task
 from features.sets import TUNING, feature_set
-from measure.records import read_log
+from measure.measurer import Measurer
+from measure.records import RecordLog, read_log
+from measure.runner import RunOptions
 from search.cost_model import XGBoostModel
 from search.featurize import Helper
 from search.learner import Learner
+from search.tuner import TuneOptions, Tuner
 from search.warm_start import warm_start
 
 _ROUNDS, _COLUMNS = 120, 0.3
 """More than where few programs are known: of 37 tasks (8,700 records), trained on those of other
-operators (5 groups), 0.798 of pairs are ranked correctly; with the usual 60 and 0.15, 0.787."""
+operators (5 groups), 0.798 of the pairs are ranked correctly; with the usual 60 and 0.15, 0.787."""
+
+CANDIDATES = 192
+
+
+def _conv2d(size: int, inputs: int, outputs: int, kernel: int, **others: int) -> dict[str, int]:
+    channels = {"CI": inputs, "CO": outputs, "KH": kernel, "KW": kernel}
+    return {"N": 1, "H": size, "W": size, **channels, "stride": 1, "padding": 1, **others}
+
+
+def _image(size: int, kernel: int, **others: int) -> dict[str, int]:
+    return {"N": 1, "H": size, "W": size, "K": kernel, "stride": 1, "padding": 1, **others}
+
+
+TASKS: list[tuple[str, dict[str, Any]]] = [
+    ("matmul", {"M": 1024, "N": 1024, "K": 1024}),
+    ("conv2d_nhwc", _conv2d(14, 256, 256, 3)),
+    ("conv1d_nlc", {"N": 1, "L": 1024, "CI": 128, "CO": 256, "K": 3, "stride": 1, "padding": 1}),
+    ("batch_matmul", {"B": 12, "M": 384, "N": 384, "K": 64}),
+    ("depthwise_conv2d_nhwc", _image(112, 3, C=96)),
+    ("conv2d_nchw_bn_relu", _image(56, 3, CI=64, CO=64)),
+    ("conv3d_ndhwc", _image(28, 3, D=8, CI=32, CO=64)),
+    ("conv2d_transpose_nhwc", _image(16, 4, CI=256, CO=128, stride=2)),
+    ("matmul", {"M": 128, "N": 3072, "K": 768}),
+    ("conv2d_nhwc", _conv2d(224, 3, 64, 7, stride=2, padding=3)),
+    ("dense_bias_relu", {"M": 128, "N": 3072, "K": 768}),
+    ("conv2d_capsule_nhwijc", _image(16, 3, CI=32, CO=32)),
+    ("matmul", {"M": 500, "N": 1000, "K": 333}),
+    ("conv2d_nhwc", _conv2d(28, 128, 256, 1, padding=0)),
+    ("transpose_batch_matmul_softmax", {"B": 1, "S": 128, "H": 12, "D": 64}),
+    ("depthwise_conv2d_nhwc", _image(28, 5, C=240, stride=2, padding=2)),
+    ("matmul", {"M": 256, "N": 256, "K": 256}),
+    ("conv2d_nchw_bn_relu", _image(14, 3, CI=256, CO=256)),
+    ("batch_matmul", {"B": 8, "M": 64, "N": 512, "K": 512}),
+    ("conv2d_nhwc", _conv2d(56, 64, 128, 3, stride=2)),
+    ("softmax", {"M": 2048, "N": 1000}),
+    ("layer_norm", {"M": 1024, "N": 768}),
+    ("norm_bmn", {"B": 16, "M": 256, "N": 256}),
+    ("max_pool2d_nchw", _image(112, 3, C=64, stride=2)),
+    ("matmul", {"M": 2048, "N": 2048, "K": 512}),
+    ("conv1d_nlc", {"N": 4, "L": 128, "CI": 256, "CO": 256, "K": 5, "stride": 1, "padding": 2}),
+    ("dense_bias_relu", {"M": 1, "N": 4096, "K": 1024}),
+    ("conv2d_nhwc", _conv2d(28, 128, 128, 3, padding=2, dilation=2)),
+    ("conv3d_ndhwc", _image(14, 3, D=16, CI=64, CO=64, stride=2)),
+]
+
+
+def collect(folder: Path) -> None:
+    """Random candidates of every task, each task in a file of its own; those there are kept."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with Measurer.create(options=RunOptions(10.0, 50.0, 3)) as measurer:
+        for number, (name, args) in enumerate(TASKS):
+            path = folder / f"{number:02}_{name}.jsonl"
+            if path.exists():
+                continue
+            task = Task.from_workload(name, **args)
+            options = TuneOptions(trials=CANDIDATES, seed=100 + number, cost_model="random")
+            if Tuner(task, options, measurer, RecordLog(path)).run().interrupted:
+                break
+            print(f"{task.name}: done", flush=True)
 
 
 def train(paths: list[Path], kind: str, features: str, without: str | None) -> XGBoostModel:
@@ -46,12 +113,19 @@ def train(paths: list[Path], kind: str, features: str, without: str | None) -> X
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("records", type=Path, nargs="+")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--kind", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--features", default=TUNING)
-    parser.add_argument("--without", metavar="OP")
+    commands = parser.add_subparsers(dest="command", required=True)
+    first = commands.add_parser("collect", help="measure random candidates")
+    first.add_argument("folder", type=Path)
+    second = commands.add_parser("train", help="train the model on records")
+    second.add_argument("records", type=Path, nargs="+")
+    second.add_argument("--out", type=Path, required=True)
+    second.add_argument("--kind", default="cpu", choices=["cpu", "cuda"])
+    second.add_argument("--features", default=TUNING)
+    second.add_argument("--without", metavar="OP")
     options = parser.parse_args()
+    if options.command == "collect":
+        collect(options.folder)
+        return
     model = train(options.records, options.kind, options.features, options.without)
     model.save(options.out, feature_set(options.features).schema)
     print(f"{options.out}: {options.out.stat().st_size} bytes")

@@ -80,7 +80,7 @@ def search(
 
 
 def compare(name: str, trials: int, seed: int, models: Path | None) -> Comparison:
-    """Both searches, then their best three each three times more, in turns."""
+    """Both searches, then their best three each eight times more, in turns."""
     workload, args = WORKLOADS[name]
     task = Task.from_workload(workload, **args)
     with Measurer.create() as measurer:
@@ -89,7 +89,7 @@ def compare(name: str, trials: int, seed: int, models: Path | None) -> Compariso
         guided = search(task, measurer, "xgboost", trials, seed, start)
         ours, theirs = _fastest(guided.records), _fastest(random.records)
         batch = [record.steps for record in (*ours, *theirs)]
-        rounds = [measurer.measure(task, batch) for _ in range(3)]
+        rounds = [measurer.measure(task, batch) for _ in range(8)]
     costs = [min(result.cost for result in results) for results in zip(*rounds, strict=True)]
     quality = [q.rank_accuracy for q in guided.progress.quality]
     accuracy = sum(quality) / len(quality) if quality else float("nan")

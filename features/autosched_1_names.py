@@ -108,7 +108,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         **{f"{name}_intensity": f"operations for each of {name}" for name in _WALKED},
         "walk_cycles": "foreseen cycles of the busiest thread for all this",
         "walk_cycles_per_op": "walk_cycles per operation, in hundredths",
-        "bound_cycles_per_op": "the larger of compute_cycles and walk_cycles, per operation (1/100)",
+        "bound_cycles_per_op": "the larger of compute_cycles and walk_cycles per operation (1/100)",
     },
     "arithmetic intensity": {
         f"arith_intensity_curve_{k}": f"float operations per byte where {k + 1}/10 of them are done"
