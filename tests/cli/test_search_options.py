@@ -23,6 +23,7 @@ from search.sketch import generate_sketches
 
 MATMUL = "workload: {op: matmul, args: {M: 64, N: 64, K: 64}}\n"
 SOFTMAX = "workload: {op: softmax, args: {M: 16, N: 64}}\n"
+GENERATIONS = SearchOptions().evolutionary_search_num_iters
 SMALL = "sample_init_min_population: 6, evolutionary_search_population: 6"
 
 
@@ -222,12 +223,12 @@ def test_evolutionary_search_num_iters(policy, monkeypatch):
 def test_evolutionary_search_population(policy, monkeypatch):
     settings = "sample_init_min_population: 6, evolutionary_search_mutation_prob: 1.0"
     seen = evolved(policy, monkeypatch, f"{settings}, evolutionary_search_population: 30")
-    assert seen["mutated"] == 2 * 30
+    assert seen["mutated"] == GENERATIONS * 30
     assert seen["populations"][1] == 30
 
 
 def test_evolutionary_search_mutation_prob(policy, monkeypatch):
-    for probability, expected in (("0.0", 0), ("1.0", 12)):
+    for probability, expected in (("0.0", 0), ("1.0", GENERATIONS * 6)):
         settings = f"{SMALL}, evolutionary_search_mutation_prob: {probability}"
         assert evolved(policy, monkeypatch, settings)["mutated"] == expected
 
