@@ -27,10 +27,7 @@ class Locality:
 
     def fits(self, capacity: int) -> int:
         """The outermost level whose data fit a cache of `capacity` bytes; else the innermost."""
-        level = len(self.bytes) - 1
-        while level > 0 and self.bytes[level - 1] <= capacity:
-            level -= 1
-        return level
+        return outermost_within(self.bytes, capacity)
 
     def lines_moved(self, access: int, level: int) -> int:
         """Cache lines of `access` that move into a cache which the data of `level` fit.
@@ -54,6 +51,14 @@ class Locality:
             sum(mine[k] * size for mine, size in zip(self.elements, sizes, strict=True))
             for k in range(len(self.inner) - 2, -1, -1)
         ]
+
+
+def outermost_within(sizes: Sequence[int], capacity: int) -> int:
+    """The outermost level of at most `capacity`; else the innermost."""
+    level = len(sizes) - 1
+    while level > 0 and sizes[level - 1] <= capacity:
+        level -= 1
+    return level
 
 
 def locality(accesses: Sequence[Access], loops: Sequence[Loop], line: int) -> Locality:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.transform.promote_accumulators import SHORT_REDUCTION
+from autosched.transform.register_tile import around_accumulators
 from features.lanes import InnerLoop, LaneNest
 
 
@@ -33,7 +33,8 @@ def tiled_order(
     are held in registers."""
     factor = {id(loop): f for loop, f in zip(tiled, factors, strict=False)}
     kept = [loop for loop in nest.loops if factor.get(id(loop)) != loop.extent and loop.extent > 1]
-    outer, inside = _around_accumulators(kept)
+    reduces = any(loop.stride == 0 for loop in kept)
+    outer, inside = around_accumulators(kept) if reduces else (kept, [])
     held = factors[-1]
     visits = []
     for loop in outer:
@@ -45,32 +46,6 @@ def tiled_order(
     visits += [_visit(loop, factor[id(loop)]) for loop in tiled if factor[id(loop)] > 1]
     visits.append(_lanes(nest, width * held))
     return tuple(visits)
-
-
-def _around_accumulators(kept: Sequence[InnerLoop]) -> tuple[list[InnerLoop], list[InnerLoop]]:
-    """The loops outside the accumulators' life, and the reduction inside.
-
-    The innermost run of reduction loops is inside; when it is short, the run before it too, past
-    the spatial loops between.
-    """
-    reducing = [k for k, loop in enumerate(kept) if loop.stride == 0]
-    if not reducing:
-        return list(kept), []
-    position = reducing[-1]
-    moved = list(kept[position + 1 :])
-    inside: list[InnerLoop] = []
-    steps = 1
-    while position >= 0 and (kept[position].stride == 0 or steps < SHORT_REDUCTION):
-        loop = kept[position]
-        if loop.stride == 0:
-            inside.insert(0, loop)
-            steps *= loop.extent
-        elif position > reducing[0]:
-            moved.insert(0, loop)
-        else:
-            break
-        position -= 1
-    return [*kept[: position + 1], *moved], inside
 
 
 def _visit(loop: InnerLoop, extent: int, scale: int = 1) -> Visit:

@@ -12,13 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from autosched.transform.promote_accumulators import SHORT_REDUCTION, TILE_LOOPS
-from autosched.transform.register_tile import Operand, TileProblem, choose_tile, cost
+from autosched.transform.register_tile import (
+    FOLD_CYCLES,
+    SHORT_REDUCTION,
+    STORE_CYCLES,
+    TILE_LOOPS,
+    Operand,
+    TileProblem,
+    choose_tile,
+    cost,
+)
 from features.lanes import InnerLoop, LaneNest, lane_nests
 from features.machine import Machine
 from features.order import Visit, plain_order, tiled_order
-
-_FOLD_CYCLES, _STORE_CYCLES = 10.0, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,7 @@ def _tile(nest: LaneNest, fit: int, weight: float, machine: Machine) -> Tile:
         reducing[-1] if reducing else 1,
         machine.registers,
         weight,
-        _FOLD_CYCLES if nest.folded else _STORE_CYCLES,
+        FOLD_CYCLES if nest.folded else STORE_CYCLES,
     )
     factors, cycles = _chosen(problem, _held_steps(reducing))
     held = [0]

@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import accumulate
 from operator import mul
 
+from features.locality import outermost_within
 from features.machine import PAGE, Machine
 from features.order import Visit
 
@@ -85,8 +86,8 @@ def walk(visits: tuple[Visit, ...], elements: tuple[int, ...], machine: Machine)
         for level in touched
     ]
     pages = [sum(t.pages for t in level) for level in touched]
-    moving = [max(0, _fitting(needed, capacity) - 1) for capacity in machine.caches]
-    looked_up = [max(0, _fitting(pages, entries) - 1) for entries in machine.tlb]
+    moving = [max(0, outermost_within(needed, capacity) - 1) for capacity in machine.caches]
+    looked_up = [max(0, outermost_within(pages, entries) - 1) for entries in machine.tlb]
     return Walk(
         tuple(float(sum(t.lines for t in touched[k]) * outside[k]) for k in moving),
         tuple(float(sum(t.runs for t in touched[k]) * outside[k]) for k in moving),
@@ -106,14 +107,6 @@ def _by_level(visits: Sequence[Visit], access: int, element: int, line: int) -> 
         else:
             found.append(found[-1])
     return found[::-1]
-
-
-def _fitting(sizes: Sequence[int], capacity: int) -> int:
-    """The outermost level of at most `capacity`; else the innermost."""
-    level = len(sizes) - 1
-    while level > 0 and sizes[level - 1] <= capacity:
-        level -= 1
-    return level
 
 
 def _touched(moving: Sequence[tuple[int, int]], element: int, line: int) -> _Touched:

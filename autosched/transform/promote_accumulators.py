@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -57,15 +57,17 @@ from autosched.transform.lane_slice import lane_slice
 from autosched.transform.module import FunctionPass
 from autosched.transform.reduction_nest import Axis, Nest, is_counted, match_nests
 from autosched.transform.register_tile import (
+    FOLD_CYCLES,
     MAX_POINTS,
+    STORE_CYCLES,
+    TILE_LOOPS,
     Operand,
     TileProblem,
+    around_accumulators,
     choose_tile,
     instructions,
+    last_reduction,
 )
-
-TILE_LOOPS = 4
-SHORT_REDUCTION = 16
 
 
 @dataclass(frozen=True)
@@ -125,19 +127,14 @@ def _tile(nest: Nest, registers: int) -> Stmt:
     problem = TileProblem(
         (*(a.extent for a in tile_axes), nest.chunks),
         tuple(_operands(nest, tile_axes)),
-        nest.axes[_last_reduction(nest.axes)].extent,
+        nest.axes[last_reduction(nest.axes)].extent,
         registers,
         _weight(nest),
-        1.5 if nest.fold is None else 10.0,
+        STORE_CYCLES if nest.fold is None else FOLD_CYCLES,
     )
     tile = choose_tile(problem)
     factors = {a.var: f for a, f in zip(tile_axes, tile[:-1], strict=True)}
     return _build(nest, factors, tile[-1])
-
-
-def _last_reduction(axes: Sequence[Axis]) -> int:
-    """The innermost loop that reduces, if possible one that runs more than once."""
-    return max((a.extent > 1, k) for k, a in enumerate(axes) if a.reduces)[1]
 
 
 # -- building -----------------------------------------------------------------------------------
@@ -257,23 +254,7 @@ def _points(
 def _order(nest: Nest, factors: dict[Var, int]) -> tuple[list[Axis], list[Axis]]:
     """The loops outside the accumulators' life, and the reduction loops inside.
 
-    Loops that are unrolled whole disappear. The innermost run of reduction loops is inside; when it
-    is short, the run before it too, past the spatial loops between.
+    Loops that are unrolled whole disappear.
     """
     kept = [a for a in nest.axes if not (a.stride and factors.get(a.var, 1) == a.extent)]
-    last = _last_reduction(kept)
-    inside: list[Axis] = []
-    moved = [a for a in kept[last + 1 :] if a.stride]
-    position, steps = last, 1
-    while position >= 0 and (not kept[position].stride or steps < SHORT_REDUCTION):
-        axis = kept[position]
-        if not axis.stride:
-            inside.insert(0, axis)
-            steps *= axis.extent
-        elif any(not a.stride and a.extent > 1 for a in kept[:position]):
-            moved.insert(0, axis)
-        else:
-            break
-        position -= 1
-    inside += [a for a in kept[last + 1 :] if not a.stride]
-    return kept[: position + 1] + moved, inside
+    return around_accumulators(kept)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from autosched.tir.expr import Add, Broadcast, BufferLoad, Call, Expr, IntImm, Mul, Ramp, Var
 from autosched.tir.intrin import UNARY_MATH
@@ -18,6 +19,15 @@ from autosched.tir.walk import pre_order, rewrite_expr
 
 MAX_POINTS = 64
 """Copies of the statement that a tile may have."""
+
+TILE_LOOPS = 4
+"""Loops over outputs, the innermost ones, that a tile may take from."""
+
+STORE_CYCLES, FOLD_CYCLES = 1.5, 10.0
+"""For each accumulator before and after the reduction; to fold lanes onto each other takes more."""
+
+SHORT_REDUCTION = 16
+"""A reduction of fewer steps takes the loops outside with it into the accumulators' life."""
 
 _LATENCY = 4.0
 
@@ -66,6 +76,47 @@ def instructions(value: Expr) -> float:
     fused = sum(isinstance(e, Add) and any(isinstance(c, Mul) for c in e.children()) for e in nodes)
     calls = sum(isinstance(e, Call) and e.op in UNARY_MATH for e in nodes)
     return total - fused + _MATH_CALL * calls
+
+
+class NestLoop(Protocol):
+    """A loop of a nest around a reduction: `stride` is how far it moves the output."""
+
+    @property
+    def extent(self) -> int: ...
+    @property
+    def stride(self) -> int: ...
+
+
+_Loop = TypeVar("_Loop", bound=NestLoop)
+
+
+def last_reduction(loops: Sequence[NestLoop]) -> int:
+    """The innermost loop that reduces, if possible one that runs more than once."""
+    return max((a.extent > 1, k) for k, a in enumerate(loops) if not a.stride)[1]
+
+
+def around_accumulators(loops: Sequence[_Loop]) -> tuple[list[_Loop], list[_Loop]]:
+    """The loops outside the accumulators' life, and the reduction loops inside.
+
+    The innermost run of reduction loops is inside; when it is short, the run before it too, past
+    the spatial loops between.
+    """
+    last = last_reduction(loops)
+    inside: list[_Loop] = []
+    moved = [a for a in loops[last + 1 :] if a.stride]
+    position, steps = last, 1
+    while position >= 0 and (not loops[position].stride or steps < SHORT_REDUCTION):
+        loop = loops[position]
+        if not loop.stride:
+            inside.insert(0, loop)
+            steps *= loop.extent
+        elif any(not a.stride and a.extent > 1 for a in loops[:position]):
+            moved.insert(0, loop)
+        else:
+            break
+        position -= 1
+    inside += [a for a in loops[last + 1 :] if not a.stride]
+    return [*loops[: position + 1], *moved], inside
 
 
 def _divisors(n: int, limit: int) -> list[int]:

@@ -91,14 +91,17 @@ def test_the_published_schema_is_current(cli):
     assert json.loads(printed)["required"] == ["workload"]
 
 
+class Full:
+    """A stream on a full disk."""
+
+    def write(self, text):
+        raise OSError(28, "No space left on device")
+
+    def flush(self):
+        pass
+
+
 def test_a_full_disk_is_no_traceback(cli, log, monkeypatch):
-    class Full:
-        def write(self, text):
-            raise OSError(28, "No space left on device")
-
-        def flush(self):
-            pass
-
     monkeypatch.setattr(sys, "stdout", Full())
     done = cli("show", log)
     assert done.status == 2
@@ -106,13 +109,6 @@ def test_a_full_disk_is_no_traceback(cli, log, monkeypatch):
 
 
 def test_messages_that_cannot_be_written_are_lost(cli, config, log, monkeypatch):
-    class Full:
-        def write(self, text):
-            raise OSError(28, "No space left on device")
-
-        def flush(self):
-            pass
-
     monkeypatch.setattr(sys, "stderr", Full())
     assert cli("records", "convert", log, "-o", "v.log", "--to", "ansor-v0.6").status == 0
 
