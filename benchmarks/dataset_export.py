@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 
 from autosched.cli.samples import RecordSamples
-from features import dataset
-from features.dataset import Sample
-from features.extract import FeatureRows
+from autosched.features import dataset
+from autosched.features.dataset import Sample
+from autosched.features.extract import FeatureRows
 
 
 class RepeatedSamples:

@@ -25,15 +25,15 @@ from sklearn.model_selection import LeaveOneGroupOut, ShuffleSplit
 
 from autosched.driver import lower_for_features
 from autosched.errors import ScheduleError
+from autosched.features.extract import FeatureRows
+from autosched.features.sets import FEATURE_SETS
+from autosched.measure.measurer import Measurer
+from autosched.measure.records import RecordLog, read_log
+from autosched.measure.runner import RunOptions
+from autosched.search.cost_model import XGBoostModel
+from autosched.search.quality import prediction_quality
+from autosched.search.tuner import TuneOptions, Tuner
 from autosched.task import Task
-from features.extract import FeatureRows
-from features.sets import FEATURE_SETS
-from measure.measurer import Measurer
-from measure.records import RecordLog, read_log
-from measure.runner import RunOptions
-from search.cost_model import XGBoostModel
-from search.quality import prediction_quality
-from search.tuner import TuneOptions, Tuner
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "matmul": {"M": 512, "N": 512, "K": 512},

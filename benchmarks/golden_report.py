@@ -23,12 +23,12 @@ import numpy.typing as npt
 
 from autosched import workloads
 from autosched.errors import ScheduleError
+from autosched.features.compare import canonical_rows
+from autosched.features.lowering import features_of_steps
+from autosched.search.sketch import generate_sketches
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
-from features.compare import canonical_rows
-from features.lowering import features_of_steps
-from search.sketch import generate_sketches
 
 FOLDER = Path(__file__).parent.parent / "tests" / "golden"
 COLUMNS = ("dag", "flops", "bound_state", "sketches", "feature rows", "candidates")

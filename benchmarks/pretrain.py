@@ -16,16 +16,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from autosched.features.sets import TUNING, feature_set
+from autosched.measure.measurer import Measurer
+from autosched.measure.records import RecordLog, read_log
+from autosched.measure.runner import RunOptions
+from autosched.search.cost_model import XGBoostModel
+from autosched.search.featurize import Helper
+from autosched.search.learner import Learner
+from autosched.search.tuner import TuneOptions, Tuner
+from autosched.search.warm_start import warm_start
 from autosched.task import Task
-from features.sets import TUNING, feature_set
-from measure.measurer import Measurer
-from measure.records import RecordLog, read_log
-from measure.runner import RunOptions
-from search.cost_model import XGBoostModel
-from search.featurize import Helper
-from search.learner import Learner
-from search.tuner import TuneOptions, Tuner
-from search.warm_start import warm_start
 
 _ROUNDS, _COLUMNS = 120, 0.3
 """More than where few programs are known: of 37 tasks (8,700 records), trained on those of other

@@ -16,13 +16,13 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from autosched.features.sets import feature_set
+from autosched.measure.measurer import Measurer
+from autosched.measure.records import Record
+from autosched.search.cost_model import XGBoostModel, make_cost_model
+from autosched.search.learner import Learner
+from autosched.search.tuner import TuneOptions, Tuner, TuneResult
 from autosched.task import Task
-from features.sets import feature_set
-from measure.measurer import Measurer
-from measure.records import Record
-from search.cost_model import XGBoostModel, make_cost_model
-from search.learner import Learner
-from search.tuner import TuneOptions, Tuner, TuneResult
 
 
 def _conv(size: int, channels: int, outputs: int) -> dict[str, int]:

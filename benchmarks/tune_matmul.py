@@ -13,9 +13,9 @@ import argparse
 import resource
 
 from autosched.cli.peer import peer_of
+from autosched.measure.measurer import Measurer
+from autosched.search.tuner import TuneOptions, Tuner
 from autosched.task import Task
-from measure.measurer import Measurer
-from search.tuner import TuneOptions, Tuner
 
 
 def tune(size: int, trials: int, seed: int) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from autosched.features.names import ACCESS_TYPES
+from autosched.features.nest import Nest
+from autosched.features.scope import Access
 from autosched.tir.expr import BufferLoad, Expr, Var
 from autosched.tir.stmt import BufferStore
 from autosched.tir.walk import free_vars
-from features.names import ACCESS_TYPES
-from features.nest import Nest
-from features.scope import Access
 
 READ, WRITE, READ_WRITE = ACCESS_TYPES
 

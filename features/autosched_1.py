@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from autosched.features.autosched_1_columns import Kernel, Program, Row, columns
+from autosched.features.autosched_1_names import COLUMNS, SCALED
+from autosched.features.estimate import estimate
+from autosched.features.extract import FeatureRows
+from autosched.features.linear import Coefficients
+from autosched.features.machine import Machine, machine_of
+from autosched.features.nest import Nest
+from autosched.features.scope import BufferInfo, Loop
+from autosched.features.store_facts import StoreFacts, store_facts
 from autosched.target import Target
 from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, ForKind
-from features.autosched_1_columns import Kernel, Program, Row, columns
-from features.autosched_1_names import COLUMNS, SCALED
-from features.estimate import estimate
-from features.extract import FeatureRows
-from features.linear import Coefficients
-from features.machine import Machine, machine_of
-from features.nest import Nest
-from features.scope import BufferInfo, Loop
-from features.store_facts import StoreFacts, store_facts
 
 _SCALED = np.array(SCALED)
 _VTHREAD = 7

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from autosched.features.autosched_1_names import ACCESS_WIDTH, MAX_BUFFERS, SCOPES
+from autosched.features.estimate import ALL_OPS, FLOAT_OPS, Estimate, vector_length, warp_axes
+from autosched.features.gpu import bank_conflicts, occupancy, sectors
+from autosched.features.machine import Machine
+from autosched.features.names import ACCESS_TYPES, CURVE_POINTS, POSITIONS, REUSE_TYPES
+from autosched.features.positions import NONE, annotation
+from autosched.features.scope import Loop
+from autosched.features.store_facts import StoreFacts
 from autosched.tir.stmt import ForKind
-from features.autosched_1_names import ACCESS_WIDTH, MAX_BUFFERS, SCOPES
-from features.estimate import ALL_OPS, FLOAT_OPS, Estimate, vector_length, warp_axes
-from features.gpu import bank_conflicts, occupancy, sectors
-from features.machine import Machine
-from features.names import ACCESS_TYPES, CURVE_POINTS, POSITIONS, REUSE_TYPES
-from features.positions import NONE, annotation
-from features.scope import Loop
-from features.store_facts import StoreFacts
 
 _KINDS = (ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.PARALLEL)
 

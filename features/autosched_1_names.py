@@ -7,7 +7,7 @@ GPU, L1 is the shared memory of a block and L3 the device's memory behind L2.
 
 from __future__ import annotations
 
-from features.names import ACCESS_TYPES, CURVE_POINTS, OP_COUNTERS, POSITIONS, REUSE_TYPES
+from autosched.features.names import ACCESS_TYPES, CURVE_POINTS, OP_COUNTERS, POSITIONS, REUSE_TYPES
 
 SCHEMA = "autosched-1"
 SCHEMA_VERSION = 3

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
-from features.extract import FeatureRows
-from features.sets import DEFAULT, FeatureSet, feature_set
+from autosched.features.extract import FeatureRows
+from autosched.features.sets import DEFAULT, FeatureSet, feature_set
 
 SPLIT_BY = ("workload", "shape", "random")
 SPLIT_NAMES = ("train", "valid", "test")
@@ -156,8 +156,8 @@ def export(
     `samples` is gone through twice; `environments`, filled in meanwhile, and `sources` are for
     the datasheet. Returns a one-line summary. Raises ConfigError when it cannot be written.
     """
-    from features.datasheet import datasheet
-    from features.writers import open_writer
+    from autosched.features.datasheet import datasheet
+    from autosched.features.writers import open_writer
 
     if path.suffix not in FORMATS:
         raise ConfigError(f"{path}: expected a file name ending in {', '.join(FORMATS)}")

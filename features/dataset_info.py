@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ConfigError
-from features.dataset import FORMATS
-from features.sets import FEATURE_SETS
-from features.writers import LEADING
+from autosched.features.dataset import FORMATS
+from autosched.features.sets import FEATURE_SETS
+from autosched.features.writers import LEADING
 
 
 def describe(path: Path) -> str:

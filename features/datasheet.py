@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from features.dataset import Index
-from features.sets import FeatureSet
+from autosched.features.dataset import Index
+from autosched.features.sets import FeatureSet
 
 _MEASURED = """\
 `seconds` is the time of one call of the compiled kernel: the lower quartile of the repeats in its

@@ -9,16 +9,16 @@ import math
 from dataclasses import dataclass
 from operator import mul
 
+from autosched.features.gpu import SECTOR, bank_conflicts, sectors
+from autosched.features.lanes import InnerLoop
+from autosched.features.machine import Machine
+from autosched.features.names import OP_COUNTERS
+from autosched.features.order import Visit
+from autosched.features.registers import Tile, register_tile
+from autosched.features.scope import Loop
+from autosched.features.store_facts import StoreFacts
+from autosched.features.walk import NOWHERE, Walk, walk
 from autosched.tir.stmt import ForKind
-from features.gpu import SECTOR, bank_conflicts, sectors
-from features.lanes import InnerLoop
-from features.machine import Machine
-from features.names import OP_COUNTERS
-from features.order import Visit
-from features.registers import Tile, register_tile
-from features.scope import Loop
-from features.store_facts import StoreFacts
-from features.walk import NOWHERE, Walk, walk
 
 # Cycles for each byte into L1 (from L2), L2 (from L3) and L3 (from memory), one core streaming:
 # rounded from the tables of the Intel 64 and IA-32 Optimization Reference Manual, "Cache

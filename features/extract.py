@@ -11,12 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from autosched.tir.expr import Var
-from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import BufferStore, ForKind
-from features.access import accesses_of
-from features.count import NUM_COUNTERS, NUM_FLOAT_COUNTERS, count_ops
-from features.names import (
+from autosched.features.access import accesses_of
+from autosched.features.count import NUM_COUNTERS, NUM_FLOAT_COUNTERS, count_ops
+from autosched.features.names import (
     BUFFER_WIDTH,
     CURVE_POINTS,
     LAUNCH,
@@ -25,9 +22,12 @@ from features.names import (
     POSITIONS,
     UNSCALED,
 )
-from features.nest import Nest
-from features.scope import BufferInfo, f32
-from features.store import AccessFeatures, analyse_store
+from autosched.features.nest import Nest
+from autosched.features.scope import BufferInfo, f32
+from autosched.features.store import AccessFeatures, analyse_store
+from autosched.tir.expr import Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import BufferStore, ForKind
 
 FeatureRows = npt.NDArray[np.float32]
 _SCALED = np.setdiff1d(np.arange(NUM_FEATURES), UNSCALED)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from features.extract import FeatureRows
-from features.sets import DEFAULT, feature_set
+from autosched.features.extract import FeatureRows
+from autosched.features.sets import DEFAULT, feature_set
 
 if TYPE_CHECKING:
     import pandas as pd

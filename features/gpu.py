@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
-from features.machine import Machine
+from autosched.features.machine import Machine
 
 SECTOR = 32  # bytes of a transaction (CUDA C++ Best Practices Guide, "Coalesced Access")
 BANKS = 32  # of shared memory, each of one word a cycle (the same guide, "Shared Memory")

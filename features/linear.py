@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.arith import eval_bound
+from autosched.features.scope import Access, Loop
 from autosched.tir.expr import Add, Expr, IntImm, Mul, Sub, Var
 from autosched.tir.walk import free_vars
-from features.scope import Access, Loop
 
 Coefficients = dict[Var, int]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from features.regions import IndexBounds, region_sizes
-from features.scope import Access, Loop
+from autosched.features.regions import IndexBounds, region_sizes
+from autosched.features.scope import Access, Loop
 
 
 @dataclass(slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autosched.driver import lower_for_features
+from autosched.features.extract import FeatureRows
+from autosched.features.sets import DEFAULT, feature_set
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step
 from autosched.target import Target
-from features.extract import FeatureRows
-from features.sets import DEFAULT, feature_set
 
 
 def features_of_steps(

@@ -8,6 +8,7 @@ from typing import Protocol
 from autosched.arith import eval_bound
 from autosched.arith.const_int_bound import POS_INF
 from autosched.errors import ScheduleError
+from autosched.features.scope import BufferInfo, Loop, TouchTable, f32
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Var
 from autosched.tir.function import PrimFunc
@@ -23,7 +24,6 @@ from autosched.tir.stmt import (
     Stmt,
 )
 from autosched.tir.walk import child_stmts, direct_exprs
-from features.scope import BufferInfo, Loop, TouchTable, f32
 
 # Launch extents by position in names.LAUNCH, whose first entry is `is_gpu`.
 _THREADS = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autosched.features.lanes import InnerLoop, LaneNest
 from autosched.transform.register_tile import around_accumulators
-from features.lanes import InnerLoop, LaneNest
 
 
 @dataclass(frozen=True, slots=True)

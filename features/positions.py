@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autosched.features.scope import Loop
 from autosched.tir.expr import Var
-from features.scope import Loop
 
 NONE, INNER_SPATIAL, MIDDLE_SPATIAL, OUTER_SPATIAL = range(4)
 INNER_REDUCE, MIDDLE_REDUCE, OUTER_REDUCE, MIXED = range(4, 8)

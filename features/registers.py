@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from autosched.features.lanes import InnerLoop, LaneNest, lane_nests
+from autosched.features.machine import Machine
+from autosched.features.order import Visit, plain_order, tiled_order
 from autosched.transform.register_tile import (
     FOLD_CYCLES,
     SHORT_REDUCTION,
@@ -22,9 +25,6 @@ from autosched.transform.register_tile import (
     choose_tile,
     cost,
 )
-from features.lanes import InnerLoop, LaneNest, lane_nests
-from features.machine import Machine
-from features.order import Visit, plain_order, tiled_order
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from autosched.features.nest import Nest
+from autosched.features.scope import BufferInfo
 from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
-from features.nest import Nest
-from features.scope import BufferInfo
 
 
 class _Names:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from autosched.errors import ConfigError
+from autosched.features import autosched_1, autosched_1_names, names
+from autosched.features.extract import FeatureRows, features_from_func
+from autosched.features.meanings import meaning
+from autosched.features.row_names import in_order_of_store, in_reverse
 from autosched.target import Target
 from autosched.tir.function import PrimFunc
-from features import autosched_1, autosched_1_names, names
-from features.extract import FeatureRows, features_from_func
-from features.meanings import meaning
-from features.row_names import in_order_of_store, in_reverse
 
 ANSOR = names.SCHEMA
 AUTOSCHED_1 = autosched_1_names.SCHEMA

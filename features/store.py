@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from features.names import ACCESS_TYPES, CURVE_POINTS, REUSE_TYPES
-from features.regions import touch
-from features.scope import Access, Loop, f32
-from features.stride import stride_along
+from autosched.features.names import ACCESS_TYPES, CURVE_POINTS, REUSE_TYPES
+from autosched.features.regions import touch
+from autosched.features.scope import Access, Loop, f32
+from autosched.features.stride import stride_along
 
 LOOP_MULTIPLE_READ, SERIAL_MULTIPLE_READ_WRITE, NO_REUSE = REUSE_TYPES
 

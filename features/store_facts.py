@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autosched.features.access import accesses_of
+from autosched.features.count import count_mads, count_ops
+from autosched.features.linear import Coefficients, Strides
+from autosched.features.locality import Locality, locality
+from autosched.features.machine import Machine
+from autosched.features.nest import Nest
+from autosched.features.scope import Access, Loop
+from autosched.features.store import reuse_of
 from autosched.tir.expr import Expr
 from autosched.tir.stmt import BufferStore
 from autosched.transform.register_tile import instructions
-from features.access import accesses_of
-from features.count import count_mads, count_ops
-from features.linear import Coefficients, Strides
-from features.locality import Locality, locality
-from features.machine import Machine
-from features.nest import Nest
-from features.scope import Access, Loop
-from features.store import reuse_of
 
 _FLOAT_MAD, _FLOAT_ADDSUB, _FLOAT_MUL = range(3)
 _VTHREAD = 7

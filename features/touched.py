@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autosched.features.access import accesses_of
+from autosched.features.nest import Nest
+from autosched.features.regions import IndexBounds, region
+from autosched.features.scope import BufferInfo
 from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
-from features.access import accesses_of
-from features.nest import Nest
-from features.regions import IndexBounds, region
-from features.scope import BufferInfo
 
 Region = tuple[int, ...]
 

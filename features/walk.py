@@ -16,9 +16,9 @@ from functools import lru_cache
 from itertools import accumulate
 from operator import mul
 
-from features.locality import outermost_within
-from features.machine import PAGE, Machine
-from features.order import Visit
+from autosched.features.locality import outermost_within
+from autosched.features.machine import PAGE, Machine
+from autosched.features.order import Visit
 
 # Cycles of a core for each line into L1, L2 and L3 when they follow each other, and for each one
 # that does not; for each page that the first and the second level of the TLB do not know. Rounded

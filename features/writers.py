@@ -17,9 +17,9 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from autosched.errors import ConfigError
-from features.dataset import Index
-from features.extract import FeatureRows
-from features.sets import FeatureSet
+from autosched.features.dataset import Index
+from autosched.features.extract import FeatureRows
+from autosched.features.sets import FeatureSet
 
 LEADING = ("candidate", "task", "workload", "split", "seconds", "throughput", "valid", "failure")
 ROW_GROUP = 16384  # rows held at a time, some 11 MB

@@ -9,11 +9,11 @@ from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.layout import LayoutOption
+from autosched.measure.result import Failure, MeasureResult, times
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
 from autosched.workloads import WORKLOADS
-from measure.result import Failure, MeasureResult, times
 
 VERSION = "v0.6"
 TARGETS = {"llvm": "cpu", "cuda": "cuda"}

@@ -10,10 +10,10 @@ from typing import Any
 
 from autosched.driver import build_steps
 from autosched.errors import MeasureError
+from autosched.measure.result import Failure
+from autosched.measure.worker import Handler, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
-from measure.result import Failure
-from measure.worker import Handler, Worker
 
 _MEMORY_LIMIT = 8 << 30
 
@@ -63,7 +63,7 @@ class Builder:
         """Start the processes ahead of the first batch."""
         while len(self._slots) < self.workers:
             self._slots.append(
-                _Slot(Worker("measure.build:make_handler", memory_limit=_MEMORY_LIMIT))
+                _Slot(Worker("autosched.measure.build:make_handler", memory_limit=_MEMORY_LIMIT))
             )
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from measure.result import MeasureResult, RunResult
+from autosched.measure.result import MeasureResult, RunResult
 
 
 class RunInterrupted(KeyboardInterrupt):

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from autosched.measure.build import Builder
+from autosched.measure.interrupt import MeasureInterrupted, RunInterrupted
+from autosched.measure.result import MeasureResult
+from autosched.measure.runner import Runner, RunOptions, output_type
 from autosched.state.steps import Step
 from autosched.task import Task
-from measure.build import Builder
-from measure.interrupt import MeasureInterrupted, RunInterrupted
-from measure.result import MeasureResult
-from measure.runner import Runner, RunOptions, output_type
 
 # Progress: ("build" | "run" | "check", done, total).
 Progress = Callable[[str, int, int], None]

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from autosched.errors import ConfigError
+from autosched.measure import ansor_log
+from autosched.measure.environment import fingerprint, fingerprint_hash
+from autosched.measure.result import MeasureResult, short
 from autosched.state.steps import Step, steps_from_json, steps_to_json
-from measure import ansor_log
-from measure.environment import fingerprint, fingerprint_hash
-from measure.result import MeasureResult, short
 
 SCHEMA = 1
 _KEYS = {"schema": int, "task": dict, "steps": list, "result": dict}

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from autosched.errors import MeasureError
 from autosched.layout import LayoutChange
+from autosched.measure.check import compare
+from autosched.measure.peak import peak_flops
+from autosched.measure.worker import Handler
 from autosched.runtime.artifact import CpuArtifact
 from autosched.runtime.cpu import CpuKernel, aligned_copy, load
 from autosched.task import Task
-from measure.check import compare
-from measure.peak import peak_flops
-from measure.worker import Handler
 
 Array = npt.NDArray[Any]
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from autosched.errors import ConfigError, MeasureError
 from autosched.layout import LayoutOption
+from autosched.measure.environment import fingerprint
+from autosched.measure.interrupt import RunInterrupted
+from autosched.measure.result import Failure, RunResult, lower_quartile
+from autosched.measure.worker import Worker
 from autosched.task import Task
 from autosched.workloads.workload import shape_of
-from measure.environment import fingerprint
-from measure.interrupt import RunInterrupted
-from measure.result import Failure, RunResult, lower_quartile
-from measure.worker import Worker
 
 _WAKE_SECONDS = 5e-3  # a first call also wakes the worker threads
 _START_SECONDS = 60.0  # imports, inputs and the reference of the task
@@ -61,7 +61,7 @@ class Runner:
         if self._task is None or self._task["key"] != task_json["key"]:
             require_memory(task)
         if self._worker is None:
-            self._worker = Worker("measure.run:make_handler")
+            self._worker = Worker("autosched.measure.run:make_handler")
             self._task = None
         if self._task is None or self._task["key"] != task_json["key"]:
             self._task = task_json

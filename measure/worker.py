@@ -19,6 +19,16 @@ from autosched.errors import AutoschedError, MeasureError, ScheduleError
 # that runs next: matmul kernels measured in turns with NumPy came out at half their speed.
 _ENVIRONMENT = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 
+# The parent's path comes after the worker's own, and the current folder never: a module of the
+# user's that has the name of one in the standard library or an installed package is not run.
+_START = """
+import sys
+end = sys.argv.index("--")
+sys.path += [path for path in sys.argv[1:end] if path not in sys.path]
+from autosched.measure.worker import serve
+serve(sys.argv[end + 1], *map(int, sys.argv[end + 2:]))
+"""
+
 # A handler turns a request into a reply; `handler_factory()` makes one in the worker.
 Handler = Callable[[Any], Any]
 
@@ -44,18 +54,14 @@ class Worker:
         with there:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "measure.worker"),
+                    *(sys.executable, "-P", "-c", _START, *(p for p in sys.path if p), "--"),
                     *(self._factory, str(there.fileno()), str(self._memory_limit)),
                 ],
                 pass_fds=(there.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C on the terminal is the parent's
-                env={
-                    **_ENVIRONMENT,
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-                },
+                env={**_ENVIRONMENT, **os.environ},
             )
         self.connection = Connection(here.detach())
 
@@ -146,7 +152,3 @@ def _settle(memory_limit: int) -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
     if memory_limit:
         resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
-from features.extract import FeatureRows
+from autosched.features.extract import FeatureRows
 
 Scores = npt.NDArray[np.float32]
 MEMBERS = 8

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autosched.errors import MeasureError, ScheduleError
+from autosched.features.extract import FeatureRows
+from autosched.features.lowering import features_of_steps
+from autosched.features.sets import TUNING
+from autosched.measure.worker import Handler, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
-from features.extract import FeatureRows
-from features.lowering import features_of_steps
-from features.sets import TUNING
-from measure.worker import Handler, Worker
 
 Steps = tuple[Step, ...]
 _TIMEOUT = 300.0
@@ -28,7 +28,7 @@ class Helper:
     def start(self) -> Worker:
         """Start the process ahead of need; returns at once."""
         if self._worker is None:
-            self._worker = Worker("search.featurize:make_handler")
+            self._worker = Worker("autosched.search.featurize:make_handler")
         return self._worker
 
     def close(self) -> None:

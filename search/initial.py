@@ -11,13 +11,13 @@ from collections.abc import Callable
 import numpy as np
 
 from autosched.errors import ScheduleError
+from autosched.search.factors import factorizations
+from autosched.search.rules.protocol import Context
 from autosched.state import queries
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.state.steps import SplitStep
-from search.factors import factorizations
-from search.rules.protocol import Context
 
 Rng = np.random.Generator
 InitialRule = Callable[[Context, State, Rng], State | None]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from features.extract import FeatureRows
-from search.cost_model import CostModel, Scores, consensus
+from autosched.features.extract import FeatureRows
+from autosched.search.cost_model import CostModel, Scores, consensus
 
 
 class Learner:

@@ -12,6 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from autosched.errors import ScheduleError
+from autosched.search.factors import divisors
+from autosched.search.initial import CPU_UNROLL, GPU_UNROLL, Rng, compute_locations, pick
+from autosched.search.rules.protocol import Context
 from autosched.state import queries
 from autosched.state.iterator import Annotation, IterKind
 from autosched.state.steps import (
@@ -23,9 +26,6 @@ from autosched.state.steps import (
     SplitStep,
     Step,
 )
-from search.factors import divisors
-from search.initial import CPU_UNROLL, GPU_UNROLL, Rng, compute_locations, pick
-from search.rules.protocol import Context
 
 Steps = tuple[Step, ...]
 Mutation = Callable[[Context, Steps, Rng], Steps | None]

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.errors import ScheduleError
+from autosched.features.extract import FeatureRows
+from autosched.search.cost_model import consensus
+from autosched.search.learner import Learner
+from autosched.search.mutation import Steps, mutate
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context, SketchRule
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
+from autosched.search.turns import in_turns
 from autosched.state.dag import ComputeDAG
 from autosched.target import Target
-from features.extract import FeatureRows
-from search.cost_model import consensus
-from search.learner import Learner
-from search.mutation import Steps, mutate
-from search.options import SearchOptions
-from search.rules.protocol import Context, SketchRule
-from search.sample import sample_population
-from search.sketch import generate_sketches
-from search.turns import in_turns
 
 _FOR_EACH = 16  # a small batch is not worth more samples, or offspring, for each of its places
 _POOL = 2048  # candidates that are kept for later rounds

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from autosched.errors import ScheduleError
-from autosched.state import queries
-from autosched.state.state import State
-from search.initial import (
+from autosched.search.initial import (
     InitialRule,
     Rng,
     change_compute_location,
@@ -17,9 +15,11 @@ from search.initial import (
     unroll,
     vectorize,
 )
-from search.mutation import Steps
-from search.rules.protocol import Context
-from search.thread_bind import thread_bind
+from autosched.search.mutation import Steps
+from autosched.search.rules.protocol import Context
+from autosched.search.thread_bind import thread_bind
+from autosched.state import queries
+from autosched.state.state import State
 
 CPU_INITIAL: tuple[InitialRule, ...] = (
     fill_tile_size,

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.errors import ConfigError, ScheduleError
-from autosched.state.dag import ComputeDAG
-from autosched.state.state import State
-from autosched.target import HardwareParams
-from search.options import SearchOptions
-from search.rules.common import (
+from autosched.search.options import SearchOptions
+from autosched.search.rules.common import (
     ADD_CACHE_WRITE,
     ADD_RFACTOR,
     ALWAYS_INLINE,
@@ -19,14 +16,17 @@ from search.rules.common import (
     SKIP_STAGE,
     structure,
 )
-from search.rules.custom import CheckedRule
-from search.rules.gpu import (
+from autosched.search.rules.custom import CheckedRule
+from autosched.search.rules.gpu import (
     ADD_CACHE_READ,
     CROSS_THREAD_REDUCTION,
     SPECIAL_COMPUTE_LOCATION_GPU,
 )
-from search.rules.protocol import Context, Decision, SketchRule
-from search.rules.tiling import structure_problem, with_sampled_rfactor
+from autosched.search.rules.protocol import Context, Decision, SketchRule
+from autosched.search.rules.tiling import structure_problem, with_sampled_rfactor
+from autosched.state.dag import ComputeDAG
+from autosched.state.state import State
+from autosched.target import HardwareParams
 
 CPU_RULES: tuple[SketchRule, ...] = (
     ALWAYS_INLINE,

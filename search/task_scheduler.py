@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autosched.errors import ConfigError
-from autosched.task import Task
-from measure.records import Record, RecordLog
-from search.allocation import (
+from autosched.measure.records import Record, RecordLog
+from autosched.search.allocation import (
     UNKNOWN_COST,
     AllocationOptions,
     TaskState,
@@ -20,10 +19,11 @@ from search.allocation import (
     objective,
     similarity_tag,
 )
-from search.cost_model import make_cost_model
-from search.featurize import Helper
-from search.learner import Learner
-from search.tuner import Measures, Observer, TuneOptions, Tuner, TuneResult
+from autosched.search.cost_model import make_cost_model
+from autosched.search.featurize import Helper
+from autosched.search.learner import Learner
+from autosched.search.tuner import Measures, Observer, TuneOptions, Tuner, TuneResult
+from autosched.task import Task
 
 
 @dataclass(frozen=True, slots=True)

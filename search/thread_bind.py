@@ -8,14 +8,14 @@ ScheduleError (`transform/verify_gpu_code.py`), where Ansor gives it features of
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
+from autosched.search.initial import Rng
+from autosched.search.rules.protocol import Context
 from autosched.state import queries
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.te.operation import ComputeOp
 from autosched.tir.expr import IntImm
-from search.initial import Rng
-from search.rules.protocol import Context
 
 
 def thread_bind(context: Context, state: State, rng: Rng) -> State | None:

@@ -11,19 +11,19 @@ from typing import Protocol
 import numpy as np
 
 from autosched.errors import ConfigError
+from autosched.features.sets import TUNING
+from autosched.measure.interrupt import MeasureInterrupted, interrupts_held
+from autosched.measure.records import Record, RecordLog
+from autosched.measure.result import MeasureResult
+from autosched.search.cost_model import make_cost_model
+from autosched.search.featurize import Helper, task_featurizer
+from autosched.search.learner import Learner
+from autosched.search.options import SearchOptions
+from autosched.search.policy import Candidate, SketchPolicy
+from autosched.search.quality import Quality, prediction_quality
+from autosched.search.rules.protocol import SketchRule
 from autosched.state.steps import Step
 from autosched.task import Task
-from features.sets import TUNING
-from measure.interrupt import MeasureInterrupted, interrupts_held
-from measure.records import Record, RecordLog
-from measure.result import MeasureResult
-from search.cost_model import make_cost_model
-from search.featurize import Helper, task_featurizer
-from search.learner import Learner
-from search.options import SearchOptions
-from search.policy import Candidate, SketchPolicy
-from search.quality import Quality, prediction_quality
-from search.rules.protocol import SketchRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class TuneResult:
 
 
 class Measures(Protocol):
-    """What the tuner needs of `measure.measurer.Measurer`."""
+    """What the tuner needs of `autosched.measure.measurer.Measurer`."""
 
     def start(self, task: Task) -> None: ...
     def measure(

@@ -8,7 +8,7 @@ from itertools import cycle
 import numpy as np
 import numpy.typing as npt
 
-from search.cost_model import Scores
+from autosched.search.cost_model import Scores
 
 
 def in_turns(

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from autosched.errors import AutoschedError
+from autosched.features.sets import TUNING
+from autosched.measure.records import Record
+from autosched.search.featurize import Helper, task_featurizer
+from autosched.search.learner import Learner
 from autosched.task import Task
-from features.sets import TUNING
-from measure.records import Record
-from search.featurize import Helper, task_featurizer
-from search.learner import Learner
 
 
 @dataclass(frozen=True, slots=True)

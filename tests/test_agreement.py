@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from autosched.driver import lower_steps
+from autosched.measure.check import compare
 from autosched.runtime.cpu import build_artifact, load
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
 from autosched.target import cpu_target
 from autosched.task import Task
 from autosched.tir import interp
-from measure.check import compare
-from search.options import SearchOptions
-from search.rules.protocol import Context
-from search.sample import sample_population
-from search.sketch import generate_sketches
 
 TARGET = cpu_target(threads=2)
 CANDIDATES = 24

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from autosched import te, workloads
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.search.sample import sample_one
+from autosched.search.sketch import generate_sketches
 from autosched.state.dag import ComputeDAG
 from autosched.state.python_schedule import python_schedule
 from autosched.state.steps import SplitStep
@@ -13,10 +17,6 @@ from autosched.target import HardwareParams
 from autosched.te.to_prim_func import schedule_to_prim_func
 from autosched.tir.equal import structural_equal
 from autosched.tir.printer import to_text
-from search.options import SearchOptions
-from search.rules.protocol import Context
-from search.sample import sample_one
-from search.sketch import generate_sketches
 
 CONV = {"N": 1, "CI": 4, "CO": 8, "K": 3, "stride": 1, "padding": 1}
 IMAGE = {**CONV, "H": 8, "W": 8}

@@ -8,19 +8,19 @@ from pathlib import Path
 
 from autosched.driver import build_steps
 from autosched.errors import ConfigError, MeasureError
+from autosched.features.sets import TUNING
+from autosched.measure.measurer import Measurer
+from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.runner import RunOptions
 from autosched.runtime.cpu import CpuKernel, load
+from autosched.search.cost_model import make_cost_model
+from autosched.search.learner import Learner
+from autosched.search.options import SearchOptions
+from autosched.search.pretrained import start_pretrained
+from autosched.search.rules.protocol import SketchRule
+from autosched.search.tuner import Observer, TuneOptions, Tuner
 from autosched.state.steps import Step
 from autosched.task import Task
-from features.sets import TUNING
-from measure.measurer import Measurer
-from measure.records import Record, RecordLog, read_log
-from measure.runner import RunOptions
-from search.cost_model import make_cost_model
-from search.learner import Learner
-from search.options import SearchOptions
-from search.pretrained import start_pretrained
-from search.rules.protocol import SketchRule
-from search.tuner import Observer, TuneOptions, Tuner
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ def tune(
 
     With `records`, every result is appended to that file, and records of this task that it holds
     already are learned from and not measured again. `sketch_rules` are tried before the built-in
-    ones (see `search.rules.protocol`). `features` is the feature set that the cost model learns
-    from; with `pretrained` it starts from the one that comes with autosched. Raises MeasureError
-    when nothing valid was measured, ConfigError when a setting is wrong.
+    ones (see `autosched.search.rules.protocol`). `features` is the feature set that the cost model
+    learns from; with `pretrained` it starts from the one that comes with autosched. Raises
+    MeasureError when nothing valid was measured, ConfigError when a setting is wrong.
     """
     for name, value, least in (("trials", trials, 1), ("batch", batch, 1), ("seed", seed, 0)):
         if value < least:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from autosched.cli.console import count, warn
 from autosched.errors import ConfigError
+from autosched.measure.records import LogContents, Record, read_log
 from autosched.target import cpu_target
 from autosched.task import Task
-from measure.records import LogContents, Record, read_log
 
 _SHOWN = 3
 

@@ -27,12 +27,12 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
 from autosched.errors import ConfigError
+from autosched.features.sets import TUNING, FeatureSetName
+from autosched.measure.runner import RunOptions
+from autosched.search.options import SearchOptions
+from autosched.search.rules.tiling import structure_problem
 from autosched.target import Target, make_target
 from autosched.task import Task
-from features.sets import TUNING, FeatureSetName
-from measure.runner import RunOptions
-from search.options import SearchOptions
-from search.rules.tiling import structure_problem
 
 _ANSOR = SearchOptions()
 _DAY = 86400

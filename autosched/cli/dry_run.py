@@ -12,14 +12,14 @@ import numpy as np
 from autosched.cli.console import count, plain, print_json
 from autosched.driver import lower_steps
 from autosched.errors import ScheduleError
+from autosched.features.lowering import features_of_steps
+from autosched.search.rules.protocol import Context
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
+from autosched.search.tuner import TuneOptions
 from autosched.state.state import State
 from autosched.state.steps import Step, steps_to_json
 from autosched.task import Task
-from features.lowering import features_of_steps
-from search.rules.protocol import Context
-from search.sample import sample_population
-from search.sketch import generate_sketches
-from search.tuner import TuneOptions
 
 _SHOWN = 3
 _SAMPLES = 32

@@ -11,12 +11,12 @@ from autosched.cli.chosen import read
 from autosched.cli.config import CostModelSection
 from autosched.cli.console import count, warn
 from autosched.errors import ConfigError
-from features.sets import feature_set
-from search.cost_model import XGBoostModel, make_cost_model
-from search.featurize import Helper
-from search.learner import Learner
-from search.pretrained import start_pretrained
-from search.warm_start import warm_start
+from autosched.features.sets import feature_set
+from autosched.search.cost_model import XGBoostModel, make_cost_model
+from autosched.search.featurize import Helper
+from autosched.search.learner import Learner
+from autosched.search.pretrained import start_pretrained
+from autosched.search.warm_start import warm_start
 
 
 @dataclass(frozen=True, slots=True)

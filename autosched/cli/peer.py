@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from autosched.driver import build_steps
+from autosched.measure.measurer import Measurer
+from autosched.measure.records import Record
 from autosched.task import Task
-from measure.measurer import Measurer
-from measure.records import Record
 
 # Upper over lower quartile of the repeats. On two cores, 21 comparisons of three kernels: 1.36 to
 # 2.23 with both cores taken by others, at most 1.32 with one or none. One that is taken all the

@@ -10,10 +10,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from autosched.cli.console import err, rate_text, seconds_text, warn
 from autosched.cli.task_table import TaskTable
+from autosched.measure.records import Record
+from autosched.search.tuner import Observer
+from autosched.search.tuner import Progress as TuneProgress
 from autosched.task import Task
-from measure.records import Record
-from search.tuner import Observer
-from search.tuner import Progress as TuneProgress
 
 
 def status_text(progress: TuneProgress, peak: float | None = None) -> str:

@@ -14,13 +14,13 @@ from autosched.cli.feature_table import feature_table
 from autosched.cli.known_cpu import require_known_cpu
 from autosched.driver import lower_for_features, lower_steps
 from autosched.errors import CompileError, ConfigError, ScheduleError
+from autosched.features.sets import DEFAULT, FeatureSet, feature_set
 from autosched.layout import LayoutOption
+from autosched.measure.records import Record
 from autosched.state.layout_rewrite import LayoutRewrite, rewrite_layout
 from autosched.target import Target, cpu_target
 from autosched.task import Task
 from autosched.tir.function import PrimFunc
-from features.sets import DEFAULT, FeatureSet, feature_set
-from measure.records import Record
 
 
 def run(path: Path, choice: int | str, form: str, features: str = DEFAULT) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rich.table import Table
 
 from autosched.cli.console import rate_text, seconds_text
-from search.tuner import Progress
+from autosched.search.tuner import Progress
 
 HEAD = ("task", "weight", "trials", "valid", "best", "rate", "model", "checked")
 

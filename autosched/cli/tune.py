@@ -21,14 +21,14 @@ from autosched.cli.model import ModelFlags, make_learner, save_model
 from autosched.cli.peer import Peer, peer_of, without_peer
 from autosched.cli.progress import make_observer
 from autosched.errors import AutoschedError, ConfigError
+from autosched.measure.measurer import Measurer
+from autosched.measure.records import Record, RecordLog
+from autosched.search.featurize import Helper
+from autosched.search.options import SearchOptions
+from autosched.search.quality import Quality
+from autosched.search.rules.custom import load_rules
+from autosched.search.tuner import TuneOptions, Tuner, TuneResult
 from autosched.task import Task
-from measure.measurer import Measurer
-from measure.records import Record, RecordLog
-from search.featurize import Helper
-from search.options import SearchOptions
-from search.quality import Quality
-from search.rules.custom import load_rules
-from search.tuner import TuneOptions, Tuner, TuneResult
 
 if TYPE_CHECKING:
     from autosched.cli.tune_many import ManyFlags

@@ -26,12 +26,12 @@ from autosched.cli.tune import (
     unused,
 )
 from autosched.errors import ConfigError
+from autosched.measure.measurer import Measurer
+from autosched.measure.records import Record, RecordLog
+from autosched.search.allocation import STRATEGIES, AllocationOptions
+from autosched.search.featurize import Helper
+from autosched.search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
 from autosched.task import Task
-from measure.measurer import Measurer
-from measure.records import Record, RecordLog
-from search.allocation import STRATEGIES, AllocationOptions
-from search.featurize import Helper
-from search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
 
 _NO_PEER = "tasks that are tuned together are not compared with NumPy"
 

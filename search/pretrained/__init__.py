@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from features.sets import feature_set
-from search.cost_model import CostModel, XGBoostModel
+from autosched.features.sets import feature_set
+from autosched.search.cost_model import CostModel, XGBoostModel
 
 
 def pretrained_model(kind: str, features: str) -> Path | None:

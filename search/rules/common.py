@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.tiling import follow_tiling, fuse_all_reductions, multi_level_tile
 from autosched.state import queries
 from autosched.state.access import CONST_TENSOR_ATTR
 from autosched.state.iterator import Iterator, IterKind
 from autosched.state.state import State
-from search.rules.protocol import Context, Decision, FunctionRule
-from search.rules.tiling import follow_tiling, fuse_all_reductions, multi_level_tile
 
 Next = list[tuple[State, int]]
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from autosched.errors import ConfigError
+from autosched.search.rules.protocol import Context, Decision, SketchRule
 from autosched.state.state import State
 from autosched.user_file import load_object
-from search.rules.protocol import Context, Decision, SketchRule
 
 # More steps than any sketch has: a rule that is applied for ever is stopped there.
 _MAX_STEPS = 500

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
+from autosched.search.rules.common import Next, always_inlinable
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.tiling import fuse_all_reductions
 from autosched.state import queries
 from autosched.state.access import CONST_TENSOR_ATTR
 from autosched.state.iterator import Annotation
 from autosched.state.state import State
-from search.rules.common import Next, always_inlinable
-from search.rules.protocol import Context, Decision, FunctionRule
-from search.rules.tiling import fuse_all_reductions
 
 # ---- AddCacheRead
 

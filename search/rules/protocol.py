@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from autosched.search.options import SearchOptions
 from autosched.state.dag import ComputeDAG
 from autosched.state.state import State
 from autosched.target import HardwareParams
-from search.options import SearchOptions
 
 
 class Decision(Enum):

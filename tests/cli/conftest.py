@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 
 from autosched.cli import app
+from autosched.measure.records import Record, RecordLog
+from autosched.measure.result import Failure, MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
-from measure.records import Record, RecordLog
-from measure.result import Failure, MeasureResult
 
 TILED = steps_from_json(
     [

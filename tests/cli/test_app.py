@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import autosched
-from measure.records import read_log
+from autosched.measure.records import read_log
 
 ROOT = Path(__file__).parents[2]
 OP = "workload:\n  op: matmul\n  args: {M: 4, N: 4, K: 4}\n"

@@ -8,8 +8,8 @@ import pytest
 from autosched.cli.config import Config, load_config
 from autosched.cli.tune import Overrides, tune_options
 from autosched.errors import ConfigError
-from features.sets import FEATURE_SETS
-from search.options import SearchOptions
+from autosched.features.sets import FEATURE_SETS
+from autosched.search.options import SearchOptions
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 WORKLOAD = "workload: {op: matmul, args: {M: 8, N: 8, K: 8}}\n"

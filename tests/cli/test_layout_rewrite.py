@@ -5,10 +5,10 @@ import json
 import pytest
 
 from autosched.layout import LAYOUT_OPTIONS
+from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.result import MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
-from measure.records import Record, RecordLog, read_log
-from measure.result import MeasureResult
 
 TILED = steps_from_json([["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]])
 REWRITES = LAYOUT_OPTIONS[1:]

@@ -9,11 +9,11 @@ from autosched.cli import progress as progress_module
 from autosched.cli.peer import Peer, peer_of, without_peer
 from autosched.cli.progress import make_observer, status_text
 from autosched.cli.task_table import TaskTable
+from autosched.measure.records import Record
+from autosched.measure.result import MeasureResult
+from autosched.search.quality import Quality
+from autosched.search.tuner import Progress
 from autosched.task import Task
-from measure.records import Record
-from measure.result import MeasureResult
-from search.quality import Quality
-from search.tuner import Progress
 
 TASK = Task.from_workload("matmul", M=8, N=8, K=8)
 BEST = Record(TASK.to_json(), (), MeasureResult((1e-6,)))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from measure.records import read_log
+from autosched.measure.records import read_log
 
 
 def test_info_counts_candidates_failures_and_the_best(cli, log):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import autosched
+from autosched.measure.records import RecordLog
+from autosched.measure.result import Failure
+from autosched.measure.runner import RunOptions
 from autosched.state.steps import steps_from_json
-from measure.records import RecordLog
-from measure.result import Failure
-from measure.runner import RunOptions
 
 
 def test_the_best_record_is_rebuilt_checked_and_timed(cli, log):

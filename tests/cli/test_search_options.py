@@ -8,18 +8,18 @@ import pytest
 from autosched.cli.config import load_config
 from autosched.cli.tune import Overrides, tune_options
 from autosched.errors import ConfigError
+from autosched.search import policy as policy_module
+from autosched.search.learner import Learner
+from autosched.search.options import SearchOptions
+from autosched.search.policy import SketchPolicy
+from autosched.search.rules.protocol import Context
+from autosched.search.rules.tiling import structure_problem
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
 from autosched.state.iterator import Annotation
 from autosched.state.steps import ComputeAtStep, ComputeInlineStep, ComputeRootStep, SplitStep
 from autosched.target import cuda_target
 from autosched.task import Task
-from search import policy as policy_module
-from search.learner import Learner
-from search.options import SearchOptions
-from search.policy import SketchPolicy
-from search.rules.protocol import Context
-from search.rules.tiling import structure_problem
-from search.sample import sample_population
-from search.sketch import generate_sketches
 
 MATMUL = "workload: {op: matmul, args: {M: 64, N: 64, K: 64}}\n"
 SOFTMAX = "workload: {op: softmax, args: {M: 16, N: 64}}\n"

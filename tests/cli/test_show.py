@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from autosched.driver import lower_steps
+from autosched.measure.records import Record, RecordLog
+from autosched.measure.result import Failure, MeasureResult
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
 from autosched.state.steps import steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
-from measure.records import Record, RecordLog
-from measure.result import Failure, MeasureResult
-from search.options import SearchOptions
-from search.rules.protocol import Context
-from search.sample import sample_population
-from search.sketch import generate_sketches
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "ansor_v06.jsonl.gz"
 

@@ -3,11 +3,11 @@
 from rich.console import Console
 
 from autosched.cli.task_table import TaskTable, short_names
+from autosched.measure.records import Record
+from autosched.measure.result import MeasureResult
+from autosched.search.quality import Quality
+from autosched.search.tuner import Progress
 from autosched.task import Task
-from measure.records import Record
-from measure.result import MeasureResult
-from search.quality import Quality
-from search.tuner import Progress
 
 TASK = Task.from_workload("matmul", M=8, N=8, K=8)
 

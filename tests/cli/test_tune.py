@@ -11,13 +11,13 @@ from autosched.cli import api, tune, tune_many
 from autosched.cli import app as application
 from autosched.cli.peer import Peer
 from autosched.errors import ConfigError, MeasureError
+from autosched.features.sets import TUNING, feature_set
+from autosched.measure.interrupt import MeasureInterrupted
+from autosched.measure.records import read_log
+from autosched.measure.result import Failure, MeasureResult
+from autosched.search.cost_model import XGBoostModel
 from autosched.state.steps import steps_to_json
 from autosched.task import Task
-from features.sets import TUNING, feature_set
-from measure.interrupt import MeasureInterrupted
-from measure.records import read_log
-from measure.result import Failure, MeasureResult
-from search.cost_model import XGBoostModel
 
 SEARCH = (
     "search: {trials: 8, batch: 4, sample_init_min_population: 6,"
@@ -285,7 +285,7 @@ def test_cuda_cannot_be_tuned_yet(run):
 
 
 RULES = """
-from search.rules.protocol import Decision, FunctionRule
+from autosched.search.rules.protocol import Decision, FunctionRule
 
 
 def condition(context, state, stage_id):

@@ -11,13 +11,13 @@ import pytest
 from autosched import te, workloads
 from autosched.driver import lower_for_features
 from autosched.errors import ScheduleError
+from autosched.features.autosched_1 import features_from_func
+from autosched.features.autosched_1_names import COLUMNS, GROUPS, SCALED, meaning
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
 from autosched.te.to_prim_func import schedule_to_prim_func
 from autosched.transform.simplify import Simplify
-from features.autosched_1 import features_from_func
-from features.autosched_1_names import COLUMNS, GROUPS, SCALED, meaning
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "ansor_v06.jsonl.gz"
 CPU = Target(

@@ -1,12 +1,12 @@
 """Operation counts of a stored value."""
 
 from autosched import te
+from autosched.features.count import count_mads, count_ops
+from autosched.features.names import OP_COUNTERS
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, IntImm, Var
-from features.count import count_mads, count_ops
-from features.names import OP_COUNTERS
 
 x, y = Var("x", DType("float32")), Var("y", DType("float32"))
 i, j = Var("i"), Var("j")

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from features import dataset
-from features.dataset import Sample
-from features.names import FEATURE_NAMES, NUM_FEATURES
+from autosched.features import dataset
+from autosched.features.dataset import Sample
+from autosched.features.names import FEATURE_NAMES, NUM_FEATURES
 
 TASK = {"workload": {"op": "matmul", "args": {"M": 4}}, "target": {"kind": "cpu"}, "key": "k"}
 

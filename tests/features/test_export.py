@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from autosched.errors import ConfigError
-from features import dataset
-from features.dataset import FORMATS, Sample
-from features.dataset_info import describe
-from features.names import FEATURE_NAMES, NUM_FEATURES
+from autosched.features import dataset
+from autosched.features.dataset import FORMATS, Sample
+from autosched.features.dataset_info import describe
+from autosched.features.names import FEATURE_NAMES, NUM_FEATURES
 
 
 def sample(op, size, seconds, rows=2, failure=""):

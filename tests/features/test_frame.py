@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from autosched.errors import ConfigError
-from features.frame import as_dicts, as_frame
-from features.sets import FEATURE_SETS, feature_set
+from autosched.features.frame import as_dicts, as_frame
+from autosched.features.sets import FEATURE_SETS, feature_set
 
 
 @pytest.mark.parametrize("name", FEATURE_SETS)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from autosched.features.gpu import bank_conflicts, occupancy, sectors
+from autosched.features.machine import machine_of
 from autosched.target import cuda_target
-from features.gpu import bank_conflicts, occupancy, sectors
-from features.machine import machine_of
 
 SM_80 = machine_of(cuda_target("sm_80"))
 

@@ -6,17 +6,17 @@ from math import prod
 import numpy as np
 import pytest
 
-import features.estimate
 from autosched.driver import lower_for_features, lower_steps
+from autosched.features import estimate
+from autosched.features.autosched_1 import features_from_func
+from autosched.features.lanes import InnerLoop, lane_nests
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
 from autosched.transform import promote_accumulators
-from features.autosched_1 import features_from_func
-from features.lanes import InnerLoop, lane_nests
-from search.options import SearchOptions
-from search.rules.protocol import Context
-from search.sample import sample_population
-from search.sketch import generate_sketches
 
 CANDIDATES = 8
 TARGET = Target("cpu", HardwareParams(2), 2, "cascadelake", vector_bytes=64)
@@ -86,7 +86,7 @@ def test_the_code_generator_chooses_what_was_foreseen(workload, args, monkeypatc
     )
     assert len(found) == CANDIDATES
     foreseen, chosen = [], []
-    original, build = features.estimate.register_tile, promote_accumulators._build
+    original, build = estimate.register_tile, promote_accumulators._build
 
     def note_tile(loops, *rest, reduces):
         tile = original(loops, *rest, reduces=reduces)
@@ -100,7 +100,7 @@ def test_the_code_generator_chooses_what_was_foreseen(workload, args, monkeypatc
         chosen.append((size, nest.width, tile, nest.buffer.data))
         return build(nest, factors, chunks)
 
-    monkeypatch.setattr(features.estimate, "register_tile", note_tile)
+    monkeypatch.setattr(estimate, "register_tile", note_tile)
     monkeypatch.setattr(promote_accumulators, "_build", note_build)
     differ = []
     for steps in found:

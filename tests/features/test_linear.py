@@ -2,13 +2,13 @@
 
 import pytest
 
+from autosched.features.linear import Strides
+from autosched.features.scope import Access, BufferInfo, Loop
+from autosched.features.stride import stride_along
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, Var
 from autosched.tir.walk import free_vars
-from features.linear import Strides
-from features.scope import Access, BufferInfo, Loop
-from features.stride import stride_along
 
 i, j, k = Var("i"), Var("j"), Var("k")
 NEST = [Loop(var, 8, (0, 0), (0, 7), {}) for var in (i, j, k)]

@@ -6,10 +6,10 @@ Under i, j and k: 256 of each.
 
 import pytest
 
+from autosched.features.locality import locality
+from autosched.features.scope import Access, BufferInfo, Loop
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import Var
-from features.locality import locality
-from features.scope import Access, BufferInfo, Loop
 
 i, j, k = Var("i"), Var("j"), Var("k")
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from autosched.caches import TYPICAL, cache_sizes
+from autosched.features.machine import machine_of
 from autosched.target import HardwareParams, Target, cpu_target, cuda_target
-from features.machine import machine_of
 
 CPU = Target("cpu", HardwareParams(2), 2, "cascadelake", vector_bytes=64, caches=(1, 2, 3))
 

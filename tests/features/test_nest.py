@@ -4,13 +4,13 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.features.nest import Nest
 from autosched.te.to_prim_func import schedule_to_prim_func
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, IterKind, IterVar, Range, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, IfThenElse, LetStmt, SeqStmt
-from features.nest import Nest
 
 A = decl_buffer((64,), name="A")
 i, j = Var("i"), Var("j")

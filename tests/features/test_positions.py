@@ -2,10 +2,10 @@
 
 import pytest
 
+from autosched.features.names import POSITIONS
+from autosched.features.positions import MIXED, NONE, annotation, position
+from autosched.features.scope import Loop
 from autosched.tir.expr import Var
-from features.names import POSITIONS
-from features.positions import MIXED, NONE, annotation, position
-from features.scope import Loop
 
 VARS = {name: Var(name) for name in ("i0", "k0", "i1", "k1", "i2", "k2")}
 NEST = [Loop(var, 4, (0, 0), (0, 3), {}) for var in VARS.values()]

@@ -2,10 +2,10 @@
 
 import pytest
 
+from autosched.features.regions import IndexBounds, touch
+from autosched.features.scope import Access, BufferInfo, Loop
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import Var
-from features.regions import IndexBounds, touch
-from features.scope import Access, BufferInfo, Loop
 
 i, j = Var("i"), Var("j")
 

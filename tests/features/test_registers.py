@@ -2,9 +2,9 @@
 
 import pytest
 
+from autosched.features.machine import machine_of
+from autosched.features.registers import InnerLoop, register_tile
 from autosched.target import HardwareParams, Target
-from features.machine import machine_of
-from features.registers import InnerLoop, register_tile
 
 MACHINE = machine_of(Target("cpu", HardwareParams(2), 2, "cascadelake", vector_bytes=64))
 

@@ -16,12 +16,12 @@ import pytest
 
 from autosched import workloads
 from autosched.driver import lower_for_features
+from autosched.features.extract import features_from_func
+from autosched.features.names import FEATURE_NAMES
+from autosched.features.touched import touched_regions
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
-from features.extract import features_from_func
-from features.names import FEATURE_NAMES
-from features.touched import touched_regions
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "seed_matmul.jsonl.gz"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from autosched.features.scope import Access, BufferInfo, Loop
+from autosched.features.store import analyse_store
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, Var
 from autosched.tir.walk import free_vars
-from features.scope import Access, BufferInfo, Loop
-from features.store import analyse_store
 
 i, j, k = Var("i"), Var("j"), Var("k")
 

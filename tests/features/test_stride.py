@@ -1,7 +1,7 @@
 """The state of the coefficient heuristic between dimensions and tuples."""
 
+from autosched.features.stride import stride_along
 from autosched.tir.expr import Var
-from features.stride import stride_along
 
 i, j = Var("i"), Var("j")
 

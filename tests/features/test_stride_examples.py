@@ -2,8 +2,8 @@
 
 import pytest
 
+from autosched.features.stride import stride_along
 from autosched.tir.expr import Add, IntImm, Mul, Var
-from features.stride import stride_along
 
 i, j, k, v, y = (Var(name) for name in "ijkvy")
 

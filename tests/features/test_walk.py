@@ -5,12 +5,12 @@ import random
 
 import pytest
 
+from autosched.features.lanes import InnerLoop
+from autosched.features.machine import PAGE, machine_of
+from autosched.features.order import Visit
+from autosched.features.registers import register_tile
+from autosched.features.walk import _touched, walk
 from autosched.target import HardwareParams, Target
-from features.lanes import InnerLoop
-from features.machine import PAGE, machine_of
-from features.order import Visit
-from features.registers import register_tile
-from features.walk import _touched, walk
 
 TARGET = Target(
     "cpu", HardwareParams(2), 2, "cascadelake", vector_bytes=64, caches=(2**15, 2**20, 2**25)

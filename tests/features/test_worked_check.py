@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from autosched import te
+from autosched.features.extract import features_from_func
+from autosched.features.names import FEATURE_NAMES
 from autosched.te.to_prim_func import schedule_to_prim_func
 from autosched.transform.simplify import Simplify
-from features.extract import features_from_func
-from features.names import FEATURE_NAMES
 
 
 @pytest.fixture(scope="module")

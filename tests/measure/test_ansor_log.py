@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from autosched.errors import ConfigError
-from measure import ansor_log
-from measure.records import Record
+from autosched.measure import ansor_log
+from autosched.measure.records import Record
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 WORKED = (

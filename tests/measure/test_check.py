@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from measure.check import compare
+from autosched.measure.check import compare
 
 
 def test_equal_arrays_agree():

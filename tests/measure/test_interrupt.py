@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from autosched.measure.build import BuildResult
+from autosched.measure.interrupt import MeasureInterrupted, interrupts_held
+from autosched.measure.measurer import Measurer
+from autosched.measure.result import Failure
+from autosched.measure.runner import Runner, RunOptions
 from autosched.task import Task
-from measure.build import BuildResult
-from measure.interrupt import MeasureInterrupted, interrupts_held
-from measure.measurer import Measurer
-from measure.result import Failure
-from measure.runner import Runner, RunOptions
 
 FAST = RunOptions(visits=3, repeats=2)
 BROKEN = Failure("compile", "error", "no")

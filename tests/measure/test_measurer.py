@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from autosched.measure.measurer import Measurer
+from autosched.measure.result import Failure, MeasureResult, lower_quartile
+from autosched.measure.run import make_handler
+from autosched.measure.runner import RunOptions
 from autosched.state.steps import SplitStep, steps_from_json
 from autosched.task import Task
-from measure.measurer import Measurer
-from measure.result import Failure, MeasureResult, lower_quartile
-from measure.run import make_handler
-from measure.runner import RunOptions
 
 FAST = RunOptions(timeout=20.0, min_repeat_ms=4.0, repeats=2, visits=2)
 TILED = steps_from_json([["SP", 2, 0, 17, [4], 1], ["SP", 2, 2, 5, [8], 1]])

@@ -3,10 +3,10 @@
 import pytest
 
 from autosched.codegen.llvm_compile import assembly
+from autosched.measure.measurer import Measurer
+from autosched.measure.peak import peak_flops, peak_ir
 from autosched.target import cpu_target
 from autosched.task import Task
-from measure.measurer import Measurer
-from measure.peak import peak_flops, peak_ir
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -6,10 +6,10 @@ import multiprocessing
 import pytest
 
 from autosched.errors import ConfigError
+from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.result import Failure, MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
-from measure.records import Record, RecordLog, read_log
-from measure.result import Failure, MeasureResult
 
 STEPS = steps_from_json([["SP", 2, 0, 16, [1, 1, 8], 1], ["AN", 2, 3, 2], ["CHW", 2, "local"]])
 

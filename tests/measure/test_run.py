@@ -8,15 +8,15 @@ import pytest
 from autosched.driver import build_steps
 from autosched.errors import MeasureError
 from autosched.layout import LayoutOption
+from autosched.measure import build, run
 from autosched.runtime.cpu import CpuArtifact, load
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.target import cpu_target
 from autosched.task import Task
-from measure import build, run
-from search.options import SearchOptions
-from search.rules.protocol import Context
-from search.sample import sample_population
-from search.sketch import generate_sketches
 
 TARGET = cpu_target(threads=2)
 CANDIDATES = 5

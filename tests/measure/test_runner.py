@@ -2,9 +2,9 @@
 
 import pytest
 
+from autosched.measure.build import Builder
+from autosched.measure.runner import Runner, RunOptions
 from autosched.task import Task
-from measure.build import Builder
-from measure.runner import Runner, RunOptions
 
 FAST = RunOptions(timeout=20.0, min_repeat_ms=4.0, repeats=2, visits=3)
 
@@ -63,7 +63,7 @@ def test_the_limit_of_a_call_is_said(runner, task, artifact):
 def test_the_comparison_with_numpy_ends_in_time(runner, task, artifact, monkeypatch):
     theirs, ours = runner.compare_with_numpy(task, artifact)
     assert 1 <= len(theirs) == len(ours) <= 25
-    monkeypatch.setattr("measure.runner._COMPARE_SECONDS", 0.0)
+    monkeypatch.setattr("autosched.measure.runner._COMPARE_SECONDS", 0.0)
     theirs, ours = runner.compare_with_numpy(task, artifact)
     assert len(theirs) == len(ours) == 1
     assert theirs[0] > 0 and ours[0] > 0

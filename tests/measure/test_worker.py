@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autosched.errors import MeasureError
-from measure.worker import Worker
+from autosched.measure.worker import Worker
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
+from autosched.measure.result import Failure, MeasureResult
+from autosched.search.featurize import make_handler
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.search.sketch import generate_sketches
 from autosched.state.steps import steps_to_json
 from autosched.target import HardwareParams, cuda_target
 from autosched.task import Task
-from measure.result import Failure, MeasureResult
-from search.featurize import make_handler
-from search.options import SearchOptions
-from search.rules.protocol import Context
-from search.sketch import generate_sketches
 
 WORKLOADS = {
     "matmul": {"M": 32, "N": 48, "K": 64},

@@ -5,8 +5,7 @@ import pytest
 
 from autosched import te
 from autosched.errors import ConfigError
-from autosched.state.dag import ComputeDAG
-from search.allocation import (
+from autosched.search.allocation import (
     UNKNOWN_COST,
     AllocationOptions,
     TaskState,
@@ -16,6 +15,7 @@ from search.allocation import (
     objective,
     similarity_tag,
 )
+from autosched.state.dag import ComputeDAG
 
 OPTIONS = AllocationOptions()
 

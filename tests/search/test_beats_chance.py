@@ -3,10 +3,10 @@
 from math import log2
 from statistics import geometric_mean
 
+from autosched.measure.result import MeasureResult
+from autosched.search.options import SearchOptions
+from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import AnnotationStep, SplitStep
-from measure.result import MeasureResult
-from search.options import SearchOptions
-from search.tuner import TuneOptions, Tuner
 
 TRIALS = 48
 OPTIONS = SearchOptions(sample_init_min_population=96, evolutionary_search_population=48)

@@ -4,11 +4,8 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
-from autosched.state.dag import ComputeDAG
-from autosched.state.steps import steps_to_json
-from autosched.target import HardwareParams
-from search.options import SearchOptions
-from search.rules.common import (
+from autosched.search.options import SearchOptions
+from autosched.search.rules.common import (
     ADD_CACHE_WRITE,
     ADD_RFACTOR,
     ALWAYS_INLINE,
@@ -17,7 +14,10 @@ from search.rules.common import (
     SIMPLIFY_COMPUTE_WITH_CONST_TENSOR,
     SKIP_STAGE,
 )
-from search.rules.protocol import Context, Decision
+from autosched.search.rules.protocol import Context, Decision
+from autosched.state.dag import ComputeDAG
+from autosched.state.steps import steps_to_json
+from autosched.target import HardwareParams
 
 CONST = "auto_scheduler_simplify_const_tensor_indices"
 

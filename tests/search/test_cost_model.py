@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from autosched.errors import ConfigError
-from search.cost_model import RandomModel, XGBoostModel, make_cost_model
-from search.quality import prediction_quality
+from autosched.search.cost_model import RandomModel, XGBoostModel, make_cost_model
+from autosched.search.quality import prediction_quality
 
 
 def programs(count, seed):

@@ -3,13 +3,13 @@
 import pytest
 
 from autosched.errors import ConfigError
+from autosched.search.rules.custom import load_rules
+from autosched.search.rules.protocol import Decision, FunctionRule
+from autosched.search.sketch import generate_sketches
 from autosched.task import Task
-from search.rules.custom import load_rules
-from search.rules.protocol import Decision, FunctionRule
-from search.sketch import generate_sketches
 
 FILE = """
-from search.rules.protocol import Decision, FunctionRule
+from autosched.search.rules.protocol import Decision, FunctionRule
 
 
 class Halves:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from autosched import workloads
+from autosched.search.factors import divisors, factorizations
+from autosched.search.mutation import mutate_tile_size
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import SplitStep
 from autosched.target import HardwareParams
-from search.factors import divisors, factorizations
-from search.mutation import mutate_tile_size
-from search.options import SearchOptions
-from search.rules.protocol import Context
 
 
 @pytest.mark.parametrize("n", [1, 2, 12, 36, 97, 360, 1000])

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from autosched.errors import ScheduleError
+from autosched.features.sets import FEATURE_SETS
+from autosched.search.featurize import Featurizer, Helper, task_featurizer
+from autosched.search.sample import sample_population
 from autosched.state.steps import SplitStep
-from features.sets import FEATURE_SETS
-from search.featurize import Featurizer, Helper, task_featurizer
-from search.sample import sample_population
 
 ILLEGAL = (SplitStep(2, 9, 4, (2,)),)
 

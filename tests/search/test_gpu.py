@@ -5,18 +5,18 @@ import pytest
 
 from autosched import te
 from autosched.driver import lower_for_features
-from autosched.state.dag import ComputeDAG
-from autosched.state.steps import CacheReadStep, steps_to_json
-from autosched.target import HardwareParams, cuda_target
-from search.options import SearchOptions
-from search.rules.gpu import (
+from autosched.search.options import SearchOptions
+from autosched.search.rules.gpu import (
     ADD_CACHE_READ,
     CROSS_THREAD_REDUCTION,
     SPECIAL_COMPUTE_LOCATION_GPU,
 )
-from search.rules.protocol import Context, Decision, FunctionRule
-from search.sample import sample_population
-from search.sketch import generate_sketches
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
+from autosched.state.dag import ComputeDAG
+from autosched.state.steps import CacheReadStep, steps_to_json
+from autosched.target import HardwareParams, cuda_target
 
 GPU = HardwareParams.default("cuda")
 

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.state.dag import ComputeDAG
-from autosched.state.iterator import Annotation
-from autosched.state.stage import ComputeAt
-from autosched.state.steps import PragmaStep, SplitStep
-from autosched.target import HardwareParams
-from search.initial import (
+from autosched.search.initial import (
     CPU_UNROLL,
     GPU_UNROLL,
     change_compute_location,
@@ -21,8 +16,13 @@ from search.initial import (
     unroll,
     vectorize,
 )
-from search.options import SearchOptions
-from search.rules.protocol import Context
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.state.dag import ComputeDAG
+from autosched.state.iterator import Annotation
+from autosched.state.stage import ComputeAt
+from autosched.state.steps import PragmaStep, SplitStep
+from autosched.target import HardwareParams
 
 
 def rng(seed=0):

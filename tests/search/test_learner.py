@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from search.learner import Learner
+from autosched.search.learner import Learner
 
 
 class Recorder:

@@ -8,6 +8,16 @@ import pytest
 
 from autosched.driver import lower_steps
 from autosched.errors import ScheduleError
+from autosched.features.lowering import features_of_steps
+from autosched.search.initial import CPU_UNROLL
+from autosched.search.mutation import (
+    mutate,
+    mutate_auto_unroll,
+    mutate_compute_location,
+    mutate_parallel,
+    mutate_tile_size,
+)
+from autosched.search.sample import sample_population
 from autosched.state import queries
 from autosched.state.iterator import Annotation
 from autosched.state.steps import (
@@ -22,16 +32,6 @@ from autosched.state.steps import (
 from autosched.target import cuda_target
 from autosched.task import Task
 from autosched.workloads import WORKLOADS
-from features.lowering import features_of_steps
-from search.initial import CPU_UNROLL
-from search.mutation import (
-    mutate,
-    mutate_auto_unroll,
-    mutate_compute_location,
-    mutate_parallel,
-    mutate_tile_size,
-)
-from search.sample import sample_population
 
 
 def population(context, sketches_of, seed=3, count=6):

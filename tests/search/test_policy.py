@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from search.cost_model import RandomModel, XGBoostModel
-from search.featurize import task_featurizer
-from search.learner import Learner
-from search.options import SearchOptions
-from search.policy import SketchPolicy
+from autosched.search.cost_model import RandomModel, XGBoostModel
+from autosched.search.featurize import task_featurizer
+from autosched.search.learner import Learner
+from autosched.search.options import SearchOptions
+from autosched.search.policy import SketchPolicy
 
 FAST = {"evolutionary_search_population": 12, "evolutionary_search_num_iters": 2}
 

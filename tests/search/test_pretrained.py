@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from autosched.errors import ConfigError
-from features.sets import ANSOR, TUNING, feature_set
-from search.cost_model import RandomModel, XGBoostModel
-from search.featurize import task_featurizer
-from search.pretrained import pretrained_model, start_pretrained
-from search.sample import sample_population
+from autosched.features.sets import ANSOR, TUNING, feature_set
+from autosched.search.cost_model import RandomModel, XGBoostModel
+from autosched.search.featurize import task_featurizer
+from autosched.search.pretrained import pretrained_model, start_pretrained
+from autosched.search.sample import sample_population
 
 
 def test_it_is_for_the_features_of_this_version(make_task, make_context, sketches_of):

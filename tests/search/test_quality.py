@@ -2,7 +2,7 @@
 
 from math import inf
 
-from search.quality import prediction_quality
+from autosched.search.quality import prediction_quality
 
 
 def test_a_perfect_order():

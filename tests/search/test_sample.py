@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from autosched.search.sample import sample_population
 from autosched.state import queries
 from autosched.state.iterator import Annotation
 from autosched.state.steps import SplitStep
 from autosched.task import Task
-from search.sample import sample_population
 
 
 def test_samples_are_legal_and_differ(context, sketches_of):

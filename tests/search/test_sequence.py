@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autosched.measure.build import Builder
+from autosched.measure.measurer import Measurer
+from autosched.measure.result import MeasureResult
+from autosched.search.featurize import Helper, task_featurizer
+from autosched.search.mutation import mutate
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
+from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import steps_to_json
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
-from measure.build import Builder
-from measure.measurer import Measurer
-from measure.result import MeasureResult
-from search.featurize import Helper, task_featurizer
-from search.mutation import mutate
-from search.options import SearchOptions
-from search.rules.protocol import Context
-from search.sample import sample_population
-from search.sketch import generate_sketches
-from search.tuner import TuneOptions, Tuner
 
 ROOT = Path(__file__).resolve().parents[2]
 SEARCH = SearchOptions(

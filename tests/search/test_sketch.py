@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from autosched import workloads
+from autosched.search.rules.protocol import Decision, FunctionRule
+from autosched.search.sketch import generate_sketches
 from autosched.state.dag import ComputeDAG
 from autosched.target import HardwareParams
-from search.rules.protocol import Decision, FunctionRule
-from search.sketch import generate_sketches
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "ansor_v06.jsonl.gz"
 

@@ -3,13 +3,13 @@
 import pytest
 
 from autosched.errors import ConfigError
+from autosched.measure.records import RecordLog, read_log
+from autosched.measure.result import Failure, MeasureResult
+from autosched.search.allocation import AllocationOptions
+from autosched.search.options import SearchOptions
+from autosched.search.task_scheduler import ScheduleOptions, TaskScheduler
+from autosched.search.tuner import TuneOptions
 from autosched.task import Task
-from measure.records import RecordLog, read_log
-from measure.result import Failure, MeasureResult
-from search.allocation import AllocationOptions
-from search.options import SearchOptions
-from search.task_scheduler import ScheduleOptions, TaskScheduler
-from search.tuner import TuneOptions
 
 SEARCH = SearchOptions(
     sample_init_min_population=5,

@@ -3,14 +3,14 @@
 import numpy as np
 
 from autosched import te
+from autosched.search.initial import fill_tile_size
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.search.sketch import generate_sketches
+from autosched.search.thread_bind import thread_bind
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation
 from autosched.target import HardwareParams
-from search.initial import fill_tile_size
-from search.options import SearchOptions
-from search.rules.protocol import Context
-from search.sketch import generate_sketches
-from search.thread_bind import thread_bind
 
 GPU = HardwareParams.default("cuda")
 

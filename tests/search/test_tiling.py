@@ -4,11 +4,11 @@ import pytest
 
 from autosched import te
 from autosched.errors import ConfigError, ScheduleError
+from autosched.search.options import SearchOptions
+from autosched.search.rules.tiling import follow_tiling, multi_level_tile, structure_problem
+from autosched.search.sketch import generate_sketches
 from autosched.state.dag import ComputeDAG
 from autosched.target import HardwareParams
-from search.options import SearchOptions
-from search.rules.tiling import follow_tiling, multi_level_tile, structure_problem
-from search.sketch import generate_sketches
 
 
 def matmul(unsplit=()):

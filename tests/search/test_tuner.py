@@ -3,12 +3,12 @@
 import pytest
 
 from autosched.errors import ConfigError
+from autosched.measure.interrupt import MeasureInterrupted
+from autosched.measure.records import RecordLog, read_log
+from autosched.search.options import SearchOptions
+from autosched.search.tuner import TuneOptions, Tuner
 from autosched.target import cuda_target
 from autosched.task import Task
-from measure.interrupt import MeasureInterrupted
-from measure.records import RecordLog, read_log
-from search.options import SearchOptions
-from search.tuner import TuneOptions, Tuner
 
 SEARCH = SearchOptions(
     sample_init_min_population=6,

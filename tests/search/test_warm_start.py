@@ -2,15 +2,15 @@
 
 import numpy as np
 
+from autosched.measure.records import Record
+from autosched.measure.result import MeasureResult
+from autosched.search.cost_model import XGBoostModel
+from autosched.search.featurize import task_featurizer
+from autosched.search.learner import Learner
+from autosched.search.sample import sample_population
+from autosched.search.warm_start import warm_start
 from autosched.target import cuda_target
 from autosched.task import Task
-from measure.records import Record
-from measure.result import MeasureResult
-from search.cost_model import XGBoostModel
-from search.featurize import task_featurizer
-from search.learner import Learner
-from search.sample import sample_population
-from search.warm_start import warm_start
 
 
 def records_of(task, make_context, sketches_of, count=8):

@@ -17,6 +17,11 @@ import pytest
 from autosched import workloads
 from autosched.driver import lower_steps, pipeline_of
 from autosched.errors import ScheduleError
+from autosched.measure.check import compare
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.target import HardwareParams, cpu_target, cuda_target
@@ -26,11 +31,6 @@ from autosched.tir import interp
 from autosched.tir.op import const
 from autosched.tir.stmt import Evaluate
 from autosched.transform.module import FunctionPass
-from measure.check import compare
-from search.options import SearchOptions
-from search.rules.protocol import Context
-from search.sample import sample_population
-from search.sketch import generate_sketches
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 CANDIDATES = 4

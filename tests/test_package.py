@@ -1,0 +1,50 @@
+"""The package as it is installed: one import name, and modules of the user's beside it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import autosched
+
+HOSTILE = "raise SystemExit('a file of the user was run as a module of ours')\n"
+NAMES = ("features", "measure", "search", "random", "json", "worker")
+
+
+def hostile(folder: Path) -> Path:
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(HOSTILE)
+    (folder / "search").mkdir()
+    (folder / "search" / "__init__.py").write_text(HOSTILE)
+    return folder
+
+
+def run(folder: Path, *words: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(Path(autosched.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def test_modules_of_the_user_are_never_run(tmp_path):
+    """The tuner's process, its builders, its runner and its feature helper all start."""
+    folder = hostile(tmp_path)
+    config = folder / "small.yaml"
+    config.write_text("workload: {op: matmul, args: {M: 16, N: 16, K: 16}}\n")
+    shown = run(folder, "-m", "autosched", "tune", "small.yaml", "--trials", "2")
+    assert "(2 valid)" in shown
+
+
+def test_import_beside_modules_of_the_user(tmp_path):
+    for name in ("features", "measure", "search"):
+        (tmp_path / f"{name}.py").write_text(HOSTILE)
+    code = "import autosched, autosched.search, autosched.measure, autosched.features; autosched.te"
+    assert run(tmp_path, "-c", code) == ""
+
+
+def test_every_public_name_exists():
+    for name in autosched.__all__:
+        assert getattr(autosched, name) is not None
+    assert set(autosched.__all__) <= set(dir(autosched))
