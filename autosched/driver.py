@@ -9,19 +9,19 @@ from autosched.errors import CompileError
 from autosched.layout import LayoutOption
 from autosched.state.layout_rewrite import rewrite_layout
 from autosched.target import Target
-from autosched.te.tensor import Tensor
-from autosched.te.to_prim_func import schedule_to_prim_func
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.te.operations.tensor import Tensor
 from autosched.tir.function import PrimFunc
-from autosched.transform.module import Pass
+from autosched.transform.device.verify_gpu_code import VerifyGPUCode
+from autosched.transform.expressions.simplify import Simplify
+from autosched.transform.framework.passes import Pass
 from autosched.transform.pipeline import FEATURE_CHECK, GPU_PIPELINE, cpu_pipeline, run_pipeline
-from autosched.transform.simplify import Simplify
-from autosched.transform.verify_gpu_code import VerifyGPUCode
 
 if TYPE_CHECKING:
     from autosched.runtime.cpu import CpuArtifact
     from autosched.state.dag import ComputeDAG
     from autosched.state.steps import Step
-    from autosched.te.schedule import Schedule
+    from autosched.te.schedule.schedule import Schedule
 
 
 def lower(sch: Schedule, args: Sequence[Tensor], target: Target, name: str = "main") -> PrimFunc:

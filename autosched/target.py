@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from autosched.caches import cache_sizes
+from autosched.cpu_caches import cache_sizes
 from autosched.errors import ConfigError
 
 _UNLIMITED = 2**31 - 1

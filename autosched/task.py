@@ -15,7 +15,7 @@ from autosched.layout import LayoutOption
 from autosched.state.dag import ComputeDAG
 from autosched.state.layout_rewrite import layout_free_tensors
 from autosched.target import Target, make_target
-from autosched.te.tensor import Tensor
+from autosched.te.operations.tensor import Tensor
 from autosched.workloads.source import WorkloadSource, source_from_json
 from autosched.workloads.workload import MAX_SIZE, Array, shape_of
 

@@ -24,8 +24,8 @@ from autosched.codegen.llvm import compile_object, emit_llvm
 from autosched.driver import lower
 from autosched.runtime.cpu import aligned_empty, artifact_of, load
 from autosched.target import Target, cpu_target
-from autosched.te.schedule import Schedule
-from autosched.te.tensor import Tensor
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 
 from autosched.cli.samples import RecordSamples
-from autosched.features import dataset
-from autosched.features.dataset import Sample
-from autosched.features.extract import FeatureRows
+from autosched.features.ansor.rows import FeatureRows
+from autosched.features.datasets import dataset
+from autosched.features.datasets.dataset import Sample
 
 
 class RepeatedSamples:

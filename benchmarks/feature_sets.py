@@ -25,13 +25,13 @@ from sklearn.model_selection import LeaveOneGroupOut, ShuffleSplit
 
 from autosched.driver import lower_for_features
 from autosched.errors import ScheduleError
-from autosched.features.extract import FeatureRows
+from autosched.features.ansor.rows import FeatureRows
 from autosched.features.sets import FEATURE_SETS
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import RecordLog, read_log
 from autosched.measure.runner import RunOptions
 from autosched.search.cost_model import XGBoostModel
-from autosched.search.quality import prediction_quality
+from autosched.search.ranking_quality import prediction_quality
 from autosched.search.tuner import TuneOptions, Tuner
 from autosched.task import Task
 

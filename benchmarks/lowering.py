@@ -21,7 +21,7 @@ from autosched.errors import ScheduleError
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import cpu_target
-from autosched.te.to_prim_func import schedule_to_prim_func
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "ansor_v06.jsonl.gz"
 SHOWN = ("matmul", "conv2d_nhwc", "conv2d_nchw_bn_relu")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from autosched.features.extract import FeatureRows
-from autosched.features.names import BUFFER_WIDTH, FEATURE_NAMES, GROUPS, MAX_BUFFERS
+from autosched.features.ansor.names import BUFFER_WIDTH, FEATURE_NAMES, GROUPS, MAX_BUFFERS
+from autosched.features.ansor.rows import FeatureRows
 
 _FIRST_SLOT = len(GROUPS["computation"])
 _BYTES = FEATURE_NAMES.index("B0.bytes") - _FIRST_SLOT

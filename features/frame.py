@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autosched.features.extract import FeatureRows
+from autosched.features.ansor.rows import FeatureRows
 from autosched.features.sets import DEFAULT, feature_set
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autosched.driver import lower_for_features
-from autosched.features.extract import FeatureRows
+from autosched.features.ansor.rows import FeatureRows
 from autosched.features.sets import DEFAULT, feature_set
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step

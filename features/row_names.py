@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autosched.features.nest import Nest
-from autosched.features.scope import BufferInfo
+from autosched.features.walk.scope import BufferInfo
+from autosched.features.walk.visitor import Nest
 from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore

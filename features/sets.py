@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from autosched.errors import ConfigError
-from autosched.features import autosched_1, autosched_1_names, names
-from autosched.features.extract import FeatureRows, features_from_func
-from autosched.features.meanings import meaning
+from autosched.features.ansor import names
+from autosched.features.ansor.meanings import meaning
+from autosched.features.ansor.rows import FeatureRows, features_from_func
+from autosched.features.autosched_1 import names as autosched_1_names
+from autosched.features.autosched_1 import rows as autosched_1
 from autosched.features.row_names import in_order_of_store, in_reverse
 from autosched.target import Target
 from autosched.tir.function import PrimFunc

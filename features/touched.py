@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autosched.features.access import accesses_of
-from autosched.features.nest import Nest
-from autosched.features.regions import IndexBounds, region
-from autosched.features.scope import BufferInfo
+from autosched.features.walk.access import accesses_of
+from autosched.features.walk.regions import IndexBounds, region
+from autosched.features.walk.scope import BufferInfo
+from autosched.features.walk.visitor import Nest
 from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore

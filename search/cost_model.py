@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
-from autosched.features.extract import FeatureRows
+from autosched.features.ansor.rows import FeatureRows
 
 Scores = npt.NDArray[np.float32]
 MEMBERS = 8

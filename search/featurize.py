@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autosched.errors import MeasureError, ScheduleError
-from autosched.features.extract import FeatureRows
+from autosched.features.ansor.rows import FeatureRows
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import TUNING
 from autosched.measure.worker import Handler, Worker

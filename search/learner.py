@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autosched.features.extract import FeatureRows
+from autosched.features.ansor.rows import FeatureRows
 from autosched.search.cost_model import CostModel, Scores, consensus
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.errors import ScheduleError
-from autosched.features.extract import FeatureRows
+from autosched.features.ansor.rows import FeatureRows
+from autosched.search.batch_choice import in_turns
 from autosched.search.cost_model import consensus
 from autosched.search.learner import Learner
 from autosched.search.mutation import Steps, mutate
@@ -18,7 +19,6 @@ from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context, SketchRule
 from autosched.search.sample import sample_population
 from autosched.search.sketch import generate_sketches
-from autosched.search.turns import in_turns
 from autosched.state.dag import ComputeDAG
 from autosched.target import Target
 

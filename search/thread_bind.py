@@ -2,7 +2,7 @@
 
 As in Ansor, what is bound here may still be more than a kernel can have: of threads, shared memory
 or bytes in a vector access, which only lowering tells. Such a candidate is refused there with a
-ScheduleError (`transform/verify_gpu_code.py`), where Ansor gives it features of zeros.
+ScheduleError (`transform/device/verify_gpu_code.py`), where Ansor gives it features of zeros.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from autosched.state import queries
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
-from autosched.te.operation import ComputeOp
+from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import IntImm
 
 

@@ -20,7 +20,7 @@ from autosched.search.featurize import Helper, task_featurizer
 from autosched.search.learner import Learner
 from autosched.search.options import SearchOptions
 from autosched.search.policy import Candidate, SketchPolicy
-from autosched.search.quality import Quality, prediction_quality
+from autosched.search.ranking_quality import Quality, prediction_quality
 from autosched.search.rules.protocol import SketchRule
 from autosched.state.steps import Step
 from autosched.task import Task

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # What each layer may import, besides itself. EVERYWHERE is below everything.
 ALLOWED = {
     "autosched.errors": set(),
-    "autosched.caches": set(),
+    "autosched.cpu_caches": set(),
     "autosched.user_file": set(),
     "autosched.layout": set(),
     "autosched.target": set(),
@@ -44,7 +44,7 @@ ALLOWED["autosched.measure"] = COMPILER
 ALLOWED["autosched.search"] = COMPILER | {"autosched.features", "autosched.measure"}
 EVERYWHERE = {
     "autosched.errors",
-    "autosched.caches",
+    "autosched.cpu_caches",
     "autosched.layout",
     "autosched.target",
     "autosched.user_file",

@@ -14,7 +14,7 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.python_schedule import python_schedule
 from autosched.state.steps import SplitStep
 from autosched.target import HardwareParams
-from autosched.te.to_prim_func import schedule_to_prim_func
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.equal import structural_equal
 from autosched.tir.printer import to_text
 

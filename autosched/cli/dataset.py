@@ -6,7 +6,7 @@ from pathlib import Path
 
 from autosched.cli.console import plain, warn
 from autosched.errors import ConfigError
-from autosched.features import dataset
+from autosched.features.datasets import dataset
 
 
 def export(
@@ -34,7 +34,7 @@ def export(
 
 def info(file: Path) -> None:
     """Print sizes, tasks, throughputs and schema of a dataset."""
-    from autosched.features.dataset_info import describe
+    from autosched.features.datasets.dataset_info import describe
 
     plain(describe(file))
 

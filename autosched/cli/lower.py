@@ -13,7 +13,7 @@ from autosched.driver import pipeline_of
 from autosched.errors import ConfigError
 from autosched.state.steps import Step
 from autosched.task import Task
-from autosched.te.to_prim_func import schedule_to_prim_func
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 
 
 def run(config: Path, record: str | None, print_after: str | None, *, time_passes: bool) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from autosched.cli.chosen import report_problems
 from autosched.errors import ConfigError, ScheduleError
-from autosched.features.dataset import Sample
-from autosched.features.extract import FeatureRows
+from autosched.features.ansor.rows import FeatureRows
+from autosched.features.datasets.dataset import Sample
 from autosched.features.lowering import features_of_steps
 from autosched.measure.records import LogContents, Record, stream_log
 from autosched.task import Task

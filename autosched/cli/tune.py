@@ -25,7 +25,7 @@ from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record, RecordLog
 from autosched.search.featurize import Helper
 from autosched.search.options import SearchOptions
-from autosched.search.quality import Quality
+from autosched.search.ranking_quality import Quality
 from autosched.search.rules.custom import load_rules
 from autosched.search.tuner import TuneOptions, Tuner, TuneResult
 from autosched.task import Task

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.te.operation import ComputeOp, Operation
+from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.tir.expr import Add, Call, Expr, FloatImm, IntImm, ProducerLoad, Select, Sub, Var
 from autosched.tir.walk import free_vars, pre_order
 

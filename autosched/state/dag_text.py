@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autosched.te.operation import ComputeOp, Operation
+from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.tir.dtype import DType, int32
 from autosched.tir.expr import (
     Add,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autosched.te.operation import ComputeOp, Operation
+from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     BinaryExpr,

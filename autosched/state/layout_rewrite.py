@@ -27,16 +27,16 @@ from autosched.state.steps import (
     RfactorStep,
     Step,
 )
-from autosched.te.compute import compute
-from autosched.te.graph import replace_inputs, rewrite_body
-from autosched.te.operation import (
+from autosched.te.operations.compute import compute
+from autosched.te.operations.operation import (
     LAYOUT_FREE,
     ComputeOp,
     Operation,
     PlaceholderOp,
     tensor_loads,
 )
-from autosched.te.tensor import Tensor
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.graph import replace_inputs, rewrite_body
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
 

@@ -32,8 +32,8 @@ from autosched.state.steps import (
     Step,
     StorageAlignStep,
 )
-from autosched.te.schedule_stage import Stage
-from autosched.te.stage import Fuse, Relation, Singleton, Split
+from autosched.te.schedule.relations import Fuse, Relation, Singleton, Split
+from autosched.te.schedule.stage import Stage
 from autosched.tir.expr import IterVar
 
 

@@ -29,7 +29,7 @@ from autosched.state.steps import (
     SplitStep,
     Step,
 )
-from autosched.te.operation import ComputeOp
+from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import StringImm
 
 NO_SPLIT_AT_INNER = "auto_scheduler_no_split_at_inner"

@@ -33,9 +33,9 @@ from autosched.state.steps import (
     Step,
     StorageAlignStep,
 )
-from autosched.te.operation import Operation
-from autosched.te.schedule import Schedule
-from autosched.te.schedule_stage import Stage
+from autosched.te.operations.operation import Operation
+from autosched.te.schedule.schedule import Schedule
+from autosched.te.schedule.stage import Stage
 from autosched.tir.expr import IterVar
 
 

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from autosched.errors import ScheduleError
 from autosched.state.iterator import Iterator, IterKind, clean_name
-from autosched.te.operation import ComputeOp, Operation, PlaceholderOp
+from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderOp
 from autosched.tir.expr import IntImm, IterVar
 
 

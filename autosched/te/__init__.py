@@ -1,6 +1,6 @@
 """Tensor expressions: declaring tensor programs and scheduling them."""
 
-from autosched.te.compute import (
+from autosched.te.operations.compute import (
     compute,
     placeholder,
     reduce_axis,
@@ -8,8 +8,8 @@ from autosched.te.compute import (
     thread_axis,
     var,
 )
-from autosched.te.extern import extern
-from autosched.te.intrinsics import (
+from autosched.te.operations.extern import extern
+from autosched.te.operations.intrinsics import (
     abs,
     acos,
     acosh,
@@ -52,12 +52,12 @@ from autosched.te.intrinsics import (
     tanh,
     trunc,
 )
-from autosched.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp
-from autosched.te.reduction import comm_reducer, max, min, prod, sum
-from autosched.te.scan import scan
-from autosched.te.schedule import Schedule, Stage, create_schedule
-from autosched.te.tensor import Tensor
-from autosched.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
+from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp
+from autosched.te.operations.reduction import comm_reducer, max, min, prod, sum
+from autosched.te.operations.scan import scan
+from autosched.te.operations.tensor import Tensor
+from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
+from autosched.te.schedule.schedule import Schedule, Stage, create_schedule
 from autosched.tir.op import (
     all_ as all,
 )

@@ -11,29 +11,29 @@ from functools import lru_cache
 
 from autosched.errors import ConfigError
 from autosched.tir.function import PrimFunc
-from autosched.transform.bf16_compute_legalize import BF16ComputeLegalize
-from autosched.transform.common_subexpr_elim import CommonSubexprElimTIR
-from autosched.transform.context import PassContext
-from autosched.transform.hoist_if_then_else import HoistIfThenElse
-from autosched.transform.inject_double_buffer import InjectDoubleBuffer
-from autosched.transform.inject_prefetch import InjectPrefetch
-from autosched.transform.inject_virtual_thread import InjectVirtualThread
-from autosched.transform.loop_partition import LoopPartition
-from autosched.transform.lower_intrin import LowerIntrin
-from autosched.transform.module import Pass, Sequential
-from autosched.transform.narrow_data_type import NarrowDataType
-from autosched.transform.promote_accumulators import PromoteAccumulators
-from autosched.transform.remove_no_op import RemoveNoOp
-from autosched.transform.renormalize_split_pattern import RenormalizeSplitPattern
-from autosched.transform.rewrite_unsafe_select import RewriteUnsafeSelect
-from autosched.transform.simplify import Simplify
-from autosched.transform.storage_flatten import StorageFlatten
-from autosched.transform.storage_rewrite import StorageRewrite
-from autosched.transform.unroll_loop import UnrollLoop
-from autosched.transform.vectorize_innermost import VectorizeInnermost
-from autosched.transform.vectorize_loop import VectorizeLoop
-from autosched.transform.verify_gpu_code import VerifyGPUCode
-from autosched.transform.verify_memory import VerifyMemory
+from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
+from autosched.transform.device.verify_gpu_code import VerifyGPUCode
+from autosched.transform.device.verify_memory import VerifyMemory
+from autosched.transform.expressions.common_subexpr_elim import CommonSubexprElimTIR
+from autosched.transform.expressions.lower_intrin import LowerIntrin
+from autosched.transform.expressions.narrow_data_type import NarrowDataType
+from autosched.transform.expressions.renormalize_split_pattern import RenormalizeSplitPattern
+from autosched.transform.expressions.rewrite_unsafe_select import RewriteUnsafeSelect
+from autosched.transform.expressions.simplify import Simplify
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import Pass, Sequential
+from autosched.transform.from_te.inject_prefetch import InjectPrefetch
+from autosched.transform.from_te.storage_flatten import StorageFlatten
+from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
+from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
+from autosched.transform.loops.loop_partition import LoopPartition
+from autosched.transform.loops.remove_no_op import RemoveNoOp
+from autosched.transform.loops.unroll_loop import UnrollLoop
+from autosched.transform.low_precision.bf16_compute_legalize import BF16ComputeLegalize
+from autosched.transform.storage.storage_rewrite import StorageRewrite
+from autosched.transform.vector.promote_accumulators import PromoteAccumulators
+from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
+from autosched.transform.vector.vectorize_loop import VectorizeLoop
 
 _TO_FLAT_LOOPS: tuple[Pass, ...] = (
     InjectPrefetch(),

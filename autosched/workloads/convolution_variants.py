@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autosched import te
-from autosched.te.tensor import Tensor
+from autosched.te.operations.tensor import Tensor
 from autosched.tir.op import all_, const, eq, if_then_else, max_
 from autosched.workloads.padding import pad, pad_array, windows
 from autosched.workloads.workload import Array, layout_free, output_size

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autosched import te
-from autosched.te.tensor import Tensor
+from autosched.te.operations.tensor import Tensor
 from autosched.tir.op import call, const, max_
 from autosched.workloads.workload import Array
 

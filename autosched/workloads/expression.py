@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ConfigError
-from autosched.te.tensor import Tensor
+from autosched.te.operations.tensor import Tensor
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.expression_extents import Statement, infer_extents, loads_of
 from autosched.workloads.expression_te import FUNCTIONS, build

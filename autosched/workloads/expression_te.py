@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosched import te
-from autosched.te.tensor import Tensor
+from autosched.te.operations.tensor import Tensor
 from autosched.tir import op
 from autosched.tir.expr import Expr, Var
 from autosched.workloads.expression_extents import loads_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from autosched import te
-from autosched.te.tensor import Tensor
+from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import Expr
 from autosched.tir.op import all_, const, if_then_else
 from autosched.workloads.workload import Array, shape_of

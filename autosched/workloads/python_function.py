@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ConfigError
-from autosched.te.operation import ComputeOp, PlaceholderOp
-from autosched.te.tensor import Tensor
+from autosched.te.operations.operation import ComputeOp, PlaceholderOp
+from autosched.te.operations.tensor import Tensor
 from autosched.user_file import load_object
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.workload import Array, random_inputs

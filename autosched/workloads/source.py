@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from autosched import workloads
 from autosched.errors import ConfigError
-from autosched.te.tensor import Tensor
+from autosched.te.operations.tensor import Tensor
 from autosched.workloads.workload import Array
 
 

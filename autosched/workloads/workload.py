@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
-from autosched.te.operation import LAYOUT_FREE
-from autosched.te.tensor import Tensor
+from autosched.te.operations.operation import LAYOUT_FREE
+from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import IntImm
 
 Array = npt.NDArray[Any]

@@ -11,7 +11,7 @@ from autosched.cli.progress import make_observer, status_text
 from autosched.cli.task_table import TaskTable
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
-from autosched.search.quality import Quality
+from autosched.search.ranking_quality import Quality
 from autosched.search.tuner import Progress
 from autosched.task import Task
 

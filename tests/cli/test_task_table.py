@@ -5,7 +5,7 @@ from rich.console import Console
 from autosched.cli.task_table import TaskTable, short_names
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
-from autosched.search.quality import Quality
+from autosched.search.ranking_quality import Quality
 from autosched.search.tuner import Progress
 from autosched.task import Task
 

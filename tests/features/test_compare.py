@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from autosched.features.ansor.names import BUFFER_WIDTH, FEATURE_NAMES, NUM_FEATURES
 from autosched.features.compare import canonical_rows, first_difference
-from autosched.features.names import BUFFER_WIDTH, FEATURE_NAMES, NUM_FEATURES
 
 
 def test_rows_in_any_order():

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.features import dataset
-from autosched.features.dataset import FORMATS, Sample
-from autosched.features.dataset_info import describe
-from autosched.features.names import FEATURE_NAMES, NUM_FEATURES
+from autosched.features.ansor.names import FEATURE_NAMES, NUM_FEATURES
+from autosched.features.datasets import dataset
+from autosched.features.datasets.dataset import FORMATS, Sample
+from autosched.features.datasets.dataset_info import describe
 
 
 def sample(op, size, seconds, rows=2, failure=""):

@@ -11,9 +11,9 @@ import pytest
 
 from autosched import workloads
 from autosched.errors import ScheduleError
+from autosched.features.ansor.names import FEATURE_NAMES, NUM_FEATURES
 from autosched.features.compare import first_difference
 from autosched.features.lowering import features_of_steps
-from autosched.features.names import FEATURE_NAMES, NUM_FEATURES
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target

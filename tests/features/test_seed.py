@@ -16,8 +16,8 @@ import pytest
 
 from autosched import workloads
 from autosched.driver import lower_for_features
-from autosched.features.extract import features_from_func
-from autosched.features.names import FEATURE_NAMES
+from autosched.features.ansor.names import FEATURE_NAMES
+from autosched.features.ansor.rows import features_from_func
 from autosched.features.touched import touched_regions
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json

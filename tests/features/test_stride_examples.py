@@ -2,7 +2,7 @@
 
 import pytest
 
-from autosched.features.stride import stride_along
+from autosched.features.ansor.stride import stride_along
 from autosched.tir.expr import Add, IntImm, Mul, Var
 
 i, j, k, v, y = (Var(name) for name in "ijkvy")

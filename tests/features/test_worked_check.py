@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.features.extract import features_from_func
-from autosched.features.names import FEATURE_NAMES
-from autosched.te.to_prim_func import schedule_to_prim_func
-from autosched.transform.simplify import Simplify
+from autosched.features.ansor.names import FEATURE_NAMES
+from autosched.features.ansor.rows import features_from_func
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.transform.expressions.simplify import Simplify
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 
 from autosched.errors import ConfigError
 from autosched.search.cost_model import RandomModel, XGBoostModel, make_cost_model
-from autosched.search.quality import prediction_quality
+from autosched.search.ranking_quality import prediction_quality
 
 
 def programs(count, seed):

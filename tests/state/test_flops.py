@@ -6,8 +6,8 @@ import pytest
 
 from autosched import te, workloads
 from autosched.state.flops import count_flops
-from autosched.te.operation import Operation
-from autosched.te.tensor import Tensor
+from autosched.te.operations.operation import Operation
+from autosched.te.operations.tensor import Tensor
 
 
 def ops(*tensors: Tensor) -> list[Operation]:

@@ -8,7 +8,7 @@ from autosched import te, workloads
 from autosched.state.dag import ComputeDAG
 from autosched.state.python_schedule import python_schedule
 from autosched.state.steps import steps_from_json
-from autosched.te.schedule import Schedule
+from autosched.te.schedule.schedule import Schedule
 
 CPU = [
     ["SP", 2, 0, 16, [4], 1],

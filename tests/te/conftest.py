@@ -9,8 +9,8 @@ import pytest
 
 from autosched.runtime.cpu import build_artifact, load
 from autosched.target import cpu_target
-from autosched.te.operation import PlaceholderOp
-from autosched.te.to_prim_func import schedule_to_prim_func
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.te.operations.operation import PlaceholderOp
 from autosched.tir import interp
 from autosched.tir.expr import Call
 from autosched.tir.stmt import AttrStmt

@@ -5,7 +5,7 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
-from autosched.te.operation import ComputeOp
+from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import IterKind
 
 MAX_LOOPS = 7

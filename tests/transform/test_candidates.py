@@ -26,11 +26,11 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.target import HardwareParams, cpu_target, cuda_target
 from autosched.task import Task
-from autosched.te.to_prim_func import schedule_to_prim_func
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
 from autosched.tir.op import const
 from autosched.tir.stmt import Evaluate
-from autosched.transform.module import FunctionPass
+from autosched.transform.framework.passes import FunctionPass
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 CANDIDATES = 4

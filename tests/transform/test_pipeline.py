@@ -6,12 +6,12 @@ import pytest
 
 from autosched import te
 from autosched.errors import ConfigError, ScheduleError
-from autosched.te.to_prim_func import schedule_to_prim_func
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
 from autosched.tir.stmt import Allocate, BufferRealize, BufferStore
 from autosched.tir.walk import stmts
-from autosched.transform.context import PassContext
-from autosched.transform.module import FunctionPass
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.pipeline import (
     CPU_PIPELINE,
     FEATURE_CHECK,

@@ -1,0 +1,1 @@
+"""InferBound: the range of every loop."""

@@ -1,0 +1,260 @@
+"""InferBound: the domain of every loop of a normalised schedule (spec te_bounds 3).
+
+Stages are visited from the last to the first. The axes of a stage get the region that its
+consumers read in one iteration of the loop it is attached to; its loops follow from the axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from autosched.arith import Analyzer, IntSet
+from autosched.arith.intset import eval_set
+from autosched.errors import ScheduleError
+from autosched.te.bounds.message_passing import is_zero, pass_down_domain, pass_up_domain
+from autosched.te.bounds.region import Regions, record_reads
+from autosched.te.bounds.thread_scope import (
+    WARP,
+    inferred_storage_rank,
+    storage_rank,
+    thread_rank,
+)
+from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderOp, ScanOp
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.graph import feed_graph
+from autosched.te.schedule.relations import AttachType
+from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
+from autosched.tir.op import add, cast, sub
+from autosched.tir.walk import free_vars
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.schedule import Schedule
+    from autosched.te.schedule.stage import Stage
+
+Domains = dict[IterVar, Range]
+
+
+def infer_bound(sch: Schedule) -> Domains:
+    """The range of every itervar of every stage of the normalised schedule `sch`.
+
+    Mins and extents are simplified and of the itervar's type; a min may mention the loop
+    variables (or thread variables) around the stage. Raises ScheduleError when a stage is attached
+    where its consumers cannot use it, or when a thread axis would have two extents.
+    """
+    context = _Context(sch)
+    domains = context.domains
+    for stage in reversed(sch.stages):
+        if stage.attach_type is AttachType.INLINED:
+            continue
+        if stage.is_output or isinstance(stage.op, PlaceholderOp):
+            _declared_domains(stage, domains)
+        else:
+            context.root_bounds(stage)
+        pass_down_domain(stage, domains, context.analyzer_for(stage))
+        for iv in stage.env_thread_axes:
+            if iv.dom is None:
+                raise ScheduleError(
+                    f"infer_bound: stage {stage.op.name}, thread axis {iv.thread_tag}: env_threads "
+                    "needs an axis with a domain"
+                )
+            domains[iv] = iv.dom
+    return {iv: context.final(iv, dom) for iv, dom in domains.items()}
+
+
+def _declared_domains(stage: Stage, domains: Domains) -> None:
+    if stage.attach_spec().attach_type is not AttachType.GROUP_ROOT:
+        raise ScheduleError(
+            f"infer_bound: stage {stage.op.name} is an output and must be computed at root"
+        )
+    for iv in stage.op.root_iter_vars:
+        assert iv.dom is not None
+        domains[iv] = iv.dom
+
+
+def attach_path(stage: Stage) -> list[IterVar]:
+    """The loops around `stage`, innermost first; empty at root.
+
+    Raises ScheduleError when the loop the stage is attached to does not exist any more.
+    """
+    path: list[IterVar] = []
+    spec = stage.attach_spec()
+    while spec.attach_type in (AttachType.SCOPE, AttachType.SCAN_UPDATE):
+        axis, around = spec.attach_ivar, spec.attach_stage
+        assert axis is not None and around is not None
+        if axis not in around.leaf_iter_vars:
+            raise ScheduleError(
+                f"infer_bound: stage {stage.op.name} is attached at {axis.var.name} of "
+                f"{around.op.name}, which is not a loop of that stage; its loops are "
+                + ", ".join(iv.var.name for iv in around.leaf_iter_vars)
+            )
+        position = around.leaf_iter_vars.index(axis)
+        path += reversed(around.leaf_iter_vars[: position + 1])
+        path += reversed(around.env_thread_axes)
+        spec = around.attach_spec()
+    return path
+
+
+class _Context:
+    """What one run of infer_bound knows: the domains so far and who reads what."""
+
+    def __init__(self, sch: Schedule) -> None:
+        active = [s for s in sch.stages if s.attach_type is not AttachType.INLINED]
+        self.domains: Domains = {}
+        self._analyzer = Analyzer()
+        self._roots: list[IterVar] = []
+        self.stage_of: dict[Operation, Stage] = {s.op: s for s in active}
+        self.feed = feed_graph(self.stage_of)
+        self.threads: dict[IterVar, IterVar] = {
+            iv: attr.bind_thread
+            for s in active
+            for iv, attr in s.iter_var_attrs.items()
+            if attr.bind_thread is not None
+        }
+        self.paths: dict[Stage, list[IterVar]] = {s: attach_path(s) for s in active}
+        self.regions = Regions()
+        self._bound: set[Var] = set()
+
+    def tag(self, iv: IterVar) -> str:
+        return self.threads.get(iv, iv).thread_tag
+
+    def storage(self, stage: Stage) -> int:
+        """The storage rank of what `stage` computes."""
+        if stage.scope:
+            return storage_rank(stage.scope)
+        return inferred_storage_rank(map(self.tag, self.paths[stage]))
+
+    def relaxed(self, iv: IterVar, found: bool, storage: int) -> bool:
+        """True when all values of loop `iv` belong to one region of the producer."""
+        tag = self.tag(iv)
+        if not tag or tag == "pipeline":
+            return not found
+        if storage == WARP and tag == "threadIdx.x":
+            return True
+        return storage <= thread_rank(tag)
+
+    def root_bounds(self, stage: Stage) -> None:
+        """Put the domains of the axes of `stage` into the map."""
+        outputs = stage.op.outputs
+        needed: dict[Tensor, list[list[IntSet]]] = {t: [[] for _ in t.shape] for t in outputs}
+        consumers: dict[Operation, None] = {}
+        for tensor in outputs:
+            consumers.update(dict.fromkeys(self.feed.get(tensor, ())))
+        for consumer in consumers:
+            self._read_by(consumer, stage, needed)
+        self._gather(stage, needed)
+
+    def _read_by(
+        self, consumer: Operation, stage: Stage, needed: dict[Tensor, list[list[IntSet]]]
+    ) -> None:
+        reader = self.stage_of[consumer]
+        path = self.paths[stage]
+        target = path[0] if path else None
+        storage = self.storage(stage)
+        found = False
+        sets: dict[IterVar, IntSet] = {}
+        for iv in reversed(reader.leaf_iter_vars):
+            found = found or iv is target
+            dom = self.domains[iv]
+            if isinstance(dom.extent, IntImm) and dom.extent.value == 1:
+                sets[iv] = IntSet.single_point(dom.min)
+            elif self.relaxed(iv, found, storage):
+                sets[iv] = IntSet.from_range(dom)
+            else:
+                sets[iv] = IntSet.single_point(self._value(reader, iv, dom))
+        relax: dict[Var, IntSet] = {}
+        for iv in self.paths[reader]:
+            found = found or iv is target
+            dom = self.domains[iv]
+            if self.relaxed(iv, found, storage):
+                relax[iv.var] = IntSet.from_range(dom)
+                if iv in self.threads:
+                    thread = self.threads[iv]
+                    relax[thread.var] = IntSet.from_range(self.domains[thread])
+        if target is not None and not found:
+            raise ScheduleError(
+                f"infer_bound: stage {stage.op.name}, attached at {target.var.name}: cannot find "
+                f"the producer along the loop nest of its consumer {consumer.name}; attach it to a "
+                "loop that encloses all its consumers"
+            )
+        pass_up_domain(reader, self.domains, sets, self.regions.unbound)
+        known = self._axis_sets(consumer, sets, relax)
+        record_reads(consumer, known, needed, self.regions)
+
+    def _value(self, reader: Stage, iv: IterVar, dom: Range) -> Expr:
+        """The value of loop `iv` in one iteration: its variable or that of its thread axis."""
+        thread = self.threads.get(iv)
+        if thread is not None:
+            return add(dom.min, cast(iv.var.dtype, thread.var))
+        if not is_zero(dom.min):
+            raise ScheduleError(
+                f"infer_bound: stage {reader.op.name}, loop {iv.var.name} starts at {dom.min!r}, "
+                "expected 0; normalize the schedule first"
+            )
+        return iv.var
+
+    def _axis_sets(
+        self, consumer: Operation, sets: dict[IterVar, IntSet], relax: dict[Var, IntSet]
+    ) -> dict[IterVar, tuple[Range, IntSet]]:
+        """For each axis of the consumer its range and the set of its values, relaxed."""
+        known: dict[IterVar, tuple[Range, IntSet]] = {}
+        for iv in consumer.root_iter_vars:
+            assert iv.dom is not None
+            found = sets.get(iv)
+            dom = iv.dom if found is None else self.regions.cover(found, iv.dom)
+            if relax and not (free_vars(dom.min) | free_vars(dom.extent)).isdisjoint(relax):
+                last = sub(add(dom.min, dom.extent), 1)
+                low = eval_set(dom.min, relax).min_value
+                high = eval_set(last, relax).max_value
+                known[iv] = (dom, IntSet.interval(low, high))
+            else:
+                known[iv] = (dom, IntSet.from_range(dom))
+        return known
+
+    def _gather(self, stage: Stage, needed: dict[Tensor, list[list[IntSet]]]) -> None:
+        op, regions, domains = stage.op, self.regions, self.domains
+        reads = list(needed.values())
+        if isinstance(op, ComputeOp):
+            for dim, iv in enumerate(op.axis):
+                assert iv.dom is not None
+                domains[iv] = regions.union((s for r in reads for s in r[dim]), iv.dom)
+            rest: Iterable[IterVar] = op.reduce_axis
+        elif isinstance(op, ScanOp):
+            declared = op.scan_axis.dom
+            assert declared is not None
+            time = regions.union((s for r in reads for s in r[0]), declared)
+            steps = sub(add(time.min, time.extent), declared.min)
+            domains[op.scan_axis] = Range(declared.min, regions.simplify(steps))
+            rest = op.spatial_axis
+        else:
+            rest = op.root_iter_vars
+        for iv in rest:
+            assert iv.dom is not None
+            domains[iv] = iv.dom
+
+    def analyzer_for(self, stage: Stage) -> Analyzer:
+        """The shared analyzer; it knows the axes' domains when those of `stage` are symbolic."""
+        roots = stage.op.root_iter_vars
+        self._roots += roots
+        if all(isinstance(self.domains[iv].extent, IntImm) for iv in roots):
+            return self._analyzer
+        return self._informed()
+
+    def _informed(self) -> Analyzer:
+        for iv in self._roots:
+            if iv.var not in self._bound:
+                self._analyzer.bind(iv.var, self.domains[iv], override=True)
+                self._bound.add(iv.var)
+        return self._analyzer
+
+    def final(self, iv: IterVar, dom: Range) -> Range:
+        low, extent = self._final(iv, dom.min), self._final(iv, dom.extent)
+        return dom if low is dom.min and extent is dom.extent else Range(low, extent)
+
+    def _final(self, iv: IterVar, e: Expr) -> Expr:
+        e = cast(iv.var.dtype, e)
+        if isinstance(e, IntImm):
+            return e
+        if free_vars(e).isdisjoint(axis.var for axis in self._roots):
+            return self.regions.simplify(e)
+        return self._informed().simplify(e)

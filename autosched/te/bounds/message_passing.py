@@ -1,0 +1,372 @@
+"""What is known of some loops of a stage, passed along its split/fuse/rebase relations.
+
+Down is from the root axes to the leaf loops, up is the other way. Domains (Range) are passed
+down, sets of values (IntSet) up, index expressions both ways. The rules and the form of the
+expressions are Ansor's (spec te_bounds 3.2 to 3.4); constants are handled as Python ints.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autosched.arith import Analyzer, IntSet
+from autosched.arith.intset import eval_set
+from autosched.errors import ScheduleError
+from autosched.te.bounds.affine import Unbound
+from autosched.te.bounds.bound_check import make_bound_check, pass_up_bound_check
+from autosched.te.schedule.relations import Fuse, Rebase, Relation, Singleton, Split
+from autosched.tir.expr import Expr, IntImm, IterVar, Range
+from autosched.tir.op import add, cast, const, eq, floordiv, floormod, lt, mul, sub
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.stage import Stage
+
+__all__ = [
+    "make_bound_check",
+    "pass_down_bit_mask",
+    "pass_down_domain",
+    "pass_down_index",
+    "pass_up_bit_mask",
+    "pass_up_bound_check",
+    "pass_up_domain",
+    "pass_up_index",
+    "set_range",
+]
+
+Domains = dict[IterVar, Range]
+Values = dict[IterVar, Expr]
+Sets = dict[IterVar, IntSet]
+Masks = dict[IterVar, int]
+
+
+def pass_down_domain(
+    stage: Stage, state: Domains, analyzer: Analyzer, allow_missing: bool = False
+) -> None:
+    """Complete `state`, which has the root axes, with the domains of all other loops.
+
+    A split part is tightened to the extent of its parent when no thread hangs on it (and not with
+    `allow_missing`, where the schedule is still being made). A bound thread axis gets the domain
+    of its loop. Raises ScheduleError for a thread axis used with two extents.
+    """
+    threaded = _thread_bound(stage)
+    for relation in stage.relations:
+        if isinstance(relation, Split):
+            parent = state.get(relation.parent)
+            if parent is not None:
+                tighten = not allow_missing
+                _split_domain(stage, relation, parent.extent, state, analyzer, threaded, tighten)
+            elif not allow_missing:
+                raise _missing(stage, relation.parent)
+        elif isinstance(relation, Fuse):
+            outer, inner = state.get(relation.outer), state.get(relation.inner)
+            if outer is not None and inner is not None:
+                extent = mul(outer.extent, inner.extent)
+                if not isinstance(extent, IntImm):
+                    extent = analyzer.simplify(extent)
+                set_range(stage, state, relation.fused, extent, analyzer)
+            elif not allow_missing:
+                raise _missing(stage, relation.outer if outer is None else relation.inner)
+        elif isinstance(relation, Rebase):
+            parent = state.get(relation.parent)
+            if parent is not None:
+                set_range(stage, state, relation.rebased, parent.extent, analyzer)
+            elif not allow_missing:
+                raise _missing(stage, relation.parent)
+        else:
+            set_range(stage, state, relation.iter, IntImm(1), analyzer)
+    for iv, attr in stage.iter_var_attrs.items():
+        if attr.bind_thread is not None:
+            found = state.get(iv)
+            if found is not None:
+                extent = cast(attr.bind_thread.var.dtype, found.extent)
+                set_range(stage, state, attr.bind_thread, extent, analyzer)
+            elif not allow_missing:
+                raise _missing(stage, iv)
+
+
+def _missing(stage: Stage, iv: IterVar) -> ScheduleError:
+    return ScheduleError(
+        f"infer_bound: stage {stage.op.name}, axis {iv.var.name}: its domain is not known; "
+        "normalize the schedule first"
+    )
+
+
+def _split_domain(
+    stage: Stage,
+    split: Split,
+    extent: Expr,
+    state: Domains,
+    analyzer: Analyzer,
+    threaded: set[IterVar],
+    tighten: bool,
+) -> None:
+    if split.factor is not None:
+        sized, size, other = split.inner, split.factor, split.outer
+    else:
+        assert split.nparts is not None
+        sized, size, other = split.outer, split.nparts, split.inner
+    if isinstance(extent, IntImm) and isinstance(size, IntImm):
+        total, part = extent.value, size.value
+        if tighten and 0 != total < part and sized not in threaded:
+            part = total
+        rest = -(-total // size.value)
+        set_range(stage, state, sized, IntImm(part, extent.dtype), analyzer)
+        set_range(stage, state, other, IntImm(rest, extent.dtype), analyzer)
+        return
+    tight = size
+    if tighten and sized not in threaded and not (isinstance(extent, IntImm) and extent.value == 0):
+        tight = analyzer.simplify(extent if analyzer.can_prove(lt(extent, size)) else size)
+    if analyzer.can_prove(eq(floormod(extent, size), 0)):
+        rest_extent = analyzer.simplify(floordiv(extent, size))
+    else:
+        rest_extent = analyzer.simplify(floordiv(add(extent, sub(size, 1)), size))
+    set_range(stage, state, sized, cast(extent.dtype, tight), analyzer)
+    set_range(stage, state, other, rest_extent, analyzer)
+
+
+def set_range(stage: Stage, state: Domains, iv: IterVar, extent: Expr, analyzer: Analyzer) -> None:
+    """Record [0, extent) for `iv`; ScheduleError when another domain is recorded already."""
+    old = state.get(iv)
+    if old is None:
+        state[iv] = Range(const(0, extent.dtype), extent)
+        return
+    if is_zero(old.min) and (old.extent is extent or analyzer.can_prove_equal(old.extent, extent)):
+        return
+    raise ScheduleError(
+        f"infer_bound: stage {stage.op.name}, axis {iv.thread_tag or iv.var.name}: its domain is "
+        f"{old!r} elsewhere but [0, {extent!r}) here; give the loops bound to one thread axis the "
+        "same extent, or use a thread axis for each"
+    )
+
+
+def is_zero(e: Expr) -> bool:
+    """True for the integer constant 0."""
+    return isinstance(e, IntImm) and e.value == 0
+
+
+def _thread_bound(stage: Stage) -> set[IterVar]:
+    """The loops from which a thread-bound one derives."""
+    found = {iv for iv, attr in stage.iter_var_attrs.items() if attr.bind_thread is not None}
+    if not found:
+        return found
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Split):
+            if relation.outer in found or relation.inner in found:
+                found.add(relation.parent)
+        elif isinstance(relation, Fuse):
+            if relation.fused in found:
+                found |= {relation.outer, relation.inner}
+        elif isinstance(relation, Rebase) and relation.rebased in found:
+            found.add(relation.parent)
+    return found
+
+
+def pass_up_index(
+    stage: Stage, dom_map: Domains, state: Values, allow_missing: bool = False
+) -> None:
+    """Complete `state`, which has values of the leaf loops, with those of all other axes.
+
+    A value is in terms of whatever the leaf values are; a split gives inner + outer * extent.
+    With `allow_missing` relations of loops without value are passed over.
+    """
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Split):
+            outer, inner = state.get(relation.outer), state.get(relation.inner)
+            if outer is not None and inner is not None:
+                value = add(inner, mul(outer, dom_map[relation.inner].extent))
+                state[relation.parent] = add(value, dom_map[relation.parent].min)
+            elif not allow_missing:
+                raise _missing(stage, relation.outer if outer is None else relation.inner)
+        elif isinstance(relation, Fuse):
+            fused = state.get(relation.fused)
+            if fused is not None:
+                factor = dom_map[relation.inner].extent
+                for iv, part in (
+                    (relation.outer, floordiv(fused, factor)),
+                    (relation.inner, floormod(fused, factor)),
+                ):
+                    state[iv] = cast(iv.var.dtype, add(part, dom_map[iv].min))
+            elif not allow_missing:
+                raise _missing(stage, relation.fused)
+        elif isinstance(relation, Rebase):
+            rebased = state.get(relation.rebased)
+            if rebased is not None:
+                state[relation.parent] = add(rebased, dom_map[relation.parent].min)
+            elif not allow_missing:
+                raise _missing(stage, relation.rebased)
+
+
+def pass_down_index(
+    stage: Stage, dom_map: Domains, state: Values, allow_missing: bool = False
+) -> None:
+    """Complete `state`, which has values of the root axes, with those of all other loops.
+
+    The domains must start at 0; other ones are a ScheduleError.
+    """
+    for relation in stage.relations:
+        if isinstance(relation, Split):
+            parent = state.get(relation.parent)
+            if parent is not None:
+                _check_starts_at_zero(stage, dom_map, relation.parent)
+                factor = dom_map[relation.inner].extent
+                state[relation.outer] = floordiv(parent, factor)
+                state[relation.inner] = floormod(parent, factor)
+            elif not allow_missing:
+                raise _missing(stage, relation.parent)
+        elif isinstance(relation, Fuse):
+            outer, inner = state.get(relation.outer), state.get(relation.inner)
+            if outer is not None and inner is not None:
+                _check_starts_at_zero(stage, dom_map, relation.outer)
+                _check_starts_at_zero(stage, dom_map, relation.inner)
+                state[relation.fused] = add(mul(outer, dom_map[relation.inner].extent), inner)
+            elif not allow_missing:
+                raise _missing(stage, relation.outer if outer is None else relation.inner)
+        elif isinstance(relation, Rebase):
+            parent = state.get(relation.parent)
+            if parent is not None:
+                _check_starts_at_zero(stage, dom_map, relation.parent)
+                state[relation.rebased] = parent
+            elif not allow_missing:
+                raise _missing(stage, relation.parent)
+        else:
+            state[relation.iter] = const(0, relation.iter.var.dtype)
+
+
+def _check_starts_at_zero(stage: Stage, dom_map: Domains, iv: IterVar) -> None:
+    if not is_zero(dom_map[iv].min):
+        raise ScheduleError(
+            f"stage {stage.op.name}, axis {iv.var.name}: its domain {dom_map[iv]!r} must start at "
+            "0 to be expressed in terms of its parts"
+        )
+
+
+def pass_up_domain(
+    stage: Stage, dom_map: Domains, state: Sets, unbound: Unbound | None = None
+) -> None:
+    """Complete `state`, which has sets of the leaf loops, with those of all other axes."""
+    unbound = unbound or Unbound()
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Split):
+            state[relation.parent] = _up_split(
+                relation, dom_map, state[relation.outer], state[relation.inner], unbound
+            )
+        elif isinstance(relation, Fuse):
+            outer, inner = _up_fuse(relation, dom_map, state[relation.fused], unbound)
+            state[relation.outer], state[relation.inner] = outer, inner
+        elif isinstance(relation, Rebase):
+            values, parent = state[relation.rebased], dom_map[relation.parent]
+            if _matches(values, dom_map[relation.rebased], unbound):
+                state[relation.parent] = IntSet.from_range(parent)
+            elif is_zero(parent.min):
+                state[relation.parent] = values
+            else:
+                var = relation.rebased.var
+                state[relation.parent] = eval_set(add(var, parent.min), {var: values})
+
+
+def _up_split(
+    split: Split, dom_map: Domains, outer: IntSet, inner: IntSet, unbound: Unbound
+) -> IntSet:
+    parent = dom_map[split.parent]
+    if _matches(outer, dom_map[split.outer], unbound) and _matches(
+        inner, dom_map[split.inner], unbound
+    ):
+        return IntSet.from_range(parent)
+    factor = dom_map[split.inner].extent
+    bounded = outer.has_lower_bound and outer.has_upper_bound
+    if isinstance(factor, IntImm) and factor.value > 0 and bounded:
+        if inner.has_lower_bound and inner.has_upper_bound:
+            low = add(add(mul(outer.min_value, factor), inner.min_value), parent.min)
+            if outer.is_single_point and inner.is_single_point:
+                return IntSet.single_point(low)
+            high = add(add(mul(outer.max_value, factor), inner.max_value), parent.min)
+            return IntSet.interval(low, high)
+    value = add(mul(split.outer.var, factor), split.inner.var)
+    return eval_set(add(value, parent.min), {split.outer.var: outer, split.inner.var: inner})
+
+
+def _up_fuse(
+    fuse: Fuse, dom_map: Domains, fused: IntSet, unbound: Unbound
+) -> tuple[IntSet, IntSet]:
+    outer, inner = dom_map[fuse.outer], dom_map[fuse.inner]
+    if _matches(fused, dom_map[fuse.fused], unbound):
+        return IntSet.from_range(outer), IntSet.from_range(inner)
+    extent = inner.extent
+    low, high = fused.min_value, fused.max_value
+    if fused.is_single_point:
+        return (
+            IntSet.single_point(add(floordiv(low, extent), outer.min)),
+            IntSet.single_point(add(floormod(low, extent), inner.min)),
+        )
+    if not (fused.has_lower_bound and fused.has_upper_bound):
+        return IntSet.from_range(outer), IntSet.from_range(inner)
+    rows = IntSet.interval(
+        add(outer.min, floordiv(low, extent)), add(outer.min, floordiv(high, extent))
+    )
+    length = unbound.simplify(add(sub(high, low), 1))
+    if is_zero(length) or not (
+        is_zero(unbound.simplify(floormod(extent, length)))
+        and is_zero(unbound.simplify(floormod(low, length)))
+    ):
+        return rows, IntSet.from_range(inner)
+    columns = IntSet.interval(
+        add(inner.min, floormod(low, extent)), add(inner.min, floormod(high, extent))
+    )
+    return rows, columns
+
+
+def _matches(values: IntSet, dom: Range, unbound: Unbound) -> bool:
+    """True when `values` are provably all of `dom`."""
+    low, high, extent = values.min_value, values.max_value, dom.extent
+    if not (values.has_lower_bound and values.has_upper_bound):
+        return False
+    if low is high and isinstance(extent, IntImm) and extent.value != 1:
+        return False
+    if not unbound.equal(low, dom.min):
+        return False
+    if isinstance(extent, IntImm) and isinstance(dom.min, IntImm) and isinstance(high, IntImm):
+        return high.value == extent.value + dom.min.value - 1
+    return unbound.equal(high, sub(add(extent, dom.min), 1))
+
+
+def pass_down_bit_mask(stage: Stage, state: Masks, allow_missing: bool = False) -> None:
+    """Give every loop the bits of all it derives from."""
+    for relation in stage.relations:
+        sources, targets = _ends(relation)
+        _pass_mask(stage, state, sources, targets, allow_missing)
+
+
+def pass_up_bit_mask(stage: Stage, state: Masks, allow_missing: bool = False) -> None:
+    """Give every axis the bits of all that derives from it."""
+    for relation in reversed(stage.relations):
+        targets, sources = _ends(relation)
+        _pass_mask(stage, state, sources, targets, allow_missing)
+
+
+def _ends(relation: Relation) -> tuple[tuple[IterVar, ...], tuple[IterVar, ...]]:
+    match relation:
+        case Split():
+            return (relation.parent,), (relation.outer, relation.inner)
+        case Fuse():
+            return (relation.outer, relation.inner), (relation.fused,)
+        case Rebase():
+            return (relation.parent,), (relation.rebased,)
+        case Singleton():
+            return (), (relation.iter,)
+
+
+def _pass_mask(
+    stage: Stage,
+    state: Masks,
+    sources: tuple[IterVar, ...],
+    targets: tuple[IterVar, ...],
+    allow_missing: bool,
+) -> None:
+    mask = 0
+    for iv in sources:
+        if iv in state:
+            mask |= state[iv]
+        elif not allow_missing:
+            raise _missing(stage, iv)
+    for iv in targets:
+        state[iv] = state.get(iv, 0) | mask

@@ -1,0 +1,145 @@
+"""Regions of tensors: from the sets of index values that consumers read to ranges.
+
+All simplification here is without knowledge of the variables' domains, as in Ansor, where it
+decides in which form a region is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from autosched.arith import Analyzer, IntSet
+from autosched.arith.intset import eval_set
+from autosched.te.bounds.affine import Unbound, affine_form
+from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, ScanOp, tensor_loads
+from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
+from autosched.tir.op import add, const, ge, le, max_, min_, sub
+
+if TYPE_CHECKING:
+    from autosched.te.operations.tensor import Tensor
+
+AxisSets = dict[IterVar, tuple[Range, IntSet]]
+Needed = dict["Tensor", list[list[IntSet]]]
+
+
+class Regions:
+    """Covers and unions of sets."""
+
+    def __init__(self, unbound: Unbound | None = None) -> None:
+        self.unbound = unbound or Unbound()
+        self.simplify = self.unbound.simplify
+
+    def cover(self, values: IntSet, default: Range) -> Range:
+        """The range from the smallest to the largest value; `default` when there is none."""
+        if not (values.has_lower_bound and values.has_upper_bound):
+            return default
+        low, high = values.min_value, values.max_value
+        if isinstance(low, IntImm) and isinstance(high, IntImm):
+            return Range(low, IntImm(high.value + 1 - low.value, low.dtype))
+        return Range(self.simplify(low), self.simplify(sub(add(high, 1), low)))
+
+    def union(self, sets: Iterable[IntSet], default: Range) -> Range:
+        """The range that covers all `sets`; `default` when it is unbounded or there are none."""
+        unique = list(sets)
+        if not unique:
+            return default
+        first = unique[0]
+        if len(unique) == 1:
+            return self.cover(first, default)
+        if not all(s.has_lower_bound and s.has_upper_bound for s in unique):
+            return default
+        low, high = first.min_value, first.max_value
+        if all(s.min_value is low and s.max_value is high for s in unique):
+            return self.cover(first, default)
+        for s in unique[1:]:
+            low, high = min_(low, s.min_value), max_(high, s.max_value)
+        return self.cover(IntSet.interval(self.simplify(low), self.simplify(high)), default)
+
+
+def record_reads(op: Operation, known: AxisSets, needed: Needed, regions: Regions) -> None:
+    """Append to `needed` the index sets, per dimension, at which `op` reads those tensors.
+
+    `known` has, for each axis of `op`, its range and the set of its values.
+    """
+    if isinstance(op, ComputeOp):
+        _record_compute(op, known, needed)
+    elif isinstance(op, ScanOp):
+        _record_scan(op, known, needed)
+    elif isinstance(op, ExternOp):
+        for tensor in op.inputs:
+            if tensor in needed:
+                for dim, extent in enumerate(tensor.shape):
+                    whole = Range(const(0, extent.dtype), extent)
+                    needed[tensor][dim].append(IntSet.from_range(whole))
+
+
+def _record_compute(op: ComputeOp, known: AxisSets, needed: Needed) -> None:
+    loads = dict.fromkeys(
+        load for body in op.body for load in tensor_loads(body) if load.producer in needed
+    )
+    dom: dict[Var, IntSet] = {iv.var: values for iv, (_, values) in known.items()}
+    analyzer: Analyzer | None = None
+    for load in loads:
+        tensor = load.producer
+        for dim, (index, extent) in enumerate(zip(load.indices, tensor.shape, strict=True)):
+            values = dom.get(index) if isinstance(index, Var) else None
+            if values is None or not _is_constant(values):
+                if analyzer is None:
+                    analyzer = Analyzer()
+                    for iv, (bounds, _) in known.items():
+                        analyzer.bind(iv.var, bounds, override=True)
+                if values is None:
+                    values = eval_set(index, dom, analyzer)
+            needed[tensor][dim].append(_within(values, extent, analyzer))
+
+
+def _is_constant(values: IntSet) -> bool:
+    return isinstance(values.min_value, IntImm) and isinstance(values.max_value, IntImm)
+
+
+def _within(values: IntSet, extent: Expr, analyzer: Analyzer | None) -> IntSet:
+    """`values`, or [0, extent) when that is known to be the smaller set."""
+    lower, upper = values.has_lower_bound, values.has_upper_bound
+    zero, last = const(0, extent.dtype), sub(extent, 1)
+    if not lower and not upper:
+        return IntSet.interval(zero, last)
+    if not (lower and upper):
+        return values
+    low, high = values.min_value, values.max_value
+    if isinstance(low, IntImm) and low.value > 0:
+        return values
+    if isinstance(high, IntImm) and isinstance(last, IntImm) and last.value > high.value:
+        return values
+    if isinstance(low, IntImm) and isinstance(high, IntImm) and isinstance(last, IntImm):
+        return IntSet.interval(zero, last)
+    analyzer = analyzer or Analyzer()
+    if not _may_be_negative_only(low, analyzer):
+        return values
+    if analyzer.can_prove(ge(zero, low)) and analyzer.can_prove(le(last, high)):
+        return IntSet.interval(zero, last)
+    return values
+
+
+def _may_be_negative_only(low: Expr, analyzer: Analyzer) -> bool:
+    """False when `low` is positive for some values of its variables, so that no proof is needed."""
+    form = affine_form(low)
+    if form is not None:
+        return form[1] <= 0 and not any(form[0].values())
+    return analyzer.const_int_bound(low).max_value <= 0
+
+
+def _record_scan(op: ScanOp, known: AxisSets, needed: Needed) -> None:
+    axis = 0
+    for init, update in zip(op.init, op.update, strict=True):
+        if init in needed:
+            first = Range(const(0, init.shape[0].dtype), init.shape[0])
+            needed[init][0].append(IntSet.from_range(first))
+        if update in needed:
+            needed[update][0].append(known[op.scan_axis][1])
+        for dim in range(1, len(update.shape)):
+            values = known[op.spatial_axis[axis]][1]
+            axis += 1
+            for tensor in (init, update):
+                if tensor in needed:
+                    needed[tensor][dim].append(values)

@@ -1,0 +1,1 @@
+"""ScheduleOps: a schedule becomes a PrimFunc."""

@@ -1,0 +1,186 @@
+"""Hand-written statements over buffers of their own, put on regions of the tensors' buffers.
+
+External operations and tensor intrinsics are written before it is known where their data lies.
+Here loads, stores, pointers, element offsets and symbolic shapes and strides of the declared
+buffers become those of the storage (Ansor keeps both until the storage is flattened).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.arith import Analyzer
+from autosched.errors import ScheduleError
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import handle
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Range, Var
+from autosched.tir.op import add, cast, const, eq, floormod, mul, sub
+from autosched.tir.stmt import AttrStmt, BufferStore, Stmt
+from autosched.tir.walk import all_exprs, map_children, map_expr_children
+
+
+def whole(tensor: Tensor) -> tuple[Range, ...]:
+    """The region that is all of `tensor`."""
+    return tuple(Range(const(0, extent.dtype), extent) for extent in tensor.shape)
+
+
+def bind_scope(declared: Buffer, tensor: Tensor, region: Sequence[Range], body: Stmt) -> Stmt:
+    """`body`, in which the buffer `declared` stands for `region` of `tensor`."""
+    numbers = tuple(e for r in region for e in (r.min, r.extent))
+    return AttrStmt((declared, tensor), "buffer_bind_scope", Call(handle, "tuple", numbers), body)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Storage:
+    """Where a tensor lies: `buffer`, of which the part from `mins` on is stored with `strides`.
+
+    Mins are indices of the tensor, strides elements.
+    """
+
+    buffer: Buffer
+    mins: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+
+
+def storage_of(
+    buffer: Buffer, bounds: Sequence[Range], aligned: Sequence[tuple[int, int, int]] = ()
+) -> Storage:
+    """The storage of the region `bounds`, compact but for the (dim, factor, offset) alignments."""
+    wanted = {dim: (factor, offset) for dim, factor, offset in aligned}
+    strides: list[Expr] = []
+    step: Expr = IntImm(1)
+    for dim in reversed(range(len(bounds))):
+        if dim in wanted:
+            factor, offset = wanted[dim]
+            step = add(step, floormod(sub(factor + offset, floormod(step, factor)), factor))
+        strides.append(step)
+        step = mul(step, bounds[dim].extent)
+    return Storage(buffer, tuple(r.min for r in bounds), tuple(reversed(strides)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding:
+    """The buffer `declared` stands for `region` (tensor indices) of `storage`.
+
+    It may lack leading dimensions, in which the region is one element.
+    """
+
+    declared: Buffer
+    storage: Storage
+    region: tuple[Range, ...]
+
+    @property
+    def skipped(self) -> int:
+        return len(self.region) - len(self.declared.shape)
+
+    def indices(self, within: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The tensor's indices of element `within` of the declared buffer."""
+        head = [r.min for r in self.region[: self.skipped]]
+        tail = self.region[self.skipped :]
+        return (*head, *(add(r.min, i) for r, i in zip(tail, within, strict=True)))
+
+    def offset(self) -> Expr:
+        """The position of the region's first element in the storage (elements)."""
+        total: Expr = IntImm(0)
+        for r, low, stride in zip(
+            self.region, self.storage.mins, self.storage.strides, strict=True
+        ):
+            total = add(total, mul(sub(r.min, low), stride))
+        return total
+
+
+def bind_buffers(stmt: Stmt, bindings: Sequence[Binding], where: str) -> Stmt:
+    """`stmt` over the storage of `bindings`; `where` names the operation in errors.
+
+    ScheduleError when a declared shape, stride or offset cannot be that of the region.
+    """
+    table = {b.declared: b for b in bindings}
+    values: dict[Var, Expr] = {}
+    used = {e for e in all_exprs(stmt) if isinstance(e, Var)}
+    for binding in bindings:
+        _bind(binding, values, where, by_pointer=binding.declared.data in used)
+
+    def expr(e: Expr) -> Expr:
+        if isinstance(e, Var):
+            return values.get(e, e)
+        done = map_expr_children(e, expr)
+        if isinstance(done, BufferLoad) and done.buffer in table:
+            bound = table[done.buffer]
+            return BufferLoad(bound.storage.buffer, bound.indices(done.indices), done.predicate)
+        return done
+
+    def go(s: Stmt) -> Stmt:
+        done = map_children(s, go, expr)
+        if isinstance(done, BufferStore) and done.buffer in table:
+            bound = table[done.buffer]
+            return BufferStore(
+                bound.storage.buffer, done.value, bound.indices(done.indices), done.predicate
+            )
+        return done
+
+    return go(stmt)
+
+
+def _bind(binding: Binding, values: dict[Var, Expr], where: str, by_pointer: bool) -> None:
+    """Check `binding` and record what the variables of its declared buffer stand for."""
+    declared, storage = binding.declared, binding.storage
+    if binding.skipped < 0:
+        raise ScheduleError(
+            f"{where}: buffer {declared.name} has more dimensions than the tensor "
+            f"{storage.buffer.name}"
+        )
+    analyzer = Analyzer()
+
+    def match(what: str, expected: Expr, found: Expr) -> None:
+        if isinstance(expected, Var) and expected not in values:
+            values[expected] = cast(expected.dtype, found)
+            return
+        expected = values.get(expected, expected) if isinstance(expected, Var) else expected
+        if not analyzer.can_prove_equal(expected, cast(expected.dtype, found)):
+            raise ScheduleError(
+                f"{where}: buffer {declared.name} is declared with {what} {expected!r}, but the "
+                f"region of {storage.buffer.name} has {found!r}"
+            )
+
+    for dim, r in enumerate(binding.region[: binding.skipped]):
+        if not analyzer.can_prove_equal(r.extent, const(1, r.extent.dtype)):
+            raise ScheduleError(
+                f"{where}: dimension {dim} of {storage.buffer.name}, which buffer {declared.name} "
+                f"lacks, has extent {r.extent!r}, expected 1"
+            )
+    tail = binding.region[binding.skipped :]
+    strides = storage.strides[binding.skipped :]
+    values[declared.data] = storage.buffer.data
+    for dim, (shape, r) in enumerate(zip(declared.shape, tail, strict=True)):
+        match(f"extent {dim}", shape, r.extent)
+    for dim, (stride, actual) in enumerate(zip(declared.strides, strides, strict=False)):
+        match(f"stride {dim}", stride, actual)
+    if declared.elem_offset is not None:
+        offset = analyzer.simplify(binding.offset())
+        match("element offset", declared.elem_offset, offset)
+        factor = declared.offset_factor
+        if factor > 1 and not analyzer.can_prove(eq(floormod(offset, factor), 0)):
+            raise ScheduleError(
+                f"{where}: the offset {offset!r} of buffer {declared.name} in "
+                f"{storage.buffer.name} is not known to be a multiple of {factor}"
+            )
+    elif by_pointer:
+        match("element offset", IntImm(0), analyzer.simplify(binding.offset()))
+    if by_pointer and not declared.strides:
+        _check_compact(binding, strides, where)
+
+
+def _check_compact(binding: Binding, strides: Sequence[Expr], where: str) -> None:
+    step: Expr = IntImm(1)
+    tail = binding.region[binding.skipped :]
+    for r, stride in reversed(list(zip(tail, strides, strict=True))):
+        single = isinstance(r.extent, IntImm) and r.extent.value == 1
+        if not single and not Analyzer().can_prove_equal(step, stride):
+            raise ScheduleError(
+                f"{where}: buffer {binding.declared.name} is declared compact, but the region of "
+                f"{binding.storage.buffer.name} has strides "
+                f"{', '.join(map(repr, strides))}; declare it with strides"
+            )
+        step = mul(step, r.extent)

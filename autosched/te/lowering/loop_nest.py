@@ -1,0 +1,175 @@
+"""The loops of one stage, outermost first (spec te_bounds 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from autosched.errors import ScheduleError
+from autosched.te.bounds.bound_check import BoundFacts
+from autosched.te.bounds.message_passing import is_zero, pass_up_index
+from autosched.te.bounds.thread_scope import WARP, is_virtual_thread, storage_rank, thread_rank
+from autosched.te.schedule.relations import IterVarAttr
+from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
+from autosched.tir.op import add, cast, const
+from autosched.tir.stmt import AttrStmt, For, ForKind, IfThenElse, Stmt, nop
+from autosched.tir.walk import substitute
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.stage import Stage
+
+Domains = dict[IterVar, Range]
+Values = dict[IterVar, Expr]
+Level = list[AttrStmt | For | IfThenElse]
+
+_NO_ATTR = IterVarAttr()
+_KINDS = {
+    IterKind.UNROLLED: ForKind.UNROLLED,
+    IterKind.VECTORIZED: ForKind.VECTORIZED,
+    IterKind.PARALLELIZED: ForKind.PARALLEL,
+}
+
+
+@dataclass(slots=True)
+class Building:
+    """What is shared by the stages while the statement of a schedule is made.
+
+    `markers` has the attribute that marks the inside of each loop made so far, where other stages
+    are put; `values` the variables that have no loop of their own: those of loops of extent 1, of
+    loops that do not start at 0, and of loops bound to threads.
+    """
+
+    domains: Domains
+    facts: BoundFacts
+    markers: dict[object, AttrStmt] = field(default_factory=dict)
+    values: dict[Var, Expr] = field(default_factory=dict)
+
+    def let(self, var: Var, value: Expr) -> None:
+        self.values[var] = substitute(value, self.values)
+
+
+def wrap(level: Sequence[AttrStmt | For | IfThenElse], body: Stmt) -> Stmt:
+    """`body` inside the statements of `level`, whose bodies are still open."""
+    for stmt in reversed(level):
+        if isinstance(stmt, IfThenElse):
+            stmt.then_case = body
+        else:
+            stmt.body = body
+        body = stmt
+    return body
+
+
+def wrap_all(levels: Iterable[Level], body: Stmt) -> Stmt:
+    """`body` inside all levels, the first one outermost."""
+    return wrap([stmt for level in levels for stmt in level], body)
+
+
+def guards(conditions: Iterable[Expr]) -> Level:
+    """An open `if` for every condition."""
+    return [IfThenElse(condition, nop()) for condition in conditions]
+
+
+def make_loop_nest(
+    stage: Stage,
+    building: Building,
+    first: int,
+    is_init: bool,
+    skip: Collection[IterVar],
+    values: Values,
+) -> list[Level]:
+    """The leaf loops of `stage` from position `first` on, one level of open statements each.
+
+    `values` receives the values of these loops and then of all axes above them. The loops of a
+    reduction's initialisation (`is_init`) get variables of their own and no markers, and leave out
+    those in `skip`.
+    """
+    nest: list[Level] = []
+    attrs = stage.iter_var_attrs
+    for iv in stage.leaf_iter_vars[first:]:
+        level: Level = []
+        if iv in skip or iv.kind == IterKind.OPAQUE:
+            values[iv] = iv.var
+            nest.append(level)
+            continue
+        attr = attrs.get(iv, _NO_ATTR)
+        thread = attr.bind_thread or iv
+        dom = building.domains[iv]
+        if not thread.thread_tag:
+            values[iv] = _loop(iv, attr, dom, level, building, is_init)
+        else:
+            values[iv] = _thread(stage, iv, thread, dom, level)
+            if thread is not iv:
+                building.let(iv.var, add(dom.min, cast(iv.var.dtype, thread.var)))
+        if not is_init:
+            marker = AttrStmt(iv, "loop_scope", iv.var, nop())
+            building.markers[iv] = marker
+            level.append(marker)
+        nest.append(level)
+    pass_up_index(stage, building.domains, values)
+    return nest
+
+
+def _loop(
+    iv: IterVar,
+    attr: IterVarAttr,
+    dom: Range,
+    level: Level,
+    building: Building,
+    is_init: bool,
+) -> Expr:
+    """Append the loop `iv` to `level`; returns the value of the itervar in it."""
+    var = Var(f"{iv.var.name}.init", iv.var.dtype) if is_init else iv.var
+    for key, value in attr.pragmas:
+        level.append(AttrStmt(iv, f"pragma_{key}", const(1) if value is None else value, nop()))
+    extent = dom.extent
+    result: Expr
+    if isinstance(extent, IntImm) and extent.value == 1:
+        result = cast(var.dtype, dom.min)
+        building.let(var, result)
+    else:
+        kind = _KINDS.get(attr.iter_kind, ForKind.SERIAL)
+        zero = const(0, extent.dtype)
+        if is_zero(dom.min):
+            level.append(For(var, zero, extent, kind, nop()))
+            result = var
+        else:
+            index = Var(f"{iv.var.name}.idx", iv.var.dtype)
+            level.append(For(index, zero, extent, kind, nop()))
+            result = add(dom.min, index)
+            building.let(var, result)
+    for tensor, offset in attr.prefetch:
+        level.append(AttrStmt(tensor, "prefetch_scope", offset, nop()))
+    return result
+
+
+def _thread(stage: Stage, iv: IterVar, thread: IterVar, dom: Range, level: Level) -> Expr:
+    """Append the attribute of a loop run by threads; returns the value of the itervar."""
+    tag, extent = thread.thread_tag, dom.extent
+    if tag == "pipeline":
+        level.append(AttrStmt(thread, "pipeline_exec_scope", extent, nop()))
+        return dom.min
+    extent = cast(thread.var.dtype, extent)
+    value = add(dom.min, cast(iv.var.dtype, thread.var))
+    if is_virtual_thread(tag):
+        if not isinstance(extent, IntImm) or extent.value < 1:
+            raise ScheduleError(
+                f"schedule_ops: stage {stage.op.name}, axis {iv.var.name} bound to {tag}: the axis "
+                f"needs a constant extent, found {extent!r}"
+            )
+        level.append(AttrStmt(thread, "virtual_thread", extent, nop()))
+        return value
+    level.append(AttrStmt(thread, "thread_extent", extent, nop()))
+    if isinstance(extent, IntImm) and extent.value == 1:
+        return dom.min
+    if stage.scope:
+        rank = storage_rank(stage.scope)
+        warp_index = rank == WARP and tag == "threadIdx.x"
+        if rank > thread_rank(tag) and not warp_index:
+            return dom.min
+    return value
+
+
+def substitution(values: Values) -> dict[Var, Expr]:
+    """The values of itervars as a table for their variables (those that stay are left out)."""
+    return {iv.var: value for iv, value in values.items() if value is not iv.var}

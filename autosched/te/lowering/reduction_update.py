@@ -1,0 +1,71 @@
+"""Reductions: where the loops split, and the step that combines one more source element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autosched.te.bounds.message_passing import pass_down_bit_mask
+from autosched.te.operations.operation import ComputeOp
+from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce, Var
+from autosched.tir.stmt import BufferStore, LetStmt, ProducerStore, Stmt, seq
+from autosched.tir.walk import pre_order
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.stage import Stage
+
+_DATA, _REDUCE = 1, 2
+
+
+def split_point(stage: Stage, op: ComputeOp) -> tuple[int, set[IterVar]]:
+    """The number of loops outside of all reduction loops, and the purely reducing itervars."""
+    masks = dict.fromkeys(op.reduce_axis, _REDUCE)
+    masks.update(dict.fromkeys(op.axis, _DATA))
+    pass_down_bit_mask(stage, masks)
+    leaves = stage.leaf_iter_vars
+    common = next((k for k, iv in enumerate(leaves) if masks[iv] & _REDUCE), len(leaves))
+    return common, {iv for iv, mask in masks.items() if mask == _REDUCE}
+
+
+def assignments(op: ComputeOp, reduce: Reduce) -> Stmt:
+    """The stores of combine(current element, source) to the outputs of `op`, at its axes."""
+    indices = tuple(iv.var for iv in op.axis)
+    parts = tuple(r.value_index for r in op.body if isinstance(r, Reduce))
+    current: list[Expr] = list(reduce.combiner.lhs)
+    for tensor, part in zip(op.outputs, parts, strict=True):
+        current[part] = ProducerLoad(tensor, indices)
+    combined = reduce.combiner.combine(tuple(current), reduce.source)
+    return store_in_order(
+        [ProducerStore(t, combined[k], indices) for t, k in zip(op.outputs, parts, strict=True)],
+        [current[k] for k in parts],
+    )
+
+
+def store_in_order(
+    updates: Sequence[ProducerStore | BufferStore], elements: Sequence[Expr]
+) -> Stmt:
+    """The `updates` in sequence; `elements[k]` is the load of what update k overwrites.
+
+    When a later value reads an element overwritten by then, all values are computed first (Ansor
+    does not do that, and gets such reductions wrong).
+    """
+    overwritten: set[Expr] = set()
+    clash = False
+    for update, element in zip(updates, elements, strict=True):
+        clash = clash or any(node in overwritten for node in pre_order(update.value))
+        overwritten.add(element)
+    if not clash:
+        return seq(*updates)
+    lets: list[tuple[Var, Expr]] = []
+    stores: list[Stmt] = []
+    for k, update in enumerate(updates):
+        var = Var(f"updated_{k}", update.value.dtype)
+        lets.append((var, update.value))
+        if isinstance(update, ProducerStore):
+            stores.append(ProducerStore(update.producer, var, update.indices))
+        else:
+            stores.append(BufferStore(update.buffer, var, update.indices))
+    body = seq(*stores)
+    for var, value in reversed(lets):
+        body = LetStmt(var, value, body)
+    return body

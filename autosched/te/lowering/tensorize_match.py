@@ -1,0 +1,157 @@
+"""Whether the inner loops of a stage compute what a tensor intrinsic computes, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from autosched.arith import Analyzer
+from autosched.arith.intset import IntSet, eval_set
+from autosched.errors import ScheduleError
+from autosched.te.bounds.region import Regions
+from autosched.te.operations.operation import ComputeOp
+from autosched.te.operations.tensor import Tensor
+from autosched.te.operations.tensor_intrin import TensorIntrin
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import Expr, IntImm, IterVar, ProducerLoad, Range, Reduce, Var
+from autosched.tir.op import add, cast, sub
+from autosched.tir.walk import substitute
+
+Bound = tuple[Buffer, Tensor, Sequence[Range]]
+
+
+class Match:
+    """The intrinsic's axes, inputs and outputs in terms of a stage's; ScheduleError if it differs.
+
+    `region` has the range that the tensorized loops run through for each axis of `op`. Leading
+    axes that the intrinsic lacks must have extent 1 in it.
+    """
+
+    def __init__(
+        self, op: ComputeOp, intrin: TensorIntrin, region: Mapping[IterVar, Range], where: str
+    ) -> None:
+        assert isinstance(intrin.op, ComputeOp)
+        self.op = op
+        self.intrin = intrin
+        self.region = region
+        self.where = where
+        self.analyzer = Analyzer()
+        self.values: dict[Var, Expr] = {}
+        self.sizes: dict[Var, Expr] = {}
+        self.loads: dict[Tensor, ProducerLoad] = {}
+        self._pair("data", op.axis, intrin.op.axis)
+        self._pair("reduction", op.reduce_axis, intrin.op.reduce_axis)
+        if len(op.body) != len(intrin.op.body):
+            raise self._refuse(f"it has {len(intrin.op.body)} outputs, expected {len(op.body)}")
+        for mine, theirs in zip(op.body, intrin.op.body, strict=True):
+            self._body(mine, theirs)
+
+    def _refuse(self, why: str) -> ScheduleError:
+        return ScheduleError(f"{self.where}: {why}")
+
+    def _pair(self, kind: str, axes: Sequence[IterVar], theirs: Sequence[IterVar]) -> None:
+        missing = len(axes) - len(theirs)
+        if missing < 0:
+            raise self._refuse(
+                f"the intrinsic has {len(theirs)} {kind} axes, the stage {len(axes)}"
+            )
+        for iv in axes[:missing]:
+            dom = self.region[iv]
+            if not (isinstance(dom.extent, IntImm) and dom.extent.value == 1):
+                raise self._refuse(
+                    f"axis {iv.var.name} runs through {dom!r} inside the intrinsic, which lacks it"
+                )
+            self.values[iv.var] = dom.min
+        for iv, other in zip(axes[missing:], theirs, strict=True):
+            dom, declared = self.region[iv], other.dom
+            assert declared is not None
+            extent = declared.extent
+            if isinstance(extent, Var):
+                extent = self.sizes.setdefault(extent, cast(extent.dtype, dom.extent))
+            if not self.analyzer.can_prove_equal(extent, cast(extent.dtype, dom.extent)):
+                raise self._refuse(
+                    f"axis {iv.var.name} has extent {dom.extent!r} inside, the intrinsic's "
+                    f"{other.var.name} {extent!r}"
+                )
+            index = sub(cast(iv.var.dtype, other.var), cast(iv.var.dtype, declared.min))
+            self.values[iv.var] = add(index, dom.min)
+
+    def _body(self, mine: Expr, theirs: Expr) -> None:
+        if isinstance(mine, Reduce) and isinstance(theirs, Reduce):
+            left, right = mine.combiner, theirs.combiner
+            same_sizes = len(left.lhs) == len(right.lhs)
+            if not same_sizes or left.combine(right.lhs, right.rhs) != right.result:
+                raise self._refuse("the reductions combine in different ways")
+            if mine.condition is not theirs.condition or mine.init != theirs.init:
+                raise self._refuse("the reductions differ in condition or init")
+            for a, b in zip(mine.source, theirs.source, strict=True):
+                self._same(substitute(a, self.values), substitute(b, self.sizes))
+        else:
+            self._same(substitute(mine, self.values), substitute(theirs, self.sizes))
+
+    def _same(self, mine: Expr, theirs: Expr) -> None:
+        """Check that both are the same computation, and record which loads correspond."""
+        if isinstance(mine, ProducerLoad) and isinstance(theirs, ProducerLoad):
+            self._load(mine, theirs)
+            return
+        if mine is theirs:
+            return
+        below, others = mine.children(), theirs.children()
+        alike = type(mine) is type(theirs) and mine.dtype is theirs.dtype
+        if alike and len(below) == len(others) and below and _label(mine) == _label(theirs):
+            for a, b in zip(below, others, strict=True):
+                self._same(a, b)
+        elif not (mine.dtype.is_int and self.analyzer.can_prove_equal(mine, theirs)):
+            raise self._refuse(f"the stage computes {mine!r} where the intrinsic does {theirs!r}")
+
+    def _load(self, mine: ProducerLoad, theirs: ProducerLoad) -> None:
+        known = self.loads.setdefault(theirs.producer, mine)
+        if known.producer is not mine.producer:
+            raise self._refuse(
+                f"its input {theirs.producer.name} would be both {known.producer.name} and "
+                f"{mine.producer.name}"
+            )
+        region = self._read(known)
+        missing = len(mine.indices) - len(theirs.indices)
+        if missing < 0:
+            raise self._refuse(f"{mine!r} has fewer dimensions than {theirs!r}")
+        for k, index in enumerate(mine.indices):
+            low = region[k].min
+            expected = low if k < missing else add(low, theirs.indices[k - missing])
+            if not self.analyzer.can_prove_equal(index, expected):
+                raise self._refuse(
+                    f"the stage reads {mine!r} where the intrinsic reads {theirs!r}, with "
+                    f"dimension {k} from {low!r} on"
+                )
+
+    def _read(self, load: ProducerLoad) -> list[Range]:
+        """The region `load` runs through while the intrinsic's axes run through theirs."""
+        assert isinstance(self.intrin.op, ComputeOp)
+        sets = {iv.var: IntSet.from_range(self._domain(iv)) for iv in self.intrin.op.root_iter_vars}
+        regions = Regions()
+        found = []
+        for index, extent in zip(load.indices, load.producer.shape, strict=True):
+            default = Range(sub(extent, extent), extent)
+            found.append(regions.cover(eval_set(index, sets), default))
+        return found
+
+    def _domain(self, iv: IterVar) -> Range:
+        assert iv.dom is not None
+        return Range(substitute(iv.dom.min, self.sizes), substitute(iv.dom.extent, self.sizes))
+
+    def bindings(self) -> Iterator[Bound]:
+        """What each buffer of the intrinsic stands for."""
+        for tensor, buffer in zip(self.intrin.inputs, self.intrin.buffers, strict=False):
+            load = self.loads[tensor]
+            yield buffer, load.producer, self._read(load)
+        yield from self.output_bindings(self.region)
+
+    def output_bindings(self, region: Mapping[IterVar, Range]) -> Iterator[Bound]:
+        """What the output buffers stand for when the axes run through `region`."""
+        outputs = self.intrin.buffers[len(self.intrin.inputs) :]
+        for tensor, buffer in zip(self.op.outputs, outputs, strict=True):
+            yield buffer, tensor, [region[iv] for iv in self.op.axis]
+
+
+def _label(e: Expr) -> object:
+    """What distinguishes nodes of one class beyond type and children."""
+    return getattr(e, "op", None)

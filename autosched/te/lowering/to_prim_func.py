@@ -1,0 +1,140 @@
+"""From a schedule to a function over buffers (spec te_bounds 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autosched.errors import ScheduleError
+from autosched.te.bounds.infer_bound import infer_bound
+from autosched.te.lowering.buffer_binding import Binding, Storage, bind_buffers, storage_of, whole
+from autosched.te.lowering.schedule_ops import schedule_ops
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.dtype import handle
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, ProducerLoad, Range, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import (
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    ProducerRealize,
+    ProducerStore,
+    Stmt,
+)
+from autosched.tir.walk import map_children, map_expr_children
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.schedule import Schedule
+
+
+def schedule_to_prim_func(
+    sch: Schedule, args: Sequence[Tensor | Var], name: str = "main"
+) -> PrimFunc:
+    """The function `name` of `args` (tensors of the schedule, or scalars) that computes `sch`.
+
+    Every tensor becomes a buffer of its declared shape: a parameter, or storage realized where the
+    schedule computes it. ScheduleError when the schedule is illegal or an input is not an argument.
+    """
+    normalized = sch.normalize()
+    body = schedule_ops(normalized, infer_bound(normalized))
+    return to_prim_func(body, args, name)
+
+
+def to_prim_func(body: Stmt, args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
+    """`body`, a statement over tensors, as the function `name` of `args`."""
+    params: list[Var] = []
+    buffer_map: dict[Var, Buffer] = {}
+    buffers: dict[Tensor, Buffer] = {}
+    for arg in args:
+        if isinstance(arg, Tensor):
+            if arg in buffers:
+                raise ScheduleError(f"to_prim_func {name}: tensor {arg.name} is an argument twice")
+            param = Var(f"{arg.name}_handle", handle)
+            buffers[arg] = buffer_map[param] = decl_buffer(arg.shape, arg.dtype, arg.name)
+            params.append(param)
+        else:
+            params.append(arg)
+    attrs = {"global_symbol": name, "from_legacy_te_schedule": True, "tir.noalias": True}
+    return PrimFunc(tuple(params), _Convert(buffers).stmt(body), buffer_map, attrs)
+
+
+class _Convert:
+    """Replaces tensors by buffers."""
+
+    def __init__(self, buffers: dict[Tensor, Buffer]) -> None:
+        self.buffers = buffers
+        self.storage: dict[Tensor, Storage] = {}
+        self.aligned: dict[Tensor, list[tuple[int, int, int]]] = {}
+        self._memo: dict[Expr, Expr] = {}
+
+    def buffer(self, tensor: Tensor) -> Buffer:
+        found = self.buffers.get(tensor)
+        if found is None:
+            raise ScheduleError(
+                f"to_prim_func: tensor {tensor.name} is neither computed by the schedule where it "
+                "is used nor an argument"
+            )
+        return found
+
+    def expr(self, e: Expr) -> Expr:
+        if not e.children() and not isinstance(e, ProducerLoad):
+            return e
+        done = self._memo.get(e)
+        if done is None:
+            done = map_expr_children(e, self.expr)
+            if isinstance(done, ProducerLoad):
+                done = BufferLoad(self.buffer(done.producer), done.indices)
+            self._memo[e] = done
+        return done
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case ProducerStore(tensor, value, indices):
+                return BufferStore(
+                    self.buffer(tensor), self.expr(value), tuple(map(self.expr, indices))
+                )
+            case ProducerRealize(tensor, bounds, condition, body, scope):
+                if tensor not in self.buffers:
+                    buffer = decl_buffer(tensor.shape, tensor.dtype, tensor.name, scope)
+                    self.buffers[tensor] = buffer
+                    aligned = self.aligned.get(tensor, ())
+                    self.storage[tensor] = storage_of(buffer, bounds, aligned)
+                return BufferRealize(self.buffers[tensor], bounds, condition, self.stmt(body))
+            case AttrStmt(node, key, value, body):
+                if key == "buffer_bind_scope":
+                    return self._bind(s)
+                if key == "buffer_dim_align":
+                    self._align(node, value)
+                if isinstance(node, Tensor):
+                    return self._tensor_attr(node, s)
+        return map_children(s, self.stmt, self.expr)
+
+    def _tensor_attr(self, tensor: Tensor, s: AttrStmt) -> Stmt:
+        body = self.stmt(s.body)  # the attribute may stand around the realization
+        return AttrStmt(self.buffer(tensor), s.key, self.expr(s.value), body)
+
+    def _align(self, tensor: Tensor, value: Expr) -> None:
+        if isinstance(value, Call) and all(isinstance(a, IntImm) for a in value.args):
+            dim, factor, offset = (a.value for a in value.args if isinstance(a, IntImm))
+            self.aligned.setdefault(tensor, []).append((dim, factor, offset))
+
+    def _bind(self, s: AttrStmt) -> Stmt:
+        """The statement inside nested buffer_bind_scope attributes, over the actual buffers."""
+        bindings: list[Binding] = []
+        body: Stmt = s
+        while isinstance(body, AttrStmt) and body.key == "buffer_bind_scope":
+            declared, tensor = body.node
+            assert isinstance(body.value, Call)
+            numbers = [self.expr(e) for e in body.value.args]
+            region = tuple(map(Range, numbers[::2], numbers[1::2]))
+            bindings.append(Binding(declared, self._storage(tensor), region))
+            body = body.body
+        names = ", ".join(sorted({b.storage.buffer.name for b in bindings}))
+        return bind_buffers(body, bindings, f"to_prim_func: the statement given over {names}")
+
+    def _storage(self, tensor: Tensor) -> Storage:
+        found = self.storage.get(tensor)
+        if found is None:
+            found = storage_of(self.buffer(tensor), whole(tensor))
+        return found

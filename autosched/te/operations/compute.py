@@ -1,0 +1,147 @@
+"""Declaring a tensor program: placeholders, element-wise computations, axes and variables."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autosched.te.operations.operation import ComputeOp, PlaceholderOp
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Expr, IterKind, IterVar, Range, Reduce, SizeVar, Var
+from autosched.tir.op import Operand, as_expr
+from autosched.tir.walk import pre_order
+
+Shape = Sequence[Expr | int] | Expr | int
+
+
+def var(name: str = "tindex", dtype: str | DType = "int32") -> Var:
+    """A fresh symbolic variable."""
+    return Var(name, DType(dtype))
+
+
+def size_var(name: str = "size", dtype: str | DType = "int32") -> SizeVar:
+    """A fresh symbolic size, known to be non-negative."""
+    return SizeVar(name, DType(dtype))
+
+
+def as_shape(shape: Shape) -> tuple[Expr, ...]:
+    """`shape` as a tuple of integer expressions; a single extent means one dimension."""
+    sizes = shape if isinstance(shape, Sequence) else (shape,)
+    exprs = tuple(map(as_expr, sizes))
+    for extent in exprs:
+        if not extent.dtype.is_int:
+            raise ValueError(f"an extent is an integer, found {extent!r} of type {extent.dtype}")
+    return exprs
+
+
+def placeholder(shape: Shape, dtype: str | DType = "float32", name: str = "placeholder") -> Tensor:
+    """An input tensor of `shape` (elements per dimension)."""
+    return PlaceholderOp(name, as_shape(shape), DType(dtype)).output(0)
+
+
+def reduce_axis(dom: Range | Sequence[Operand], name: str = "rv") -> IterVar:
+    """An axis [lo, hi) to reduce over, for `te.sum` and the like."""
+    dom = as_range(dom)
+    return IterVar(dom, Var(name, dom.extent.dtype), IterKind.REDUCE)
+
+
+def as_range(dom: Range | Sequence[Operand]) -> Range:
+    """`dom` as a Range; a pair is (lo, hi), hi exclusive."""
+    if isinstance(dom, Range):
+        return dom
+    low, high = map(as_expr, dom)
+    return Range.of(high - low, low)
+
+
+def thread_axis(
+    dom: Range | Sequence[Operand] | str | int | Expr | None = None, tag: str = "", name: str = ""
+) -> IterVar:
+    """A thread index such as `thread_axis("threadIdx.x")` or `thread_axis((0, 32), "vthread")`.
+
+    Tags: blockIdx.x/y/z, threadIdx.x/y/z, vthread, cthread. Without a domain the extent is that
+    of the axis bound to it.
+    """
+    domain: Range | None = None
+    if isinstance(dom, str):
+        tag = dom
+    elif isinstance(dom, int | Expr):
+        domain = Range.of(dom)
+    elif dom is not None:
+        domain = as_range(dom)
+    return IterVar(domain, Var(name or tag), IterKind.THREAD, tag)
+
+
+def axis_names(fcompute: Callable[..., Any], ndim: int) -> list[str]:
+    """Names of the axes: the parameters of `fcompute`; `*i` gives i0, i1 and so on."""
+    parameters = inspect.signature(fcompute).parameters.values()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in positional]
+    rest = [p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL]
+    if rest:
+        names += [f"{rest[0]}{k}" for k in range(ndim - len(names))]
+    elif not names:
+        names = [f"i{k}" for k in range(ndim)]
+    if len(names) != ndim:
+        raise ValueError(
+            f"the function of te.compute takes {len(names)} indices, the shape has {ndim} "
+            "dimensions"
+        )
+    return names
+
+
+def compute(
+    shape: Shape,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    axis_names: Sequence[str] | None = None,
+) -> Any:
+    """The tensor whose element at `indices` is `fcompute(*indices)`.
+
+    A function that returns a tuple makes several outputs over the same axes: the result is then
+    a tuple of tensors, else one tensor. `axis_names` overrides the parameter names.
+
+        A = te.placeholder((8, 4), name="A")
+        B = te.compute((4, 8), lambda i, j: A[j, i] * 2.0, name="B")
+    """
+    extents = as_shape(shape)
+    names = axis_names or _axis_names(fcompute, len(extents))
+    axes = [
+        IterVar(Range.of(extent), Var(axis, extent.dtype), IterKind.DATA_PAR)
+        for axis, extent in zip(names, extents, strict=True)
+    ]
+    result = fcompute(*(iv.var for iv in axes))
+    body = tuple(map(as_expr, result if isinstance(result, tuple | list) else (result,)))
+    check_body(name, body)
+    op = ComputeOp(name, axes, body, tag, attrs)
+    return op.outputs if len(body) > 1 else op.output(0)
+
+
+_axis_names = axis_names
+
+
+def check_body(name: str, body: Sequence[Expr]) -> None:
+    """Refuse (ValueError) reductions that are nested, incomplete or differ between outputs."""
+    if not body:
+        raise ValueError(f"te.compute {name}: the function returned no value")
+    first = body[0]
+    if isinstance(first, Reduce):
+        whole = tuple(
+            Reduce(first.combiner, first.source, first.axis, first.condition, k, first.init)
+            for k in range(len(first.source))
+        )
+        if tuple(body) != whole:
+            raise ValueError(
+                f"te.compute {name}: the outputs must be all the components of one reduction, in "
+                "order; compute anything else in another tensor"
+            )
+    for expr in body:
+        inner = expr.children() if isinstance(first, Reduce) else (expr,)
+        if any(isinstance(node, Reduce) for child in inner for node in pre_order(child)):
+            raise ValueError(
+                f"te.compute {name}: a reduction must be the whole body; compute it in another "
+                "tensor first"
+            )

@@ -1,0 +1,58 @@
+"""te.extern: outputs computed by a hand-written statement, such as a call of a library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autosched.te.operations.compute import as_shape
+from autosched.te.operations.operation import ExternOp
+from autosched.te.operations.tensor import Tensor
+from autosched.te.operations.tensor_intrin import as_stmt
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.dtype import DType
+
+
+def extern(
+    shape: Sequence[Any],
+    inputs: Sequence[Tensor],
+    fcompute: Callable[[list[Buffer], list[Buffer]], Any],
+    name: str = "extern",
+    dtype: str | Sequence[str] | None = None,
+    in_buffers: Sequence[Buffer] | None = None,
+    out_buffers: Sequence[Buffer] | None = None,
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+) -> Any:
+    """Tensors of `shape` filled by what `fcompute(input buffers, output buffers)` returns.
+
+    `shape` is one shape, or a list of shapes for several outputs; `dtype` one type or a list,
+    by default that of the inputs when they agree. The function returns a statement or a call.
+
+        def call(ins, outs):
+            return te.call_extern("sort", ins[0].data, outs[0].data)
+
+        C = te.extern((n,), [A], call)
+    """
+    several = bool(shape) and isinstance(shape[0], Sequence)
+    shapes = [as_shape(s) for s in (shape if several else [shape])]
+    if dtype is None:
+        types = {t.dtype for t in inputs}
+        if len(types) != 1:
+            raise ValueError(f"te.extern {name}: the type of the output is not clear; give dtype")
+        dtypes = [types.pop()] * len(shapes)
+    elif isinstance(dtype, str):
+        dtypes = [DType(dtype)] * len(shapes)
+    else:
+        dtypes = list(map(DType, dtype))
+    if len(dtypes) != len(shapes):
+        raise ValueError(f"te.extern {name}: {len(shapes)} outputs, {len(dtypes)} types")
+    ins = list(in_buffers or (decl_buffer(t.shape, t.dtype, t.op.name) for t in inputs))
+    outs = list(
+        out_buffers or (decl_buffer(s, t, name) for s, t in zip(shapes, dtypes, strict=True))
+    )
+    if len(ins) != len(inputs) or len(outs) != len(shapes):
+        raise ValueError(f"te.extern {name}: one buffer is needed for every input and output")
+    body = as_stmt(fcompute(ins, outs))
+    op = ExternOp(name, inputs, ins, outs, body, tag, attrs)
+    return list(op.outputs) if several else op.output(0)

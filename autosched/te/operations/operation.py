@@ -1,0 +1,168 @@
+"""Operations: the nodes of a tensor program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce
+from autosched.tir.stmt import Stmt
+from autosched.tir.walk import pre_order
+
+LAYOUT_FREE = "layout_free_placeholders"  # attribute: tensors that may be stored otherwise
+
+
+class Operation:
+    """Base of all operations: a name, a tag, attributes, and output tensors.
+
+    `attrs` holds Ansor's hints, e.g. auto_scheduler_no_split_at_inner or LAYOUT_FREE.
+    """
+
+    __slots__ = ("__weakref__", "attrs", "name", "outputs", "tag")
+
+    def __init__(self, name: str, tag: str, attrs: Mapping[str, Any]) -> None:
+        self.name = name
+        self.tag = tag
+        self.attrs = dict(attrs)
+        self.outputs: tuple[Tensor, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The tensors read, without repeats, in order of first appearance."""
+        return ()
+
+    @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        """Data axes, then reduce axes."""
+        return ()
+
+    def output(self, index: int = 0) -> Tensor:
+        return self.outputs[index]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+
+class PlaceholderOp(Operation):
+    """An input tensor of `shape` and `dtype`."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, name: str, shape: tuple[Expr, ...], dtype: DType) -> None:
+        super().__init__(name, "", {})
+        self.shape = shape
+        self.dtype = dtype
+        self.outputs = (Tensor(self, 0, shape, dtype),)
+
+
+class ComputeOp(Operation):
+    """`outputs[axis...] = body[...]`; several outputs share the axes.
+
+    A body is a plain expression or, for every output alike, a Reduce over `reduce_axis`.
+    """
+
+    __slots__ = ("_inputs", "_roots", "axis", "body", "reduce_axis")
+
+    def __init__(
+        self,
+        name: str,
+        axis: Sequence[IterVar],
+        body: Sequence[Expr],
+        tag: str = "",
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(name, tag, attrs or {})
+        self.axis = tuple(axis)
+        self.body = tuple(body)
+        first = self.body[0]
+        self.reduce_axis = first.axis if isinstance(first, Reduce) else ()
+        self._roots = (*self.axis, *self.reduce_axis)
+        self._inputs: tuple[Tensor, ...] | None = None
+        shape = tuple(iv.dom.extent for iv in self.axis if iv.dom is not None)
+        self.outputs = tuple(Tensor(self, k, shape, e.dtype) for k, e in enumerate(self.body))
+
+    @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        return self._roots
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        if self._inputs is None:
+            found: dict[Tensor, None] = {}
+            for body in self.body:
+                for node in tensor_loads(body):
+                    found.setdefault(node.producer)
+            self._inputs = tuple(found)
+        return self._inputs
+
+
+class ScanOp(Operation):
+    """A recurrence along the first axis: state[t] = update(state[t-1], ...), state[0..] = init."""
+
+    __slots__ = ("init", "inputs_list", "scan_axis", "spatial_axis", "state", "update")
+
+    def __init__(
+        self,
+        name: str,
+        scan_axis: IterVar,
+        init: Sequence[Tensor],
+        update: Sequence[Tensor],
+        state: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        spatial_axis: Sequence[IterVar],
+        tag: str = "",
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(name, tag, attrs or {})
+        self.scan_axis = scan_axis
+        self.init = tuple(init)
+        self.update = tuple(update)
+        self.state = tuple(state)
+        self.inputs_list = tuple(inputs)
+        self.spatial_axis = tuple(spatial_axis)
+        self.outputs = tuple(Tensor(self, k, s.shape, s.dtype) for k, s in enumerate(self.state))
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return (*self.init, *self.update)
+
+    @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        return (self.scan_axis, *self.spatial_axis)
+
+
+class ExternOp(Operation):
+    """Outputs filled by a hand-written statement over buffers."""
+
+    __slots__ = ("body", "input_buffers", "input_tensors", "output_buffers")
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Tensor],
+        input_buffers: Sequence[Buffer],
+        output_buffers: Sequence[Buffer],
+        body: Stmt,
+        tag: str = "",
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(name, tag, attrs or {})
+        self.input_tensors = tuple(inputs)
+        self.input_buffers = tuple(input_buffers)
+        self.output_buffers = tuple(output_buffers)
+        self.body = body
+        self.outputs = tuple(
+            Tensor(self, k, b.shape, b.dtype) for k, b in enumerate(self.output_buffers)
+        )
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return tuple(dict.fromkeys(self.input_tensors))
+
+
+def tensor_loads(expr: Expr) -> list[ProducerLoad]:
+    """All tensor loads in `expr`, parents first, left to right (order of first appearance)."""
+    return [node for node in pre_order(expr) if isinstance(node, ProducerLoad)]

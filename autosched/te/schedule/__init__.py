@@ -1,0 +1,1 @@
+"""How it is computed: the schedule, its stages and primitives."""

@@ -1,0 +1,163 @@
+"""Primitives that say what a loop of a stage is: bound, vectorized, unrolled, and so on.
+
+The examples show `B[i, j] = A[i, j] + 1` over 16 x 16.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autosched.te.operations.tensor import Tensor
+from autosched.te.operations.tensor_intrin import TensorIntrin
+from autosched.te.schedule.refusal import check_kind, leaf_position, refuse
+from autosched.te.schedule.relations import IterVarAttr
+from autosched.tir.expr import Expr, IterKind, IterVar
+from autosched.tir.op import as_expr
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.stage import Stage
+
+_THREAD_TAGS = frozenset(
+    [f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz"]
+    + ["vthread", "vthread.x", "vthread.y", "vthread.z", "cthread", "pipeline"]
+)
+
+
+def _changed(stage: Stage, iv: IterVar) -> IterVarAttr:
+    """A copy of the attributes of `iv`, already put in place, for the caller to fill in."""
+    old = stage.iter_var_attrs.get(iv)
+    new = IterVarAttr() if old is None else old.copy()
+    stage.iter_var_attrs[iv] = new
+    return new
+
+
+def bind(stage: Stage, iv: IterVar, thread: IterVar) -> None:
+    """Run the iterations of loop `iv` on the thread index `thread` (te.thread_axis).
+
+    s[B].bind(i, te.thread_axis("blockIdx.x"))
+        for i in range(16):             # attr [blockIdx.x] thread_extent = 16
+            for j in range(16):     ->  for j in range(16):
+                B[i, j] = ...               B[blockIdx_x, j] = ...
+    """
+    leaf_position("bind", stage, iv)
+    check_kind("bind", stage, iv, (IterKind.DATA_PAR, IterKind.REDUCE))
+    if not isinstance(thread, IterVar) or thread.kind != IterKind.THREAD:
+        raise refuse("bind", stage, iv, f"expected a te.thread_axis, found {thread!r}")
+    if thread.thread_tag not in _THREAD_TAGS:
+        known = ", ".join(sorted(_THREAD_TAGS))
+        raise refuse(
+            "bind", stage, iv, f"unknown thread tag {thread.thread_tag!r}; the tags are {known}"
+        )
+    attr = stage.iter_var_attrs.get(iv)
+    if attr is not None and attr.bind_thread is not None:
+        tag = attr.bind_thread.thread_tag
+        raise refuse("bind", stage, iv, f"already bound to {tag}")
+    _changed(stage, iv).bind_thread = thread
+
+
+def _annotate(primitive: str, stage: Stage, iv: IterVar, kind: str) -> None:
+    leaf_position(primitive, stage, iv)
+    _changed(stage, iv).iter_kind = kind
+
+
+def vectorize(stage: Stage, iv: IterVar) -> None:
+    """Run all iterations of loop `iv` as one vector operation. Not for reduction axes.
+
+    s[B].vectorize(j)
+        for j in range(16):     ->  for j in T.vectorized(16):
+            B[i, j] = ...               B[i, j] = ...
+    """
+    leaf_position("vectorize", stage, iv)
+    check_kind("vectorize", stage, iv, (IterKind.DATA_PAR, IterKind.OPAQUE))
+    _annotate("vectorize", stage, iv, IterKind.VECTORIZED)
+
+
+def unroll(stage: Stage, iv: IterVar) -> None:
+    """Replace loop `iv` by copies of its body (its extent must turn out constant).
+
+    s[B].unroll(j)
+        for j in range(16):     ->  for j in T.unroll(16):
+            B[i, j] = ...               B[i, j] = ...
+    """
+    _annotate("unroll", stage, iv, IterKind.UNROLLED)
+
+
+def parallel(stage: Stage, iv: IterVar) -> None:
+    """Run the iterations of loop `iv` on the threads of the CPU. Not for reduction axes.
+
+    s[B].parallel(i)
+        for i in range(16):     ->  for i in T.parallel(16):
+            ...                         ...
+    """
+    leaf_position("parallel", stage, iv)
+    check_kind("parallel", stage, iv, (IterKind.DATA_PAR, IterKind.OPAQUE))
+    _annotate("parallel", stage, iv, IterKind.PARALLELIZED)
+
+
+def pragma(stage: Stage, iv: IterVar, key: str, value: Expr | int | str | None = None) -> None:
+    """Put the hint `key` = `value` on loop `iv`; keys `unroll` and `vectorize` are primitives.
+
+    s[B].pragma(i, "auto_unroll_max_step", 16)
+        for i in range(16):     ->  # attr [i] pragma_auto_unroll_max_step = 16
+            ...                     for i in range(16):
+                                        ...
+    """
+    if key == "unroll":
+        return unroll(stage, iv)
+    if key == "vectorize":
+        return vectorize(stage, iv)
+    leaf_position("pragma", stage, iv)
+    attr = _changed(stage, iv)
+    attr.pragmas.append((key, None if value is None else as_expr(value)))
+    return None
+
+
+def tensorize(stage: Stage, iv: IterVar, intrin: TensorIntrin) -> None:
+    """Do loop `iv` and all loops inside it by one call of `intrin` (te.decl_tensor_intrin).
+
+    s[B].tensorize(j, vector_add)
+        for i in range(16):             for i in range(16):
+            for j in range(16):     ->      T.evaluate(T.call_extern("vector_add", ...))
+                B[i, j] = ...
+    """
+    leaf_position("tensorize", stage, iv)
+    if not isinstance(intrin, TensorIntrin):
+        raise refuse("tensorize", stage, iv, f"expected a tensor intrinsic, found {intrin!r}")
+    attr = _changed(stage, iv)
+    attr.iter_kind = IterKind.TENSORIZED
+    attr.tensor_intrin = intrin
+
+
+def prefetch(stage: Stage, tensor: Tensor, iv: IterVar, offset: Expr | int) -> None:
+    """Fetch, in each iteration of loop `iv`, what iteration `iv + offset` reads of `tensor`.
+
+    s[B].prefetch(A, i, 1)
+        for i in range(16):     ->  for i in range(16):
+            ...                         # attr [A] prefetch_scope = 1
+                                        ...
+    """
+    leaf_position("prefetch", stage, iv)
+    if tensor not in stage.op.inputs:
+        raise refuse("prefetch", stage, iv, f"the stage does not read {tensor.name}")
+    _changed(stage, iv).prefetch.append((tensor, as_expr(offset)))
+
+
+def storage_align(stage: Stage, axis: IterVar, factor: int, offset: int) -> None:
+    """Pad the stage's own storage: the stride of `axis` becomes factor * k + offset (elements).
+
+    `axis` is a data axis of the tensor, it need not be a loop any more.
+
+        s[AS].storage_align(ax0, 32, 1)
+            A.shared: strides [16, 1]   ->  A.shared: strides [33, 1]
+    """
+    if axis not in stage.all_iter_vars:
+        raise refuse("storage_align", stage, axis, "it is not an axis of this stage")
+    if factor < 0 or not isinstance(factor, int) or not isinstance(offset, int):
+        raise refuse(
+            "storage_align",
+            stage,
+            axis,
+            f"factor and offset are non-negative numbers of elements, found {factor}, {offset}",
+        )
+    attr = _changed(stage, axis)
+    attr.dim_align_factor, attr.dim_align_offset = factor, offset

@@ -1,0 +1,186 @@
+"""cache_read and cache_write: stages that copy a tensor into nearer storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from autosched.arith import Analyzer
+from autosched.errors import ScheduleError
+from autosched.te.bounds.message_passing import (
+    make_bound_check,
+    pass_down_domain,
+    pass_down_index,
+    pass_up_index,
+)
+from autosched.te.operations.operation import ComputeOp, Operation, ScanOp
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.graph import replace_inputs
+from autosched.te.schedule.placement import STORAGE_SCOPES
+from autosched.te.schedule.refusal import refuse
+from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var
+from autosched.tir.op import all_, const, select
+from autosched.tir.walk import substitute
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.schedule import Schedule
+    from autosched.te.schedule.stage import Stage
+
+
+def _check_scope(primitive: str, stage: Stage, scope: str) -> None:
+    if scope not in STORAGE_SCOPES:
+        known = ", ".join(sorted(STORAGE_SCOPES))
+        raise refuse(primitive, stage, None, f"unknown scope {scope!r}; the scopes are {known}")
+
+
+def cache_read(
+    schedule: Schedule,
+    tensor: Tensor,
+    scope: str,
+    readers: Tensor | Operation | Sequence[Tensor | Operation],
+) -> Tensor:
+    """Copy `tensor` into a new tensor `<name>.<scope>` that `readers` read instead.
+
+    The new stage comes right after the tensor's and is at the root; place it with compute_at.
+
+        AL = s.cache_read(A, "local", [B])
+                                            for ax0 in range(16):
+            for i in range(16):                 A_local[ax0] = A[ax0]
+                B[i] = A[i] + 1         ->  for i in range(16):
+                                                B[i] = A_local[i] + 1
+    """
+    stage = schedule[tensor]
+    _check_scope("cache_read", stage, scope)
+    source = schedule.current_tensor(tensor)
+    given = [readers] if isinstance(readers, Tensor | Operation) else list(readers)
+    reading = list(dict.fromkeys(schedule[reader] for reader in given))
+    if not reading:
+        raise refuse("cache_read", stage, None, f"no reader of {source.name} given")
+    for reader in reading:
+        if source not in reader.op.inputs:
+            raise refuse("cache_read", reader, None, f"it does not read {source.name}")
+    axes = plain_axes(source.shape)
+    cache = ComputeOp(
+        _cache_name(schedule, source, scope), axes, (source[tuple(iv.var for iv in axes)],)
+    )
+    new = {source: cache.output(0)}
+    table = {reader.op: replace_inputs(reader.op, new) for reader in reading}
+    is_state = any(isinstance(s.op, ScanOp) and source in s.op.state for s in schedule.stages)
+    # The earlier steps of a scan exist only inside it, where its readers are.
+    group = reading[0].group if is_state else stage.group
+    cache_stage = schedule.insert_stage(schedule.stages.index(stage) + 1, cache, group)
+    cache_stage.scope = scope
+    schedule.replace_ops(table)
+    return cache.output(0)
+
+
+def plain_axes(shape: Sequence[Expr]) -> list[IterVar]:
+    """Data axes ax0, ax1, ... over `shape`."""
+    return [
+        IterVar(Range.of(extent), Var(f"ax{k}", extent.dtype), IterKind.DATA_PAR)
+        for k, extent in enumerate(shape)
+    ]
+
+
+def _cache_name(schedule: Schedule, tensor: Tensor, scope: str) -> str:
+    taken = {stage.op.name for stage in schedule.stages}
+    base = tensor.name
+    while f"{base}.{scope}" in taken:
+        base += ".d"
+    return f"{base}.{scope}"
+
+
+def cache_write(schedule: Schedule, tensors: Tensor | Sequence[Tensor], scope: str) -> Any:
+    """Compute an operation into new tensors `<name>.<scope>`; its own stage becomes a copy.
+
+    Give all outputs of the operation (one tensor gives one back, a list gives a list). The loops
+    of the stage at this moment become the axes of the cache, so that a split or reorder before
+    cache_write changes its layout. The cache stage comes right before, at the root.
+
+        CL = s.cache_write(C, "local")
+                                                    for i_c in range(16):
+            for i in range(16):                         C_local[i_c] = 0
+                C[i] = 0                                for k in range(8):
+                for k in range(8):          ->              C_local[i_c] += A[i_c, k]
+                    C[i] += A[i, k]                 for i in range(16):
+                                                        C[i] = C_local[i]
+    """
+    given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    if not given:
+        raise ScheduleError("cache_write: no tensor given")
+    stage = schedule[given[0]]
+    _check_scope("cache_write", stage, scope)
+    op = stage.op
+    if not isinstance(op, ComputeOp):
+        raise refuse("cache_write", stage, None, "only te.compute operations have a cache to write")
+    indices = sorted(tensor.value_index for tensor in given)
+    if any(schedule[t] is not stage for t in given) or indices != list(range(len(op.outputs))):
+        raise refuse(
+            "cache_write", stage, None, f"give all its {len(op.outputs)} outputs, each once"
+        )
+    axes, body, copy_indices = _cached(stage, op)
+    cache = ComputeOp(f"{op.name}.{scope}", axes, body, op.tag, op.attrs)
+    copy = ComputeOp(
+        op.name, op.axis, [tensor[copy_indices] for tensor in cache.outputs], op.tag, op.attrs
+    )
+    cache_stage = schedule.insert_stage(schedule.stages.index(stage), cache, stage.group)
+    cache_stage.scope = scope
+    schedule.replace_ops({op: copy})
+    stage.reset_loops(copy)
+    caches = [cache.output(tensor.value_index) for tensor in given]
+    return caches[0] if isinstance(tensors, Tensor) else caches
+
+
+def _cached(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[Expr], tuple[Expr, ...]]:
+    """Axes and bodies of the cache operation, and the indices at which the copy reads it."""
+    leaves = [iv for iv in stage.leaf_iter_vars if iv not in op.reduce_axis]
+    for iv in leaves:
+        if iv.kind != IterKind.DATA_PAR:
+            why = f"a {iv.kind} loop cannot be an axis; use cache_write before split and fuse"
+            raise refuse("cache_write", stage, iv, why)
+    domains: dict[IterVar, Range] = {iv: declared_domain(iv) for iv in op.axis}
+    if not stage.relations:
+        axes = [_cache_axis(iv, domains[iv]) for iv in leaves]
+        rename: dict[Var, Expr] = {iv.var: axis.var for iv, axis in zip(leaves, axes, strict=True)}
+        return axes, [substitute(e, rename) for e in op.body], tuple(iv.var for iv in leaves)
+    pass_down_domain(stage, domains, Analyzer(), allow_missing=True)
+    axes = [_cache_axis(iv, domains[iv]) for iv in leaves]
+    rename = {iv.var: axis.var for iv, axis in zip(leaves, axes, strict=True)}
+    values: dict[IterVar, Expr] = {}
+    for iv in leaves:
+        low = domains[iv].min
+        # Only a minimum of one makes the leaf a constant: Ansor's rule, kept as it is.
+        values[iv] = low if isinstance(low, IntImm) and low.value == 1 else iv.var
+    pass_up_index(stage, domains, values, allow_missing=True)
+    predicates = make_bound_check(stage, domains, values, True, set(op.reduce_axis))
+    roots = {iv.var: values[iv] for iv in op.axis}
+    bodies = [substitute(guarded(substitute(e, roots), predicates), rename) for e in op.body]
+    positions: dict[IterVar, Expr] = {iv: iv.var for iv in op.axis}
+    pass_down_index(stage, domains, positions, allow_missing=True)
+    return axes, bodies, tuple(positions[iv] for iv in leaves)
+
+
+def declared_domain(iv: IterVar) -> Range:
+    """The domain of an operation's axis."""
+    assert iv.dom is not None, "axes of an operation have a domain"
+    return iv.dom
+
+
+def _cache_axis(iv: IterVar, domain: Range) -> IterVar:
+    return IterVar(domain, Var(f"{iv.var.name}.c", iv.var.dtype), IterKind.DATA_PAR)
+
+
+def guarded(body: Expr, predicates: Sequence[Expr]) -> Expr:
+    """`body` where all `predicates` hold; elsewhere 0, or nothing is added to a reduction."""
+    if not predicates:
+        return body
+    if isinstance(body, Reduce):
+        return Reduce(
+            body.combiner,
+            body.source,
+            body.axis,
+            all_(body.condition, *predicates),
+            body.value_index,
+            body.init,
+        )
+    return select(all_(*predicates), body, const(0, body.dtype))

@@ -1,0 +1,88 @@
+"""Stage groups: sub-graphs that are computed together at one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autosched.te.operations.operation import Operation
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.graph import sub_graph
+from autosched.te.schedule.refusal import refuse
+from autosched.te.schedule.stage import Stage
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.schedule import Schedule
+
+
+def create_group(
+    schedule: Schedule,
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    include_inputs: bool = False,
+) -> Stage:
+    """A group of the stages between `inputs` and `outputs`; it can be attached like a stage.
+
+    Its members, unless attached themselves, are computed where the group is, and can be attached
+    only to each other or to stages of groups inside.
+
+        g = s.create_group(outputs=C, inputs=A, include_inputs=False)
+        g.compute_at(s[D], i)
+            for i: B[i] = A[i] + 1          for i:
+            for i: C[i] = B[i] * 2     ->       B[i] = A[i] + 1
+            for i: D[i] = C[i] - 3              C[i] = B[i] * 2
+                                                D[i] = C[i] - 3
+    """
+    ends = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    starts = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    ends = [schedule.current_tensor(t) for t in ends]
+    starts = [schedule.current_tensor(t) for t in starts]
+    members = [schedule[op] for op in sub_graph(ends, starts, include_inputs)]
+    if not members:
+        raise refuse(
+            "create_group", ends[0].op.name if ends else "none", None, "nothing leads there"
+        )
+    parent = _common_group(members)
+    children = list(dict.fromkeys(_child_of(parent, member) for member in members))
+    for stage in schedule.stages:
+        if stage not in members and _child_of(parent, stage) in children:
+            raise refuse(
+                "create_group",
+                stage,
+                None,
+                "it belongs to a group that the new one would take only a part of",
+            )
+    group = Stage(Operation("group", "", {}))
+    group.group = parent
+    group.num_child_stages = len(children)
+    if parent is not None:
+        parent.num_child_stages += 1 - len(children)
+    for child in children:
+        child.group = group
+    schedule.groups.append(group)
+    return group
+
+
+def _child_of(parent: Stage | None, stage: Stage) -> Stage:
+    """`stage`, or the outermost group around it that is directly in `parent`."""
+    while stage.group is not parent and stage.group is not None:
+        stage = stage.group
+    return stage
+
+
+def _common_group(members: Sequence[Stage]) -> Stage | None:
+    """The innermost group that contains all members, None for the whole schedule."""
+
+    def chain(stage: Stage) -> list[Stage]:
+        groups: list[Stage] = []
+        group = stage.group
+        while group is not None:
+            groups.append(group)
+            group = group.group
+        return groups
+
+    common = chain(members[0])
+    for member in members[1:]:
+        others = chain(member)
+        common = [group for group in common if group in others]
+    return common[0] if common else None

@@ -1,0 +1,186 @@
+"""Primitives that change which loops a stage has: split, fuse, reorder, tile.
+
+The examples show `B[i, j] = A[i, j] + 1` over 16 x 16.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autosched.errors import ScheduleError
+from autosched.te.schedule.refusal import check_kind, leaf_position, names, refuse
+from autosched.te.schedule.relations import Fuse, Singleton, Split
+from autosched.tir.dtype import int32
+from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
+from autosched.tir.op import as_expr, cast
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.stage import Stage
+
+_SPLITTABLE = (IterKind.DATA_PAR, IterKind.REDUCE, IterKind.ORDERED)
+_MOVABLE = (IterKind.DATA_PAR, IterKind.REDUCE, IterKind.THREAD)
+_RANK = {
+    kind: rank
+    for rank, kind in enumerate(
+        (
+            IterKind.DATA_PAR,
+            IterKind.THREAD,
+            IterKind.REDUCE,
+            IterKind.ORDERED,
+            IterKind.OPAQUE,
+            IterKind.UNROLLED,
+            IterKind.VECTORIZED,
+            IterKind.PARALLELIZED,
+            IterKind.TENSORIZED,
+        )
+    )
+}
+
+
+def split(
+    stage: Stage,
+    parent: IterVar,
+    factor: Expr | int | None = None,
+    nparts: Expr | int | None = None,
+    disable_predication: bool = False,
+) -> tuple[IterVar, IterVar]:
+    """Replace loop `parent` by `parent.outer` and `parent.inner`; returns both.
+
+    Give `factor` (the inner extent) or `nparts` (the outer extent). An extent that the factor
+    does not divide gets a guard, unless `disable_predication`.
+
+        s[B].split(i, factor=4)
+            for i in range(16):             for i_outer in range(4):
+                for j in range(16):     ->      for i_inner in range(4):
+                    B[i, j] = ...                   for j in range(16):
+                                                        B[i_outer*4 + i_inner, j] = ...
+    """
+    position = leaf_position("split", stage, parent)
+    check_kind("split", stage, parent, _SPLITTABLE)
+    if (factor is None) == (nparts is None):
+        raise refuse("split", stage, parent, "give exactly one of factor and nparts")
+    dtype = parent.var.dtype
+    size = cast(dtype, as_expr(nparts if factor is None else factor))
+    if isinstance(size, IntImm) and size.value < 1:
+        what = "nparts" if factor is None else "factor"
+        raise refuse("split", stage, parent, f"{what} must be at least 1, found {size.value}")
+    outer = IterVar(None, Var(f"{parent.var.name}.outer", dtype), parent.kind)
+    inner = IterVar(None, Var(f"{parent.var.name}.inner", dtype), parent.kind)
+    stage.relations.append(
+        Split(
+            parent,
+            outer,
+            inner,
+            None if factor is None else size,
+            size if factor is None else None,
+            disable_predication,
+        )
+    )
+    stage.all_iter_vars += (outer, inner)
+    stage.leaf_iter_vars[position : position + 1] = (outer, inner)
+    return outer, inner
+
+
+def fuse(stage: Stage, *axes: IterVar) -> IterVar:
+    """Replace adjacent loops by one, `a.b.fused`, from left to right; returns it.
+
+    Without axes a loop `singleton` of extent 1 is put outermost.
+
+        s[B].fuse(i, j)
+            for i in range(16):             for i_j_fused in range(256):
+                for j in range(16):     ->      B[i_j_fused // 16, i_j_fused % 16] = ...
+                    B[i, j] = ...
+    """
+    if not axes:
+        return _singleton(stage)
+    leaf_position("fuse", stage, axes[0])
+    if len(axes) == 1:
+        return axes[0]
+    before = (stage.leaf_iter_vars.copy(), len(stage.all_iter_vars), len(stage.relations))
+    fused = axes[0]
+    try:
+        for axis in axes[1:]:
+            fused = _fuse_pair(stage, fused, axis)
+    except ScheduleError:
+        stage.leaf_iter_vars[:] = before[0]
+        del stage.all_iter_vars[before[1] :]
+        del stage.relations[before[2] :]
+        raise
+    return fused
+
+
+def _fuse_pair(stage: Stage, outer: IterVar, inner: IterVar) -> IterVar:
+    first = leaf_position("fuse", stage, outer)
+    second = leaf_position("fuse", stage, inner)
+    if first > second:
+        outer, inner, first, second = inner, outer, second, first
+    for iv in (outer, inner):
+        check_kind("fuse", stage, iv, _SPLITTABLE)
+    if second != first + 1:
+        raise refuse(
+            "fuse",
+            stage,
+            outer,
+            f"not adjacent to {inner.var.name}; the loops are {names(stage.leaf_iter_vars)}",
+        )
+    dtype = max(outer.var.dtype, inner.var.dtype, key=lambda t: t.bits)
+    kind = max(outer.kind, inner.kind, key=_RANK.__getitem__)
+    fused = IterVar(None, Var(f"{outer.var.name}.{inner.var.name}.fused", dtype), kind)
+    stage.relations.append(Fuse(outer, inner, fused))
+    stage.all_iter_vars.append(fused)
+    stage.leaf_iter_vars[first : first + 2] = (fused,)
+    return fused
+
+
+def _singleton(stage: Stage) -> IterVar:
+    iv = IterVar(Range.of(1), Var("singleton", int32), IterKind.DATA_PAR)
+    stage.relations.append(Singleton(iv))
+    stage.all_iter_vars.append(iv)
+    stage.leaf_iter_vars.insert(0, iv)
+    return iv
+
+
+def reorder(stage: Stage, *axes: IterVar) -> None:
+    """Put the given loops, in this order, at the positions they occupy now.
+
+    s[B].reorder(j, i)
+        for i in range(16):             for j in range(16):
+            for j in range(16):     ->      for i in range(16):
+                B[i, j] = ...                   B[i, j] = ...
+    """
+    positions = []
+    for iv in axes:
+        position = leaf_position("reorder", stage, iv)
+        check_kind("reorder", stage, iv, _MOVABLE)
+        if position in positions:
+            raise refuse("reorder", stage, iv, "named twice")
+        positions.append(position)
+    for position, iv in zip(sorted(positions), axes, strict=True):
+        stage.leaf_iter_vars[position] = iv
+
+
+def tile(
+    stage: Stage, x: IterVar, y: IterVar, x_factor: Expr | int, y_factor: Expr | int
+) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+    """Split both loops and bring the inner ones inside: x.outer, y.outer, x.inner, y.inner.
+
+    s[B].tile(i, j, 4, 8)
+        for i in range(16):             for i_outer in range(4):
+            for j in range(16):     ->      for j_outer in range(2):
+                B[i, j] = ...                   for i_inner in range(4):
+                                                    for j_inner in range(8):
+                                                        B[...] = ...
+    """
+    for iv in (x, y):
+        leaf_position("tile", stage, iv)
+        check_kind("tile", stage, iv, _MOVABLE)
+    if x is y:
+        raise refuse("tile", stage, x, "the two axes must differ")
+    for iv, factor in ((x, x_factor), (y, y_factor)):
+        size = as_expr(factor)
+        if isinstance(size, IntImm) and size.value < 1:
+            raise refuse("tile", stage, iv, f"a factor must be at least 1, found {size.value}")
+    x_outer, x_inner = split(stage, x, factor=x_factor)
+    y_outer, y_inner = split(stage, y, factor=y_factor)
+    reorder(stage, x_outer, y_outer, x_inner, y_inner)
+    return x_outer, y_outer, x_inner, y_inner

@@ -1,0 +1,156 @@
+"""Normalising a schedule before bounds are inferred: inline, rebase, legalise attach points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from autosched.te.operations.operation import ComputeOp, Operation
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.graph import replace_inputs, rewrite_body
+from autosched.te.schedule.refusal import refuse
+from autosched.te.schedule.relations import AttachType, Fuse, Rebase, Split
+from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce, Var
+from autosched.tir.op import cast, const
+from autosched.tir.walk import substitute
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.schedule import Schedule
+    from autosched.te.schedule.stage import Stage
+
+CONST_MATRIX = "const_matrix"
+
+
+def normalize(schedule: Schedule) -> Schedule:
+    """A copy of `schedule` ready for `infer_bound`; the schedule itself stays as it is.
+
+    Inlined stages are put into their consumers, every root axis that is still a loop is replaced
+    by one that starts at 0, and stages attached to loops that have been split or fused since are
+    attached to what became of them. Normalising again adds nothing.
+    """
+    return _normalized(schedule, for_features=False)
+
+
+def normalize_for_feature_extraction(schedule: Schedule) -> Schedule:
+    """Like `normalize`, but stages with the attribute `const_matrix` are inlined as 1.
+
+    (The constant matrices of a Winograd transform: reading them should cost nothing.)
+    """
+    return _normalized(schedule, for_features=True)
+
+
+def _normalized(schedule: Schedule, for_features: bool) -> Schedule:
+    new = schedule.copy()
+    _inline(new, for_features)
+    _rebase(new)
+    _legalise_attach(new)
+    return new
+
+
+def _inline(schedule: Schedule, for_features: bool) -> None:
+    if not any(stage.attach_type is AttachType.INLINE for stage in schedule.stages):
+        return
+    bodies: dict[Tensor, tuple[tuple[IterVar, ...], Expr]] = {}
+    replaced: dict[Tensor, Tensor] = {}
+
+    def load(e: Expr) -> Expr | None:
+        if not isinstance(e, ProducerLoad):
+            return None
+        inlined = bodies.get(e.producer)
+        if inlined is None:
+            new = replaced.get(e.producer)
+            return None if new is None else ProducerLoad(new, e.indices)
+        axes, body = inlined
+        table: dict[Var, Expr] = {
+            axis.var: cast(axis.var.dtype, index)
+            for axis, index in zip(axes, e.indices, strict=True)
+        }
+        return substitute(body, table)
+
+    for stage in schedule.stages:
+        old = stage.op
+        if any(tensor in bodies or tensor in replaced for tensor in old.inputs):
+            new = _rewritten(stage, load, bodies, replaced)
+            replaced.update(zip(old.outputs, new.outputs, strict=True))
+            stage.op = new
+            schedule.stage_map[new] = stage
+        if stage.attach_type is AttachType.INLINE:
+            op = _inlinable(stage)
+            body = op.body[0]
+            if for_features and CONST_MATRIX in op.attrs:
+                body = const(1, body.dtype)
+            bodies[op.output(0)] = bodies[old.outputs[0]] = (op.axis, body)
+            stage.attach_type = AttachType.INLINED
+    schedule.outputs = [schedule.stage_map[op].op for op in schedule.outputs]
+    for stage in schedule.stages:
+        above = stage.attach_stage
+        if above is not None and above.attach_type is AttachType.INLINED:
+            raise refuse(
+                "compute_inline", above, None, f"stage {stage.name} is computed in its loops"
+            )
+
+
+def _rewritten(
+    stage: Stage,
+    load: Callable[[Expr], Expr | None],
+    bodies: Mapping[Tensor, object],
+    replaced: Mapping[Tensor, Tensor],
+) -> Operation:
+    op = stage.op
+    if isinstance(op, ComputeOp):
+        return rewrite_body(op, load)
+    for tensor in op.inputs:
+        if tensor in bodies:
+            raise refuse(
+                "compute_inline", tensor.op, None, f"{op.name} needs it stored, it is no te.compute"
+            )
+    return replace_inputs(op, replaced)
+
+
+def _inlinable(stage: Stage) -> ComputeOp:
+    op = stage.op
+    if not isinstance(op, ComputeOp) or len(op.body) != 1 or isinstance(op.body[0], Reduce):
+        raise refuse("compute_inline", stage, None, "only single-output maps can be inlined")
+    if stage.store_predicate is not None:
+        raise refuse("compute_inline", stage, None, "it has a store predicate")
+    return op
+
+
+def _rebase(schedule: Schedule) -> None:
+    rebased: dict[tuple[Stage, IterVar], IterVar] = {}
+    for stage in schedule.stages:
+        if stage.attach_type is AttachType.INLINED:
+            continue
+        attrs = stage.iter_var_attrs
+        for root in stage.op.root_iter_vars:
+            if root not in stage.leaf_iter_vars:
+                continue
+            attr = attrs.get(root)
+            if attr is not None and attr.bind_thread is not None:
+                continue
+            new = IterVar(None, Var(root.var.name, root.var.dtype), root.kind)
+            stage.relations.append(Rebase(root, new))
+            stage.leaf_iter_vars[stage.leaf_iter_vars.index(root)] = new
+            if attr is not None:
+                attrs[new] = attr
+            rebased[stage, root] = new
+    for stage in (*schedule.stages, *schedule.groups):
+        if stage.attach_stage is not None and stage.attach_ivar is not None:
+            key = (stage.attach_stage, stage.attach_ivar)
+            stage.attach_ivar = rebased.get(key, stage.attach_ivar)
+
+
+def _legalise_attach(schedule: Schedule) -> None:
+    for stage in (*schedule.stages, *schedule.groups):
+        above, axis = stage.attach_stage, stage.attach_ivar
+        if above is None or axis is None or axis in above.leaf_iter_vars:
+            continue
+        follow: dict[IterVar, IterVar] = {}
+        for relation in above.relations:
+            if isinstance(relation, Split):
+                follow[relation.parent] = relation.inner
+            elif isinstance(relation, Fuse):
+                follow[relation.inner] = relation.fused
+        while axis not in above.leaf_iter_vars and axis in follow:
+            axis = follow[axis]
+        stage.attach_ivar = axis

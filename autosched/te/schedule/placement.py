@@ -1,0 +1,166 @@
+"""Primitives that say where a stage is computed and where its result is stored.
+
+The examples show `B[i] = A[i] + 1` and `C[i] = B[i] * 2` over 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autosched.te.operations.operation import ComputeOp, PlaceholderOp, ScanOp
+from autosched.te.schedule.refusal import leaf_position, refuse
+from autosched.te.schedule.relations import AttachType
+from autosched.tir.expr import Expr, IterKind, IterVar, Reduce
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.stage import Stage
+
+STORAGE_SCOPES = frozenset(
+    (
+        "global",
+        "shared",
+        "shared.dyn",
+        "local",
+        "warp",
+        "wmma.matrix_a",
+        "wmma.matrix_b",
+        "wmma.accumulator",
+    )
+)
+
+
+def _check_movable(primitive: str, stage: Stage) -> None:
+    if isinstance(stage.op, PlaceholderOp):
+        raise refuse(primitive, stage, None, "a placeholder is not computed")
+    if stage.attach_type is AttachType.SCAN_UPDATE:
+        raise refuse(primitive, stage, None, "the update of a scan stays in its scan")
+
+
+def compute_at(stage: Stage, parent: Stage, axis: IterVar) -> None:
+    """Compute the stage inside loop `axis` of its consumer `parent`, only what is needed there.
+
+    s[B].compute_at(s[C], i)
+        for i in range(16):             for i in range(16):
+            B[i] = A[i] + 1         ->      B[i] = A[i] + 1
+        for i in range(16):                 C[i] = B[i] * 2
+            C[i] = B[i] * 2
+    """
+    _check_movable("compute_at", stage)
+    if parent is stage:
+        raise refuse("compute_at", stage, axis, "a stage cannot be computed in its own loops")
+    if stage.is_output:
+        raise refuse("compute_at", stage, axis, "an output must stay at the root")
+    leaf_position("compute_at", parent, axis)
+    above: Stage | None = parent
+    while above is not None:
+        if above is stage:
+            raise refuse(
+                "compute_at", stage, axis, f"stage {parent.name} is itself computed in its loops"
+            )
+        above = above.attach_spec().attach_stage
+    if stage.group is not None:
+        group = parent.group
+        while group is not None and group is not stage.group:
+            group = group.group
+        if group is None:
+            raise refuse(
+                "compute_at", stage, axis, f"stage {parent.name} is outside of the stage's group"
+            )
+    stage.attach_type = AttachType.SCOPE
+    stage.attach_ivar = axis
+    stage.attach_stage = parent
+
+
+def compute_inline(stage: Stage) -> None:
+    """Put the stage's expression into its consumers instead of storing it.
+
+    s[B].compute_inline()
+        for i in range(16):             for i in range(16):
+            B[i] = A[i] + 1         ->      C[i] = (A[i] + 1) * 2
+        for i in range(16):
+            C[i] = B[i] * 2
+    """
+    _check_movable("compute_inline", stage)
+    if not isinstance(stage.op, ComputeOp):
+        raise refuse("compute_inline", stage, None, "only te.compute operations can be inlined")
+    if len(stage.op.body) != 1:
+        raise refuse("compute_inline", stage, None, "it has several outputs")
+    if isinstance(stage.op.body[0], Reduce):
+        raise refuse("compute_inline", stage, None, "a reduction cannot be inlined")
+    if stage.is_output:
+        raise refuse("compute_inline", stage, None, "an output must be stored")
+    stage.attach_type = AttachType.INLINE
+    stage.attach_ivar = stage.attach_stage = None
+
+
+def compute_root(stage: Stage) -> None:
+    """Compute the stage outside of all loops of others: undoes compute_at and compute_inline.
+
+    s[B].compute_root()
+        for i in range(16):             for i in range(16):
+            B[i] = A[i] + 1         ->      B[i] = A[i] + 1
+            C[i] = B[i] * 2             for i in range(16):
+                                            C[i] = B[i] * 2
+    """
+    if stage.attach_type is AttachType.SCAN_UPDATE:
+        raise refuse("compute_root", stage, None, "the update of a scan stays in its scan")
+    stage.attach_type = AttachType.GROUP_ROOT
+    stage.attach_ivar = stage.attach_stage = None
+
+
+def set_scope(stage: Stage, scope: str) -> None:
+    """Store the stage's result in `scope`: global, shared, shared.dyn, local, warp, wmma.*.
+
+    s[B].set_scope("local")
+        B = T.decl_buffer((16,))    ->  B = T.decl_buffer((16,), scope="local")
+    """
+    if scope and scope not in STORAGE_SCOPES:
+        known = ", ".join(sorted(STORAGE_SCOPES))
+        raise refuse("set_scope", stage, None, f"unknown scope {scope!r}; the scopes are {known}")
+    if stage.is_output and scope not in ("", "global"):
+        raise refuse("set_scope", stage, None, f"an output is stored in global, not {scope}")
+    stage.scope = scope
+
+
+def set_store_predicate(stage: Stage, predicate: Expr | None) -> None:
+    """Store only where `predicate`, over thread indices and root axes, holds.
+
+    s[C].set_store_predicate(te.eq(thread_x, 0))
+        C[i] = ...      ->  if threadIdx_x == 0:
+                                C[i] = ...
+    """
+    if predicate is not None and not predicate.dtype.is_bool:
+        raise refuse("set_store_predicate", stage, None, f"{predicate!r} is not a condition")
+    stage.store_predicate = predicate
+
+
+def double_buffer(stage: Stage) -> None:
+    """Store the result twice, so that iteration k + 1 is written while iteration k is read.
+
+    s[B].double_buffer()
+        B[...] = A[...]     ->  # attr [B] double_buffer_scope = 1
+                                B[...] = A[...]
+    """
+    if stage.is_output:
+        raise refuse("double_buffer", stage, None, "an output cannot be double buffered")
+    stage.is_double_buffered = True
+
+
+def env_threads(stage: Stage, threads: IterVar | Sequence[IterVar]) -> None:
+    """Start the threads at the scan's own stage, so that its update and init stages share them.
+
+    s[scan].env_threads(te.thread_axis((0, 32), "threadIdx.x"))
+        for t in range(1, n):       ->  # attr [threadIdx.x] thread_extent = 32
+            ...                         for t in range(1, n):
+                                            ...
+    """
+    axes = [threads] if isinstance(threads, IterVar) else list(threads)
+    if not isinstance(stage.op, ScanOp):
+        raise refuse("env_threads", stage, None, "only a scan has environment threads")
+    if stage.env_thread_axes:
+        raise refuse("env_threads", stage, None, "they have been set already")
+    for iv in axes:
+        if iv.kind != IterKind.THREAD or iv.dom is None:
+            raise refuse("env_threads", stage, iv, "expected a te.thread_axis with a domain")
+    stage.env_thread_axes = axes

@@ -1,0 +1,53 @@
+"""Refusing a schedule primitive: what every message names, and the shared checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from autosched.errors import ScheduleError
+from autosched.te.operations.operation import Operation
+from autosched.tir.expr import IterVar
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.stage import Stage
+
+
+def refuse(
+    primitive: str, stage: Stage | Operation | str, axis: IterVar | str | None, why: str
+) -> ScheduleError:
+    """The error `primitive: stage S, axis i: why` (raise it)."""
+    name = stage if isinstance(stage, str) else getattr(stage, "name", "?")
+    if isinstance(axis, IterVar):
+        axis = axis.var.name
+    at = f", axis {axis}" if axis else ""
+    return ScheduleError(f"{primitive}: stage {name}{at}: {why}")
+
+
+def names(axes: Iterable[IterVar]) -> str:
+    """The axes' names for a message."""
+    return "[" + ", ".join(iv.var.name for iv in axes) + "]"
+
+
+def leaf_position(primitive: str, stage: Stage, iv: IterVar) -> int:
+    """The position of `iv` among the leaves; ScheduleError when it is not one."""
+    if not isinstance(iv, IterVar):
+        raise refuse(primitive, stage, None, f"expected an axis, found {iv!r}")
+    try:
+        return stage.leaf_iter_vars.index(iv)
+    except ValueError:
+        pass
+    if iv in stage.all_iter_vars:
+        why = "it has been split or fused already"
+    else:
+        why = "it is not an axis of this stage"
+    raise refuse(primitive, stage, iv, f"{why}; its loops are {names(stage.leaf_iter_vars)}")
+
+
+def check_kind(primitive: str, stage: Stage, iv: IterVar, allowed: Iterable[str]) -> None:
+    """ScheduleError unless the kind of `iv` is one of `allowed`."""
+    kinds = tuple(allowed)
+    if iv.kind not in kinds:
+        raise refuse(
+            primitive, stage, iv, f"a {iv.kind} axis, only {', '.join(kinds)} axes are allowed"
+        )

@@ -1,0 +1,123 @@
+"""Schedules: the stages of a tensor program and the primitives that concern several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autosched.errors import ScheduleError
+from autosched.te.operations.operation import Operation, ScanOp
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule import cache, groups
+from autosched.te.schedule import normalize as normalization
+from autosched.te.schedule import rfactor as factoring
+from autosched.te.schedule.graph import post_order_ops, replace_inputs
+from autosched.te.schedule.relations import AttachType
+from autosched.te.schedule.stage import Stage
+
+__all__ = ["Schedule", "Stage", "create_schedule"]
+
+
+class Schedule:
+    """How the operations behind `outputs` are computed, one Stage each, producers first.
+
+    `stage_map` knows the operations given at creation as well as those that replaced them.
+    """
+
+    __slots__ = ("groups", "outputs", "stage_map", "stages")
+
+    def __init__(self) -> None:
+        self.outputs: list[Operation] = []
+        self.stages: list[Stage] = []
+        self.groups: list[Stage] = []
+        self.stage_map: dict[Operation, Stage] = {}
+
+    def __getitem__(self, key: Tensor | Operation) -> Stage:
+        op = key.op if isinstance(key, Tensor) else key
+        stage = self.stage_map.get(op)
+        if stage is None:
+            known = ", ".join(s.op.name for s in self.stages)
+            raise ScheduleError(f"{key!r} is not in this schedule; its stages are {known}")
+        return stage
+
+    cache_read = cache.cache_read
+    cache_write = cache.cache_write
+    rfactor = factoring.rfactor
+    create_group = groups.create_group
+    normalize = normalization.normalize
+    normalize_for_feature_extraction = normalization.normalize_for_feature_extraction
+
+    def copy(self) -> Schedule:
+        """An independent schedule of the same operations; axes and operations are shared."""
+        new = Schedule()
+        table: dict[Stage, Stage] = {old: old.copy() for old in (*self.stages, *self.groups)}
+        new.outputs = self.outputs.copy()
+        new.stages = [table[old] for old in self.stages]
+        new.groups = [table[old] for old in self.groups]
+        new.stage_map = {op: table[stage] for op, stage in self.stage_map.items()}
+        for stage in table.values():
+            if stage.attach_stage is not None:
+                stage.attach_stage = table[stage.attach_stage]
+            if stage.group is not None:
+                stage.group = table[stage.group]
+        return new
+
+    def current_tensor(self, tensor: Tensor) -> Tensor:
+        """The tensor that stands for `tensor` after operations have been rewritten."""
+        return self[tensor].op.outputs[tensor.value_index]
+
+    def insert_stage(self, position: int, op: Operation, group: Stage | None) -> Stage:
+        """A new stage for `op` at `position`, as a member of `group`."""
+        stage = Stage(op)
+        stage.group = group
+        if group is not None:
+            group.num_child_stages += 1
+        self.stages.insert(position, stage)
+        self.stage_map[op] = stage
+        return stage
+
+    def replace_ops(self, table: Mapping[Operation, Operation]) -> None:
+        """Put new operations into their stages and rebuild what reads them, in stage order.
+
+        The loops of the stages stay; a replacement must therefore keep the axes it has loops for.
+        """
+        tensors: dict[Tensor, Tensor] = {}
+        for stage in self.stages:
+            old = stage.op
+            new = replace_inputs(table.get(old, old), tensors)
+            if new is not old:
+                tensors.update(zip(old.outputs, new.outputs, strict=True))
+                stage.op = new
+                self.stage_map[new] = stage
+        self.outputs = [self.stage_map[op].op for op in self.outputs]
+
+
+def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
+    """The schedule that computes `ops` (and all they need) in order, every loop as declared.
+
+    Stages are in post-order of a depth-first search from each output, the inputs of an operation
+    in order of first appearance in its body.
+    """
+    given = ops if isinstance(ops, Sequence) else [ops]
+    outputs = list(dict.fromkeys(op.op if isinstance(op, Tensor) else op for op in given))
+    if not outputs:
+        raise ScheduleError("create_schedule: no operation given")
+    schedule = Schedule()
+    schedule.outputs = outputs
+    for op in post_order_ops(outputs):
+        stage = schedule.insert_stage(len(schedule.stages), op, None)
+        stage.is_output = op in outputs
+    for op in list(schedule.stage_map):
+        if isinstance(op, ScanOp):
+            _attach_scan(schedule, op)
+    return schedule
+
+
+def _attach_scan(schedule: Schedule, scan: ScanOp) -> None:
+    """Group what a step of the scan computes, and attach it and the updates to the scan."""
+    stage = schedule[scan]
+    group = schedule.create_group(scan.update, (*scan.state, *scan.inputs_list))
+    updates = [schedule[tensor] for tensor in scan.update]
+    for member in (group, *updates):
+        member.attach_type = AttachType.SCAN_UPDATE
+        member.attach_ivar = scan.scan_axis
+        member.attach_stage = stage

@@ -1,0 +1,1 @@
+"""Passes for GPU kernels: virtual threads, limits, memory spaces."""

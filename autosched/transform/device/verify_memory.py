@@ -1,0 +1,58 @@
+"""VerifyMemory: on a GPU only threads touch the parameters' memory.
+
+Rejects, on a CUDA target,
+
+    for i in range(128): B[i] = A[i]
+
+because no thread axis is bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.errors import ScheduleError
+from autosched.tir.expr import BufferLoad, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import AttrStmt, BufferStore, For, Stmt
+from autosched.tir.walk import child_stmts, direct_exprs, loads
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+
+@dataclass(frozen=True)
+class VerifyMemory(FunctionPass):
+    """Raises ScheduleError when host code of a GPU function accesses a parameter's buffer.
+
+    `kind` is the kind of the target ("cuda", "cpu"); by default that of the function's target
+    attribute. Functions for the CPU, or without a target, are not checked.
+    """
+
+    kind: str = ""
+    name: ClassVar[str] = "VerifyMemory"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        kind = self.kind or getattr(func.attrs.get("target"), "kind", "cpu")
+        if kind in ("cpu", "llvm", "c"):
+            return func
+        _check(func.body, {buffer.data for buffer in func.buffers}, func.name)
+        return func
+
+
+def _check(s: Stmt, pointers: set[Var], where: str) -> None:
+    if isinstance(s, AttrStmt) and s.key in ("thread_extent", "virtual_thread"):
+        return
+    if isinstance(s, For) and s.thread_binding is not None:
+        return
+    touched = [s.buffer] if isinstance(s, BufferStore) else []
+    for e in direct_exprs(s):
+        touched += [load.buffer for load in loads(e) if isinstance(load, BufferLoad)]
+    for buffer in touched:
+        if buffer.data in pointers:
+            raise ScheduleError(
+                f"VerifyMemory: {where}: buffer {buffer.name} is accessed by the host, outside of "
+                "all thread axes; bind the loops of its stage to blockIdx and threadIdx"
+            )
+    for child in child_stmts(s):
+        _check(child, pointers, where)

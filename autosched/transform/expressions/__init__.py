@@ -1,0 +1,1 @@
+"""Passes that rewrite expressions."""

@@ -1,0 +1,197 @@
+"""CommonSubexprElimTIR: what is computed several times is computed once.
+
+    for i, j:                                for i, j:
+        C[i*8 + j] = A[i*8 + j] + 1   ->         let cse_var_1 = i*8 + j
+                                                 C[cse_var_1] = A[cse_var_1] + 1
+
+Integer arithmetic only: no loads, calls, vectors, or divisions by what is not a constant, so
+that a computation may stand in front of the condition it was guarded by.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.tir.expr import (
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Mod,
+    Ramp,
+    Var,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import Allocate, AttrStmt, For, LetStmt, Stmt
+from autosched.tir.walk import child_stmts, direct_exprs, free_vars, map_children, map_expr_children
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+_THREAD_KEYS = ("thread_extent", "virtual_thread")
+
+
+@dataclass(frozen=True)
+class CommonSubexprElimTIR(FunctionPass):
+    """Binds every repeated computation where its variables become known.
+
+    `enable=False` (or the configuration key tir.disable_cse_tir) changes nothing. At most
+    `limit` names are given, to what is repeated most: each is a statement around what follows.
+    """
+
+    enable: bool = True
+    limit: int = 100
+    name: ClassVar[str] = "CommonSubexprElimTIR"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if not self.enable or ctx.setting("tir.disable_cse_tir"):
+            return func
+        plan = _Plan()
+        rest = plan.count(func.body)
+        plan.place(func.body, rest, None)
+        lets = plan.most_used(self.limit)
+        return func.with_body(_Bind(lets).stmt(func.body)) if lets else func
+
+
+def _is_eligible(e: Expr) -> bool:
+    """True for scalar integer arithmetic worth a name (whether its parts are is checked there)."""
+    if not e.dtype.is_index or isinstance(e, Var | IntImm | BufferLoad | Call | Cast | Let):
+        return False
+    return bool(e.children())
+
+
+class _Plan:
+    """Which computations to bind in front of which statements."""
+
+    def __init__(self) -> None:
+        self.lets: dict[Stmt, dict[Expr, int]] = {}  # with how often each is used
+        self.movable: dict[Expr, bool] = {}
+
+    def _is_movable(self, e: Expr) -> bool:
+        """True when nothing in `e` reads memory, calls, or can trap."""
+        known = self.movable.get(e)
+        if known is None:
+            divides = isinstance(e, Div | Mod | FloorDiv | FloorMod)
+            known = not isinstance(e, BufferLoad | Call | Let | Ramp | Broadcast)
+            known = known and not (divides and not isinstance(e.children()[1], IntImm))
+            known = known and all(map(self._is_movable, e.children()))
+            self.movable[e] = known
+        return known
+
+    def count(self, s: Stmt) -> Counter[Expr]:
+        """The expressions in `s`, those of inner scopes as far as they do not depend on them."""
+        found = Counter(direct_exprs(s))
+        variable = _bound_in(s)
+        for child in child_stmts(s):
+            inner = self.count(child)
+            if variable is not None:
+                inner = self.place(child, inner, variable)
+            found.update(inner)
+        return found
+
+    def place(self, s: Stmt, roots: Counter[Expr], variable: Var | None) -> Counter[Expr]:
+        """Plan the lets in front of `s`, in which `variable` is known; returns the rest.
+
+        None stands for the whole function: every variable is known.
+        """
+        rest: Counter[Expr] = Counter()
+        uses: Counter[Expr] = Counter()
+        chosen: dict[Expr, int] = {}
+        inside: dict[Expr, None] = {}
+        for root in roots:
+            self._collect(root, variable, inside)
+        for root, times in roots.items():
+            (uses if root in inside else rest)[root] += times
+        for e in reversed(inside):  # parents before children
+            times = uses[e]
+            if times >= 2 and _is_eligible(e) and self._is_movable(e):
+                chosen[e] = times
+                times = 1
+            for child in e.children():
+                (uses if child in inside else rest)[child] += times
+        if chosen:
+            self.lets[s] = chosen
+        return rest
+
+    def most_used(self, limit: int) -> dict[Stmt, list[Expr]]:
+        """The planned lets, parts before wholes; the most used ones when there are too many."""
+        ranked = sorted(
+            ((s, e) for s, chosen in self.lets.items() for e in chosen),
+            key=lambda place: -self.lets[place[0]][place[1]],
+        )
+        wanted = set(ranked[:limit])
+        kept = {
+            s: [e for e in reversed(chosen) if (s, e) in wanted] for s, chosen in self.lets.items()
+        }
+        return {s: chosen for s, chosen in kept.items() if chosen}
+
+    def _collect(self, e: Expr, variable: Var | None, inside: dict[Expr, None]) -> None:
+        """Add `e` and its parts that depend on `variable` to `inside`, children first."""
+        if e in inside or not e.children():
+            return
+        if variable is not None and variable not in free_vars(e):
+            return
+        for child in e.children():
+            self._collect(child, variable, inside)
+        inside[e] = None
+
+
+def _bound_in(s: Stmt) -> Var | None:
+    """The variable that `s` makes known to its body."""
+    if isinstance(s, For):
+        return s.loop_var
+    if isinstance(s, LetStmt):
+        return s.var
+    if isinstance(s, Allocate):
+        return s.buffer_var
+    if isinstance(s, AttrStmt) and s.key in _THREAD_KEYS:
+        var: Var = s.node.var
+        return var
+    return None
+
+
+class _Bind:
+    """Rewrites with the planned lets."""
+
+    def __init__(self, lets: dict[Stmt, list[Expr]]) -> None:
+        self.lets = lets
+        self.made = 0
+        self.names: dict[Expr, Var] = {}  # those in scope
+        self.memo: dict[Expr, Expr] = {}
+
+    def stmt(self, s: Stmt) -> Stmt:
+        planned = self.lets.get(s)
+        if planned is None:
+            return map_children(s, self.stmt, self.expr)
+        outer_names, outer_memo = self.names, self.memo
+        self.names, self.memo = dict(outer_names), {}
+        bound: list[tuple[Var, Expr]] = []
+        for e in planned:
+            self.made += 1
+            var = Var(f"cse_var_{self.made}", e.dtype)
+            bound.append((var, self.expr(e)))
+            self.names[e] = var
+            self.memo = {}
+        result = map_children(s, self.stmt, self.expr)
+        self.names, self.memo = outer_names, outer_memo
+        for var, value in reversed(bound):
+            result = LetStmt(var, value, result)
+        return result
+
+    def expr(self, e: Expr) -> Expr:
+        if isinstance(e, Var | IntImm):
+            return e
+        done = self.memo.get(e)
+        if done is None:
+            done = self.names.get(e)
+            if done is None:
+                done = map_expr_children(e, self.expr)
+            self.memo[e] = done
+        return done

@@ -1,0 +1,241 @@
+"""LowerIntrin: floor division and remainder as machines have them (spec passes 10.2).
+
+    x // 8         ->   x >> 3
+    x % 8          ->   x & 7
+    (i - 5) // 3   ->   truncdiv(i - 5 + 6, 3) - 2          for i >= 0
+    x // 3         ->   truncdiv(x, 3) + (truncmod(x, 3) >> 31)
+
+Mathematical intrinsics stay: the code generators have their own forms of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.tir.dtype import DType
+from autosched.tir.expr import (
+    EQ,
+    NE,
+    Broadcast,
+    Call,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Ramp,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import (
+    add,
+    and_,
+    broadcast,
+    call,
+    const,
+    ge,
+    le,
+    lt,
+    max_,
+    mul,
+    or_,
+    select,
+    sub,
+    truncdiv,
+    truncmod,
+)
+from autosched.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt
+from autosched.tir.walk import map_children, map_expr_children
+from autosched.transform.expressions.effects import is_lasting, mentions
+from autosched.transform.expressions.facts import Facts
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+_THREAD_KEYS = ("thread_extent", "virtual_thread")
+
+
+@dataclass(frozen=True)
+class LowerIntrin(FunctionPass):
+    """Lowers floordiv and floormod to shifts, masks and truncating division."""
+
+    name: ClassVar[str] = "LowerIntrin"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Lower(func).stmt(func.body))
+
+
+class _Lower:
+    def __init__(self, func: PrimFunc) -> None:
+        self.facts = Facts(func)
+        self.has_floor = mentions(FloorDiv, FloorMod)
+        self.rules: dict[type[Expr], Callable[[Expr], Expr]] = {
+            FloorDiv: self._floordiv,
+            FloorMod: self._floormod,
+            EQ: self._compare_with_zero,
+            NE: self._compare_with_zero,
+            Max: self._max,
+        }
+
+    def stmt(self, s: Stmt) -> Stmt:
+        if isinstance(s, For):
+            self.facts.bind(s.loop_var, s.min, s.extent)
+        elif isinstance(s, AttrStmt) and s.key in _THREAD_KEYS:
+            self.facts.bind(s.node.var, const(0, s.node.var.dtype), s.value)
+        elif isinstance(s, LetStmt):
+            if s.value.dtype.is_int and is_lasting(s.value):
+                self.facts.define(s.var, s.value)
+        elif isinstance(s, IfThenElse):
+            return self._if(s)
+        return map_children(s, self.stmt, self.expr)
+
+    def _if(self, s: IfThenElse) -> Stmt:
+        condition = self.expr(s.condition)
+        plain = s.condition
+        if isinstance(plain, Call) and plain.op == "likely":
+            plain = plain.args[0]
+        known = (plain,) if is_lasting(plain) else ()
+        then_case = self.facts.under(known, self.stmt, s.then_case)
+        else_case = None if s.else_case is None else self.stmt(s.else_case)
+        if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
+            return s
+        return IfThenElse(condition, then_case, else_case)
+
+    def expr(self, e: Expr) -> Expr:
+        if not self.has_floor(e):
+            return e
+        memo = self.facts.memo(e)
+        done = memo.get(e)
+        if done is None:
+            rule = self.rules.get(type(e))
+            done = memo[e] = map_expr_children(e, self.expr) if rule is None else rule(e)
+        return done
+
+    def _bounds(self, e: Expr) -> tuple[int, int]:
+        """The values `e` (before lowering) can have in any lane, within its type."""
+        if isinstance(e, Broadcast):
+            return self._bounds(e.value)
+        if isinstance(e, Ramp) and isinstance(e.stride, IntImm):
+            low, high = self._bounds(e.base)
+            last = e.stride.value * (e.lanes - 1)
+            return low + min(0, last), high + max(0, last)
+        bound = self.facts.analyzer.const_int_bound(e)
+        low = max(int(bound.min_value), int(e.dtype.min_value))
+        return low, min(int(bound.max_value), int(e.dtype.max_value))
+
+    def _floordiv(self, e: Expr) -> Expr:
+        assert isinstance(e, FloorDiv)
+        a, b = self.expr(e.a), self.expr(e.b)
+        dtype = e.dtype
+        if dtype.is_float:
+            return call("floor", Div(a, b))
+        divisor = _constant(b)
+        shift = _power_of_two(divisor)
+        if shift is not None:
+            return a if shift == 0 else call("shift_right", a, _like(dtype, shift))
+        if self._bounds(e.b)[0] < 0:
+            return _floordiv_any_sign(a, b)
+        if self._bounds(e.a)[0] >= 0 or self._bounds(e)[0] >= 0:
+            return truncdiv(a, b)
+        steps = self._steps_to_positive(e.a, divisor)
+        if steps is not None:
+            assert divisor is not None
+            raised = add(a, _like(dtype, steps * divisor))
+            return sub(truncdiv(raised, b), _like(dtype, steps))
+        quotient, rest = truncdiv(a, b), truncmod(a, b)
+        if dtype.bits >= 32:
+            return add(quotient, call("shift_right", rest, _like(dtype, dtype.bits - 1)))
+        return select(ge(rest, _like(dtype, 0)), quotient, sub(quotient, _like(dtype, 1)))
+
+    def _floormod(self, e: Expr) -> Expr:
+        assert isinstance(e, FloorMod)
+        a, b = self.expr(e.a), self.expr(e.b)
+        dtype = e.dtype
+        if dtype.is_float:
+            return sub(a, mul(b, call("floor", Div(a, b))))
+        divisor = _constant(b)
+        shift = _power_of_two(divisor)
+        if shift is not None:
+            return call("bitwise_and", a, _like(dtype, (1 << shift) - 1))
+        if self._bounds(e.b)[0] < 0:
+            return _floormod_any_sign(a, b)
+        if self._bounds(e.a)[0] >= 0:
+            return truncmod(a, b)
+        steps = self._steps_to_positive(e.a, divisor)
+        if steps is not None:
+            assert divisor is not None
+            return truncmod(add(a, _like(dtype, steps * divisor)), b)
+        rest = truncmod(a, b)
+        if dtype.bits >= 32:
+            sign = call("shift_right", rest, _like(dtype, dtype.bits - 1))
+            return add(rest, call("bitwise_and", b, sign))
+        return select(ge(rest, _like(dtype, 0)), rest, add(rest, b))
+
+    def _steps_to_positive(self, a: Expr, divisor: int | None) -> int | None:
+        """How many divisors make `a` non-negative without leaving its type."""
+        if divisor is None:
+            return None
+        low, high = self._bounds(a)
+        limit = int(a.dtype.max_value)
+        steps = (divisor - 1 - low) // divisor
+        if low <= -limit or high + steps * divisor > limit:
+            return None
+        return steps
+
+    def _compare_with_zero(self, e: Expr) -> Expr:
+        """floormod(x, y) is zero exactly when truncmod(x, y) is."""
+        assert isinstance(e, EQ | NE)
+        if isinstance(e.a, FloorMod) and _constant(e.b) == 0 and e.a.dtype.is_integral:
+            if _power_of_two(_constant(e.a.b)) is None:
+                rest = truncmod(self.expr(e.a.a), self.expr(e.a.b))
+                return e.with_children((rest, e.b))
+        return map_expr_children(e, self.expr)
+
+    def _max(self, e: Expr) -> Expr:
+        """max(x // y, c) with c, y >= 0 does not care how negative quotients round."""
+        assert isinstance(e, Max)
+        for quotient, other in ((e.a, e.b), (e.b, e.a)):
+            floor = _constant(other)
+            if not isinstance(quotient, FloorDiv) or floor is None or floor < 0:
+                continue
+            is_shift = _power_of_two(_constant(quotient.b)) is not None
+            if e.dtype.is_integral and not is_shift and self._bounds(quotient.b)[0] >= 0:
+                return max_(truncdiv(self.expr(quotient.a), self.expr(quotient.b)), other)
+        return map_expr_children(e, self.expr)
+
+
+def _constant(e: Expr) -> int | None:
+    if isinstance(e, Broadcast):
+        e = e.value
+    return e.value if isinstance(e, IntImm) else None
+
+
+def _power_of_two(value: int | None) -> int | None:
+    """The exponent when `value` is a power of two."""
+    if value is None or value <= 0 or value & (value - 1):
+        return None
+    return value.bit_length() - 1
+
+
+def _like(dtype: DType, value: int) -> Expr:
+    return broadcast(const(value, dtype.element), dtype.lanes)
+
+
+def _rounds_down(rest: Expr, b: Expr) -> Expr:
+    """True when the remainder `rest` of the truncating division has the sign of `b`."""
+    zero = _like(b.dtype, 0)
+    return or_(
+        and_(ge(b, zero), ge(rest, zero)),
+        and_(lt(b, zero), le(rest, zero)),
+    )
+
+
+def _floordiv_any_sign(a: Expr, b: Expr) -> Expr:
+    quotient, rest = truncdiv(a, b), truncmod(a, b)
+    return select(_rounds_down(rest, b), quotient, sub(quotient, _like(b.dtype, 1)))
+
+
+def _floormod_any_sign(a: Expr, b: Expr) -> Expr:
+    rest = truncmod(a, b)
+    return select(_rounds_down(rest, b), rest, add(rest, b))

@@ -1,0 +1,232 @@
+"""NarrowDataType: index arithmetic that fits is done in 32 bits (spec te_bounds 9).
+
+    for i: int64 in range(64):            for i: int32 in range(64):
+        A[i*int64(8)] = B[i]       ->         A[i*8] = B[i]
+
+An integer variable, constant or cast is narrowed when every index expression that contains it
+provably fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.arith import Analyzer
+from autosched.errors import ConfigError
+from autosched.tir.dtype import DType, int64
+from autosched.tir.expr import (
+    BufferLoad,
+    Call,
+    Cast,
+    CompareExpr,
+    Expr,
+    IntImm,
+    IterVar,
+    Range,
+    Select,
+    Var,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import cast, const
+from autosched.tir.stmt import (
+    AttrStmt,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+)
+from autosched.tir.walk import direct_exprs, map_children, map_expr_children, stmts
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+_THREAD_KEYS = ("thread_extent", "virtual_thread")
+
+
+@dataclass(frozen=True)
+class NarrowDataType(FunctionPass):
+    """`target_bits` is 32, or 64 to change nothing. Parameters keep their types."""
+
+    target_bits: int = 32
+    name: ClassVar[str] = "NarrowDataType"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if self.target_bits not in (32, 64):
+            raise ConfigError(
+                f"NarrowDataType: target_bits must be 32 or 64, found {self.target_bits}"
+            )
+        if self.target_bits == 64 or not _has_wide_index(func.body):
+            return func
+        narrow = DType(f"int{self.target_bits}")
+        fits = _Fits(narrow)
+        fits.stmt(func.body)
+        return func.with_body(_Narrow(fits, narrow).stmt(func.body))
+
+
+def _is_wide(e: Expr) -> bool:
+    return e.dtype is int64
+
+
+def _has_wide_index(body: Stmt) -> bool:
+    """True when something is computed in int64; every expression is looked at once."""
+    seen: set[Expr] = set()
+
+    def look(e: Expr) -> bool:
+        if e in seen:
+            return False
+        seen.add(e)
+        return _is_wide(e) or any(map(look, e.children()))
+
+    return any(
+        (isinstance(s, For) and _is_wide(s.loop_var)) or any(map(look, direct_exprs(s)))
+        for s in stmts(body)
+    )
+
+
+class _Fits:
+    """Which expressions fit, and which loop variables are only in such expressions."""
+
+    def __init__(self, narrow: DType) -> None:
+        self.low, self.high = int(narrow.min_value), int(narrow.max_value)
+        self.analyzer = Analyzer()
+        self.bound: set[Var] = set()
+        self.wide: set[Var] = set()  # variables in an expression that does not fit
+        self.known: dict[Expr, bool] = {}
+
+    def here(self, e: Expr) -> bool:
+        """True when the value of the int64 expression `e` fits."""
+        known = self.known.get(e)
+        if known is None:
+            bound = self.analyzer.const_int_bound(e)
+            known = bool(self.low <= bound.min_value and bound.max_value <= self.high)
+            self.known[e] = known
+        return known
+
+    def narrows(self, var: Var) -> bool:
+        return var in self.bound and var not in self.wide
+
+    def stmt(self, s: Stmt) -> None:
+        for var, extent in _binds(s):
+            self.analyzer.bind(var, Range(const(0, extent.dtype), extent), override=True)
+        if isinstance(s, For):
+            self.analyzer.bind(s.loop_var, Range(s.min, s.extent), override=True)
+            if _is_wide(s.loop_var):
+                self.bound.add(s.loop_var)
+                if not self.here(s.loop_var) or not self.here(s.extent):
+                    self.wide.add(s.loop_var)
+        if isinstance(s, LetStmt) and not isinstance(s.value, IntImm):
+            self.visit(s.value)
+            if _is_wide(s.var):
+                self.analyzer.bind(s.var, s.value, override=True)
+        for e in direct_exprs(s):
+            self.visit(e)
+        map_children(s, self._into)
+
+    def _into(self, s: Stmt) -> Stmt:
+        self.stmt(s)
+        return s
+
+    def visit(self, e: Expr, fits: bool = True) -> None:
+        """Note the variables of `e`, which stands in an expression that fits or not."""
+        if _is_wide(e) and not isinstance(e, BufferLoad):
+            fits = fits and self.here(e)
+            if isinstance(e, Var):
+                if not fits:
+                    self.wide.add(e)
+                return
+        elif not isinstance(e, CompareExpr):
+            fits = True
+        inner = True if isinstance(e, BufferLoad | Cast) else fits
+        for child in e.children():
+            self.visit(child, inner)
+
+
+def _binds(s: Stmt) -> list[tuple[Var, Expr]]:
+    if isinstance(s, AttrStmt) and s.key in _THREAD_KEYS and isinstance(s.node, IterVar):
+        return [(s.node.var, s.value)]
+    return []
+
+
+class _Narrow:
+    """Rewrites indices, loop bounds and conditions in the narrow type."""
+
+    def __init__(self, fits: _Fits, narrow: DType) -> None:
+        self.fits = fits
+        self.narrow = narrow
+        self.vars: dict[Var, Var] = {}
+        self.values: dict[Expr, Expr] = {}
+        self.indices: dict[Expr, Expr] = {}
+
+    def stmt(self, s: Stmt) -> Stmt:
+        if isinstance(s, For):
+            return self._for(s)
+        if isinstance(s, BufferStore):
+            value = self.value(s.value)
+            indices = tuple(map(self.index, s.indices))
+            if value is s.value and all(a is b for a, b in zip(indices, s.indices, strict=True)):
+                return s
+            return BufferStore(s.buffer, value, indices, s.predicate)
+        if isinstance(s, IfThenElse):
+            return map_children(s, self.stmt, self.index)
+        return map_children(s, self.stmt, self.value)
+
+    def _for(self, s: For) -> Stmt:
+        if not self.fits.narrows(s.loop_var):
+            return map_children(s, self.stmt, self.value)
+        var = Var(s.loop_var.name, self.narrow)
+        self.vars[s.loop_var] = var
+        low, extent = (cast(self.narrow, self.index(e)) for e in (s.min, s.extent))
+        body = self.stmt(s.body)
+        return For(var, low, extent, s.kind, body, s.thread_binding, s.annotations)
+
+    def value(self, e: Expr) -> Expr:
+        """`e` with narrowed variables, of the type it had."""
+        if isinstance(e, Var):
+            var = self.vars.get(e)
+            return e if var is None else cast(e.dtype, var)
+        if not e.children():
+            return e
+        done = self.values.get(e)
+        if done is None:
+            if isinstance(e, BufferLoad):
+                done = self._load(e)
+            elif isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else"):
+                condition, *arms = e.children()
+                done = e.with_children((self.index(condition), *map(self.value, arms)))
+            else:
+                done = map_expr_children(e, self.value)
+            self.values[e] = done
+        return done
+
+    def _load(self, load: BufferLoad) -> Expr:
+        indices = tuple(map(self.index, load.indices))
+        if all(a is b for a, b in zip(indices, load.indices, strict=True)):
+            return load
+        return BufferLoad(load.buffer, indices, load.predicate)
+
+    def index(self, e: Expr) -> Expr:
+        """`e` in the narrow type where it and all that contains it fit."""
+        done = self.indices.get(e)
+        if done is None:
+            done = self.indices[e] = self._index(e)
+        return done
+
+    def _index(self, e: Expr) -> Expr:
+        if isinstance(e, BufferLoad):
+            return self._load(e)
+        if not _is_wide(e):
+            if isinstance(e, Cast):
+                return cast(e.dtype, self.index(e.value))
+            return map_expr_children(e, self.index)
+        if not self.fits.here(e):
+            return self.value(e)
+        if isinstance(e, Var):
+            return self.vars.get(e, e)
+        if isinstance(e, IntImm):
+            return const(e.value, self.narrow)
+        if isinstance(e, Cast):
+            return cast(self.narrow, self.index(e.value))
+        if isinstance(e, Call):
+            return self.value(e)
+        return map_expr_children(e, self.index)

@@ -1,0 +1,48 @@
+"""RenormalizeSplitPattern: quotients of remainders become remainders of quotients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.tir.expr import Expr, FloorDiv, FloorMod, IntImm
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import floordiv, floormod
+from autosched.tir.stmt import Stmt
+from autosched.tir.walk import map_children, map_expr_children
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+
+@dataclass(frozen=True)
+class RenormalizeSplitPattern(FunctionPass):
+    """Undoes the form that splitting a fused loop leaves, so that quotients can be shared.
+
+    before: B[x % 32 // 4]        after: B[x // 4 % 8]
+
+    For constants c1, c2 > 0: (x % (c1 * c2)) // c2 = (x // c2) % c1.
+    """
+
+    name: ClassVar[str] = "RenormalizeSplitPattern"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        memo: dict[Expr, Expr] = {}
+
+        def expr(e: Expr) -> Expr:
+            done = memo.get(e)
+            if done is None:
+                done = memo[e] = _swapped(map_expr_children(e, expr))
+            return done
+
+        def stmt(s: Stmt) -> Stmt:
+            return map_children(s, stmt, expr)
+
+        return func.with_body(stmt(func.body))
+
+
+def _swapped(e: Expr) -> Expr:
+    match e:
+        case FloorDiv(FloorMod(x, IntImm(modulus)), IntImm(divisor)):
+            if 0 < divisor < modulus and modulus % divisor == 0:
+                return floormod(floordiv(x, divisor), modulus // divisor)
+    return e

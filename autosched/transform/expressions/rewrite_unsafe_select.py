@@ -1,0 +1,73 @@
+"""RewriteUnsafeSelect: a Select that may read out of bounds branches (spec te_bounds 9).
+
+Select(i < 8, A[i], 0)   ->   if_then_else(i < 8, A[i], 0)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.tir.expr import BufferLoad, Call, Expr, Select
+from autosched.tir.function import PrimFunc
+from autosched.tir.intrin import EFFECTS, Effect
+from autosched.tir.stmt import Stmt
+from autosched.tir.walk import map_children, map_expr_children
+from autosched.transform.expressions.effects import mentions
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+
+@dataclass(frozen=True)
+class RewriteUnsafeSelect(FunctionPass):
+    """Rewrites Selects on a scalar condition with an arm that must not be evaluated freely.
+
+    Such an arm contains a load or an impure call; in a Select or if_then_else nested in it only the
+    condition counts, for its own arms are guarded.
+    """
+
+    name: ClassVar[str] = "RewriteUnsafeSelect"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        memo: dict[Expr, Expr] = {}
+        unsafe: dict[Expr, bool] = {}
+        has_select = mentions(Select)
+
+        def expr(e: Expr) -> Expr:
+            if not has_select(e):
+                return e
+            done = memo.get(e)
+            if done is None:
+                done = memo[e] = _rewrite(map_expr_children(e, expr), unsafe)
+            return done
+
+        def stmt(s: Stmt) -> Stmt:
+            return map_children(s, stmt, expr)
+
+        return func.with_body(stmt(func.body))
+
+
+def _rewrite(e: Expr, unsafe: dict[Expr, bool]) -> Expr:
+    if isinstance(e, Select) and e.condition.dtype.lanes == 1:
+        arms = (e.true_value, e.false_value)
+        if any(_is_unsafe(arm, unsafe) for arm in arms):
+            return Call(e.dtype, "if_then_else", (e.condition, *arms))
+    return e
+
+
+def _is_unsafe(e: Expr, memo: dict[Expr, bool]) -> bool:
+    known = memo.get(e)
+    if known is not None:
+        return known
+    if isinstance(e, BufferLoad):
+        result = True
+    elif isinstance(e, Select):
+        result = _is_unsafe(e.condition, memo)
+    elif isinstance(e, Call) and e.op == "if_then_else":
+        result = _is_unsafe(e.args[0], memo)
+    elif isinstance(e, Call) and EFFECTS.get(e.op, Effect.OPAQUE) in (Effect.READ, Effect.OPAQUE):
+        result = True
+    else:
+        result = any(_is_unsafe(child, memo) for child in e.children())
+    memo[e] = result
+    return result

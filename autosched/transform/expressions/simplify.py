@@ -1,0 +1,206 @@
+"""Simplify: every expression in its canonical form, decided branches taken (spec te_bounds 8.1).
+
+for i in range(8):                           for i in range(8):
+    if likely(i*4 + 3 < 32):          ->         B[i*4] = 1
+        B[0 + i*4 + 0] = 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import (
+    BufferLoad,
+    Call,
+    Expr,
+    FloatImm,
+    IntImm,
+    StringImm,
+    Var,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import add, const, ge, lt, not_
+from autosched.tir.stmt import (
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    nop,
+)
+from autosched.tir.walk import all_exprs, free_vars, map_children, stmts
+from autosched.transform.expressions.effects import is_lasting
+from autosched.transform.expressions.facts import Facts
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+_THREAD_KEYS = ("thread_extent", "virtual_thread")
+_LEAVES = frozenset((IntImm, FloatImm, StringImm))
+
+
+@dataclass(frozen=True)
+class Simplify(FunctionPass):
+    """Simplifies under what loops, threads and conditions around an expression say.
+
+    Loops are kept even when they run once. Pure integer lets are inlined; a store of a value
+    loaded from the same element does nothing.
+    """
+
+    name: ClassVar[str] = "Simplify"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Simplify(func).stmt(func.body))
+
+
+class _Simplify:
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.facts = Facts(func)
+        self.simplify = self.facts.analyzer.simplify
+        self.in_buffers: frozenset[Var] | None = None
+        self.rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {
+            For: self._for,
+            AttrStmt: self._attr,
+            LetStmt: self._let,
+            IfThenElse: self._if,
+            AssertStmt: self._assert,
+            BufferStore: self._store,
+        }
+
+    def stmt(self, s: Stmt) -> Stmt:
+        rule = self.rules.get(type(s))
+        return map_children(s, self.stmt, self.expr) if rule is None else rule(s)
+
+    def expr(self, e: Expr) -> Expr:
+        if type(e) in _LEAVES:
+            return e
+        memo = self.facts.memo(e)
+        done = memo.get(e)
+        if done is None:
+            done = memo[e] = self.simplify(e)
+        return done
+
+    def _under(self, condition: Expr, s: Stmt) -> Stmt:
+        """`s` simplified where `condition` holds."""
+        if isinstance(condition, IntImm) or not is_lasting(condition):
+            return self.stmt(s)
+        return self.facts.under((condition,), self.stmt, s)
+
+    def _for(self, s: Stmt) -> Stmt:
+        assert isinstance(s, For)
+        low, extent = self.expr(s.min), self.expr(s.extent)
+        self.facts.bind(s.loop_var, low, extent)
+        if isinstance(low, IntImm) and isinstance(extent, IntImm):
+            body = self.stmt(s.body)  # the constraints below would say what the range says
+        else:
+            bounds = (ge(s.loop_var, low), lt(s.loop_var, add(low, extent)))
+            body = self.facts.under(bounds, self.stmt, s.body)
+        if low is s.min and extent is s.extent and body is s.body:
+            return s
+        return For(s.loop_var, low, extent, s.kind, body, s.thread_binding, s.annotations)
+
+    def _attr(self, s: Stmt) -> Stmt:
+        assert isinstance(s, AttrStmt)
+        value = self.expr(s.value)
+        if s.key in _THREAD_KEYS:
+            self.facts.bind(s.node.var, const(0, s.node.var.dtype), value)
+        body = self.stmt(s.body)
+        if value is s.value and body is s.body:
+            return s
+        return AttrStmt(s.node, s.key, value, body)
+
+    def _let(self, s: Stmt) -> Stmt:
+        assert isinstance(s, LetStmt)
+        value = self.expr(s.value)
+        inline = _can_inline(value)
+        if inline:
+            self.facts.define(s.var, value)
+        body = self.stmt(s.body)
+        if inline and s.var not in self._buffer_vars():
+            return body
+        if value is s.value and body is s.body:
+            return s
+        return LetStmt(s.var, value, body)
+
+    def _buffer_vars(self) -> frozenset[Var]:
+        """Variables in the shapes, strides and offsets of the buffers of this function."""
+        if self.in_buffers is None:
+            found: set[Var] = set()
+            for buffer in _buffers(self.func):
+                offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
+                for e in (*buffer.shape, *buffer.strides, *offset):
+                    found |= free_vars(e)
+            self.in_buffers = frozenset(found)
+        return self.in_buffers
+
+    def _if(self, s: Stmt) -> Stmt:
+        assert isinstance(s, IfThenElse)
+        condition = self.expr(s.condition)
+        if isinstance(condition, IntImm):
+            if condition.value:
+                return self.stmt(s.then_case)
+            return nop() if s.else_case is None else self.stmt(s.else_case)
+        plain = condition
+        if isinstance(condition, Call) and condition.op == "likely":
+            plain = condition.args[0]
+        then_case = self._under(plain, s.then_case)
+        else_case = None
+        if s.else_case is not None:
+            else_case = self._under(self.facts.analyzer.rewrite_simplify(not_(plain)), s.else_case)
+        if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
+            return s
+        return IfThenElse(condition, then_case, else_case)
+
+    def _assert(self, s: Stmt) -> Stmt:
+        assert isinstance(s, AssertStmt)
+        condition = self.expr(s.condition)
+        body = self._under(condition, s.body)
+        if isinstance(condition, IntImm) and condition.value:
+            return body
+        if condition is s.condition and body is s.body:
+            return s
+        return AssertStmt(condition, s.message, body)
+
+    def _store(self, s: Stmt) -> Stmt:
+        assert isinstance(s, BufferStore)
+        new = map_children(s, self.stmt, self.expr)
+        assert isinstance(new, BufferStore)
+        value = new.value
+        if (
+            isinstance(value, BufferLoad)
+            and value.indices == new.indices
+            and _same_view(value.buffer, new.buffer)
+        ):
+            return nop()
+        return new
+
+
+def _same_view(a: Buffer, b: Buffer) -> bool:
+    return a is b or (
+        a.data is b.data
+        and a.dtype is b.dtype
+        and a.shape == b.shape
+        and a.strides == b.strides
+        and a.elem_offset is b.elem_offset
+    )
+
+
+def _can_inline(value: Expr) -> bool:
+    if isinstance(value, IntImm | FloatImm | Var):
+        return True
+    return value.dtype.is_int and is_lasting(value)
+
+
+def _buffers(func: PrimFunc) -> set[Buffer]:
+    found = set(func.buffer_map.values())
+    for s in stmts(func.body):
+        buffer = getattr(s, "buffer", None)
+        if isinstance(buffer, Buffer):
+            found.add(buffer)
+    found.update(e.buffer for e in all_exprs(func.body) if isinstance(e, BufferLoad))
+    return found

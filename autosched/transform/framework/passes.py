@@ -1,0 +1,163 @@
+"""What a pass is, and sequences of passes.
+
+A pass is a frozen dataclass: its fields are its options, `name` and `apply` its identity.
+
+    @dataclass(frozen=True)
+    class RemoveNoOp(FunctionPass):
+        name: ClassVar[str] = "RemoveNoOp"
+
+        def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc: ...
+
+`RemoveNoOp()(program)` runs it on a function or on every function of a module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeVar, cast
+
+from autosched.errors import ConfigError
+from autosched.tir.function import IRModule, PrimFunc
+from autosched.transform.framework.context import PassContext, PassInfo, Program
+
+_P = TypeVar("_P", bound=Program)
+
+
+class Pass(Protocol):
+    """Anything that can stand in a pipeline."""
+
+    name: ClassVar[str]
+
+    @property
+    def info(self) -> PassInfo: ...
+
+    def __call__(self, program: _P) -> _P: ...
+
+
+@dataclass(frozen=True)
+class FunctionPass:
+    """A pass over single functions. `apply` returns its argument itself when nothing changed."""
+
+    name: ClassVar[str]
+    opt_level: ClassVar[int] = 0
+    required: ClassVar[tuple[str, ...]] = ()
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc | None:
+        """`func` transformed; None removes it from its module."""
+        raise TypeError(f"{type(self).__name__} must define apply")
+
+    @property
+    def info(self) -> PassInfo:
+        return PassInfo(self.name, self.opt_level, self.required)
+
+    def __call__(self, program: _P) -> _P:
+        """`program` transformed under the current context, whether the pass is enabled or not."""
+        ctx = PassContext.current()
+        result = ctx.run(self.info, lambda p: _apply(self, p, ctx), program)
+        return cast(_P, result)
+
+
+def _apply(pass_: FunctionPass, program: Program, ctx: PassContext) -> Program:
+    if isinstance(program, PrimFunc):
+        func = pass_.apply(program, ctx)
+        if func is None:
+            raise ValueError(
+                f"{pass_.name} removed the function {program.name}; run it on a module"
+            )
+        return func
+    return _apply_to_module(lambda f: pass_.apply(f, ctx), program)
+
+
+def _apply_to_module(
+    transform: Callable[[PrimFunc], PrimFunc | None], module: IRModule
+) -> IRModule:
+    """The module with `transform` applied to its functions; itself when nothing changed."""
+    new: dict[str, PrimFunc] = {}
+    for name, func in module.functions.items():
+        # A module may carry entries of other kinds; they pass through.
+        changed = transform(func) if isinstance(func, PrimFunc) else func
+        if changed is not None:
+            new[name] = changed
+    if len(new) == len(module.functions) and all(
+        new[name] is func for name, func in module.functions.items()
+    ):
+        return module
+    return IRModule(new, module.attrs)
+
+
+@dataclass(frozen=True)
+class ModulePass:
+    """A pass over whole modules. `apply_module` returns its argument when nothing changed."""
+
+    name: ClassVar[str]
+    opt_level: ClassVar[int] = 0
+    required: ClassVar[tuple[str, ...]] = ()
+
+    def apply_module(self, module: IRModule, ctx: PassContext) -> IRModule:
+        raise TypeError(f"{type(self).__name__} must define apply_module")
+
+    @property
+    def info(self) -> PassInfo:
+        return PassInfo(self.name, self.opt_level, self.required)
+
+    def __call__(self, program: _P) -> _P:
+        """The module transformed; a lone function goes through a module that holds only it."""
+        ctx = PassContext.current()
+        result = ctx.run(self.info, lambda p: self._run(p, ctx), program)
+        return cast(_P, result)
+
+    def _run(self, program: Program, ctx: PassContext) -> Program:
+        module = program
+        if isinstance(module, PrimFunc):
+            module = IRModule({module.name: module})
+        result = self.apply_module(module, ctx)
+        if not isinstance(result, IRModule):
+            raise TypeError(f"{self.name} returned {result!r}, expected an IRModule")
+        return result[program.name] if isinstance(program, PrimFunc) else result
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """Passes run in order, each one when the context enables it, after those it requires.
+
+    Required passes are looked up by name in `registry` (by default every pass of the package);
+    an unknown one raises ConfigError.
+    """
+
+    passes: tuple[Pass, ...]
+    label: str = "Sequential"
+    registry: Mapping[str, Callable[[], Pass]] | None = None
+    name: ClassVar[str] = "Sequential"
+
+    @property
+    def info(self) -> PassInfo:
+        return PassInfo(self.label)
+
+    def __call__(self, program: _P) -> _P:
+        ctx = PassContext.current()
+        result = ctx.run(self.info, lambda p: self._run(p, ctx), program)
+        return cast(_P, result)
+
+    def _run(self, program: Program, ctx: PassContext) -> Program:
+        for pass_ in self.passes:
+            info = pass_.info
+            if not ctx.pass_enabled(info):
+                continue
+            for name in info.required:
+                program = self._lookup(name, info)(program)
+            program = pass_(program)
+        return program
+
+    def _lookup(self, name: str, wanted_by: PassInfo) -> Pass:
+        registry = self.registry
+        if registry is None:
+            from autosched.transform.pipeline import PASSES
+
+            registry = PASSES
+        if name not in registry:
+            raise ConfigError(
+                f"Sequential: {wanted_by.name} requires the unknown pass {name!r}; known passes: "
+                f"{', '.join(sorted(registry))}"
+            )
+        return registry[name]()

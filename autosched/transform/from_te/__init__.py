@@ -1,0 +1,1 @@
+"""Passes on the output of ScheduleOps: regions become flat buffers."""

@@ -1,0 +1,100 @@
+"""InjectPrefetch: `prefetch` of a schedule becomes Prefetch statements (spec te_bounds 9).
+
+for i in range(8):                          for i in range(8):
+    attr [A] "prefetch_scope" = 2   ->          prefetch A[i + 2 : i + 3, 0:4]
+    for j in range(4):                          for j in range(4):
+        B[i, j] = A[i, j]                           B[i, j] = A[i, j]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.arith import Analyzer, IntSet
+from autosched.arith.intset import eval_set, union_set
+from autosched.errors import ScheduleError
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import BufferLoad, Expr, Range, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import add
+from autosched.tir.stmt import AttrStmt, BufferStore, For, Prefetch, Stmt, seq
+from autosched.tir.walk import all_exprs, map_children, stmts, substitute
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+_KEY = "prefetch_scope"
+
+
+@dataclass(frozen=True)
+class InjectPrefetch(FunctionPass):
+    """Inserts, before what reads it, the region that the loop will touch `offset` steps later.
+
+    ScheduleError when a prefetch stands outside of all loops.
+    """
+
+    name: ClassVar[str] = "InjectPrefetch"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if not any(isinstance(s, AttrStmt) and s.key == _KEY for s in stmts(func.body)):
+            return func
+        return func.with_body(_Inject().stmt(func.body))
+
+
+class _Inject:
+    def __init__(self) -> None:
+        self.loops: list[Var] = []
+
+    def stmt(self, s: Stmt) -> Stmt:
+        if isinstance(s, For):
+            self.loops.append(s.loop_var)
+            new = map_children(s, self.stmt)
+            self.loops.pop()
+            return new
+        if isinstance(s, AttrStmt) and s.key == _KEY:
+            body = self.stmt(s.body)
+            prefetch = self._prefetch(s.node, s.value, body)
+            return body if prefetch is None else seq(prefetch, body)
+        return map_children(s, self.stmt)
+
+    def _prefetch(self, buffer: Buffer, offset: Expr, body: Stmt) -> Prefetch | None:
+        """What `body` touches of `buffer`, `offset` iterations ahead; None when unbounded."""
+        if not self.loops:
+            raise ScheduleError(f"InjectPrefetch: the prefetch of {buffer.name} is in no loop")
+        region = touched_region(body, buffer)
+        if region is None:
+            return None
+        loop = self.loops[-1]
+        ahead = {loop: add(loop, offset)}
+        return Prefetch(
+            buffer,
+            tuple(Range(substitute(r.min, ahead), substitute(r.extent, ahead)) for r in region),
+        )
+
+
+def touched_region(body: Stmt, buffer: Buffer) -> tuple[Range, ...] | None:
+    """The part of `buffer` that `body` reads or writes, over all loops in it.
+
+    None when nothing is touched or a dimension has no bounds.
+    """
+    analyzer = Analyzer()
+    domains: dict[Var, IntSet] = {}
+    touched: list[tuple[Expr, ...]] = []
+    for s in stmts(body):
+        if isinstance(s, For):
+            domains[s.loop_var] = IntSet.from_range(Range(s.min, s.extent))
+        if isinstance(s, BufferStore) and s.buffer is buffer:
+            touched.append(s.indices)
+    for e in all_exprs(body):
+        if isinstance(e, BufferLoad) and e.buffer is buffer:
+            touched.append(e.indices)
+    if not touched:
+        return None
+    region: list[Range] = []
+    for dim, extent in enumerate(buffer.shape):
+        sets = [eval_set(indices[dim], domains, analyzer) for indices in touched]
+        whole = union_set(sets, analyzer)
+        if not (whole.has_lower_bound and whole.has_upper_bound):
+            return None
+        region.append(whole.cover_range(Range.of(extent)))
+    return tuple(region)

@@ -1,0 +1,1 @@
+"""Passes that cut, copy, move and remove loops and conditions."""

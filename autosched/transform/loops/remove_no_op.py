@@ -1,0 +1,148 @@
+"""RemoveNoOp: statements that do nothing disappear (spec te_bounds 9).
+
+for i in range(4):               if not i < 2:
+    if i < 2: 0           ->         A[0] = 1
+    else: A[0] = 1
+for j in range(0): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.arith import Analyzer
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Range
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import not_
+from autosched.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    is_nop,
+    nop,
+    seq,
+)
+from autosched.tir.walk import map_children
+from autosched.transform.expressions.effects import has_side_effect
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+
+@dataclass(frozen=True)
+class RemoveNoOp(FunctionPass):
+    """Removes empty loops, branches, lets, allocations; pure evaluations; self-assignments.
+
+    What is evaluated for its effect stays: the value of a let, a condition, a loop's extent.
+    """
+
+    name: ClassVar[str] = "RemoveNoOp"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_RemoveNoOp().stmt(func.body))
+
+
+def _effects(*values: Expr) -> Stmt:
+    """The evaluation of those values that do something."""
+    return seq(*(Evaluate(v) for v in values if has_side_effect(v)))
+
+
+class _RemoveNoOp:
+    def __init__(self) -> None:
+        self.loops: list[For] = []
+        self.rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {
+            For: self._for,
+            IfThenElse: self._if,
+            LetStmt: self._let,
+            AttrStmt: self._attr,
+            Allocate: self._allocate,
+            AllocateConst: self._around,
+            DeclBuffer: self._around,
+            Evaluate: self._evaluate,
+            BufferStore: self._store,
+        }
+
+    def stmt(self, s: Stmt) -> Stmt:
+        rule = self.rules.get(type(s))
+        return map_children(s, self.stmt) if rule is None else rule(s)
+
+    def _for(self, s: Stmt) -> Stmt:
+        assert isinstance(s, For)
+        if self._never_runs(s.extent):
+            return _effects(s.min, s.extent)
+        self.loops.append(s)
+        new = map_children(s, self.stmt)
+        self.loops.pop()
+        assert isinstance(new, For)
+        return _effects(s.min, s.extent) if is_nop(new.body) else new
+
+    def _never_runs(self, extent: Expr) -> bool:
+        if isinstance(extent, IntImm):
+            return extent.value <= 0
+        analyzer = Analyzer()
+        for loop in self.loops:
+            analyzer.bind(loop.loop_var, Range(loop.min, loop.extent), override=True)
+        return bool(analyzer.const_int_bound(extent).max_value <= 0)
+
+    def _if(self, s: Stmt) -> Stmt:
+        assert isinstance(s, IfThenElse)
+        then_case = self.stmt(s.then_case)
+        else_case = None if s.else_case is None else self.stmt(s.else_case)
+        if else_case is not None and is_nop(else_case):
+            else_case = None
+        if is_nop(then_case):
+            if else_case is None:
+                return _effects(s.condition)
+            return IfThenElse(not_(s.condition), else_case)
+        if then_case is s.then_case and else_case is s.else_case:
+            return s
+        return IfThenElse(s.condition, then_case, else_case)
+
+    def _let(self, s: Stmt) -> Stmt:
+        assert isinstance(s, LetStmt)
+        new = map_children(s, self.stmt)
+        assert isinstance(new, LetStmt)
+        return _effects(s.value) if is_nop(new.body) else new
+
+    def _attr(self, s: Stmt) -> Stmt:
+        assert isinstance(s, AttrStmt)
+        if s.key == "pragma_debug_skip_region":
+            return nop()
+        new = map_children(s, self.stmt)
+        assert isinstance(new, AttrStmt)
+        return _effects(s.value) if is_nop(new.body) else new
+
+    def _allocate(self, s: Stmt) -> Stmt:
+        assert isinstance(s, Allocate)
+        new = map_children(s, self.stmt)
+        assert isinstance(new, Allocate)
+        return _effects(*s.extents) if is_nop(new.body) else new
+
+    def _around(self, s: Stmt) -> Stmt:
+        new = map_children(s, self.stmt)
+        assert isinstance(new, AllocateConst | DeclBuffer)
+        return nop() if is_nop(new.body) else new
+
+    def _evaluate(self, s: Stmt) -> Stmt:
+        assert isinstance(s, Evaluate)
+        return s if is_nop(s) or has_side_effect(s.value) else nop()
+
+    def _store(self, s: Stmt) -> Stmt:
+        assert isinstance(s, BufferStore)
+        value = s.value
+        if (
+            isinstance(value, BufferLoad)
+            and value.buffer is s.buffer
+            and value.indices == s.indices
+            and not any(map(has_side_effect, s.indices))
+        ):
+            return nop()
+        return s

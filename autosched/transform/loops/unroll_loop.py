@@ -1,0 +1,172 @@
+"""UnrollLoop: loops marked unrolled, and small ones under a pragma, become copies of their body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from autosched.errors import ScheduleError
+from autosched.tir.expr import BufferLoad, IntImm, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import add
+from autosched.tir.stmt import (
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    SeqStmt,
+    Stmt,
+    nop,
+    seq,
+)
+from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.loops.copy_stmt import copies
+
+
+@dataclass(frozen=True)
+class UnrollLoop(FunctionPass):
+    """Unrolls loops, counting stores as Ansor does (spec te_bounds 9, UnrollLoop).
+
+    before:                                 after:
+        pragma(i, "auto_unroll_max_step", 4)    for i in range(8):
+        for i in range(8):                          B[i * 2 + 0] = A[i * 2 + 0]
+            for j in range(2):                      B[i * 2 + 1] = A[i * 2 + 1]
+                B[i * 2 + j] = A[i * 2 + j]
+
+    A serial loop of constant extent n is unrolled when it holds no loop that stays, at most
+    `auto_max_depth` unrolled ones, and n times its number of stores is at most `auto_max_step` (or
+    n is at most `auto_max_extent`); `pragma_auto_unroll_max_step` and `pragma_unroll_explicit` set
+    the limit and `explicit_unroll` for what they enclose, and disappear. With `explicit_unroll` off
+    such loops are only marked unrolled. With `mark_only` every loop is at most marked, whatever the
+    pragmas say: for code generators that unroll later. `unroll_local_access` unrolls every loop
+    whose variable indexes local memory. Raises ScheduleError for a loop marked unrolled whose
+    extent is not constant.
+    """
+
+    name: ClassVar[str] = "UnrollLoop"
+    auto_max_step: int = 0
+    auto_max_depth: int = 8
+    auto_max_extent: int = 0
+    explicit_unroll: bool = True
+    unroll_local_access: bool = False
+    mark_only: bool = False
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Unroller(self).stmt(func.body))
+
+
+class _Unroller:
+    """One walk, inside out; the counters describe what has been seen in the current scope."""
+
+    def __init__(self, options: UnrollLoop) -> None:
+        self._options = options
+        self._max_step = options.auto_max_step
+        self._explicit = options.explicit_unroll
+        self._steps = 0
+        self._unroll_depth = 0
+        self._normal_loops = 0
+        self._local_indices: set[Var] = set()
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case For():
+                return self._loop(s)
+            case BufferStore() | Evaluate():
+                self._steps += 1
+                if self._options.unroll_local_access:
+                    self._note_local_indices(s)
+                return s
+            case SeqStmt():
+                return self._sequence(s)
+            case AttrStmt(key="pragma_auto_unroll_max_step"):
+                outer, self._max_step = self._max_step, _pragma_value(s)
+                body = self.stmt(s.body)
+                self._max_step = outer
+                return body
+            case AttrStmt(key="pragma_unroll_explicit"):
+                outside, self._explicit = self._explicit, bool(_pragma_value(s))
+                body = self.stmt(s.body)
+                self._explicit = outside
+                return body
+        return map_children(s, self.stmt)
+
+    def _sequence(self, s: SeqStmt) -> Stmt:
+        total, depth, normal = self._steps, self._unroll_depth, self._normal_loops
+        new = []
+        for part in s.stmts:
+            self._steps = self._unroll_depth = self._normal_loops = 0
+            new.append(self.stmt(part))
+            total += self._steps
+            depth = max(depth, self._unroll_depth)
+            normal = max(normal, self._normal_loops)
+        self._steps, self._unroll_depth, self._normal_loops = total, depth, normal
+        return s if all(a is b for a, b in zip(s.stmts, new, strict=True)) else seq(*new)
+
+    def _loop(self, loop: For) -> Stmt:
+        body = self.stmt(loop.body)
+        options = self._options
+        extent = loop.extent.value if isinstance(loop.extent, IntImm) else None
+        if loop.kind is ForKind.UNROLLED:
+            if extent is None:
+                raise ScheduleError(
+                    f"UnrollLoop: cannot unroll the loop {loop.loop_var.name}: its extent "
+                    f"{loop.extent!r} is not constant"
+                )
+            unroll = True
+        else:
+            unroll = (
+                loop.kind is ForKind.SERIAL
+                and extent is not None
+                and self._normal_loops == 0
+                and self._unroll_depth <= options.auto_max_depth
+                and (extent * self._steps <= self._max_step or extent <= options.auto_max_extent)
+            )
+        if unroll and extent is not None:
+            self._steps *= extent
+            self._unroll_depth += 1
+        else:
+            self._normal_loops += 1
+        local = extent is not None and loop.loop_var in self._local_indices
+        if extent is not None and not options.mark_only and ((unroll and self._explicit) or local):
+            return _copies(loop, body, extent)
+        kind = ForKind.UNROLLED if unroll or local else loop.kind
+        if kind is loop.kind and body is loop.body:
+            return loop
+        return For(
+            loop.loop_var,
+            loop.min,
+            loop.extent,
+            kind,
+            body,
+            loop.thread_binding,
+            loop.annotations,
+        )
+
+    def _note_local_indices(self, s: Stmt) -> None:
+        if isinstance(s, BufferStore) and s.buffer.scope in ("local", "warp"):
+            for index in s.indices:
+                self._local_indices |= free_vars(index)
+        for root in direct_exprs(s):
+            for e in pre_order(root):
+                if isinstance(e, BufferLoad) and e.buffer.scope in ("local", "warp"):
+                    for index in e.indices:
+                        self._local_indices |= free_vars(index)
+
+
+def _copies(loop: For, body: Stmt, extent: int) -> Stmt:
+    if extent <= 0:
+        return nop()
+    var, low = loop.loop_var, loop.min
+    return seq(*copies(body, [{var: add(low, k)} for k in range(extent)]))
+
+
+def _pragma_value(attr: AttrStmt) -> int:
+    value: Any = attr.value
+    if not isinstance(value, IntImm):
+        raise ScheduleError(
+            f"UnrollLoop: the value of {attr.key} must be an integer constant, found {value!r}"
+        )
+    return value.value

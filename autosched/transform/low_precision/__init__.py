@@ -1,0 +1,1 @@
+"""Passes for types that the hardware does not compute in."""

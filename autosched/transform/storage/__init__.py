@@ -1,0 +1,1 @@
+"""Which buffers may share memory."""

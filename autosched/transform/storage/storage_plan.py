@@ -1,0 +1,197 @@
+"""Which allocations share memory, and where that memory is allocated."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from dataclasses import dataclass, field
+from itertools import chain
+from math import prod
+
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Expr, IntImm, Var
+from autosched.tir.op import max_, mul
+from autosched.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    For,
+    ForKind,
+    Stmt,
+)
+from autosched.transform.storage.inplace import can_run_in_place
+from autosched.transform.storage.liveness import Entry, LinearAccess
+
+_MATCH_RANGE = 16
+_SMALL_BITS = 32
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """Memory that one or more allocations use one after another.
+
+    `attach` is the statement at whose beginning it is allocated, None for the function. `bits` is
+    its size, None when it is not a constant. The first allocation gives the pointer.
+    """
+
+    attach: Stmt | None
+    scope: str
+    dtype: DType
+    bits: int | None
+    allocations: list[Allocate] = field(default_factory=list)
+
+    @property
+    def pointer(self) -> Var:
+        return self.allocations[0].buffer_var
+
+    def extents(self) -> tuple[Expr, ...]:
+        """The size of the block in elements, large enough for all of its allocations."""
+        if len(self.allocations) == 1:
+            return self.allocations[0].extents
+        if self.bits is not None:
+            width = self.dtype.bits * self.dtype.lanes
+            return (IntImm(-(-self.bits // width)),)
+        size: Expr | None = None
+        for alloc in self.allocations:
+            count: Expr = IntImm(1)
+            for extent in alloc.extents:
+                count = mul(count, extent)
+            size = count if size is None else max_(size, count)
+        assert size is not None
+        return (size,)
+
+
+def plan_storage(access: LinearAccess, *, reuse: bool) -> list[Block]:
+    """The blocks for the allocations of `access`, in order of first use."""
+    planner = _Planner(access, reuse)
+    for entry in access.entries:
+        planner.entry(entry)
+    return planner.blocks
+
+
+class _Planner:
+    def __init__(self, access: LinearAccess, reuse: bool) -> None:
+        self.blocks: list[Block] = []
+        self._access = access
+        self._reuse = reuse
+        self._attach: Stmt | None = None
+        self._block_of: dict[Var, Block] = {}
+        self._taken_over: set[Var] = set()
+        # Free blocks of constant size, by size and then by when they became free.
+        self._free: list[tuple[int, int, Block]] = []
+        self._free_symbolic: list[Block] = []
+        self._freed = 0
+
+    def entry(self, entry: Entry) -> None:
+        events = self._access.events.get(entry.stmt)
+        if events is not None and not entry.is_end:
+            in_place = len(events.born) <= 2
+            for pointer in events.born:
+                source = self._source(entry.stmt, pointer, events.dying) if in_place else None
+                alloc = self._access.allocations[pointer]
+                block = self._find(alloc) if source is None else self._block_of[source]
+                block.allocations.append(alloc)
+                self._block_of[pointer] = block
+        if entry.pair is not None and _opens_attach_scope(entry.stmt):
+            self._switch_scope(entry)
+        if events is not None and (entry.is_end or entry.pair is None):
+            for pointer in events.dying:
+                if pointer not in self._taken_over:
+                    self._release(self._block_of[pointer])
+
+    def _switch_scope(self, entry: Entry) -> None:
+        if not entry.is_end:
+            if self._attach is None:
+                self._attach = entry.stmt
+        elif self._attach is entry.stmt:
+            self._free = [f for f in self._free if f[2].attach is not entry.stmt]
+            self._free_symbolic = [b for b in self._free_symbolic if b.attach is not entry.stmt]
+            self._attach = None
+
+    def _source(self, stmt: Stmt, target: Var, dying: list[Var]) -> Var | None:
+        """The dying allocation whose memory the statement may overwrite with `target`."""
+        alloc = self._access.allocations[target]
+        in_kernel = isinstance(self._attach, AttrStmt)
+        if not self._reuse or (in_kernel and target.scope != "local"):
+            return None
+        for source in dying:
+            block = self._block_of.get(source)
+            if (
+                block is not None
+                and source not in self._taken_over
+                and source is not target
+                and self._matches(block, alloc)
+                and block.bits is not None
+                and block.bits == _constant_bits(alloc)
+                and can_run_in_place(stmt, target, source)
+            ):
+                self._taken_over.add(source)
+                return source
+        return None
+
+    def _matches(self, block: Block, alloc: Allocate) -> bool:
+        return (
+            block.attach is self._attach
+            and block.scope == alloc.buffer_var.scope
+            and block.dtype is alloc.dtype
+        )
+
+    def _find(self, alloc: Allocate) -> Block:
+        bits = _constant_bits(alloc)
+        found: Block | None = None
+        if self._reuse and not _stays_alone(alloc, bits):
+            found = self._find_symbolic(alloc) if bits is None else self._find_free(alloc, bits)
+        if found is None:
+            found = Block(self._attach, alloc.buffer_var.scope, alloc.dtype, bits)
+            self.blocks.append(found)
+        return found
+
+    def _find_free(self, alloc: Allocate, bits: int) -> Block | None:
+        sizes = [f[0] for f in self._free]
+        middle = bisect_left(sizes, bits)
+        larger = range(middle, bisect_right(sizes, bits * _MATCH_RANGE))
+        smaller = range(middle - 1, bisect_left(sizes, bits // _MATCH_RANGE) - 1, -1)
+        for k in chain(larger, smaller):
+            block = self._free[k][2]
+            if self._matches(block, alloc):
+                del self._free[k]
+                assert block.bits is not None
+                block.bits = max(block.bits, bits)
+                return block
+        return None
+
+    def _find_symbolic(self, alloc: Allocate) -> Block | None:
+        for k, block in enumerate(self._free_symbolic):
+            if self._matches(block, alloc):
+                del self._free_symbolic[k]
+                return block
+        return None
+
+    def _release(self, block: Block) -> None:
+        if _stays_alone(block.allocations[-1], block.bits):
+            return
+        if block.bits is None:
+            self._free_symbolic.append(block)
+            return
+        self._freed += 1
+        insort(self._free, (block.bits, self._freed, block), key=lambda f: f[:2])
+
+
+def _opens_attach_scope(s: Stmt) -> bool:
+    if isinstance(s, AttrStmt):
+        return s.key in ("thread_extent", "virtual_thread")
+    return isinstance(s, For) and s.kind is ForKind.PARALLEL
+
+
+def _constant_bits(alloc: Allocate) -> int | None:
+    sizes = [e.value for e in alloc.extents if isinstance(e, IntImm)]
+    if len(sizes) < len(alloc.extents):
+        return None
+    return prod(sizes) * alloc.dtype.bits * alloc.dtype.lanes
+
+
+def _stays_alone(alloc: Allocate, bits: int | None) -> bool:
+    """Registers are better at sharing than we are: no reuse for local memory and scalars."""
+    rank, _, tag = alloc.buffer_var.scope.partition(".")
+    if tag:
+        return False
+    special = rank not in ("", "global", "shared")
+    return special or alloc.dtype.is_handle or (bits is not None and bits <= _SMALL_BITS)

@@ -1,0 +1,172 @@
+"""StorageRewrite: allocations move to the beginning of their thread's code and share memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import BufferLoad, Expr, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, DeclBuffer, For, Stmt
+from autosched.tir.walk import map_children, map_expr_children, map_exprs, stmts
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.storage.liveness import is_movable, linear_access
+from autosched.transform.storage.storage_plan import Block, plan_storage
+from autosched.transform.vector.pointer_vectors import vectorise_pointers
+
+
+@dataclass(frozen=True)
+class StorageRewrite(FunctionPass):
+    """Shares memory between allocations that do not live together (spec te_bounds 9).
+
+    before:                                 after:
+        B = allocate((64,), float32)            B = allocate((64,), float32)
+        for i in range(64):                     for i in range(64):
+            B[i] = A[i] + 1.0                       B[i] = A[i] + 1.0
+        C = allocate((64,), float32)            for i in range(64):
+        for i in range(64):                         C[i] = B[i] * 2.0     (C is a view of B)
+            C[i] = B[i] * 2.0                   ...
+
+    Allocations stand at the beginning of the outermost thread attribute or parallel loop around
+    them, else of the function; unused ones disappear, and those whose size depends on a variable
+    stay where they are. With `reuse` off nothing is shared. With `pointer_vectors`, an allocation
+    accessed only in aligned vectors of one width becomes an array of such vectors.
+    """
+
+    name: ClassVar[str] = "StorageRewrite"
+    reuse: bool = True
+    pointer_vectors: bool = False
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        body = func.body
+        if not any(isinstance(s, Allocate) for s in stmts(body)):
+            return func
+        access = linear_access(body)
+        blocks = plan_storage(access, reuse=self.reuse)
+        if not _in_place_already(body, blocks, len(access.allocations)):
+            body = _Rewriter(blocks).function(body)
+        if self.pointer_vectors:
+            body = vectorise_pointers(body)
+        return func.with_body(body)
+
+
+def _in_place_already(body: Stmt, blocks: list[Block], allocations: int) -> bool:
+    """True when the plan is what the function does."""
+    if len(blocks) != allocations:
+        return False
+    for attach, planned in _by_attachment(blocks).items():
+        inside: Stmt | None = body if attach is None else getattr(attach, "body", None)
+        for block in planned:
+            if not (isinstance(inside, Allocate) and inside.buffer_var is block.pointer):
+                return False
+            inside = inside.body
+    return True
+
+
+def _by_attachment(blocks: list[Block]) -> dict[Stmt | None, list[Block]]:
+    attached: dict[Stmt | None, list[Block]] = {}
+    for block in blocks:
+        attached.setdefault(block.attach, []).append(block)
+    return attached
+
+
+class _Rewriter:
+    def __init__(self, blocks: list[Block]) -> None:
+        self._attached = _by_attachment(blocks)
+        self._pointers: dict[Var, Var] = {}
+        for block in blocks:
+            for alloc in block.allocations[1:]:
+                self._pointers[alloc.buffer_var] = block.pointer
+        self._buffers: dict[Buffer, Buffer] = {}
+        self._memo: dict[Expr, Expr] = {}
+
+    def function(self, body: Stmt) -> Stmt:
+        return self._allocate(None, self.stmt(body))
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case Allocate() if is_movable(s):
+                return self.stmt(s.body)
+            case For() | AttrStmt() if s in self._attached:
+                new = self._mapped(s)
+                body = self._allocate(s, new.body)
+                if isinstance(new, AttrStmt):
+                    return AttrStmt(new.node, new.key, new.value, body)
+                binding, notes = new.thread_binding, new.annotations
+                return For(new.loop_var, new.min, new.extent, new.kind, body, binding, notes)
+            case BufferStore():
+                buffer = self._buffer(s.buffer)
+                value, indices = self.expr(s.value), map_exprs(s.indices, self.expr)
+                predicate = None if s.predicate is None else self.expr(s.predicate)
+                if (
+                    buffer is s.buffer
+                    and value is s.value
+                    and indices is s.indices
+                    and predicate is s.predicate
+                ):
+                    return s
+                return BufferStore(buffer, value, indices, predicate)
+            case DeclBuffer():
+                buffer, body = self._buffer(s.buffer), self.stmt(s.body)
+                if buffer is s.buffer and body is s.body:
+                    return s
+                return DeclBuffer(buffer, body)
+            case AttrStmt():
+                return self._mapped(s)
+        return map_children(s, self.stmt, self.expr)
+
+    def _mapped(self, s: For | AttrStmt) -> For | AttrStmt:
+        new = map_children(s, self.stmt, self.expr)
+        assert isinstance(new, For | AttrStmt)
+        if isinstance(new, AttrStmt):
+            node = new.node
+            if isinstance(node, Buffer):
+                node = self._buffer(node)
+            elif isinstance(node, Var):
+                node = self._pointers.get(node, node)
+            if node is not new.node:
+                return AttrStmt(node, new.key, new.value, new.body)
+        return new
+
+    def _allocate(self, attach: Stmt | None, body: Stmt) -> Stmt:
+        for block in reversed(self._attached.get(attach, ())):
+            first = block.allocations[0]
+            body = Allocate(first.buffer_var, block.dtype, block.extents(), TRUE, body)
+        return body
+
+    def expr(self, e: Expr) -> Expr:
+        if not self._pointers:
+            return e
+        done = self._memo.get(e)
+        if done is None:
+            done = self._memo[e] = self._rewritten(e)
+        return done
+
+    def _rewritten(self, e: Expr) -> Expr:
+        if isinstance(e, Var):
+            return self._pointers.get(e, e)
+        if isinstance(e, BufferLoad):
+            indices = map_exprs(e.indices, self.expr)
+            predicate = None if e.predicate is None else self.expr(e.predicate)
+            return BufferLoad(self._buffer(e.buffer), indices, predicate)
+        return map_expr_children(e, self.expr)
+
+    def _buffer(self, buffer: Buffer) -> Buffer:
+        data = self._pointers.get(buffer.data)
+        if data is None:
+            return buffer
+        new = self._buffers.get(buffer)
+        if new is None:
+            new = self._buffers[buffer] = Buffer(
+                data,
+                buffer.dtype,
+                buffer.shape,
+                buffer.strides,
+                buffer.elem_offset,
+                buffer.name,
+                buffer.data_alignment,
+                buffer.offset_factor,
+            )
+        return new

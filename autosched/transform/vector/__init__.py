@@ -1,0 +1,1 @@
+"""Passes that make vectors and keep accumulators in registers."""

@@ -1,0 +1,286 @@
+"""VectorizeLoop: loops marked vectorized become statements over vectors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from autosched.errors import ScheduleError
+from autosched.tir.expr import (
+    GE,
+    GT,
+    LE,
+    LT,
+    Broadcast,
+    BufferLoad,
+    Expr,
+    IntImm,
+    Ramp,
+    Var,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import and_, not_
+from autosched.tir.stmt import (
+    Allocate,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+)
+from autosched.tir.walk import (
+    direct_exprs,
+    map_children,
+    map_exprs,
+    pre_order,
+    stmts,
+    substitute,
+    substitute_stmt,
+)
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.vector.vectorize_expr import (
+    LaneExprs,
+    NotVectorisableError,
+    conjuncts,
+    split_condition,
+    unsafe_loads,
+)
+from autosched.transform.vector.widen_allocate import widen_allocate
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class VectorizeLoop(FunctionPass):
+    """Turns vectorized loops into vector statements (spec te_bounds 9, VectorizeLoop).
+
+    before:                                 after:
+        for j in vectorized(4):                 B[i * 4:i * 4 + 4] =
+            B[i * 4 + j] = A[j] + c                 A[0:4] + broadcast(c, 4)
+
+    A statement without a vector form (a condition that differs between lanes, a call that is not
+    elementwise) becomes a serial loop `j.s` over the lanes. With `masked`, a condition becomes
+    the predicate of the loads and stores it guards where that is safe:
+
+        for j in vectorized(4):                 store(B[i * 4:i * 4 + 4], load(...),
+            if likely(i * 4 + j < 10):              predicate=ramp(i * 4, 1, 4) < broadcast(10, 4))
+                B[i * 4 + j] = A[i * 4 + j]
+
+    With `enable` off such loops become serial. Raises ScheduleError for a vectorized loop that does
+    not start at 0 or whose extent is not a positive constant. Ansor generates such candidates too
+    (the padded input of a convolution computed at a tile that straddles groups) and fails to build
+    them.
+    """
+
+    name: ClassVar[str] = "VectorizeLoop"
+    enable: bool = True
+    masked: bool = False
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        def stmt(s: Stmt) -> Stmt:
+            if isinstance(s, BufferStore):
+                return s
+            if isinstance(s, For) and s.kind is ForKind.VECTORIZED:
+                return self._loop(s) if self.enable else _with_kind(s, ForKind.SERIAL, stmt(s.body))
+            return map_children(s, stmt)
+
+        return func.with_body(stmt(func.body))
+
+    def _loop(self, loop: For) -> Stmt:
+        low, extent = loop.min, loop.extent
+        if not (isinstance(low, IntImm) and low.value == 0):
+            raise ScheduleError(
+                f"VectorizeLoop: the loop {loop.loop_var.name} must start at 0, found {low!r}"
+            )
+        if not (isinstance(extent, IntImm) and extent.value >= 1):
+            raise ScheduleError(
+                f"VectorizeLoop: the extent of the loop {loop.loop_var.name} must be a positive "
+                f"constant, found {extent!r}"
+            )
+        if extent.value == 1:
+            return _serial_inside(substitute_stmt(loop.body, {loop.loop_var: low}))
+        return _Vectorizer(loop.loop_var, extent.value, self.masked).stmt(loop.body)
+
+
+def _with_kind(loop: For, kind: ForKind, body: Stmt) -> For:
+    return For(
+        loop.loop_var, loop.min, loop.extent, kind, body, loop.thread_binding, loop.annotations
+    )
+
+
+def _serial_inside(s: Stmt) -> Stmt:
+    """`s` with vectorized loops made serial: one vector loop inside another is left alone."""
+    if isinstance(s, For) and s.kind is ForKind.VECTORIZED:
+        _log.warning("VectorizeLoop: %s is inside a vectorized loop; made serial", s.loop_var.name)
+        return _with_kind(s, ForKind.SERIAL, _serial_inside(s.body))
+    return map_children(s, _serial_inside)
+
+
+class _Vectorizer:
+    """Statements of one vectorized loop."""
+
+    def __init__(self, var: Var, lanes: int, masked: bool) -> None:
+        self._var = var
+        self._lanes = lanes
+        self._masked = masked
+        self._expr = LaneExprs(var, lanes, masked)
+        self._let_values: dict[Var, Expr] = {}
+
+    def stmt(self, s: Stmt) -> Stmt:
+        rule = _RULES.get(type(s))
+        try:
+            return map_children(s, self.stmt, self._same) if rule is None else rule(self, s)
+        except NotVectorisableError:
+            if self._expr.mask is not None:
+                raise
+            return self._scalarise(s)
+
+    def _same(self, e: Expr) -> Expr:
+        """An expression that must be one for all lanes."""
+        new = self._expr(e)
+        if new.dtype.lanes != e.dtype.lanes:
+            raise NotVectorisableError
+        return new
+
+    def _scalarise(self, s: Stmt) -> Stmt:
+        index = Var(f"{self._var.name}.s", self._var.dtype)
+        body = substitute_stmt(_serial_inside(s), self._let_values)
+        body = substitute_stmt(body, {self._var: index})
+        low, extent = IntImm(0, index.dtype), IntImm(self._lanes, index.dtype)
+        return For(index, low, extent, ForKind.SERIAL, body)
+
+    def _store(self, s: BufferStore) -> Stmt:
+        value, indices = self._expr(s.value), map_exprs(s.indices, self._expr)
+        predicate = None if s.predicate is None else self._expr(s.predicate)
+        mask = self._expr.mask
+        lanes = max(value.dtype.lanes, *(i.dtype.lanes for i in indices))
+        if predicate is not None:
+            lanes = max(lanes, predicate.dtype.lanes)
+        if lanes == 1:
+            if mask is not None:
+                raise NotVectorisableError
+            if value is s.value and indices is s.indices and predicate is s.predicate:
+                return s
+            return BufferStore(s.buffer, value, indices, predicate)
+        *outer, last = indices
+        if any(i.dtype.lanes > 1 for i in outer) or lanes != self._lanes:
+            raise NotVectorisableError
+        if mask is not None:
+            if not isinstance(last, Ramp):
+                raise NotVectorisableError
+            predicate = mask if predicate is None else and_(predicate, mask)
+        if s.buffer.dtype.lanes > 1:
+            raise NotVectorisableError
+        return BufferStore(
+            s.buffer,
+            self._expr.broadcast(value),
+            (*outer, self._expr.broadcast(last)),
+            None if predicate is None else self._expr.broadcast(predicate),
+        )
+
+    def _if(self, s: IfThenElse) -> Stmt:
+        condition = self._expr(s.condition)
+        if condition.dtype.lanes == 1:
+            then_case = self.stmt(s.then_case)
+            else_case = None if s.else_case is None else self.stmt(s.else_case)
+            if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
+                return s
+            return IfThenElse(condition, then_case, else_case)
+        if not self._masked:
+            raise NotVectorisableError
+        return self._masked_if(condition, s)
+
+    def _masked_if(self, condition: Expr, s: IfThenElse) -> Stmt:
+        scalar, vector = split_condition(condition)
+        assert vector is not None
+        if s.else_case is not None and scalar is not None:
+            raise NotVectorisableError
+        single = isinstance(s.then_case, BufferStore) and s.else_case is None
+        if not single and any(isinstance(e, BufferLoad) for e in pre_order(vector)):
+            raise NotVectorisableError  # what the condition reads may change between its uses
+        new = self._under(vector, s.then_case)
+        if s.else_case is not None:
+            new = SeqStmt((new, self._under(not_(vector), s.else_case)))
+        return new if scalar is None else IfThenElse(scalar, new)
+
+    def _under(self, mask: Expr, body: Stmt) -> Stmt:
+        """`body` in the lanes where `mask` holds."""
+        guard: Expr | None = None
+        for inner in stmts(body):
+            if not isinstance(inner, BufferStore | SeqStmt | For | IfThenElse):
+                raise NotVectorisableError
+            if any(unsafe_loads(e, self._var, mask) for e in direct_exprs(inner)):
+                guard = _first_lane(mask)
+                if guard is None:
+                    raise NotVectorisableError
+        outer = self._expr.mask
+        self._expr.set_mask(mask if outer is None else and_(outer, mask))
+        try:
+            new = self.stmt(body)
+        finally:
+            self._expr.set_mask(outer)
+        return new if guard is None else IfThenElse(guard, new)
+
+    def _let(self, s: LetStmt) -> Stmt:
+        value = self._expr(s.value)
+        self._let_values[s.var] = substitute(s.value, self._let_values)
+        if value.dtype.lanes > s.value.dtype.lanes:
+            return LetStmt(self._expr.bind(s.var), value, self.stmt(s.body))
+        body = self.stmt(s.body)
+        return s if value is s.value and body is s.body else LetStmt(s.var, value, body)
+
+    def _for(self, s: For) -> Stmt:
+        if s.kind is ForKind.VECTORIZED:
+            name = s.loop_var.name
+            _log.warning("VectorizeLoop: %s is inside a vectorized loop; made serial", name)
+            return self._for(_with_kind(s, ForKind.SERIAL, s.body))
+        return map_children(s, self.stmt, self._same)
+
+    def _allocate(self, s: Allocate) -> Stmt:
+        condition = self._same(s.condition)
+        extents = tuple(map(self._same, s.extents))
+        new = widen_allocate(s, self._lanes, self._var, innermost=True)
+        body = self.stmt(new.body)
+        extents = (*extents[:-1], new.extents[-1])
+        return Allocate(s.buffer_var, s.dtype, extents, condition, body, s.annotations)
+
+    def _evaluate(self, s: Evaluate) -> Stmt:
+        value = self._expr(s.value)
+        return s if value is s.value else Evaluate(value)
+
+
+_RULES: dict[type[Stmt], Callable[[_Vectorizer, Any], Stmt]] = {
+    BufferStore: _Vectorizer._store,
+    IfThenElse: _Vectorizer._if,
+    LetStmt: _Vectorizer._let,
+    For: _Vectorizer._for,
+    Allocate: _Vectorizer._allocate,
+    Evaluate: _Vectorizer._evaluate,
+}
+
+
+def _first_lane(mask: Expr) -> Expr | None:
+    """The mask in lane 0, when no other lane can hold where lane 0 does not; else None."""
+    result: Expr | None = None
+    for part in conjuncts(mask):
+        if isinstance(part, LT | LE):
+            low, high = part.a, part.b
+        elif isinstance(part, GT | GE):
+            low, high = part.b, part.a
+        else:
+            return None
+        if not (isinstance(low, Ramp) and isinstance(low.stride, IntImm)):
+            return None
+        if low.stride.value < 0 or not isinstance(high, Broadcast):
+            return None
+        swapped = isinstance(part, GT | GE)
+        operands = (high.value, low.base) if swapped else (low.base, high.value)
+        first = part.with_children(operands)
+        result = first if result is None else and_(result, first)
+    return result

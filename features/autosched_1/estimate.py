@@ -1,0 +1,181 @@
+"""What a store costs on a machine: foreseen vector code, data moved, cycles.
+
+A plain model of one core or of the GPU's warps; cost models learn where it is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from operator import mul
+
+from autosched.features.ansor.names import OP_COUNTERS
+from autosched.features.autosched_1.gpu import SECTOR, bank_conflicts, sectors
+from autosched.features.autosched_1.lanes import InnerLoop
+from autosched.features.autosched_1.loop_order import Visit
+from autosched.features.autosched_1.machine import Machine
+from autosched.features.autosched_1.memory_traffic import NOWHERE, Walk, walk
+from autosched.features.autosched_1.registers import Tile, register_tile
+from autosched.features.autosched_1.store import StoreFacts
+from autosched.features.walk.scope import Loop
+from autosched.tir.stmt import ForKind
+
+# Cycles for each byte into L1 (from L2), L2 (from L3) and L3 (from memory), one core streaming:
+# rounded from the tables of the Intel 64 and IA-32 Optimization Reference Manual, "Cache
+# Hierarchy"; only their order of magnitude matters.
+_CYCLES_PER_BYTE = (1 / 32, 1 / 10, 1 / 4)
+
+# Vector instructions for an operation; those that are not named cost 1, plain index arithmetic 0.
+_COSTS = {
+    "float_divmod": 8.0,
+    "float_mathfunc": 20.0,
+    "float_otherfunc": 20.0,
+    "int_addsub": 0.0,
+    "int_mul": 0.0,
+    "int_divmod": 2.0,
+    "int_mathfunc": 1.0,
+}
+_WEIGHTS = [_COSTS.get(name, 1.0) for name in OP_COUNTERS]
+
+FLOAT_OPS = range(7)
+ALL_OPS = range(len(OP_COUNTERS))
+_THREAD_X = 4  # threadIdx.x, .y and .z follow each other in names.LAUNCH
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """`start` is the level from which the loops enclose no other store, `traffic` bytes into L1, L2
+    and L3, `fits` the iterations whose data fit them;
+    `compute` and `memory` in cycles of the busiest thread; `balance` the share of busy threads,
+    `walk` what the code's own order moves (CPU only)."""
+
+    start: int
+    tile: Tile
+    traffic: tuple[float, float, float]
+    fits: tuple[int, int, int]
+    compute: float
+    memory: float
+    balance: float
+    walk: Walk = NOWHERE
+
+
+def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
+    """Of one store, whose loops from `start` inwards enclose nothing else."""
+    tile = _tile(store, start, machine)
+    levels = [store.locality.fits(capacity) for capacity in machine.caches]
+    fits = (
+        store.locality.inner[levels[0]],
+        store.locality.inner[levels[1]],
+        store.locality.inner[levels[2]],
+    )
+    if machine.gpu:
+        traffic = _gpu_traffic(store, levels[2], machine)
+        balance = 1.0
+        compute = store.iterations / machine.warp * _weight(store)
+        memory = traffic[0] / 128 + traffic[1] / 64
+        return Estimate(start, tile, traffic, fits, compute, memory, balance)
+    moved = [float(machine.line * store.locality.all_lines_moved(level)) for level in levels]
+    balance = _balance(store.loops, machine.threads)
+    busy = 1.0 / (machine.threads * balance)
+    compute = store.iterations / tile.lanes * tile.cycles * busy
+    memory = sum(b * c for b, c in zip(moved, _CYCLES_PER_BYTE, strict=True)) * busy
+    traffic = moved[0], moved[1], moved[2]
+    walked = _walk(store, start, tile, machine)
+    return Estimate(start, tile, traffic, fits, compute, memory, balance, walked)
+
+
+def _walk(store: StoreFacts, start: int, tile: Tile, machine: Machine) -> Walk:
+    """Where the loops are cut in two, the walk of the larger part stands for both."""
+    outside = tuple(
+        Visit(loop.extent, tuple(strides[k] for strides in store.strides))
+        for k, loop in enumerate(store.loops[:start])
+        if loop.extent > 1
+    )
+    elements = tuple(access.info.bytes for access in store.accesses)
+    visits = (*outside, *tile.order)
+    found = walk(visits, elements, machine)
+    part = store.iterations / math.prod(visit.extent for visit in visits)
+    return found if part == 1 else found.times(part)
+
+
+def _weight(store: StoreFacts) -> float:
+    return max(1.0, float(sum(map(mul, _WEIGHTS, store.counts))))
+
+
+def _tile(store: StoreFacts, start: int, machine: Machine) -> Tile:
+    own, reads = store.strides[0], store.strides[1:]
+    loops = tuple(
+        InnerLoop(
+            loop.extent, own[k], tuple(read[k] for read in reads), loop.kind is ForKind.VECTORIZED
+        )
+        for k, loop in enumerate(store.loops)
+        if k >= start
+    )
+    return register_tile(
+        loops,
+        len(reads),
+        store.stored.info.bytes,
+        store.instructions,
+        machine,
+        reduces=store.reduces,
+    )
+
+
+def _balance(loops: list[Loop], threads: int) -> float:
+    """Busy threads of all while the parallel loops run; one thread without such a loop."""
+    chunks = 1
+    for loop in loops:
+        if loop.kind is ForKind.PARALLEL:
+            chunks *= loop.extent
+    return chunks / (-(-chunks // threads) * threads)
+
+
+def _gpu_traffic(store: StoreFacts, level: int, machine: Machine) -> tuple[float, float, float]:
+    """Bytes that shared memory, L2 and device memory serve."""
+    shared = global_ = device = 0.0
+    for k, access in enumerate(store.accesses):
+        scope = access.info.scope
+        if scope == "local":
+            continue
+        axes, vector = warp_axes(store, k), vector_length(store, k)
+        element = access.info.bytes
+        warps = _loads(store, k) / (machine.warp * vector)
+        if scope == "shared":
+            shared += warps * 128 * bank_conflicts(axes, element, vector, machine.warp)
+        else:
+            global_ += warps * SECTOR * sectors(axes, element, vector, machine.warp)
+            device += machine.line * store.locality.lines_moved(k, level)
+    return shared, global_, device
+
+
+def _loads(store: StoreFacts, access: int) -> float:
+    """Accesses over all threads; loops inside the innermost reduction that do not move the access
+    find it in a register."""
+    count = float(store.iterations)
+    own = store.strides[0]
+    for k in range(len(store.loops) - 1, -1, -1):
+        loop = store.loops[k]
+        if loop.thread or (own[k] == 0 and loop.extent > 1 and store.reduces):
+            break
+        if store.strides[access][k] == 0:
+            count /= loop.extent
+    return count
+
+
+def warp_axes(store: StoreFacts, access: int) -> tuple[tuple[int, int], ...]:
+    """(extent, stride) of threadIdx.x, .y, .z for one access, those that there are."""
+    found = [
+        (loop.thread, loop.extent, store.strides[access][k])
+        for k, loop in enumerate(store.loops)
+        if loop.thread >= _THREAD_X and loop.thread < _THREAD_X + 3
+    ]
+    return tuple((extent, stride) for _, extent, stride in sorted(found))
+
+
+def vector_length(store: StoreFacts, access: int) -> int:
+    """Elements that a thread accesses at once: a vectorised loop whose lanes are neighbours."""
+    for k in range(len(store.loops) - 1, -1, -1):
+        loop = store.loops[k]
+        if loop.kind is ForKind.VECTORIZED and loop.extent > 1:
+            return loop.extent if store.strides[access][k] == 1 else 1
+    return 1

@@ -1,0 +1,73 @@
+"""GPU quantities of `autosched-1`: memory transactions, bank conflicts, occupancy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+
+from autosched.features.autosched_1.machine import Machine
+
+SECTOR = 32  # bytes of a transaction (CUDA C++ Best Practices Guide, "Coalesced Access")
+BANKS = 32  # of shared memory, each of one word a cycle (the same guide, "Shared Memory")
+WORD = 4
+
+Axis = tuple[int, int]
+"""A thread axis: its extent, and the elements between accesses of consecutive threads."""
+
+
+def _lane_offsets(axes: Sequence[Axis], warp: int) -> list[int]:
+    """Elements by which each thread of the first warp is apart from the first; x runs fastest."""
+    offsets = [0]
+    for extent, stride in axes:
+        offsets = [base + k * stride for k in range(extent) for base in offsets]
+        if len(offsets) >= warp:
+            break
+    return offsets[:warp]
+
+
+@lru_cache(maxsize=4096)
+def sectors(axes: tuple[Axis, ...], element: int, vector: int, warp: int) -> int:
+    """Transactions with which a warp accesses global memory.
+
+    Threads are laid out along `axes` (threadIdx.x first); each accesses `vector` consecutive
+    elements of `element` bytes.
+    """
+    touched: set[int] = set()
+    for offset in _lane_offsets(axes, warp):
+        first = offset * element
+        touched.update(range(first // SECTOR, (first + vector * element - 1) // SECTOR + 1))
+    return len(touched)
+
+
+@lru_cache(maxsize=4096)
+def bank_conflicts(axes: tuple[Axis, ...], element: int, vector: int, warp: int) -> int:
+    """The most words of one bank that a warp accesses at a time in shared memory; 1: no conflict.
+
+    Threads that access the same word do not conflict. Wide accesses are served a part of the warp
+    at a time, as many threads as make 32 words.
+    """
+    at_a_time = max(1, warp * WORD // max(WORD, vector * element))
+    words: set[int] = set()
+    for offset in _lane_offsets(axes, warp)[:at_a_time]:
+        first = offset * element
+        words.update(range(first // WORD, (first + vector * element - 1) // WORD + 1))
+    return max(Counter(word % BANKS for word in words).values())
+
+
+def occupancy(threads: int, shared: int, local: int, machine: Machine) -> float:
+    """Resident threads per multiprocessor as a share of its limit.
+
+    `threads` of a block, `shared` bytes of a block, `local` bytes of a thread: they live in
+    registers of 4 bytes next to some 32 for addresses and temporaries, 255 at most.
+    """
+    threads = max(1, threads)
+    warps = -(-threads // machine.warp)
+    registers = min(255, 32 + local // 4)
+    blocks = min(
+        machine.sm_blocks,
+        machine.sm_threads // threads,
+        machine.sm_shared // shared if shared else machine.sm_blocks,
+        machine.sm_registers // (registers * warps * machine.warp),
+    )
+    return min(1.0, blocks * threads / machine.sm_threads)

@@ -1,0 +1,120 @@
+"""How much data a store moves: regions in cache lines, and traffic into each cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.features.walk.regions import IndexBounds, region_sizes
+from autosched.features.walk.scope import Access, Loop
+
+
+@dataclass(slots=True)
+class Locality:
+    """The data that one store touches, per level: level k means the k-th loop from outside and all
+    inside it, level len(loops) a single iteration.
+
+    `inner` are the iterations, `bytes` the whole cache lines touched in bytes; `elements` and
+    `lines` have a list per access. `runs` are the contiguous bytes of each access's whole region.
+    """
+
+    inner: list[int]
+    bytes: list[int]
+    elements: list[list[int]]
+    lines: list[list[int]]
+    runs: list[int]
+
+    def fits(self, capacity: int) -> int:
+        """The outermost level whose data fit a cache of `capacity` bytes; else the innermost."""
+        return outermost_within(self.bytes, capacity)
+
+    def lines_moved(self, access: int, level: int) -> int:
+        """Cache lines of `access` that move into a cache which the data of `level` fit.
+
+        From one iteration of the loop around that level to the next the cache keeps what both
+        touch, so that this loop's region moves once; the loops further out move it again.
+        """
+        outside = max(0, level - 1)
+        return self.lines[access][outside] * (self.inner[0] // self.inner[outside])
+
+    def all_lines_moved(self, level: int) -> int:
+        """Cache lines of all accesses that move so."""
+        outside = max(0, level - 1)
+        touched = sum([lines[outside] for lines in self.lines])
+        return touched * (self.inner[0] // self.inner[outside])
+
+    def memory(self, accesses: Sequence[Access]) -> list[int]:
+        """Bytes of the elements touched under each loop, innermost first."""
+        sizes = [access.info.bytes for access in accesses]
+        return [
+            sum(mine[k] * size for mine, size in zip(self.elements, sizes, strict=True))
+            for k in range(len(self.inner) - 2, -1, -1)
+        ]
+
+
+def outermost_within(sizes: Sequence[int], capacity: int) -> int:
+    """The outermost level of at most `capacity`; else the innermost."""
+    level = len(sizes) - 1
+    while level > 0 and sizes[level - 1] <= capacity:
+        level -= 1
+    return level
+
+
+def locality(accesses: Sequence[Access], loops: Sequence[Loop], line: int) -> Locality:
+    """Measure the regions of `accesses` under every loop, in lines of `line` bytes.
+
+    The touch tables of the loops gain this store's entries.
+    """
+    bounds = IndexBounds(loops)
+    count = len(loops)
+    inner = [1] * (count + 1)
+    for k in range(count - 1, -1, -1):
+        inner[k] = inner[k + 1] * max(1, loops[k].extent)
+    result = Locality(inner, [0] * (count + 1), [], [], [])
+    for access in accesses:
+        regions = region_sizes(access, bounds, count)
+        elements, lines = [0] * (count + 1), [0] * (count + 1)
+        for k in range(count, -1, -1):
+            if k < count and regions[k] == regions[k + 1]:  # this loop does not move the access
+                elements[k], lines[k] = elements[k + 1], lines[k + 1]
+            else:
+                elements[k] = math.prod(regions[k])
+                lines[k] = _lines(regions[k], access, line)
+        for loop, size in zip(loops, elements, strict=False):
+            loop.table.setdefault(access.data, []).append((size, access.info.bytes))
+        for k, touched in enumerate(lines):
+            result.bytes[k] += touched * line
+        result.elements.append(elements)
+        result.lines.append(lines)
+        result.runs.append(_run(regions[0], access)[0])
+    return result
+
+
+def _run(region: Sequence[int], access: Access) -> tuple[int, int]:
+    """Contiguous bytes of a region, whose full inner dimensions join, and how many runs it has."""
+    run, d = access.info.bytes, len(region) - 1
+    storage = access.info.extents
+    while d >= 0:
+        run *= region[d]
+        d -= 1
+        if region[d + 1] != storage[d + 1]:
+            break
+    return run, math.prod(region[: d + 1])
+
+
+def _lines(region: Sequence[int], access: Access, line: int) -> int:
+    run, runs = _run(region, access)
+    if run < line and runs > 1:  # short runs may share lines when they are close together
+        return min(runs, _span_lines(region, access, line))
+    return runs * -(-run // line)
+
+
+def _span_lines(region: Sequence[int], access: Access, line: int) -> int:
+    """Lines from the first to the last element of a region."""
+    span, scale = 1, 1
+    storage = access.info.extents
+    for d in range(len(region) - 1, -1, -1):
+        span += (region[d] - 1) * scale
+        scale *= storage[d] or 1
+    return -(-span * access.info.bytes // line)

@@ -1,0 +1,72 @@
+"""What the features of `autosched-1` know of a machine: caches, registers, GPU limits.
+
+Everything comes from the target, which is part of every record, so that a record has the same
+features wherever they are worked out. A CPU's caches are those of the machine that the task was
+made on; records that do not tell them (Ansor's) count as `cpu_caches.TYPICAL`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from autosched.cpu_caches import TYPICAL
+from autosched.target import Target
+
+_KIB, _MIB = 2**10, 2**20
+PAGE = 4 * _KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Sizes in bytes. `caches` are L1, L2 and L3; on a GPU the shared memory of a block, L2 and L2.
+
+    `tlb` counts the pages that the two levels of a CPU's TLB know: those of Intel's Skylake, which
+    other cores since come near. `registers` counts the vector registers of a CPU's core; `vector`
+    is the width of one, on a GPU of the widest load of a thread. The other fields are a GPU's
+    limits per multiprocessor.
+    """
+
+    caches: tuple[int, int, int]
+    line: int
+    vector: int
+    registers: int
+    threads: int
+    tlb: tuple[int, int] = (64, 1536)
+    gpu: bool = False
+    warp: int = 32
+    sm_threads: int = 2048
+    sm_blocks: int = 32
+    sm_registers: int = 65536
+    sm_shared: int = 164 * _KIB
+
+
+# Resident threads and blocks, and bytes of shared memory, of a multiprocessor (CUDA C++
+# Programming Guide, "Technical Specifications per Compute Capability"), and bytes of L2 of the
+# largest product (NVIDIA's architecture white papers).
+_GPUS = {
+    "sm_70": (2048, 32, 96 * _KIB, 6 * _MIB),
+    "sm_75": (1024, 16, 64 * _KIB, 6 * _MIB),
+    "sm_80": (2048, 32, 164 * _KIB, 40 * _MIB),
+    "sm_86": (1536, 16, 100 * _KIB, 6 * _MIB),
+    "sm_89": (1536, 24, 100 * _KIB, 72 * _MIB),
+    "sm_90": (2048, 32, 228 * _KIB, 50 * _MIB),
+}
+
+
+@lru_cache(maxsize=64)
+def machine_of(target: Target) -> Machine:
+    """The machine of `target`; an unknown GPU architecture counts as sm_80."""
+    hardware = target.hardware
+    if target.is_gpu:
+        threads, blocks, shared, l2 = _GPUS.get(target.arch, _GPUS["sm_80"])
+        caches = hardware.max_shared_memory_per_block, l2, l2
+        line, warp = hardware.cache_line_bytes, hardware.warp_size or 32
+        return Machine(
+            caches, line, 16, 255, 1, (64, 1536), True, warp, threads, blocks, sm_shared=shared
+        )
+    l1, l2, l3 = target.caches or TYPICAL
+    vector = target.vector_bytes if target.cpu else hardware.vector_unit_bytes
+    registers = 32 if vector >= 64 else 16  # AVX-512 doubles their number
+    threads = max(1, target.threads)
+    return Machine((l1, l2, l3), hardware.cache_line_bytes, vector, registers, threads)

@@ -1,0 +1,137 @@
+"""How the generated code walks through memory: what it moves, and how often it jumps.
+
+The loops of a store in the order in which the code generator runs them (loop_order.py), each with
+the strides of the accesses: from these alone follow the lines and pages that they touch.
+Lines at one place of their pages compete for the same sets of a cache, so that rows a page apart
+leave most of it unused; and what does not follow its predecessor in memory is not fetched ahead.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from operator import mul
+
+from autosched.features.autosched_1.locality import outermost_within
+from autosched.features.autosched_1.loop_order import Visit
+from autosched.features.autosched_1.machine import PAGE, Machine
+
+# Cycles of a core for each line into L1, L2 and L3 when they follow each other, and for each one
+# that does not; for each page that the first and the second level of the TLB do not know. Rounded
+# from the Intel 64 and IA-32 Optimization Reference Manual; only their order of magnitude matters.
+_LINE_CYCLES = (2.0, 6.0, 16.0)
+_RUN_CYCLES = (6.0, 35.0, 100.0)
+_PAGE_CYCLES = (7.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Over all iterations: lines that move into L1, L2 and L3, runs of neighbouring ones that they
+    come in, and pages that the two levels of the TLB look up."""
+
+    lines: tuple[float, ...]
+    runs: tuple[float, ...]
+    pages: tuple[float, ...]
+
+    @property
+    def cycles(self) -> float:
+        """That one core takes for all this."""
+        counts = (*self.lines, *self.runs, *self.pages)
+        costs = (*_LINE_CYCLES, *_RUN_CYCLES, *_PAGE_CYCLES)
+        return sum(count * cost for count, cost in zip(counts, costs, strict=True))
+
+    def times(self, factor: float) -> Walk:
+        """The walk `factor` times."""
+        lines, runs, pages = (
+            tuple(count * factor for count in counts)
+            for counts in (self.lines, self.runs, self.pages)
+        )
+        return Walk(lines, runs, pages)
+
+
+NOWHERE = Walk((0.0,) * 3, (0.0,) * 3, (0.0,) * 2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """What one access touches: lines, runs of them, pages, and the bytes of a cache that has room
+    for the lines where most of them compete."""
+
+    lines: int
+    runs: int
+    pages: int
+    needed: int
+
+
+@lru_cache(maxsize=20_000)
+def walk(visits: tuple[Visit, ...], elements: tuple[int, ...], machine: Machine) -> Walk:
+    """The walk of `visits` (outermost first) over accesses to elements of these bytes.
+
+    What the iterations of a loop touch moves once when that of one iteration fits, and again with
+    every iteration of the loops outside.
+    """
+    touched = list(
+        zip(
+            *(_by_level(visits, a, size, machine.line) for a, size in enumerate(elements)),
+            strict=True,
+        )
+    )
+    outside = list(accumulate((visit.extent for visit in visits), mul, initial=1))
+    needed = [
+        max(machine.line * sum(t.lines for t in level), *(t.needed for t in level))
+        for level in touched
+    ]
+    pages = [sum(t.pages for t in level) for level in touched]
+    moving = [max(0, outermost_within(needed, capacity) - 1) for capacity in machine.caches]
+    looked_up = [max(0, outermost_within(pages, entries) - 1) for entries in machine.tlb]
+    return Walk(
+        tuple(float(sum(t.lines for t in touched[k]) * outside[k]) for k in moving),
+        tuple(float(sum(t.runs for t in touched[k]) * outside[k]) for k in moving),
+        tuple(float(pages[k] * outside[k]) for k in looked_up),
+    )
+
+
+def _by_level(visits: Sequence[Visit], access: int, element: int, line: int) -> list[_Touched]:
+    """What the loops from each level inwards touch; the last entry is a single iteration."""
+    moving: list[tuple[int, int]] = []
+    found = [_touched(moving, element, line)]
+    for visit in reversed(visits):
+        stride = abs(visit.strides[access]) * element
+        if stride and visit.extent > 1:
+            insort(moving, (stride, visit.extent))
+            found.append(_touched(moving, element, line))
+        else:
+            found.append(found[-1])
+    return found[::-1]
+
+
+def _touched(moving: Sequence[tuple[int, int]], element: int, line: int) -> _Touched:
+    """Of loops by rising stride (bytes) and their extents."""
+    span = element  # bytes of one run
+    gaps: list[tuple[int, int]] = []  # strides between runs, and how many there are
+    for stride, extent in moving:
+        if not gaps and stride <= max(span, line):
+            span += stride * (extent - 1)
+        elif gaps and stride < gaps[-1][0] * gaps[-1][1]:  # meets what it has touched before
+            last, count = gaps[-1]
+            gaps[-1] = last, count + -(-stride // last) * (extent - 1)
+        else:
+            gaps.append((stride, extent))
+    run = -(-span // line)
+    runs, places = 1, run
+    page_span, page_runs = span, 1
+    for stride, count in gaps:
+        runs *= count
+        places *= min(count, PAGE // math.gcd(stride, PAGE))
+        if stride < PAGE:
+            page_span += stride * (count - 1)
+        else:
+            page_runs *= count
+    lines = runs * run
+    places = min(places, PAGE // line)  # of lines within their pages
+    needed = -(-lines // places) * PAGE if lines > places else 0
+    return _Touched(lines, runs, page_runs * -(-page_span // PAGE), needed)

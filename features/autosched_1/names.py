@@ -1,0 +1,201 @@
+"""The columns of feature set `autosched-1` by group, each with its meaning.
+
+Columns marked with `=` are shares or one-hots and stand as they are; the others are
+log2(x + 1). Below, L1, L2 and L3 are the caches of the record's target (`Target.caches`); on a
+GPU, L1 is the shared memory of a block and L3 the device's memory behind L2.
+"""
+
+from __future__ import annotations
+
+from autosched.features.ansor.names import (
+    ACCESS_TYPES,
+    CURVE_POINTS,
+    OP_COUNTERS,
+    POSITIONS,
+    REUSE_TYPES,
+)
+
+SCHEMA = "autosched-1"
+SCHEMA_VERSION = 3
+MAX_BUFFERS = 5
+CACHES = ("l1", "l2", "l3")
+ANNOTATIONS = {"vec": "vectorised", "unroll": "unrolled", "parallel": "parallel"}
+SCOPES = ("global", "shared", "local")
+
+_ACCESS = {
+    **{f"acc_type.{k}=": f"access: {k[1:]}" for k in ACCESS_TYPES},
+    **{f"scope.{k}=": f"storage: {k}" for k in SCOPES},
+    "bytes": "bytes accessed over all iterations, repetitions counted",
+    "unique_bytes": "bytes accessed, each counted once",
+    "lines": "cache lines moved over all iterations when only the last data are kept",
+    "unique_lines": "cache lines accessed, each counted once",
+    **{f"reuse_type.{k}=": f"why an element is accessed again: {k[1:]}" for k in REUSE_TYPES},
+    "reuse_dis_iter": "iterations between two accesses to an element",
+    "reuse_dis_bytes": "bytes touched between two accesses to an element",
+    "reuse_ct": "how often an element is accessed again",
+    "bytes_d_reuse_ct": "bytes / reuse_ct",
+    "lines_d_reuse_ct": "lines / reuse_ct",
+    "stride": "elements between accesses of consecutive iterations of the innermost loop",
+    "vec_stride": "elements between neighbouring lanes of a vector (innermost loop if none)",
+    "lanes.invariant=": "all lanes of a vector access one element",
+    "lanes.contiguous=": "neighbouring lanes access neighbouring elements",
+    "lanes.strided=": "lanes access elements that are apart",
+    "run_bytes": "contiguous bytes of the region that is accessed",
+    "sectors": "memory transactions of one warp (GPU, global memory)",
+    "bank_conflicts": "most words of one bank accessed at a time (GPU, shared memory)",
+}
+
+
+def _annotation(kind: str) -> dict[str, str]:
+    word = ANNOTATIONS[kind]
+    return {
+        f"{kind}_num": f"number of {word} loops around the store",
+        f"{kind}_prod": f"product of the extents of the {word} loops",
+        f"{kind}_len": f"extent of the innermost {word} loop",
+        **{f"{kind}_type.{p}=": f"position of the {word} loops: {p[4:]}" for p in POSITIONS},
+    }
+
+
+def _operation(name: str) -> str:
+    kind, _, what = name.partition("_")
+    words = {
+        "mad": "multiply-adds (a sum with a product)",
+        "addsub": "additions and subtractions, multiply-adds left out",
+        "mul": "multiplications, multiply-adds left out",
+        "divmod": "divisions and remainders",
+        "cmp": "comparisons, minima and maxima",
+        "mathfunc": "calls of mathematical functions",
+        "otherfunc": "other calls",
+    }
+    text = (
+        f"{kind} {words[what]}"
+        if what in words
+        else {"bool": "and, or, not"}.get(kind, "selections")
+    )
+    return f"{text}, over all stores and iterations"
+
+
+_CACHE_NAMES = {"l1": "L1", "l2": "L2", "l3": "L3"}
+_WALKED = {
+    **{
+        f"walk_{c}_lines": f"lines that the code, in its own order, moves into {_CACHE_NAMES[c]}"
+        for c in CACHES
+    },
+    **{f"walk_{c}_runs": f"runs of neighbouring lines that walk_{c}_lines come in" for c in CACHES},
+    "walk_tlb_pages": "pages that the first level of the TLB looks up",
+    "walk_stlb_pages": "pages that its second level looks up",
+}
+
+_GROUPS: dict[str, dict[str, str]] = {
+    "computation": {
+        **{name: _operation(name) for name in OP_COUNTERS},
+        **_annotation("vec"),
+        **_annotation("unroll"),
+        **_annotation("parallel"),
+        "parallel_balance=": "share of the threads that are busy when all chunks take equally long",
+    },
+    "buffer access": {
+        f"B{b}.{name}": f"buffer {b} by falling lines: {text}"
+        for b in range(MAX_BUFFERS)
+        for name, text in _ACCESS.items()
+    },
+    "locality": {
+        **{f"{c}_traffic": f"bytes that move into {_CACHE_NAMES[c]}" for c in CACHES},
+        **{f"{c}_iterations": f"iterations whose data fit {_CACHE_NAMES[c]}" for c in CACHES},
+        **{
+            f"{c}_intensity": f"operations per byte moved into {_CACHE_NAMES[c]}" for c in CACHES
+        },
+        "lanes_invariant=": "share of the accesses whose lanes are one element",
+        "lanes_contiguous=": "share of the accesses whose lanes are neighbours",
+        "lanes_strided=": "share of the accesses whose lanes are apart",
+    },
+    "walk": {
+        **_WALKED,
+        **{f"{name}_intensity": f"operations for each of {name}" for name in _WALKED},
+        "walk_cycles": "foreseen cycles of the busiest thread for all this",
+        "walk_cycles_per_op": "walk_cycles per operation, in hundredths",
+        "bound_cycles_per_op": "the larger of compute_cycles and walk_cycles per operation (1/100)",
+    },
+    "arithmetic intensity": {
+        f"arith_intensity_curve_{k}": f"float operations per byte where {k + 1}/10 of them are done"
+        for k in range(CURVE_POINTS)
+    },
+    "registers": {
+        "nest_depth": "loops around this store alone, from the innermost",
+        "nest_iterations": "iterations of these loops",
+        "lanes=": "share of a vector register that the foreseen lanes fill",
+        "vec_excess": "vector registers that a vectorised loop takes",
+        "folded=": "the foreseen lanes run along the reduction",
+        "gathers": "reads whose foreseen lanes are apart",
+        "accumulators": "vectors of outputs that a register tile holds",
+        "register_share=": "registers that the tile and its operands take, of all",
+        "tile_cycles": "foreseen cycles for a vector of one iteration, in tenths",
+        "written_tile": "stored elements of the loops inside the innermost reduction loop",
+        "inner_len": "extent of the innermost loop",
+        "inner_reduce=": "the innermost loop is a reduction",
+        "inner_reduce_len": "extent of the innermost reduction loop",
+        "unrolled_body": "iterations of the innermost loops that unroll together",
+    },
+    "predicates": {
+        "guards": "conditions around the store",
+        "guard_inner=": "a condition stands inside all loops",
+        "guarded": "checks of conditions over all iterations",
+    },
+    "gpu": {
+        "is_gpu=": "1 on a GPU",
+        "blocks": "thread blocks",
+        "block_threads": "threads of a block",
+        "vthreads": "virtual threads of a thread",
+        "warp_fill=": "share of the threads in the block's warps that exist",
+        "shared_bytes": "shared memory of a block",
+        "local_bytes": "local storage of a thread",
+        "occupancy=": "resident threads of a multiprocessor, of its limit",
+    },
+    "allocation": {
+        "alloc_size": "bytes allocated for the stored buffer",
+        "alloc_prod": "elements allocated, times the loops around the allocation",
+        "alloc_outer_prod": "product of the extents of the loops around the allocation",
+        "alloc_inner_prod": "iterations of the store in one allocation",
+    },
+    "outer scope": {
+        "outer_prod": "product of the extents of all loops around the store",
+        "num_loops": "number of loops around the store",
+        "auto_unroll_max_step": "the unroll pragma around the store",
+    },
+    "estimate": {
+        "compute_cycles": "foreseen cycles of the busiest thread, all data in L1",
+        "memory_cycles": "foreseen cycles of the busiest thread to move its data",
+        "cycles_per_op": "foreseen cycles per operation, in hundredths",
+        "cycles_share=": "foreseen cycles of this row, of the program's",
+        "ops_share=": "operations of this row, of the program's",
+        "iterations_share=": "iterations of this row, of the program's",
+    },
+    "program": {
+        "rows": "stored buffers of the program",
+        "program_ops": "operations of the program",
+        "program_cycles": "foreseen cycles of the program",
+        "program_memory": "foreseen cycles of the program to move data",
+        "program_cycles_per_op": "foreseen cycles of the program per operation, in hundredths",
+        "program_traffic_l1": "bytes into L1 of the program, of those that it must move",
+        "program_traffic_l2": "bytes into L2 of the program, of those that it must move",
+        "program_alloc": "bytes of the program's intermediate buffers",
+        "program_walk": "walk_cycles of the program",
+        "program_walk_per_op": "walk_cycles of the program per operation, in hundredths",
+        "program_bound": "compute_cycles or, if more, walk_cycles of each row, of the program",
+        "program_bound_per_op": "program_bound per operation, in hundredths",
+    },
+}  # fmt: skip
+
+_MARKED = [name for group in _GROUPS.values() for name in group]
+GROUPS: dict[str, tuple[str, ...]] = {
+    group: tuple(name.rstrip("=") for name in names) for group, names in _GROUPS.items()
+}
+COLUMNS: tuple[str, ...] = tuple(name.rstrip("=") for name in _MARKED)
+SCALED: tuple[int, ...] = tuple(k for k, name in enumerate(_MARKED) if not name.endswith("="))
+ACCESS_WIDTH = len(_ACCESS)
+_MEANINGS = {name.rstrip("="): text for group in _GROUPS.values() for name, text in group.items()}
+
+
+def meaning(column: str) -> str:
+    """One phrase for `column`."""
+    return _MEANINGS[column]

@@ -1,0 +1,120 @@
+"""Features of every stored buffer of a function: feature set `autosched-1`.
+
+The walk is that of `ansor-0.19`. What is an accident there is put right here: thread axes that a
+fetch names again count once, touch tables belong to one loop, regions and strides to one buffer,
+positions of annotated loops are told apart, multiply-adds are counted, and buffers of equal weight
+keep their order of appearance. Added is what decides the speed of the generated code: lanes and
+register tiles, data moved into each cache, occupancy, coalescing, bank conflicts, conditions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autosched.features.ansor.rows import FeatureRows
+from autosched.features.autosched_1.columns import Kernel, Program, Row, columns
+from autosched.features.autosched_1.estimate import estimate
+from autosched.features.autosched_1.machine import Machine, machine_of
+from autosched.features.autosched_1.names import COLUMNS, SCALED
+from autosched.features.autosched_1.store import StoreFacts, store_facts
+from autosched.features.walk.scope import BufferInfo, Loop
+from autosched.features.walk.strides import Coefficients
+from autosched.features.walk.visitor import Nest
+from autosched.target import Target
+from autosched.tir.expr import Expr, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import BufferStore, ForKind
+
+_SCALED = np.array(SCALED)
+_VTHREAD = 7
+
+
+@dataclass(slots=True)
+class _Collected:
+    """The stores of one buffer in program order, and its allocation (bytes, elements, loops)."""
+
+    stores: list[StoreFacts] = field(default_factory=list)
+    allocation: tuple[int, int, float] | None = None
+
+
+class _Collector:
+    """Notes every store and allocation of the walk."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._strides: dict[Expr, Coefficients] = {}
+        self.buffers: dict[Var, _Collected] = {}
+        self.kernels: dict[int, Kernel] = {}
+
+    def store(self, stmt: BufferStore, nest: Nest) -> None:
+        facts = store_facts(stmt, nest, self._machine, self._strides)
+        self.buffers.setdefault(stmt.buffer.data, _Collected()).stores.append(facts)
+
+    def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None:
+        elements = 1
+        for extent in extents:
+            elements *= extent
+        found = self.buffers.setdefault(data, _Collected())
+        found.allocation = elements * info.bytes, elements, nest.prod
+        if nest.loops and nest.loops[0].thread:
+            kernel = self.kernels.setdefault(id(nest.loops[0]), Kernel(nest.loops[0]))
+            copies = 1
+            for loop in nest.loops:
+                copies *= loop.extent if loop.thread == _VTHREAD else 1
+            if info.scope == "shared":
+                kernel.shared += elements * info.bytes
+            elif info.scope == "local":
+                kernel.local += elements * info.bytes * copies
+
+
+def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
+    """The features of `func` as it stands (lowered by ScheduleOps, simplified, not flattened).
+
+    Returns float32 (stored buffers, len(COLUMNS)), a row per buffer that is stored to, in order of
+    first store; columns as `autosched_1_names.COLUMNS`. Raises ScheduleError for a loop variable
+    bound twice with different bounds or an unknown thread axis.
+    """
+    machine = machine_of(target)
+    collector = _Collector(machine)
+    Nest(func, collector)
+    stored = [found for found in collector.buffers.values() if found.stores]
+    rows = [
+        Row(
+            found.stores,
+            [estimate(store, _alone_from(store, found, stored), machine) for store in found.stores],
+            found.allocation,
+            machine,
+        )
+        for found in stored
+    ]
+    program = Program(rows, collector.kernels)
+    values = np.array([columns(row, program, machine) for row in rows], np.float64)
+    result = values.reshape(len(rows), len(COLUMNS))
+    result[:, _SCALED] = np.log2(result[:, _SCALED] + 1.0)
+    return result.astype(np.float32)
+
+
+def _alone_from(store: StoreFacts, own: _Collected, stored: list[_Collected]) -> int:
+    """The level from which the loops around `store` enclose no other buffer's store.
+
+    Loops that run in parallel are outside in any case.
+    """
+    start = 0
+    for k, loop in enumerate(store.loops):
+        if loop.thread or loop.kind is ForKind.PARALLEL:
+            start = k + 1
+    for other in stored:
+        if other is not own:
+            start = max([start, *(_common(store.loops, o.loops) for o in other.stores)])
+    return start
+
+
+def _common(one: list[Loop], other: list[Loop]) -> int:
+    shared = 0
+    for a, b in zip(one, other, strict=False):
+        if a is not b:
+            break
+        shared += 1
+    return shared

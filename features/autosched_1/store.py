@@ -1,0 +1,125 @@
+"""What feature set `autosched-1` notes of one store while the walk stands at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.features.ansor.slots import reuse_of
+from autosched.features.autosched_1.locality import Locality, locality
+from autosched.features.autosched_1.machine import Machine
+from autosched.features.walk.access import accesses_of
+from autosched.features.walk.count import count_mads, count_ops
+from autosched.features.walk.scope import Access, Loop
+from autosched.features.walk.strides import Coefficients, Strides
+from autosched.features.walk.visitor import Nest
+from autosched.tir.expr import Expr
+from autosched.tir.stmt import BufferStore
+from autosched.transform.vector.register_tile import instructions
+
+_FLOAT_MAD, _FLOAT_ADDSUB, _FLOAT_MUL = range(3)
+_VTHREAD = 7
+
+
+@dataclass(slots=True)
+class Reuse:
+    """Why, after how many iterations and bytes, and how often an element is accessed again."""
+
+    kind: str
+    iterations: float
+    bytes: float
+    count: float
+
+
+@dataclass(slots=True)
+class StoreFacts:
+    """One store. `accesses` are in order of appearance, the stored buffer first; `strides` has for
+    each access its stride along every loop, and `reuse` how it is reused.
+
+    `loops` are the enclosing ones, outermost first, `iterations` the product of their extents,
+    `outermost` the one outside all of them (None without any), `counts` the operations of one
+    iteration, `instructions` those of a vector besides loads, `guards` the number of loops around
+    each condition, `launch` and `step` those of the walk.
+    """
+
+    loops: list[Loop]
+    outermost: Loop | None
+    iterations: int
+    accesses: list[Access]
+    strides: list[list[int]]
+    locality: Locality
+    reuse: list[Reuse]
+    counts: list[int]
+    instructions: float
+    guards: list[int]
+    launch: list[float]
+    step: int
+
+    @property
+    def stored(self) -> Access:
+        return self.accesses[0]
+
+    @property
+    def reduces(self) -> bool:
+        """Whether the store accumulates: some loop does not move the element that it updates."""
+        return self.stored.kind == "kReadWrite" and any(
+            loop.extent > 1 and loop.var not in self.stored.used for loop in self.loops
+        )
+
+    def operations(self, kinds: range) -> int:
+        """Of one iteration, a multiply-add counting as two; `kinds` index names.OP_COUNTERS."""
+        return sum(self.counts[kinds.start : kinds.stop]) + (
+            self.counts[_FLOAT_MAD] if _FLOAT_MAD in kinds else 0
+        )
+
+
+def store_facts(
+    stmt: BufferStore, nest: Nest, machine: Machine, known: dict[Expr, Coefficients]
+) -> StoreFacts:
+    """Analyse the store; the touch tables of its loops gain its entries, `known` its indices."""
+    accesses = list(reversed(accesses_of(stmt, nest)))
+    loops = _distinct(nest.loops, accesses)
+    strides = Strides(loops, known)
+    measured = locality(accesses, loops, machine.line)
+    return StoreFacts(
+        loops,
+        nest.loops[0] if nest.loops else None,
+        measured.inner[0],
+        accesses,
+        [strides.along(access) for access in accesses],
+        measured,
+        [Reuse(*reuse_of(access, loops)) for access in accesses],
+        _counts(stmt),
+        max(1.0, instructions(stmt.value)),
+        list(nest.guards),
+        list(nest.launch),
+        nest.step,
+    )
+
+
+def _counts(stmt: BufferStore) -> list[int]:
+    """The counters of names.OP_COUNTERS, where a sum with a product is one multiply-add."""
+    counts = count_ops(stmt.value)
+    if not counts[_FLOAT_ADDSUB] or not counts[_FLOAT_MUL]:
+        return counts
+    mads = min(count_mads(stmt.value), counts[_FLOAT_ADDSUB], counts[_FLOAT_MUL])
+    counts[_FLOAT_MAD] = mads
+    counts[_FLOAT_ADDSUB] -= mads
+    counts[_FLOAT_MUL] -= mads
+    return counts
+
+
+def _distinct(loops: Sequence[Loop], accesses: Sequence[Access]) -> list[Loop]:
+    """The loops, but of several attributes of one thread axis only the innermost.
+
+    A cooperative fetch names the kernel's axes again: they are the same threads, not more of them.
+    """
+    if not any(loop.thread for loop in loops):
+        return list(loops)
+    used = {var for access in accesses for var in access.used}
+    last = {loop.thread: loop for loop in loops if loop.thread not in (0, _VTHREAD)}
+    return [
+        loop
+        for loop in loops
+        if last.get(loop.thread, loop) is loop or (loop.var in used and loop.extent > 1)
+    ]

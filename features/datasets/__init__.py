@@ -1,0 +1,1 @@
+"""Datasets: features and times as tables on disk."""

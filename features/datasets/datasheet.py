@@ -1,0 +1,118 @@
+"""The page beside a dataset: what it holds, how and where it was measured, what columns mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched.features.datasets.dataset import Index
+from autosched.features.sets import FeatureSet
+
+_MEASURED = """\
+`seconds` is the time of one call of the compiled kernel: the lower quartile of the repeats in its
+record (each the mean of many calls), nan for a candidate that failed; `failure` then says at which
+stage and how. `throughput` is the least time among the candidates of the same task in this file,
+divided by the candidate's own: 1 for the fastest, 0 for a failure. Failed candidates are included.
+A candidate that cannot be lowered has one row of zeros.
+"""
+
+_LEADING = {
+    "candidate": "index of the candidate, in input order; its rows stand together",
+    "task": "index of the task: workload, target and hardware limits",
+    "workload": "operator and arguments, as JSON",
+    "split": "train, valid or test",
+    "seconds": "time of one call in seconds; nan when failed",
+    "throughput": "relative to the fastest of the same task, 0 to 1",
+    "valid": "whether a time was measured",
+    "failure": "stage and kind of the failure; empty when valid",
+}
+
+
+def datasheet(
+    name: str,
+    index: Index,
+    rows: int,
+    features: FeatureSet,
+    environments: Mapping[str, Mapping[str, Any]],
+    sources: Sequence[str],
+    split_by: str | None,
+) -> str:
+    """The page as Markdown."""
+    failed = int((~index.valid).sum())
+    lines = [
+        f"# {name}",
+        "",
+        f"{rows} rows of {len(index.task)} candidates ({failed} failed) of {len(index.tasks)} "
+        f"tasks. A row describes one stored buffer of one candidate schedule; a candidate has as "
+        f"many rows as it stores buffers. Features: `{features.schema}`, {len(features.columns)} "
+        "columns, log-scaled as log2(x + 1) except one-hots and shares.",
+    ]
+    if sources:
+        lines += ["", f"Made from: {', '.join(f'`{source}`' for source in sources)}."]
+    lines += ["", "## Tasks", "", "| task | candidates | failed | best [s] | workload | target |"]
+    lines += ["|---|---|---|---|---|---|", *_tasks(index)]
+    lines += ["", "## Splits", "", _splits(index, split_by)]
+    lines += ["", "## How it was measured", "", _MEASURED.rstrip(), "", "## Where", ""]
+    lines += _where(index, environments)
+    lines += ["", "## Columns", "", "| column | group | meaning |", "|---|---|---|"]
+    if not name.endswith(".npz"):
+        lines += [f"| `{column}` | | {text} |" for column, text in _LEADING.items()]
+    for group, columns in features.groups.items():
+        lines += [f"| `{column}` | {group} | {features.meaning(column)} |" for column in columns]
+    if name.endswith(".npz"):
+        lines += ["", *_arrays()]
+    return "\n".join(lines) + "\n"
+
+
+def _tasks(index: Index) -> list[str]:
+    lines = []
+    for k, text in enumerate(index.tasks):
+        mine = index.task == k
+        times = index.seconds[mine]
+        best = f"{np.nanmin(times):.4g}" if np.isfinite(times).any() else "none"
+        failed = int((~np.isfinite(times)).sum())
+        target = json.loads(text).get("target", {})
+        kind = target.get("kind", "") if isinstance(target, Mapping) else target
+        lines.append(
+            f"| {k} | {int(mine.sum())} | {failed} | {best} | `{index.workload(k)}` | {kind} |"
+        )
+    return lines
+
+
+def _splits(index: Index, by: str | None) -> str:
+    if by is None:
+        return "None were asked for: every candidate is in `train`."
+    counts = np.bincount(index.split, minlength=len(index.splits))
+    text = ", ".join(f"{name} {n}" for name, n in zip(index.splits, counts, strict=True))
+    if by == "random":
+        rule = "At random: candidates of one task stand in several splits."
+    else:
+        rule = f"By {by}: no {by} stands in two splits."
+    return f"{rule} Candidates: {text}."
+
+
+def _where(index: Index, environments: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for key, count in index.environments.items():
+        known = environments.get(key)
+        if known is None:
+            lines.append(f"- {count} candidates: the records do not say where")
+            continue
+        packages = ", ".join(f"{k} {v}" for k, v in known.get("packages", {}).items())
+        lines.append(
+            f"- {count} candidates: {known.get('cpu', 'unknown CPU')}, {known.get('cores', '?')} "
+            f"cores, {known.get('memory_bytes', 0) / 2**30:.0f} GiB, {known.get('system', '')}, "
+            f"Python {known.get('python', '')}; {packages} (`{key}`)"
+        )
+    return lines
+
+
+def _arrays() -> list[str]:
+    return [
+        "Arrays of the archive: `features` float32 (rows, columns), `row_candidate` int32 (rows), "
+        "`feature_names`; per candidate `seconds`, `throughput`, `task`, `valid`, `failure`, "
+        "`split`; `tasks` (JSON texts) and `schema`.",
+    ]

@@ -1,0 +1,1 @@
+"""What one walk over a lowered candidate sees: scopes, accesses, regions, strides."""

@@ -1,0 +1,30 @@
+"""The page beside a dataset says what, how, where, and what every column means."""
+
+import numpy as np
+
+from autosched.features.ansor.names import FEATURE_NAMES, NUM_FEATURES
+from autosched.features.datasets import dataset
+from autosched.features.datasets.dataset import Sample
+
+TASK = {"workload": {"op": "matmul", "args": {"M": 4}}, "target": {"kind": "cpu"}, "key": "k"}
+
+
+def test_the_sheet(tmp_path):
+    block = np.ones((2, NUM_FEATURES), np.float32)
+    samples = [
+        Sample(TASK, lambda: block, 0.5, environment="abc"),
+        Sample(TASK, lambda: None, float("nan"), "lower illegal", "abc"),
+        Sample(TASK, lambda: block, 0.25),
+    ]
+    environments = {"abc": {"cpu": "Fast CPU", "cores": 8, "packages": {"numpy": "2.0"}}}
+    path = tmp_path / "d.csv"
+    dataset.export(samples, path, environments=environments, sources=["log.jsonl"])
+    text = (tmp_path / "d.csv.md").read_text()
+    assert "5 rows of 3 candidates (1 failed) of 1 tasks" in text
+    assert "Made from: `log.jsonl`." in text
+    assert '| 0 | 3 | 1 | 0.25 | `{"args": {"M": 4}, "op": "matmul"}` | cpu |' in text
+    assert "- 2 candidates: Fast CPU, 8 cores" in text
+    assert "- 1 candidates: the records do not say where" in text
+    assert "`ansor-0.19/1`" in text
+    for name in FEATURE_NAMES:
+        assert f"| `{name}` |" in text

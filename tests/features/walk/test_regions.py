@@ -1,0 +1,64 @@
+"""Bounds of indices per loop level, and what a store leaves in the tables of its loops."""
+
+import pytest
+
+from autosched.features.walk.regions import IndexBounds, touch
+from autosched.features.walk.scope import Access, BufferInfo, Loop
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import Var
+
+i, j = Var("i"), Var("j")
+
+
+def loop(var, extent, first=0):
+    return Loop(var, extent, (first, first), (first, first + extent - 1), {})
+
+
+def access(*indices, shape=(64,), kind="kRead"):
+    buffer = decl_buffer([n or 1 for n in shape], name="A")
+    return Access(buffer.data, BufferInfo(shape, 4, buffer), kind, list(indices), frozenset((i, j)))
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        (i * 8 + j, [(0, 31), (0, 7)]),
+        (j - i, [(-3, 7), (0, 7)]),
+        (i * 8 + j + 5, [(5, 36), (5, 12)]),
+        (j // 3, [(0, 2), (0, 2)]),
+        ((i * 8 + j) % 16, [(0, 15), (0, 7)]),
+        (i + j - i, [(-3, 10), (0, 7)]),  # every occurrence is independent
+    ],
+)
+def test_outer_loops_stand_at_their_first_iteration(index, expected):
+    bounds = IndexBounds([loop(i, 4), loop(j, 8)])
+    assert bounds.levels(index) == expected
+
+
+def test_a_loop_need_not_start_at_zero():
+    assert IndexBounds([loop(i, 4, 2)]).levels(i * 3) == [(6, 15)]
+
+
+def test_lets_take_part():
+    inner = Var("t")
+    loops = [loop(i, 4), loop(j, 8)]
+    loops[1].lets.append((inner, i + j))
+    assert IndexBounds(loops).levels(inner * 2) == [(0, 20), (0, 14)]
+
+
+def test_tables_remember_every_store():
+    loops = [loop(i, 4), loop(j, 8)]
+    read = access((i * 8 + j,), (j,))
+    memory, outermost = touch([read], loops)
+    assert memory == [8 * 4, 32 * 4]
+    assert outermost == [[32]]
+    touch([access((j,))], loops)
+    touch([read], loops)
+    assert [size for size, _ in loops[0].table[read.data]] == [32, 32]
+    assert [size for size, _ in loops[1].table[read.data]] == [8, 8]
+
+
+def test_a_region_of_unknown_size_is_truncated_to_32_bits():
+    data_dependent = Var("n")
+    memory, outermost = touch([access((data_dependent,))], [loop(i, 4)])
+    assert (memory, outermost) == ([0], [[0]])

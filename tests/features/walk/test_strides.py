@@ -1,0 +1,53 @@
+"""Strides, where Ansor's heuristic is wrong and where indices are not affine."""
+
+import pytest
+
+from autosched.features.ansor.stride import stride_along
+from autosched.features.walk.scope import Access, BufferInfo, Loop
+from autosched.features.walk.strides import Strides
+from autosched.tir import op
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import IntImm, Var
+from autosched.tir.walk import free_vars
+
+i, j, k = Var("i"), Var("j"), Var("k")
+NEST = [Loop(var, 8, (0, 0), (0, 7), {}) for var in (i, j, k)]
+
+
+def strides(shape, *index, realized=None):
+    buffer = decl_buffer(shape, name="A")
+    info = BufferInfo(tuple(shape), 4, buffer, realized)
+    used = frozenset().union(*(free_vars(e) for e in index))
+    access = Access(buffer.data, info, "kRead", [index], used)
+    return Strides(NEST, {}).along(access)
+
+
+def test_a_later_product_does_not_overwrite_a_coefficient():
+    index = k * 128 + i * 16 + j
+    assert strides([4096], index) == [16, 1, 128]
+    assert stride_along([(index,)], (4096,), k) == 16  # Ansor's
+
+
+def test_dimensions_multiply():
+    assert strides([64, 32], i, j) == [32, 1, 0]
+    assert strides([64, 32], i * 2 + k, j + i) == [65, 1, 32]
+
+
+def test_a_realised_part_has_its_own_width():
+    assert strides([64, 32], i, j, realized=(8, 8)) == [8, 1, 0]
+
+
+def test_signs_count():
+    assert strides([64], IntImm(63) - i) == [-1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        (op.floordiv(i * 4 + j, IntImm(4)), [1, 0, 0]),
+        (op.floormod(i * 4 + j, IntImm(4)), [0, 1, 0]),
+        (op.floordiv(i, IntImm(2)) * 16 + k, [0, 0, 1]),
+    ],
+)
+def test_divisions_step_from_the_first_iteration(index, expected):
+    assert strides([512], index) == expected

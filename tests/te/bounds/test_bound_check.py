@@ -1,0 +1,93 @@
+"""Predicates of loops that leave the domain of their axes."""
+
+import pytest
+
+from autosched import te
+from autosched.arith import Analyzer
+from autosched.te.bounds.bound_check import make_bound_check, pass_up_bound_check
+from autosched.te.bounds.message_passing import pass_down_domain, pass_up_index
+from autosched.tir.expr import IntImm, Range
+
+
+def checked(stage, roots=None, skip_domain=False, skip=()):
+    state = roots or {iv: iv.dom for iv in stage.op.root_iter_vars}
+    pass_down_domain(stage, state, Analyzer())
+    values = {iv: iv.var for iv in stage.leaf_iter_vars}
+    pass_up_index(stage, state, values)
+    return [repr(p) for p in make_bound_check(stage, state, values, skip_domain, skip)]
+
+
+def stage_of(*extents):
+    A = te.placeholder(extents, name="A")
+    names = ("i", "j")[: len(extents)]
+    B = te.compute(extents, lambda *i: A[i] + 1.0, name="B", axis_names=names)
+    s = te.create_schedule(B.op)
+    return s[B], B.op.axis
+
+
+def test_none_when_the_split_divides():
+    stage, (i,) = stage_of(12)
+    stage.split(i, factor=4)
+    assert checked(stage) == []
+
+
+def test_one_when_it_does_not():
+    stage, (i,) = stage_of(10)
+    stage.split(i, factor=4)
+    assert checked(stage) == ["i.inner + i.outer * 4 < 10"]
+
+
+def test_none_when_switched_off():
+    stage, (i,) = stage_of(10)
+    stage.split(i, factor=4, disable_predication=True)
+    assert checked(stage) == []
+
+
+def test_roots_come_before_the_parts_split_again():
+    stage, (i,) = stage_of(10)
+    outer, _ = stage.split(i, factor=4)
+    stage.split(outer, factor=2)
+    inner = "i.outer.inner + i.outer.outer * 2"
+    assert checked(stage) == [f"i.inner + ({inner}) * 4 < 10", f"{inner} < 3"]
+
+
+def test_the_inner_part_of_a_fused_axis_needs_none():
+    stage, (i, j) = stage_of(3, 4)
+    fused = stage.fuse(i, j)
+    stage.split(fused, factor=5)
+    value = "i.j.fused.inner + i.j.fused.outer * 5"
+    assert checked(stage) == [f"({value}) // 4 < 3", f"{value} < 12"]
+
+
+def test_skipped_axes_have_none():
+    stage, (i,) = stage_of(10)
+    stage.split(i, factor=4)
+    assert checked(stage, skip={i}) == []
+
+
+@pytest.mark.parametrize(
+    ("low", "extent", "expected"),
+    [
+        (0, 20, []),
+        (0, 12, []),
+        (2, 18, []),
+        (-1, 22, ["i + -1 >= 0", "i + -1 < 20"]),
+    ],
+)
+def test_domain_that_differs_from_the_declared_one(low, extent, expected):
+    A = te.placeholder((20,), name="A")
+    B = te.compute((20,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op).normalize()
+    (i,) = B.op.axis
+    region = Range(IntImm(low), IntImm(extent))
+    assert checked(s[B], {i: region}) == expected
+    assert checked(s[B], {i: region}, skip_domain=True) == []
+
+
+def test_flags_pass_through_fuse():
+    stage, (i, j) = stage_of(3, 4)
+    fused = stage.fuse(i, j)
+    stage.split(fused, factor=5)
+    state = {iv: iv.dom for iv in (i, j)}
+    pass_down_domain(stage, state, Analyzer())
+    assert pass_up_bound_check(stage, state) == {i, j, fused}

@@ -1,0 +1,156 @@
+"""InferBound: regions computed where a stage is attached."""
+
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+from autosched.te.bounds.infer_bound import attach_path, infer_bound
+
+
+def bounds_of(s):
+    n = s.normalize()
+    return n, infer_bound(n)
+
+
+def region(n, bounds, tensor):
+    return [repr(bounds[iv]) for iv in n[tensor].op.axis]
+
+
+def producer_consumer(size=20, offsets=(0, 1, 2)):
+    A = te.placeholder((size + max(offsets),), name="A")
+    P = te.compute(A.shape, lambda i: A[i] * 2.0, name="P")
+    B = te.compute((size,), lambda i: sum((P[i + d] for d in offsets[1:]), P[i]), name="B")
+    s = te.create_schedule(B.op)
+    return s, P, B
+
+
+def test_root_stage_has_the_region_its_consumers_read():
+    A = te.placeholder((20,), name="A")
+    P = te.compute((20,), lambda i: A[i] * 2.0, name="P")
+    B = te.compute((8,), lambda i: P[i + 3], name="B")
+    n, bounds = bounds_of(te.create_schedule(B.op))
+    assert region(n, bounds, P) == ["[3, 3 + 8)"]
+
+
+def test_attached_region_follows_the_loop():
+    s, P, B = producer_consumer()
+    outer, _ = s[B].split(B.op.axis[0], factor=6)
+    s[P].compute_at(s[B], outer)
+    n, bounds = bounds_of(s)
+    assert region(n, bounds, P) == ["[i.outer * 6, i.outer * 6 + 8)"]
+
+
+def test_shape_is_preferred_when_it_is_smaller():
+    A = te.placeholder((4,), name="A")
+    P = te.compute((4,), lambda i: A[i], name="P")
+    B = te.compute((4,), lambda i: te.if_then_else(i < 2, P[i + 2], P[i - 2]), name="B")
+    n, bounds = bounds_of(te.create_schedule(B.op))
+    assert region(n, bounds, P) == ["[-2, -2 + 8)"]
+    C = te.compute((4,), lambda i: te.if_then_else(i < 2, P[i * 3 - 3], 0.0), name="C")
+    n, bounds = bounds_of(te.create_schedule(C.op))
+    assert region(n, bounds, P) == ["[0, 0 + 4)"]
+
+
+def test_data_dependent_reads_need_the_whole_tensor():
+    I = te.placeholder((8,), "int32", name="I")
+    A = te.placeholder((30,), name="A")
+    P = te.compute((30,), lambda i: A[i], name="P")
+    B = te.compute((8,), lambda i: P[I[i]], name="B")
+    s = te.create_schedule(B.op)
+    s[P].compute_at(s[B], B.op.axis[0])
+    n, bounds = bounds_of(s)
+    assert region(n, bounds, P) == ["[0, 0 + 30)"]
+
+
+def tiled_matmul(scope):
+    A = te.placeholder((64, 64), name="A")
+    B = te.placeholder((64, 64), name="B")
+    k = te.reduce_axis((0, 64), "k")
+    C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    copy = s.cache_read(A, scope, [C])
+    i, j = s[C].op.axis
+    bx, i = s[C].split(i, factor=16)
+    tx, i = s[C].split(i, factor=4)
+    ko, ki = s[C].split(s[C].op.reduce_axis[0], factor=8)
+    s[C].reorder(bx, tx, ko, ki, i, j)
+    s[C].bind(bx, te.thread_axis("blockIdx.x"))
+    s[C].bind(tx, te.thread_axis("threadIdx.x"))
+    s[copy].compute_at(s[C], ko)
+    return s, copy
+
+
+@pytest.mark.parametrize(
+    ("scope", "rows"),
+    [
+        ("shared", "[blockIdx.x * 16, blockIdx.x * 16 + 16)"),
+        ("local", "[blockIdx.x * 16 + threadIdx.x * 4, blockIdx.x * 16 + threadIdx.x * 4 + 4)"),
+        ("global", "[0, 0 + 64)"),
+    ],
+)
+def test_storage_decides_which_threads_share_a_region(scope, rows):
+    s, copy = tiled_matmul(scope)
+    n, bounds = bounds_of(s)
+    assert region(n, bounds, copy) == [rows, "[k.outer * 8, k.outer * 8 + 8)"]
+
+
+def test_consumer_attached_further_in_is_relaxed():
+    A = te.placeholder((32,), name="A")
+    P = te.compute((32,), lambda i: A[i], name="P")
+    Q = te.compute((32,), lambda i: P[i], name="Q")
+    B = te.compute((32,), lambda i: Q[i], name="B")
+    s = te.create_schedule(B.op)
+    outer, rest = s[B].split(B.op.axis[0], factor=8)
+    middle, _ = s[B].split(rest, factor=2)
+    s[Q].compute_at(s[B], middle)
+    s[P].compute_at(s[B], outer)
+    n, bounds = bounds_of(s)
+    assert region(n, bounds, P) == ["[i.outer * 8, i.outer * 8 + 8)"]
+    assert region(n, bounds, Q) == [
+        "[i.outer * 8 + i.inner.outer * 2, i.outer * 8 + i.inner.outer * 2 + 2)"
+    ]
+    assert [iv.var.name for iv in attach_path(n[Q])] == ["i.inner.outer", "i.outer"]
+
+
+def test_int64_axes_keep_their_type():
+    n = te.size_var("n", "int64")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i], name="B")
+    s = te.create_schedule(B.op)
+    s[B].split(B.op.axis[0], factor=4)
+    norm, bounds = bounds_of(s)
+    for iv in norm[B].leaf_iter_vars:
+        assert str(bounds[iv].extent.dtype) == str(bounds[iv].min.dtype) == "int64"
+
+
+def test_attach_that_does_not_enclose_all_consumers():
+    A = te.placeholder((8,), name="A")
+    P = te.compute((8,), lambda i: A[i], name="P")
+    B = te.compute((8,), lambda i: P[i], name="B")
+    C = te.compute((8,), lambda i: P[i] + B[i], name="C")
+    s = te.create_schedule(C.op)
+    s[P].compute_at(s[B], B.op.axis[0])
+    with pytest.raises(ScheduleError, match=r"cannot find the producer along the loop nest.* C"):
+        infer_bound(s.normalize())
+
+
+def test_attach_axis_that_is_gone():
+    s, P, B = producer_consumer()
+    (i,) = B.op.axis
+    s[P].compute_at(s[B], i)
+    s[B].split(i, factor=4)
+    # without normalize, which would follow the split
+    with pytest.raises(ScheduleError, match=r"stage P is attached at i of B.*i\.outer, i\.inner"):
+        infer_bound(s)
+
+
+def test_thread_axis_shared_by_stages_needs_one_extent():
+    A = te.placeholder((8, 8), name="A")
+    P = te.compute((8, 4), lambda i, j: A[i, j], name="P")
+    B = te.compute((8, 4), lambda i, j: P[i, j], name="B")
+    s = te.create_schedule(B.op)
+    tx = te.thread_axis("threadIdx.x")
+    s[B].bind(B.op.axis[0], tx)
+    s[P].bind(P.op.axis[1], tx)
+    with pytest.raises(ScheduleError, match=r"threadIdx\.x"):
+        infer_bound(s.normalize())

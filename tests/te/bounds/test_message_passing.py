@@ -1,0 +1,183 @@
+"""Domains, indices and sets passed along split, fuse and rebase relations."""
+
+import pytest
+
+from autosched import te
+from autosched.arith import Analyzer, IntSet
+from autosched.errors import ScheduleError
+from autosched.te.bounds.message_passing import (
+    pass_down_bit_mask,
+    pass_down_domain,
+    pass_down_index,
+    pass_up_bit_mask,
+    pass_up_domain,
+    pass_up_index,
+)
+from autosched.tir.expr import IntImm, Range
+
+
+def stage_of(*extents):
+    A = te.placeholder(extents, name="A")
+    names = ("i", "j")[: len(extents)]
+    B = te.compute(extents, lambda *i: A[i] + 1.0, name="B", axis_names=names)
+    s = te.create_schedule(B.op)
+    return s[B], B.op.axis
+
+
+def domains(stage, **options):
+    state = {iv: iv.dom for iv in stage.op.root_iter_vars}
+    pass_down_domain(stage, state, Analyzer(), **options)
+    return state
+
+
+def extent(state, iv):
+    return state[iv].extent.value
+
+
+@pytest.mark.parametrize(
+    ("total", "factor", "inner", "outer"),
+    [(10, 4, 4, 3), (12, 4, 4, 3), (3, 8, 3, 1), (1, 1, 1, 1)],
+)
+def test_split_by_factor(total, factor, inner, outer):
+    stage, (i,) = stage_of(total)
+    io, ii = stage.split(i, factor=factor)
+    state = domains(stage)
+    assert (extent(state, ii), extent(state, io)) == (inner, outer)
+
+
+def test_split_by_nparts_tightens_the_outer_part():
+    stage, (i,) = stage_of(3)
+    io, ii = stage.split(i, nparts=8)
+    state = domains(stage)
+    assert (extent(state, io), extent(state, ii)) == (3, 1)
+
+
+def test_no_tightening_when_a_thread_hangs_on_it():
+    stage, (i,) = stage_of(3)
+    _, ii = stage.split(i, factor=8)
+    thread = te.thread_axis("threadIdx.x")
+    stage.bind(ii, thread)
+    state = domains(stage)
+    assert extent(state, ii) == 8
+    assert extent(state, thread) == 8
+
+
+def test_no_tightening_while_the_schedule_is_made():
+    stage, (i,) = stage_of(3)
+    _, ii = stage.split(i, factor=8)
+    assert extent(domains(stage, allow_missing=True), ii) == 8
+
+
+def test_symbolic_extents_are_simplified():
+    n = te.var("n")
+    stage, (i,) = stage_of(n)
+    io, ii = stage.split(i, factor=4)
+    state = domains(stage)
+    assert repr(state[io].extent) == "(n + 3) // 4"
+    assert extent(state, ii) == 4
+
+
+def test_a_thread_axis_keeps_one_extent():
+    stage, (i, j) = stage_of(4, 8)
+    thread = te.thread_axis("threadIdx.x")
+    stage.bind(i, thread)
+    stage.bind(j, thread)
+    with pytest.raises(ScheduleError, match=r"threadIdx\.x.*elsewhere"):
+        domains(stage)
+
+
+def test_missing_root_is_an_error():
+    stage, (i,) = stage_of(8)
+    stage.split(i, factor=4)
+    with pytest.raises(ScheduleError, match="stage B, axis i"):
+        pass_down_domain(stage, {}, Analyzer())
+    pass_down_domain(stage, {}, Analyzer(), allow_missing=True)
+
+
+def test_up_index_of_split_and_fuse():
+    stage, (i, j) = stage_of(10, 12)
+    fused = stage.fuse(i, j)
+    outer, inner = stage.split(fused, factor=7)
+    state = domains(stage)
+    values = {outer: outer.var, inner: inner.var}
+    pass_up_index(stage, state, values)
+    value = "i.j.fused.inner + i.j.fused.outer * 7"
+    assert repr(values[fused]) == value
+    assert repr(values[i]) == f"({value}) // 12"
+    assert repr(values[j]) == f"({value}) % 12"
+
+
+def test_up_index_adds_the_min_of_the_parent():
+    stage, (i,) = stage_of(8)
+    outer, inner = stage.split(i, factor=4)
+    state = {i: Range(IntImm(3), IntImm(8))}
+    pass_down_domain(stage, state, Analyzer())
+    values = {outer: outer.var, inner: inner.var}
+    pass_up_index(stage, state, values)
+    assert repr(values[i]) == "i.inner + i.outer * 4 + 3"
+
+
+def test_down_index_of_split_and_fuse():
+    stage, (i, j) = stage_of(10, 12)
+    io, ii = stage.split(i, factor=4)
+    fused = stage.fuse(ii, j)
+    state = domains(stage)
+    values = {i: i.var, j: j.var}
+    pass_down_index(stage, state, values)
+    assert repr(values[io]) == "i // 4"
+    assert repr(values[fused]) == "i % 4 * 12 + j"
+
+
+def test_down_index_needs_domains_from_zero():
+    stage, (i,) = stage_of(8)
+    stage.split(i, factor=4)
+    state = {i: Range(IntImm(3), IntImm(8))}
+    pass_down_domain(stage, state, Analyzer())
+    with pytest.raises(ScheduleError, match="must start at 0"):
+        pass_down_index(stage, state, {i: i.var})
+
+
+def test_up_domain_of_a_point_and_a_row():
+    stage, (i, j) = stage_of(10, 12)
+    fused = stage.fuse(i, j)
+    outer, inner = stage.split(fused, factor=4)
+    state = domains(stage)
+    sets = {outer: IntSet.single_point(outer.var), inner: IntSet.from_range(state[inner])}
+    pass_up_domain(stage, state, sets)
+    low, high = sets[fused].min_value, sets[fused].max_value
+    assert Analyzer().can_prove_equal(low, outer.var * 4)
+    assert Analyzer().can_prove_equal(high, outer.var * 4 + 3)
+    # Four elements never leave a row of twelve, so the columns are known exactly.
+    assert Analyzer().can_prove_equal(sets[j].min_value, outer.var * 4 % 12)
+
+
+def test_up_domain_that_leaves_its_row_takes_whole_rows():
+    stage, (i, j) = stage_of(10, 12)
+    fused = stage.fuse(i, j)
+    outer, inner = stage.split(fused, factor=5)
+    state = domains(stage)
+    sets = {outer: IntSet.single_point(outer.var), inner: IntSet.from_range(state[inner])}
+    pass_up_domain(stage, state, sets)
+    assert (sets[j].min_value.value, sets[j].max_value.value) == (0, 11)
+
+
+def test_full_sets_stay_full():
+    stage, (i, j) = stage_of(10, 12)
+    fused = stage.fuse(i, j)
+    parts = stage.split(fused, factor=7)
+    state = domains(stage)
+    sets = {iv: IntSet.from_range(state[iv]) for iv in parts}
+    pass_up_domain(stage, state, sets)
+    assert (sets[i].max_value.value, sets[j].max_value.value) == (9, 11)
+
+
+def test_bit_masks():
+    stage, (i, j) = stage_of(10, 12)
+    io, ii = stage.split(i, factor=4)
+    fused = stage.fuse(ii, j)
+    down = {i: 1, j: 2}
+    pass_down_bit_mask(stage, down)
+    assert (down[io], down[ii], down[fused]) == (1, 1, 3)
+    up = {fused: 1, io: 4}
+    pass_up_bit_mask(stage, up)
+    assert (up[ii], up[j], up[i]) == (1, 1, 5)

@@ -1,0 +1,41 @@
+"""Covers and unions of index sets."""
+
+from autosched import te
+from autosched.arith import IntSet
+from autosched.te.bounds.region import Regions, record_reads
+from autosched.tir.expr import IntImm, Range, Var
+
+DEFAULT = Range(IntImm(0), IntImm(100))
+
+
+def interval(low, high):
+    return IntSet.interval(*(IntImm(e) if isinstance(e, int) else e for e in (low, high)))
+
+
+def test_cover():
+    x = Var("x")
+    regions = Regions()
+    assert repr(regions.cover(interval(2, 5), DEFAULT)) == "[2, 2 + 4)"
+    assert repr(regions.cover(interval(x * 4, x * 4 + 3), DEFAULT)) == "[x * 4, x * 4 + 4)"
+    assert regions.cover(IntSet.everything(), DEFAULT) is DEFAULT
+
+
+def test_union():
+    x = Var("x")
+    regions = Regions()
+    assert repr(regions.union([interval(2, 5), interval(0, 3)], DEFAULT)) == "[0, 0 + 6)"
+    shifted = [interval(x + d, x + d) for d in (0, 1, 2)]
+    assert repr(regions.union(shifted, DEFAULT)) == "[x, x + 3)"
+    assert regions.union([], DEFAULT) is DEFAULT
+    assert regions.union([interval(2, 5), IntSet.everything()], DEFAULT) is DEFAULT
+
+
+def test_reads_are_recorded_per_dimension():
+    A = te.placeholder((10, 20), name="A")
+    B = te.compute((10, 5), lambda i, j: A[i, j * 2] + A[i, j * 2 + 1], name="B")
+    i, j = B.op.axis
+    known = {iv: (iv.dom, IntSet.from_range(iv.dom)) for iv in (i, j)}
+    needed = {A: [[], []]}
+    record_reads(B.op, known, needed, Regions())
+    ends = [[(s.min_value.value, s.max_value.value) for s in dim] for dim in needed[A]]
+    assert ends == [[(0, 9), (0, 9)], [(0, 8), (1, 9)]]

@@ -1,0 +1,82 @@
+"""Reductions bound to threads."""
+
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+
+
+def row_sums(rows, columns, **options):
+    A = te.placeholder((rows, columns), name="A")
+    k = te.reduce_axis((0, columns), "k")
+    C = te.compute((rows,), lambda i: te.sum(A[i, k], axis=k, **options), name="C")
+    return A, C, te.create_schedule(C.op)
+
+
+def test_worked_example():
+    A, C, s = row_sums(4, 100)
+    _, ki = s[C].split(C.op.reduce_axis[0], factor=32)
+    s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[C].bind(ki, te.thread_axis("threadIdx.x"))
+    column = "threadIdx.x + k.outer * 32"
+    assert repr(schedule_to_prim_func(s, [A, C])).splitlines()[2:] == [
+        "    " + line
+        for line in f"""\
+realize(C[0:4], float32, "global")
+launch(blockIdx.x, 4)
+launch(threadIdx.x, 32)
+normal_reduce_temp0 = allocate((1,), float32, "local")
+reduce_temp0 = allocate((1,), float32, "local")
+normal_reduce_temp0[0] = 0.0
+for k.outer in range(4):
+    if {column} < 100:
+        normal_reduce_temp0[0] = normal_reduce_temp0[0] + A[blockIdx.x, {column}]
+with attr(sum, "reduce_scope", 0):
+    tvm_thread_allreduce(uint32(1), normal_reduce_temp0[0], True, reduce_temp0[0], threadIdx.x)
+if threadIdx.x == 0:
+    C[blockIdx.x] = reduce_temp0[0]""".splitlines()
+    ]
+
+
+def test_without_loops_of_its_own_the_source_is_reduced_directly():
+    A, C, s = row_sums(4, 32)
+    s[C].bind(C.op.reduce_axis[0], te.thread_axis("threadIdx.x"))
+    text = repr(schedule_to_prim_func(s, [A, C]))
+    assert "tvm_thread_allreduce(uint32(1), A[i, threadIdx.x], True, reduce_temp0[0]" in text
+    assert "normal_reduce_temp" not in text
+
+
+def test_two_bound_loops_store_from_the_first_thread(check):
+    A, C, s = row_sums(5, 24)
+    _, ki = s[C].split(C.op.reduce_axis[0], factor=12)
+    ko, ki = s[C].split(ki, factor=4)
+    s[C].bind(ko, te.thread_axis("threadIdx.y"))
+    s[C].bind(ki, te.thread_axis("threadIdx.x"))
+    text = repr(schedule_to_prim_func(s, [A, C]))
+    assert text.index("if threadIdx.y == 0") < text.index("if threadIdx.x == 0")
+    check(s, [A, C], lambda a: a.sum(1))
+
+
+def test_guards_on_data_axes_are_kept(check):
+    A, C, s = row_sums(5, 8)
+    io, _ = s[C].split(C.op.axis[0], factor=2)
+    s[C].bind(io, te.thread_axis("blockIdx.x"))
+    s[C].bind(C.op.reduce_axis[0], te.thread_axis("threadIdx.x"))
+    check(s, [A, C], lambda a: a.sum(1))
+
+
+def test_condition_of_the_reduction_guards_the_accumulation(check):
+    A = te.placeholder((3, 8), name="A")
+    k = te.reduce_axis((0, 8), "k")
+    C = te.compute((3,), lambda i: te.sum(A[i, k], axis=k, where=k > 2), name="C")
+    s = te.create_schedule(C.op)
+    s[C].bind(k, te.thread_axis("threadIdx.x"))
+    check(s, [A, C], lambda a: a[:, 3:].sum(1))
+
+
+def test_init_is_refused():
+    _, C, s = row_sums(4, 8, init=1.0)
+    s[C].bind(C.op.reduce_axis[0], te.thread_axis("threadIdx.x"))
+    with pytest.raises(ScheduleError, match="stage C: a reduction with init"):
+        schedule_to_prim_func(s, [])

@@ -1,0 +1,85 @@
+"""Loops, thread attributes and the values of axes in them."""
+
+import pytest
+
+from autosched import te
+from autosched.te.bounds.bound_check import BoundFacts
+from autosched.te.bounds.infer_bound import infer_bound
+from autosched.te.lowering.loop_nest import Building, make_loop_nest, substitution, wrap_all
+from autosched.tir.stmt import For, ForKind, nop
+from autosched.tir.walk import stmts
+
+
+def nest_of(s, tensor, first=0, is_init=False, skip=()):
+    n = s.normalize()
+    bounds = infer_bound(n)
+    building = Building(bounds, BoundFacts(bounds))
+    values = {}
+    nest = make_loop_nest(n[tensor], building, first, is_init, skip, values)
+    return nest, values, building
+
+
+def stage(shape=(8, 4), scope=""):
+    A = te.placeholder(shape, name="A")
+    B = te.compute(shape, lambda i, j: A[i, j], name="B")
+    C = te.compute(shape, lambda i, j: B[i, j], name="C")
+    s = te.create_schedule(C.op)
+    s[B].set_scope(scope)
+    return s, B, B.op.axis
+
+
+def test_kinds_follow_the_annotations():
+    s, B, (i, j) = stage()
+    s[B].parallel(i)
+    s[B].vectorize(j)
+    nest, _, building = nest_of(s, B)
+    loops = [x for x in stmts(wrap_all(nest, nop())) if isinstance(x, For)]
+    assert [x.kind for x in loops] == [ForKind.PARALLEL, ForKind.VECTORIZED]
+    assert [iv.var.name for iv in building.markers] == ["i", "j"]
+
+
+def test_init_loops_have_variables_of_their_own_and_no_markers():
+    s, B, _ = stage()
+    nest, values, building = nest_of(s, B, is_init=True)
+    loops = [x for x in stmts(wrap_all(nest, nop())) if isinstance(x, For)]
+    assert [x.loop_var.name for x in loops] == ["i.init", "j.init"]
+    assert not building.markers
+    assert [repr(values[iv]) for iv in B.op.axis] == ["i.init", "j.init"]
+    assert len(substitution(values)) == 4
+
+
+@pytest.mark.parametrize(
+    ("scope", "tag", "value"),
+    [
+        ("", "threadIdx.x", "threadIdx.x"),
+        ("shared", "threadIdx.x", "threadIdx.x"),
+        ("local", "threadIdx.x", "0"),
+        ("shared", "blockIdx.x", "0"),
+        ("warp", "threadIdx.x", "threadIdx.x"),
+        ("warp", "threadIdx.y", "0"),
+        ("local", "vthread", "vthread"),
+    ],
+)
+def test_value_of_a_bound_axis_depends_on_the_storage(scope, tag, value):
+    s, B, (i, _) = stage(scope=scope)
+    s[B].bind(i, te.thread_axis(tag))
+    nest, values, _ = nest_of(s, B)
+    assert repr(values[i]) == value
+    key = "virtual_thread" if tag == "vthread" else "thread_extent"
+    assert (nest[0][0].key, nest[0][0].value.value) == (key, 8)
+
+
+def test_an_extent_of_one_leaves_no_loop_but_its_pragmas():
+    s, B, (i, _) = stage((1, 4))
+    s[B].pragma(i, "unroll_explicit", 1)
+    s[B].unroll(i)
+    nest, values, _ = nest_of(s, B)
+    assert [x.key for x in nest[0]] == ["pragma_unroll_explicit", "loop_scope"]
+    assert repr(values[i]) == "0"
+
+
+def test_a_bound_axis_of_one_iteration_is_a_constant():
+    s, B, (i, _) = stage((1, 4))
+    s[B].bind(i, te.thread_axis("threadIdx.x"))
+    _, values, _ = nest_of(s, B)
+    assert repr(values[i]) == "0"

@@ -1,0 +1,56 @@
+"""Scans: the time loop, its init and update stages, and the threads around them."""
+
+import numpy as np
+
+from autosched import te
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+
+
+def running_sum(m=6, n=8):
+    X = te.placeholder((m, n), name="X")
+    state = te.placeholder((m, n), name="state")
+    init = te.compute((1, n), lambda _, i: X[0, i], name="init")
+    update = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i], name="update")
+    total = te.scan(init, update, state, [X], name="total")
+    return X, init, update, total
+
+
+def test_init_before_the_time_loop(check):
+    X, _, update, total = running_sum()
+    s = te.create_schedule(total.op)
+    s[update].split(update.op.axis[1], factor=4)
+    text = repr(schedule_to_prim_func(s, [X, total]))
+    assert text.index("total[0, i] = X[0, i]") < text.index("for total.idx in range(5)")
+    assert text.count("realize(") == 1
+    check(s, [X, total], lambda x: x.cumsum(0))
+
+
+def test_environment_threads_are_opened_once(check):
+    X, init, update, total = running_sum()
+    s = te.create_schedule(total.op)
+    threads = te.thread_axis((0, 8), "threadIdx.x")
+    s[total].env_threads([threads])
+    s[init].bind(init.op.axis[1], threads)
+    s[update].bind(update.op.axis[1], threads)
+    assert repr(schedule_to_prim_func(s, [X, total])).count("launch(") == 1
+    check(s, [X, total], lambda x: x.cumsum(0))
+
+
+def test_two_stages_in_a_step(check):
+    m, n = 5, 4
+    X = te.placeholder((m, n), name="X")
+    state = te.placeholder((m, n), name="state")
+    init = te.compute((1, n), lambda _, i: X[0, i], name="init")
+    half = te.compute((m, n), lambda t, i: state[t - 1, i] * 0.5, name="half")
+    update = te.compute((m, n), lambda t, i: half[t, i] + X[t, i], name="update")
+    out = te.scan(init, update, state, [X], name="out")
+    double = te.compute((m, n), lambda t, i: out[t, i] * 2.0, name="double")
+    s = te.create_schedule(double.op)
+
+    def reference(x):
+        rows = [x[0]]
+        for row in x[1:]:
+            rows.append(rows[-1] * 0.5 + row)
+        return np.stack(rows) * 2
+
+    check(s, [X, double], reference)

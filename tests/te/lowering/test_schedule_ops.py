@@ -1,0 +1,127 @@
+"""Where stages and their storage are put."""
+
+import pytest
+
+from autosched import te
+from autosched.driver import lower
+from autosched.errors import ScheduleError
+from autosched.target import cpu_target
+from autosched.te.bounds.infer_bound import infer_bound
+from autosched.te.lowering.schedule_ops import schedule_ops
+from autosched.tir.stmt import AttrStmt, For, ForKind, ProducerRealize
+from autosched.tir.walk import stmts
+
+
+def lowered(s):
+    n = s.normalize()
+    return schedule_ops(n, infer_bound(n))
+
+
+def chain():
+    A = te.placeholder((16,), name="A")
+    B = te.compute((16,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((16,), lambda i: A[i] * 2.0, name="C")
+    D = te.compute((16,), lambda i: B[i] + C[i], name="D")
+    return te.create_schedule(D.op), B, C, D
+
+
+def realized(stmt):
+    return [s.producer.name for s in stmts(stmt) if isinstance(s, ProducerRealize)]
+
+
+def test_stages_at_the_root_in_order():
+    s, *_ = chain()
+    stmt = lowered(s)
+    assert realized(stmt) == ["B", "C", "D"]
+    assert [type(x).__name__ for x in stmt.body.stmts] == ["For", "ProducerRealize"]
+
+
+def test_the_earlier_of_two_stages_at_one_loop_is_outermost():
+    s, B, C, D = chain()
+    s[B].compute_at(s[D], D.op.axis[0])
+    s[C].compute_at(s[D], D.op.axis[0])
+    assert realized(lowered(s)) == ["D", "B", "C"]
+
+
+def test_no_marker_is_left():
+    s, B, _, D = chain()
+    s[B].compute_at(s[D], D.op.axis[0])
+    assert not [x for x in stmts(lowered(s)) if isinstance(x, AttrStmt)]
+
+
+def test_double_buffer_and_storage_align():
+    s, B, _, D = chain()
+    s[B].compute_at(s[D], D.op.axis[0])
+    s[B].double_buffer()
+    s[B].storage_align(B.op.axis[0], 32, 1)
+    attrs = [x for x in stmts(lowered(s)) if isinstance(x, AttrStmt)]
+    assert [(x.key, x.node) for x in attrs] == [
+        ("buffer_dim_align", B),
+        ("double_buffer_scope", B),
+    ]
+    assert [a.value for a in attrs[0].value.args] == [0, 32, 1]
+    assert isinstance(attrs[0].body, ProducerRealize)
+
+
+def test_prefetch_stands_inside_its_loop():
+    s, B, _, D = chain()
+    s[D].prefetch(B, D.op.axis[0], 2)
+    (attr,) = [x for x in stmts(lowered(s)) if isinstance(x, AttrStmt)]
+    assert (attr.key, attr.node, attr.value.value) == ("prefetch_scope", B, 2)
+    loops = [x for x in stmts(lowered(s)) if isinstance(x, For)]
+    assert isinstance(loops[-1].body, AttrStmt)
+
+
+def test_scope_is_on_the_realization():
+    s, B, *_ = chain()
+    s[B].set_scope("shared")
+    scopes = {x.producer.name: x.scope for x in stmts(lowered(s)) if isinstance(x, ProducerRealize)}
+    assert scopes == {"B": "shared", "C": "", "D": ""}
+
+
+def test_vectorize_needs_a_constant_extent():
+    n = te.size_var("n")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i], name="B")
+    s = te.create_schedule(B.op)
+    s[B].vectorize(B.op.axis[0])
+    with pytest.raises(ScheduleError, match="extent of the loop i must be a positive constant"):
+        lower(s, [A, B], cpu_target())
+
+
+def test_vectorize_may_find_its_extent_constant_later():
+    """Bounds do not know the loops around a stage, Simplify does."""
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i], name="B")
+    k = te.reduce_axis((0, 8), "k")
+    C = te.compute((8,), lambda i: te.sum(B[k], axis=k), name="C")
+    D = te.compute((8,), lambda i: B[i] + C[i], name="D")
+    s = te.create_schedule(D.op)
+    for stage in (B, C):
+        s[stage].compute_at(s[D], D.op.axis[0])
+    s[B].vectorize(B.op.axis[0])
+    extents = {x.kind: x.extent for x in stmts(lowered(s)) if isinstance(x, For)}
+    assert repr(extents[ForKind.VECTORIZED]) == "max(i, 7) + 1 - min(i, 0)"
+    assert "B[0:8] = A[0:8]" in repr(lower(s, [A, D], cpu_target()))
+
+
+def test_virtual_threads_need_a_constant_extent():
+    n = te.size_var("n")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i], name="B")
+    s = te.create_schedule(B.op)
+    s[B].bind(B.op.axis[0], te.thread_axis("vthread"))
+    with pytest.raises(ScheduleError, match="axis i bound to vthread"):
+        lowered(s)
+
+
+def test_members_of_a_group_are_put_where_it_is(check):
+    A = te.placeholder((16,), name="A")
+    B = te.compute((16,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((16,), lambda i: B[i] * 2.0, name="C")
+    D = te.compute((16,), lambda i: C[i] - 3.0, name="D")
+    s = te.create_schedule(D.op)
+    outer, _ = s[D].split(D.op.axis[0], factor=4)
+    s.create_group(outputs=C, inputs=A).compute_at(s[D], outer)
+    assert realized(lowered(s)) == ["D", "B", "C"]
+    check(s, [A, D], lambda a: (a + 1) * 2 - 3)

@@ -1,0 +1,108 @@
+"""Loops done by tensor intrinsics."""
+
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir.dtype import handle
+from autosched.tir.expr import Call
+
+
+def matmul(m=32, n=32, l=32):
+    A = te.placeholder((m, l), name="A")
+    B = te.placeholder((n, l), name="B")
+    k = te.reduce_axis((0, l), "k")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, k] * B[j, k], axis=k), name="C")
+    return A, B, C, te.create_schedule(C.op)
+
+
+def first(buffer):
+    return Call(handle, "address_of", (buffer[0, 0],))
+
+
+def gemm(m=8, n=4, l=16, parts=3, swap=False):
+    a = te.placeholder((m, l), name="a")
+    b = te.placeholder((n, l), name="b")
+    k = te.reduce_axis((0, l), "k")
+
+    def element(i, j):
+        product = b[j, k] + a[i, k] if swap else a[i, k] * b[j, k]
+        return te.sum(product, axis=k)
+
+    c = te.compute((m, n), element, name="c")
+
+    def calls(ins, outs):
+        ab = (first(ins[0]), first(ins[1]))
+        all_ = (
+            te.call_extern("int32", "gemm", *ab, first(outs[0])),
+            te.call_extern("int32", "reset", first(outs[0])),
+            te.call_extern("int32", "update", *ab, first(outs[0])),
+        )
+        return (all_[0], None, all_[2]) if parts == 2 else all_[:parts]
+
+    return te.decl_tensor_intrin(c.op, calls, name="gemm")
+
+
+def tiled(s, C, m=8, n=4, l=16):
+    i, j = C.op.axis
+    io, ii = s[C].split(i, factor=m)
+    jo, ji = s[C].split(j, factor=n)
+    ko, ki = s[C].split(C.op.reduce_axis[0], factor=l)
+    s[C].reorder(io, jo, ko, ii, ji, ki)
+    return ii
+
+
+def calls(s, args):
+    text = repr(schedule_to_prim_func(s, args))
+    return [line.strip() for line in text.splitlines()[3:]]
+
+
+def address(name, *indices):
+    return f"address_of({name}[{', '.join(indices)}], dtype=handle)"
+
+
+def test_reduction_with_init_and_update():
+    A, B, C, s = matmul()
+    s[C].tensorize(tiled(s, C), gemm())
+    a = address("A", "i.outer * 8", "k.outer * 16")
+    b = address("B", "j.outer * 4", "k.outer * 16")
+    c = address("C", "i.outer * 8", "j.outer * 4")
+    assert calls(s, [A, B, C]) == [
+        "for i.outer in range(4):",
+        "for j.outer in range(8):",
+        f'call_extern("int32", "reset", {c}, dtype=int32)',
+        "for k.outer in range(2):",
+        f'call_extern("int32", "update", {a}, {b}, {c}, dtype=int32)',
+    ]
+
+
+def test_whole_reduction_inside_needs_the_body_only():
+    A, B, C, s = matmul(l=16)
+    s[C].tensorize(tiled(s, C), gemm(parts=1))
+    text = "\n".join(calls(s, [A, B, C]))
+    assert '"gemm"' in text and '"update"' not in text
+
+
+def test_the_body_starts_a_reduction_without_init():
+    A, B, C, s = matmul()
+    s[C].tensorize(tiled(s, C), gemm(parts=2))
+    lines = calls(s, [A, B, C])
+    assert "if k.outer == 0:" in lines
+    assert '"gemm"' in lines[lines.index("if k.outer == 0:") + 1]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "message"),
+    [
+        ((32, 32, 32), {"parts": 1}, "has no reduce_update"),
+        ((32, 32, 32), {"m": 4}, "axis i has extent 8 inside, the intrinsic's i 4"),
+        ((32, 32, 32), {"swap": True}, "the stage computes"),
+        ((30, 32, 32), {}, "would be needed inside the intrinsic"),
+    ],
+)
+def test_refusals(sizes, options, message):
+    A, B, C, s = matmul(*sizes)
+    s[C].tensorize(tiled(s, C), gemm(**options))
+    with pytest.raises(ScheduleError, match=f"stage C, axis i.inner, intrinsic gemm: .*{message}"):
+        schedule_to_prim_func(s, [A, B, C])

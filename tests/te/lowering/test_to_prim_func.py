@@ -1,0 +1,77 @@
+"""Functions over buffers."""
+
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir.expr import ProducerLoad
+from autosched.tir.stmt import BufferRealize, ProducerRealize, ProducerStore
+from autosched.tir.walk import all_exprs, stmts
+
+
+def program():
+    A = te.placeholder((6, 4), name="A")
+    B = te.compute((6, 4), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((6, 4), lambda i, j: B[i, j] * 2.0, name="C")
+    return A, B, C
+
+
+def test_parameters_and_attributes():
+    A, _, C = program()
+    func = schedule_to_prim_func(te.create_schedule(C.op), [A, C], name="add_mul")
+    assert [b.name for b in func.buffers] == ["A", "C"]
+    assert [tuple(e.value for e in b.shape) for b in func.buffers] == [(6, 4), (6, 4)]
+    assert func.attrs == {
+        "global_symbol": "add_mul",
+        "from_legacy_te_schedule": True,
+        "tir.noalias": True,
+    }
+
+
+def test_internal_buffers_have_the_full_shape():
+    A, B, C = program()
+    s = te.create_schedule(C.op)
+    s[B].compute_at(s[C], C.op.axis[0])
+    func = schedule_to_prim_func(s, [A, C])
+    (inner,) = [
+        x for x in stmts(func.body) if isinstance(x, BufferRealize) and x.buffer.name == "B"
+    ]
+    assert [e.value for e in inner.buffer.shape] == [6, 4]
+    assert [repr(r) for r in inner.bounds] == ["[i, i + 1)", "[0, 0 + 4)"]
+
+
+def test_no_tensor_is_left():
+    A, _, C = program()
+    func = schedule_to_prim_func(te.create_schedule(C.op), [A, C])
+    assert not [x for x in stmts(func.body) if isinstance(x, ProducerStore | ProducerRealize)]
+    assert not [e for e in all_exprs(func.body) if isinstance(e, ProducerLoad)]
+
+
+def test_symbolic_sizes_can_be_arguments():
+    n = te.size_var("n")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i], name="B")
+    func = schedule_to_prim_func(te.create_schedule(B.op), [n, A, B])
+    assert func.params[0] is n
+
+
+def test_an_intermediate_result_can_be_an_argument(check):
+    A, B, C = program()
+    check(te.create_schedule(C.op), [A, B, C], lambda a: (a + 1, (a + 1) * 2))
+
+
+def test_a_missing_input_is_refused():
+    A, _, C = program()
+    with pytest.raises(ScheduleError, match="tensor A is neither computed"):
+        schedule_to_prim_func(te.create_schedule(C.op), [C])
+    with pytest.raises(ScheduleError, match="tensor A is an argument twice"):
+        schedule_to_prim_func(te.create_schedule(C.op), [A, A, C])
+
+
+def test_the_schedule_is_not_changed():
+    A, _, C = program()
+    s = te.create_schedule(C.op)
+    before = [list(stage.leaf_iter_vars) for stage in s.stages]
+    schedule_to_prim_func(s, [A, C])
+    assert [list(stage.leaf_iter_vars) for stage in s.stages] == before

@@ -1,0 +1,122 @@
+"""compute_at, compute_inline, compute_root, and how results are stored."""
+
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+from autosched.te.schedule.relations import AttachType
+
+
+@pytest.fixture
+def chain():
+    A = te.placeholder((16,), name="A")
+    B = te.compute((16,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((16,), lambda i: B[i] * 2.0, name="C")
+    D = te.compute((16,), lambda i: C[i] - 3.0, name="D")
+    s = te.create_schedule(D.op)
+    return s, A, B, C, D
+
+
+def test_compute_at_and_back(chain):
+    s, _, B, C, _ = chain
+    (i,) = s[C].leaf_iter_vars
+    s[B].compute_at(s[C], i)
+    assert s[B].attach_type is AttachType.SCOPE
+    assert (s[B].attach_stage, s[B].attach_ivar) == (s[C], i)
+    s[B].compute_root()
+    assert s[B].attach_type is AttachType.GROUP_ROOT
+    assert (s[B].attach_stage, s[B].attach_ivar) == (None, None)
+
+
+def test_inline_drops_the_attach_point(chain):
+    s, _, B, C, _ = chain
+    s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
+    s[B].compute_inline()
+    assert (s[B].attach_type, s[B].attach_stage) == (AttachType.INLINE, None)
+
+
+def test_storage(chain):
+    s, _, B, _, _ = chain
+    s[B].set_scope("shared.dyn")
+    s[B].double_buffer()
+    s[B].set_store_predicate(te.var("x") < 3)
+    assert (s[B].scope, s[B].is_double_buffered) == ("shared.dyn", True)
+
+
+def _reduction():
+    A = te.placeholder((4, 4), name="A")
+    k = te.reduce_axis((0, 4), "k")
+    R = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="R")
+    M, N = te.compute((4,), lambda i: (R[i] + 1.0, R[i] + 2.0), name="M")
+    E = te.compute((4,), lambda i: M[i] + N[i], name="E")
+    s = te.create_schedule(E.op)
+    return s, R, M
+
+
+REFUSED = {
+    "self": (
+        lambda s, A, B, C, D: s[B].compute_at(s[B], s[B].leaf_iter_vars[0]),
+        r"compute_at: stage B, axis i: a stage cannot be computed in its own loops",
+    ),
+    "output": (
+        lambda s, A, B, C, D: s[D].compute_at(s[C], s[C].leaf_iter_vars[0]),
+        r"compute_at: stage D, axis i: an output must stay at the root",
+    ),
+    "not a leaf": (
+        lambda s, A, B, C, D: s[B].compute_at(s[C], s[D].leaf_iter_vars[0]),
+        r"compute_at: stage C, axis i: it is not an axis of this stage",
+    ),
+    "placeholder": (
+        lambda s, A, B, C, D: s[A].compute_at(s[B], s[B].leaf_iter_vars[0]),
+        r"compute_at: stage A: a placeholder is not computed",
+    ),
+    "inline output": (
+        lambda s, A, B, C, D: s[D].compute_inline(),
+        r"compute_inline: stage D: an output must be stored",
+    ),
+    "unknown scope": (
+        lambda s, A, B, C, D: s[B].set_scope("shred"),
+        r"set_scope: stage B: unknown scope 'shred'; the scopes are global, local",
+    ),
+    "output scope": (
+        lambda s, A, B, C, D: s[D].set_scope("local"),
+        r"set_scope: stage D: an output is stored in global, not local",
+    ),
+    "double output": (lambda s, A, B, C, D: s[D].double_buffer(), r"double_buffer: stage D"),
+    "predicate": (
+        lambda s, A, B, C, D: s[B].set_store_predicate(te.var("x")),
+        r"set_store_predicate: stage B: .* is not a condition",
+    ),
+    "env threads": (
+        lambda s, A, B, C, D: s[B].env_threads(te.thread_axis((0, 4), "threadIdx.x")),
+        r"env_threads: stage B: only a scan",
+    ),
+    "unknown op": (
+        lambda s, A, B, C, D: s[te.placeholder((4,), name="Z")],
+        r"Z.* is not in this schedule; its stages are A, B, C, D",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_change_nothing(chain, name):
+    act, message = REFUSED[name]
+    s = chain[0]
+    with pytest.raises(ScheduleError, match=message):
+        act(*chain)
+    assert all(x.attach_type is AttachType.GROUP_ROOT and x.scope == "" for x in s.stages)
+
+
+def test_attach_cycles_are_refused(chain):
+    s, _, B, C, _D = chain
+    s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
+    with pytest.raises(ScheduleError, match=r"compute_at: stage C.*B is itself computed in its"):
+        s[C].compute_at(s[B], s[B].leaf_iter_vars[0])
+
+
+def test_reductions_and_several_outputs_cannot_be_inlined():
+    s, R, M = _reduction()
+    with pytest.raises(ScheduleError, match="compute_inline: stage R: a reduction"):
+        s[R].compute_inline()
+    with pytest.raises(ScheduleError, match="compute_inline: stage M: it has several outputs"):
+        s[M].compute_inline()

@@ -1,0 +1,44 @@
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+from autosched.target import cpu_target, cuda_target
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import IntImm, Var
+from autosched.tir.op import const
+from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind
+from autosched.transform.device.verify_memory import VerifyMemory
+
+A, B = decl_buffer((8,), "float32", "A"), decl_buffer((8,), "float32", "B")
+i = Var("i")
+copy = For(i, IntImm(0), IntImm(8), ForKind.SERIAL, BufferStore(B, A[i], (i,)))
+
+
+def test_host_access_is_refused(make_func):
+    func = make_func(copy, A, B)
+    with pytest.raises(ScheduleError, match="buffer B is accessed by the host"):
+        VerifyMemory("cuda")(func)
+
+
+def test_the_message_names_what_is_read(make_func):
+    T = decl_buffer((8,), "float32", "T")
+    func = make_func(BufferStore(T, A[0], (IntImm(0),)), A)
+    with pytest.raises(ScheduleError, match=r"buffer A .* bind the loops"):
+        VerifyMemory("cuda")(func)
+
+
+def test_the_target_attribute_decides(make_func):
+    func = make_func(copy, A, B, target=cuda_target())
+    with pytest.raises(ScheduleError, match="VerifyMemory"):
+        VerifyMemory()(func)
+    on_cpu = make_func(copy, A, B, target=cpu_target())
+    assert VerifyMemory()(on_cpu) is on_cpu
+    without = make_func(copy, A, B)
+    assert VerifyMemory()(without) is without
+
+
+def test_threads_may(make_func):
+    axis = te.thread_axis((0, 8), "threadIdx.x")
+    store = BufferStore(B, A[axis.var] + const(1.0), (axis.var,))
+    func = make_func(AttrStmt(axis, "thread_extent", IntImm(8), store), A, B)
+    assert VerifyMemory("cuda")(func) is func

@@ -1,0 +1,61 @@
+import pytest
+
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import IntImm, Var
+from autosched.tir.op import ge, lt
+from autosched.tir.stmt import nop
+from autosched.transform.expressions.facts import Facts
+
+
+@pytest.fixture
+def facts(make_func):
+    return Facts(make_func(nop()))
+
+
+i, j = Var("i"), Var("j")
+
+
+def bind(facts, var, extent):
+    facts.bind(var, IntImm(0), IntImm(extent))
+
+
+def test_bounds_of_a_loop(facts):
+    bind(facts, i, 8)
+    assert facts.analyzer.can_prove(lt(i, 8))
+    assert not facts.analyzer.can_prove(lt(i, 7))
+
+
+def test_results_survive_conditions_on_other_variables(facts):
+    bind(facts, i, 8)
+    bind(facts, j, 8)
+    facts.memo(i + 1)[i + 1] = i
+
+    def inside(_):
+        assert facts.memo(i + 1) == {i + 1: i}
+        assert facts.memo(j + 1) == {}
+        facts.memo(j + 1)[j + 1] = j
+
+    facts.under((lt(j, 4),), inside, None)
+    assert facts.memo(j + 1) == {i + 1: i}  # what held under the condition is gone
+
+
+def test_conditions_hold_only_inside(facts):
+    bind(facts, i, 8)
+    assert facts.under((lt(i, 4), ge(i, 2)), lambda _: facts.analyzer.can_prove(lt(i, 4)), False)
+    assert not facts.analyzer.can_prove(lt(i, 4))
+
+
+def test_binding_a_variable_otherwise_forgets(facts):
+    bind(facts, i, 8)
+    facts.memo(i)[i] = i
+    bind(facts, i, 8)
+    assert facts.memo(i) == {i: i}
+    bind(facts, i, 9)
+    assert facts.memo(i) == {}
+    assert not facts.analyzer.can_prove(lt(i, 8))
+
+
+def test_extents_of_parameters_are_not_negative(make_func):
+    n = Var("n")
+    facts = Facts(make_func(nop(), decl_buffer((n,), "float32", "A")))
+    assert facts.analyzer.can_prove(ge(n, 0))

@@ -1,0 +1,199 @@
+"""Every branch against Python's // and %, on all values of int8 (spec passes 10.2)."""
+
+import numpy as np
+import pytest
+
+from autosched.tir import interp
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import (
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Mod,
+    Ramp,
+    Var,
+)
+from autosched.tir.op import call, cast, const, eq, floordiv, floormod, ge, lt, max_, ne, truncdiv
+from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse, seq
+from autosched.tir.walk import all_exprs
+from autosched.transform.expressions.lower_intrin import LowerIntrin
+
+ALL = np.arange(-128, 128)
+
+
+def is_lowered(func):
+    return not any(isinstance(e, FloorDiv | FloorMod) for e in all_exprs(func.body))
+
+
+def run_both(make_func, make_value, a, b, dtype, guard=None):
+    """make_value(x, y) for all pairs of the arrays, after lowering."""
+    A, B = (decl_buffer((len(v),), dtype, n) for v, n in ((a, "A"), (b, "B")))
+    i = Var("i")
+    value = make_value(A[i], B[i])
+    C = decl_buffer((len(a),), value.dtype, "C")
+    func = make_func(
+        For(i, IntImm(0), IntImm(len(a)), ForKind.SERIAL, BufferStore(C, value, (i,))), A, B, C
+    )
+    lowered = LowerIntrin()(func)
+    assert is_lowered(lowered)
+    result = np.zeros(len(a), value.dtype.numpy)
+    interp.run(lowered, [a.astype(DType(dtype).numpy), b.astype(DType(dtype).numpy), result])
+    return result
+
+
+def pairs(low, high, dividends=ALL):
+    a, b = np.meshgrid(dividends, np.arange(low, high))
+    keep = (b != 0) & ~((a == -128) & (b == -1))
+    return a[keep], b[keep]
+
+
+def test_any_signs(make_func):
+    a, b = pairs(-128, 128)
+    np.testing.assert_array_equal(run_both(make_func, floordiv, a, b, "int8"), a // b)
+    np.testing.assert_array_equal(run_both(make_func, floormod, a, b, "int8"), a % b)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_constant_divisors(make_func, dtype):
+    """Powers of two, other positive ones and negative ones."""
+    divisors = [d for d in range(-128, 128) if d not in (0, -1)] if dtype == "int8" else [3, -5, 8]
+    A = decl_buffer((256,), dtype, "A")
+    Q, R = (decl_buffer((len(divisors), 256), dtype, n) for n in "QR")
+    i = Var("i")
+    for op, reference, C in ((floordiv, np.floor_divide, Q), (floormod, np.mod, R)):
+        stores = [
+            BufferStore(C, op(A[i], const(d, dtype)), (IntImm(k), i))
+            for k, d in enumerate(divisors)
+        ]
+        loops = [For(i, IntImm(0), IntImm(256), ForKind.SERIAL, store) for store in stores]
+        lowered = LowerIntrin()(make_func(seq(*loops), A, C))
+        assert is_lowered(lowered)
+        values = ALL.astype(DType(dtype).numpy)
+        result = np.zeros((len(divisors), 256), DType(dtype).numpy)
+        interp.run(lowered, [values, result])
+        expected = reference(ALL[None, :], np.array(divisors)[:, None])
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+def test_divisors_known_to_be_positive(make_func, dtype):
+    a, b = pairs(1, 128)
+
+    def positive(y):
+        return max_(y, const(1, dtype))
+
+    def quotient(x, y):
+        return floordiv(x, positive(y))
+
+    def rest(x, y):
+        return floormod(x, positive(y))
+
+    np.testing.assert_array_equal(run_both(make_func, quotient, a, b, dtype), a // b)
+    np.testing.assert_array_equal(run_both(make_func, rest, a, b, dtype), a % b)
+
+
+def test_uint8(make_func):
+    a, b = pairs(1, 256, np.arange(256))
+    np.testing.assert_array_equal(run_both(make_func, floordiv, a, b, "uint8"), a // b)
+    np.testing.assert_array_equal(run_both(make_func, floormod, a, b, "uint8"), a % b)
+
+
+@pytest.mark.parametrize("low", [-128, -127, -100, -5, 0, 3])
+@pytest.mark.parametrize("divisor", [3, 7, 100, 127])
+def test_bounded_dividends(make_func, low, divisor):
+    """A loop variable with a known lower bound; nothing may overflow int8 on the way."""
+    i = Var("i", "int8")
+    extent = min(127, 127 - low)
+    C = decl_buffer((256,), "int8", "C")
+    for op, reference in ((floordiv, np.floor_divide), (floormod, np.mod)):
+        store = BufferStore(C, op(i, const(divisor, "int8")), (cast("int32", i) - low,))
+        loop = For(i, const(low, "int8"), const(extent, "int8"), ForKind.SERIAL, store)
+        lowered = LowerIntrin()(make_func(loop, C))
+        assert is_lowered(lowered)
+        result = np.zeros(256, np.int8)
+        interp.run(lowered, [result])
+        expected = reference(np.arange(low, low + extent), divisor)
+        np.testing.assert_array_equal(result[:extent], expected)
+
+
+def test_golden(make_func, body_text):
+    A, C = decl_buffer((16,), "int32", "A"), decl_buffer((16,), "int32", "C")
+    i = Var("i")
+
+    def text(value):
+        store = BufferStore(C, value, (i,))
+        loop = For(i, IntImm(0), IntImm(16), ForKind.SERIAL, store)
+        return body_text(LowerIntrin()(make_func(loop, A, C))).splitlines()[1].strip()
+
+    shifted = "shift_right(A[i], 3) + bitwise_and(A[i], 7)"
+    assert text(floordiv(A[i], 8) + floormod(A[i], 8)) == f"C[i] = {shifted}"
+    assert text(floordiv(i - 5, 3)) == text(truncdiv(i - 5 + 6, 3) - 2)
+    assert "shift_right(" in text(floordiv(A[i], 3)) and "31" in text(floordiv(A[i], 3))
+
+
+def test_unchanged(make_func):
+    A, i = decl_buffer((16,), "int32", "A"), Var("i")
+    loop = For(i, IntImm(0), IntImm(16), ForKind.SERIAL, BufferStore(A, A[i] * 2, (i,)))
+    before = make_func(loop, A)
+    assert LowerIntrin()(before) is before
+
+
+def test_comparison_with_zero(make_func):
+    a, b = pairs(3, 8)
+    for compare, expected in ((eq, a % b == 0), (ne, a % b != 0)):
+
+        def value(x, y, compare=compare):
+            return cast("int32", compare(floormod(x, y), const(0, "int8")))
+
+        np.testing.assert_array_equal(run_both(make_func, value, a, b, "int8"), expected)
+
+
+def test_maximum_with_zero(make_func):
+    a, b = pairs(1, 128)
+
+    def value(x, y):
+        return Max(floordiv(x, max_(y, const(1, "int8"))), const(0, "int8"))
+
+    np.testing.assert_array_equal(run_both(make_func, value, a, b, "int8"), np.maximum(a // b, 0))
+
+
+def test_conditions_bound_the_dividend(make_func, same_result):
+    A, i = decl_buffer((16,), "int32", "A"), Var("i")
+    store = BufferStore(A, floormod(i - 5, 3), (i,))
+    guarded = IfThenElse(ge(i, 5), store)
+    before = make_func(For(i, IntImm(0), IntImm(16), ForKind.SERIAL, guarded), A)
+    after = LowerIntrin()(before)
+    value = after.body.body.then_case.value
+    assert isinstance(value, Mod) and value.a is i - 5
+    same_result(before, after)
+
+
+def test_vectors(make_func, same_result):
+    A = decl_buffer((16,), "int32", "A")
+    lanes = Ramp(IntImm(0), IntImm(1), 16)
+    for divisor in (8, 3, -3):
+        value = floordiv(A[lanes], divisor) + floormod(A[lanes], divisor)
+        before = make_func(BufferStore(A, value, (lanes,)), A)
+        after = LowerIntrin()(before)
+        assert is_lowered(after)
+        same_result(before, after)
+
+
+def test_floats(make_func, same_result):
+    A, i = decl_buffer((16,), "float32", "A"), Var("i")
+    loop = For(
+        i, IntImm(0), IntImm(16), ForKind.SERIAL, BufferStore(A, floordiv(A[i], const(3.0)), (i,))
+    )
+    before = make_func(loop, A)
+    same_result(before, LowerIntrin()(before))
+
+
+def test_mathematics_stays(make_func):
+    A, i = decl_buffer((16,), "float32", "A"), Var("i")
+    store = BufferStore(A, call("exp", A[i]), (i,))
+    before = make_func(
+        IfThenElse(lt(A[0], 1.0), For(i, IntImm(0), IntImm(9), ForKind.SERIAL, store)), A
+    )
+    assert LowerIntrin()(before) is before

@@ -1,0 +1,125 @@
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.tir.stmt import nop
+from autosched.transform.framework.context import PassContext, PassInfo
+from autosched.transform.framework.instruments import BaseInstrument
+from autosched.transform.framework.passes import FunctionPass, Sequential
+
+
+@dataclass(frozen=True)
+class Mark(FunctionPass):
+    """Adds an attribute."""
+
+    name: ClassVar[str] = "Mark"
+
+    def apply(self, func, ctx):
+        return func.with_attrs(marked=True)
+
+
+@dataclass(frozen=True)
+class Late(FunctionPass):
+    name: ClassVar[str] = "Late"
+    opt_level: ClassVar[int] = 3
+
+    def apply(self, func, ctx):
+        return func.with_attrs(late=ctx.opt_level)
+
+
+@pytest.fixture
+def func(make_func):
+    return make_func(nop())
+
+
+def test_unknown_key_lists_candidates():
+    with pytest.raises(ConfigError, match=r"'tir\.noalia'; candidates: tir\.noalias"):
+        PassContext(config={"tir.noalia": True})
+
+
+def test_none_and_wrong_types_are_refused():
+    with pytest.raises(ConfigError, match=r"'tir\.noalias' is None"):
+        PassContext(config={"tir.noalias": None})
+    with pytest.raises(ConfigError, match="must be a int, found True"):
+        PassContext(config={"tir.vtcm_capacity": True})
+
+
+def test_settings_and_defaults():
+    ctx = PassContext(config={"tir.noalias": False})
+    assert ctx.setting("tir.noalias") is False
+    assert ctx.setting("tir.smem_alignment") == 16
+
+
+def test_contexts_nest():
+    default = PassContext.current()
+    assert default.opt_level == 2
+    with PassContext(opt_level=0) as outer:
+        with PassContext(opt_level=3) as inner:
+            assert PassContext.current() is inner
+        assert PassContext.current() is outer
+    assert PassContext.current() is default
+
+
+def test_disabled_beats_required(func):
+    both = PassContext(required_pass=["Mark"], disabled_pass=["Mark"])
+    assert not both.pass_enabled(PassInfo("Mark"))
+    with both:
+        assert Sequential((Mark(),))(func) is func
+        assert Mark()(func).attrs["marked"]  # calling a pass does not ask
+
+
+def test_required_runs_whatever_the_level(func):
+    with PassContext(opt_level=0):
+        assert Sequential((Late(),))(func) is func
+    with PassContext(opt_level=0, required_pass=["Late"]):
+        assert Sequential((Late(),))(func).attrs["late"] == 0
+    with PassContext(opt_level=3):
+        assert Sequential((Late(),))(func).attrs["late"] == 3
+
+
+class Veto(BaseInstrument):
+    def should_run(self, program, info):
+        return info.name != "Mark"
+
+
+def test_a_veto_leaves_the_program_identical(func):
+    with PassContext(instruments=[Veto()]):
+        assert Mark()(func) is func
+        assert Sequential((Mark(),))(func) is func
+    with PassContext(instruments=[Veto()], required_pass=["Mark"]):
+        assert Mark()(func) is not func
+
+
+def test_trace_sees_before_and_after(func):
+    seen = []
+    with PassContext(trace=lambda program, info, before: seen.append((info.name, before))):
+        Mark()(func)
+    assert seen == [("Mark", True), ("Mark", False)]
+
+
+class Recorder(BaseInstrument):
+    def __init__(self, log, name, fails=False):
+        self.log, self.name, self.fails = log, name, fails
+
+    def enter_pass_ctx(self):
+        if self.fails:
+            raise RuntimeError(self.name)
+        self.log.append(f"enter {self.name}")
+
+    def exit_pass_ctx(self):
+        self.log.append(f"exit {self.name}")
+
+
+def test_failure_on_entering_leaves_what_was_entered():
+    log = []
+    ctx = PassContext(
+        instruments=[Recorder(log, "a"), Recorder(log, "b"), Recorder(log, "c", fails=True)]
+    )
+    default = PassContext.current()
+    with pytest.raises(RuntimeError, match="c"), ctx:
+        pass
+    assert log == ["enter a", "enter b", "exit b", "exit a"]
+    assert ctx.instruments == []
+    assert PassContext.current() is default

@@ -1,0 +1,88 @@
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.tir.function import IRModule
+from autosched.tir.stmt import nop
+from autosched.transform.framework.passes import FunctionPass, ModulePass, Sequential
+
+
+@dataclass(frozen=True)
+class Tag(FunctionPass):
+    """Appends its tag to an attribute."""
+
+    tag: str = "x"
+    name: ClassVar[str] = "Tag"
+
+    def apply(self, func, ctx):
+        return func.with_attrs(tags=func.attrs.get("tags", "") + self.tag)
+
+
+@dataclass(frozen=True)
+class Needs(Tag):
+    name: ClassVar[str] = "Needs"
+    required: ClassVar[tuple[str, ...]] = ("First",)
+
+
+@dataclass(frozen=True)
+class DropPrivate(FunctionPass):
+    name: ClassVar[str] = "DropPrivate"
+
+    def apply(self, func, ctx):
+        return None if func.attrs.get("private") else func
+
+
+@dataclass(frozen=True)
+class Keep(ModulePass):
+    name: ClassVar[str] = "Keep"
+    result: object = "same"
+
+    def apply_module(self, module, ctx):
+        return module if self.result == "same" else self.result
+
+
+@pytest.fixture
+def module(make_func):
+    return IRModule({"f": make_func(nop()), "g": make_func(nop(), private=True)})
+
+
+def test_a_function_pass_runs_on_every_function(module):
+    after = Tag("a")(module)
+    assert [f.attrs["tags"] for f in after.functions.values()] == ["a", "a"]
+
+
+def test_none_removes_a_function(module):
+    after = DropPrivate()(module)
+    assert list(after.functions) == ["f"]
+    with pytest.raises(ValueError, match="DropPrivate removed the function main"):
+        DropPrivate()(module["g"])
+
+
+def test_nothing_changed_is_the_same_module(module):
+    once = DropPrivate()(module)
+    assert DropPrivate()(once) is once
+
+
+def test_module_passes(module):
+    assert Keep()(module) is module
+    assert Keep()(module["f"]) is module["f"]
+    with pytest.raises(TypeError, match="Keep returned None, expected an IRModule"):
+        Keep(None)(module)
+
+
+def test_sequences_nest_and_run_what_is_required(make_func):
+    func = make_func(nop())
+    inner = Sequential((Tag("b"), Needs("c")), registry={"First": lambda: Tag("1")})
+    assert Sequential((Tag("a"), inner))(func).attrs["tags"] == "ab1c"
+
+
+def test_required_passes_are_not_remembered(make_func):
+    twice = Sequential((Needs("c"), Needs("d")), registry={"First": lambda: Tag("1")})
+    assert twice(make_func(nop())).attrs["tags"] == "1c1d"
+
+
+def test_unknown_required_pass(make_func):
+    with pytest.raises(ConfigError, match="Needs requires the unknown pass 'First'"):
+        Sequential((Needs(),))(make_func(nop()))

@@ -1,0 +1,57 @@
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import IntImm, Var
+from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, Prefetch
+from autosched.tir.walk import stmts
+from autosched.transform.from_te.inject_prefetch import InjectPrefetch
+
+A, B = decl_buffer((10, 4), "float32", "A"), decl_buffer((8, 4), "float32", "B")
+i, j = Var("i"), Var("j")
+
+
+def loop(var, extent, body):
+    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
+
+
+copy = loop(j, 4, BufferStore(B, A[i, j], (i, j)))
+
+
+def test_golden(make_func, body_text):
+    marked = AttrStmt(A, "prefetch_scope", IntImm(2), copy)
+    after = InjectPrefetch()(make_func(loop(i, 8, marked), A, B))
+    prefetch = after.body.body.stmts[0]
+    assert isinstance(prefetch, Prefetch) and prefetch.buffer is A
+    assert [(repr(r.min), repr(r.extent)) for r in prefetch.bounds] == [("i + 2", "1"), ("0", "4")]
+    assert after.body.body.stmts[1] is copy
+
+
+def test_unchanged(make_func):
+    before = make_func(loop(i, 8, copy), A, B)
+    assert InjectPrefetch()(before) is before
+
+
+def test_outside_of_loops_is_refused(make_func):
+    marked = AttrStmt(A, "prefetch_scope", IntImm(2), copy)
+    with pytest.raises(ScheduleError, match="the prefetch of A is in no loop"):
+        InjectPrefetch()(make_func(marked, A, B))
+
+
+def test_what_is_not_read_is_not_prefetched(make_func):
+    other = decl_buffer((4,), "float32", "other")
+    marked = AttrStmt(other, "prefetch_scope", IntImm(2), copy)
+    after = InjectPrefetch()(make_func(loop(i, 8, marked), A, B, other))
+    assert not any(isinstance(s, Prefetch | AttrStmt) for s in stmts(after.body))
+
+
+def test_schedule():
+    X = te.placeholder((32, 16), name="X")
+    Y = te.compute((32, 16), lambda r, c: X[r, c] + 1.0, name="Y")
+    sch = te.create_schedule(Y.op)
+    sch[Y].prefetch(X, Y.op.axis[0], 1)
+    after = InjectPrefetch()(schedule_to_prim_func(sch, [X, Y]))
+    prefetch = next(s for s in stmts(after.body) if isinstance(s, Prefetch))
+    assert [r.extent.value for r in prefetch.bounds] == [1, 16]

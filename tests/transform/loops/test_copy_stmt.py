@@ -1,0 +1,58 @@
+import numpy as np
+
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.dtype import float32
+from autosched.tir.expr import BufferLoad, IntImm, Let, Var
+from autosched.tir.stmt import (
+    TRUE,
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    For,
+    ForKind,
+    LetStmt,
+    seq,
+)
+from autosched.tir.walk import all_exprs, free_vars, stmts
+from autosched.transform.loops.copy_stmt import copies, copy_stmt
+
+A = decl_buffer((8,), "float32", "A")
+x, i, t, u = Var("x"), Var("i"), Var("t", float32), Var("u")
+
+
+def test_without_binders_variables_are_substituted():
+    store = BufferStore(A, A[x + 1], (x,))
+    assert repr(copy_stmt(store, {x: IntImm(3)})) == "A[3] = A[4]"
+    assert copy_stmt(store, {}) is store
+
+
+def test_every_bound_variable_is_new():
+    L = decl_buffer((8,), "float32", "L")
+    view = decl_buffer((8,), "float32", "view", data=L.data)
+    C = decl_buffer((8,), "float32", "C")
+    inner = seq(
+        BufferStore(L, Let(u, x + i, A[u]) + t, (i,)),
+        BufferStore(A, view[i] + C[i], (x,)),
+    )
+    body = LetStmt(t, A[x], For(i, IntImm(0), IntImm(4), ForKind.SERIAL, inner))
+    constant = AllocateConst(C.data, C.dtype, C.shape, np.zeros(8, np.float32), body)
+    attr = AttrStmt(L, "note", x, DeclBuffer(view, constant))
+    stmt = Allocate(L.data, L.dtype, L.shape, TRUE, attr)
+    copy = copy_stmt(stmt, {x: IntImm(2)})
+    assert repr(copy) == repr(stmt).replace("x", "2")
+    old = {L.data, C.data, t, i, u}
+    for s in stmts(copy):
+        assert not isinstance(s, BufferStore) or s.buffer.data not in old
+    for e in all_exprs(copy):
+        assert free_vars(e).isdisjoint(old)
+        assert not isinstance(e, BufferLoad) or e.buffer.data not in old
+
+
+def test_copies_keep_the_first_ones_variables():
+    loop = For(i, IntImm(0), IntImm(4), ForKind.SERIAL, BufferStore(A, A[x], (i,)))
+    first, second, third = copies(loop, [{x: IntImm(n)} for n in range(3)])
+    assert first.loop_var is i
+    assert len({first.loop_var, second.loop_var, third.loop_var}) == 3
+    assert repr(third) == "for i in range(4):\n    A[i] = A[2]"

@@ -1,0 +1,209 @@
+import numpy as np
+import pytest
+
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Call, IntImm, IterKind, IterVar, Var
+from autosched.tir.op import all_, likely
+from autosched.tir.stmt import (
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    seq,
+)
+from autosched.tir.walk import all_exprs
+from autosched.transform.loops.loop_partition import LoopPartition
+
+A = decl_buffer((64,), "float32", "A")
+B = decl_buffer((64,), "float32", "B")
+i, j, k, n = Var("i"), Var("j"), Var("k"), Var("n")
+
+
+def loop(var, extent, body, kind=ForKind.SERIAL):
+    extent = IntImm(extent) if isinstance(extent, int) else extent
+    return For(var, IntImm(0), extent, kind, body)
+
+
+def copy(index):
+    return BufferStore(B, A[index] + 1.0, (index,))
+
+
+def split(limit=10, kind=ForKind.SERIAL):
+    body = IfThenElse(likely(i * 4 + j < limit), copy(i * 4 + j))
+    return loop(i, 3, loop(j, 4, body, kind))
+
+
+def test_golden(make_func, body_text, same_result):
+    before = make_func(split(), A, B)
+    after = LoopPartition(partition_const_loops=True)(before)
+    assert (
+        body_text(after)
+        == """\
+for i in range(2):
+    for j in range(4):
+        B[i * 4 + j] = A[i * 4 + j] + 1.0
+for j_1 in range(2):
+    B[8 + j_1] = A[8 + j_1] + 1.0"""
+    )
+    same_result(before, after)
+
+
+def test_constant_loops_only_lose_likely_by_default(make_func, body_text):
+    after = LoopPartition()(make_func(split(), A, B))
+    assert (
+        body_text(after)
+        == """\
+for i in range(3):
+    for j in range(4):
+        if i * 4 + j < 10:
+            B[i * 4 + j] = A[i * 4 + j] + 1.0"""
+    )
+
+
+def test_no_likely_returns_the_same_object(make_func):
+    func = make_func(loop(i, 4, IfThenElse(i < 3, copy(i))), A, B)
+    assert LoopPartition(partition_const_loops=True)(func) is func
+
+
+def test_hinted_loops(make_func, body_text, same_result):
+    hint = AttrStmt(
+        IterVar(None, i, IterKind.DATA_PAR), "pragma_loop_partition_hint", IntImm(1), split()
+    )
+    before = make_func(hint, A, B)
+    after = LoopPartition()(before)
+    assert (
+        body_text(after)
+        == """\
+for i in range(2):
+    for j in range(4):
+        B[i * 4 + j] = A[i * 4 + j] + 1.0
+for j_1 in range(4):
+    if 8 + j_1 < 10:
+        B[8 + j_1] = A[8 + j_1] + 1.0"""
+    )
+    same_result(before, after)
+
+
+def test_a_lower_limit_peels_the_front(make_func, body_text, same_result):
+    body = IfThenElse(likely(all_(i >= 2, i * 2 <= 9)), copy(i))
+    before = make_func(loop(i, 8, body), A, B)
+    after = LoopPartition(partition_const_loops=True)(before)
+    assert body_text(after) == "for i in range(3):\n    B[i + 2] = A[i + 2] + 1.0"
+    same_result(before, after)
+
+
+@pytest.mark.parametrize("size", [0, 3, 4, 10, 12])
+def test_symbolic_extents(make_func, same_result, size):
+    body = IfThenElse(likely(i * 4 + j < n), copy(i * 4 + j))
+    before = make_func(loop(i, (n + 3) // 4, loop(j, 4, body)), A, B, scalars=(n,))
+    after = LoopPartition()(before)
+    conditions = [e for e in all_exprs(after.body) if e.dtype.is_bool]
+    assert conditions  # only after the middle part
+    first = after.body.stmts[0]
+    assert not [e for e in all_exprs(first.body) if e.dtype.is_bool]
+    same_result(before, after, size)
+
+
+@pytest.mark.parametrize("size", [0, 2, 9, 16])
+def test_symbolic_extents_with_both_limits(make_func, same_result, size):
+    body = IfThenElse(likely(i >= 3), IfThenElse(likely(i + j < n), copy(i * 2 + j)))
+    before = make_func(loop(i, n, loop(j, 2, body)), A, B, scalars=(n,))
+    same_result(before, LoopPartition()(before), size)
+
+
+def test_two_versions_where_the_limit_depends_on_an_outer_loop(make_func, body_text, same_result):
+    body = IfThenElse(likely(k * 8 + i * 4 + j < 13), copy(k * 8 + i * 4 + j))
+    before = make_func(loop(k, 2, loop(i, 2, loop(j, 4, body)), ForKind.PARALLEL), A, B)
+    after = LoopPartition(partition_const_loops=True)(before)
+    assert (
+        body_text(after)
+        == """\
+for k in parallel(2):
+    if k * 8 <= 5:
+        for i in range(2):
+            for j in range(4):
+                B[k * 8 + i * 4 + j] = A[k * 8 + i * 4 + j] + 1.0
+    else:
+        for i_1 in range(2):
+            if k * 8 + i_1 * 4 <= 9:
+                for j_1 in range(4):
+                    B[k * 8 + i_1 * 4 + j_1] = A[k * 8 + i_1 * 4 + j_1] + 1.0
+            else:
+                for j_2 in range(4):
+                    if k * 8 + i_1 * 4 + j_2 < 13:
+                        B[k * 8 + i_1 * 4 + j_2] = A[k * 8 + i_1 * 4 + j_2] + 1.0"""
+    )
+    same_result(before, after)
+
+
+def test_growth_is_limited(make_func, body_text):
+    func = make_func(split(), A, B)
+    text = body_text(LoopPartition(partition_const_loops=True, max_growth=0)(func))
+    assert text == body_text(LoopPartition()(func))
+
+
+def test_symbolic_block_extent(make_func, body_text, same_result):
+    block = IterVar(None, Var("blockIdx.x"), IterKind.THREAD, "blockIdx.x")
+    body = loop(j, 4, IfThenElse(likely(block.var * 4 + j < n), copy(block.var * 4 + j)))
+    before = make_func(AttrStmt(block, "thread_extent", (n + 3) // 4, body), A, B, scalars=(n,))
+    after = LoopPartition()(before)
+    assert (
+        body_text(after)
+        == """\
+launch(blockIdx.x, (n + 3) // 4)
+if blockIdx.x * 4 - n <= -4:
+    for j in range(4):
+        B[blockIdx.x * 4 + j] = A[blockIdx.x * 4 + j] + 1.0
+else:
+    for j_1 in range(4):
+        if blockIdx.x * 4 + j_1 < n:
+            B[blockIdx.x * 4 + j_1] = A[blockIdx.x * 4 + j_1] + 1.0"""
+    )
+    same_result(before, after, 10)
+
+
+def test_cross_thread_reductions_are_left_alone(make_func, body_text):
+    reduction = Evaluate(Call(DType("handle"), "tvm_thread_allreduce", (IntImm(1),)))
+    guarded = IfThenElse(likely(i * 4 + j < 10), seq(copy(i * 4 + j), reduction))
+    func = make_func(loop(i, 3, loop(j, 4, guarded)), A, B)
+    after = LoopPartition(partition_const_loops=True)(func)
+    assert body_text(after).count("for") == 2
+
+
+def test_conditions_that_read_memory_stay(make_func, body_text, same_result):
+    limit = decl_buffer((1,), "int32", "limit")
+    before = make_func(loop(i, 8, IfThenElse(likely(i < limit[0]), copy(i))), A, B, limit)
+    after = LoopPartition(partition_const_loops=True)(before)
+    assert body_text(after).count("for") == 1
+    same_result(before, after)
+
+
+def test_likely_disappears_from_expressions(make_func, body_text):
+    value = Call(A.dtype, "if_then_else", (likely(i < 3), A[i], A[0]))
+    after = LoopPartition()(make_func(loop(i, 4, BufferStore(B, value, (i,))), A, B))
+    assert body_text(after).endswith("B[i] = if_then_else(i < 3, A[i], A[0])")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_nests_keep_their_meaning(make_func, same_result, seed):
+    rng = np.random.default_rng(seed)
+    extents = rng.integers(1, 5, 3)
+    strides = [int(extents[1] * extents[2]), int(extents[2]), 1]
+    index = i * strides[0] + j * strides[1] + k
+    total = int(np.prod(extents))
+    body = copy(index)
+    for _ in range(rng.integers(1, 4)):
+        bound = int(rng.integers(0, total + 2))
+        factors = [int(f) for f in rng.integers(-2, 4, 3)]
+        other = i * factors[0] + j * factors[1] + k * factors[2]
+        kind = rng.integers(4)
+        condition = [index < bound, other <= bound, index >= bound // 4, other > -2][kind]
+        body = IfThenElse(likely(condition), body, *([copy(index)] * int(rng.integers(2))))
+    kinds = [ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED]
+    for var, extent in zip((k, j, i), reversed(extents), strict=True):
+        body = loop(var, int(extent), body, kinds[rng.integers(3)])
+    before = make_func(body, A, B)
+    same_result(before, LoopPartition(partition_const_loops=True)(before), seed=seed)

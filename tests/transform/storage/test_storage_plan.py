@@ -1,0 +1,59 @@
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import IntImm, Var
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, For, ForKind, seq
+from autosched.transform.storage.liveness import linear_access
+from autosched.transform.storage.storage_plan import plan_storage
+
+A = decl_buffer((64,), "float32", "A")
+i = Var("i")
+
+
+def loop(body, kind=ForKind.SERIAL):
+    return For(i, IntImm(0), IntImm(4), kind, body)
+
+
+def chain(*buffers):
+    """Each buffer is filled from two elements of the one before it."""
+    body, previous = [], A
+    for b in buffers:
+        body.append(loop(BufferStore(b, previous[i] + previous[3 - i], (i,))))
+        previous = b
+    body.append(loop(BufferStore(A, previous[i], (i,))))
+    result = seq(*body)
+    for b in reversed(buffers):
+        result = Allocate(b.data, b.dtype, b.shape, TRUE, result)
+    return result
+
+
+def plan(body, reuse=True):
+    blocks = plan_storage(linear_access(body), reuse=reuse)
+    return [[a.buffer_var.name for a in b.allocations] for b in blocks], blocks
+
+
+def buffers(*sizes):
+    return [decl_buffer((n,), "float32", f"T{k}") for k, n in enumerate(sizes)]
+
+
+def test_a_chain_needs_two_blocks():
+    names, blocks = plan(chain(*buffers(8, 8, 8, 8)))
+    assert names == [["T0", "T2"], ["T1", "T3"]]
+    assert [b.attach for b in blocks] == [None, None]
+
+
+def test_a_larger_block_is_preferred_then_a_smaller_one_grows():
+    names, blocks = plan(chain(*buffers(32, 16, 64, 16)))
+    assert names == [["T0", "T2"], ["T1", "T3"]]
+    assert [b.extents()[0].value for b in blocks] == [64, 16]
+
+
+def test_no_reuse():
+    names, _ = plan(chain(*buffers(8, 8, 8)), reuse=False)
+    assert names == [["T0"], ["T1"], ["T2"]]
+
+
+def test_memory_of_a_parallel_loop_is_its_own():
+    outer, inner = chain(*buffers(8, 8)), chain(*buffers(8, 8, 8))
+    parallel = For(Var("p"), IntImm(0), IntImm(2), ForKind.PARALLEL, inner)
+    names, blocks = plan(seq(outer, parallel))
+    assert names == [["T0"], ["T1"], ["T0", "T2"], ["T1"]]
+    assert [b.attach for b in blocks] == [None, None, parallel, parallel]

@@ -1,0 +1,54 @@
+import pytest
+
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import BufferLoad, Call, IntImm, Ramp, StringImm, Var
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, DeclBuffer, Evaluate, seq
+from autosched.transform.vector.pointer_vectors import vectorise_pointers
+
+A = decl_buffer((64,), "float32", "A")
+P = decl_buffer((16,), "float32", "P")
+i = Var("i")
+
+
+def ramp(base, stride=1, lanes=4):
+    return Ramp(base if not isinstance(base, int) else IntImm(base), IntImm(stride), lanes)
+
+
+def allocate(*body):
+    return Allocate(P.data, P.dtype, P.shape, TRUE, seq(*body))
+
+
+FILL = BufferStore(P, A[ramp(i * 4)], (ramp(i * 4),))
+
+
+def test_golden():
+    stmt = allocate(FILL, BufferStore(A, P[ramp(12 - i * 4)], (ramp(0),)))
+    assert (
+        repr(vectorise_pointers(stmt))
+        == """\
+P = allocate((4,), float32x4, "global")
+P[i] = A[i * 4:i * 4 + 4]
+A[0:4] = P[3 - i]"""
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        BufferStore(A, P[i], (i,)),
+        BufferStore(A, P[ramp(i * 2, 1, 2)], (ramp(0, 1, 2),)),
+        BufferStore(A, P[ramp(i * 2)], (ramp(0),)),
+        BufferStore(A, P[ramp(i * 4, 2)], (ramp(0),)),
+        BufferStore(A, BufferLoad(P, (ramp(0),), ramp(0) < ramp(1, 0)), (ramp(0),)),
+        Evaluate(Call(A.dtype, "call_extern", (StringImm("f"), P.data))),
+        DeclBuffer(P, Evaluate(IntImm(1))),
+    ],
+)
+def test_other_accesses_keep_the_type(other):
+    stmt = allocate(FILL, other)
+    assert vectorise_pointers(stmt) is stmt
+
+
+def test_the_width_must_divide_the_extent():
+    stmt = Allocate(P.data, P.dtype, (IntImm(18),), TRUE, FILL)
+    assert vectorise_pointers(stmt) is stmt

@@ -1,0 +1,216 @@
+"""PromoteAccumulators: golden text, unchanged programs, equal results to the last bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.tir import interp, op
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var, pointer
+from autosched.tir.function import PrimFunc
+from autosched.tir.printer import to_text
+from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, Stmt
+from autosched.transform.vector.promote_accumulators import PromoteAccumulators
+
+
+def loop(var: Var, extent: int, body: Stmt) -> For:
+    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
+
+
+def nest(order: str, extents: dict[str, int], body: Stmt, variables: dict[str, Expr]) -> Stmt:
+    for name in reversed(order.split()):
+        body = loop(variables[name], extents[name], body)
+    return body
+
+
+def matmul(m: int, n: int, k: int, order: str, extents: dict[str, int], lanes: int) -> PrimFunc:
+    """C[m, n] += A[m, k] * B[k, n] with loops i0 i1 i2, j0 j1, k0 k1 of the given extents."""
+    names = ("i0", "i1", "i2", "j0", "j1", "k0", "k1")
+    v: dict[str, Expr] = {name: Var(name) if name in extents else IntImm(0) for name in names}
+    x = {name: extents.get(name, 1) for name in v}
+    i: Expr = (v["i0"] * x["i1"] + v["i1"]) * x["i2"] + v["i2"]
+    j: Expr = (v["j0"] * x["j1"] + v["j1"]) * lanes
+    kk = v["k0"] * x["k1"] + v["k1"]
+    a, b, c = (
+        decl_buffer((size,), name=s) for s, size in (("A", m * k), ("B", k * n), ("C", m * n))
+    )
+    f32 = DType("float32").with_lanes(lanes)
+
+    def lane(base: Expr) -> Expr:
+        return base if lanes == 1 else Ramp(base, IntImm(1), lanes)
+
+    def spread(e: Expr) -> Expr:
+        return e if lanes == 1 else Broadcast(e, lanes)
+
+    at = (lane(i * n + j),)
+    value = BufferLoad(c, at) + spread(BufferLoad(a, (i * k + kk,))) * BufferLoad(
+        b, (lane(kk * n + j),)
+    )
+    assert value.dtype is f32
+    body = nest(order, x, BufferStore(c, value, at), v)
+    handles = [pointer(s.name + "_h", s.dtype) for s in (a, b, c)]
+    return PrimFunc(tuple(handles), body, dict(zip(handles, (a, b, c))), {"global_symbol": "main"})
+
+
+def agree(func: PrimFunc, new: PrimFunc, *sizes: int) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=s).astype(np.float32) for s in sizes]
+    other = [a.copy() for a in arrays]
+    interp.run(func, arrays)
+    interp.run(new, other)
+    for x, y in zip(arrays, other):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_text():
+    func = matmul(4, 4, 8, "i2 k1", {"i2": 4, "k1": 8}, 4)
+    assert to_text(PromoteAccumulators(16, 8)(func)) == to_text(PromoteAccumulators(16, 8)(func))
+    text = to_text(PromoteAccumulators(16, 8)(func))
+    assert 'C.acc = allocate((16,), float32, "local")' in text
+    head, rest = text.split("for k1 in ")
+    assert head.count("C.acc[") == 4
+    assert rest.count("C.acc[0:4] = C.acc[0:4] + broadcast(A[k1], 4) * B[k1 * 4:k1 * 4 + 4]") == 1
+    assert rest.count("= C.acc[") == 8  # four updates, four results
+
+
+CASES = [
+    ("i1 j1 k1 i2", {"i1": 2, "j1": 3, "k1": 5, "i2": 4}, 4),
+    ("k0 i1 j1 k1 i2", {"k0": 3, "i1": 2, "j1": 2, "k1": 2, "i2": 3}, 4),
+    ("k0 i1 j1 k1 i2 j0", {"k0": 2, "i1": 2, "j1": 2, "k1": 20, "i2": 3, "j0": 2}, 2),
+    ("i0 k0 j0 k1 j1", {"i0": 2, "k0": 2, "j0": 2, "k1": 3, "j1": 8}, 1),
+    ("i0 k0 k1 j1", {"i0": 3, "k0": 2, "k1": 3, "j1": 7}, 1),
+    ("k1", {"k1": 9}, 1),
+    ("k1", {"k1": 9}, 8),
+    ("i2 k1 j1", {"i2": 2, "k1": 4, "j1": 3}, 2),
+    ("j1 i2 k1", {"j1": 5, "i2": 7, "k1": 3}, 16),
+    ("k1 j0 j1 i2", {"j0": 3, "j1": 4, "i2": 5, "k1": 3}, 1),
+]
+
+
+@pytest.mark.parametrize(("order", "extents", "lanes"), CASES)
+@pytest.mark.parametrize(("vector_bytes", "registers"), [(16, 16), (64, 32), (32, 4)])
+def test_results_are_equal_to_the_last_bit(order, extents, lanes, vector_bytes, registers):
+    size = dict.fromkeys("ijk", 1)
+    for name in order.split():
+        size[name[0]] *= extents[name]
+    m, n, k = size["i"], size["j"] * lanes, size["k"]
+    func = matmul(m, n, k, order, extents, lanes)
+    new = PromoteAccumulators(vector_bytes, registers, reassociate=False)(func)
+    assert new is not func
+    agree(func, new, m * k, k * n, m * n)
+
+
+def accumulate(index: Expr, value: Expr, target, loops: list[tuple[Var, int]]) -> Stmt:
+    body: Stmt = BufferStore(target, BufferLoad(target, (index,)) + value, (index,))
+    for var, extent in reversed(loops):
+        body = loop(var, extent, body)
+    return body
+
+
+def wrap(body: Stmt, *buffers) -> PrimFunc:
+    handles = [pointer(b.name + "_h", b.dtype) for b in buffers]
+    return PrimFunc(tuple(handles), body, dict(zip(handles, buffers)), {})
+
+
+def test_what_is_no_reduction_stays_the_same_object():
+    a, c = decl_buffer((64,), name="A"), decl_buffer((64,), name="C")
+    i, j = Var("i"), Var("j")
+    copy = wrap(
+        loop(i, 8, loop(j, 8, BufferStore(c, BufferLoad(a, (i * 8 + j,)), (i * 8 + j,)))), a, c
+    )
+    assert PromoteAccumulators()(copy) is copy
+    # Not one accumulator for each address: i and j overlap.
+    scan = wrap(accumulate(i + j, BufferLoad(a, (i,)), c, [(i, 8), (j, 8)]), a, c)
+    assert PromoteAccumulators()(scan) is scan
+    # The value also reads the output elsewhere.
+    k = Var("k")
+    other = wrap(accumulate(i, BufferLoad(c, (i + 8,)), c, [(i, 8), (k, 8)]), a, c)
+    assert PromoteAccumulators()(other) is other
+    # The address depends on the loop in a way that is not linear.
+    folded = wrap(accumulate(op.floormod(i, 4), BufferLoad(a, (i,)), c, [(k, 4), (i, 8)]), a, c)
+    assert PromoteAccumulators()(folded) is folded
+
+
+def test_conditions_and_other_types():
+    a, c = decl_buffer((64,), "int8", "A"), decl_buffer((16,), "int32", "C")
+    i, k = Var("i"), Var("k")
+    value = op.if_then_else(
+        op.lt(i + k, 15), op.cast("int32", BufferLoad(a, (i + k,))), op.const(0)
+    )
+    func = wrap(accumulate(i, value, c, [(i, 16), (k, 9)]), a, c)
+    new = PromoteAccumulators()(func)
+    assert "C.acc" in to_text(new)
+    arrays = [np.arange(64, dtype=np.int8), np.arange(16, dtype=np.int32)]
+    other = [x.copy() for x in arrays]
+    interp.run(func, arrays)
+    interp.run(new, other)
+    np.testing.assert_array_equal(arrays[1], other[1])
+
+
+def test_maximum_and_nested_statements():
+    a, c = decl_buffer((240,), name="A"), decl_buffer((24,), name="C")
+    i, j, k = Var("i"), Var("j"), Var("k")
+    at = (i * 6 + j,)
+    store = BufferStore(c, op.max_(BufferLoad(c, at), BufferLoad(a, (k * 24 + i * 6 + j,))), at)
+    body = AttrStmt(
+        None, "pragma_auto_unroll_max_step", IntImm(16), loop(i, 4, loop(k, 10, loop(j, 6, store)))
+    )
+    func = wrap(body, a, c)
+    agree(func, PromoteAccumulators(16, 16)(func), 240, 24)
+
+
+def dot(extent: int, fold=None, dtype: str = "float32") -> tuple[PrimFunc, list[int]]:
+    """C[3, 5] folds A[3, k] * B[5, k] (or its maximum) over k: contiguous along k only."""
+    a, b = decl_buffer((3 * extent,), dtype, "A"), decl_buffer((5 * extent,), dtype, "B")
+    c = decl_buffer((15,), dtype, "C")
+    i, j, k = Var("i"), Var("j"), Var("k")
+    at = (i * 5 + j,)
+    term = BufferLoad(a, (i * extent + k,)) * BufferLoad(b, (j * extent + k,))
+    value = (fold or op.add)(BufferLoad(c, at), term)
+    body = loop(i, 3, loop(j, 5, loop(k, extent, BufferStore(c, value, at))))
+    return wrap(body, a, b, c), [3 * extent, 5 * extent, 15]
+
+
+@pytest.mark.parametrize("extent", [16, 64, 37, 8, 3])
+def test_partial_sums_in_lanes(extent):
+    func, sizes = dot(extent)
+    new = PromoteAccumulators()(func)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=s).astype(np.float32) for s in sizes]
+    other = [x.copy() for x in arrays]
+    interp.run(func, arrays)
+    interp.run(new, other)
+    np.testing.assert_allclose(arrays[2], other[2], rtol=1e-5, atol=1e-5)
+
+
+def test_sums_of_floats_keep_their_order_unless_allowed():
+    func, sizes = dot(64)
+    agree(func, PromoteAccumulators(reassociate=False)(func), *sizes)
+
+
+def test_maxima_and_integer_sums_are_folded_exactly():
+    for func, sizes in (dot(64, op.max_), dot(40, op.min_)):
+        new = PromoteAccumulators(reassociate=False)(func)
+        assert "max" in to_text(new) or "min" in to_text(new)
+        agree(func, new, *sizes)
+    func, sizes = dot(48, dtype="int32")
+    new = PromoteAccumulators(reassociate=False)(func)
+    arrays = [np.arange(s, dtype=np.int32) for s in sizes]
+    other = [x.copy() for x in arrays]
+    interp.run(func, arrays)
+    interp.run(new, other)
+    np.testing.assert_array_equal(arrays[2], other[2])
+
+
+def test_outputs_that_are_no_whole_vectors_are_cut():
+    a, c = decl_buffer((37 * 5,), name="A"), decl_buffer((37,), name="C")
+    i, k = Var("i"), Var("k")
+    store = BufferStore(c, BufferLoad(c, (i,)) + BufferLoad(a, (k * 37 + i,)), (i,))
+    func = wrap(loop(k, 5, loop(i, 37, store)), a, c)
+    new = PromoteAccumulators()(func)
+    text = to_text(new)
+    assert "C[0:16]" in text
+    assert "C[32:37]" in text or "+ 32" in text
+    agree(func, new, 37 * 5, 37)

@@ -1,0 +1,62 @@
+import pytest
+
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.dtype import int32
+from autosched.tir.expr import Broadcast, Call, IntImm, Ramp, StringImm, Var
+from autosched.tir.op import all_, likely
+from autosched.transform.vector.vectorize_expr import (
+    LaneExprs,
+    NotVectorisableError,
+    split_condition,
+    unsafe_loads,
+)
+
+A = decl_buffer((64,), "float32", "A")
+N = decl_buffer((8, 8), "int32", "N")
+i, j = Var("i"), Var("j")
+
+
+def vector(e, **options):
+    return LaneExprs(j, 4, options.get("masked", False))(e)
+
+
+def test_what_is_the_same_in_all_lanes_is_the_same_object():
+    e = A[i * 4] + 1.0
+    assert vector(e) is e
+
+
+def test_a_vector_that_turns_out_to_be_one_value_is_scalar():
+    assert vector(i + j - j) is i
+    assert vector((i * 8 + j) // 8) is vector(i * 8 // 8)
+
+
+@pytest.mark.parametrize(
+    "e",
+    [
+        N[j, i],
+        Ramp(j, IntImm(1), 4),
+        Broadcast(j, 2),
+        Call(int32, "call_pure_extern", (StringImm("f"), j)),
+        Call(int32, "if_then_else", (j < 2, i, j)),
+    ],
+)
+def test_no_vector_form(e):
+    with pytest.raises(NotVectorisableError):
+        vector(e)
+
+
+def test_indirect_loads_are_gathers():
+    assert repr(vector(N[i, N[i, j]])) == "N[i, N[i, 0:4]]"
+
+
+def test_split_condition():
+    scalar, mixed = split_condition(vector(likely(all_(i < 3, j < 2, i > 0))))
+    assert repr(scalar) == "i < 3 and i > 0"
+    assert repr(mixed) == "ramp(0, 1, 4) < broadcast(2, 4)"
+    assert split_condition(i < 3) == (i < 3, None)
+
+
+def test_unsafe_loads_read_what_the_condition_may_guard():
+    assert unsafe_loads(A[i], j, i + j < 5)
+    assert not unsafe_loads(A[i + j], j, i + j < 5)
+    assert not unsafe_loads(A[Var("k")], j, i + j < 5)

@@ -1,0 +1,95 @@
+"""Copies and elementwise loops as vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.tir import interp, op
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import BufferLoad, IntImm, Ramp, Var, pointer
+from autosched.tir.function import PrimFunc
+from autosched.tir.printer import to_text
+from autosched.tir.stmt import BufferStore, For, ForKind, Stmt
+from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
+
+I, J = Var("i"), Var("j")
+
+
+def loop(var: Var, extent: int, body: Stmt) -> For:
+    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
+
+
+def wrap(body: Stmt, *buffers) -> PrimFunc:
+    handles = [pointer(b.name + "_h", b.dtype) for b in buffers]
+    return PrimFunc(tuple(handles), body, dict(zip(handles, buffers)), {})
+
+
+def agree(func: PrimFunc, new: PrimFunc) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.random(b.shape[0].value, dtype=np.float32) for b in func.buffers]
+    other = [a.copy() for a in arrays]
+    interp.run(func, arrays)
+    interp.run(new, other)
+    for x, y in zip(arrays, other):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_text():
+    a, b = decl_buffer((29,), name="A"), decl_buffer((29,), name="B")
+    func = wrap(loop(I, 29, BufferStore(b, BufferLoad(a, (I,)) + 1.0, (I,))), a, b)
+    lines = to_text(VectorizeInnermost(64)(func)).splitlines()
+    assert [s.strip() for s in lines if "B[" in s] == [
+        "B[0:16] = A[0:16] + broadcast(1.0, 16)",
+        "B[16:29] = A[16:29] + broadcast(1.0, 13)",
+    ]
+
+
+@pytest.mark.parametrize("extents", [(1, 1), (3, 5), (4, 16), (2, 37), (5, 64), (29, 3), (7, 8)])
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_meaning(extents, lanes):
+    m, n = extents
+    a, b = decl_buffer((m * n * lanes + 4,), name="A"), decl_buffer((m * n * lanes,), name="B")
+    at = (I * n + J) * lanes
+    where = at if lanes == 1 else Ramp(at, IntImm(1), lanes)
+    read = at + 4 if lanes == 1 else Ramp(at + 4, IntImm(1), lanes)
+    store = BufferStore(b, BufferLoad(a, (read,)) * BufferLoad(b, (where,)), (where,))
+    func = wrap(loop(I, m, loop(J, n, store)), a, b)
+    agree(func, VectorizeInnermost(32)(func))
+
+
+def test_padding_reads_nothing_outside():
+    a, b = decl_buffer((20,), name="A"), decl_buffer((24,), name="B")
+    inside = op.and_(op.ge(I, 2), op.lt(I, 22))
+    value = op.if_then_else(inside, BufferLoad(a, (I - 2,)), op.const(0.0))
+    func = wrap(loop(I, 24, BufferStore(b, value, (I,))), a, b)
+    new = VectorizeInnermost(32)(func)
+    assert "predicate=" in to_text(new)
+    agree(func, new)
+
+
+def test_transposed_loops_keep_their_order():
+    a, b = decl_buffer((64,), name="A"), decl_buffer((64,), name="B")
+    store = BufferStore(b, BufferLoad(a, (J * 8 + I,)), (I + J * 8,))
+    func = wrap(loop(I, 8, loop(J, 8, store)), a, b)
+    new = VectorizeInnermost(16)(func)
+    assert "B[i * 4 + j * 8" in to_text(new)
+    agree(func, new)
+
+
+def test_what_cannot_be_widened_is_the_same_object():
+    a, b = decl_buffer((64,), name="A"), decl_buffer((64,), name="B")
+    scatter = wrap(loop(I, 8, BufferStore(b, BufferLoad(a, (I,)), (I * 2,))), a, b)
+    assert VectorizeInnermost()(scatter) is scatter
+    scan = wrap(loop(I, 8, BufferStore(b, BufferLoad(b, (I + 1,)), (I,))), a, b)
+    assert VectorizeInnermost()(scan) is scan
+    full = wrap(
+        loop(
+            I,
+            4,
+            BufferStore(b, op.const(0.0, op.DType("float32x16")), (Ramp(I * 16, IntImm(1), 16),)),
+        ),
+        a,
+        b,
+    )
+    assert VectorizeInnermost(64)(full) is full

@@ -1,0 +1,343 @@
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.dtype import float32, int32
+from autosched.tir.expr import Call, IntImm, Let, StringImm, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import all_, call, cast, if_then_else, likely, max_, not_, select, sub
+from autosched.tir.stmt import (
+    TRUE,
+    Allocate,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    seq,
+)
+from autosched.transform.vector.vectorize_loop import VectorizeLoop
+
+A = decl_buffer((64,), "float32", "A")
+B = decl_buffer((64,), "float32", "B")
+i, j, k = Var("i"), Var("j"), Var("k")
+
+
+def loop(var, extent, body, kind=ForKind.SERIAL):
+    return For(var, IntImm(0), IntImm(extent), kind, body)
+
+
+def vector(body, lanes=4, outer=4):
+    return loop(i, outer, loop(j, lanes, body, ForKind.VECTORIZED))
+
+
+@pytest.fixture
+def check(make_func, body_text, same_result):
+    """check(body, text, **options): the body's vector form, equal to it when run."""
+
+    def run(body, expected, **options):
+        before = make_func(body, A, B)
+        after = VectorizeLoop(**options)(before)
+        assert body_text(after) == expected
+        same_result(before, after)
+
+    return run
+
+
+def test_golden(check):
+    check(
+        vector(BufferStore(B, A[j] * 2.0 + A[i], (i * 4 + j,))),
+        """\
+for i in range(4):
+    B[i * 4:i * 4 + 4] = A[0:4] * broadcast(2.0, 4) + broadcast(A[i], 4)""",
+    )
+
+
+def test_nothing_vectorized_returns_the_same_object(make_func):
+    func = make_func(loop(i, 4, BufferStore(B, A[i], (i,))), A, B)
+    assert VectorizeLoop()(func) is func
+
+
+@pytest.mark.parametrize(
+    ("low", "extent", "message"),
+    [
+        (IntImm(1), IntImm(4), "the loop j must start at 0, found 1"),
+        (IntImm(0), Var("n"), "extent of the loop j must be a positive constant, found n"),
+        (IntImm(0), IntImm(0), "extent of the loop j must be a positive constant, found 0"),
+    ],
+)
+def test_refuses_loops_it_cannot_vectorise(make_func, low, extent, message):
+    func = make_func(For(j, low, extent, ForKind.VECTORIZED, BufferStore(B, A[j], (j,))), A, B)
+    with pytest.raises(ScheduleError, match=message):
+        VectorizeLoop()(func)
+
+
+def test_disabled_makes_loops_serial(check):
+    check(
+        vector(BufferStore(B, A[j], (i * 4 + j,))),
+        "for i in range(4):\n    for j in range(4):\n        B[i * 4 + j] = A[j]",
+        enable=False,
+    )
+
+
+def test_one_lane_is_no_vector(check):
+    check(vector(BufferStore(B, A[j], (i + j,)), lanes=1), "for i in range(4):\n    B[i] = A[0]")
+
+
+def test_ramps_survive_sums_and_products(check):
+    check(
+        vector(BufferStore(B, A[(j + 1) * 3], (sub(i * 4 + 3, j),))),
+        """\
+for i in range(4):
+    B[ramp(i * 4 + 3, -1, 4)] = A[ramp(3, 3, 4)]""",
+    )
+    check(
+        vector(BufferStore(B, A[j * i], (i * 4 + j,))),
+        "for i in range(4):\n    B[i * 4:i * 4 + 4] = A[ramp(0, i, 4)]",
+    )
+    check(
+        vector(BufferStore(B, A[i * 4 + j - j], (i * 4 + j,))),
+        "for i in range(4):\n    B[i * 4:i * 4 + 4] = broadcast(A[i * 4], 4)",
+    )
+
+
+def test_a_quotient_that_alignment_shows_to_be_one_value(check):
+    check(
+        vector(BufferStore(B, A[(i * 4 + j) // 8] + A[(i * 4 + j) % 8], (i * 4 + j,))),
+        """\
+for i in range(4):
+    B[i * 4:i * 4 + 4] = broadcast(A[i * 4 // 8], 4) + A[i * 4 % 8:i * 4 % 8 + 4]""",
+    )
+    check(
+        vector(BufferStore(B, A[(i * 4 + j) // 3], (i * 4 + j,))),
+        """\
+for i in range(4):
+    B[i * 4:i * 4 + 4] = A[ramp(i * 4, 1, 4) // broadcast(3, 4)]""",
+    )
+
+
+def test_casts_selects_calls_and_comparisons(check):
+    value = select(not_(j > 1), max_(A[j], cast(float32, j)), call("sqrt", A[j] * A[j]))
+    check(
+        vector(BufferStore(B, value, (i * 4 + j,))),
+        """\
+for i in range(4):
+    B[i * 4:i * 4 + 4] = Select(not ramp(0, 1, 4) > broadcast(1, 4), \
+max(A[0:4], float32x4(ramp(0, 1, 4))), sqrt(A[0:4] * A[0:4]))""",
+    )
+
+
+def test_a_store_of_different_values_to_one_place_is_broadcast(make_func, body_text):
+    func = make_func(vector(BufferStore(B, A[j], (i,))), A, B)
+    assert body_text(VectorizeLoop()(func)).endswith("B[broadcast(i, 4)] = A[0:4]")
+
+
+def test_lets_become_vectors(check):
+    t = Var("t", float32)
+    check(
+        vector(LetStmt(t, A[j], BufferStore(B, t + t, (i * 4 + j,)))),
+        """\
+for i in range(4):
+    t: float32x4 = A[0:4]
+    B[i * 4:i * 4 + 4] = t + t""",
+    )
+    u = Var("u", int32)
+    inner = BufferStore(B, Let(u, j * 2, A[u] + A[u + 1]), (i * 4 + j,))
+    check(
+        vector(inner),
+        """\
+for i in range(4):
+    B[i * 4:i * 4 + 4] = let u = ramp(0, 2, 4) in A[u] + A[u + broadcast(1, 4)]""",
+    )
+
+
+def test_allocations_are_widened(check):
+    t = decl_buffer((2,), "float32", "t")
+    body = seq(
+        loop(k, 2, BufferStore(t, A[j + k], (k,))), BufferStore(B, t[0] + t[1], (i * 4 + j,))
+    )
+    check(
+        vector(Allocate(t.data, t.dtype, (IntImm(2),), TRUE, body)),
+        """\
+for i in range(4):
+    t = allocate((8,), float32, "global")
+    for k in range(2):
+        t[k * 4:k * 4 + 4] = A[k:k + 4]
+    B[i * 4:i * 4 + 4] = t[0:4] + t[4:8]""",
+    )
+
+
+GUARDED = BufferStore(B, A[i * 4 + j] + A[0], (i * 4 + j,))
+
+
+def test_a_condition_that_differs_makes_a_loop_over_lanes(check):
+    check(
+        vector(IfThenElse(likely(i * 4 + j < 10), GUARDED), outer=3),
+        """\
+for i in range(3):
+    for j.s in range(4):
+        if likely(i * 4 + j.s < 10):
+            B[i * 4 + j.s] = A[i * 4 + j.s] + A[0]""",
+    )
+    check(
+        vector(seq(IfThenElse(i < 2, GUARDED), IfThenElse(j < 2, GUARDED))),
+        """\
+for i in range(4):
+    if i < 2:
+        B[i * 4:i * 4 + 4] = A[i * 4:i * 4 + 4] + broadcast(A[0], 4)
+    for j.s in range(4):
+        if j.s < 2:
+            B[i * 4 + j.s] = A[i * 4 + j.s] + A[0]""",
+    )
+
+
+def test_a_lane_loop_sees_the_values_of_lets(check):
+    t = Var("t", int32)
+    body = LetStmt(t, j + 1, IfThenElse(t < 3, BufferStore(B, A[t], (i * 4 + j,))))
+    check(
+        vector(body),
+        """\
+for i in range(4):
+    t: int32x4 = ramp(1, 1, 4)
+    for j.s in range(4):
+        if j.s + 1 < 3:
+            B[i * 4 + j.s] = A[j.s + 1]""",
+    )
+
+
+def test_calls_that_are_not_elementwise(make_func, body_text):
+    extern = Evaluate(Call(int32, "call_extern", (StringImm("f"), j)))
+    func = make_func(loop(j, 4, extern, ForKind.VECTORIZED))
+    assert (
+        body_text(VectorizeLoop()(func))
+        == """\
+for j.s in range(4):
+    call_extern("f", j.s, dtype=int32)"""
+    )
+
+
+def test_a_vectorized_loop_inside_becomes_serial(check, caplog):
+    inner = loop(k, 2, BufferStore(B, A[k], (i * 8 + j * 2 + k,)), ForKind.VECTORIZED)
+    check(
+        vector(inner),
+        """\
+for i in range(4):
+    for k in range(2):
+        B[ramp(i * 8 + k, 2, 4)] = broadcast(A[k], 4)""",
+    )
+    assert "k is inside a vectorized loop" in caplog.text
+
+
+def test_masked_store(check):
+    check(
+        vector(IfThenElse(likely(all_(i < 3, i * 4 + j < 10)), GUARDED)),
+        """\
+for i in range(4):
+    if i < 3:
+        store(B[i * 4:i * 4 + 4], load(A[i * 4:i * 4 + 4], predicate=ramp(i * 4, 1, 4) \
+< broadcast(10, 4)) + broadcast(A[0], 4), predicate=ramp(i * 4, 1, 4) < broadcast(10, 4))""",
+        masked=True,
+    )
+
+
+def test_masked_arms_of_if_then_else(check):
+    value = if_then_else(all_(i > 0, i * 4 + j < 10), A[i * 4 + j - 4], 0.0)
+    check(
+        vector(BufferStore(B, value, (i * 4 + j,))),
+        """\
+for i in range(4):
+    B[i * 4:i * 4 + 4] = if_then_else(i > 0, Select(ramp(i * 4, 1, 4) < broadcast(10, 4), \
+load(A[i * 4 - 4:i * 4 - 4 + 4], predicate=ramp(i * 4, 1, 4) < broadcast(10, 4)), \
+broadcast(0.0, 4)), broadcast(0.0, 4))""",
+        masked=True,
+    )
+
+
+def test_masked_keeps_scalar_loads_under_a_condition(check):
+    # A[i * 30] is read for all lanes at once: only where lane 0, hence some lane, wants it.
+    small = BufferStore(B, A[i * 30] + A[j], (i * 4 + j,))
+    check(
+        vector(IfThenElse(i * 4 + j < 10, small)),
+        """\
+for i in range(4):
+    if i * 4 < 10:
+        store(B[i * 4:i * 4 + 4], broadcast(A[i * 30], 4) + load(A[0:4], predicate=\
+ramp(i * 4, 1, 4) < broadcast(10, 4)), predicate=ramp(i * 4, 1, 4) < broadcast(10, 4))""",
+        masked=True,
+    )
+    # No single lane stands for the others here, so lanes are taken one by one.
+    check(
+        vector(IfThenElse(i * 4 + j > 5, small), outer=3),
+        """\
+for i in range(3):
+    for j.s in range(4):
+        if i * 4 + j.s > 5:
+            B[i * 4 + j.s] = A[i * 30] + A[j.s]""",
+        masked=True,
+    )
+
+
+def test_masked_else_branch(check):
+    body = IfThenElse(j < 2, GUARDED, BufferStore(B, A[j], (i * 4 + j,)))
+    check(
+        vector(body),
+        """\
+for i in range(4):
+    store(B[i * 4:i * 4 + 4], load(A[i * 4:i * 4 + 4], predicate=ramp(0, 1, 4) \
+< broadcast(2, 4)) + broadcast(A[0], 4), predicate=ramp(0, 1, 4) < broadcast(2, 4))
+    store(B[i * 4:i * 4 + 4], load(A[0:4], predicate=not ramp(0, 1, 4) < broadcast(2, 4)), \
+predicate=not ramp(0, 1, 4) < broadcast(2, 4))""",
+        masked=True,
+    )
+
+
+def test_masked_leaves_division_by_what_it_reads_alone():
+    n = decl_buffer((64,), "int32", "N")
+    store = BufferStore(B, A[(i + 60) // n[i * 4 + j]], (i * 4 + j,))
+    func = PrimFunc((), vector(IfThenElse(i * 4 + j < 10, store), outer=3), {})
+    assert (
+        repr(VectorizeLoop(masked=True)(func).body)
+        == """\
+for i in range(3):
+    for j.s in range(4):
+        if i * 4 + j.s < 10:
+            B[i * 4 + j.s] = A[(i + 60) // N[i * 4 + j.s]]"""
+    )
+
+
+def test_masked_condition_that_the_body_may_change(check):
+    body = seq(BufferStore(B, A[j], (i * 4 + j,)), BufferStore(B, B[i * 4 + j], (i * 4 + j,)))
+    check(
+        vector(IfThenElse(B[i * 4 + j] > 0.0, body)),
+        """\
+for i in range(4):
+    for j.s in range(4):
+        if B[i * 4 + j.s] > 0.0:
+            B[i * 4 + j.s] = A[j.s]
+            B[i * 4 + j.s] = B[i * 4 + j.s]""",
+        masked=True,
+    )
+
+
+def test_masked_leaves_gathers_and_scatters_to_a_loop(check):
+    gather = BufferStore(B, A[(i * 4 + j) // 3], (i * 4 + j,))
+    check(
+        vector(IfThenElse(i * 4 + j < 10, gather), outer=3),
+        """\
+for i in range(3):
+    for j.s in range(4):
+        if i * 4 + j.s < 10:
+            B[i * 4 + j.s] = A[(i * 4 + j.s) // 3]""",
+        masked=True,
+    )
+    scatter = BufferStore(B, A[i * 4 + j], ((i * 4 + j) % 3,))
+    check(
+        vector(IfThenElse(i * 4 + j < 10, scatter), outer=3),
+        """\
+for i in range(3):
+    for j.s in range(4):
+        if i * 4 + j.s < 10:
+            B[(i * 4 + j.s) % 3] = A[i * 4 + j.s]""",
+        masked=True,
+    )
