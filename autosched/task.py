@@ -72,18 +72,36 @@ class Task:
         expr: str,
         shapes: Mapping[str, Sequence[int]],
         *,
-        dtype: str = "float32",
+        dtype: str | Mapping[str, str] = "float32",
         target: str | Target = "cpu",
         layout_free: Sequence[str] = (),
         layout_rewrite: str | LayoutOption = "none",
     ) -> Task:
         """A workload written as text, e.g. `"C[i, j] = sum(k, A[i, k] * B[k, j])"`.
 
-        `layout_free` names the inputs that a `layout_rewrite` may store in another order.
+        docs/expressions.md has the grammar. `dtype` is the type of all tensors, or of each by its
+        name. `layout_free` names the inputs that a `layout_rewrite` may store in another order.
         """
         plain = {name: list(shape) for name, shape in shapes.items()}
         workload = {"expr": expr, "shapes": plain, "dtype": dtype, "layout_free": list(layout_free)}
         return cls.from_json_workload(workload, target, layout_rewrite)
+
+    @classmethod
+    def from_einsum(
+        cls,
+        subscripts: str,
+        shapes: Mapping[str, Sequence[int]],
+        *,
+        dtype: str | Mapping[str, str] = "float32",
+        target: str | Target = "cpu",
+    ) -> Task:
+        """A workload in NumPy's einsum notation, e.g. `"bhid,bhjd->bhij"`; the result is `out`.
+
+        `shapes` has the shape of each input by its name, in the order of the operands.
+        """
+        plain = {name: list(shape) for name, shape in shapes.items()}
+        workload = {"einsum": subscripts, "shapes": plain, "dtype": dtype}
+        return cls.from_json_workload(workload, target)
 
     @classmethod
     def from_json_workload(

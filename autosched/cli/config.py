@@ -33,6 +33,7 @@ from autosched.search.options import SearchOptions
 from autosched.search.rules.tiling import structure_problem
 from autosched.target import Target, make_target
 from autosched.task import Task
+from autosched.workloads.source import SOURCES
 
 _ANSOR = SearchOptions()
 _DAY = 86400
@@ -49,8 +50,11 @@ class WorkloadSection(_Section):
     op: str | None = Field(default=None, description="a built-in, see `autosched workloads`")
     args: dict[str, int | str] = Field(default_factory=dict, description="the built-in's arguments")
     expr: str | None = Field(default=None, description="e.g. C[i, j] = sum(k, A[i, k] * B[k, j])")
+    einsum: str | None = Field(default=None, description='e.g. "ij,jk->ik"; the result is `out`')
     shapes: dict[str, list[int]] = Field(default_factory=dict, description="shapes of the inputs")
-    dtype: str | None = Field(default=None, description="element type of the expression's inputs")
+    dtype: str | dict[str, str] | None = Field(
+        default=None, description="element type of all tensors of the expression, or of each"
+    )
     layout_free: list[str] = Field(
         default_factory=list, description="inputs of expr that layout_rewrite may store otherwise"
     )
@@ -60,11 +64,11 @@ class WorkloadSection(_Section):
 
     @model_validator(mode="after")
     def _one_source(self) -> WorkloadSection:
-        given = [key for key in ("op", "expr", "python") if getattr(self, key) is not None]
+        given = [key for key in SOURCES if getattr(self, key) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
-            raise ValueError(f"expected exactly one of op, expr and python, found {found}")
-        if self.layout_free and self.expr is None:
+            raise ValueError(f"expected exactly one of {', '.join(SOURCES)}, found {found}")
+        if self.layout_free and self.expr is None and self.einsum is None:
             raise ValueError(
                 "layout_free is for an expr; a built-in knows its weights, a Python function names "
                 "them in the attribute layout_free_placeholders of te.compute"
@@ -75,9 +79,10 @@ class WorkloadSection(_Section):
         """The entry that `Task.from_json_workload` takes."""
         if self.op is not None:
             return {"op": self.op, "args": dict(self.args)}
-        if self.expr is not None:
+        if self.python is None:
+            source = "expr" if self.expr is not None else "einsum"
             return {
-                "expr": self.expr,
+                source: self.expr or self.einsum,
                 "shapes": self.shapes,
                 "dtype": self.dtype or "float32",
                 "layout_free": self.layout_free,
@@ -263,8 +268,9 @@ def _with_location(path: Path, data: CommentedMap, config: Config) -> None:
 
 def _suspect(workload: WorkloadSection, message: str) -> tuple[str, ...]:
     """The key that `message`, which is about the workload, speaks of."""
-    if message.startswith("expr:"):
-        return ("workload", "expr")
+    for start in ("expr", "einsum", "dtype"):
+        if message.startswith(f"{start}:") and getattr(workload, start) is not None:
+            return ("workload", start)
     if message.startswith("layout_rewrite:"):
         return ("layout_rewrite",)
     if message.startswith("layout_free:"):
@@ -276,7 +282,7 @@ def _suspect(workload: WorkloadSection, message: str) -> tuple[str, ...]:
             return ("workload", section, named[0])
     if workload.args and "argument" in words:
         return ("workload", "args")
-    source = next(key for key in ("op", "expr", "python") if getattr(workload, key) is not None)
+    source = next(key for key in SOURCES if getattr(workload, key) is not None)
     return ("workload", source)
 
 

@@ -18,6 +18,7 @@ from autosched.errors import ConfigError
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.graph import post_order_ops
+from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     EQ,
     GE,
@@ -57,7 +58,8 @@ _BLOCK = 1 << 24  # elements of one intermediate array
 def evaluate(tensors: Sequence[Tensor], inputs: Sequence[Array]) -> list[Array]:
     """The values of the computed ones among `tensors`, given the arrays of the placeholders.
 
-    Floats are computed in float64 and integers in int64; the results are not rounded back.
+    Floats are computed in float64 and integers in int64. Floats are not rounded back; a conversion
+    to a narrower integer wraps, and so does what a tensor of such integers holds.
     """
     placeholders = [t for t in tensors if not isinstance(t.op, ComputeOp)]
     results = [t for t in tensors if isinstance(t.op, ComputeOp)]
@@ -67,7 +69,8 @@ def evaluate(tensors: Sequence[Tensor], inputs: Sequence[Array]) -> list[Array]:
     }
     for op in post_order_ops([tensor.op for tensor in results]):
         if isinstance(op, ComputeOp):
-            values.update(zip(op.outputs, _compute(op, values), strict=True))
+            for tensor, array in zip(op.outputs, _compute(op, values), strict=True):
+                values[tensor] = _wrapped(array, tensor.dtype)
         elif op.output(0) not in values:
             raise ConfigError(f"input {op.name} is not among the argument tensors")
     return [values[tensor] for tensor in results]
@@ -75,6 +78,13 @@ def evaluate(tensors: Sequence[Tensor], inputs: Sequence[Array]) -> list[Array]:
 
 def _widened(array: Array) -> Array:
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+
+
+def _wrapped(array: Array, dtype: DType) -> Array:
+    """What integers of `dtype` keep of int64 values; other arrays as they are."""
+    if array.dtype.kind not in "iu" or not dtype.is_integral or dtype.is_bool or dtype.bits == 64:
+        return array
+    return array.astype(dtype.name).astype(np.int64)
 
 
 def _compute(op: ComputeOp, values: Mapping[Tensor, Array]) -> list[Array]:
@@ -162,7 +172,8 @@ class _Grid:
                 x = self(value)
                 if e.dtype.is_bool:
                     return np.not_equal(x, 0)
-                return np.asarray(x).astype(np.float64 if e.dtype.is_float else np.int64)
+                x = np.asarray(x).astype(np.float64 if e.dtype.is_float else np.int64)
+                return _wrapped(x, e.dtype)
             case Select(condition, a, b) | Call("if_then_else", (condition, a, b)):
                 return np.where(self(condition), self(a), self(b))
             case Call("likely", (condition,)):
@@ -284,6 +295,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or,
     "bitwise_xor": np.bitwise_xor,
+    "bitwise_not": np.bitwise_not,
     "shift_left": np.left_shift,
     "shift_right": np.right_shift,
 }

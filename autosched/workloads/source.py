@@ -14,6 +14,9 @@ from autosched.errors import ConfigError
 from autosched.te.operations.tensor import Tensor
 from autosched.workloads.workload import Array
 
+SOURCES = ("op", "expr", "einsum", "python")
+"""The keys of which a workload has exactly one."""
+
 
 class WorkloadSource(Protocol):
     """Anything that can say what it computes, and compute it with NumPy."""
@@ -58,14 +61,14 @@ class BuiltIn:
 
 
 def source_from_json(data: Mapping[str, Any]) -> WorkloadSource:
-    """The source that `data` describes: exactly one of `op`, `expr` and `python`.
+    """The source that `data` describes: exactly one of `op`, `expr`, `einsum` and `python`.
 
     Raises ConfigError naming what is unknown, missing or out of range.
     """
-    given = [key for key in ("op", "expr", "python") if data.get(key) is not None]
+    given = [key for key in SOURCES if data.get(key) is not None]
     if len(given) != 1:
         found = " and ".join(given) if given else "none of them"
-        raise ConfigError(f"workload: expected one of op, expr and python, found {found}")
+        raise ConfigError(f"workload: expected one of {', '.join(SOURCES)}, found {found}")
     if not isinstance(data[given[0]], str):
         raise ConfigError(f"workload: {given[0]}: expected text, found {data[given[0]]!r}")
     for key in ("args", "shapes"):
@@ -74,11 +77,12 @@ def source_from_json(data: Mapping[str, Any]) -> WorkloadSource:
     if given == ["op"]:
         args = workloads.get(data["op"]).resolve(data.get("args") or {})
         return BuiltIn(data["op"], tuple(args.items()))
-    if given == ["expr"]:
-        from autosched.workloads.expression import ExpressionWorkload
+    if given in (["expr"], ["einsum"]):
+        from autosched.workloads.expression.workload import ExpressionWorkload
 
-        return ExpressionWorkload.parse(
-            data["expr"],
+        parse = ExpressionWorkload.parse if data.get("expr") else ExpressionWorkload.parse_einsum
+        return parse(
+            data[given[0]],
             data.get("shapes") or {},
             data.get("dtype") or "float32",
             data.get("layout_free") or (),

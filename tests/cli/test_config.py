@@ -74,7 +74,7 @@ def test_hardware_limits_can_be_overridden(written):
         (WORKLOAD + "weight: -1.0\n", r"weight: .*greater than 0"),
         ("search: {}\n", r"the key 'workload' is missing, e.g. workload: {op:"),
         (WORKLOAD + "search: {seed: -1}\n", r":2: search.seed: .*equal to 0, found -1"),
-        ("workload: {op: matmul, expr: x}\n", r"exactly one of op, expr and python"),
+        ("workload: {op: matmul, expr: x}\n", r"exactly one of op, expr, einsum, python"),
         ("workload: {op: matmull, args: {}}\n", r":1: .*matmull"),
         ("workload: {op: matmul, args: {M: -4, N: 8, K: 8}}\n", r":1: .*M"),
         ("workload: [\n", r"not valid YAML"),

@@ -1,0 +1,194 @@
+"""How long the indices of a statement run: it follows from the shapes of what is read.
+
+An index that stands alone (`A[i]`) runs over the whole axis. One that is shifted or scaled
+(`A[i + 1]`, `A[2*i]`) runs as far as every read stays inside its tensor: `D[i] = A[i+1] - A[i]`
+has one element fewer than A. Where the shape of the result is given, that is the range, and every
+read is checked against it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from autosched.workloads.expression.interval import interval
+from autosched.workloads.expression.statement import (
+    Statement,
+    branches,
+    index_list,
+    loads_of,
+    tensor_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """An axis of length `size` is read at `linear`: coefficients by index, the constant under "".
+
+    `index` is the expression as it stands; `linear` is None when it is not linear.
+    """
+
+    load: ast.Subscript
+    index: ast.expr
+    size: int
+    linear: dict[str, int] | None
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name in self.linear or {} if name]
+
+    @property
+    def alone(self) -> str | None:
+        """The index, when it stands alone."""
+        return self.index.id if isinstance(self.index, ast.Name) else None
+
+
+def infer_extents(
+    statement: Statement,
+    shapes: Mapping[str, tuple[int, ...]],
+    declared: tuple[int, ...] | None,
+) -> None:
+    """Fill `statement.extents`: the length of every index, from the shapes of what it reads.
+
+    `declared` is the shape given for the result, if any. Raises ConfigError when a length does not
+    follow, is contradictory, or lets a read (outside of a branch) leave its tensor.
+    """
+    extents = statement.extents
+    if declared is not None:
+        if len(declared) != len(statement.indices):
+            statement.fail(f"{statement.name} has {len(declared)} dimensions under shapes")
+        extents.update(zip(statement.indices, declared, strict=True))
+    guarded = {id(n) for arm in branches(statement.body) for n in ast.walk(arm)}
+    uses: list[_Use] = []
+    inside_branches: list[_Use] = []
+    for load in loads_of(statement.body):
+        shape = shapes[tensor_of(load)]
+        indices = index_list(load)
+        if len(indices) != len(shape):
+            axes = "dimension" if len(shape) == 1 else "dimensions"
+            statement.fail(
+                f"{ast.unparse(load)} has {len(indices)} indices, the tensor has "
+                f"{len(shape)} {axes}"
+            )
+        for index, size in zip(indices, shape, strict=True):
+            use = _Use(load, index, size, linear(index))
+            (inside_branches if id(load) in guarded else uses).append(use)
+    fixed = frozenset(extents)
+    _from_whole_axes(statement, uses, fixed)
+    _from_windows(statement, uses, fixed)
+    for use in inside_branches:  # there an index may also stop short of the axis
+        if use.alone is not None:
+            extents.setdefault(use.alone, use.size)
+    _from_windows(statement, uses, fixed)
+    missing = [n for n in (*statement.indices, *statement.reduce_indices) if n not in extents]
+    if missing:
+        statement.fail(
+            f"the length of index {missing[0]} does not follow from the shapes; give the shape of "
+            f"{statement.name} too, or index a tensor by {missing[0]} alone"
+        )
+    for use in uses:
+        _check_inside(statement, use)
+
+
+def _from_whole_axes(statement: Statement, uses: Sequence[_Use], fixed: frozenset[str]) -> None:
+    """Indices that stand alone run over the axis; a given shape of the result may stop short."""
+    extents = statement.extents
+    for use in uses:
+        name = use.alone
+        if name is None:
+            continue
+        known = extents.setdefault(name, use.size)
+        if known > use.size or (known < use.size and name not in fixed):
+            statement.fail(
+                f"index {name} has length {known}, but {ast.unparse(use.load)} needs {use.size}"
+            )
+
+
+def _from_windows(statement: Statement, uses: Sequence[_Use], fixed: frozenset[str]) -> None:
+    """Indices that are shifted, scaled or added to known ones: as far as they stay inside."""
+    extents = statement.extents
+    bound: dict[str, int] = {}
+    for use in uses:
+        if len(use.names) == 1 and use.alone is None and use.names[0] not in fixed:
+            name = use.names[0]
+            room = _room(statement, use, name)
+            if room is not None:
+                bound[name] = min(room, bound.get(name, room))
+    for name, length in bound.items():
+        extents[name] = min(length, extents.get(name, length))
+    progress = True
+    while progress:
+        progress = False
+        waiting: dict[str, int] = {}
+        for use in uses:
+            unknown = [name for name in use.names if name not in extents]
+            if len(unknown) == 1:
+                room = _room(statement, use, unknown[0])
+                if room is not None:
+                    waiting[unknown[0]] = min(room, waiting.get(unknown[0], room))
+        extents.update(waiting)
+        progress = bool(waiting)
+
+
+def _room(statement: Statement, use: _Use, name: str) -> int | None:
+    """How many values `name` can take before the read leaves the axis; None going backwards."""
+    assert use.linear is not None
+    step = use.linear[name]
+    if step <= 0:
+        return None
+    rest = {other: c for other, c in use.linear.items() if other != name}
+    room = use.size - 1 - _highest(rest, statement.extents)
+    if room < 0:
+        statement.fail(f"index {name} would have no elements in {ast.unparse(use.load)}")
+    return room // step + 1
+
+
+def _highest(coefficients: Mapping[str, int], extents: Mapping[str, int]) -> int:
+    return coefficients.get("", 0) + sum(
+        max(0, c * (extents[name] - 1)) for name, c in coefficients.items() if name
+    )
+
+
+def _check_inside(statement: Statement, use: _Use) -> None:
+    found = interval(use.index, statement.extents, lambda _: None)
+    if found is None or (found[0] >= 0 and found[1] < use.size):
+        return
+    low, high = int(found[0]), int(found[1])
+    hint = (
+        "indices start at 0, so shift all reads up"
+        if low < 0
+        else f"give {statement.name} a smaller shape under shapes"
+    )
+    statement.fail(
+        f"{ast.unparse(use.load)} reads elements {low}..{high} of an axis of length {use.size}; "
+        f"{hint}, or choose with `a if condition else b`"
+    )
+
+
+def linear(e: ast.expr) -> dict[str, int] | None:
+    """Coefficients by index name, the constant under ""; None when `e` is not linear."""
+    match e:
+        case ast.Name(id=name):
+            return {name: 1}
+        case ast.Constant(value=int(value)):
+            return {"": value}
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = linear(operand)
+            return None if inner is None else {k: -c for k, c in inner.items()}
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as sign, right=right):
+            a, b = linear(left), linear(right)
+            if a is None or b is None:
+                return None
+            for name, c in b.items():
+                a[name] = a.get(name, 0) + (c if isinstance(sign, ast.Add) else -c)
+            return {name: c for name, c in a.items() if c or not name}
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            a, b = linear(left), linear(right)
+            if a is None or b is None:
+                return None
+            if set(b) <= {""}:
+                return {name: c * b.get("", 0) for name, c in a.items()}
+            if set(a) <= {""}:
+                return {name: c * a.get("", 0) for name, c in b.items()}
+    return None

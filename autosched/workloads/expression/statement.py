@@ -1,0 +1,65 @@
+"""One statement of an expression workload, and how its tensor reads are found."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from autosched.errors import ConfigError
+
+
+@dataclass
+class Statement:
+    """`name[indices] = reducer(reduce_indices, body)`; reducer is "" without a reduction.
+
+    `text` is the user's statement it comes from. `extents` holds the length of every index once
+    `infer_extents` has run. `helper`: it computes a reduction that stood inside another statement.
+    """
+
+    text: str
+    name: str
+    indices: tuple[str, ...]
+    reducer: str
+    reduce_indices: tuple[str, ...]
+    body: ast.expr
+    helper: bool = False
+    extents: dict[str, int] = field(default_factory=dict)
+
+    def fail(self, reason: str) -> NoReturn:
+        """Raise the ConfigError that quotes the statement."""
+        fail(self.text, reason)
+
+
+def fail(text: str, reason: str) -> NoReturn:
+    """Raise the ConfigError that quotes the statement `text`."""
+    raise ConfigError(f"expr: in `{text}`: {reason}")
+
+
+def loads_of(body: ast.expr) -> list[ast.Subscript]:
+    """The tensor reads, in the order of the text."""
+    found = [n for n in ast.walk(body) if isinstance(n, ast.Subscript)]
+    return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+
+def tensor_of(load: ast.Subscript) -> str:
+    """The name of the tensor that is read."""
+    assert isinstance(load.value, ast.Name), "syntax.py lets only names be indexed"
+    return load.value.id
+
+
+def index_list(load: ast.Subscript) -> list[ast.expr]:
+    """The index expressions of a read."""
+    return list(load.slice.elts) if isinstance(load.slice, ast.Tuple) else [load.slice]
+
+
+def branches(body: ast.expr) -> list[ast.expr]:
+    """The values that a condition chooses between: the arms of `a if c else b` and `where`."""
+    arms: list[ast.expr] = []
+    for node in ast.walk(body):
+        match node:
+            case ast.IfExp(body=first, orelse=second):
+                arms += [first, second]
+            case ast.Call(func=ast.Name(id="where"), args=[_, first, second]):
+                arms += [first, second]
+    return arms

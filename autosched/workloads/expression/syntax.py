@@ -1,0 +1,282 @@
+"""From text to statements: what is allowed, and reductions inside a value made statements."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autosched.errors import ConfigError
+from autosched.workloads.expression import hints
+from autosched.workloads.expression.statement import Statement, fail, loads_of
+from autosched.workloads.expression.values import CASTS, FUNCTIONS
+
+REDUCERS = ("sum", "max", "min", "prod", "mean")
+_ACCUMULATE = {ast.Add: "sum", ast.Mult: "prod"}
+_NODES = (
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.Call,
+    ast.Subscript,
+    ast.Name,
+    ast.Constant,
+    ast.Tuple,
+    ast.operator,
+    ast.unaryop,
+    ast.boolop,
+    ast.cmpop,
+    ast.expr_context,
+)
+_FORBIDDEN = (ast.MatMult, ast.Is, ast.IsNot, ast.In, ast.NotIn)
+_MAX_DEPTH = 100
+_LONG_SUM = 16  # terms; longer ones are added up in pairs
+
+
+def statements_of(expr: str) -> list[Statement]:
+    """The statements of `expr` in the order in which they are computed, their lengths open.
+
+    Raises ConfigError that quotes the statement and says what is wrong in it.
+    """
+    source = expr.strip()
+    try:
+        module = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        detail = getattr(error, "msg", None) or "nested too deeply"
+        column = getattr(error, "offset", None)
+        place = f" at column {column}" if column else ""
+        raise ConfigError(f"expr: not an expression{place}: {detail} in {expr!r}") from None
+    if not module.body:
+        raise ConfigError("expr: empty; expected e.g. C[i, j] = sum(k, A[i, k] * B[k, j])")
+    taken = {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
+    return [s for node in module.body for s in _statement(source, node, taken)]
+
+
+def _statement(source: str, node: ast.stmt, taken: set[str]) -> list[Statement]:
+    """The statement, after those for the reductions inside its value."""
+    text = " ".join((ast.get_source_segment(source, node) or source).split())
+    if len(text) > 200:
+        text = f"{text[:197]}..."
+    target: ast.expr
+    if isinstance(node, ast.AugAssign):
+        target, value = node.target, node.value
+    elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target, value = node.targets[0], node.value
+    else:
+        fail(text, hints.left_side(node))
+    if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
+        fail(text, hints.left_side(node))
+    indices = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+    names = [i.id for i in indices if isinstance(i, ast.Name)]
+    if len(names) != len(indices) or len(set(names)) != len(names) or not names:
+        fail(text, "the indices on the left must be distinct names")
+    _check_depth(text, value)
+    result = Statement(text, target.value.id, tuple(names), "", (), _balanced(value))
+    if isinstance(node, ast.AugAssign):
+        _accumulate(result, node.op)
+    else:
+        reduction = _reduction(result.body, set(names))
+        if reduction is not None:
+            result.reducer, result.reduce_indices, result.body = reduction
+    _check_reduced(result)
+    lift = _Lift(result, taken)
+    result.body = lift.visit(result.body)
+    for statement in (*lift.found, result):
+        _check(statement)
+    return [*lift.found, result]
+
+
+def _accumulate(statement: Statement, operator: ast.operator) -> None:
+    """`C[i] += A[i, k]` reduces over every index that is on the right alone."""
+    reducer = _ACCUMULATE.get(type(operator))
+    if reducer is None:
+        statement.fail("expected =, += or *=")
+    callees = {id(n.func) for n in ast.walk(statement.body) if isinstance(n, ast.Call)}
+    tensors = {id(load.value) for load in loads_of(statement.body)}
+    free = [
+        n.id
+        for n in sorted(_names(statement.body), key=lambda n: (n.lineno, n.col_offset))
+        if id(n) not in callees | tensors and n.id not in statement.indices
+    ]
+    if not free:
+        statement.fail(
+            "+= and *= go over the indices that are on the right alone, and there are none; "
+            "write = instead"
+        )
+    statement.reducer, statement.reduce_indices = reducer, tuple(dict.fromkeys(free))
+
+
+def _names(body: ast.expr) -> Iterator[ast.Name]:
+    return (n for n in ast.walk(body) if isinstance(n, ast.Name))
+
+
+Reduction = tuple[str, tuple[str, ...], ast.expr]
+
+
+def _reduction(e: ast.expr, bound: set[str]) -> Reduction | None:
+    """The parts of `sum(k, r, body)`, where k and r are new names; None for any other value."""
+    if not isinstance(e, ast.Call) or not isinstance(e.func, ast.Name) or not e.args or e.keywords:
+        return None
+    *axes, body = e.args
+    reduced = [a.id for a in axes if isinstance(a, ast.Name)]
+    fits = bool(axes) and len(reduced) == len(axes) and not set(reduced) & bound
+    return (e.func.id, tuple(reduced), body) if e.func.id in REDUCERS and fits else None
+
+
+def _check_reduced(statement: Statement) -> None:
+    if len(set(statement.reduce_indices)) != len(statement.reduce_indices):
+        statement.fail("an index is reduced over twice")
+
+
+class _Lift(ast.NodeTransformer):
+    """Makes every reduction inside a value a statement of its own, which the value then reads."""
+
+    def __init__(self, outer: Statement, taken: set[str]) -> None:
+        self.found: list[Statement] = []
+        self._outer = outer
+        self._taken = taken
+        self._bound = {*outer.indices, *outer.reduce_indices}
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        reduction = _reduction(node, self._bound)
+        if reduction is None:
+            self.generic_visit(node)
+            return node
+        reducer, reduced, body = reduction
+        bound = self._bound
+        self._bound = bound | set(reduced)
+        inner: ast.expr = self.visit(body)
+        self._bound = bound
+        used = {n.id for n in _names(inner)}
+        kept = [n for n in sorted(bound, key=self._order) if n in used]
+        name = self._name(reducer)
+        # A reduction that depends on no index still is a tensor with an axis, of length 1.
+        indices = tuple(kept) or ("_",)
+        helper = Statement(self._outer.text, name, indices, reducer, reduced, inner, helper=True)
+        if not kept:
+            helper.extents["_"] = 1
+        _check_reduced(helper)
+        self.found.append(helper)
+        places: list[ast.expr] = [ast.Name(n, ast.Load()) for n in kept] or [ast.Constant(0)]
+        read = ast.Subscript(ast.Name(name, ast.Load()), ast.Tuple(places, ast.Load()), ast.Load())
+        for new in (read, read.value, read.slice, *places):
+            ast.copy_location(new, node)
+        return read
+
+    def _order(self, name: str) -> tuple[int, str]:
+        known = (*self._outer.indices, *self._outer.reduce_indices)
+        return (known.index(name) if name in known else len(known), name)
+
+    def _name(self, reducer: str) -> str:
+        base = name = f"{self._outer.name}_{reducer}"
+        number = 1
+        while name in self._taken:
+            number += 1
+            name = f"{base}{number}"
+        self._taken.add(name)
+        return name
+
+
+def _check_depth(text: str, value: ast.expr) -> None:
+    level: list[ast.AST] = [value]
+    sums = 0
+    while level:
+        level = [child for node in level for child in _below(node)]
+        sums += 1
+        if sums > _MAX_DEPTH:
+            fail(text, f"nested more than {_MAX_DEPTH} levels deep; use several statements")
+
+
+def _below(node: ast.AST) -> list[ast.AST]:
+    """The children; those of a whole sum a + b + c at once."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return list(_terms(node))
+    return list(ast.iter_child_nodes(node))
+
+
+def _terms(node: ast.expr) -> list[ast.expr]:
+    found: list[ast.expr] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        found.append(node.right)
+        node = node.left
+    return [node, *reversed(found)]
+
+
+def _balanced(value: ast.expr) -> ast.expr:
+    """Long sums as trees of pairs, so that no part of the compiler meets them as deep nesting."""
+
+    class Balance(ast.NodeTransformer):
+        def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+            terms = _terms(node)
+            if len(terms) <= _LONG_SUM:
+                self.generic_visit(node)
+                return node
+            return _pairs(node, [self.visit(term) for term in terms])
+
+    result: ast.expr = Balance().visit(value)
+    return result
+
+
+def _pairs(where: ast.expr, terms: list[ast.expr]) -> ast.expr:
+    while len(terms) > 1:
+        paired: list[ast.expr] = []
+        for k in range(0, len(terms) - 1, 2):
+            total = ast.BinOp(terms[k], ast.Add(), terms[k + 1])
+            paired.append(ast.copy_location(total, where))
+        terms = paired + terms[len(terms) - len(terms) % 2 :]
+    return terms[0]
+
+
+def _check(statement: Statement) -> None:
+    indices = {*statement.indices, *statement.reduce_indices}
+    body = statement.body
+    for node in ast.walk(body):
+        refused = not isinstance(node, _NODES) or isinstance(node, _FORBIDDEN)
+        if refused:
+            statement.fail(hints.refusal(node))
+        if isinstance(node, ast.Subscript):
+            if isinstance(node.value, ast.Subscript):
+                statement.fail("write A[i, j], not A[i][j]")
+            if not isinstance(node.value, ast.Name):
+                statement.fail(
+                    hints.refusal(node.value)
+                    if isinstance(node.value, ast.Attribute)
+                    else "only tensors can be indexed"
+                )
+            if node.value.id in indices:
+                statement.fail(f"{node.value.id} is an index, not a tensor")
+        elif isinstance(node, ast.Call):
+            _check_call(statement, node)
+        elif isinstance(node, ast.Constant) and (
+            isinstance(node.value, bool) or not isinstance(node.value, int | float)
+        ):
+            statement.fail(hints.refusal(node))
+    tensors = {id(load.value) for load in loads_of(body)}
+    callees = {id(node.func) for node in ast.walk(body) if isinstance(node, ast.Call)}
+    for node in _names(body):
+        if id(node) not in tensors | callees and node.id not in indices:
+            statement.fail(
+                f"{node.id} is neither an index on the left nor reduced over; an index to sum over "
+                f"is named first, sum({node.id}, ...), and a tensor needs indices, {node.id}[...]"
+            )
+
+
+def _check_call(statement: Statement, node: ast.Call) -> None:
+    if not isinstance(node.func, ast.Name):
+        statement.fail(hints.refusal(node.func))
+    name = node.func.id
+    for argument in node.args:
+        if isinstance(argument, ast.GeneratorExp | ast.ListComp):
+            statement.fail(hints.refusal(argument))
+    if name in REDUCERS and name not in FUNCTIONS:
+        statement.fail(
+            f"{name} takes its indices first, then the value: {name}(k, A[i, k]); the indices are "
+            "new names, not those on the left"
+        )
+    arity = FUNCTIONS.get(name, 1 if name in CASTS else None)
+    if arity is None:
+        statement.fail(hints.unknown_function(name, (*REDUCERS, *FUNCTIONS, *CASTS)))
+    if node.keywords or len(node.args) != arity:
+        words = "argument" if arity == 1 else "arguments"
+        statement.fail(f"{name} takes {arity} {words}, found {len(node.args) + len(node.keywords)}")

@@ -1,0 +1,327 @@
+"""What the syntax trees of values mean: operators, functions and types.
+
+Literals take the type of what they meet, index arithmetic is done in int64 where int32 might not
+hold it, and an element of a narrower type is widened to the type of the statement's result first.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from autosched.te.operations.tensor import Tensor
+from autosched.tir import op
+from autosched.tir.dtype import DType, float32, int32, int64
+from autosched.tir.expr import Expr
+from autosched.workloads.expression.interval import leaves_int32
+from autosched.workloads.expression.statement import index_list, tensor_of
+
+_FLOAT_FUNCTIONS = (
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sigmoid", "erf"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"),
+    *("floor", "ceil", "round", "trunc"),
+)
+FUNCTIONS = {
+    **dict.fromkeys((*_FLOAT_FUNCTIONS, "abs", "relu", "square"), 1),
+    **dict.fromkeys(("max", "min", "pow", "atan2", "hypot", "fmod"), 2),
+    **dict.fromkeys(("where", "clip"), 3),
+}
+"""Functions and how many arguments they take."""
+
+CASTS = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8")
+"""Functions that convert to the type they are called after."""
+
+_OPERATORS: dict[type[ast.AST], Callable[[Expr, Expr], Expr]] = {
+    ast.Add: op.add,
+    ast.Sub: op.sub,
+    ast.Mult: op.mul,
+    ast.FloorDiv: op.floordiv,
+    ast.Mod: op.floormod,
+    ast.Eq: op.eq,
+    ast.NotEq: op.ne,
+    ast.Lt: op.lt,
+    ast.LtE: op.le,
+    ast.Gt: op.gt,
+    ast.GtE: op.ge,
+}
+_BITWISE = {
+    ast.BitAnd: ("bitwise_and", op.and_),
+    ast.BitOr: ("bitwise_or", op.or_),
+    ast.BitXor: ("bitwise_xor", op.ne),
+}
+_SHIFTS = {ast.LShift: "shift_left", ast.RShift: "shift_right"}
+_FOLD: dict[type[ast.AST], Callable[[float, float], float]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+}
+_MAX_POWER = 64
+_FLOAT64 = DType("float64")
+
+Value = Expr | int | float
+"""An expression, or a literal that has no type yet."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Values of syntax trees: `env` has the indices, `result` the type of the statement, if given.
+
+    Conditions are bool; literals stay numbers until they meet something that has a type.
+    """
+
+    env: Mapping[str, Expr]
+    tensors: Mapping[str, Tensor]
+    extents: Mapping[str, int]
+    result: DType | None
+
+    def typed(self, e: ast.expr) -> Expr:
+        """The value as an expression; a lone literal has the statement's type."""
+        value = self.value(e)
+        if isinstance(value, Expr):
+            return value
+        if self.result is not None and (self.result.is_float or isinstance(value, int)):
+            return op.const(value, self.result)
+        return op.const(value, self._float() if isinstance(value, float) else None)
+
+    def _float(self, *others: DType) -> DType:
+        """The type in which to compute what needs a float."""
+        floats = [t for t in (*others, self.result) if t is not None and t.is_float]
+        if floats:
+            return max(floats, key=lambda t: t.bits)
+        wide = any(t.bits > 32 or self.result is not None for t in others if t.is_integral)
+        return _FLOAT64 if wide else float32
+
+    def value(self, e: ast.expr) -> Value:
+        match e:
+            case ast.Constant(value=int() | float() as value):
+                return value
+            case ast.Name(id=name):
+                return self.env[name]
+            case ast.Subscript():
+                return self._load(e)
+            case ast.BinOp() if self._is_index(e):
+                return self._index(e)
+            case ast.BinOp(left=left, op=operator, right=right):
+                return self._binary(operator, self.value(left), self.value(right), right)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return op.not_(self.condition(operand))
+            case ast.UnaryOp(op=operator, operand=operand):
+                return self._unary(operator, self.value(operand))
+            case ast.BoolOp(op=operator, values=values):
+                join = op.all_ if isinstance(operator, ast.And) else op.any_
+                return join(*map(self.condition, values))
+            case ast.Compare(left=left, ops=operators, comparators=comparators):
+                terms = [self.value(t) for t in (left, *comparators)]
+                pairs = zip(terms, operators, terms[1:], strict=False)
+                return op.all_(*(self._combine(_OPERATORS[type(o)], a, b) for a, o, b in pairs))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self._choice(test, body, orelse)
+            case ast.Call(func=ast.Name(id="where"), args=[test, body, orelse]):
+                return self._choice(test, body, orelse)
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return self._call(name, [self.value(arg) for arg in args])
+        raise TypeError(f"{ast.unparse(e)} is not a value")
+
+    def condition(self, e: ast.expr) -> Expr:
+        """The value as a truth value; a number is true unless it is 0."""
+        value = self.value(e)
+        if not isinstance(value, Expr):
+            return op.const(bool(value))
+        return value if value.dtype.is_bool else op.ne(value, op.const(0, value.dtype))
+
+    # -- elements and indices --------------------------------------------------------------------
+
+    def _load(self, e: ast.Subscript) -> Expr:
+        name = tensor_of(e)
+        load: Expr = self.tensors[name][tuple(map(self._index, index_list(e)))]
+        if self.result is None or self.result is load.dtype:
+            return load
+        if load.dtype.is_float and not self.result.is_float:
+            return load
+        if load.dtype.is_float == self.result.is_float and load.dtype.bits >= self.result.bits:
+            return load
+        return op.cast(self.result, load)
+
+    def _index(self, e: ast.expr) -> Expr:
+        """Index arithmetic in int32, through int64 where a part of it might not fit."""
+        wide = leaves_int32(e, self.extents)
+        env = {n: op.cast(int64, v) for n, v in self.env.items()} if wide else self.env
+        value = Translation(env, self.tensors, self.extents, None)._integer(e)
+        if not isinstance(value, Expr):
+            return op.const(value)
+        if not value.dtype.is_integral or value.dtype.is_bool:
+            raise TypeError(f"the index {ast.unparse(e)} must be an integer, found {value.dtype}")
+        return value if value.dtype is int32 or self._is_index(e) else op.cast(int32, value)
+
+    def _integer(self, e: ast.expr) -> Value:
+        match e:
+            case ast.BinOp(left=left, op=operator, right=right):
+                return self._binary(operator, self._integer(left), self._integer(right), right)
+        return self.value(e)
+
+    def _is_index(self, e: ast.expr) -> bool:
+        """Whether `e` is integer arithmetic of indices and literals alone."""
+        names = 0
+        for node in ast.walk(e):
+            match node:
+                case ast.Name(id=name):
+                    names += name in self.env
+                case ast.Constant(value=int()) | ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+                    pass
+                case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv() | ast.Mod()):
+                    pass
+                case ast.expr():
+                    return False
+        return names > 0
+
+    # -- operators -------------------------------------------------------------------------------
+
+    def _binary(self, operator: ast.operator, a: Value, b: Value, right: ast.expr) -> Value:
+        kind = type(operator)
+        if isinstance(operator, ast.Pow):
+            return self._power(a, b)
+        if not isinstance(a, Expr) and not isinstance(b, Expr):
+            if kind not in _FOLD:
+                return self._binary(operator, op.const(a), op.const(b), right)
+            return _literal(_FOLD[kind](a, b))
+        if isinstance(operator, ast.Div):
+            return self._divide(a, b, right)
+        if kind in _BITWISE:
+            name, logical = _BITWISE[kind]
+            x, y = self._unified(a, b)
+            if x.dtype.is_bool:
+                return logical(x, y)
+            self._need_integers(kind, x)
+            return op.call(name, x, y)
+        if kind in _SHIFTS:
+            x, y = self._unified(a, b)
+            self._need_integers(kind, x)
+            return op.call(_SHIFTS[kind], x, y)
+        return self._combine(_OPERATORS[kind], a, b)
+
+    def _need_integers(self, kind: type[ast.AST], value: Expr) -> None:
+        if not value.dtype.is_integral:
+            raise TypeError(
+                f"{kind.__name__} needs integers or truth values, found {value.dtype}; comparisons "
+                "beside & and | need parentheses, (a > 0) & (b > 0)"
+            )
+
+    def _unary(self, operator: ast.unaryop, value: Value) -> Value:
+        if isinstance(operator, ast.UAdd):
+            return value
+        if isinstance(operator, ast.USub):
+            return op.neg(value) if isinstance(value, Expr) else -value
+        e = op.as_expr(value)
+        if e.dtype.is_bool:
+            return op.not_(e)
+        self._need_integers(type(operator), e)
+        return op.call("bitwise_not", e)
+
+    def _combine(self, function: Callable[[Expr, Expr], Expr], a: Value, b: Value) -> Expr:
+        return function(*self._unified(a, b))
+
+    def _unified(self, a: Value, b: Value) -> tuple[Expr, Expr]:
+        """Both with one type; a literal takes that of the other side, if it can."""
+        if isinstance(a, Expr) and isinstance(b, Expr):
+            return op.unify(a, b)
+        if isinstance(a, Expr):
+            return self._adapted(a, b)
+        if isinstance(b, Expr):
+            second, first = self._adapted(b, a)
+            return first, second
+        return op.unify(op.as_expr(a), op.as_expr(b))
+
+    def _adapted(self, e: Expr, number: Value) -> tuple[Expr, Expr]:
+        assert not isinstance(number, Expr)
+        kind = e.dtype
+        if isinstance(number, float) and not kind.is_float:
+            kind = self._float(kind)
+        elif isinstance(number, int) and kind.is_bool:
+            kind = int32
+        elif isinstance(number, int) and kind.is_integral:
+            low, high = int(kind.min_value), int(kind.max_value)
+            if not low <= number <= high:
+                kind = int64
+        return op.cast(kind, e), op.const(number, kind)
+
+    def _divide(self, a: Value, b: Value, right: ast.expr) -> Expr:
+        kinds = [v.dtype for v in (a, b) if isinstance(v, Expr)]
+        if not any(k.is_float for k in kinds):
+            if self.result is not None and not self.result.is_float:
+                raise TypeError(
+                    f"/ is a division of floats and ambiguous for integers; write // to round "
+                    f"down, or convert: float32(a) / {ast.unparse(right)}"
+                )
+            kind = self._float(*kinds)
+            a, b = (op.cast(kind, v) if isinstance(v, Expr) else v for v in (a, b))
+        return self._combine(op.div, a, b)
+
+    def _power(self, a: Value, b: Value) -> Value:
+        if not isinstance(a, Expr) and not isinstance(b, Expr):
+            if isinstance(a, int) and isinstance(b, int) and abs(b) > _MAX_POWER:
+                raise OverflowError(f"{a} ** {b} does not fit")
+            return _literal(a**b)
+        if isinstance(a, Expr) and isinstance(b, int) and 0 <= b <= _MAX_POWER:
+            return _repeated(a, b)
+        if isinstance(a, Expr) and a.dtype.is_float and b == 0.5:
+            return op.call("sqrt", a)
+        x, y = self._unified(a, b)
+        if not x.dtype.is_float:
+            raise TypeError(
+                f"an integer needs an exponent from 0 to {_MAX_POWER}; convert it: float32(a) ** b"
+            )
+        return op.call("pow", x, y)
+
+    def _choice(self, test: ast.expr, body: ast.expr, orelse: ast.expr) -> Expr:
+        a, b = self.value(body), self.value(orelse)
+        if not isinstance(a, Expr) and not isinstance(b, Expr) and self.result is not None:
+            a = self.typed(body)
+        x, y = self._unified(a, b)
+        return op.if_then_else(self.condition(test), x, y)
+
+    def _call(self, name: str, args: Sequence[Value]) -> Value:
+        if name in CASTS:
+            return op.cast(name, args[0])
+        if name in ("max", "min"):
+            return self._combine(op.max_ if name == "max" else op.min_, *args)
+        if name == "clip":
+            value = self._combine(op.max_, args[0], args[1])
+            return self._combine(op.min_, value, args[2])
+        if name == "pow":
+            return self._power(*args)
+        if name == "relu":
+            return self._combine(op.max_, args[0], 0)
+        if name == "square":
+            return self._power(args[0], 2)
+        if name == "abs" and isinstance(args[0], int | float):
+            return abs(args[0])
+        if name == "abs" and isinstance(args[0], Expr) and not args[0].dtype.is_float:
+            return op.max_(args[0], op.neg(args[0]))
+        kind = self._float(*(a.dtype for a in args if isinstance(a, Expr)))
+        floats = [
+            op.cast(kind, a) if isinstance(a, Expr) else op.const(float(a), kind) for a in args
+        ]
+        return op.call("fabs" if name == "abs" else name, *floats)
+
+
+def _literal(number: float) -> float:
+    """A folded literal; what no type holds is refused."""
+    if isinstance(number, complex) or (isinstance(number, int) and abs(number) >= 2**63):
+        raise OverflowError(f"the number {number} does not fit int64")
+    return number
+
+
+def _repeated(base: Expr, exponent: int) -> Expr:
+    """base ** exponent by squaring."""
+    result: Expr | None = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else op.mul(result, base)
+        exponent >>= 1
+        if exponent:
+            base = op.mul(base, base)
+    return op.const(1, base.dtype) if result is None else result

@@ -1,0 +1,254 @@
+"""Workloads written as index expressions; nothing in the text is executed.
+
+    expr: "C[i, j] = sum(k, A[i, k] * B[k, j])"
+    shapes: {A: [512, 512], B: [512, 512]}
+
+docs/expressions.md has the grammar. Statements are separated by `;` or newlines and may read what
+earlier ones computed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import ConfigError
+from autosched.te.operations.tensor import Tensor
+from autosched.workloads.evaluate import evaluate
+from autosched.workloads.expression.build import build
+from autosched.workloads.expression.einsum import expression_of
+from autosched.workloads.expression.extents import infer_extents
+from autosched.workloads.expression.interval import Interval, interval
+from autosched.workloads.expression.statement import (
+    Statement,
+    index_list,
+    loads_of,
+    tensor_of,
+)
+from autosched.workloads.expression.syntax import statements_of
+from autosched.workloads.expression.values import CASTS
+from autosched.workloads.workload import MAX_SIZE, Array, random_inputs
+
+DTypes = str | tuple[tuple[str, str], ...]
+"""One type for all tensors, or (tensor, type) pairs."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Statements in order; `inputs` by first appearance; `outputs` are read by no statement."""
+
+    statements: tuple[Statement, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ExpressionWorkload:
+    """The computation `expr` on inputs of `shapes`, all tensors of `dtype`.
+
+    With (tensor, type) pairs for `dtype`, every input has a type of its own, and a result that has
+    none has that of its value. The inputs named in `layout_free` may be stored in another order
+    where a task asks for it.
+    """
+
+    expr: str
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    dtype: DTypes = "float32"
+    layout_free: tuple[str, ...] = ()
+    program: Program = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "program", parse(self.expr, dict(self.shapes)))
+        self._check_types()
+        for name in self.layout_free:
+            if name not in self.program.inputs:
+                inputs = ", ".join(self.program.inputs) or "none"
+                raise ConfigError(f"layout_free: expected inputs ({inputs}), found {name!r}")
+        self.tensors()
+
+    def _check_types(self) -> None:
+        known = [*self.program.inputs, *(s.name for s in self.program.statements if not s.helper)]
+        pairs = [("", self.dtype)] if isinstance(self.dtype, str) else self.dtype
+        for name, kind in pairs:
+            where = f" of {name}" if name else ""
+            if kind not in CASTS:
+                raise ConfigError(
+                    f"expr: dtype{where} must be one of {', '.join(CASTS)}, found {kind!r}"
+                )
+            if name and name not in known:
+                raise ConfigError(f"dtype: expected tensors ({', '.join(known)}), found {name!r}")
+        missing = [name for name in self.program.inputs if name not in self._types()]
+        if missing:
+            raise ConfigError(f"dtype: the type of input {missing[0]} is missing")
+
+    @staticmethod
+    def parse(
+        expr: str,
+        shapes: Mapping[str, Sequence[int]],
+        dtype: str | Mapping[str, str] = "float32",
+        layout_free: Sequence[str] = (),
+    ) -> ExpressionWorkload:
+        """The workload, checked; ConfigError says which statement is wrong and why."""
+        if not isinstance(expr, str) or not isinstance(shapes, Mapping):
+            raise ConfigError("expr must be a text and shapes a mapping from tensors to sizes")
+        checked = tuple((name, _shape(name, shape)) for name, shape in shapes.items())
+        if not isinstance(layout_free, list | tuple):
+            raise ConfigError(f"layout_free: expected a list of inputs, found {layout_free!r}")
+        types: DTypes
+        if isinstance(dtype, Mapping):
+            types = tuple((str(name), str(kind)) for name, kind in dtype.items())
+        else:
+            types = str(dtype)
+        return ExpressionWorkload(expr, checked, types, tuple(dict.fromkeys(map(str, layout_free))))
+
+    @staticmethod
+    def parse_einsum(
+        subscripts: str,
+        shapes: Mapping[str, Sequence[int]],
+        dtype: str | Mapping[str, str] = "float32",
+        layout_free: Sequence[str] = (),
+    ) -> ExpressionWorkload:
+        """The workload that `subscripts` ("ij,jk->ik") mean; `shapes` has the inputs in order."""
+        if not isinstance(subscripts, str) or not isinstance(shapes, Mapping):
+            raise ConfigError("einsum must be a text and shapes a mapping from tensors to sizes")
+        expr = expression_of(subscripts, list(shapes))
+        return ExpressionWorkload.parse(expr, shapes, dtype, layout_free)
+
+    @property
+    def title(self) -> str:
+        """The statements on one line."""
+        return "; ".join(s.text for s in self.program.statements if not s.helper)
+
+    @property
+    def num_outputs(self) -> int:
+        """How many of the tensors are results."""
+        return len(self.program.outputs)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `parse` takes."""
+        shapes = {name: list(shape) for name, shape in self.shapes}
+        free = {"layout_free": list(self.layout_free)} if self.layout_free else {}
+        dtype = self.dtype if isinstance(self.dtype, str) else dict(self.dtype)
+        return {"expr": self.expr, "shapes": shapes, "dtype": dtype, **free}
+
+    def _types(self) -> dict[str, str]:
+        if not isinstance(self.dtype, str):
+            return dict(self.dtype)
+        names = (*self.program.inputs, *(s.name for s in self.program.statements))
+        return dict.fromkeys(names, self.dtype)
+
+    def tensors(self) -> list[Tensor]:
+        """The argument tensors of a fresh definition: inputs, then outputs."""
+        p = self.program
+        return build(p.statements, p.shapes, p.inputs, p.outputs, self._types(), self.layout_free)
+
+    def inputs(self, seed: int = 0) -> list[Array]:
+        """Random inputs, the same for the same seed; those that are read as indices stay inside.
+
+        Raises ConfigError when no value of an index tensor would.
+        """
+        arrays = random_inputs(self.tensors()[: -self.num_outputs], seed)
+        limits = _index_limits(self.program)
+        rng = np.random.default_rng([seed, 1])
+        return [
+            rng.integers(0, limits[name] + 1, array.shape).astype(array.dtype)
+            if name in limits
+            else array
+            for name, array in zip(self.program.inputs, arrays, strict=True)
+        ]
+
+    def reference(self, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs, computed with NumPy in double width and rounded to their types."""
+        tensors = self.tensors()
+        results = evaluate(tensors, inputs)
+        return [
+            np.ascontiguousarray(array.astype(str(tensor.dtype)))
+            for tensor, array in zip(tensors[-self.num_outputs :], results, strict=True)
+        ]
+
+
+def parse(expr: str, shapes: Mapping[str, Sequence[int]]) -> Program:
+    """`expr` checked, with the length of every index worked out."""
+    known = {name: _shape(name, shape) for name, shape in shapes.items()}
+    statements = statements_of(expr)
+    computed: dict[str, None] = {}
+    inputs: dict[str, tuple[int, int]] = {}  # where they stand first
+    read: set[str] = set()
+    for statement in statements:
+        if statement.name in computed or statement.name in inputs:
+            statement.fail(f"{statement.name} is assigned twice, or after it was read")
+        for load in loads_of(statement.body):
+            tensor = tensor_of(load)
+            if tensor == statement.name:
+                statement.fail(f"{tensor} reads itself; give the result another name")
+            if tensor not in computed:
+                if tensor not in known:
+                    statement.fail(f"the shape of input {tensor} is not given under shapes")
+                place = load.lineno, load.col_offset
+                inputs[tensor] = min(place, inputs.get(tensor, place))
+            read.add(tensor)
+        infer_extents(statement, known, known.get(statement.name))
+        known[statement.name] = tuple(statement.extents[i] for i in statement.indices)
+        computed[statement.name] = None
+    for name in shapes:
+        if name not in inputs and name not in computed:
+            raise ConfigError(f"shapes: {name} does not occur in expr")
+    outputs = tuple(name for name in computed if name not in read)
+    return Program(tuple(statements), known, tuple(sorted(inputs, key=inputs.__getitem__)), outputs)
+
+
+def _index_limits(program: Program) -> dict[str, int]:
+    """The largest value of each input that is read as an index, so that every read stays inside.
+
+    Such values run from 0.
+    """
+    limits: dict[str, int] = {}
+    for statement in program.statements:
+        for load in loads_of(statement.body):
+            shape = program.shapes[tensor_of(load)]
+            for index, size in zip(index_list(load), shape, strict=True):
+                inner = {tensor_of(n) for n in loads_of(index)} & set(program.inputs)
+                if inner:
+                    limit = _largest(index, size, statement.extents)
+                    if limit is None:
+                        statement.fail(
+                            f"no values of {', '.join(sorted(inner))} from 0 on keep "
+                            f"{ast.unparse(load)} inside its axis of length {size}"
+                        )
+                    limits.update((n, min(limit, limits.get(n, limit))) for n in inner)
+    return limits
+
+
+def _largest(index: ast.expr, size: int, extents: Mapping[str, int]) -> int | None:
+    """The largest m for which elements in 0..m keep `index` inside; size - 1 when unknown."""
+
+    def fits(limit: int) -> bool:
+        def element(e: ast.expr) -> Interval | None:
+            return (0, limit) if isinstance(e, ast.Subscript) else None
+
+        found = interval(index, extents, element)
+        return found is None or (found[0] >= 0 and found[1] < size)
+
+    if not fits(0):
+        return None
+    low, high = 0, size  # fits(low), and the answer is below high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _shape(name: str, shape: Any) -> tuple[int, ...]:
+    valid = isinstance(shape, list | tuple) and all(
+        isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in shape
+    )
+    if not valid or not shape:
+        raise ConfigError(f"shapes: {name} must be a list of positive integers, found {shape!r}")
+    if max(shape) > MAX_SIZE:
+        raise ConfigError(f"shapes: {name} must have sizes of at most {MAX_SIZE}, found {shape!r}")
+    return tuple(shape)

@@ -1,0 +1,323 @@
+"""Expression workloads: what they compute, how lengths follow, what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ruamel.yaml import YAML
+
+from autosched.errors import ConfigError
+from autosched.workloads.expression.workload import ExpressionWorkload
+from autosched.workloads.source import source_from_json
+from autosched.workloads.workload import shape_of
+
+SHAPES = {"A": [8, 4], "B": [4, 6]}
+
+
+def run(expr: str, shapes: dict[str, list[int]]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    workload = ExpressionWorkload.parse(expr, shapes)
+    inputs = workload.inputs(seed=5)
+    return inputs, workload.reference(inputs)
+
+
+def test_matmul() -> None:
+    (a, b), (c,) = run("C[i, j] = sum(k, A[i, k] * B[k, j])", SHAPES)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_statements_build_on_each_other_and_leave_several_outputs() -> None:
+    expr = """
+    C[i, j] = sum(k, A[i, k] * B[k, j])
+    D[i, j] = max(C[i, j] * 2, 0) if i > 0 else exp(C[i, j]); Z[x] = max(r, A[x, r])
+    """
+    (a, b), (d, z) = run(expr.replace("\n    ", "\n"), SHAPES)
+    c = a.astype(float) @ b
+    expected = np.maximum(2 * c, 0)
+    expected[0] = np.exp(c[0])
+    np.testing.assert_allclose(d, expected, rtol=1e-5)
+    np.testing.assert_array_equal(z, a.max(axis=1))
+
+
+def test_length_follows_from_a_window() -> None:
+    expr = "Y[n, x] = sum(r, X[n, 2*x + r] * W[r])"
+    (x, w), (y,) = run(expr, {"X": [3, 11], "W": [4]})
+    windows = np.lib.stride_tricks.sliding_window_view(x, 4, axis=1)[:, ::2]
+    np.testing.assert_allclose(y, windows @ w, rtol=1e-5, atol=1e-5)
+
+
+def test_shape_of_the_result_can_be_given() -> None:
+    expr = "P[i] = X[i - 1] if 1 <= i and i < 9 else 0.0"
+    (x,), (p,) = run(expr, {"X": [8], "P": [10]})
+    np.testing.assert_array_equal(p, np.pad(x, 1))
+
+
+def test_functions_and_operators() -> None:
+    expr = "B[i] = pow(abs(A[i]), 0.5) + tanh(-A[i]) / 2 - min(A[i], 0.25) + A[i // 2 * 2 % 8]"
+    (a,), (b,) = run(expr, {"A": [8]})
+    i = np.arange(8)
+    expected = abs(a) ** 0.5 + np.tanh(-a) / 2 - np.minimum(a, 0.25) + a[i // 2 * 2 % 8]
+    np.testing.assert_allclose(b, expected, rtol=1e-5)
+
+
+def test_plain_data_and_dtype() -> None:
+    workload = ExpressionWorkload.parse("C[i] = A[i] + 1", {"A": [4]}, "int32")
+    assert ExpressionWorkload.parse(**workload.to_json()) == workload
+    assert [shape_of(t) for t in workload.tensors()] == [(4,), (4,)]
+    assert workload.num_outputs == 1
+    assert workload.reference(workload.inputs())[0].dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("expr", "message"),
+    [
+        ("C[i] = A[i", "not an expression at column"),
+        ("", "empty"),
+        ("import os", "expected NAME"),
+        ("C[i] = __import__('os').system('x')", "Attribute is not allowed"),
+        ("C[i] = A.T[i, 0]", "only tensors can be indexed|Attribute is not allowed"),
+        ("C[i] = A[i, 0].x", "Attribute is not allowed"),
+        ("C[i] = [x for x in A][i]", "not allowed|only tensors"),
+        ("C[i] = lambda: 1", "Lambda is not allowed"),
+        ("C[i] = A[i, 0] @ 2", "@ is not allowed; a matrix product is"),
+        ("C[i] = A[i, 0] * 'x'", "'x' is not a number"),
+        ("C[i] = A[i, j]", "j is neither an index"),
+        ("C[i] = A[i]", "has 1 indices, the tensor has 2"),
+        ("C[i, i] = A[i, i]", "distinct names"),
+        ("C[i] = A[i - 1, 0] + A[i, 0]", "reads elements -1..6 of an axis of length 8"),
+        ("C[i] = sum(A[i, k], k)", "takes its indices first"),
+        ("C[i] = sum(k, A[i, k] * Q[k])", "shape of input Q is not given"),
+        ("C[i] = sum(k, A[i, k]); C[i] = A[i, 0]", "assigned twice"),
+        ("C[i] = exp(A[i, 0], 1)", "exp takes 1 argument, found 2"),
+        ("C[i, j] = A[i, 0]", "length of index j does not follow"),
+        ("C[i, k] = A[i, k] * B[k, i]", "index i has length 8, but"),
+        ("C[i] = C[i] + A[i, 0]", "reads itself"),
+        ("D[i] = A[i, 0]" + "+(1" * 500 + ")" * 500, "nested too deeply|too many nested"),
+    ],
+)
+def test_refuses(expr: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ExpressionWorkload.parse(expr, {"A": [8, 4], "B": [4, 6]})
+
+
+@pytest.mark.parametrize("shape", [[], [0], [2.5], "8", [True], None])
+def test_refuses_shapes(shape: object) -> None:
+    with pytest.raises(ConfigError, match="list of positive integers"):
+        ExpressionWorkload.parse("C[i] = A[i]", {"A": shape})  # type: ignore[dict-item]
+
+
+def test_refuses_a_shape_that_is_not_used() -> None:
+    with pytest.raises(ConfigError, match="Q does not occur"):
+        ExpressionWorkload.parse("C[i] = A[i]", {"A": [4], "Q": [4]})
+
+
+# -- ranges, operators, types --------------------------------------------------------------------
+
+
+def test_differences_have_the_valid_range() -> None:
+    (a,), (d,) = run("D[i] = A[i + 1] - A[i]", {"A": [9]})
+    np.testing.assert_allclose(d, np.diff(a), rtol=1e-6)
+
+
+def test_a_stencil_in_two_dimensions() -> None:
+    expr = "B[i, j] = A[i, j+1] + A[i+2, j+1] + A[i+1, j] + A[i+1, j+2] - 4 * A[i+1, j+1]"
+    (a,), (b,) = run(expr, {"A": [7, 9]})
+    want = a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:] - 4 * a[1:-1, 1:-1]
+    np.testing.assert_allclose(b, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("expr", "shape", "want"),
+    [
+        ("D[i] = A[i]", [4], slice(0, 4)),
+        ("D[i] = A[i + 3]", [4], slice(3, 7)),
+        ("D[i] = A[2 * i + 1]", [3], slice(1, 6, 2)),
+        ("D[i] = A[2 * i]", None, slice(0, None, 2)),
+        ("D[i] = A[i + 3]", None, slice(3, None)),
+    ],
+)
+def test_a_crop(expr, shape, want) -> None:
+    (a,), (d,) = run(expr, {"A": [9]} | ({"D": shape} if shape else {}))
+    np.testing.assert_array_equal(d, a[want])
+
+
+def test_several_reductions_in_one_value() -> None:
+    expr = "Y[i, j] = (A[i, j] - mean(k, A[i, k])) / sqrt(mean(r, A[i, r] ** 2) + 1e-5)"
+    (a,), (y,) = run(expr, {"A": [6, 10]})
+    x = a.astype(float)
+    want = (x - x.mean(1, keepdims=True)) / np.sqrt((x**2).mean(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6)
+
+
+def test_a_reduction_inside_a_reduction_and_one_of_no_index() -> None:
+    expr = "Y[i] = max(j, A[i, j] * sum(k, B[j, k])) / sum(p, q, B[p, q])"
+    (a, b), (y,) = run(expr, SHAPES)
+    want = (a * b.sum(1)).max(1) / b.sum(dtype=float)
+    np.testing.assert_allclose(y, want, rtol=1e-4)
+
+
+def test_accumulation_reduces_over_what_is_on_the_right_alone() -> None:
+    (a, b), (c,) = run("C[i, j] += A[i, k] * B[k, j]", SHAPES)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [
+        ("where(A[i] > 0, A[i], 0)", lambda a: np.where(a > 0, a, 0)),
+        ("A[i] ** 3 + A[i] ** 2", lambda a: a**3 + a**2),
+        ("abs(A[i]) ** 0.5 + abs(A[i]) ** 1.5", lambda a: abs(a) ** 0.5 + abs(a) ** 1.5),
+        ("A[i] * sqrt(2)", lambda a: a * np.sqrt(2)),
+        ("(A[i] > 0) & (A[i] < 1) | (A[i] < -1)", lambda a: ((a > 0) & (a < 1)) | (a < -1)),
+        ("(A[i] > 0) ^ (A[i] > 1)", lambda a: (a > 0) ^ (a > 1)),
+        ("not A[i] > 0", lambda a: ~(a > 0)),
+        ("A[i] + i / 4", lambda a: a + np.arange(12) / 4),
+        ("clip(A[i], -0.5, 0.5) + relu(A[i])", lambda a: np.clip(a, -0.5, 0.5) + np.maximum(a, 0)),
+        ("A[i] if 0 < A[i] <= 1 else -1", lambda a: np.where((a > 0) & (a <= 1), a, -1)),
+        ("A[i] * (3 ** 2 // 2) - 2 ** -1", lambda a: a * 4 - 0.5),
+        (" + ".join(["A[i]"] * 400), lambda a: 400 * a),
+    ],
+)
+def test_operators(value, want) -> None:
+    (a,), (y,) = run(f"Y[i] = {value}", {"A": [12]})
+    np.testing.assert_allclose(y, want(a.astype(float)), rtol=1e-5, atol=1e-6)
+
+
+def test_integers_and_bits() -> None:
+    expr = "Y[i] = (A[i] & 3) + (A[i] | 8) * (A[i] ^ 5) + (A[i] << 2) + (A[i] >> 1) + ~A[i]"
+    workload = ExpressionWorkload.parse(expr, {"A": [16]}, "int32")
+    (a,) = workload.inputs()
+    (y,) = workload.reference([a])
+    want = (a & 3) + (a | 8) * (a ^ 5) + (a << 2) + (a >> 1) + ~a
+    np.testing.assert_array_equal(y, want)
+
+
+def test_a_type_for_every_tensor() -> None:
+    expr = """C[i, j] = sum(k, A[i, k] * B[k, j])
+D[i, j] = int8(clip(round(C[i, j] * S[j]), -128, 127))"""
+    types = {"A": "int8", "B": "int8", "S": "float32", "C": "int32", "D": "int8"}
+    workload = ExpressionWorkload.parse(expr, SHAPES | {"S": [6]}, types)
+    a, b, s = workload.inputs()
+    assert [x.dtype.name for x in (a, b, s)] == ["int8", "int8", "float32"]
+    (d,) = workload.reference([np.full_like(a, 100), np.full_like(b, 100), np.full_like(s, 1e-3)])
+    assert d.dtype == np.int8 and (d == 40).all()
+    assert ExpressionWorkload.parse(**workload.to_json()) == workload
+
+
+def test_a_gather_reads_inside() -> None:
+    types = {"I": "int32", "T": "float32"}
+    workload = ExpressionWorkload.parse("Y[n, d] = T[I[n], d]", {"I": [50], "T": [7, 3]}, types)
+    t, i = workload.inputs(seed=1)
+    assert i.min() == 0 and i.max() == 6
+    np.testing.assert_array_equal(workload.reference([t, i])[0], t[i])
+
+
+def test_literals_and_index_arithmetic_do_not_wrap() -> None:
+    shapes, types = {"A": [50000]}, {"A": "int64"}
+    workload = ExpressionWorkload.parse("B[i] = A[i] + 65536 * 65536 + i * i", shapes, types)
+    (a,) = workload.inputs()
+    i = np.arange(50000)
+    np.testing.assert_array_equal(workload.reference([a])[0], a + 2**32 + i * i)
+    third = ExpressionWorkload.parse("B[i] = A[i] * 0.1", {"A": [3]}, "float64")
+    np.testing.assert_array_equal(third.reference([np.ones(3)])[0], np.full(3, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("expr", "message"),
+    [
+        ("C[i] = A[i][0]", r"write A\[i, j\], not A\[i\]\[j\]"),
+        ("C[i] = A.T[0, i]", "swaps its indices"),
+        ("C[i] = np.exp(A[i, 0])", r"write exp\(...\) without np"),
+        ("C[i] = A[i, :]", "every axis has an index"),
+        ("C[i] = A[i, ...]", "every axis has an index"),
+        ("C[i] = sum(A[i, k] for k in range(4))", "a reduction is sum"),
+        ("C[i] = dot(A[i, 0], 1)", "a matrix product is sum"),
+        ("C[i] = maximum(A[i, 0], 1)", r"max\(a, b\)"),
+        ("C[i] = sqr(A[i, 0])", "did you mean sqrt"),
+        ("C = sum(i, k, A[i, k])", r"give it an axis of length 1, C\[o\]"),
+        ("for i in range(3): pass", "write none"),
+        ("C[i] = A[i, k]", r"k is neither .* sum\(k, \.\.\.\)"),
+        ("C[i] -= A[i, 0]", r"expected =, \+= or \*="),
+        ("C[i] += A[i, 0]", "there are none"),
+        ("C[i] = A[i, 0] > 0 & A[i, 1] > 0", "need parentheses"),
+        ("C[i] = A[i, 0] * 9 ** 99", "does not fit"),
+        ("C[i] = A[i, 0] + 1 // 0", "zero"),
+        ("C[i] = " + "-(" * 150 + "A[i, 0]" + ")" * 150, "nested"),
+        (
+            "C[i] = A[i // 2 + 7, 0]",
+            "does not follow",
+        ),
+        ("C[i] = mean(A[i, k])", "takes its indices first"),
+    ],
+)
+def test_says_what_to_write_instead(expr: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ExpressionWorkload.parse(expr, {"A": [8, 4]})
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ({"A": "int8"}, "type of input B is missing"),
+        ({"A": "int9", "B": "int8"}, "dtype of A must be one of"),
+        ({"A": "int8", "B": "int8", "Q": "int8"}, "found 'Q'"),
+        ({"A": "int32", "B": "int32", "C": "int32"}, "/ is a division of floats"),
+        ("complex64", "dtype must be one of"),
+    ],
+)
+def test_refuses_types(types, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ExpressionWorkload.parse("C[i, j] = sum(k, A[i, k] / B[k, j])", SHAPES, types)
+
+
+@pytest.mark.parametrize(
+    "subscripts",
+    [
+        "ij,jk->ik",
+        "ij,jk",
+        "bhid,bhjd->bhij",
+        "ii->i",
+        "abc->cab",
+        "ab,ab->",
+        "ij->j",
+        "a,b,c->abc",
+    ],
+)
+def test_einsum(subscripts: str) -> None:
+    sizes = {"b": 2, "h": 3, "i": 4, "d": 5, "j": 6, "k": 7, "a": 3, "c": 2}
+    operands = subscripts.partition("->")[0].split(",")
+    shapes = {f"X{n}": [sizes[x] for x in part] for n, part in enumerate(operands)}
+    if subscripts.endswith("->"):
+        with pytest.raises(ConfigError, match="without indices"):
+            ExpressionWorkload.parse_einsum(subscripts, shapes)
+        return
+    workload = ExpressionWorkload.parse_einsum(subscripts, shapes)
+    arrays = workload.inputs()
+    want = np.einsum(subscripts, *(x.astype(float) for x in arrays))
+    np.testing.assert_allclose(workload.reference(arrays)[0], want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "message"),
+    [
+        ("...ij,jk->ik", "name every axis"),
+        ("ij->ik", "has 1 operands, shapes has 2"),
+        ("ij,jk->iz", "'z' of the result is in no operand"),
+        ("ij,jk->ii", "stands there twice"),
+        ("i1,jk->ik", "expected letters"),
+        ("ij,,jk", "3 operands"),
+    ],
+)
+def test_einsum_refuses(subscripts: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ExpressionWorkload.parse_einsum(subscripts, {"A": [2, 2], "B": [2, 2]})
+
+
+def test_the_documentation_s_examples_are_workloads() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "expressions.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", text, flags=re.S)
+    assert len(blocks) == 3
+    for block in blocks:
+        assert source_from_json(YAML(typ="safe").load(block)["workload"]).tensors()
