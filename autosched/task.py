@@ -117,12 +117,22 @@ class Task:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Task:
-        """The inverse of `to_json`. Raises ConfigError when a key is missing or wrong."""
+        """The inverse of `to_json`.
+
+        Raises ConfigError when a key is missing or wrong, or a Python function declares something
+        else than it did.
+        """
         for key in ("workload", "target", "hardware"):
             if not isinstance(data.get(key), Mapping):
                 raise ConfigError(f"task: {key}: expected an object, found {data.get(key)!r}")
         target = Target.from_json({**data["target"], "hardware": data["hardware"]})
-        return cls.from_json_workload(data["workload"], target, data.get("layout_rewrite", "none"))
+        task = cls.from_json_workload(data["workload"], target, data.get("layout_rewrite", "none"))
+        if task.workload.computation and data.get("key", task.key) != task.key:
+            raise ConfigError(
+                f"{task.name}: its file no longer declares the computation that was recorded; "
+                "restore the file, or tune again"
+            )
+        return task
 
     def to_json(self) -> dict[str, Any]:
         """The `task` entry of a record: workload, target, hardware, layout (if any), key."""
@@ -142,15 +152,17 @@ class Task:
 
     @cached_property
     def key(self) -> str:
-        """16 hex digits that name workload, target kind, threads, hardware limits and layout.
+        """16 hex digits that name computation, target kind, threads, hardware limits and layout.
 
         Which inputs are layout free matters only with a layout rewrite.
         """
         workload = self.workload.to_json()
         if self.layout == LayoutOption.NO_REWRITE:
             workload.pop("layout_free", None)
+        computation = self.workload.computation
         identity = {
             "workload": workload,
+            **({"computation": computation} if computation else {}),
             "kind": self.target.kind,
             "threads": self.target.threads,
             "hardware": self.target.hardware.as_list(),

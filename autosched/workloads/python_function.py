@@ -17,6 +17,7 @@ import numpy as np
 from autosched.errors import ConfigError
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.graph import post_order_ops
 from autosched.user_file import load_object
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.workload import Array, random_inputs
@@ -61,6 +62,11 @@ class PythonWorkload:
     def to_json(self) -> dict[str, Any]:
         """What `load` takes."""
         return {"python": self.spec, **({"args": dict(self.args)} if self.args else {})}
+
+    @property
+    def computation(self) -> str:
+        """What the function declares, constants included: its file may be edited."""
+        return computation_text(self.tensors())
 
     def tensors(self) -> list[Tensor]:
         """The argument tensors of a fresh call: inputs, then outputs."""
@@ -108,4 +114,26 @@ def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -
             f"python: {spec} must return the inputs, then the outputs; found "
             f"{[tensor.name for tensor in tensors]}"
         )
+    returned = {tensor.op for tensor in tensors}
+    read = post_order_ops([tensor.op for tensor in tensors])
+    missing = [op.name for op in read if isinstance(op, PlaceholderOp) and op not in returned]
+    if missing:
+        raise ConfigError(
+            f"python: {spec} must return every input that it reads, then the outputs; "
+            f"{', '.join(missing)} is missing among {[tensor.name for tensor in tensors]}"
+        )
     return list(tensors)
+
+
+def computation_text(tensors: Sequence[Tensor]) -> str:
+    """One line for each operation: name, type, shape, axes and what it computes, exactly."""
+    ops = post_order_ops([tensor.op for tensor in tensors])
+    lines = [f"({', '.join(tensor.name for tensor in tensors)})"]
+    for op in ops:
+        shapes = ", ".join(f"{out.dtype} {out.shape!r}" for out in op.outputs)
+        line = f"{op.name}: {shapes}"
+        if isinstance(op, ComputeOp):
+            axes = [(axis.var.name, axis.dom) for axis in (*op.axis, *op.reduce_axis)]
+            line += f" {axes!r} = {op.body!r}"
+        lines.append(line)
+    return "\n".join(lines)

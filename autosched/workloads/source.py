@@ -19,13 +19,19 @@ SOURCES = ("op", "expr", "einsum", "python")
 
 
 class WorkloadSource(Protocol):
-    """Anything that can say what it computes, and compute it with NumPy."""
+    """Anything that can say what it computes, and compute it with NumPy.
+
+    `computation` is what `to_json` leaves open, as text: empty where equal JSON is an equal
+    computation.
+    """
 
     @property
     def title(self) -> str: ...
     @property
     def num_outputs(self) -> int: ...
     def to_json(self) -> dict[str, Any]: ...
+    @property
+    def computation(self) -> str: ...
     def tensors(self) -> list[Tensor]: ...
     def inputs(self, seed: int = 0) -> list[Array]: ...
     def reference(self, inputs: Sequence[Array]) -> list[Array]: ...
@@ -49,6 +55,10 @@ class BuiltIn:
 
     def to_json(self) -> dict[str, Any]:
         return {"op": self.op, "args": dict(self.args)}
+
+    @property
+    def computation(self) -> str:
+        return ""
 
     def tensors(self) -> list[Tensor]:
         return workloads.get(self.op).tensors(**dict(self.args))

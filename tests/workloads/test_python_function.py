@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import ConfigError
+from autosched.task import Task
 from autosched.workloads.python_function import PythonWorkload
 
 SOURCE = """
@@ -31,6 +32,14 @@ def nothing():
 
 def fails():
     raise RuntimeError("no")
+
+def only_the_output():
+    return scale()[1]
+
+def leaves_one_out():
+    A, B = scale()
+    C = te.placeholder((4,), name="C")
+    return [A, te.compute((4,), lambda i: B[i] + C[i], name="D")]
 """
 
 
@@ -56,6 +65,11 @@ def test_reference(source: Path, name: str, args: dict[str, int]) -> None:
     ("name", "message"),
     [
         ("missing", "defines no function missing"),
+        (
+            "only_the_output",
+            r"must return every input that it reads, .*; A is missing among \['B'\]",
+        ),
+        ("leaves_one_out", "C is missing among"),
         ("backwards", "must return the inputs, then the outputs"),
         ("nothing", "must return a list of tensors"),
         ("fails", "RuntimeError: no"),
@@ -77,3 +91,19 @@ def test_a_file_that_fails_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("1/0")
     with pytest.raises(ConfigError, match="ZeroDivisionError"):
         PythonWorkload.load(f"{tmp_path / 'bad.py'}:f")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("* 2.0", "* 2.5"), ("A[i] * 2.0", "A[3 - i] * 2.0"), ("(n,), name", '(n,), "float64", name')],
+)
+def test_an_edited_body_is_another_task(source: Path, old: str, new: str) -> None:
+    entry = Task.from_json_workload({"python": f"{source}:scale"}, "cpu").to_json()
+    assert Task.from_json(entry).key == entry["key"]
+    source.write_text(SOURCE.replace(old, new))
+    edited = Task.from_json_workload({"python": f"{source}:scale"}, "cpu")
+    assert edited.key != entry["key"]
+    with pytest.raises(ConfigError, match="no longer declares the computation"):
+        Task.from_json(entry)
+    source.write_text(SOURCE.replace("def nothing", "# a comment\ndef nothing"))
+    assert Task.from_json(entry).key == entry["key"]

@@ -75,11 +75,9 @@ class ExpressionWorkload:
         known = [*self.program.inputs, *(s.name for s in self.program.statements if not s.helper)]
         pairs = [("", self.dtype)] if isinstance(self.dtype, str) else self.dtype
         for name, kind in pairs:
-            where = f" of {name}" if name else ""
+            where = f"dtype: {name}" if name else "dtype"
             if kind not in CASTS:
-                raise ConfigError(
-                    f"expr: dtype{where} must be one of {', '.join(CASTS)}, found {kind!r}"
-                )
+                raise ConfigError(f"{where}: expected one of {', '.join(CASTS)}, found {kind!r}")
             if name and name not in known:
                 raise ConfigError(f"dtype: expected tensors ({', '.join(known)}), found {name!r}")
         missing = [name for name in self.program.inputs if name not in self._types()]
@@ -135,6 +133,11 @@ class ExpressionWorkload:
         free = {"layout_free": list(self.layout_free)} if self.layout_free else {}
         dtype = self.dtype if isinstance(self.dtype, str) else dict(self.dtype)
         return {"expr": self.expr, "shapes": shapes, "dtype": dtype, **free}
+
+    @property
+    def computation(self) -> str:
+        """Nothing: equal text is an equal computation."""
+        return ""
 
     def _types(self) -> dict[str, str]:
         if not isinstance(self.dtype, str):

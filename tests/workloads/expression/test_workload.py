@@ -261,10 +261,10 @@ def test_says_what_to_write_instead(expr: str, message: str) -> None:
     ("types", "message"),
     [
         ({"A": "int8"}, "type of input B is missing"),
-        ({"A": "int9", "B": "int8"}, "dtype of A must be one of"),
+        ({"A": "int9", "B": "int8"}, "dtype: A: expected one of"),
         ({"A": "int8", "B": "int8", "Q": "int8"}, "found 'Q'"),
         ({"A": "int32", "B": "int32", "C": "int32"}, "/ is a division of floats"),
-        ("complex64", "dtype must be one of"),
+        ("complex64", "dtype: expected one of"),
     ],
 )
 def test_refuses_types(types, message: str) -> None:
