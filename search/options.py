@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+SpaceName = Literal["autosched", "ansor"]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """Ansor's parameters under their own names, with its defaults but for two.
+    """Ansor's parameters under their own names, with its defaults but for two, and `space`.
+
+    `space` is `ansor` for exactly the sketches of Ansor; `autosched` has more beside them.
 
     Ansor evolves 2048 candidates four times; features of one cost some 5 ms here, so that a round
     would take longer than measuring its batch many times over. More samples and less evolution
     (128 a round instead of 50, four generations of 48) do better for the same time: see policy.
     """
 
+    space: SpaceName = "autosched"
     eps_greedy: float = 0.05
     retry_search_one_round_on_empty: int = 1
     sample_init_min_population: int = 128

@@ -23,18 +23,25 @@ from autosched.search.rules.gpu import (
     SPECIAL_COMPUTE_LOCATION_GPU,
 )
 from autosched.search.rules.protocol import Context, Decision, SketchRule
+from autosched.search.rules.space import TILE_ELEMENTS, TILE_REDUCTION
 from autosched.search.rules.tiling import structure_problem, with_sampled_rfactor
 from autosched.state.dag import ComputeDAG
 from autosched.state.state import State
 from autosched.target import HardwareParams
 
-CPU_RULES: tuple[SketchRule, ...] = (
+ANSOR_CPU_RULES: tuple[SketchRule, ...] = (
     ALWAYS_INLINE,
     SIMPLIFY_COMPUTE_WITH_CONST_TENSOR,
     ADD_RFACTOR,
     ADD_CACHE_WRITE,
     MULTI_LEVEL_TILING_WITH_FUSION,
     MULTI_LEVEL_TILING,
+    SKIP_STAGE,
+)
+CPU_RULES: tuple[SketchRule, ...] = (
+    *ANSOR_CPU_RULES[:-1],
+    TILE_REDUCTION,
+    TILE_ELEMENTS,
     SKIP_STAGE,
 )
 GPU_RULES: tuple[SketchRule, ...] = (
@@ -57,7 +64,9 @@ def generate_sketches(
     options: SearchOptions | None = None,
     custom_rules: Sequence[SketchRule] = (),
 ) -> list[State]:
-    """All sketches of a task, in Ansor's order; custom rules are tried before the built-in ones.
+    """All sketches of a task; custom rules are tried before the built-in ones.
+
+    In the space `ansor` they are Ansor's, in its order.
 
     A built-in rule that turns out to be illegal for a stage is passed over (Ansor fails). Raises
     ConfigError when the tiling structure is none, or a custom rule fails or leaves no sketch.
@@ -66,7 +75,8 @@ def generate_sketches(
     problem = structure_problem(structure(context), is_gpu=is_gpu)
     if problem:
         raise ConfigError(f"{'gpu' if is_gpu else 'cpu'}_multi_level_tiling_structure: {problem}")
-    rules = (*map(CheckedRule, custom_rules), *(GPU_RULES if is_gpu else CPU_RULES))
+    cpu_rules = ANSOR_CPU_RULES if context.options.space == "ansor" else CPU_RULES
+    rules = (*map(CheckedRule, custom_rules), *(GPU_RULES if is_gpu else cpu_rules))
     finished: list[State] = []
     work = [(dag.init_state, len(dag.ops) - 1)]
     while work:

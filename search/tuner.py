@@ -250,6 +250,7 @@ class Tuner:
                 result,
                 {
                     "seed": self.options.seed,
+                    "space": self.options.search.space,
                     "round": progress.round,
                     "predicted": candidate.predicted,
                     "quality": None if quality is None else quality.to_json(),

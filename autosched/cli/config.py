@@ -29,7 +29,7 @@ from ruamel.yaml.error import YAMLError
 from autosched.errors import ConfigError
 from autosched.features.sets import TUNING, FeatureSetName
 from autosched.measure.runner import RunOptions
-from autosched.search.options import SearchOptions
+from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.rules.tiling import structure_problem
 from autosched.target import Target, make_target
 from autosched.task import Task
@@ -131,6 +131,9 @@ class SearchSection(_Section):
     time_budget_s: PositiveFloat | None = None
     early_stopping: PositiveInt | None = Field(
         default=None, description="trials without a new best"
+    )
+    space: SpaceName = Field(
+        default=_ANSOR.space, description="ansor: exactly its sketches; autosched: more beside them"
     )
     eps_greedy: float = Field(default=_ANSOR.eps_greedy, ge=0, le=1)
     retry_search_one_round_on_empty: int = Field(

@@ -237,6 +237,7 @@ def test_evolutionary_search_mutation_prob(policy, monkeypatch):
 def test_every_option_is_read_and_a_bad_value_is_refused_by_name(read, name):
     default = getattr(SearchOptions(), name)
     other = {bool: "true", str: "SSSSRSRS"}.get(type(default), "1")
+    other = "ansor" if name == "space" else other
     _, options = read(f"{name}: {other}")
     assert str(getattr(options, name)).lower() == other.lower() or float(other) == 1
     for bad in ("-1", "[1]", "nonsense"):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from autosched import workloads
+from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Decision, FunctionRule
 from autosched.search.sketch import generate_sketches
 from autosched.state.dag import ComputeDAG
@@ -31,7 +32,8 @@ def name_of(case: dict[str, Any]) -> str:
 def test_sketches_are_ansors(case: dict[str, Any]) -> None:
     dag = ComputeDAG(workloads.get(case["workload"]).tensors(**case["args"]))
     hardware = HardwareParams.from_list(case["hardware"])
-    found = generate_sketches(dag, hardware, case["target"] == "cuda")
+    options = SearchOptions(space="ansor")
+    found = generate_sketches(dag, hardware, case["target"] == "cuda", options)
     assert [state.to_str() for state in found] == case["sketch_states"]
 
 

@@ -1,0 +1,83 @@
+"""Sketch rules beyond Ansor's, of the search space `autosched`: operators without data reuse.
+
+Ansor tiles a stage only where it reads something more than once. A sum over rows, a transposition
+or a copy then has a single loop structure, in which vectors run along the reduction or against the
+order of memory. These rules add a tiled one beside it:
+
+C[j] = sum(i, A[i, j])        for j.0:              C[j, i] = A[i, j]      for j.0, i.0:
+                          ->    for i:                                 ->    for j.1, i.1:
+                                  for j.1: C[j] +=                             C[j, i] = ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.tiling import multi_level_tile
+from autosched.state import queries
+from autosched.state.state import State
+from autosched.te.operations.operation import ComputeOp
+from autosched.tir.expr import Expr, ProducerLoad, Var
+from autosched.tir.walk import free_vars, pre_order
+
+Next = list[tuple[State, int]]
+
+
+def _innermost_indices(op: ComputeOp) -> Iterator[tuple[tuple[Expr, ...], set[Var]]]:
+    """Each read with several indices, and the variables of the last one."""
+    for body in op.body:
+        for node in pre_order(body):
+            if isinstance(node, ProducerLoad) and node.indices:
+                yield node.indices, set(free_vars(node.indices[-1]))
+
+
+def _untouched(state: State, stage_id: int) -> ComputeOp | None:
+    """The operation of a stage that no other rule has tiled or is to tile."""
+    op = state.stages[stage_id].op
+    if not isinstance(op, ComputeOp) or queries.needs_multi_level_tiling(state, stage_id):
+        return None
+    fresh = not queries.is_tiled(state, stage_id) and not queries.has_cache_write(state, stage_id)
+    return op if fresh else None
+
+
+def _sums_across_rows(context: Context, state: State, stage_id: int) -> Decision:
+    """A reduction whose operands are contiguous along an axis of the result."""
+    op = _untouched(state, stage_id)
+    if op is None or not op.reduce_axis or not op.axis:
+        return Decision.SKIP
+    spatial = {axis.var for axis in op.axis}
+    reduced = {axis.var for axis in op.reduce_axis}
+    for indices, last in _innermost_indices(op):
+        rows = {v for index in indices[:-1] for v in free_vars(index)}
+        if last & spatial and not last & reduced and rows & reduced:
+            return Decision.APPLY
+    return Decision.SKIP
+
+
+def _tile_reduction(context: Context, state: State, stage_id: int) -> Next:
+    return [(multi_level_tile(state, stage_id, "SRS")[0], stage_id - 1)]
+
+
+TILE_REDUCTION = FunctionRule("TileReduction", _sums_across_rows, _tile_reduction)
+
+
+def _moves_data(context: Context, state: State, stage_id: int) -> Decision:
+    """A result with no reduction on the way from the inputs: a copy, a transposition."""
+    op = _untouched(state, stage_id)
+    if op is None or op.reduce_axis or not op.axis or not queries.is_output(state, stage_id):
+        return Decision.SKIP
+    work = [stage_id]
+    while work:
+        for producer in queries.direct_producers(state, work.pop()):
+            if queries.has_reduce_iter(state, producer):
+                return Decision.SKIP
+            work.append(producer)
+    return Decision.APPLY
+
+
+def _tile_elements(context: Context, state: State, stage_id: int) -> Next:
+    return [(multi_level_tile(state, stage_id, "SS")[0], stage_id - 1)]
+
+
+TILE_ELEMENTS = FunctionRule("TileElements", _moves_data, _tile_elements)

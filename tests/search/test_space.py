@@ -1,0 +1,85 @@
+"""Sketches beyond Ansor's: where they appear, what they look like, that they compute the same."""
+
+import numpy as np
+import pytest
+
+from autosched.driver import build_steps
+from autosched.measure.check import compare
+from autosched.runtime.cpu import load
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
+from autosched.task import Task
+
+NEW = [
+    ("C[j] = sum(i, A[i, j])", "SRS"),
+    ("C[j] = max(i, A[i, j])", "SRS"),
+    ("C[i, k] = sum(j, A[i, j, k])", "SRS"),
+    ("C[k] = sum(i, j, A[i, j, k])", "SRS"),
+    ("C[j, i] = A[i, j]", "SS"),
+    ("C[k, i, j] = A[i, j, k]", "SS"),
+    ("C[i, j] = A[i, j]", "SS"),
+    ("C[i, j] = exp(A[i, j]) + 1", "SS"),
+    ("D[i, j] = A[i, j] * 2; C[j, i] = max(D[i, j], 0)", "SS"),
+    ("C[x, i] = A[i, 2*x]", "SS"),
+]
+UNCHANGED = [
+    "C[i] = sum(j, A[i, j])",  # contiguous along the reduction: lanes are parts of one sum
+    "C[i, j] = sum(k, A[i, k] * A[j, k])",  # reuse: tiled already
+    "D[i] = sum(j, A[i, j]); C[i, j] = A[i, j] / D[i]",
+]
+
+
+def task_of(expr: str) -> Task:
+    return Task.from_expression(expr, {"A": [6, 5, 24] if "A[i, j, k]" in expr else [12, 40]})
+
+
+def sketches_of(task: Task, space: str, gpu: bool = False):
+    return generate_sketches(task.dag, task.target.hardware, gpu, SearchOptions(space=space))
+
+
+def texts(states):
+    return [state.to_str() for state in states]
+
+
+@pytest.mark.parametrize(("expr", "levels"), NEW)
+def test_a_tiled_structure_beside_ansors(expr, levels):
+    task = task_of(expr)
+    old, new = (texts(sketches_of(task, space)) for space in ("ansor", "autosched"))
+    (added,) = [text for text in new if text not in old]
+    assert [text for text in new if text in old] == old
+    loops = [line.split()[1] for line in added.splitlines() if line.split()[0] == "for"]
+    suffixes = ["".join(c for c in name if c.isdigit()) for name in loops]
+    spatial_first = [s for s in suffixes if s]
+    assert spatial_first == sorted(spatial_first) and set(spatial_first) == {"0", "1"}
+    reductions = [k for k, s in enumerate(suffixes) if not s]
+    assert bool(reductions) == ("R" in levels)
+    if reductions:  # between the outer and the inner spatial loops
+        assert suffixes[reductions[0] - 1] == "0" and suffixes[reductions[-1] + 1] == "1"
+
+
+@pytest.mark.parametrize("expr", UNCHANGED)
+def test_other_operators_keep_ansors_sketches(expr):
+    task = task_of(expr)
+    assert texts(sketches_of(task, "ansor")) == texts(sketches_of(task, "autosched"))
+
+
+@pytest.mark.parametrize("expr", [case[0] for case in NEW])
+def test_a_gpu_keeps_ansors_sketches(expr):
+    task = task_of(expr)
+    both = [texts(sketches_of(task, space, gpu=True)) for space in ("ansor", "autosched")]
+    assert both[0] == both[1]
+
+
+@pytest.mark.parametrize("expr", [case[0] for case in NEW])
+def test_samples_compute_the_reference(expr):
+    task = task_of(expr)
+    inputs = task.inputs(seed=1)
+    (want,) = task.reference(inputs)
+    context = Context(task.dag, task.target.hardware, False, SearchOptions())
+    sketches = sketches_of(task, "autosched")
+    for steps in sample_population(context, sketches, np.random.default_rng(2), 6):
+        got = np.empty_like(want)
+        load(build_steps(task.dag, steps, task.target))(*inputs, got)
+        assert compare("C", got, want) is None, steps
