@@ -16,6 +16,7 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.layout_rewrite import layout_free_tensors
 from autosched.target import Target, make_target
 from autosched.te.operations.tensor import Tensor
+from autosched.workloads.reads import check_reads
 from autosched.workloads.source import WorkloadSource, source_from_json
 from autosched.workloads.workload import MAX_SIZE, Array, shape_of
 
@@ -184,16 +185,23 @@ class Task:
     def dag(self) -> ComputeDAG:
         """The computation; its tensors are the kernel's arguments, in order.
 
-        Raises ConfigError when a tensor has more elements than an int32 index can tell apart.
+        Raises ConfigError when a tensor is empty or has more elements than an int32 index can tell
+        apart, and when a read leaves its tensor.
         """
         dag = ComputeDAG(self.workload.tensors())
         for tensor in (t for op in dag.ops for t in op.outputs):
             elements = math.prod(shape_of(tensor))
+            if elements < 1:
+                raise ConfigError(
+                    f"{self.workload.title}: {tensor.name} has no elements: its shape is "
+                    f"{shape_of(tensor)}"
+                )
             if elements > MAX_SIZE:
                 raise ConfigError(
                     f"{self.workload.title}: {tensor.name} would have {elements} elements, at most "
                     f"{MAX_SIZE} can be indexed; give smaller sizes"
                 )
+        check_reads(self.workload.title, dag.tensors)
         return dag
 
     @property

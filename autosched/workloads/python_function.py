@@ -20,6 +20,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.graph import post_order_ops
 from autosched.user_file import load_object
 from autosched.workloads.evaluate import evaluate
+from autosched.workloads.reads import index_limits
 from autosched.workloads.workload import Array, random_inputs
 
 
@@ -73,8 +74,9 @@ class PythonWorkload:
         return _checked(self.spec, self.function, dict(self.args))
 
     def inputs(self, seed: int = 0) -> list[Array]:
-        """Random inputs, the same for the same seed."""
-        return random_inputs(self.tensors()[: -self.num_outputs], seed)
+        """Random inputs, the same for the same seed; what is read as an index stays inside."""
+        tensors = self.tensors()
+        return random_inputs(tensors[: -self.num_outputs], seed, index_limits(tensors))
 
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs: of the user's reference, or evaluated from the declaration."""

@@ -139,14 +139,25 @@ def shape_of(tensor: Tensor) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def random_inputs(tensors: Sequence[Tensor], seed: int = 0) -> list[Array]:
+def random_inputs(
+    tensors: Sequence[Tensor], seed: int = 0, limits: Mapping[Tensor, int] | None = None
+) -> list[Array]:
     """One array per tensor, the same for the same seed.
+
+    A tensor in `limits` holds indices: integers from 0 to its limit.
 
     Floats are normal with deviation 1, rounded to 1/256 so that short float32 sums stay accurate;
     integers lie in [-4, 4] ([0, 4] when unsigned), booleans are even odds.
     """
     rng = np.random.default_rng(seed)
-    return [random_array(rng, shape_of(t), np.dtype(str(t.dtype))) for t in tensors]
+    arrays = []
+    for tensor in tensors:
+        shape, dtype = shape_of(tensor), np.dtype(str(tensor.dtype))
+        if limits and tensor in limits:
+            arrays.append(rng.integers(0, limits[tensor] + 1, shape).astype(dtype))
+        else:
+            arrays.append(random_array(rng, shape, dtype))
+    return arrays
 
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -9,7 +9,6 @@ earlier ones computed.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,15 +21,14 @@ from autosched.workloads.evaluate import evaluate
 from autosched.workloads.expression.build import build
 from autosched.workloads.expression.einsum import expression_of
 from autosched.workloads.expression.extents import infer_extents
-from autosched.workloads.expression.interval import Interval, interval
 from autosched.workloads.expression.statement import (
     Statement,
-    index_list,
     loads_of,
     tensor_of,
 )
 from autosched.workloads.expression.syntax import statements_of
 from autosched.workloads.expression.values import CASTS
+from autosched.workloads.reads import index_limits
 from autosched.workloads.workload import MAX_SIZE, Array, random_inputs
 
 DTypes = str | tuple[tuple[str, str], ...]
@@ -155,15 +153,8 @@ class ExpressionWorkload:
 
         Raises ConfigError when no value of an index tensor would.
         """
-        arrays = random_inputs(self.tensors()[: -self.num_outputs], seed)
-        limits = _index_limits(self.program)
-        rng = np.random.default_rng([seed, 1])
-        return [
-            rng.integers(0, limits[name] + 1, array.shape).astype(array.dtype)
-            if name in limits
-            else array
-            for name, array in zip(self.program.inputs, arrays, strict=True)
-        ]
+        tensors = self.tensors()
+        return random_inputs(tensors[: -self.num_outputs], seed, index_limits(tensors))
 
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs, computed with NumPy in double width and rounded to their types."""
@@ -203,47 +194,6 @@ def parse(expr: str, shapes: Mapping[str, Sequence[int]]) -> Program:
             raise ConfigError(f"shapes: {name} does not occur in expr")
     outputs = tuple(name for name in computed if name not in read)
     return Program(tuple(statements), known, tuple(sorted(inputs, key=inputs.__getitem__)), outputs)
-
-
-def _index_limits(program: Program) -> dict[str, int]:
-    """The largest value of each input that is read as an index, so that every read stays inside.
-
-    Such values run from 0.
-    """
-    limits: dict[str, int] = {}
-    for statement in program.statements:
-        for load in loads_of(statement.body):
-            shape = program.shapes[tensor_of(load)]
-            for index, size in zip(index_list(load), shape, strict=True):
-                inner = {tensor_of(n) for n in loads_of(index)} & set(program.inputs)
-                if inner:
-                    limit = _largest(index, size, statement.extents)
-                    if limit is None:
-                        statement.fail(
-                            f"no values of {', '.join(sorted(inner))} from 0 on keep "
-                            f"{ast.unparse(load)} inside its axis of length {size}"
-                        )
-                    limits.update((n, min(limit, limits.get(n, limit))) for n in inner)
-    return limits
-
-
-def _largest(index: ast.expr, size: int, extents: Mapping[str, int]) -> int | None:
-    """The largest m for which elements in 0..m keep `index` inside; size - 1 when unknown."""
-
-    def fits(limit: int) -> bool:
-        def element(e: ast.expr) -> Interval | None:
-            return (0, limit) if isinstance(e, ast.Subscript) else None
-
-        found = interval(index, extents, element)
-        return found is None or (found[0] >= 0 and found[1] < size)
-
-    if not fits(0):
-        return None
-    low, high = 0, size  # fits(low), and the answer is below high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
 
 
 def _shape(name: str, shape: Any) -> tuple[int, ...]:

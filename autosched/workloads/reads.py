@@ -1,0 +1,129 @@
+"""Where a computation reads its tensors: reads outside of them, and tensors read as indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from autosched.arith.analyzer import Analyzer
+from autosched.errors import ConfigError
+from autosched.te.operations.operation import ComputeOp
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.graph import post_order_ops
+from autosched.tir.expr import Call, Cast, Expr, IntImm, ProducerLoad, Reduce, Select, Var
+from autosched.tir.linear import linear
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """`op` reads an axis of `tensor`, of length `size`, at `index`.
+
+    `guarded`: it stands in a branch, whose condition may keep it inside.
+    """
+
+    op: ComputeOp
+    tensor: Tensor
+    index: Expr
+    size: int
+    guarded: bool
+
+
+def reads_of(tensors: Sequence[Tensor]) -> Iterator[Read]:
+    """Every read of a tensor with constant sizes, axis by axis."""
+    for op in post_order_ops([tensor.op for tensor in tensors]):
+        if isinstance(op, ComputeOp):
+            for body in op.body:
+                yield from _reads(op, body, guarded=False)
+
+
+def _reads(op: ComputeOp, e: Expr, *, guarded: bool) -> Iterator[Read]:
+    match e:
+        case ProducerLoad(producer, indices):
+            for index, size in zip(indices, producer.shape, strict=True):
+                if isinstance(size, IntImm):
+                    yield Read(op, producer, index, size.value, guarded)
+        case Select(condition, a, b) | Call("if_then_else", (condition, a, b)):
+            yield from _reads(op, condition, guarded=guarded)
+            yield from _reads(op, a, guarded=True)
+            yield from _reads(op, b, guarded=True)
+            return
+        case Reduce(condition=condition):
+            guarded = guarded or not isinstance(condition, IntImm)
+    for child in e.children():
+        yield from _reads(op, child, guarded=guarded)
+
+
+def check_reads(title: str, tensors: Sequence[Tensor]) -> None:
+    """Raise ConfigError for a read that leaves its tensor and that no condition guards."""
+    for read in reads_of(tensors):
+        if read.guarded:
+            continue
+        constant, terms = linear(read.index)
+        if any(isinstance(part, ProducerLoad) for t in terms for part in _parts(t)):
+            continue
+        low, high = _range(read.op, constant, terms)
+        exact = all(isinstance(term, Var) for term in terms)
+        outside = low >= read.size or high < 0
+        if outside or (exact and (low < 0 or high >= read.size)):
+            raise ConfigError(
+                f"{title}: {read.op.name} reads {read.tensor.name} at {read.index!r}, elements "
+                f"{low}..{high} of an axis of length {read.size}; choose with if_then_else, or "
+                "make the result smaller"
+            )
+
+
+def index_limits(tensors: Sequence[Tensor]) -> dict[Tensor, int]:
+    """The largest value, counted from 0, of each tensor read as an index that stays inside.
+
+    Raises ConfigError when no value does.
+    """
+    limits: dict[Tensor, int] = {}
+    for read in reads_of(tensors):
+        constant, terms = linear(read.index)
+        inner = {t: c for t, c in terms.items() if isinstance(_bare(t), ProducerLoad)}
+        if not inner:
+            continue
+        rest = {t: c for t, c in terms.items() if t not in inner}
+        low, high = _range(read.op, constant, rest)
+        up = sum(c for c in inner.values() if c > 0)
+        down = -sum(c for c in inner.values() if c < 0)
+        rooms = [(read.size - 1 - high) // up] if up else []
+        rooms += [low // down] if down else []
+        limit = min(rooms)
+        if limit < 0 and not read.guarded:
+            raise ConfigError(
+                f"{read.op.name} reads {read.tensor.name} at {read.index!r}, which no index from 0 "
+                f"on keeps inside its axis of length {read.size}"
+            )
+        for term in inner:
+            load = _bare(term)
+            assert isinstance(load, ProducerLoad)
+            known = limits.get(load.producer, limit)
+            limits[load.producer] = max(0, min(known, limit))
+    return limits
+
+
+def _bare(e: Expr) -> Expr:
+    while isinstance(e, Cast):
+        e = e.value
+    return e
+
+
+def _parts(e: Expr) -> Iterator[Expr]:
+    yield e
+    for child in e.children():
+        yield from _parts(child)
+
+
+def _range(op: ComputeOp, constant: int, terms: Mapping[Expr, int]) -> tuple[int, int]:
+    """Bounds of `constant` plus multiples of terms, over the domain of `op`."""
+    analyzer = Analyzer()
+    for axis in (*op.axis, *op.reduce_axis):
+        if axis.dom is not None:
+            analyzer.bind(axis.var, axis.dom)
+    low = high = constant
+    for term, factor in terms.items():
+        bound = analyzer.const_int_bound(term)
+        ends = factor * bound.min_value, factor * bound.max_value
+        low, high = low + min(ends), high + max(ends)
+    return low, high

@@ -1,0 +1,78 @@
+"""Reads outside of a tensor are refused; tensors read as indices get values that stay inside."""
+
+import pytest
+
+from autosched import te
+from autosched.errors import ConfigError
+from autosched.workloads.reads import check_reads, index_limits
+from autosched.workloads.workload import random_inputs
+
+
+def program(index, size=16, length=16):
+    a = te.placeholder((size,), name="A")
+    return [a, te.compute((length,), lambda i: a[index(i)], name="B")]
+
+
+INSIDE = [
+    lambda i: i,
+    lambda i: 15 - i,
+    lambda i: i // 2 + 8,
+    lambda i: (i * 7) % 16,
+    lambda i: i // 4 * 4,
+]
+OUTSIDE = [
+    (lambda i: i + 1, r"reads A at i \+ 1, elements 1\.\.16 of an axis of length 16"),
+    (lambda i: i - 1, r"elements -1\.\.14"),
+    (lambda i: 2 * i, r"elements 0\.\.30"),
+    (lambda i: i + 100000, r"elements 100000\.\.100015"),
+    (lambda i: i // 2 + 16, r"elements 16\.\.23"),
+]
+
+
+@pytest.mark.parametrize("index", INSIDE)
+def test_what_stays_inside(index):
+    check_reads("p", program(index))
+
+
+@pytest.mark.parametrize(("index", "message"), OUTSIDE)
+def test_what_leaves_the_tensor_is_refused(index, message):
+    with pytest.raises(ConfigError, match=message):
+        check_reads("p", program(index))
+
+
+def test_a_condition_may_guard_a_read():
+    a = te.placeholder((16,), name="A")
+    guarded = te.compute(
+        (18,), lambda i: te.if_then_else(te.all(i >= 1, i < 17), a[i - 1], 0.0), name="P"
+    )
+    check_reads("p", [a, guarded])
+    with pytest.raises(ConfigError, match="elements -1"):
+        bare = te.compute((16,), lambda i: te.if_then_else(a[i - 1] > 0.0, 1.0, 0.0), name="Q")
+        check_reads("p", [a, bare])
+
+
+@pytest.mark.parametrize(
+    ("index", "limit"),
+    [
+        (lambda v, i: v, 15),
+        (lambda v, i: v + 3, 12),
+        (lambda v, i: 2 * v + 1, 7),
+        (lambda v, i: v + i, 8),
+        (lambda v, i: 15 - v, 15),
+    ],
+)
+def test_values_of_an_index_tensor_stay_inside(index, limit):
+    table = te.placeholder((16,), name="T")
+    where = te.placeholder((8,), "int32", name="I")
+    gathered = te.compute((8,), lambda i: table[index(where[i], i)], name="G")
+    limits = index_limits([where, table, gathered])
+    assert limits == {where: limit}
+    values, other = random_inputs([where, table], 3, limits)
+    assert values.min() >= 0 and values.max() <= limit and other.dtype.kind == "f"
+
+
+def test_an_index_tensor_that_cannot_stay_inside():
+    table = te.placeholder((16,), name="T")
+    where = te.placeholder((8,), "int32", name="I")
+    with pytest.raises(ConfigError, match="no index from 0 on keeps inside"):
+        index_limits([where, te.compute((8,), lambda i: table[where[i] + 16], name="G")])
