@@ -26,7 +26,8 @@ from autosched.errors import ScheduleError
 from autosched.features.compare import canonical_rows
 from autosched.features.lowering import features_of_steps
 from autosched.search.options import SearchOptions
-from autosched.search.sketch import generate_sketches
+from autosched.search.rules.protocol import Context
+from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
@@ -103,8 +104,8 @@ def compare(line: dict[str, Any], dag: ComputeDAG, report: Report) -> None:
         text = dag.print_dag()
         report.add(key, "dag", text == line["dag"], detail=text)
     if "sketch_states" in line:
-        options = SearchOptions(space="ansor")
-        found = {s.to_str() for s in generate_sketches(dag, hardware, key[1] == "cuda", options)}
+        context = Context(dag, hardware, key[1] == "cuda", SearchOptions(space="ansor"))
+        found = {s.to_str() for s in SearchSpace.of(context).sketches}
         expected = set(line["sketch_states"])
         detail = "\n".join(["missing:", *(expected - found), "surplus:", *(found - expected)])
         report.add(key, "sketches", found == expected, detail=detail)

@@ -29,10 +29,7 @@ from autosched.driver import lower_steps
 from autosched.errors import CompileError, ScheduleError
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import FEATURE_SETS
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
@@ -88,12 +85,7 @@ def _target(kind: str) -> Target:
 def _drawn(setting: tuple[str, dict[str, int], str]) -> list[dict[str, Any]]:
     name, args, kind = setting
     task = Task.from_workload(name, target=_target(kind), **args)
-    options = SearchOptions()
-    gpu = task.target.is_gpu
-    context = Context(task.dag, task.target.hardware, gpu, options)
-    sketches = generate_sketches(task.dag, task.target.hardware, gpu, options)
-    rng = np.random.default_rng(7)
-    found = sample_population(context, sketches, rng, PER_SETTING)
+    found = SearchSpace(task).sample(np.random.default_rng(7), PER_SETTING)
     return [{"task": task.to_json(), "steps": steps_to_json(s)} for s in found[:PER_SETTING]]
 
 

@@ -15,12 +15,7 @@ from autosched.search.batch_choice import in_turns
 from autosched.search.cost_model import consensus
 from autosched.search.learner import Learner
 from autosched.search.mutation import Steps, mutate
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context, SketchRule
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
-from autosched.state.dag import ComputeDAG
-from autosched.target import Target
+from autosched.search.space import SearchSpace
 
 _FOR_EACH = 16  # a small batch is not worth more samples, or offspring, for each of its places
 _POOL = 2048  # candidates that are kept for later rounds
@@ -46,23 +41,18 @@ class SketchPolicy:
 
     def __init__(
         self,
-        dag: ComputeDAG,
-        target: Target,
+        space: SearchSpace,
         learner: Learner,
-        options: SearchOptions,
         rng: np.random.Generator,
         featurize: Featurize,
-        custom_rules: Sequence[SketchRule] = (),
         task_key: str = "",
     ) -> None:
-        self.context = Context(dag, target.hardware, target.is_gpu, options)
+        self.space = space
+        self.context = space.context
         self._learner = learner
         self._task_key = task_key
         self._rng = rng
         self._featurize = featurize
-        self._sketches = generate_sketches(
-            dag, target.hardware, target.is_gpu, options, custom_rules
-        )
         self._measured: dict[Steps, float] = {}
         self._texts: set[str] = set()
         self._text_of: dict[Steps, str] = {}
@@ -105,7 +95,7 @@ class SketchPolicy:
             most = self.context.options.sample_init_min_population
             wanted = max(wanted, min(most, _FOR_EACH * count))
         wanted = min(wanted, self._space)
-        found = sample_population(self.context, self._sketches, self._rng, wanted, self._legal)
+        found = self.space.sample(self._rng, wanted, self._legal)
         if len(found) < wanted:  # a small space: do not look for more again
             self._space = max(1, len(found))
         return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.errors import ConfigError, ScheduleError
-from autosched.search.options import SearchOptions
 from autosched.search.rules.common import (
     ADD_CACHE_WRITE,
     ADD_RFACTOR,
@@ -25,9 +24,7 @@ from autosched.search.rules.gpu import (
 from autosched.search.rules.protocol import Context, Decision, SketchRule
 from autosched.search.rules.space import TILE_ELEMENTS, TILE_REDUCTION
 from autosched.search.rules.tiling import structure_problem, with_sampled_rfactor
-from autosched.state.dag import ComputeDAG
 from autosched.state.state import State
-from autosched.target import HardwareParams
 
 ANSOR_CPU_RULES: tuple[SketchRule, ...] = (
     ALWAYS_INLINE,
@@ -57,21 +54,15 @@ GPU_RULES: tuple[SketchRule, ...] = (
 )
 
 
-def generate_sketches(
-    dag: ComputeDAG,
-    hardware: HardwareParams,
-    is_gpu: bool = False,
-    options: SearchOptions | None = None,
-    custom_rules: Sequence[SketchRule] = (),
-) -> list[State]:
+def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ()) -> list[State]:
     """All sketches of a task; custom rules are tried before the built-in ones.
 
     In the space `ansor` they are Ansor's, in its order.
 
     A built-in rule that turns out to be illegal for a stage is passed over (Ansor fails). Raises
-    ConfigError when the tiling structure is none, or a custom rule fails or leaves no sketch.
+    ConfigError when the tiling structure is invalid, or a custom rule fails or leaves no sketch.
     """
-    context = Context(dag, hardware, is_gpu, options or SearchOptions())
+    dag, is_gpu = context.dag, context.is_gpu
     problem = structure_problem(structure(context), is_gpu=is_gpu)
     if problem:
         raise ConfigError(f"{'gpu' if is_gpu else 'cpu'}_multi_level_tiling_structure: {problem}")

@@ -22,6 +22,7 @@ from autosched.search.options import SearchOptions
 from autosched.search.policy import Candidate, SketchPolicy
 from autosched.search.ranking_quality import Quality, prediction_quality
 from autosched.search.rules.protocol import SketchRule
+from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
 from autosched.task import Task
 
@@ -141,13 +142,10 @@ class Tuner:
         self._own_helper = helper is None
         self._helper = helper or Helper()
         self._policy = SketchPolicy(
-            task.dag,
-            task.target,
+            SearchSpace(task, options.search, options.sketch_rules),
             self.learner,
-            options.search,
             np.random.default_rng(options.seed),
             task_featurizer(task, self._helper, options.features),
-            options.sketch_rules,
             task.key,
         )
         self._since_best = 0

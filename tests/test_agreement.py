@@ -12,10 +12,7 @@ import pytest
 from autosched.driver import lower_steps
 from autosched.measure.check import compare
 from autosched.runtime.cpu import build_artifact, load
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.target import cpu_target
 from autosched.task import Task
 from autosched.tir import interp
@@ -73,10 +70,7 @@ def arrays_of(task):
 
 def candidates(task, seed, count):
     """Steps of `count` random candidates, fewer where the space is smaller."""
-    options = SearchOptions()
-    sketches = generate_sketches(task.dag, task.target.hardware, False, options)
-    context = Context(task.dag, task.target.hardware, False, options)
-    return sample_population(context, sketches, np.random.default_rng(seed), count)
+    return SearchSpace(task).sample(np.random.default_rng(seed), count)
 
 
 def assert_agree(names, left, right, steps):

@@ -9,7 +9,7 @@ from autosched import te, workloads
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
 from autosched.search.sample import sample_one
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
 from autosched.state.python_schedule import python_schedule
 from autosched.state.steps import SplitStep
@@ -52,7 +52,7 @@ def test_printed_code_gives_the_same_program(name, target):
     gpu = target == "cuda"
     hardware = HardwareParams.default("cuda") if gpu else HardwareParams(num_cores=8)
     context = Context(dag, hardware, gpu, SearchOptions())
-    sketches = generate_sketches(dag, hardware, gpu)
+    sketches = SearchSpace.of(context).sketches
     rng = np.random.default_rng(0)
     samples = (sample_one(context, sketches, rng) for _ in range(ATTEMPTS))
     state = next((found for found in samples if found is not None), sketches[0])

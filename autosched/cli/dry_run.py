@@ -13,9 +13,7 @@ from autosched.cli.console import count, plain, print_json
 from autosched.driver import lower_steps
 from autosched.errors import ScheduleError
 from autosched.features.lowering import features_of_steps
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.search.tuner import TuneOptions
 from autosched.state.state import State
 from autosched.state.steps import Step, steps_to_json
@@ -30,7 +28,7 @@ class DryRun:
     """Candidates of one task. `legal` pairs steps with the number of stores that have features."""
 
     task: Task
-    sketches: list[State]
+    sketches: Sequence[State]
     legal: list[tuple[tuple[Step, ...], int]]
     refused: list[str]
 
@@ -72,12 +70,10 @@ def show_all(tasks: Sequence[tuple[Task, TuneOptions]], *, as_json: bool) -> boo
 
 def sampled(task: Task, options: TuneOptions) -> DryRun:
     """Generate, lower, verify and featurise candidates."""
-    hardware, is_gpu = task.target.hardware, task.target.is_gpu
-    sketches = generate_sketches(task.dag, hardware, is_gpu, options.search, options.sketch_rules)
-    context = Context(task.dag, hardware, is_gpu, options.search)
+    space = SearchSpace(task, options.search, options.sketch_rules)
     rng = np.random.default_rng(options.seed)
-    run = DryRun(task, sketches, [], [])
-    for steps in sample_population(context, sketches, rng, _SAMPLES):
+    run = DryRun(task, space.sketches, [], [])
+    for steps in space.sample(rng, _SAMPLES):
         try:
             rows = features_of_steps(task.dag, steps, task.target, options.features)
             lower_steps(task.dag, steps, task.target, layout=task.layout)

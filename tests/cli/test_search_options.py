@@ -12,10 +12,8 @@ from autosched.search import policy as policy_module
 from autosched.search.learner import Learner
 from autosched.search.options import SearchOptions
 from autosched.search.policy import SketchPolicy
-from autosched.search.rules.protocol import Context
 from autosched.search.rules.tiling import structure_problem
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.state.iterator import Annotation
 from autosched.state.steps import ComputeAtStep, ComputeInlineStep, ComputeRootStep, SplitStep
 from autosched.target import cuda_target
@@ -68,26 +66,14 @@ def policy(read):
     def made(settings):
         task, options = read(settings)
         rng = np.random.default_rng(0)
-        return SketchPolicy(
-            task.dag,
-            task.target,
-            Learner(Model()),
-            options,
-            rng,
-            lambda found: list(map(row, found)),
-        )
+        space = SearchSpace(task, options)
+        return SketchPolicy(space, Learner(Model()), rng, lambda found: list(map(row, found)))
 
     return made
 
 
-def sketches(task, options):
-    return generate_sketches(task.dag, task.target.hardware, task.target.is_gpu, options)
-
-
 def population(task, options, count=40):
-    context = Context(task.dag, task.target.hardware, task.target.is_gpu, options)
-    rng = np.random.default_rng(0)
-    return sample_population(context, sketches(task, options), rng, count)
+    return SearchSpace(task, options).sample(np.random.default_rng(0), count)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +84,7 @@ def test_tiling_structures(read, target, structure, levels):
     """The splits of a spatial and a reduction loop have a level less than letters."""
     setting = f"{target if target == 'cpu' else 'gpu'}_multi_level_tiling_structure: {structure}"
     task, options = read(setting, target=target)
-    last = sketches(task, options)[-1]
+    last = SearchSpace(task, options).sketches[-1]
     splits = [len(s.lengths) for s in last.steps if isinstance(s, SplitStep)]
     spatial, reduction = levels
     assert splits[:2] == [spatial, spatial]
@@ -169,10 +155,8 @@ def test_retry_search_one_round_on_empty(policy, monkeypatch):
 
 def test_sample_init_min_population(policy, monkeypatch):
     wanted = []
-    sample = policy_module.sample_population
-    monkeypatch.setattr(
-        policy_module, "sample_population", lambda *a: wanted.append(a[3]) or sample(*a)
-    )
+    sample = SearchSpace.sample
+    monkeypatch.setattr(SearchSpace, "sample", lambda *a: wanted.append(a[2]) or sample(*a))
     policy("sample_init_min_population: 20, evolutionary_search_population: 6").next_batch(4)
     assert wanted == [20]
 
@@ -203,8 +187,7 @@ def evolved(policy, monkeypatch, settings, measured=20):
 
 
 def population_of(found, count):
-    rng = np.random.default_rng(1)
-    return sample_population(found.context, found._sketches, rng, count)
+    return found.space.sample(np.random.default_rng(1), count)
 
 
 def test_sample_init_use_measured_ratio(policy, monkeypatch):

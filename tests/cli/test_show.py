@@ -13,10 +13,7 @@ import pytest
 from autosched.driver import lower_steps
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.state.steps import steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
@@ -154,13 +151,12 @@ def test_the_printed_program_runs_as_it_stands(cli, tmp_path, name, sizes, targe
     """It prints the TIR that the steps give; every step that sketches make occurs."""
     kind = cuda_target() if target == "cuda" else "cpu"
     task = Task.from_workload(name, target=kind, **sizes)
-    context = Context(task.dag, task.target.hardware, task.target.is_gpu, SearchOptions())
-    sketches = generate_sketches(task.dag, task.target.hardware, task.target.is_gpu)
+    space = SearchSpace(task)
     rng = np.random.default_rng(0)
     records = [
         Record(task.to_json(), steps, MeasureResult((1e-3,)))
-        for sketch in sketches
-        for steps in sample_population(context, [sketch], rng, 1)
+        for sketch in space.sketches
+        for steps in space.sample(rng, 1, sketch=sketch)
     ]
     RecordLog(tmp_path / "r.jsonl").append(records)
     for index, made in enumerate(records):

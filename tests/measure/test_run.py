@@ -10,10 +10,7 @@ from autosched.errors import MeasureError
 from autosched.layout import LayoutOption
 from autosched.measure import build, run
 from autosched.runtime.cpu import CpuArtifact, load
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.target import cpu_target
 from autosched.task import Task
@@ -42,10 +39,7 @@ def of(source, rewrite):
 
 
 def candidates(task, seed):
-    options = SearchOptions()
-    sketches = generate_sketches(task.dag, task.target.hardware, False, options)
-    context = Context(task.dag, task.target.hardware, False, options)
-    return sample_population(context, sketches, np.random.default_rng(seed), CANDIDATES)
+    return SearchSpace(task).sample(np.random.default_rng(seed), CANDIDATES)
 
 
 def built(task, steps):

@@ -9,7 +9,7 @@ from autosched.measure.result import Failure, MeasureResult
 from autosched.search.featurize import make_handler
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.state.steps import steps_to_json
 from autosched.target import HardwareParams, cuda_target
 from autosched.task import Task
@@ -86,10 +86,6 @@ def _context(task, **options):
     return Context(task.dag, hardware, gpu, SearchOptions(**options))
 
 
-def _sketches(context):
-    return generate_sketches(context.dag, context.hardware, context.is_gpu, context.options)
-
-
 @pytest.fixture(scope="session")
 def make_task():
     """(workload, target) -> a small task."""
@@ -103,9 +99,9 @@ def make_context():
 
 
 @pytest.fixture(scope="session")
-def sketches_of():
-    """context -> its sketches."""
-    return _sketches
+def make_space():
+    """(task, **search options) -> its search space; a CPU has eight cores on every machine."""
+    return lambda task, **options: SearchSpace.of(_context(task, **options))
 
 
 @pytest.fixture(scope="session", params=["cpu", "cuda"])
@@ -125,8 +121,8 @@ def task(request):
 
 
 @pytest.fixture(scope="session")
-def context(task):
-    return _context(task)
+def space(task):
+    return SearchSpace.of(_context(task))
 
 
 @pytest.fixture(scope="session")

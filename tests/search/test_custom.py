@@ -5,7 +5,7 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.search.rules.custom import load_rules
 from autosched.search.rules.protocol import Decision, FunctionRule
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.task import Task
 
 FILE = """
@@ -45,7 +45,7 @@ def sketches():
     task = Task.from_workload("matmul", M=16, N=16, K=16)
 
     def made(*found):
-        return generate_sketches(task.dag, task.target.hardware, custom_rules=found)
+        return SearchSpace(task, custom_rules=found).sketches
 
     return made
 

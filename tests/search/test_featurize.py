@@ -6,16 +6,15 @@ import pytest
 from autosched.errors import ScheduleError
 from autosched.features.sets import FEATURE_SETS
 from autosched.search.featurize import Featurizer, Helper, task_featurizer
-from autosched.search.sample import sample_population
 from autosched.state.steps import SplitStep
 
 ILLEGAL = (SplitStep(2, 9, 4, (2,)),)
 
 
 @pytest.fixture(scope="module")
-def candidates(make_task, make_context, sketches_of):
-    context = make_context(make_task("matmul"))
-    return sample_population(context, sketches_of(context), np.random.default_rng(0), 10)
+def candidates(make_task, make_space):
+    space = make_space(make_task("matmul"))
+    return space.sample(np.random.default_rng(0), 10)
 
 
 def test_each_is_worked_out_once(make_task, candidates):

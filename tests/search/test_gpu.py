@@ -12,8 +12,7 @@ from autosched.search.rules.gpu import (
     SPECIAL_COMPUTE_LOCATION_GPU,
 )
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import CacheReadStep, steps_to_json
 from autosched.target import HardwareParams, cuda_target
@@ -43,7 +42,8 @@ def residual(n=64):
 
 def test_a_consumer_without_reduction_reads_the_tensor_itself():
     dag = residual()
-    (sketch,) = generate_sketches(dag, GPU, True)
+    space = SearchSpace.of(context_of(dag))
+    (sketch,) = space.sketches
     reads = [step for step in sketch.steps if isinstance(step, CacheReadStep)]
     assert [(r.stage_id, r.reader_stage_ids) for r in reads] == [(1, (2,)), (0, (3,))]
     target = cuda_target()
@@ -57,7 +57,7 @@ def test_a_consumer_without_reduction_reads_the_tensor_itself():
         return [True] * len(batch)
 
     refused = []
-    found = sample_population(context_of(dag), [sketch], np.random.default_rng(0), 4, legal)
+    found = space.sample(np.random.default_rng(0), 4, legal)
     assert len(found) == 4
     assert set(refused) <= {"ScheduleError"}
     assert len(refused) < 4
@@ -66,9 +66,10 @@ def test_a_consumer_without_reduction_reads_the_tensor_itself():
 def test_an_outer_product_has_nothing_to_fetch():
     a, b = te.placeholder((64,), name="A"), te.placeholder((64,), name="B")
     dag = ComputeDAG([a, b, te.compute((64, 64), lambda i, j: a[i] * b[j], name="C")])
-    (sketch,) = generate_sketches(dag, GPU, True)
+    space = SearchSpace.of(context_of(dag))
+    (sketch,) = space.sketches
     assert [step.code for step in sketch.steps] == ["CHW", "CI"]
-    (steps,) = sample_population(context_of(dag), [sketch], np.random.default_rng(0), 1)
+    (steps,) = space.sample(np.random.default_rng(0), 1)
     assert "threadIdx.x" in dag.infer_bound_of(steps).to_str()
 
 
@@ -78,7 +79,7 @@ def test_every_reduction_gets_its_own_fetch():
     k, r = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="r")
     c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
     d = te.compute((n, n), lambda i, j: te.sum(a[i, r] * c[r, j], axis=r), name="D")
-    (sketch,) = generate_sketches(ComputeDAG([a, b, d]), GPU, True)
+    (sketch,) = SearchSpace.of(context_of(ComputeDAG([a, b, d]))).sketches
     names = [stage.name for stage in sketch.stages]
     assert [name for name in names if "A" in name] == ["A", "A.d.shared", "A.shared"]
     reads = [step for step in sketch.steps if isinstance(step, CacheReadStep)]
@@ -126,7 +127,7 @@ def test_a_rule_that_fails_is_passed_over():
         "Twice", lambda c, s, i: Decision.APPLY_AND_SKIP_REST if i == 2 else Decision.SKIP, twice
     )
     dag = row_sums(4, 64, divided=True)
-    (sketch,) = generate_sketches(dag, GPU, True, custom_rules=[rule])
+    (sketch,) = SearchSpace.of(context_of(dag), [rule]).sketches
     assert [step.code for step in sketch.steps] == ["SP", "SP"]
 
 

@@ -35,10 +35,10 @@ def elementwise(shape, **attrs):
     return Context(ComputeDAG([a, b]), HardwareParams(8), False, SearchOptions())
 
 
-def test_tile_sizes_divide(make_context, make_task, sketches_of):
-    context = make_context(make_task("matmul"))
-    for sketch in sketches_of(context):
-        filled = fill_tile_size(context, sketch, rng())
+def test_tile_sizes_divide(make_space, make_task):
+    space = make_space(make_task("matmul"))
+    for sketch in space.sketches:
+        filled = fill_tile_size(space.context, sketch, rng())
         assert filled.concrete
         for step in filled.steps:
             if isinstance(step, SplitStep):

@@ -17,7 +17,6 @@ from autosched.search.mutation import (
     mutate_parallel,
     mutate_tile_size,
 )
-from autosched.search.sample import sample_population
 from autosched.state import queries
 from autosched.state.iterator import Annotation
 from autosched.state.steps import (
@@ -34,8 +33,8 @@ from autosched.task import Task
 from autosched.workloads import WORKLOADS
 
 
-def population(context, sketches_of, seed=3, count=6):
-    return sample_population(context, sketches_of(context), np.random.default_rng(seed), count)
+def population(space, seed=3, count=6):
+    return space.sample(np.random.default_rng(seed), count)
 
 
 def differences(before, after):
@@ -72,61 +71,61 @@ def test_every_workload_is_mutated():
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_chains_of_mutations_are_valid_or_refused(name, target, make_context, sketches_of):
+def test_chains_of_mutations_are_valid_or_refused(name, target, make_space):
     """Each one can be lowered and featurised, or ScheduleError says why not; nothing else."""
     kind = cuda_target() if target == "cuda" else "cpu"
     task = Task.from_workload(name, target=kind, **SMALL[name])
-    context = make_context(task)
+    space = make_space(task)
     accepted = 0
-    for seed, steps in enumerate(population(context, sketches_of, count=2)):
+    for seed, steps in enumerate(population(space, count=2)):
         rng = np.random.default_rng(seed)
         for _ in range(3):
-            changed = mutate(context, steps, rng)
+            changed = mutate(space.context, steps, rng)
             if changed is None:
                 continue
             try:
-                text = context.dag.infer_bound_of(changed).to_str()
-                lower_steps(context.dag, changed, task.target)
-                rows = features_of_steps(context.dag, changed, task.target)
+                text = space.context.dag.infer_bound_of(changed).to_str()
+                lower_steps(space.context.dag, changed, task.target)
+                rows = features_of_steps(space.context.dag, changed, task.target)
             except ScheduleError:
                 continue
             assert np.isfinite(rows).all()
             assert rows.any()
             again = steps_from_json(json.loads(json.dumps(steps_to_json(changed))))
             assert again == changed
-            assert context.dag.infer_bound_of(again).to_str() == text
+            assert space.context.dag.infer_bound_of(again).to_str() == text
             accepted += 1
             steps = changed
     assert accepted or name == "add_relu"  # which has no tiles
 
 
 @pytest.mark.parametrize("name", ["matmul", "dense_bias_relu"])
-def test_tile_sizes_keep_their_product(name, target, make_context, make_task, sketches_of):
-    context = make_context(make_task(name, target))
+def test_tile_sizes_keep_their_product(name, target, make_space, make_task):
+    space = make_space(make_task(name, target))
     rng = np.random.default_rng(0)
     changed_once = False
-    for steps in population(context, sketches_of):
+    for steps in population(space):
         for _ in range(10):
-            changed = mutate_tile_size(context, steps, rng)
+            changed = mutate_tile_size(space.context, steps, rng)
             if changed is None:
                 continue
             ((before, after),) = differences(steps, changed)
             assert isinstance(after, SplitStep)
             divides = before.extent % prod(before.lengths) == 0
             assert not divides or before.extent % prod(after.lengths) == 0
-            assert after.lengths[-1] <= context.options.max_innermost_split_factor
+            assert after.lengths[-1] <= space.context.options.max_innermost_split_factor
             assert after.lengths != before.lengths
             steps, changed_once = changed, True
     assert changed_once
 
 
-def test_auto_unroll_changes_only_its_value(make_context, make_task, sketches_of):
-    context = make_context(make_task("matmul"))
+def test_auto_unroll_changes_only_its_value(make_space, make_task):
+    space = make_space(make_task("matmul"))
     rng = np.random.default_rng(0)
     seen = set()
-    for steps in population(context, sketches_of):
+    for steps in population(space):
         for _ in range(10):
-            changed = mutate_auto_unroll(context, steps, rng)
+            changed = mutate_auto_unroll(space.context, steps, rng)
             for before, after in differences(steps, changed):
                 assert isinstance(after, PragmaStep)
                 assert (before.stage_id, before.iter_id) == (after.stage_id, after.iter_id)
@@ -135,17 +134,17 @@ def test_auto_unroll_changes_only_its_value(make_context, make_task, sketches_of
     assert len(seen) > 1
 
 
-def test_parallel_fuses_another_number_of_loops(make_context, make_task, sketches_of):
-    context = make_context(make_task("matmul"))
+def test_parallel_fuses_another_number_of_loops(make_space, make_task):
+    space = make_space(make_task("matmul"))
     rng = np.random.default_rng(0)
     changed_once = False
-    for steps in population(context, sketches_of, count=24):
-        changed = mutate_parallel(context, steps, rng)
+    for steps in population(space, count=24):
+        changed = mutate_parallel(space.context, steps, rng)
         if changed is None:
             continue
         fuses = [(a, b) for a, b in differences(steps, changed) if isinstance(b, FuseStep)]
         assert len(fuses) == 1
-        state = context.dag.infer_bound_of(changed)
+        state = space.context.dag.infer_bound_of(changed)
         marks = [it.annotation for s in state.stages for it in s.iters]
         assert marks.count(Annotation.PARALLEL) >= 1
         assert not queries.has_nested_parallel(state)
@@ -153,25 +152,25 @@ def test_parallel_fuses_another_number_of_loops(make_context, make_task, sketche
     assert changed_once
 
 
-def test_compute_location_moves_one_stage(make_context, make_task, sketches_of):
-    context = make_context(make_task("softmax"))
+def test_compute_location_moves_one_stage(make_space, make_task):
+    space = make_space(make_task("softmax"))
     rng = np.random.default_rng(0)
     moved = 0
-    for steps in population(context, sketches_of, count=24):
-        changed = mutate_compute_location(context, steps, rng)
+    for steps in population(space, count=24):
+        changed = mutate_compute_location(space.context, steps, rng)
         if changed is None or changed == steps:
             continue
         assert all(isinstance(b, ComputeAtStep) for _, b in differences(steps, changed))
-        assert not queries.has_nested_parallel(context.dag.state_of(changed))
+        assert not queries.has_nested_parallel(space.context.dag.state_of(changed))
         moved += 1
     assert moved
 
 
-def test_compute_location_can_be_switched_off(make_context, make_task, sketches_of):
-    context = make_context(make_task("softmax"), disable_change_compute_location=True)
+def test_compute_location_can_be_switched_off(make_space, make_task):
+    space = make_space(make_task("softmax"), disable_change_compute_location=True)
     rng = np.random.default_rng(0)
-    for steps in population(context, sketches_of):
-        assert mutate_compute_location(context, steps, rng) is None
+    for steps in population(space):
+        assert mutate_compute_location(space.context, steps, rng) is None
 
 
 @pytest.mark.parametrize(

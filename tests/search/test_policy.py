@@ -8,6 +8,7 @@ from autosched.search.featurize import task_featurizer
 from autosched.search.learner import Learner
 from autosched.search.options import SearchOptions
 from autosched.search.policy import SketchPolicy
+from autosched.search.space import SearchSpace
 
 FAST = {"evolutionary_search_population": 12, "evolutionary_search_num_iters": 2}
 
@@ -41,7 +42,7 @@ def make_policy(task, model=None, seed=0, **options):
     settings = SearchOptions(sample_init_min_population=12, **{**FAST, **options})
     learner = Learner(model or TileModel())
     rng = np.random.default_rng(seed)
-    return SketchPolicy(task.dag, task.target, learner, settings, rng, featurize)
+    return SketchPolicy(SearchSpace(task, settings), learner, rng, featurize)
 
 
 def play(policy, rounds=3, count=5):
@@ -58,9 +59,8 @@ def test_gpu_candidates_keep_the_limits_even_before_training(make_task):
     task = make_task("matmul", "cuda")
     settings = SearchOptions(sample_init_min_population=8)
     real = task_featurizer(task)
-    policy = SketchPolicy(
-        task.dag, task.target, Learner(RandomModel()), settings, np.random.default_rng(0), real
-    )
+    space = SearchSpace(task, settings)
+    policy = SketchPolicy(space, Learner(RandomModel()), np.random.default_rng(0), real)
     assert all(rows is not None for rows in real([c.steps for c in policy.next_batch(8)]))
 
 

@@ -8,17 +8,16 @@ from autosched.features.sets import ANSOR, TUNING, feature_set
 from autosched.search.cost_model import RandomModel, XGBoostModel
 from autosched.search.featurize import task_featurizer
 from autosched.search.pretrained import pretrained_model, start_pretrained
-from autosched.search.sample import sample_population
 
 
-def test_it_is_for_the_features_of_this_version(make_task, make_context, sketches_of):
+def test_it_is_for_the_features_of_this_version(make_task, make_space):
     """A new version of the features needs benchmarks/pretrain.py to be run again."""
     model = XGBoostModel()
     assert start_pretrained(model, "cpu", TUNING)
     assert model.trained
     task = make_task("matmul")
-    context = make_context(task)
-    candidates = sample_population(context, sketches_of(context), np.random.default_rng(0), 20)
+    space = make_space(task)
+    candidates = space.sample(np.random.default_rng(0), 20)
     scores = model.predict(task_featurizer(task)(candidates))
     assert np.isfinite(scores).all()
     assert scores.max() > 2 * scores.min()

@@ -3,80 +3,74 @@
 import numpy as np
 import pytest
 
-from autosched.search.sample import sample_population
 from autosched.state import queries
 from autosched.state.iterator import Annotation
 from autosched.state.steps import SplitStep
 from autosched.task import Task
 
 
-def test_samples_are_legal_and_differ(context, sketches_of):
-    found = sample_population(context, sketches_of(context), np.random.default_rng(1), 8)
-    assert len(found) == 8 or context.is_gpu
+def test_samples_are_legal_and_differ(space):
+    found = space.sample(np.random.default_rng(1), 8)
+    assert len(found) == 8 or space.context.is_gpu
     assert len(found) >= 4
-    texts = {context.dag.infer_bound_of(steps).to_str() for steps in found}
+    texts = {space.context.dag.infer_bound_of(steps).to_str() for steps in found}
     assert len(texts) == len(found)
-    limit = context.options.max_innermost_split_factor
+    limit = space.context.options.max_innermost_split_factor
     for steps in found:
         for step in steps:
             if isinstance(step, SplitStep):
                 assert step.lengths[-1] is not None
                 assert step.lengths[-1] <= limit
-        if not context.is_gpu:
-            assert not queries.has_nested_parallel(context.dag.state_of(steps))
+        if not space.context.is_gpu:
+            assert not queries.has_nested_parallel(space.context.dag.state_of(steps))
 
 
-def test_the_same_seed_gives_the_same_samples(context, sketches_of):
-    sketches = sketches_of(context)
-    first, second = (
-        sample_population(context, sketches, np.random.default_rng(7), 4) for _ in range(2)
-    )
+def test_the_same_seed_gives_the_same_samples(space):
+    first, second = (space.sample(np.random.default_rng(7), 4) for _ in range(2))
     assert first == second
 
 
-def test_gpu_samples_are_bound_to_threads(make_context, make_task, sketches_of):
-    context = make_context(make_task("matmul", "cuda"))
-    for steps in sample_population(context, sketches_of(context), np.random.default_rng(0), 8):
-        state = context.dag.infer_bound_of(steps)
+def test_gpu_samples_are_bound_to_threads(make_space, make_task):
+    space = make_space(make_task("matmul", "cuda"))
+    for steps in space.sample(np.random.default_rng(0), 8):
+        state = space.context.dag.infer_bound_of(steps)
         marks = {it.annotation for stage in state.stages for it in stage.iters}
         assert {Annotation.BLOCK_X, Annotation.VTHREAD, Annotation.THREAD_X} <= marks
 
 
-def test_a_tiny_space_ends(make_context, sketches_of):
-    context = make_context(Task.from_workload("matmul", M=1, N=1, K=1))
-    found = sample_population(context, sketches_of(context), np.random.default_rng(0), 50)
+def test_a_tiny_space_ends(make_space):
+    space = make_space(Task.from_workload("matmul", M=1, N=1, K=1))
+    found = space.sample(np.random.default_rng(0), 50)
     assert 1 <= len(found) < 50
 
 
 @pytest.mark.parametrize("limit", [1, 4])
-def test_vectors_have_a_limit(limit, make_context, make_task, sketches_of):
-    context = make_context(
+def test_vectors_have_a_limit(limit, make_space, make_task):
+    space = make_space(
         make_task("dense_bias_relu"), max_innermost_split_factor=limit, max_vectorize_size=limit
     )
-    for steps in sample_population(context, sketches_of(context), np.random.default_rng(0), 10):
-        for stage in context.dag.infer_bound_of(steps).stages:
+    for steps in space.sample(np.random.default_rng(0), 10):
+        for stage in space.context.dag.infer_bound_of(steps).stages:
             for it in stage.iters:
                 if it.annotation is Annotation.VECTORIZE:
                     assert it.extent is not None
                     assert it.extent <= limit
 
 
-def test_samples_that_cannot_be_lowered_are_dropped(make_context, make_task, sketches_of):
-    context = make_context(make_task("matmul"))
+def test_samples_that_cannot_be_lowered_are_dropped(make_space, make_task):
+    space = make_space(make_task("matmul"))
     asked = []
 
     def legal(batch):
         asked.extend(batch)
         return [k % 2 == 0 for k, _ in enumerate(batch)]
 
-    found = sample_population(context, sketches_of(context), np.random.default_rng(0), 10, legal)
+    found = space.sample(np.random.default_rng(0), 10, legal)
     assert len(found) == 10
     assert set(found) < set(asked)
 
 
-def test_nothing_legal_ends(make_context, make_task, sketches_of):
-    context = make_context(make_task("softmax"))
+def test_nothing_legal_ends(make_space, make_task):
+    space = make_space(make_task("softmax"))
     refuse = lambda batch: [False] * len(batch)  # noqa: E731
-    assert (
-        sample_population(context, sketches_of(context), np.random.default_rng(0), 4, refuse) == []
-    )
+    assert space.sample(np.random.default_rng(0), 4, refuse) == []

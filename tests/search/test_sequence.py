@@ -16,9 +16,7 @@ from autosched.measure.result import MeasureResult
 from autosched.search.featurize import Helper, task_featurizer
 from autosched.search.mutation import mutate
 from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import steps_to_json
 from autosched.target import cpu_target, cuda_target
@@ -102,12 +100,13 @@ def program():
     for op, args in (("matmul", {"M": 8, "N": 8, "K": 8}), ("softmax", {"M": 4, "N": 8})):
         for target in (cpu_target(threads=2), cuda_target()):
             task = Task.from_workload(op, **args, target=target)
-            context = Context(task.dag, target.hardware, target.is_gpu, SEARCH)
-            sketches = generate_sketches(task.dag, target.hardware, target.is_gpu, SEARCH)
+            space = SearchSpace(task, SEARCH)
             rng = np.random.default_rng(1)
-            samples = sample_population(context, sketches, rng, 4)
+            samples = space.sample(rng, 4)
             found += samples
-            found += [m for steps in samples if (m := mutate(context, steps, rng)) is not None]
+            found += [
+                m for steps in samples if (m := mutate(space.context, steps, rng)) is not None
+            ]
     return text_of(found)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from autosched import workloads
 from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Decision, FunctionRule
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.sketch import generate_sketches
 from autosched.state.dag import ComputeDAG
 from autosched.target import HardwareParams
@@ -33,12 +33,13 @@ def test_sketches_are_ansors(case: dict[str, Any]) -> None:
     dag = ComputeDAG(workloads.get(case["workload"]).tensors(**case["args"]))
     hardware = HardwareParams.from_list(case["hardware"])
     options = SearchOptions(space="ansor")
-    found = generate_sketches(dag, hardware, case["target"] == "cuda", options)
+    found = generate_sketches(Context(dag, hardware, case["target"] == "cuda", options))
     assert [state.to_str() for state in found] == case["sketch_states"]
 
 
-def matmul() -> ComputeDAG:
-    return ComputeDAG(workloads.get("matmul").tensors(M=16, N=16, K=16))
+def matmul() -> Context:
+    dag = ComputeDAG(workloads.get("matmul").tensors(M=16, N=16, K=16))
+    return Context(dag, HardwareParams(8), False, SearchOptions())
 
 
 def test_a_custom_rule_comes_first_and_may_replace_the_rest() -> None:
@@ -50,7 +51,7 @@ def test_a_custom_rule_comes_first_and_may_replace_the_rest() -> None:
         return [(state.parallel(stage_id, state.stages[stage_id].iters[0])[0], stage_id - 1)]
 
     rule = FunctionRule("Untiled", plain, untiled)
-    (sketch,) = generate_sketches(matmul(), HardwareParams(8), custom_rules=[rule])
+    (sketch,) = generate_sketches(matmul(), [rule])
     assert sketch.to_str().splitlines()[1:] == [
         "parallel i (0,16)",
         "  for j (0,16)",
@@ -65,8 +66,7 @@ def test_a_custom_rule_may_add_to_the_built_in_ones() -> None:
         lambda c, s, i: Decision.SKIP if s.stages[i].is_placeholder else Decision.APPLY,
         lambda c, s, i: [(s, i - 1)],
     )
-    hardware = HardwareParams(8)
-    built_in = len(generate_sketches(matmul(), hardware))
-    with_custom = generate_sketches(matmul(), hardware, custom_rules=[rule])
+    built_in = len(generate_sketches(matmul()))
+    with_custom = generate_sketches(matmul(), [rule])
     assert len(with_custom) > built_in
     assert any(not state.steps for state in with_custom)

@@ -8,8 +8,7 @@ from autosched.measure.check import compare
 from autosched.runtime.cpu import load
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.task import Task
 
 NEW = [
@@ -36,7 +35,8 @@ def task_of(expr: str) -> Task:
 
 
 def sketches_of(task: Task, space: str, gpu: bool = False):
-    return generate_sketches(task.dag, task.target.hardware, gpu, SearchOptions(space=space))
+    options = SearchOptions(space=space)
+    return SearchSpace.of(Context(task.dag, task.target.hardware, gpu, options)).sketches
 
 
 def texts(states):
@@ -77,9 +77,7 @@ def test_samples_compute_the_reference(expr):
     task = task_of(expr)
     inputs = task.inputs(seed=1)
     (want,) = task.reference(inputs)
-    context = Context(task.dag, task.target.hardware, False, SearchOptions())
-    sketches = sketches_of(task, "autosched")
-    for steps in sample_population(context, sketches, np.random.default_rng(2), 6):
+    for steps in SearchSpace(task).sample(np.random.default_rng(2), 6):
         got = np.empty_like(want)
         load(build_steps(task.dag, steps, task.target))(*inputs, got)
         assert compare("C", got, want) is None, steps

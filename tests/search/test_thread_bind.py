@@ -6,7 +6,7 @@ from autosched import te
 from autosched.search.initial import fill_tile_size
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.search.thread_bind import thread_bind
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation
@@ -18,7 +18,7 @@ GPU = HardwareParams.default("cuda")
 def bound(tensors, seed=0):
     dag = ComputeDAG(tensors)
     context = Context(dag, GPU, True, SearchOptions())
-    (sketch,) = generate_sketches(dag, GPU, True)
+    (sketch,) = SearchSpace.of(context).sketches
     rng = np.random.default_rng(seed)
     state = thread_bind(context, fill_tile_size(context, sketch, rng), rng)
     return None if state is None else dag.infer_bound(state)
@@ -39,13 +39,13 @@ def test_a_long_stage_is_cut_into_warps():
     assert lines[1:3] == ["blockIdx.x i0@i1@.0 (0,66)", "  threadIdx.x i0@i1@.1 (0,32)"]
 
 
-def test_tiled_stages_keep_the_limits_or_are_discarded(make_context, make_task, sketches_of):
-    context = make_context(make_task("matmul", "cuda"))
-    (sketch,) = sketches_of(context)
+def test_tiled_stages_keep_the_limits_or_are_discarded(make_space, make_task):
+    space = make_space(make_task("matmul", "cuda"))
+    (sketch,) = space.sketches
     outcomes = set()
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        state = thread_bind(context, fill_tile_size(context, sketch, rng), rng)
+        state = thread_bind(space.context, fill_tile_size(space.context, sketch, rng), rng)
         outcomes.add(state is None)
         if state is None:
             continue
@@ -58,14 +58,14 @@ def test_tiled_stages_keep_the_limits_or_are_discarded(make_context, make_task, 
     assert outcomes == {True, False}
 
 
-def test_fetches_into_shared_memory_use_the_same_threads(make_context, make_task, sketches_of):
-    context = make_context(make_task("matmul", "cuda"))
-    (sketch,) = sketches_of(context)
+def test_fetches_into_shared_memory_use_the_same_threads(make_space, make_task):
+    space = make_space(make_task("matmul", "cuda"))
+    (sketch,) = space.sketches
     state = None
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        state = state or thread_bind(context, fill_tile_size(context, sketch, rng), rng)
-    state = context.dag.infer_bound(state)
+        state = state or thread_bind(space.context, fill_tile_size(space.context, sketch, rng), rng)
+    state = space.context.dag.infer_bound(state)
     threads = {
         it.extent
         for stage in state.stages

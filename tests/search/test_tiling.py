@@ -5,8 +5,9 @@ import pytest
 from autosched import te
 from autosched.errors import ConfigError, ScheduleError
 from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
 from autosched.search.rules.tiling import follow_tiling, multi_level_tile, structure_problem
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
 from autosched.target import HardwareParams
 
@@ -94,4 +95,4 @@ def test_options_with_such_a_structure_are_refused(gpu, name):
     key = f"{name}_multi_level_tiling_structure"
     options = SearchOptions(**{key: "SR"})
     with pytest.raises(ConfigError, match=f"{key}: expected"):
-        generate_sketches(matmul(), HardwareParams.default("cuda"), gpu, options)
+        SearchSpace.of(Context(matmul(), HardwareParams.default("cuda"), gpu, options))

@@ -7,24 +7,23 @@ from autosched.measure.result import MeasureResult
 from autosched.search.cost_model import XGBoostModel
 from autosched.search.featurize import task_featurizer
 from autosched.search.learner import Learner
-from autosched.search.sample import sample_population
 from autosched.search.warm_start import warm_start
 from autosched.target import cuda_target
 from autosched.task import Task
 
 
-def records_of(task, make_context, sketches_of, count=8):
-    context = make_context(task)
-    steps = sample_population(context, sketches_of(context), np.random.default_rng(0), count)
+def records_of(task, make_space, count=8):
+    space = make_space(task)
+    steps = space.sample(np.random.default_rng(0), count)
     return [
         Record(task.to_json(), s, MeasureResult((1e-3 * (k + 1),))) for k, s in enumerate(steps)
     ]
 
 
-def test_other_tasks_train_the_model(make_context, sketches_of):
+def test_other_tasks_train_the_model(make_space):
     other = Task.from_workload("matmul", M=8, N=8, K=8)
     cuda = Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target())
-    records = records_of(other, make_context, sketches_of)
+    records = records_of(other, make_space)
     foreign = [Record(cuda.to_json(), (), MeasureResult((1.0,)))]
     broken = [Record({"key": "x", "workload": {"op": "gone", "args": {}}}, (), records[0].result)]
     learner = Learner(XGBoostModel(0, rounds=5))

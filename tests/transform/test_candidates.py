@@ -20,8 +20,7 @@ from autosched.errors import ScheduleError
 from autosched.measure.check import compare
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.target import HardwareParams, cpu_target, cuda_target
@@ -53,9 +52,8 @@ WORKLOADS = [
 def drawn(task, seed, count):
     """Steps of `count` random candidates, fewer where the space is smaller."""
     hardware = HardwareParams.default("cuda") if task.target.is_gpu else HardwareParams(num_cores=2)
-    context = Context(task.dag, hardware, task.target.is_gpu, SearchOptions())
-    sketches = generate_sketches(context.dag, hardware, context.is_gpu, context.options)
-    return sample_population(context, sketches, np.random.default_rng(seed), count)
+    space = SearchSpace.of(Context(task.dag, hardware, task.target.is_gpu, SearchOptions()))
+    return space.sample(np.random.default_rng(seed), count)
 
 
 def stages_of_lowering(task, steps, passes):

@@ -10,10 +10,7 @@ from autosched.driver import lower_for_features, lower_steps
 from autosched.features.autosched_1 import estimate
 from autosched.features.autosched_1.lanes import InnerLoop, lane_nests
 from autosched.features.autosched_1.rows import features_from_func
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
 from autosched.transform.vector import promote_accumulators
@@ -78,12 +75,7 @@ def test_the_code_generator_chooses_what_was_foreseen(workload, args, monkeypatc
     """Lanes and accumulators of the largest reduction; a few candidates may differ, as where the
     passes before have taken loops apart."""
     task = Task.from_workload(workload, target=TARGET, **args)
-    options = SearchOptions()
-    context = Context(task.dag, task.target.hardware, task.target.is_gpu, options)
-    sketches = generate_sketches(task.dag, task.target.hardware, task.target.is_gpu, options)
-    found = sample_population(
-        context, sketches, np.random.default_rng(0), CANDIDATES, lambda batch: [True] * len(batch)
-    )
+    found = SearchSpace(task).sample(np.random.default_rng(0), CANDIDATES)
     assert len(found) == CANDIDATES
     foreseen, chosen = [], []
     original, build = estimate.register_tile, promote_accumulators._build

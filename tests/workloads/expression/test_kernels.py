@@ -6,10 +6,7 @@ import pytest
 from autosched.driver import build_steps
 from autosched.measure.check import compare
 from autosched.runtime.cpu import load
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.task import Task
 
 CASES = [
@@ -57,10 +54,7 @@ def test_candidates_compute_the_reference(expr, shapes, dtype):
     task = Task.from_json_workload({"expr": expr, "shapes": shapes, "dtype": dtype}, "cpu")
     inputs = task.inputs(seed=3)
     wanted = task.reference(inputs)
-    options = SearchOptions()
-    context = Context(task.dag, task.target.hardware, False, options)
-    sketches = generate_sketches(task.dag, task.target.hardware, False, options)
-    for steps in sample_population(context, sketches, np.random.default_rng(0), 2):
+    for steps in SearchSpace(task).sample(np.random.default_rng(0), 2):
         outputs = [np.empty_like(want) for want in wanted]
         load(build_steps(task.dag, steps, task.target))(*inputs, *outputs)
         for got, want in zip(outputs, wanted, strict=True):

@@ -1,0 +1,68 @@
+"""The search space of a task: its sketches, and random candidates drawn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from autosched.search.initial import Rng
+from autosched.search.mutation import Steps
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context, SketchRule
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
+from autosched.state.state import State
+from autosched.task import Task
+
+
+class SearchSpace:
+    """Everything that the search may propose for a task.
+
+        space = SearchSpace(task)
+        space.sketches                                     # loop structures, tile sizes open
+        space.sample(np.random.default_rng(0), 64)         # steps of candidates
+
+    `context` is the task as sketch rules and mutations see it.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        options: SearchOptions | None = None,
+        custom_rules: Sequence[SketchRule] = (),
+    ) -> None:
+        """`custom_rules` are tried before the built-in ones.
+
+        Raises ConfigError when the tiling structure is impossible, or a custom rule fails or
+        leaves no sketch.
+        """
+        target = task.target
+        self._fill(
+            Context(task.dag, target.hardware, target.is_gpu, options or SearchOptions()),
+            custom_rules,
+        )
+
+    @classmethod
+    def of(cls, context: Context, custom_rules: Sequence[SketchRule] = ()) -> SearchSpace:
+        """The space of a computation that belongs to no task. Raises as the constructor does."""
+        space = cls.__new__(cls)
+        space._fill(context, custom_rules)
+        return space
+
+    def _fill(self, context: Context, custom_rules: Sequence[SketchRule]) -> None:
+        self.context = context
+        self.sketches: tuple[State, ...] = tuple(generate_sketches(context, custom_rules))
+
+    def sample(
+        self,
+        rng: Rng,
+        count: int,
+        legal: Callable[[Sequence[Steps]], Sequence[bool]] | None = None,
+        *,
+        sketch: State | None = None,
+    ) -> list[Steps]:
+        """At least `count` different candidates, fewer when the space is smaller.
+
+        Those that `legal` refuses are dropped. With `sketch`, all are of that one.
+        """
+        sketches = self.sketches if sketch is None else (sketch,)
+        return sample_population(self.context, sketches, rng, count, legal)

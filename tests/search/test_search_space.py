@@ -1,0 +1,45 @@
+"""The search space: what a task, its options and the user's rules make of it."""
+
+import numpy as np
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
+
+
+def test_it_is_the_sketches_of_the_task_and_samples_of_them(make_task):
+    task = make_task("matmul")
+    context = Context(task.dag, task.target.hardware, task.target.is_gpu, SearchOptions())
+    sketches = generate_sketches(context)
+    space = SearchSpace(task)
+    assert [s.to_str() for s in space.sketches] == [s.to_str() for s in sketches]
+    drawn = sample_population(context, sketches, np.random.default_rng(5), 6)
+    assert space.sample(np.random.default_rng(5), 6) == drawn
+    assert SearchSpace.of(context).sample(np.random.default_rng(5), 6) == drawn
+
+
+def test_one_sketch_alone_may_be_sampled(make_task):
+    space = SearchSpace(make_task("matmul"))
+    assert len(space.sketches) > 1
+    for sketch in space.sketches:
+        stages = [stage.name for stage in sketch.stages]
+        for steps in space.sample(np.random.default_rng(0), 3, sketch=sketch):
+            assert [stage.name for stage in space.context.dag.state_of(steps).stages] == stages
+
+
+def test_options_and_rules_are_part_of_it(make_task):
+    never = FunctionRule("Never", lambda *_: Decision.SKIP, lambda *_: [])
+    nothing = FunctionRule("Empty", lambda *_: Decision.APPLY_AND_SKIP_REST, lambda *_: [])
+    task = make_task("matmul")
+    assert len(SearchSpace(task, custom_rules=[never]).sketches) == len(SearchSpace(task).sketches)
+    with pytest.raises(ConfigError, match="the sketch rules Empty leave no sketch"):
+        SearchSpace(task, custom_rules=[nothing])
+    with pytest.raises(ConfigError, match="cpu_multi_level_tiling_structure"):
+        SearchSpace(task, SearchOptions(cpu_multi_level_tiling_structure="SR"))
+    options = SearchOptions(max_innermost_split_factor=1)
+    for steps in SearchSpace(task, options).sample(np.random.default_rng(0), 4):
+        assert all(s.lengths[-1] == 1 for s in steps if hasattr(s, "lengths"))
