@@ -5,6 +5,7 @@ task = autosched.Task.from_workload("matmul", M=512, N=512, K=512)
 result = autosched.tune(task, trials=64, records="mm.jsonl")
 kernel = result.best.build()
 kernel(a, b, c)
+kernel = autosched.load_best("mm.jsonl")  # later: nothing is measured
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from autosched.errors import (
 
 if TYPE_CHECKING:
     from autosched import te as te
-    from autosched.cli.api import tune as tune
+    from autosched.session.api import tune as tune
+    from autosched.session.load_best import load_best as load_best
     from autosched.target import Target as Target
     from autosched.task import Task as Task
 
@@ -35,6 +37,7 @@ __all__ = [
     "ScheduleError",
     "Target",
     "Task",
+    "load_best",
     "te",
     "tune",
 ]
@@ -42,7 +45,8 @@ __all__ = [
 _LAZY = {
     "Target": "autosched.target",
     "Task": "autosched.task",
-    "tune": "autosched.cli.api",
+    "load_best": "autosched.session.load_best",
+    "tune": "autosched.session.api",
 }
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from autosched.arguments import found, mapping
 from autosched.errors import ConfigError
 from autosched.layout import LayoutOption
 from autosched.state.dag import ComputeDAG
@@ -31,7 +32,8 @@ class Task:
     """A workload on a target. Equal tasks have equal `key`s.
 
     `layout` says what kernels do with the inputs that the workload calls layout free. Raises
-    ConfigError when it asks for a rewrite and there is none of them, or the target is no CPU.
+    ConfigError when a rewrite is requested but no input is layout-free, or the target is not a CPU,
+    or an argument is of a wrong type.
     """
 
     workload: WorkloadSource
@@ -39,6 +41,13 @@ class Task:
     layout: LayoutOption = LayoutOption.NO_REWRITE
 
     def __post_init__(self) -> None:
+        if not isinstance(self.target, Target):
+            raise ConfigError(f"target: expected cpu, cuda or a Target, {found(self.target)}")
+        if not hasattr(self.workload, "tensors"):
+            raise ConfigError(
+                f"workload: expected a computation, {found(self.workload)}; make tasks with "
+                "Task.from_workload or Task.from_expression"
+            )
         if self.layout == LayoutOption.NO_REWRITE:
             return
         asked = f"layout_rewrite: {self.layout.text}"
@@ -82,8 +91,14 @@ class Task:
 
         docs/expressions.md has the grammar. `dtype` is the type of all tensors, or of each by its
         name. `layout_free` names the inputs that a `layout_rewrite` may store in another order.
+
+        Raises ConfigError for a wrong expression, shape or name.
         """
-        plain = {name: list(shape) for name, shape in shapes.items()}
+        plain = _plain_shapes(shapes)
+        if isinstance(layout_free, str) or not isinstance(layout_free, Iterable):
+            raise ConfigError(
+                f"layout_free: expected a list of inputs' names, {found(layout_free)}"
+            )
         workload = {"expr": expr, "shapes": plain, "dtype": dtype, "layout_free": list(layout_free)}
         return cls.from_json_workload(workload, target, layout_rewrite)
 
@@ -100,8 +115,7 @@ class Task:
 
         `shapes` has the shape of each input by its name, in the order of the operands.
         """
-        plain = {name: list(shape) for name, shape in shapes.items()}
-        workload = {"einsum": subscripts, "shapes": plain, "dtype": dtype}
+        workload = {"einsum": subscripts, "shapes": _plain_shapes(shapes), "dtype": dtype}
         return cls.from_json_workload(workload, target)
 
     @classmethod
@@ -112,6 +126,7 @@ class Task:
         layout_rewrite: str | LayoutOption = "none",
     ) -> Task:
         """From the `workload` entry of a record or configuration."""
+        mapping("workload", workload, '{"op": "matmul", "args": {"M": 8, "N": 8, "K": 8}}')
         if isinstance(target, str):
             target = make_target(target)
         return cls(source_from_json(workload), target, LayoutOption.parse(layout_rewrite))
@@ -123,6 +138,7 @@ class Task:
         Raises ConfigError when a key is missing or wrong, or a Python function declares something
         else than it did.
         """
+        mapping("task", data, "the task entry of a record")
         for key in ("workload", "target", "hardware"):
             if not isinstance(data.get(key), Mapping):
                 raise ConfigError(f"task: {key}: expected an object, found {data.get(key)!r}")
@@ -225,3 +241,11 @@ class Task:
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
         """What NumPy computes from `inputs`."""
         return self.workload.reference(inputs)
+
+
+def _plain_shapes(shapes: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    mapping("shapes", shapes, '{"A": (512, 512)}')
+    for name, shape in shapes.items():
+        if isinstance(shape, str) or not isinstance(shape, Iterable):
+            raise ConfigError(f"shapes: {name}: expected sizes, {found(shape)}")
+    return {name: list(shape) for name, shape in shapes.items()}

@@ -13,6 +13,8 @@ from autosched.measure.runner import Runner, RunOptions, output_type
 from autosched.state.steps import Step
 from autosched.task import Task
 
+CHECKS = ("best", "all", "none")
+
 # Progress: ("build" | "run" | "check", done, total).
 Progress = Callable[[str, int, int], None]
 

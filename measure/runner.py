@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from autosched import arguments
 from autosched.errors import ConfigError, MeasureError
 from autosched.layout import LayoutOption
 from autosched.measure.environment import fingerprint
@@ -33,6 +34,7 @@ class RunOptions:
     of the batch after two visits is not visited again. One whose first call is `hopeless` times
     slower than the best known keeps that call as its only repeat. `timeout` (seconds) ends a call
     that does not return, and so does `patience` times the best known time, if that is over 1 s.
+    Raises ConfigError for a value of a wrong type or size.
     """
 
     timeout: float = 10.0
@@ -42,6 +44,14 @@ class RunOptions:
     give_up: float = 1.5
     hopeless: float = 3.0
     patience: float = 50.0
+
+    def __post_init__(self) -> None:
+        for name in ("timeout", "min_repeat_ms"):
+            arguments.positive(f"measure.{name}", getattr(self, name))
+        for name in ("give_up", "hopeless", "patience"):
+            arguments.number(f"measure.{name}", getattr(self, name), least=float("-inf"))
+        for name in ("repeats", "visits"):
+            arguments.integer(f"measure.{name}", getattr(self, name), 1)
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from autosched.features.ansor.rows import FeatureRows
 
 Scores = npt.NDArray[np.float32]
 MEMBERS = 8
+COST_MODELS = ("xgboost", "random")
 _GZIP = b"\x1f\x8b"
 _LARGEST = 40.0  # logarithm of a relative time; keeps exp finite
 
@@ -245,4 +246,27 @@ def make_cost_model(kind: str, seed: int) -> CostModel:
         return RandomModel(seed)
     if kind == "xgboost":
         return XGBoostModel(seed)
-    raise ConfigError(f"cost model {kind!r} is unknown, expected xgboost or random")
+    raise ConfigError(f"cost model {kind!r} is unknown, expected {' or '.join(COST_MODELS)}")
+
+
+def require_cost_model(name: str, model: Any) -> CostModel:
+    """`model`, if it has all that `CostModel` asks for.
+
+    Raises ConfigError, which begins with `name`, and says what is missing.
+    """
+    if isinstance(model, type):
+        missing = ["it is a class, not an object of it"]
+    else:
+        missing = [
+            f"it has no {method}()"
+            for method in ("prepare", "fit", "opinions")
+            if not callable(getattr(model, method, None))
+        ]
+        missing += [] if hasattr(model, "trained") else ["it has no attribute trained"]
+    if missing:
+        raise ConfigError(
+            f"{name}: expected {', '.join(COST_MODELS)} or an object like "
+            f"autosched.search.cost_model.CostModel, found {model!r}: {', '.join(missing)}"
+        )
+    found: CostModel = model
+    return found

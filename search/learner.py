@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.cost_model import CostModel, Scores, consensus
 
@@ -51,7 +52,12 @@ class Learner:
     def opinions(self, rows: Sequence[FeatureRows | None]) -> Scores:
         """What each member of the model expects: (programs, members); -inf for None."""
         valid = [k for k, program in enumerate(rows) if program is not None]
-        found = self.model.opinions([program for program in rows if program is not None])
+        found = np.asarray(self.model.opinions([p for p in rows if p is not None]), np.float32)
+        if found.ndim != 2 or len(found) != len(valid):
+            raise ConfigError(
+                f"cost model {type(self.model).__name__}: opinions returned an array of shape "
+                f"{found.shape} for {len(valid)} programs, expected ({len(valid)}, members)"
+            )
         opinions = np.full((len(rows), found.shape[1]), -np.inf, np.float32)
         opinions[valid] = found
         return opinions

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
+
+from autosched import arguments
 
 SpaceName = Literal["autosched", "ansor"]
+
+_SHARES = (
+    "eps_greedy",
+    "sample_init_use_measured_ratio",
+    "evolutionary_search_mutation_prob",
+)
+_LEAST = {
+    "retry_search_one_round_on_empty": 0,
+    "sample_init_min_population": 1,
+    "evolutionary_search_population": 1,
+    "evolutionary_search_num_iters": 0,
+    "max_innermost_split_factor": 1,
+    "max_vectorize_size": 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +33,7 @@ class SearchOptions:
     Ansor evolves 2048 candidates four times; features of one cost some 5 ms here, so that a round
     would take longer than measuring its batch many times over. More samples and less evolution
     (128 a round instead of 50, four generations of 48) do better for the same time: see policy.
+    Raises ConfigError for a value of a wrong type or size.
     """
 
     space: SpaceName = "autosched"
@@ -32,3 +49,14 @@ class SearchOptions:
     max_innermost_split_factor: int = 64
     max_vectorize_size: int = 16
     disable_change_compute_location: bool = False
+
+    def __post_init__(self) -> None:
+        arguments.one_of("search.space", self.space, get_args(SpaceName))
+        for name in _SHARES:
+            arguments.number(f"search.{name}", getattr(self, name), 0, 1)
+        for name, least in _LEAST.items():
+            arguments.integer(f"search.{name}", getattr(self, name), least)
+        for name in ("cpu_multi_level_tiling_structure", "gpu_multi_level_tiling_structure"):
+            arguments.instance(f"search.{name}", getattr(self, name), str)
+        name = "disable_change_compute_location"
+        arguments.flag(f"search.{name}", self.disable_change_compute_location)

@@ -11,6 +11,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # What each layer may import, besides itself. EVERYWHERE is below everything.
 ALLOWED = {
     "autosched.errors": set(),
+    "autosched.arguments": set(),
+    "autosched.lost_interrupt": set(),
+    "autosched.words": set(),
     "autosched.cpu_caches": set(),
     "autosched.user_file": set(),
     "autosched.layout": set(),
@@ -42,8 +45,12 @@ ALLOWED["autosched.driver"] = {
 ALLOWED["autosched.features"] = COMPILER
 ALLOWED["autosched.measure"] = COMPILER
 ALLOWED["autosched.search"] = COMPILER | {"autosched.features", "autosched.measure"}
+ALLOWED["autosched.session"] = ALLOWED["autosched.search"] | {"autosched.search"}
 EVERYWHERE = {
     "autosched.errors",
+    "autosched.arguments",
+    "autosched.lost_interrupt",
+    "autosched.words",
     "autosched.cpu_caches",
     "autosched.layout",
     "autosched.target",

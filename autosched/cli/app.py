@@ -93,12 +93,11 @@ def tune(
     from autosched.cli import tune as command
 
     interrupts_raise()
-    from autosched.cli.model import ModelFlags
-    from autosched.cli.tune_many import ManyFlags
+    from autosched.cli.tune_settings import ManyFlags, ModelFlags, Overrides
 
     command.run(
         config,
-        command.Overrides(trials, target, records, seed, time_budget),
+        Overrides(trials, target, records, seed, time_budget),
         ModelFlags(load_model, save_model, warm_start or ()),
         ManyFlags(strategy, weights),
         fresh=fresh,

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from autosched.cli.console import count, warn
+from autosched.cli.console import warn, warning
 from autosched.errors import ConfigError
-from autosched.measure.records import LogContents, Record, read_log
-from autosched.target import cpu_target
+from autosched.measure.records import LogContents, Record
+from autosched.session.reading import read_records
+from autosched.session.this_cpu import for_this_cpu
 from autosched.task import Task
-
-_SHOWN = 3
+from autosched.words import count, last_line
 
 
 def read(path: Path) -> LogContents:
     """What `path` holds; the lines that were skipped are reported."""
-    contents = read_log(path)
-    report_problems(path, contents)
-    return contents
-
-
-def report_problems(path: Path, contents: LogContents) -> None:
-    """Warn of the lines of `path` that were skipped."""
-    for problem in contents.problems[:_SHOWN]:
-        warn(f"warning: {problem}")
-    if len(contents.problems) > _SHOWN:
-        warn(f"warning: {count(len(contents.problems) - _SHOWN, 'more line')} of {path} skipped")
+    return read_records(path, warning)
 
 
 def chosen(path: Path, choice: int | str, option: str = "--index") -> list[Record]:
@@ -78,16 +67,7 @@ def on_this_machine(task: Task) -> Task:
     The hardware parameters stay: the candidate was made for them. Raises ConfigError for a task
     that is not for a CPU.
     """
-    if task.target.is_gpu:
-        raise ConfigError(f"{task.name} was recorded for CUDA; only CPU candidates can be run here")
-    target, here = task.target, cpu_target()
-    if (target.triple, target.cpu, target.features) == (here.triple, here.cpu, here.features):
-        return task
-    if target.cpu:
-        warn(f"note: recorded for {target}, rebuilt for this machine's {here}")
-    return replace(task, target=replace(here, hardware=target.hardware))
-
-
-def last_line(message: str) -> str:
-    """The line of an error message that says what went wrong."""
-    return (message.strip().splitlines() or ["no message"])[-1]
+    here = for_this_cpu(task)
+    if here is not task and task.target.cpu:
+        warn(f"note: recorded for {task.target}, rebuilt for this machine's {here.target}")
+    return here

@@ -47,17 +47,16 @@ def warn(text: str) -> None:
         err.print(text, markup=False)
 
 
+def warning(text: str) -> None:
+    """`warning: TEXT` on standard error."""
+    warn(f"warning: {text}")
+
+
 def open_closed_streams() -> None:
     """Give a process that was started without standard output or error (`>&-`) an empty one."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
-
-
-def count(number: int, noun: str) -> str:
-    """`1 record`, `2 records`, `2 sketches`."""
-    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{number} {noun}{ending}"
 
 
 def seconds_text(seconds: float) -> str:

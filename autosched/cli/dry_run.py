@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.cli.console import count, plain, print_json
+from autosched.cli.console import plain, print_json
 from autosched.driver import lower_steps
 from autosched.errors import ScheduleError
 from autosched.features.lowering import features_of_steps
@@ -18,6 +18,7 @@ from autosched.search.tuner import TuneOptions
 from autosched.state.state import State
 from autosched.state.steps import Step, steps_to_json
 from autosched.task import Task
+from autosched.words import count
 
 _SHOWN = 3
 _SAMPLES = 32

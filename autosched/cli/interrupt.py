@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from types import FrameType
 
-_SOON = 0.01  # seconds; by then the callback has returned
+from autosched.lost_interrupt import again_if_lost
 
 
 def interrupts_leave() -> None:
@@ -25,7 +24,7 @@ def interrupts_raise() -> None:
     """From now on Ctrl-C raises KeyboardInterrupt, a little later where it would be ignored."""
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, _raise)
-        sys.unraisablehook = _again_if_lost
+        sys.unraisablehook = again_if_lost
 
 
 def interrupts_end() -> None:
@@ -41,19 +40,6 @@ def interrupts_end() -> None:
 def _leave(number: int, frame: FrameType | None) -> None:
     os.write(2, b"interrupted\n")
     os._exit(130)
-
-
-def _again_if_lost(lost: sys.UnraisableHookArgs) -> None:
-    """An exception in a finalizer or a weak reference's callback is printed and forgotten.
-
-    Expressions have such callbacks, so that Ctrl-C ends in one now and then.
-    """
-    if isinstance(lost.exc_value, KeyboardInterrupt):
-        again = threading.Timer(_SOON, os.kill, (os.getpid(), signal.SIGINT))
-        again.daemon = True
-        again.start()
-    else:
-        sys.__unraisablehook__(lost)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:

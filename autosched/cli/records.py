@@ -7,11 +7,12 @@ from datetime import datetime
 from pathlib import Path
 
 from autosched.cli.chosen import read
-from autosched.cli.console import count, plain, rate_text, seconds_text, warn
+from autosched.cli.console import plain, rate_text, seconds_text, warn
 from autosched.errors import ConfigError
 from autosched.measure import ansor_log
 from autosched.measure.records import Record, RecordLog
 from autosched.task import Task
+from autosched.words import count
 
 FORMATS = ("ansor-v0.6", "autosched")
 

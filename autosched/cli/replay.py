@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from autosched.cli.chosen import chosen, last_line, on_this_machine
+from autosched.cli.chosen import chosen, on_this_machine
 from autosched.cli.console import plain, print_json, rate_text, seconds_text
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
 from autosched.measure.runner import RunOptions
 from autosched.task import Task
+from autosched.words import last_line
 
 # One candidate alone can be given the time of a batch: a disturbance then weighs little.
 _THOROUGH = RunOptions(min_repeat_ms=1000.0, visits=24)

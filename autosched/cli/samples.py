@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autosched.cli.chosen import report_problems
+from autosched.cli.console import warning
 from autosched.errors import ConfigError, ScheduleError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.datasets.dataset import Sample
 from autosched.features.lowering import features_of_steps
 from autosched.measure.records import LogContents, Record, stream_log
+from autosched.session.reading import tell_problems
 from autosched.task import Task
 
 
@@ -45,7 +46,7 @@ class RecordSamples:
                     environment=record.environment,
                 )
             if not self._reported:
-                report_problems(path, contents)
+                tell_problems(path, contents, warning)
         self._reported = True
 
     def _task(self, record: Record, contents: LogContents) -> Task | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autosched.cli.config import Config, load_config
-from autosched.cli.tune import Overrides, tune_options
+from autosched.cli.tune_settings import Overrides, tune_options
 from autosched.errors import ConfigError
 from autosched.features.sets import FEATURE_SETS
 from autosched.search.options import SearchOptions

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autosched.cli.config import load_config
-from autosched.cli.tune import Overrides, tune_options
+from autosched.cli.tune_settings import Overrides, tune_options
 from autosched.errors import ConfigError
 from autosched.search import policy as policy_module
 from autosched.search.learner import Learner

@@ -49,12 +49,12 @@ def test_a_hopeless_candidate_keeps_its_first_call(runner, task, artifact):
 
 def test_the_limit_of_a_call_is_said(runner, task, artifact):
     runner.start(task)
-    runner.options = RunOptions(timeout=0.0)
+    runner.options = RunOptions(timeout=1e-9)
     ((seconds, failure),) = runner.run(task, [artifact])
     assert seconds == []
     assert failure is not None
     assert (failure.stage, failure.kind) == ("run", "timeout")
-    assert failure.message.startswith("one call took longer than 0 s")
+    assert failure.message.startswith("one call took longer than 1e-09 s")
     runner.options = FAST
     ((seconds, failure),) = runner.run(task, [artifact])
     assert failure is None and seconds

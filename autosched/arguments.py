@@ -1,0 +1,90 @@
+"""Checks of arguments from Python: what is wrong is said in words, as for configuration files."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, TypeVar
+
+from autosched.errors import ConfigError
+
+Kind = TypeVar("Kind")
+
+
+def found(value: Any) -> str:
+    """`found '4' (str)`, long values cut: the end of a message."""
+    text = repr(value)
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
+    if isinstance(value, type):
+        return f"found the class {value.__qualname__}, not an object of it"
+    return "found None" if value is None else f"found {shown} ({type(value).__name__})"
+
+
+def integer(name: str, value: Any, least: int | None = None) -> int:
+    """`value`, if it is an integer (NumPy's too) of at least `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise ConfigError(f"{name}: expected an integer, {found(value)}")
+    if least is not None and value < least:
+        raise ConfigError(f"{name}: expected at least {least}, found {value}")
+    return int(value)
+
+
+def number(name: str, value: Any, least: float = 0.0, most: float = math.inf) -> float:
+    """`value`, if it is a number from `least` to `most`; neither infinite nor NaN."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise ConfigError(f"{name}: expected a number, {found(value)}")
+    if not math.isfinite(value) or not least <= float(value) <= most:
+        bounds = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+        wanted = "finite number" if least == -math.inf else f"finite number {bounds}"
+        raise ConfigError(f"{name}: expected a {wanted}, found {value}")
+    return float(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """`value`, if it is a finite number above 0."""
+    if number(name, value) == 0:
+        raise ConfigError(f"{name}: expected a number above 0, found {value}")
+    return float(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """`value`, if it is True or False."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name}: expected True or False, {found(value)}")
+    return value
+
+
+def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
+    """`value`, if it is one of `choices`."""
+    if not isinstance(value, str) or value not in choices:
+        raise ConfigError(f"{name}: expected one of {', '.join(choices)}, {found(value)}")
+    return value
+
+
+def instance(name: str, value: Any, kind: type[Kind], example: str = "") -> Kind:
+    """`value`, if it is a `kind`; `example` says how to make one."""
+    if not isinstance(value, kind):
+        such = f", e.g. {example}" if example else ""
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise ConfigError(f"{name}: expected {article} {kind.__name__}{such}, {found(value)}")
+    return value
+
+
+def mapping(name: str, value: Any, example: str) -> Mapping[str, Any]:
+    """`value`, if it maps names to values."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name}: expected names and values, e.g. {example}, {found(value)}")
+    return value
+
+
+def file_path(name: str, value: Any) -> Path:
+    """`value` as a path, if it names a file or nothing yet."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+        raise ConfigError(f"{name}: expected the path of a file, {found(value)}")
+    path = Path(value)
+    if path.is_dir():
+        raise ConfigError(f"{name}: expected a file, found the folder {value}")
+    return path

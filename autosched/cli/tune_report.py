@@ -1,0 +1,102 @@
+"""The report of one tuned task: text or JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn
+from autosched.cli.yardsticks import Yardsticks
+from autosched.search.ranking_quality import Quality
+from autosched.search.tuner import TuneResult
+
+
+def report(result: TuneResult, path: Path, known: Yardsticks, *, as_json: bool) -> None:
+    """Print what was found: the best kernel, its rate, failures and where the records are."""
+    if as_json:
+        print_json(summary(result, path, known))
+        return
+    progress, best = result.progress, result.best
+    if progress.failures:
+        counts = ", ".join(f"{n} x {kind}" for kind, n in progress.failures.most_common())
+        plain(f"failures: {counts}")
+        show_reasons(result)
+    if best is None:
+        warn(_nothing(result))
+        return
+    rate = rate_text(progress.flops_per_second(best), known.peak)
+    checked = "checked against NumPy" if best.result.checked else "not checked"
+    plain(f"best      {seconds_text(best.result.cost)}  {rate}  ({checked})")
+    if known.peer is not None:
+        plain(f"peer      {known.peer.text}")
+    else:
+        plain(f"peer      not compared with NumPy: {known.missing}")
+    if progress.quality:
+        plain(f"model     {quality_text(progress.quality[-1])} in the last round")
+    spent = ", ".join(f"{name} {s:.1f} s" for name, s in progress.seconds.items())
+    trials = max(1, progress.done)
+    plain(
+        f"trials    {progress.done} ({progress.valid} valid) in {progress.elapsed:.1f} s, "
+        f"{progress.elapsed / trials:.2f} s each, "
+        f"{progress.outside_measuring / trials:.2f} s of it outside measuring",
+    )
+    plain(f"time      {spent}")
+    plain(f"records   {path}")
+    plain(f"next      autosched replay {path}")
+    if result.reason != "all trials were used":
+        warn(f"stopped: {result.reason}")
+
+
+def quality_text(quality: Quality) -> str:
+    """`rank accuracy 0.68, top-8 recall 0.75`; of eight candidates or less all are recalled."""
+    text = f"rank accuracy {quality.rank_accuracy:.2f}"
+    return text + (f", top-8 recall {quality.top8_recall:.2f}" if quality.candidates > 8 else "")
+
+
+def _nothing(result: TuneResult) -> str:
+    """Why there is no best candidate."""
+    if result.interrupted:
+        return "interrupted before a candidate was measured successfully"
+    if not result.records:
+        return f"error: nothing was measured: {result.reason}"
+    return "error: no candidate was measured successfully; the reasons are above"
+
+
+def show_reasons(result: TuneResult) -> None:
+    """One example message of every kind of failure."""
+    shown: set[str] = set()
+    for record in result.records:
+        failure = record.result.failure
+        if failure is None or f"{failure.stage} {failure.kind}" in shown:
+            continue
+        shown.add(f"{failure.stage} {failure.kind}")
+        first = failure.message.strip().splitlines()[-1]
+        plain(f"  {failure.stage} {failure.kind}, for example: {first}")
+
+
+def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]:
+    """The JSON object of one task."""
+    progress, best = result.progress, result.best
+    return {
+        "task": result.task.to_json(),
+        "trials": progress.done,
+        "valid": progress.valid,
+        "failures": dict(progress.failures),
+        "seconds": {**progress.seconds, "total": progress.elapsed},
+        "seconds_outside_measuring": progress.outside_measuring,
+        "best": None
+        if best is None
+        else {
+            "seconds": best.result.cost,
+            "flops_per_second": progress.flops_per_second(best),
+            "checked": best.result.checked,
+            "steps": best.to_json()["steps"],
+        },
+        "peak_flops_per_second": known.peak,
+        "peer": None if known.peer is None else known.peer.to_json(),
+        "peer_missing": known.missing or None,
+        "quality": [q.to_json() for q in progress.quality],
+        "records": str(path),
+        "interrupted": result.interrupted,
+        "reason": result.reason,
+    }

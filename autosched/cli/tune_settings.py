@@ -1,0 +1,166 @@
+"""What the command line and configuration files ask of a tuning session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autosched.cli.config import Config, load_config
+from autosched.cli.console import warn, warning
+from autosched.errors import ConfigError
+from autosched.search.allocation import STRATEGIES
+from autosched.search.options import SearchOptions
+from autosched.search.rules.custom import load_rules
+from autosched.search.tuner import TuneOptions
+from autosched.session.model import ModelOptions
+from autosched.session.reading import unused
+from autosched.session.session import Job, MeasureOptions, Messages, Session
+from autosched.words import count
+
+_OTHER_FILE = "Give another file with --records, or start a new one with --fresh"
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """Flags of the command line that replace settings of the file; None keeps a setting."""
+
+    trials: int | None = None
+    target: str | None = None
+    records: Path | None = None
+    seed: int | None = None
+    time_budget: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFlags:
+    """Flags of the command line about the cost model."""
+
+    load: Path | None = None
+    save: Path | None = None
+    warm_start: Sequence[Path] = ()
+
+    def options(self, config: Config) -> ModelOptions:
+        """With what the file says: `cost_model.file` is loaded when it exists, and saved."""
+        section = config.cost_model
+        file = None if section.file is None else Path(section.file)
+        existing = file if file is not None and file.exists() else None
+        return ModelOptions(
+            section.kind,
+            section.pretrained,
+            self.load or existing,
+            self.save or file,
+            self.warm_start,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ManyFlags:
+    """Flags that only several tasks have a use for."""
+
+    strategy: str = "gradient"
+    weights: str | None = None
+
+    def of(self, configs: Sequence[Config]) -> list[float]:
+        """The weight of each task. ConfigError when a flag is wrong, also for one task."""
+        if self.strategy not in STRATEGIES:
+            raise ConfigError(
+                f"--strategy {self.strategy!r}: expected one of {', '.join(STRATEGIES)}"
+            )
+        if self.weights is None:
+            return [config.weight for config in configs]
+        try:
+            weights = [float(part) for part in self.weights.split(",")]
+        except ValueError:
+            weights = []
+        if len(weights) != len(configs) or not all(0 < w < float("inf") for w in weights):
+            expected = count(len(configs), "positive number")
+            raise ConfigError(
+                f"--weights {self.weights!r}: expected {expected} with commas between, one for "
+                "each configuration"
+            )
+        return weights
+
+
+def load(path: Path, overrides: Overrides) -> Config:
+    """The configuration file, for the target that the command line names, if it does."""
+    config = load_config(path)
+    if overrides.target is None:
+        return config
+    section = config.target.model_copy(update={"kind": overrides.target})
+    return config.model_copy(update={"target": section})
+
+
+def tune_options(config: Config, overrides: Overrides) -> TuneOptions:
+    """The settings of a configuration, with the flags that replace them."""
+    section = config.search
+    ansor = {name: getattr(section, name) for name in SearchOptions.__dataclass_fields__}
+    return TuneOptions(
+        trials=overrides.trials or section.trials,
+        batch=section.batch,
+        seed=section.seed if overrides.seed is None else overrides.seed,
+        time_budget_s=overrides.time_budget or section.time_budget_s,
+        early_stopping=section.early_stopping,
+        cost_model=config.cost_model.kind,
+        features=config.cost_model.features,
+        search=SearchOptions(**ansor),
+        sketch_rules=load_rules(section.sketch_rules),
+    )
+
+
+def session_of(
+    configs: Sequence[Config],
+    overrides: Overrides,
+    model: ModelFlags,
+    many: ManyFlags,
+    records: Path,
+) -> Session:
+    """The session that tunes the configurations together. Raises ConfigError."""
+    _same_settings(configs)
+    section = configs[0].measure
+    return Session(
+        [
+            Job(config.task(), tune_options(config, overrides), weight)
+            for config, weight in zip(configs, many.of(configs), strict=True)
+        ],
+        trials=overrides.trials,
+        strategy=many.strategy,
+        records=records,
+        model=model.options(configs[0]),
+        measure=MeasureOptions(
+            section.run_options(), section.workers, section.build_timeout_s, section.check
+        ),
+        messages=Messages(warn, warning, _OTHER_FILE),
+    )
+
+
+def records_path(configs: Sequence[Config], overrides: Overrides, *, fresh: bool) -> Path:
+    """The record file of the run; with `fresh` one that does not exist yet."""
+    path = overrides.records or _configured_path(configs)
+    return unused(path) if fresh else path
+
+
+def _configured_path(configs: Sequence[Config]) -> Path:
+    if len(configs) == 1:
+        return configs[0].records_path()
+    given = {config.records for config in configs if config.records is not None}
+    if len(given) == 1:
+        return Path(given.pop())
+    if len(given) > 1:
+        raise ConfigError("the configurations name different record files; give one by --records")
+    names = [config.name for config in configs]
+    if len(names) > 3:
+        names = [names[0], f"{len(names) - 1}-more"]
+    return Path("+".join(names) + ".jsonl")
+
+
+def _same_settings(configs: Sequence[Config]) -> None:
+    """One run has one cost model and one way of measuring."""
+    first = configs[0]
+    for config in configs[1:]:
+        for key in ("cost_model", "measure"):
+            if getattr(config, key) != getattr(first, key):
+                raise ConfigError(
+                    f"{config.name}: the section {key!r} differs from that of {first.name}; tasks "
+                    "that are tuned in one run share it"
+                )

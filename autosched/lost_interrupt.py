@@ -1,0 +1,42 @@
+"""Ctrl-C that is lost: raised where Python prints an exception and forgets it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_SOON = 0.01  # seconds; by then the callback has returned
+
+
+def again_if_lost(lost: sys.UnraisableHookArgs) -> None:
+    """A `sys.unraisablehook` that sends a lost interrupt once more.
+
+    An exception in a finalizer or a weak reference's callback is printed and forgotten.
+    Expressions have such callbacks, so that Ctrl-C ends in one now and then.
+    """
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        again = threading.Timer(_SOON, os.kill, (os.getpid(), signal.SIGINT))
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
+@contextmanager
+def none_lost() -> Iterator[None]:
+    """Inside, Ctrl-C that would be lost comes again.
+
+    A program's own `sys.unraisablehook` is left alone.
+    """
+    if sys.unraisablehook is not sys.__unraisablehook__:
+        yield
+        return
+    sys.unraisablehook = again_if_lost
+    try:
+        yield
+    finally:
+        sys.unraisablehook = sys.__unraisablehook__

@@ -1,0 +1,89 @@
+"""The best recorded kernel, built without measuring anything."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from autosched import arguments
+from autosched.errors import ConfigError
+from autosched.measure.records import Record
+from autosched.runtime.cpu import CpuKernel
+from autosched.session.reading import identity, read_records
+from autosched.session.this_cpu import for_this_cpu, is_this_cpu
+from autosched.session.tuned import TunedKernel
+from autosched.task import Task
+from autosched.words import count
+
+
+def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuKernel:
+    """The fastest kernel that the record file holds for a task; nothing is measured or checked.
+
+        kernel = autosched.load_best("mm.jsonl")
+        kernel(a, b, c)                       # inputs, then outputs, written in place
+
+    `task` may be left out when the file is about one task only. Records that were measured on this
+    machine's CPU (model and features) come first, however fast others were. Where there is none,
+    the best of the others is built for this CPU, which gives the same results at another speed,
+    and a warning says so; another warning says that a record was never compared with NumPy.
+
+    Raises ConfigError when the file has no valid record of the task, or the task is for a GPU;
+    CompileError or ScheduleError when the candidate cannot be built.
+    """
+    if task is not None:
+        arguments.instance("task", task, Task, 'Task.from_workload("matmul", M=8, N=8, K=8)')
+    path = arguments.file_path("records", records)
+    valid = [r for r in read_records(path, _warn).records if r.result.valid]
+    mine = _of_task(path, valid, task)
+    local = [record for record in mine if _measured_here(record)]
+    best = min(local or mine, key=lambda record: record.result.cost)
+    recorded = Task.from_json(best.task)
+    here = for_this_cpu(recorded)
+    if here is not recorded:
+        cpu = str(recorded.target) if recorded.target.cpu else "an unknown CPU"
+        _warn(
+            f"{path}: the best record of {recorded.name} was measured on {cpu}; the kernel is "
+            f"built for this machine's {here.target} and others may be faster here: tune again to "
+            "find out"
+        )
+    if not best.result.checked:
+        _warn(
+            f"{path}: the best record of {recorded.name} was never compared with NumPy; "
+            f"`autosched replay {path}` does that"
+        )
+    return TunedKernel(here, best).build()
+
+
+def _of_task(path: Path, valid: Sequence[Record], task: Task | None) -> list[Record]:
+    """The records of `task`, or of the only task there is. ConfigError when there is none."""
+    if not valid:
+        raise ConfigError(f"{path} holds no valid record; expected one that `tune` wrote")
+    kinds = {str(r.task["key"]): r.task for r in valid}
+    if task is None and len(kinds) > 1:
+        names = "; ".join(identity(entry) for entry in kinds.values())
+        raise ConfigError(
+            f"{path} holds {count(len(kinds), 'task')}: {names}; say which with load_best(records, "
+            "task)"
+        )
+    key = next(iter(kinds)) if task is None else task.key
+    mine = [r for r in valid if r.task["key"] == key]
+    if not mine:
+        assert task is not None
+        names = "; ".join(identity(entry) for entry in kinds.values())
+        raise ConfigError(
+            f"{path} holds no valid record of {identity(task.to_json())}; it holds {names}"
+        )
+    return mine
+
+
+def _measured_here(record: Record) -> bool:
+    try:
+        return is_this_cpu(Task.from_json(record.task).target)
+    except ConfigError:  # said when it turns out to be the only one
+        return False
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=3)

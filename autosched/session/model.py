@@ -1,0 +1,134 @@
+"""The cost model of a session: made or given, loaded, warm-started, saved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autosched.errors import ConfigError
+from autosched.features.sets import feature_set
+from autosched.search.cost_model import CostModel, RandomModel, XGBoostModel, make_cost_model
+from autosched.search.featurize import Helper
+from autosched.search.learner import Learner
+from autosched.search.pretrained import start_pretrained
+from autosched.search.warm_start import warm_start
+from autosched.session.reading import Tell, read_records
+from autosched.words import count
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """Which cost model a session has, what it starts from, and where it goes.
+
+    `model` is a name or any object of the protocol `CostModel`, which is used as it is; one that is
+    made by name starts from the file `load`, otherwise from the model that comes with autosched, if
+    `pretrained` and there is one. `warm_start` are record files of other tasks to train it on;
+    `save` is the file for the trained model.
+    """
+
+    model: str | CostModel = "xgboost"
+    pretrained: bool = True
+    load: Path | None = None
+    save: Path | None = None
+    warm_start: Sequence[Path] = ()
+
+
+def make_learner(
+    options: ModelOptions,
+    features: str,
+    seed: int,
+    kind: str,
+    helper: Helper,
+    info: Tell,
+    warning: Tell,
+) -> Learner:
+    """The model for `features` and a `kind` of target, as `options` say.
+
+    Raises ConfigError when a file is wrong or the model cannot be loaded, saved or warm-started.
+    """
+    named = isinstance(options.model, str)
+    model = (
+        make_cost_model(options.model, seed) if isinstance(options.model, str) else options.model
+    )
+    _require_possible(model, options)
+    if isinstance(model, XGBoostModel):
+        if options.load is not None:
+            chosen = feature_set(features)
+            model.load(options.load, len(chosen.columns), chosen.schema)
+        elif named and options.pretrained:
+            start_pretrained(model, kind, features)
+    if options.save is not None:
+        _require_writable(options.save)
+    learner = Learner(model)
+    _warm_start(learner, options.warm_start, kind, helper, features, info, warning)
+    return learner
+
+
+def save_model(learner: Learner, options: ModelOptions, features: str) -> bool:
+    """Train on everything there is and write the model, if `options` say so; whether it was.
+
+    It is not when there was nothing to train it on. Raises ConfigError when the file cannot be
+    written.
+    """
+    if options.save is None or not isinstance(learner.model, XGBoostModel):
+        return False
+    learner.refresh()
+    if not learner.trained:
+        return False
+    learner.model.save(options.save, feature_set(features).schema)
+    return True
+
+
+def _require_possible(model: CostModel, options: ModelOptions) -> None:
+    if isinstance(model, XGBoostModel):
+        return
+    if isinstance(model, RandomModel):
+        if options.load is not None or options.save is not None or options.warm_start:
+            raise ConfigError(
+                "the cost model 'random' learns nothing, so it cannot be loaded, saved or "
+                "warm-started; set cost_model.kind to xgboost"
+            )
+    elif options.load is not None or options.save is not None:
+        raise ConfigError(
+            f"the cost model {type(model).__name__} has no files that autosched knows; load it "
+            "before and save it after the run"
+        )
+
+
+def _require_writable(target: Path) -> None:
+    """Raise ConfigError unless `target` may be replaced: saving would replace a device, too."""
+    if target.exists() and not target.is_file():
+        found = "a folder" if target.is_dir() else "a device or pipe"
+        raise ConfigError(f"cannot write the cost model {target}: it is {found}; give a file")
+    if not os.access(target.parent, os.W_OK):
+        raise ConfigError(f"cannot write the cost model {target}: choose a folder you can write to")
+
+
+def _warm_start(
+    learner: Learner,
+    paths: Sequence[Path],
+    kind: str,
+    helper: Helper,
+    features: str,
+    info: Callable[[str], None],
+    warning: Callable[[str], None],
+) -> None:
+    used = 0
+    for path in paths:
+        records = read_records(path, warning).records
+        found = warm_start(learner, records, kind, helper, features)
+        for problem in found.problems:
+            warning(f"{path}: {problem}; not learned from")
+        used += found.records
+        info(
+            f"warm start from {path}: {count(found.records, 'record')} of "
+            f"{count(found.tasks, 'task')}"
+        )
+    if paths and not used:
+        names = ", ".join(map(str, paths))
+        raise ConfigError(
+            f"warm start: nothing in {names} can be learned from; expected valid records of a task "
+            f"on {kind}"
+        )

@@ -1,0 +1,213 @@
+"""One tuning run: its tasks, record file, cost model and processes.
+
+The command line and `autosched.tune` differ in how they are asked and how they answer; what
+happens in between is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from autosched.errors import ConfigError
+from autosched.lost_interrupt import none_lost
+from autosched.measure.interrupt import interrupts_held
+from autosched.measure.measurer import Measurer
+from autosched.measure.records import RecordLog
+from autosched.measure.runner import RunOptions
+from autosched.search.allocation import AllocationOptions
+from autosched.search.featurize import Helper
+from autosched.search.learner import Learner
+from autosched.search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
+from autosched.search.tuner import Observer, TuneOptions, Tuner
+from autosched.session.model import ModelOptions, make_learner, save_model
+from autosched.session.reading import Tell, earlier_records
+from autosched.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A task of a session, how it is searched, and what it weighs among several."""
+
+    task: Task
+    options: TuneOptions = field(default_factory=TuneOptions)
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureOptions:
+    """How a session builds, runs and checks candidates; see `Measurer.create`."""
+
+    run: RunOptions = field(default_factory=RunOptions)
+    workers: int = 2
+    build_timeout_s: float = 15.0
+    check: str = "best"
+
+
+def _nothing(text: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Who is told what happens beside the search: files read and written, and what was wrong.
+
+    `other_file` is the end of the message that a record file belongs to another task: how to name
+    another one.
+    """
+
+    info: Tell = _nothing
+    warning: Tell = _nothing
+    other_file: str = "Give another file"
+
+
+class Session:
+    """A run of one or several tasks. A context manager that owns all processes of the run.
+
+        session = Session([Job(task, TuneOptions(trials=64))], records=Path("mm.jsonl"))
+        with session:
+            result = session.run()
+            session.save_model()
+
+    One task is tuned by itself; several share the trials, one cost model and one record file. The
+    features, batch, seed and time budget of a run are those of its first job. `known` counts the
+    earlier records of its tasks, from which it continues.
+    """
+
+    learner: Learner
+    measurer: Measurer
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        *,
+        trials: int | None = None,
+        strategy: str = "gradient",
+        records: Path | None = None,
+        model: ModelOptions | None = None,
+        measure: MeasureOptions | None = None,
+        messages: Messages | None = None,
+    ) -> None:
+        """Reads the record file.
+
+        `trials` are those of all tasks together (default: the sum of the jobs'). Raises ConfigError
+        when a setting or file is wrong.
+        """
+        tasks = [job.task for job in jobs]
+        for task in tasks[1:]:
+            if task.target.kind != tasks[0].target.kind:
+                raise ConfigError(
+                    f"{task.name}: target {task.target.kind} differs from "
+                    f"{tasks[0].target.kind} of {tasks[0].name}; tune them in separate runs"
+                )
+        self.jobs = tuple(jobs)
+        self.trials = trials or sum(job.options.trials for job in jobs)
+        self._allocation = AllocationOptions(strategy)
+        self._records = records
+        self._model = model or ModelOptions()
+        self._measure = measure or MeasureOptions()
+        self._messages = messages or Messages()
+        self._earlier = earlier_records(
+            records, tasks, self._messages.warning, self._messages.other_file
+        )
+        self._open = ExitStack()
+
+    @property
+    def known(self) -> int:
+        """How many records of its tasks the record file held before the run."""
+        return sum(map(len, self._earlier.values()))
+
+    def __enter__(self) -> Session:
+        first, options = self.jobs[0], self._measure
+        with ExitStack() as stack:
+            self._helper = Helper()
+            stack.callback(self._helper.close)
+            self.learner = make_learner(
+                self._model,
+                first.options.features,
+                first.options.seed,
+                first.task.target.kind,
+                self._helper,
+                self._messages.info,
+                self._messages.warning,
+            )
+            self.measurer = stack.enter_context(
+                Measurer.create(
+                    workers=options.workers,
+                    build_timeout=options.build_timeout_s,
+                    options=options.run,
+                    check=options.check,
+                )
+            )
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with interrupts_held():
+            self._open.close()
+
+    def run(self, observer: Observer | None = None) -> ScheduleResult:
+        """Tune until the trials, the time or the candidates are used up, or Ctrl-C is pressed.
+
+        Ctrl-C loses nothing: the result holds what there is and says `interrupted`. Raises
+        ConfigError when the record file cannot be written, or a task cannot be measured here.
+        """
+        with none_lost():
+            return self._one(observer) if len(self.jobs) == 1 else self._several(observer)
+
+    def _one(self, observer: Observer | None) -> ScheduleResult:
+        (job,) = self.jobs
+        tuner = Tuner(
+            job.task,
+            replace(job.options, trials=self.trials),
+            self.measurer,
+            self._log(),
+            self._earlier.get(job.task.key, ()),
+            observer,
+            learner=self.learner,
+            helper=self._helper,
+        )
+        result = tuner.run()
+        cost = float("inf") if result.best is None else result.best.result.cost
+        return ScheduleResult([result], job.weight * cost, result.interrupted, result.reason)
+
+    def _several(self, observer: Observer | None) -> ScheduleResult:
+        first = self.jobs[0].options
+        scheduler = TaskScheduler(
+            [(job.task, job.options) for job in self.jobs],
+            ScheduleOptions(
+                trials=self.trials,
+                batch=first.batch,
+                seed=first.seed,
+                time_budget_s=first.time_budget_s,
+                allocation=self._allocation,
+            ),
+            self.measurer,
+            self._log(),
+            self._earlier,
+            observer,
+            weights=[job.weight for job in self.jobs],
+            learner=self.learner,
+            helper=self._helper,
+        )
+        return scheduler.run()
+
+    def _log(self) -> RecordLog | None:
+        return None if self._records is None else RecordLog(self._records)
+
+    def save_model(self) -> None:
+        """Write the trained model to the file of the options, if there is one.
+
+        Raises ConfigError when it cannot be written.
+        """
+        path = self._model.save
+        if path is None:
+            return
+        with interrupts_held():
+            written = save_model(self.learner, self._model, self.jobs[0].options.features)
+        if written:
+            self._messages.info(f"cost model saved to {path}")
+        else:
+            self._messages.warning(f"the cost model was not trained, so {path} was not written")

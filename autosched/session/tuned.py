@@ -1,0 +1,150 @@
+"""What `autosched.tune` returns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autosched.driver import build_steps
+from autosched.errors import ConfigError, MeasureError
+from autosched.measure.records import Record
+from autosched.runtime.cpu import CpuKernel, load
+from autosched.search.task_scheduler import ScheduleResult
+from autosched.search.tuner import TuneResult
+from autosched.state.steps import Step
+from autosched.task import Task
+from autosched.words import last_line
+
+
+@dataclass(frozen=True, slots=True)
+class TunedKernel:
+    """The best candidate of a task."""
+
+    task: Task
+    record: Record
+
+    @property
+    def seconds(self) -> float:
+        """Seconds per call: the lower quartile of the repeats."""
+        return self.record.result.cost
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The transform steps: the candidate itself."""
+        return self.record.steps
+
+    def build(self) -> CpuKernel:
+        """The kernel, callable on NumPy or DLPack arrays: inputs, then outputs (written in place).
+
+        With a layout rewrite for pre-transformed inputs, `kernel.prepare` stores those as it
+        expects them.
+
+        Raises CompileError when code generation refuses it.
+        """
+        task = self.task
+        return load(build_steps(task.dag, self.record.steps, task.target, layout=task.layout))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TunedTask:
+    """What a run found for one task.
+
+    `records` are those of the run, in the order of measuring; `failures` counts the failed ones by
+    stage and kind.
+    """
+
+    task: Task
+    records: list[Record]
+    failures: Counter[str]
+    _result: TuneResult
+
+    @classmethod
+    def of(cls, result: TuneResult) -> TunedTask:
+        return cls(result.task, result.records, result.progress.failures, result)
+
+    @property
+    def found(self) -> bool:
+        """Whether a valid candidate is known, so that there is a best one."""
+        return self._result.best is not None
+
+    @property
+    def best(self) -> TunedKernel:
+        """The fastest valid candidate, earlier runs' included. Raises MeasureError without one."""
+        if self._result.best is None:
+            raise MeasureError(self.problem, stage="run")
+        return TunedKernel(self.task, self._result.best)
+
+    @property
+    def problem(self) -> str:
+        """Why there is no best candidate; an empty text when there is one."""
+        return "" if self.found else f"{self.task.name}: {self._why_none()}"
+
+    def __repr__(self) -> str:
+        best = f"{self.best.seconds * 1e6:.4g} us" if self.found else "no valid candidate"
+        return f"<{self.task.name}: {best}, {len(self.records)} measured>"
+
+    def _why_none(self) -> str:
+        if self._result.interrupted:
+            return "interrupted before a candidate was measured successfully"
+        if not self.failures:
+            return f"nothing was measured: {self._result.reason}"
+        counts = "; ".join(f"{number} x {kind}" for kind, number in self.failures.most_common())
+        messages = [r.result.failure.message for r in self.records if r.result.failure]
+        return f"no candidate was valid: {counts}; for example: {last_line(messages[0])}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tuned:
+    """What a run found: an entry for each task, in their order.
+
+    Of a single task, `best` and `records` are the entry's. `reason` says why the run ended;
+    `interrupted` is True when that was Ctrl-C.
+    """
+
+    tasks: tuple[TunedTask, ...]
+    reason: str
+    interrupted: bool
+    _objective: float
+
+    @classmethod
+    def of(cls, result: ScheduleResult, *, interrupted: bool = False) -> Tuned:
+        """From what a session returned; `interrupted` after it had ended."""
+        tasks = tuple(map(TunedTask.of, result.tasks))
+        interrupted = interrupted or result.interrupted
+        return cls(tasks, result.reason, interrupted, result.objective)
+
+    @property
+    def best(self) -> TunedKernel:
+        """The best kernel of the only task.
+
+        Raises MeasureError when no candidate was valid, ConfigError when there are several tasks.
+        """
+        if len(self.tasks) != 1:
+            raise ConfigError(
+                f"best: {len(self.tasks)} tasks were tuned; take it from one of them, e.g. "
+                "result[0].best"
+            )
+        return self.tasks[0].best
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of the run, task after task, in the order of measuring."""
+        return [record for task in self.tasks for record in task.records]
+
+    @property
+    def objective(self) -> float | None:
+        """The weighted sum of the best times in seconds; None while a task has none."""
+        return self._objective if all(task.found for task in self.tasks) else None
+
+    def __repr__(self) -> str:
+        return f"Tuned({', '.join(map(repr, self.tasks))}; {self.reason})"
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __iter__(self) -> Iterator[TunedTask]:
+        return iter(self.tasks)
+
+    def __getitem__(self, index: int) -> TunedTask:
+        return self.tasks[index]
