@@ -1,0 +1,85 @@
+"""Stand-ins for the machine: times are made of the candidates, nothing is built or run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autosched.measure.interrupt import MeasureInterrupted
+from autosched.measure.result import Failure, MeasureResult
+from autosched.state.steps import Step, steps_to_json
+from autosched.task import Task
+
+Steps = tuple[Step, ...]
+
+CRASH = Failure("run", "crash", "signal 11")
+
+
+def seconds_from(data: bytes) -> float:
+    """A time between 1 microsecond and 66 ms that belongs to `data` alone."""
+    return 1e-6 * (1 + int.from_bytes(hashlib.sha256(data).digest()[:2], "big"))
+
+
+def seconds_of(steps: Steps) -> float:
+    """A time that belongs to the candidate alone."""
+    return seconds_from(json.dumps(steps_to_json(steps)).encode())
+
+
+@dataclass
+class StubMeasurer:
+    """In place of `Measurer`, and of the class: `create` makes another with the same settings.
+
+    `seconds` gives each candidate its time. Of every batch the first candidate and then every
+    `bad`-th fails. The batch after `interrupt_after` others raises KeyboardInterrupt, the one after
+    `cut_short_after` others MeasureInterrupted with all but its last two results. `batches` are
+    the candidates asked for so far.
+    """
+
+    seconds: Callable[[Steps], float] = seconds_of
+    bad: int = 0
+    interrupt_after: int | None = None
+    cut_short_after: int | None = None
+    batches: list[list[Steps]] = field(default_factory=list)
+
+    @property
+    def measured(self) -> list[Steps]:
+        """The candidates of all batches."""
+        return [steps for batch in self.batches for steps in batch]
+
+    def create(self, **_: Any) -> StubMeasurer:
+        return replace(self, batches=[])
+
+    def __enter__(self) -> StubMeasurer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def start(self, task: Task) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def peak(self, task: Task) -> float:
+        return 1e9
+
+    def measure(
+        self, task: Task, batch: Sequence[Steps], best: float = float("inf")
+    ) -> list[MeasureResult]:
+        if len(self.batches) == self.interrupt_after:
+            raise KeyboardInterrupt
+        self.batches.append(list(batch))
+        results = [self.one(steps, k) for k, steps in enumerate(batch)]
+        if self.cut_short_after is not None and len(self.batches) > self.cut_short_after:
+            raise MeasureInterrupted([*results[:-2], None, None])
+        return results
+
+    def one(self, steps: Steps, k: int) -> MeasureResult:
+        """The result of candidate `k` of its batch."""
+        if self.bad and k % self.bad == 0:
+            return MeasureResult((), CRASH)
+        return MeasureResult((self.seconds(steps),), checked=True)

@@ -1,0 +1,49 @@
+"""Sessions with nothing built or run."""
+
+import pytest
+
+from autosched.search.options import SearchOptions
+from autosched.session import session
+from autosched.task import Task
+from kit.measurer import StubMeasurer
+
+SEARCH = SearchOptions(
+    sample_init_min_population=6,
+    evolutionary_search_population=4,
+    evolutionary_search_num_iters=1,
+)
+
+
+@pytest.fixture
+def measurer(monkeypatch):
+    """(**settings) -> the stand-in that sessions of this test measure with."""
+    made = []
+
+    class Kept(StubMeasurer):
+        def create(self, **options):
+            made.append((super().create(), options))
+            return made[-1][0]
+
+    def use(**settings):
+        monkeypatch.setattr(session, "Measurer", Kept(**settings))
+        return made
+
+    use()
+    return use
+
+
+@pytest.fixture
+def search():
+    """Options of a small search."""
+    return SEARCH
+
+
+@pytest.fixture
+def tasks():
+    """Two small tasks."""
+    return [Task.from_workload("matmul", M=8, N=8, K=k) for k in (8, 16)]
+
+
+@pytest.fixture
+def task(tasks):
+    return tasks[0]

@@ -1,0 +1,340 @@
+"""`autosched.tune`: what it returns, what it refuses, and what Ctrl-C leaves."""
+
+import os
+import signal
+import sys
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched.errors import ConfigError, MeasureError
+from autosched.measure.records import read_log
+from autosched.measure.runner import RunOptions
+from autosched.search.cost_model import XGBoostModel
+from autosched.search.options import SearchOptions
+from autosched.session.api import tune
+
+SMALL = {"batch": 4, "trials": 8}
+
+
+@pytest.fixture
+def quick(measurer, search):
+    """tune with a small search and nothing measured."""
+    return lambda task, **settings: tune(task, **{**SMALL, "search": search, **settings})
+
+
+def test_one_task(quick, task, tmp_path):
+    path = tmp_path / "mm.jsonl"
+    result = quick(task, records=path)
+    assert not result.interrupted
+    assert result.reason == "all trials were used"
+    assert len(result.records) == len(read_log(path).records) == 8
+    assert result.best.seconds == min(r.result.cost for r in result.records)
+    assert result.objective == result.best.seconds
+    (entry,) = result
+    assert (entry.task, entry.found, entry.problem) == (task, True, "")
+    assert "8 measured" in repr(result)
+    again = quick(task, records=path, trials=4, seed=3)
+    steps = [r.steps for r in (*result.records, *again.records)]
+    assert len(set(steps)) == 12
+    assert again.best.seconds == min(result.best.seconds, *(r.result.cost for r in again.records))
+
+
+def test_several_tasks_share_the_trials_and_the_record_file(quick, tasks, tmp_path):
+    path = tmp_path / "two.jsonl"
+    result = quick(tasks, records=path, weights=[1, 3], strategy="round-robin")
+    assert [entry.task for entry in result] == tasks
+    assert [len(entry.records) for entry in result] == [4, 4]
+    assert len(result.records) == len(read_log(path).records) == 8
+    expected = result[0].best.seconds + 3 * result[1].best.seconds
+    assert result.objective == pytest.approx(expected)
+    with pytest.raises(ConfigError, match="2 tasks were tuned; take it from one of them"):
+        _ = result.best
+    again = quick(tasks, records=path, trials=4)
+    assert len(read_log(path).records) == 12
+    assert again[1].best.seconds <= result[1].best.seconds
+
+
+def test_without_a_number_each_task_has_the_same_trials(measurer, search, tasks):
+    def number(asked):
+        return len(tune(asked, batch=32, search=search).records)
+
+    assert number(tasks[0]) == 64
+    assert number([tasks[0]]) == 64
+    assert number(tasks) == 128
+
+
+def test_early_stopping_of_one_task_and_of_several(quick, measurer, tasks):
+    measurer(seconds=lambda steps: 1e-3)  # the first is never beaten
+    one = quick(tasks[0], trials=40, early_stopping=6)
+    assert len(one.records) == 8
+    assert one.reason == "no better candidate in 7 trials"
+    several = quick(tasks, trials=80, early_stopping=6)
+    assert 8 <= len(several.records) < 40
+
+
+def test_a_time_budget_ends_the_run(quick, task):
+    with pytest.raises(MeasureError, match="nothing was measured: the time budget of 1e-06 s"):
+        quick(task, trials=400, time_budget_s=1e-6)
+
+
+def test_an_interrupt_returns_what_there_is(quick, measurer, tasks, tmp_path):
+    measurer(interrupt_after=1)
+    for number, asked in enumerate((tasks[0], tasks)):
+        path = tmp_path / f"{number}.jsonl"
+        result = quick(asked, records=path)
+        assert result.interrupted
+        assert result.reason == "interrupted"
+        assert len(result.records) == len(read_log(path).records) == 4
+        assert result[0].best.seconds == min(r.result.cost for r in result.records)
+    assert result.objective is None
+    assert not result[1].found
+    with pytest.raises(MeasureError, match="interrupted before a candidate was measured"):
+        _ = result[1].best
+    measurer(cut_short_after=0)
+    result = quick(tasks[0])
+    assert (result.interrupted, len(result.records)) == (True, 2)
+
+
+def test_an_interrupt_before_anything_was_measured_returns_too(quick, measurer, task):
+    measurer(interrupt_after=0)
+    result = quick(task)
+    assert result.interrupted
+    with pytest.raises(MeasureError, match="interrupted before"):
+        _ = result.best
+
+
+def test_an_interrupt_while_processes_end_loses_nothing(quick, task, monkeypatch):
+    """The second Ctrl-C of somebody impatient."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    closed = []
+
+    def close(self, *_):
+        os.kill(os.getpid(), signal.SIGINT)
+        closed.append(self)
+
+    monkeypatch.setattr("kit.measurer.StubMeasurer.__exit__", close)
+    try:
+        result = quick(task)
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+    assert closed
+    assert result.interrupted
+    assert len(result.records) == 8
+    assert result.best.seconds > 0
+
+
+def test_an_interrupt_that_python_would_forget_comes_again(quick, measurer, task, monkeypatch):
+    """Ctrl-C in a weak reference's callback is printed and lost, but not while tuning."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    seen = []
+
+    def seconds(steps):
+        seen.append(sys.unraisablehook)
+        return 1e-3
+
+    measurer(seconds=seconds)
+    quick(task)
+    assert all(hook is not sys.__unraisablehook__ for hook in seen)
+    assert sys.unraisablehook is sys.__unraisablehook__
+    mine = lambda lost: None  # noqa: E731
+    monkeypatch.setattr(sys, "unraisablehook", mine)
+    seen.clear()
+    quick(task)
+    assert all(hook is mine for hook in seen)
+
+
+def test_nothing_valid(quick, measurer, tasks):
+    measurer(bad=1)
+    message = r"K=8.*no candidate was valid: 8 x run crash; for example: signal 11"
+    with pytest.raises(MeasureError, match=message):
+        quick(tasks[0])
+    with pytest.raises(MeasureError, match=r"K=8.*; .*K=16"):
+        quick(tasks)
+
+
+def test_a_record_file_of_another_task_is_refused(quick, tasks, tmp_path):
+    quick(tasks[0], records=tmp_path / "a.jsonl")
+    with pytest.raises(ConfigError, match=r"another task \(matmul.*Give another file for the rec"):
+        quick(tasks[1], records=tmp_path / "a.jsonl")
+    assert len(quick(tasks, records=tmp_path / "a.jsonl").records) == 8
+
+
+def test_skipped_lines_are_python_warnings(quick, task, tmp_path):
+    quick(task, records=tmp_path / "a.jsonl")
+    with (tmp_path / "a.jsonl").open("a") as file:
+        file.write("{\n" * 5)
+    with pytest.warns(UserWarning) as caught:
+        quick(task, records=tmp_path / "a.jsonl")
+    texts = [str(warning.message) for warning in caught]
+    assert len(texts) == 4
+    assert "not a whole JSON object; skipped" in texts[0]
+    assert "2 more lines of" in texts[3]
+
+
+class LongIsGood:
+    """A cost model of somebody's own: the sum of the first column."""
+
+    def __init__(self):
+        self.calls = []
+
+    @property
+    def trained(self):
+        return "fit" in self.calls
+
+    def prepare(self):
+        self.calls.append("prepare")
+
+    def fit(self, programs, throughputs):
+        assert len(programs) == len(throughputs)
+        self.calls.append("fit")
+
+    def opinions(self, programs):
+        return np.array([[1 + p[:, 0].sum()] for p in programs], np.float32).reshape(-1, 1)
+
+
+def test_a_cost_model_of_the_users_own(quick, task, tasks):
+    model = LongIsGood()
+    result = quick(task, cost_model=model)
+    assert model.calls[0] == "prepare"
+    assert "fit" in model.calls
+    assert result.records[0].search["predicted"] is None
+    assert result.records[-1].search["predicted"] is not None
+    assert len(quick(tasks, cost_model=LongIsGood()).records) == 8
+
+
+def test_a_model_that_was_given_is_not_replaced_by_the_one_that_comes_along(quick, task):
+    assert quick(task, trials=4).records[0].search["predicted"] is not None  # comes along
+    result = quick(task, trials=4, cost_model=XGBoostModel())
+    assert result.records[0].search["predicted"] is None
+    assert quick(task, trials=4, pretrained=False).records[0].search["predicted"] is None
+
+
+def test_a_model_with_a_wrong_answer_is_told_so(quick, task):
+    model = LongIsGood()
+    model.opinions = lambda programs: np.ones(len(programs))
+    with pytest.raises(ConfigError, match=r"LongIsGood: opinions returned an array of shape \("):
+        quick(task, cost_model=model)
+
+
+def test_models_are_saved_loaded_and_warm_started(quick, tasks, tmp_path):
+    first, second = tasks
+    model, log = tmp_path / "m.json", tmp_path / "a.jsonl"
+    quick(first, pretrained=False, save_model=model, records=log)
+    cold = {"pretrained": False, "trials": 4}
+    assert quick(second, **cold).records[0].search["predicted"] is None
+    assert quick(second, **cold, load_model=model).records[0].search["predicted"] is not None
+    for logs in (log, [log], str(log)):
+        warm = quick(second, **cold, warm_start=logs)
+        assert warm.records[0].search["predicted"] is not None
+    with pytest.raises(ConfigError, match=r"cannot read the cost model .*none\.json"):
+        quick(second, load_model=tmp_path / "none.json")
+    with pytest.raises(ConfigError, match="LongIsGood has no files that autosched knows"):
+        quick(second, cost_model=LongIsGood(), save_model=model)
+    with pytest.raises(ConfigError, match=r"warm start: nothing in .* can be learned from"):
+        (tmp_path / "empty.jsonl").write_text("")
+        quick(second, warm_start=tmp_path / "empty.jsonl")
+
+
+def test_a_model_that_cannot_be_written_does_not_cost_the_results(quick, task, tmp_path):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+
+    def observer(progress, records):
+        if folder.exists() and records:
+            folder.rmdir()
+
+    with pytest.warns(UserWarning, match="cannot write the cost model"):
+        result = quick(task, save_model=folder / "m.json", observer=observer)
+    assert len(result.records) == 8
+
+
+def test_options_of_measuring_arrive(quick, measurer, task):
+    made = measurer()
+    options = RunOptions(min_repeat_ms=7.0)
+    quick(task, measure=options, workers=3, build_timeout_s=4.0, check="none")
+    assert made[0][1] == {
+        "workers": 3,
+        "build_timeout": 4.0,
+        "options": options,
+        "check": "none",
+    }
+
+
+def test_an_observer_sees_every_batch(quick, tasks):
+    seen = []
+    quick(tasks, observer=lambda progress, records: seen.append((progress.task.key, len(records))))
+    assert [key for key, number in seen if number] == [task.key for task in tasks]
+
+
+FINE = object()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"task": "matmul"}, r"^task: expected a Task or a list of them, e\.g\. .*found 'matmul'"),
+        ({"task": None}, "task: expected a Task or a list .*found None"),
+        ({"task": []}, r"task: expected a Task or a list .*found \[\] \(list\)"),
+        ({"task": [FINE, "matmul"]}, r"task\[1\]: expected a Task, found 'matmul' \(str\)"),
+        ({"task": [FINE, FINE]}, "the same task is given twice"),
+        ({"trials": "4"}, r"trials: expected an integer, found '4' \(str\)"),
+        ({"trials": 4.5}, r"trials: expected an integer, found 4\.5 \(float\)"),
+        ({"trials": True}, r"trials: expected an integer, found True \(bool\)"),
+        ({"trials": 0}, "trials: expected at least 1, found 0"),
+        ({"batch": 0}, "batch: expected at least 1, found 0"),
+        ({"batch": None}, "batch: expected an integer, found None"),
+        ({"seed": -1}, "seed: expected at least 0, found -1"),
+        ({"seed": "x"}, "seed: expected an integer, found 'x'"),
+        ({"time_budget_s": "1m"}, "time_budget_s: expected a number, found '1m'"),
+        ({"time_budget_s": 0}, "time_budget_s: expected a number above 0, found 0"),
+        ({"time_budget_s": float("nan")}, "time_budget_s: expected a finite number"),
+        ({"early_stopping": 0}, "early_stopping: expected at least 1, found 0"),
+        ({"search": {"eps_greedy": 0.1}}, r"search: expected a SearchOptions, e\.g\. .*\(dict\)"),
+        ({"search": SearchOptions}, "found the class SearchOptions, not an object of it"),
+        ({"measure": {"timeout": 1}}, "measure: expected a RunOptions, e"),
+        ({"records": 5}, r"records: expected the path of a file, found 5 \(int\)"),
+        ({"records": b"a"}, "records: expected the path of a file, found b'a'"),
+        ({"records": "."}, r"records: expected a file, found the folder \."),
+        ({"load_model": "."}, "load_model: expected a file, found the folder"),
+        ({"save_model": 5}, "save_model: expected the path of a file"),
+        ({"warm_start": "."}, "warm_start: expected a file, found the folder"),
+        ({"warm_start": [5]}, r"warm_start\[0\]: expected the path of a file"),
+        ({"cost_model": "trees"}, "cost_model: expected one of xgboost, random, found 'trees'"),
+        ({"cost_model": 7}, r"cost_model: expected xgboost, random or an object .*no fit\(\)"),
+        ({"cost_model": LongIsGood}, "cost_model: .* it is a class, not an object"),
+        ({"features": "all"}, "features: expected one of ansor-0.19, autosched-1, found 'all'"),
+        ({"features": ["autosched-1"]}, "features: expected one of"),
+        ({"pretrained": "no"}, "pretrained: expected True or False, found 'no'"),
+        ({"sketch_rules": "my.py:rule"}, "sketch_rules: expected a list of rules, found 'my.py"),
+        ({"sketch_rules": [7]}, "sketch_rules: number 0: expected a rule with a name"),
+        ({"check": "some"}, "check: expected one of best, all, none, found 'some'"),
+        ({"workers": 0}, "workers: expected at least 1, found 0"),
+        ({"build_timeout_s": "5"}, "build_timeout_s: expected a number, found '5'"),
+        ({"weights": [1, 2]}, "weights: expected a list of 1, one for each task"),
+        ({"weights": 2}, "weights: expected a list of 1"),
+        ({"weights": [-1]}, r"weights\[0\]: expected a finite number of at least 0, found -1"),
+        ({"strategy": "best"}, "strategy: expected one of gradient, round-robin, found 'best'"),
+        ({"observer": 5}, r"observer: expected a function \(progress, records\), found 5"),
+    ],
+)
+def test_arguments_of_wrong_types_are_refused_in_words(
+    settings, message, task, measurer, monkeypatch, tmp_path
+):
+    made = measurer()
+    monkeypatch.chdir(tmp_path)
+    asked = settings.pop("task", task)
+    if isinstance(asked, list):
+        asked = [task if each is FINE else each for each in asked]
+    with pytest.raises(ConfigError, match=message):
+        tune(asked, **settings)
+    assert not made or not made[0][0].batches
+
+
+def test_integers_of_numpy_are_integers(quick, task):
+    assert len(quick(task, trials=np.int64(4), batch=np.int32(4)).records) == 4
+
+
+def test_it_is_public():
+    assert autosched.tune is tune

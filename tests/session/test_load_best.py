@@ -1,0 +1,147 @@
+"""`autosched.load_best`: the best recorded kernel, built for the CPU it is to run on."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched.errors import ConfigError
+from autosched.measure.records import Record, RecordLog
+from autosched.measure.result import Failure, MeasureResult
+from autosched.state.steps import steps_from_json
+from autosched.target import cpu_target, cuda_target
+from autosched.task import Task
+
+TILED = steps_from_json([["SP", 2, 0, 16, [4], 1], ["AN", 2, 0, 3]])
+ELSEWHERE = replace(cpu_target(), cpu="another-cpu", features="+sse2", vector_bytes=16)
+
+
+def matmul(k=16, target="cpu"):
+    return Task.from_workload("matmul", M=16, N=16, K=k, target=target)
+
+
+def record(task, seconds=1e-3, steps=(), *, checked=True, failure=None):
+    times = () if failure else (seconds,)
+    return Record(task.to_json(), steps, MeasureResult(times, failure, checked=checked))
+
+
+@pytest.fixture
+def log(tmp_path):
+    """(*records) -> a file that holds them."""
+
+    def write(*records):
+        path = tmp_path / "r.jsonl"
+        RecordLog(path).append(records)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """What kernels were built of: (target, steps)."""
+    seen = []
+    from autosched.session import tuned
+
+    build = tuned.build_steps
+
+    def note(dag, steps, target, **rest):
+        seen.append((target, steps))
+        return build(dag, steps, target, **rest)
+
+    monkeypatch.setattr(tuned, "build_steps", note)
+    return seen
+
+
+def assert_multiplies(kernel, k=16):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((16, k), (k, 16)))
+    c = np.empty((16, 16), np.float32)
+    kernel(a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_the_best_record_is_built_and_nothing_is_measured(log, built, monkeypatch):
+    monkeypatch.setattr("autosched.measure.measurer.Measurer.measure", None)
+    broken = record(matmul(), failure=Failure("run", "crash", "signal 11"))
+    path = log(record(matmul(), 2e-3), record(matmul(), 1e-3, TILED), broken)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel = autosched.load_best(path)
+        assert_multiplies(autosched.load_best(str(path), matmul()))
+    assert_multiplies(kernel)
+    assert [steps for _, steps in built] == [TILED, TILED]
+
+
+def test_a_record_of_another_cpu_is_rebuilt_for_this_one(log, built):
+    path = log(record(matmul(target=ELSEWHERE), 1e-3, TILED))
+    message = r"measured on cpu \(another-cpu.*built for this machine's cpu \(.*tune again"
+    with pytest.warns(UserWarning, match=message):
+        assert_multiplies(autosched.load_best(path))
+    ((target, steps),) = built
+    here = cpu_target()
+    assert (target.cpu, target.features) == (here.cpu, here.features)
+    assert steps == TILED
+
+
+def test_a_cpu_with_other_features_is_another_cpu(log):
+    task = matmul(target=replace(cpu_target(), features=cpu_target().features + ",+imaginary"))
+    with pytest.warns(UserWarning, match="built for this machine's"):
+        assert_multiplies(autosched.load_best(log(record(task))))
+
+
+def test_records_of_this_cpu_come_first(log, built):
+    path = log(record(matmul(target=ELSEWHERE), 1e-9), record(matmul(), 1e-3, TILED))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        autosched.load_best(path)
+    assert [steps for _, steps in built] == [TILED]
+
+
+def test_a_record_that_names_no_cpu(log):
+    path = log(record(matmul(target=replace(cpu_target(), cpu="", features="", triple=""))))
+    with pytest.warns(UserWarning, match="measured on an unknown CPU"):
+        assert_multiplies(autosched.load_best(path))
+
+
+def test_a_record_that_was_never_compared_is_said(log):
+    path = log(record(matmul(), checked=False))
+    with pytest.warns(UserWarning, match="never compared with NumPy; `autosched replay"):
+        autosched.load_best(path)
+
+
+def test_the_task_chooses_among_several(log):
+    path = log(record(matmul(16), 1e-3), record(matmul(32), 1e-6))
+    with pytest.raises(ConfigError, match=r"2 tasks: matmul\(.*K=16\).*K=32.*load_best\(records, "):
+        autosched.load_best(path)
+    assert_multiplies(autosched.load_best(path, matmul(32)), 32)
+    with pytest.raises(ConfigError, match=r"no valid record of matmul.*K=64.* it holds matmul"):
+        autosched.load_best(path, matmul(64))
+
+
+@pytest.mark.parametrize(
+    ("records", "task", "message"),
+    [
+        (5, None, "records: expected the path of a file, found 5"),
+        (".", None, "records: expected a file, found the folder"),
+        ("none.jsonl", None, "none.jsonl does not exist"),
+        ("empty.jsonl", None, "empty.jsonl holds no valid record"),
+        ("empty.jsonl", "matmul", "task: expected a Task, e"),
+    ],
+)
+def test_what_is_refused(tmp_path, monkeypatch, records, task, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(ConfigError, match=message):
+        autosched.load_best(records, task)
+
+
+def test_a_file_of_failures_and_a_gpu_are_refused(log, tmp_path):
+    path = log(record(matmul(), failure=Failure("run", "crash", "it died")))
+    with pytest.raises(ConfigError, match="holds no valid record"):
+        autosched.load_best(path)
+    RecordLog(path).append([record(matmul(target=cuda_target()))])
+    with pytest.raises(ConfigError, match="recorded for CUDA"):
+        autosched.load_best(path)

@@ -1,0 +1,80 @@
+"""A session by itself: what both front doors rely on."""
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.measure.records import read_log
+from autosched.search.tuner import TuneOptions
+from autosched.session.model import ModelOptions
+from autosched.session.session import Job, Messages, Session
+from autosched.target import cuda_target
+from autosched.task import Task
+
+
+@pytest.fixture
+def jobs(tasks, search):
+    options = TuneOptions(trials=4, batch=4, search=search)
+    return [Job(task, options, weight) for task, weight in zip(tasks, (1.0, 2.0), strict=True)]
+
+
+def test_trials_are_the_sum_unless_they_are_given(measurer, jobs):
+    assert Session(jobs).trials == 8
+    assert Session(jobs, trials=30).trials == 30
+    with Session(jobs[:1], trials=7) as session:
+        assert len(session.run().tasks[0].records) == 7
+
+
+def test_earlier_records_are_counted_and_continued_from(measurer, jobs, tmp_path):
+    path = tmp_path / "r.jsonl"
+    with Session(jobs, records=path) as session:
+        assert session.known == 0
+        first = session.run()
+    again = Session(jobs, records=path)
+    assert again.known == 8
+    with again:
+        second = again.run()
+    records = read_log(path).records
+    assert len({(r.task["key"], r.steps) for r in records}) == len(records) == 16
+    assert second.objective <= first.objective
+
+
+def test_the_objective_of_one_task_is_weighted(measurer, jobs):
+    with Session(jobs[1:]) as session:
+        result = session.run()
+    assert result.objective == 2.0 * result.tasks[0].best.result.cost
+
+
+def test_what_is_told(measurer, jobs, tmp_path):
+    info, warning = [], []
+    messages = Messages(info.append, warning.append, "Take another")
+    model = ModelOptions(save=tmp_path / "m.json")
+    path = tmp_path / "r.jsonl"
+    with Session(jobs[:1], records=path, model=model, messages=messages) as session:
+        session.run()
+        session.save_model()
+    assert info == [f"cost model saved to {tmp_path / 'm.json'}"]
+    untrained = ModelOptions(pretrained=False, save=tmp_path / "n.json")
+    measurer(bad=1)
+    with Session(jobs[:1], model=untrained, messages=messages) as session:
+        session.run()
+        session.save_model()
+    (text,) = warning
+    assert "was not trained" in text
+    assert not (tmp_path / "n.json").exists()
+    with pytest.raises(ConfigError, match=r"records of another task .*Take another$"):
+        Session(jobs[1:], records=path, messages=messages)
+
+
+def test_tasks_of_two_kinds_of_target_are_refused(jobs):
+    cuda = Job(Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target()))
+    with pytest.raises(ConfigError, match="target cuda differs from cpu of matmul"):
+        Session([*jobs, cuda])
+
+
+def test_processes_end_when_the_model_is_refused(measurer, jobs, tmp_path, monkeypatch):
+    closed = []
+    monkeypatch.setattr("autosched.session.session.Helper.close", lambda self: closed.append(self))
+    session = Session(jobs[:1], model=ModelOptions(load=tmp_path / "none.json"))
+    with pytest.raises(ConfigError, match="cannot read the cost model"):
+        session.__enter__()
+    assert len(closed) == 1
