@@ -52,6 +52,8 @@ class Learner:
     def opinions(self, rows: Sequence[FeatureRows | None]) -> Scores:
         """What each member of the model expects: (programs, members); -inf for None."""
         valid = [k for k, program in enumerate(rows) if program is not None]
+        if not valid:
+            return np.full((len(rows), 1), -np.inf, np.float32)
         found = np.asarray(self.model.opinions([p for p in rows if p is not None]), np.float32)
         if found.ndim != 2 or len(found) != len(valid):
             raise ConfigError(

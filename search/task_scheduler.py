@@ -22,7 +22,14 @@ from autosched.search.allocation import (
 from autosched.search.cost_model import make_cost_model
 from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
-from autosched.search.tuner import Measures, Observer, TuneOptions, Tuner, TuneResult
+from autosched.search.tuner import (
+    INTERRUPTED,
+    Measures,
+    Observer,
+    TuneOptions,
+    Tuner,
+    TuneResult,
+)
 from autosched.task import Task
 
 
@@ -119,7 +126,7 @@ class TaskScheduler:
                 tuner.begin()
             reason = self._first_rounds() or self._rounds()
         except KeyboardInterrupt:
-            reason, interrupted = "interrupted", True
+            reason, interrupted = INTERRUPTED, True
         finally:
             if self._own_helper:
                 self._helper.close()

@@ -26,6 +26,8 @@ from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
 from autosched.task import Task
 
+INTERRUPTED = "interrupted"
+
 
 @dataclass(frozen=True, slots=True)
 class TuneOptions:
@@ -169,7 +171,7 @@ class Tuner:
                     reason = "the search space holds no more candidates"
                     break
         except KeyboardInterrupt:
-            interrupted, reason = True, "interrupted"
+            interrupted, reason = True, INTERRUPTED
         finally:
             if self._own_helper:
                 self._helper.close()

@@ -143,9 +143,7 @@ def _run(session: Session, observer: Observer | None) -> Tuned:
             except ConfigError as error:  # the results are worth more
                 _warn(str(error))
     except KeyboardInterrupt:
-        if result is None:  # nothing was measured yet
-            raise
-        interrupted = True
+        result, interrupted = result or session.before(), True
     tuned = Tuned.of(result, interrupted=interrupted)
     if not tuned.interrupted and not any(found.found for found in tuned):
         raise MeasureError("; ".join(found.problem for found in tuned), stage="run")

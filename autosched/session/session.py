@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 
 from autosched.errors import ConfigError
@@ -21,7 +22,7 @@ from autosched.search.allocation import AllocationOptions
 from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
 from autosched.search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
-from autosched.search.tuner import Observer, TuneOptions, Tuner
+from autosched.search.tuner import INTERRUPTED, Observer, Progress, TuneOptions, Tuner, TuneResult
 from autosched.session.model import ModelOptions, make_learner, save_model
 from autosched.session.reading import Tell, earlier_records
 from autosched.task import Task
@@ -170,7 +171,7 @@ class Session:
             helper=self._helper,
         )
         result = tuner.run()
-        cost = float("inf") if result.best is None else result.best.result.cost
+        cost = inf if result.best is None else result.best.result.cost
         return ScheduleResult([result], job.weight * cost, result.interrupted, result.reason)
 
     def _several(self, observer: Observer | None) -> ScheduleResult:
@@ -193,6 +194,18 @@ class Session:
             helper=self._helper,
         )
         return scheduler.run()
+
+    def before(self) -> ScheduleResult:
+        """What was known before the run: the result of Ctrl-C while the session starts."""
+        results = []
+        for job in self.jobs:
+            valid = [r for r in self._earlier.get(job.task.key, ()) if r.result.valid]
+            best = min(valid, key=lambda record: record.result.cost, default=None)
+            progress = Progress(job.task, job.options.trials, best=best)
+            results.append(TuneResult(job.task, best, [], progress, True, INTERRUPTED))
+        costs = [inf if r.best is None else r.best.result.cost for r in results]
+        objective = sum(job.weight * cost for job, cost in zip(self.jobs, costs, strict=True))
+        return ScheduleResult(results, objective, True, INTERRUPTED)
 
     def _log(self) -> RecordLog | None:
         return None if self._records is None else RecordLog(self._records)

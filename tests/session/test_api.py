@@ -105,6 +105,22 @@ def test_an_interrupt_before_anything_was_measured_returns_too(quick, measurer, 
         _ = result.best
 
 
+def test_an_interrupt_while_the_model_is_loaded_returns_the_best_known(
+    quick, tasks, tmp_path, monkeypatch
+):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    first = quick(tasks[0], records=tmp_path / "a.jsonl")
+    monkeypatch.setattr("autosched.session.model.start_pretrained", interrupted)
+    result = quick(tasks, records=tmp_path / "a.jsonl")
+    assert (result.interrupted, result.records) == (True, [])
+    assert result[0].best.seconds == first.best.seconds
+    assert not result[1].found
+    assert result.objective is None
+    assert len(read_log(tmp_path / "a.jsonl").records) == 8
+
+
 def test_an_interrupt_while_processes_end_loses_nothing(quick, task, monkeypatch):
     """The second Ctrl-C of somebody impatient."""
     earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -191,7 +207,7 @@ class LongIsGood:
         self.calls.append("fit")
 
     def opinions(self, programs):
-        return np.array([[1 + p[:, 0].sum()] for p in programs], np.float32).reshape(-1, 1)
+        return np.array([[1 + p[:, 0].sum()] for p in programs], np.float32)
 
 
 def test_a_cost_model_of_the_users_own(quick, task, tasks):
