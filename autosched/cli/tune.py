@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autosched.cli.config import Config
 from autosched.cli.console import warn
+from autosched.cli.dry_run import show_all
 from autosched.cli.progress import make_observer
 from autosched.cli.task_table import TaskTable, short_names
 from autosched.cli.tune_many_report import report_many
@@ -47,8 +48,6 @@ def run(
     configs = [load(path, overrides) for path in config_paths]
     many.of(configs)
     if dry_run:
-        from autosched.cli.dry_run import show_all
-
         tasks = [(config.task(), tune_options(config, overrides)) for config in configs]
         if not show_all(tasks, as_json=as_json):
             sys.exit(EXIT_NOTHING_VALID)
