@@ -20,6 +20,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.graph import post_order_ops
 from autosched.user_file import load_object
 from autosched.workloads.evaluate import evaluate
+from autosched.workloads.numpy_version import NumpyVersion
 from autosched.workloads.reads import index_limits
 from autosched.workloads.workload import Array, random_inputs
 
@@ -77,6 +78,14 @@ class PythonWorkload:
         """Random inputs, the same for the same seed; what is read as an index stays inside."""
         tensors = self.tensors()
         return random_inputs(tensors[: -self.num_outputs], seed, index_limits(tensors))
+
+    def numpy_version(self) -> NumpyVersion | None:
+        """The user's reference, if there is one."""
+        reference = self.reference_function
+        if reference is None:
+            return None
+        args = dict(self.args)
+        return NumpyVersion("your reference", lambda inputs: reference(list(inputs), **args))
 
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs: of the user's reference, or evaluated from the declaration."""

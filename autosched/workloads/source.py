@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from autosched import workloads
 from autosched.errors import ConfigError
 from autosched.te.operations.tensor import Tensor
+from autosched.workloads.numpy_version import NumpyVersion
 from autosched.workloads.workload import Array
 
 SOURCES = ("op", "expr", "einsum", "python")
@@ -22,7 +23,7 @@ class WorkloadSource(Protocol):
     """Anything that can say what it computes, and compute it with NumPy.
 
     `computation` is what `to_json` leaves open, as text: empty where equal JSON is an equal
-    computation.
+    computation. `numpy_version` is what a kernel is compared with, None where NumPy has nothing.
     """
 
     @property
@@ -35,6 +36,7 @@ class WorkloadSource(Protocol):
     def tensors(self) -> list[Tensor]: ...
     def inputs(self, seed: int = 0) -> list[Array]: ...
     def reference(self, inputs: Sequence[Array]) -> list[Array]: ...
+    def numpy_version(self) -> NumpyVersion | None: ...
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ class BuiltIn:
 
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
         return workloads.get(self.op).reference(inputs, **dict(self.args))
+
+    def numpy_version(self) -> NumpyVersion | None:
+        return workloads.get(self.op).numpy_version(**dict(self.args))
 
 
 def source_from_json(data: Mapping[str, Any]) -> WorkloadSource:

@@ -14,6 +14,7 @@ from autosched.errors import ConfigError
 from autosched.te.operations.operation import LAYOUT_FREE
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import IntImm
+from autosched.workloads.numpy_version import NumpyVersion
 
 Array = npt.NDArray[Any]
 FLOATS = ("float32", "float64", "float16")
@@ -109,6 +110,16 @@ class Workload:
         results = self.compute([np.asarray(a).astype(wide) for a in inputs], **resolved)
         with np.errstate(over="ignore"):
             return [np.ascontiguousarray(r.astype(dtype)) for r in results]
+
+    def numpy_version(self, **args: Any) -> NumpyVersion:
+        """The reference in the types of the inputs; OpenBLAS is behind products of floats."""
+        resolved = self.resolve(args)
+        blas = resolved.pop("dtype") in ("float32", "float64")
+        product = self.name in ("matmul", "batch_matmul")
+        name = "numpy.matmul" if product else "NumPy"
+        if product and blas:
+            name = f"{name} (OpenBLAS)"
+        return NumpyVersion(name, lambda inputs: self.compute(inputs, **resolved))
 
     def inputs(self, seed: int = 0, **args: Any) -> list[Array]:
         """Random inputs for `reference` and the kernels; see `random_inputs`."""

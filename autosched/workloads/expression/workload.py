@@ -18,6 +18,7 @@ import numpy as np
 from autosched.errors import ConfigError
 from autosched.te.operations.tensor import Tensor
 from autosched.workloads.evaluate import evaluate
+from autosched.workloads.expression.as_einsum import as_einsum
 from autosched.workloads.expression.build import build
 from autosched.workloads.expression.einsum import expression_of
 from autosched.workloads.expression.extents import infer_extents
@@ -28,6 +29,7 @@ from autosched.workloads.expression.statement import (
 )
 from autosched.workloads.expression.syntax import statements_of
 from autosched.workloads.expression.values import CASTS
+from autosched.workloads.numpy_version import NumpyVersion
 from autosched.workloads.reads import index_limits
 from autosched.workloads.workload import MAX_SIZE, Array, random_inputs
 
@@ -155,6 +157,17 @@ class ExpressionWorkload:
         """
         tensors = self.tensors()
         return random_inputs(tensors[: -self.num_outputs], seed, index_limits(tensors))
+
+    def numpy_version(self) -> NumpyVersion | None:
+        """`numpy.einsum`, where the expression is one."""
+        subscripts = as_einsum(self.program.statements, self.program.inputs)
+        if subscripts is None:
+            return None
+
+        def call(inputs: Sequence[Array]) -> Array:
+            return np.ascontiguousarray(np.einsum(subscripts, *inputs, optimize=True))
+
+        return NumpyVersion("numpy.einsum", call)
 
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs, computed with NumPy in double width and rounded to their types."""
