@@ -47,8 +47,8 @@ class _Runner:
                 return self._time(index, seconds, blocks)
             case ("check", index):
                 self._check(index)
-            case ("numpy", index, seconds, rounds, limit):
-                return self._compare_with_numpy(index, seconds, rounds, limit)
+            case ("numpy", index, plain, seconds, rounds, limit):
+                return self._compare(index, plain, seconds, rounds, limit)
             case ("peak", dtype):
                 return self._task and peak_flops(self._task.target, dtype)
             case ("drop",):
@@ -105,32 +105,39 @@ class _Runner:
         calls = max(1, min(10_000_000, int(seconds / blocks / max(once, 1e-8))))
         return [seconds_of(calls) / calls for _ in range(blocks)]
 
-    def _compare_with_numpy(
-        self, index: int, seconds: float, rounds: int, limit: float
+    def _compare(
+        self, index: int, plain: int | None, seconds: float, rounds: int, limit: float
     ) -> tuple[list[float], list[float]]:
-        """Seconds per call of `numpy.matmul` and of the kernel, measured in turns.
+        """Seconds per call of NumPy (or of the kernel `plain`) and of the kernel, in turns.
 
         Each turn takes about `seconds`, as long as one call does not take longer. Less than
         `rounds` rounds where they would take longer than `limit` seconds, but at least one.
         """
         end = time.perf_counter() + limit
-        a, b = self._arrays[:2]
-        out = np.empty_like(self._arrays[-1])
-
-        def numpy_seconds(calls: int) -> float:
-            start = time.perf_counter()
-            for _ in range(calls):
-                np.matmul(a, b, out=out)
-            return time.perf_counter() - start
-
+        other_seconds = self._numpy_timer() if plain is None else self._timer(plain)
         theirs: list[float] = []
         ours: list[float] = []
         while len(theirs) < rounds and (not theirs or time.perf_counter() < end):
-            once = numpy_seconds(1)
+            once = other_seconds(1)
             calls = int(seconds / max(once, 1e-7))
-            theirs.append(numpy_seconds(calls) / calls if calls > 1 else once)
+            theirs.append(other_seconds(calls) / calls if calls > 1 else once)
             ours += self._time(index, seconds, 1)
         return theirs, ours
+
+    def _numpy_timer(self) -> Callable[[int], float]:
+        """A function from a number of calls of NumPy's version of the task to their seconds."""
+        assert self._task is not None
+        version = self._task.workload.numpy_version()
+        assert version is not None, "a task without one is compared with plain loops"
+        inputs = self._arrays[: -self._task.num_outputs]
+
+        def seconds(calls: int) -> float:
+            start = time.perf_counter()
+            for _ in range(calls):
+                version.call(inputs)
+            return time.perf_counter() - start
+
+        return seconds
 
     def _check(self, index: int) -> None:
         assert self._task is not None

@@ -142,16 +142,20 @@ class Runner:
         return None
 
     def compare_with_numpy(
-        self, task: Task, artifact: bytes
+        self, task: Task, artifact: bytes, plain: bytes | None = None
     ) -> tuple[Sequence[float], Sequence[float]]:
-        """Seconds per call of NumPy's matmul on the task's inputs and of the artifact, in turns.
+        """Seconds per call of NumPy's version of the task and of the artifact, in turns.
+
+        With `plain`, another artifact, that one takes NumPy's place.
 
         25 repeats of each, less where calls are long. Raises MeasureError when not even one ends
         within a minute, or the process dies.
         """
         self.start(task)
         self._call(("load", 0, artifact), "run", _START_SECONDS)
-        request = ("numpy", 0, 0.02, 25, _COMPARE_SECONDS)
+        if plain is not None:
+            self._call(("load", 1, plain), "run", _START_SECONDS)
+        request = ("numpy", 0, plain and 1, 0.02, 25, _COMPARE_SECONDS)
         theirs, ours = self._call(request, "run", _START_SECONDS)
         return theirs, ours
 

@@ -1,4 +1,4 @@
-"""What the best kernel is compared with: NumPy's own operation, timed in the same process."""
+"""What the best kernel is compared with: what NumPy's users would call, or plain loops."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from autosched.task import Task
 # time is not noticed: it makes every repeat slower alike.
 _DISTURBED = 1.3
 
-_OPERATORS = ("matmul", "batch_matmul")
-_TYPES = ("float32", "float64")
+_SLOWER = 0.95
+"""Below this share of a peer's speed the report warns; steady repeats scatter by less."""
+
+PLAIN_LOOPS = "the loops without a schedule, compiled"
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Median seconds per call of NumPy and of our kernel, timed in turns.
+    """Median seconds per call of NumPy (or what `name` says) and of our kernel, timed in turns.
 
     `scatter`: the upper over the lower quartile of the repeats, of the one where it is larger.
     OpenBLAS's threads wait for each other in a loop, so that other programs slow NumPy down several
@@ -54,32 +56,28 @@ class Peer:
 
     @property
     def text(self) -> str:
-        text = f"{self.share:.2f} of {self.name} (OpenBLAS), timed in turns in one process"
+        text = f"{self.share:.2f} times the speed of {self.name}, timed in turns in one process"
         return f"{text}; unreliable: others use the cores" if self.disturbed else text
+
+    @property
+    def warning(self) -> str | None:
+        """What to say when our kernel is the slower one."""
+        if self.share >= _SLOWER or self.disturbed:
+            return None
+        return f"the best is slower than {self.name}; more trials may find a faster one (--trials)"
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "share": self.share, "disturbed": self.disturbed}
 
 
-def without_peer(task: Task) -> str | None:
-    """Why NumPy has nothing to compare the task's kernels with; None when it has.
+def peer_of(task: Task, measurer: Measurer, best: Record) -> Peer:
+    """Time the best kernel in turns with what NumPy's users would call.
 
-    OpenBLAS knows float32 and float64; of other types NumPy's `matmul` is a plain loop.
+    Where NumPy has nothing, with the loops as they are before any schedule, compiled. Raises
+    MeasureError when timing fails, ScheduleError or CompileError when those loops cannot be built.
     """
-    workload = task.workload.to_json()
-    if workload.get("op") not in _OPERATORS:
-        return f"only the operators {' and '.join(_OPERATORS)} are"
-    if workload["args"]["dtype"] not in _TYPES:
-        return f"only {' and '.join(_TYPES)} are"
-    return None
-
-
-def peer_of(task: Task, measurer: Measurer, best: Record) -> Peer | None:
-    """Time the best kernel and NumPy's `matmul` in turns.
-
-    None where `without_peer` has a reason. Raises MeasureError when timing fails.
-    """
-    if without_peer(task) is not None:
-        return None
+    version = task.workload.numpy_version()
     artifact = build_steps(task.dag, best.steps, task.target, layout=task.layout).to_bytes()
-    return Peer.of("numpy.matmul", *measurer.runner.compare_with_numpy(task, artifact))
+    plain = None if version else build_steps(task.dag, (), task.target).to_bytes()
+    times = measurer.runner.compare_with_numpy(task, artifact, plain)
+    return Peer.of(version.name if version else PLAIN_LOOPS, *times)

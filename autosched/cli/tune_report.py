@@ -29,6 +29,8 @@ def report(result: TuneResult, path: Path, known: Yardsticks, *, as_json: bool) 
     plain(f"best      {seconds_text(best.result.cost)}  {rate}  ({checked})")
     if known.peer is not None:
         plain(f"peer      {known.peer.text}")
+        if known.peer.warning:
+            warn(f"warning: {known.peer.warning}")
     else:
         plain(f"peer      not compared with NumPy: {known.missing}")
     if progress.quality:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autosched.cli.peer import Peer, peer_of, without_peer
+from autosched.cli.peer import Peer, peer_of
 from autosched.errors import AutoschedError
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
@@ -27,7 +27,7 @@ class Yardsticks:
 def compare(task: Task, measurer: Measurer, best: Record) -> Yardsticks:
     """What is known of the best when Ctrl-C or a failure cuts this short: tuning is complete."""
     peak = peer = None
-    missing = without_peer(task) or ""
+    missing = ""
     try:
         peak = measurer.peak(task)
         peer = peer_of(task, measurer, best)
@@ -35,5 +35,5 @@ def compare(task: Task, measurer: Measurer, best: Record) -> Yardsticks:
         reason = last_line(str(error))
         missing = f"timing failed: {reason}; run it again when the cores are free"
     except KeyboardInterrupt:
-        missing = missing or "interrupted"
+        missing = "interrupted"
     return Yardsticks(peak, peer, missing)

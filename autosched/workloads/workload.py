@@ -112,14 +112,18 @@ class Workload:
             return [np.ascontiguousarray(r.astype(dtype)) for r in results]
 
     def numpy_version(self, **args: Any) -> NumpyVersion:
-        """The reference in the types of the inputs; OpenBLAS is behind products of floats."""
+        """The reference in the types of the inputs, or `numpy.matmul`.
+
+        A product is written to the same array by every call, as a kernel does. OpenBLAS is behind
+        those of floats.
+        """
         resolved = self.resolve(args)
-        blas = resolved.pop("dtype") in ("float32", "float64")
-        product = self.name in ("matmul", "batch_matmul")
-        name = "numpy.matmul" if product else "NumPy"
-        if product and blas:
-            name = f"{name} (OpenBLAS)"
-        return NumpyVersion(name, lambda inputs: self.compute(inputs, **resolved))
+        dtype = resolved.pop("dtype")
+        if self.name not in ("matmul", "batch_matmul"):
+            return NumpyVersion("NumPy", lambda inputs: self.compute(inputs, **resolved))
+        out = np.empty(shape_of(self.tensors(**args)[-1]), dtype)
+        name = "numpy.matmul (OpenBLAS)" if dtype in ("float32", "float64") else "numpy.matmul"
+        return NumpyVersion(name, lambda inputs: [np.matmul(inputs[0], inputs[1], out=out)])
 
     def inputs(self, seed: int = 0, **args: Any) -> list[Array]:
         """Random inputs for `reference` and the kernels; see `random_inputs`."""
