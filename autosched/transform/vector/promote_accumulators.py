@@ -54,7 +54,7 @@ from autosched.tir.walk import free_vars, map_children, pre_order, rewrite_expr,
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.distribute_loops import distribute
-from autosched.transform.vector.lane_slice import lane_slice
+from autosched.transform.vector.lanes import lane_slice
 from autosched.transform.vector.reduction_nest import Axis, Nest, is_counted, match_nests
 from autosched.transform.vector.register_tile import (
     FOLD_CYCLES,

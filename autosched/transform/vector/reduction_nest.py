@@ -29,8 +29,7 @@ from autosched.tir.linear import linear
 from autosched.tir.op import add, const, mul
 from autosched.tir.stmt import BufferStore, For, ForKind
 from autosched.tir.walk import free_vars, pre_order, substitute
-from autosched.transform.vector.lane_slice import lane_slice
-from autosched.transform.vector.widen_lanes import widen
+from autosched.transform.vector.lanes import lane_slice, widen
 
 LEAST_LANES = 4
 

@@ -1,8 +1,12 @@
-"""Wider vectors: the values of an expression at consecutive values of a variable, side by side.
+"""Wider and narrower vectors: values at consecutive values of a variable side by side, and parts.
 
+widen over i:
 a[i*8 : +2]        with i = 0..3, when i moves it by 2 elements     ->   a[0 : +8]
 broadcast(c, 2)                                                     ->   broadcast(c, 8)
 a[i]               (scalar)                                         ->   a[0 : +4]
+
+lane_slice from 4, two lanes:
+a[0 : +8]                                                           ->   a[4 : +2]
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.linear import linear
-from autosched.tir.op import broadcast, const
+from autosched.tir.op import add, broadcast, const, mul
 from autosched.tir.walk import free_vars, substitute
 from autosched.transform.vector.vectorize_expr import ELEMENTWISE, LaneExprs, NotVectorisableError
 
@@ -71,4 +75,40 @@ def _concatenate(e: Expr, var: Var, count: int) -> Expr | None:
             if isinstance(e, Cast):
                 return Cast(dtype, known[0])
             return e.with_children(tuple(known))
+    return None
+
+
+def lane_slice(e: Expr, start: Expr | int, lanes: int) -> Expr | None:
+    """Lanes [start, start + lanes) of `e`, or None when `e` is not made of lanewise operations.
+
+    A scalar stays as it is.
+    """
+    if e.dtype.lanes == 1:
+        return e
+    match e:
+        case Ramp(base, stride, _):
+            first = add(base, mul(stride, start))
+            return first if lanes == 1 else Ramp(first, stride, lanes)
+        case Broadcast(value, _):
+            return broadcast(value, lanes)
+        case BufferLoad(buffer, (index,), predicate) if buffer.dtype.lanes == 1:
+            part = lane_slice(index, start, lanes)
+            mask = None if predicate is None else lane_slice(predicate, start, lanes)
+            if part is None or (predicate is not None and mask is None):
+                return None
+            return BufferLoad(buffer, (part,), mask)
+        case Call(op, _) if op not in ELEMENTWISE and op != "if_then_else":
+            return None
+        case BinaryExpr() | Cast() | Select() | Not() | Call():
+            parts = []
+            for child in e.children():
+                part = lane_slice(child, start, lanes)
+                if part is None:
+                    return None
+                parts.append(part)
+            if isinstance(e, Call):
+                return Call(e.dtype.with_lanes(lanes), e.op, tuple(parts))
+            if isinstance(e, Cast):
+                return Cast(e.dtype.with_lanes(lanes), parts[0])
+            return e.with_children(tuple(parts))
     return None

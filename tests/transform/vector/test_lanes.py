@@ -5,8 +5,7 @@ from __future__ import annotations
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Ramp, Var
-from autosched.transform.vector.lane_slice import lane_slice
-from autosched.transform.vector.widen_lanes import widen
+from autosched.transform.vector.lanes import lane_slice, widen
 
 I, X = Var("i"), Var("x")
 A = decl_buffer((64,), name="A")
