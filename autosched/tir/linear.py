@@ -32,17 +32,17 @@ def linear(e: Expr) -> tuple[int, dict[Expr, int]]:
 
 
 def combine(
-    a: tuple[int, dict[Expr, int]], b: tuple[int, dict[Expr, int]], sign: int
+    a: tuple[int, dict[Expr, int]], b: tuple[int, dict[Expr, int]], times: int
 ) -> tuple[int, dict[Expr, int]]:
-    """a + sign * b of two results of `linear`."""
+    """a + times * b of two results of `linear`."""
     terms = dict(a[1])
     for term, factor in b[1].items():
-        total = terms.get(term, 0) + sign * factor
+        total = terms.get(term, 0) + times * factor
         if total:
             terms[term] = total
         else:
             terms.pop(term, None)
-    return a[0] + sign * b[0], terms
+    return a[0] + times * b[0], terms
 
 
 def sum_of(terms: Mapping[Expr, int], constant: int, dtype: DType) -> Expr:

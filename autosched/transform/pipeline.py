@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from autosched.errors import ConfigError
+from autosched.nest.core import core_of
 from autosched.tir.function import PrimFunc
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
 from autosched.transform.device.verify_gpu_code import VerifyGPUCode
@@ -70,7 +71,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
     """The passes before LLVM code for a CPU with vector registers of `vector_bytes`."""
     return (
         *(_ON_CPU.get(p.name, p) for p in _TO_FLAT_LOOPS),
-        PromoteAccumulators(vector_bytes, registers=32 if vector_bytes >= 64 else 16),
+        PromoteAccumulators(vector_bytes, core_of(vector_bytes).registers),
         VectorizeInnermost(vector_bytes),
         *_TO_STRAIGHT_CODE,
         LowerIntrin(),

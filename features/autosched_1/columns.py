@@ -237,7 +237,7 @@ def _curve(store: StoreFacts) -> list[float]:
 
 
 def _registers(row: Row, machine: Machine) -> Iterator[float]:
-    store, tile = row.store, row.estimate.tile
+    store, code = row.store, row.estimate.code
     element = store.stored.info.bytes
     depth = len(store.loops) - row.estimate.start
     own = store.strides[0]
@@ -246,13 +246,13 @@ def _registers(row: Row, machine: Machine) -> Iterator[float]:
     vectors = [loop.extent for loop in store.loops if loop.kind is ForKind.VECTORIZED]
     yield depth
     yield store.locality.inner[row.estimate.start]
-    yield min(1.0, tile.lanes * element / machine.vector)
-    yield vectors[-1] * element / machine.vector if vectors else 0
-    yield float(tile.folded)
-    yield tile.gathers
-    yield tile.accumulators
-    yield min(_MOST_REGISTERS, tile.registers / machine.registers)
-    yield tile.cycles * 10
+    yield min(1.0, code.lanes * element / machine.core.vector_bytes)
+    yield vectors[-1] * element / machine.core.vector_bytes if vectors else 0
+    yield float(code.folded)
+    yield code.gathers
+    yield code.accumulators
+    yield min(_MOST_REGISTERS, code.registers / machine.core.registers)
+    yield code.cycles * 10
     yield store.locality.inner[reducing[-1] + 1] if reducing else 0
     yield store.loops[running[-1]].extent if running else 1
     yield float(bool(reducing) and reducing[-1] == running[-1])

@@ -11,12 +11,12 @@ from operator import mul
 
 from autosched.features.ansor.names import OP_COUNTERS
 from autosched.features.autosched_1.gpu import SECTOR, bank_conflicts, sectors
-from autosched.features.autosched_1.lanes import InnerLoop
-from autosched.features.autosched_1.loop_order import Visit
+from autosched.features.autosched_1.inner_nest import inner_nest
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.memory_traffic import NOWHERE, Walk, walk
-from autosched.features.autosched_1.registers import Tile, register_tile
 from autosched.features.autosched_1.store import StoreFacts
+from autosched.features.autosched_1.vector_code import VectorCode, vector_code
+from autosched.features.autosched_1.visits import Visit
 from autosched.features.walk.scope import Loop
 from autosched.tir.stmt import ForKind
 
@@ -44,13 +44,13 @@ _THREAD_X = 4  # threadIdx.x, .y and .z follow each other in names.LAUNCH
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """`start` is the level from which the loops enclose no other store, `traffic` bytes into L1, L2
-    and L3, `fits` the iterations whose data fit them;
-    `compute` and `memory` in cycles of the busiest thread; `balance` the share of busy threads,
-    `walk` what the code's own order moves (CPU only)."""
+    """`start` is the level from which the loops are the nest that the code generator takes, `code`
+    what it makes of it, `traffic` bytes into L1, L2 and L3, `fits` the iterations whose data fit
+    them; `compute` and `memory` in cycles of the busiest thread; `balance` the share of busy
+    threads, `walk` what the code's own order moves (CPU only)."""
 
     start: int
-    tile: Tile
+    code: VectorCode
     traffic: tuple[float, float, float]
     fits: tuple[int, int, int]
     compute: float
@@ -60,8 +60,9 @@ class Estimate:
 
 
 def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
-    """Of one store, whose loops from `start` inwards enclose nothing else."""
-    tile = _tile(store, start, machine)
+    """Of one store, the loops outside whose nest end at `start` or further inside."""
+    start, nest = inner_nest(store, start)
+    code = vector_code(nest, machine.core, len(store.accesses))
     levels = [store.locality.fits(capacity) for capacity in machine.caches]
     fits = (
         store.locality.inner[levels[0]],
@@ -73,18 +74,18 @@ def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
         balance = 1.0
         compute = store.iterations / machine.warp * _weight(store)
         memory = traffic[0] / 128 + traffic[1] / 64
-        return Estimate(start, tile, traffic, fits, compute, memory, balance)
+        return Estimate(start, code, traffic, fits, compute, memory, balance)
     moved = [float(machine.line * store.locality.all_lines_moved(level)) for level in levels]
     balance = _balance(store.loops, machine.threads)
     busy = 1.0 / (machine.threads * balance)
-    compute = store.iterations / tile.lanes * tile.cycles * busy
+    compute = store.iterations / code.lanes * code.cycles * busy
     memory = sum(b * c for b, c in zip(moved, _CYCLES_PER_BYTE, strict=True)) * busy
     traffic = moved[0], moved[1], moved[2]
-    walked = _walk(store, start, tile, machine)
-    return Estimate(start, tile, traffic, fits, compute, memory, balance, walked)
+    walked = _walk(store, start, code, machine)
+    return Estimate(start, code, traffic, fits, compute, memory, balance, walked)
 
 
-def _walk(store: StoreFacts, start: int, tile: Tile, machine: Machine) -> Walk:
+def _walk(store: StoreFacts, start: int, code: VectorCode, machine: Machine) -> Walk:
     """Where the loops are cut in two, the walk of the larger part stands for both."""
     outside = tuple(
         Visit(loop.extent, tuple(strides[k] for strides in store.strides))
@@ -92,7 +93,7 @@ def _walk(store: StoreFacts, start: int, tile: Tile, machine: Machine) -> Walk:
         if loop.extent > 1
     )
     elements = tuple(access.info.bytes for access in store.accesses)
-    visits = (*outside, *tile.order)
+    visits = (*outside, *code.order)
     found = walk(visits, elements, machine)
     part = store.iterations / math.prod(visit.extent for visit in visits)
     return found if part == 1 else found.times(part)
@@ -100,25 +101,6 @@ def _walk(store: StoreFacts, start: int, tile: Tile, machine: Machine) -> Walk:
 
 def _weight(store: StoreFacts) -> float:
     return max(1.0, float(sum(map(mul, _WEIGHTS, store.counts))))
-
-
-def _tile(store: StoreFacts, start: int, machine: Machine) -> Tile:
-    own, reads = store.strides[0], store.strides[1:]
-    loops = tuple(
-        InnerLoop(
-            loop.extent, own[k], tuple(read[k] for read in reads), loop.kind is ForKind.VECTORIZED
-        )
-        for k, loop in enumerate(store.loops)
-        if k >= start
-    )
-    return register_tile(
-        loops,
-        len(reads),
-        store.stored.info.bytes,
-        store.instructions,
-        machine,
-        reduces=store.reduces,
-    )
 
 
 def _balance(loops: list[Loop], threads: int) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from autosched.cpu_caches import TYPICAL
+from autosched.nest.core import Core, core_of
 from autosched.target import Target
 
 _KIB, _MIB = 2**10, 2**20
@@ -22,15 +23,13 @@ class Machine:
     """Sizes in bytes. `caches` are L1, L2 and L3; on a GPU the shared memory of a block, L2 and L2.
 
     `tlb` counts the pages that the two levels of a CPU's TLB know: those of Intel's Skylake, which
-    other cores since come near. `registers` counts the vector registers of a CPU's core; `vector`
-    is the width of one, on a GPU of the widest load of a thread. The other fields are a GPU's
-    limits per multiprocessor.
+    other cores since come near. `core` is a CPU's; on a GPU its vectors are the widest load of a
+    thread. The other fields are a GPU's limits per multiprocessor.
     """
 
     caches: tuple[int, int, int]
     line: int
-    vector: int
-    registers: int
+    core: Core
     threads: int
     tlb: tuple[int, int] = (64, 1536)
     gpu: bool = False
@@ -62,11 +61,9 @@ def machine_of(target: Target) -> Machine:
         threads, blocks, shared, l2 = _GPUS.get(target.arch, _GPUS["sm_80"])
         caches = hardware.max_shared_memory_per_block, l2, l2
         line, warp = hardware.cache_line_bytes, hardware.warp_size or 32
-        return Machine(
-            caches, line, 16, 255, 1, (64, 1536), True, warp, threads, blocks, sm_shared=shared
-        )
+        core, tlb = Core(16, 255), (64, 1536)
+        return Machine(caches, line, core, 1, tlb, True, warp, threads, blocks, sm_shared=shared)
     l1, l2, l3 = target.caches or TYPICAL
     vector = target.vector_bytes if target.cpu else hardware.vector_unit_bytes
-    registers = 32 if vector >= 64 else 16  # AVX-512 doubles their number
     threads = max(1, target.threads)
-    return Machine((l1, l2, l3), hardware.cache_line_bytes, vector, registers, threads)
+    return Machine((l1, l2, l3), hardware.cache_line_bytes, core_of(vector), threads)

@@ -1,6 +1,6 @@
 """How the generated code walks through memory: what it moves, and how often it jumps.
 
-The loops of a store in the order in which the code generator runs them (loop_order.py), each with
+The loops of a store in the order in which the code generator runs them (vector_code.py), each with
 the strides of the accesses: from these alone follow the lines and pages that they touch.
 Lines at one place of their pages compete for the same sets of a cache, so that rows a page apart
 leave most of it unused; and what does not follow its predecessor in memory is not fetched ahead.
@@ -17,8 +17,8 @@ from itertools import accumulate
 from operator import mul
 
 from autosched.features.autosched_1.locality import outermost_within
-from autosched.features.autosched_1.loop_order import Visit
 from autosched.features.autosched_1.machine import PAGE, Machine
+from autosched.features.autosched_1.visits import Visit
 
 # Cycles of a core for each line into L1, L2 and L3 when they follow each other, and for each one
 # that does not; for each page that the first and the second level of the TLB do not know. Rounded

@@ -16,7 +16,7 @@ from autosched.features.ansor.names import (
 )
 
 SCHEMA = "autosched-1"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 MAX_BUFFERS = 5
 CACHES = ("l1", "l2", "l3")
 ANNOTATIONS = {"vec": "vectorised", "unroll": "unrolled", "parallel": "parallel"}

@@ -9,6 +9,7 @@ register tiles, data moved into each cache, occupancy, coalescing, bank conflict
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,16 +17,18 @@ import numpy as np
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.columns import Kernel, Program, Row, columns
 from autosched.features.autosched_1.estimate import estimate
+from autosched.features.autosched_1.inner_nest import inner_nest, nest_starts
 from autosched.features.autosched_1.machine import Machine, machine_of
 from autosched.features.autosched_1.names import COLUMNS, SCALED
 from autosched.features.autosched_1.store import StoreFacts, store_facts
-from autosched.features.walk.scope import BufferInfo, Loop
+from autosched.features.walk.scope import BufferInfo
 from autosched.features.walk.strides import Coefficients
 from autosched.features.walk.visitor import Nest
+from autosched.nest.plan import Planned, plan_store
 from autosched.target import Target
 from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import BufferStore, ForKind
+from autosched.tir.stmt import BufferStore
 
 _SCALED = np.array(SCALED)
 _VTHREAD = 7
@@ -80,10 +83,11 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
     collector = _Collector(machine)
     Nest(func, collector)
     stored = [found for found in collector.buffers.values() if found.stores]
+    starts = nest_starts([store for found in stored for store in found.stores])
     rows = [
         Row(
             found.stores,
-            [estimate(store, _alone_from(store, found, stored), machine) for store in found.stores],
+            [estimate(store, starts[id(store)], machine) for store in found.stores],
             found.allocation,
             machine,
         )
@@ -96,25 +100,23 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
     return result.astype(np.float32)
 
 
-def _alone_from(store: StoreFacts, own: _Collected, stored: list[_Collected]) -> int:
-    """The level from which the loops around `store` enclose no other buffer's store.
+def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
+    """The nests that the CPU code generator will make of `func`, lowered as for features.
 
-    Loops that run in parallel are outside in any case.
+    Buffers in order of first store. What it made in the end, PromoteAccumulators and
+    VectorizeInnermost tell of the code (`planned`).
     """
-    start = 0
-    for k, loop in enumerate(store.loops):
-        if loop.thread or loop.kind is ForKind.PARALLEL:
-            start = k + 1
-    for other in stored:
-        if other is not own:
-            start = max([start, *(_common(store.loops, o.loops) for o in other.stores)])
-    return start
-
-
-def _common(one: list[Loop], other: list[Loop]) -> int:
-    shared = 0
-    for a, b in zip(one, other, strict=False):
-        if a is not b:
-            break
-        shared += 1
-    return shared
+    machine = machine_of(target)
+    collector = _Collector(machine)
+    Nest(func, collector)
+    stores = [store for found in collector.buffers.values() for store in found.stores]
+    starts = nest_starts(stores)
+    planned = []
+    for store in stores:
+        level, nest = inner_nest(store, starts[id(store)])
+        times = math.prod([loop.extent for loop in store.loops[:level]])
+        planned += [
+            Planned(store.stored.info.name, times, piece)
+            for piece in plan_store(nest, machine.core)
+        ]
+    return planned

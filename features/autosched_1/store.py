@@ -10,12 +10,12 @@ from autosched.features.autosched_1.locality import Locality, locality
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.walk.access import accesses_of
 from autosched.features.walk.count import count_mads, count_ops
-from autosched.features.walk.scope import Access, Loop
-from autosched.features.walk.strides import Coefficients, Strides
+from autosched.features.walk.scope import Access, Loop, Siblings
+from autosched.features.walk.strides import Coefficients, Index, Strides
 from autosched.features.walk.visitor import Nest
-from autosched.tir.expr import Expr
+from autosched.tir.expr import Expr, Var
 from autosched.tir.stmt import BufferStore
-from autosched.transform.vector.register_tile import instructions
+from autosched.transform.vector.instructions import step_weight
 
 _FLOAT_MAD, _FLOAT_ADDSUB, _FLOAT_MUL = range(3)
 _VTHREAD = 7
@@ -39,9 +39,14 @@ class StoreFacts:
     `loops` are the enclosing ones, outermost first, `iterations` the product of their extents,
     `outermost` the one outside all of them (None without any), `counts` the operations of one
     iteration, `instructions` those of a vector besides loads, `guards` the number of loops around
-    each condition, `launch` and `step` those of the walk.
+    each condition, `launch`, `step` and `siblings` those of the walk, `floor` the loops outside the
+    perfect nest around the store `stmt`.
+
+    `others` are further places at which accesses read: position of the access, index tuple and
+    strides. Along the variables `uneven` some access does not move evenly.
     """
 
+    stmt: BufferStore
     loops: list[Loop]
     outermost: Loop | None
     iterations: int
@@ -54,6 +59,10 @@ class StoreFacts:
     guards: list[int]
     launch: list[float]
     step: int
+    floor: int
+    siblings: Siblings | None
+    others: list[tuple[int, Index, list[int]]]
+    uneven: frozenset[Var]
 
     @property
     def stored(self) -> Access:
@@ -81,20 +90,44 @@ def store_facts(
     loops = _distinct(nest.loops, accesses)
     strides = Strides(loops, known)
     measured = locality(accesses, loops, machine.line)
+    along = [strides.along(access) for access in accesses]
     return StoreFacts(
+        stmt,
         loops,
         nest.loops[0] if nest.loops else None,
         measured.inner[0],
         accesses,
-        [strides.along(access) for access in accesses],
+        along,
         measured,
         [Reuse(*reuse_of(access, loops)) for access in accesses],
         _counts(stmt),
-        max(1.0, instructions(stmt.value)),
+        step_weight(stmt.value),
         list(nest.guards),
         list(nest.launch),
         nest.step,
+        _kept(nest.floor, nest.loops, loops),
+        nest.siblings if len(loops) == len(nest.loops) else None,
+        _others(accesses, strides),
+        frozenset([var for access in accesses for var in strides.uneven(access)]),
     )
+
+
+def _others(accesses: Sequence[Access], strides: Strides) -> list[tuple[int, Index, list[int]]]:
+    """Places of an access but its first one."""
+    return [
+        (k, index, strides.of(index, access))
+        for k, access in enumerate(accesses)
+        if len(access.indices) > 1
+        for index in dict.fromkeys(access.indices)
+        if index != access.indices[0]
+    ]
+
+
+def _kept(floor: int, loops: Sequence[Loop], kept: Sequence[Loop]) -> int:
+    """How many of the first `floor` loops are among those kept."""
+    if len(loops) == len(kept):
+        return floor
+    return sum(any(loop is other for other in kept) for loop in loops[:floor])
 
 
 def _counts(stmt: BufferStore) -> list[int]:

@@ -10,10 +10,13 @@ from autosched.tir.expr import Expr, Var
 from autosched.tir.stmt import ForKind
 
 _F32 = struct.Struct("<f")
+_WHOLE = 1 << 24  # whole numbers up to here are single precision numbers
 
 
 def f32(x: float) -> float:
     """`x` rounded to IEEE single precision: Ansor's features are computed in C floats."""
+    if -_WHOLE <= x <= _WHOLE and x % 1 == 0:
+        return float(x)
     try:
         result: float = _F32.unpack(_F32.pack(x))[0]
     except OverflowError:
@@ -30,6 +33,7 @@ class Loop:
     """One enclosing loop, or thread attribute if `thread` is not 0 (a position in names.LAUNCH).
 
     `point` bounds the variable in its first iteration, `span` over all; `table` outlives the store.
+    `counted`: a plain loop from 0 to a constant.
     """
 
     var: Var
@@ -40,6 +44,19 @@ class Loop:
     kind: ForKind = ForKind.SERIAL
     thread: int = 0
     lets: list[tuple[Var, Expr]] = field(default_factory=list)
+    counted: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Siblings:
+    """`count` statements one after the other inside `level` loops.
+
+    The loops from `floor` to `level` enclose nothing but them.
+    """
+
+    level: int
+    floor: int
+    count: int
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import Protocol
 from autosched.arith import eval_bound
 from autosched.arith.const_int_bound import POS_INF
 from autosched.errors import ScheduleError
-from autosched.features.walk.scope import BufferInfo, Loop, TouchTable, f32
+from autosched.features.walk.scope import BufferInfo, Loop, Siblings, TouchTable, f32
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Var
 from autosched.tir.function import PrimFunc
@@ -18,6 +18,7 @@ from autosched.tir.stmt import (
     BufferRealize,
     BufferStore,
     For,
+    ForKind,
     IfThenElse,
     LetStmt,
     SeqStmt,
@@ -36,6 +37,7 @@ _THREADS = {
 }
 _VTHREAD = 7
 _NUM_LAUNCH = 8
+_SERIAL = (ForKind.SERIAL, ForKind.UNROLLED)
 
 
 class Visitor(Protocol):
@@ -50,8 +52,10 @@ class Nest:
 
     `step` is auto_unroll_max_step, `guards` for every enclosing condition the number of loops
     around it, `launch` the extents named in names.LAUNCH, `env` the bounds of loop variables and
-    `buffers` what is known of each buffer. `recycle_tables` hands the touch table of a thread
-    attribute on to the next one, as Ansor's extractor does by an accident of its heap.
+    `buffers` what is known of each buffer. The loops from `floor` on enclose nothing but the place
+    where the walk stands; `siblings` is the sequence it belongs to with all those loops, if any.
+    `recycle_tables` hands the touch table of a thread attribute on to the next one, as Ansor's
+    extractor does by an accident of its heap.
     """
 
     def __init__(self, func: PrimFunc, visitor: Visitor, *, recycle_tables: bool = False) -> None:
@@ -61,6 +65,8 @@ class Nest:
         self.loops: list[Loop] = []
         self.prod = 1.0
         self.step = 0
+        self.floor = 0
+        self.siblings: Siblings | None = None
         self.guards: list[int] = []
         self.launch = [0.0] + [1.0] * (_NUM_LAUNCH - 1)
         self.env: dict[Var, tuple[int, int]] = {}
@@ -85,11 +91,24 @@ class Nest:
         for expr in direct_exprs(stmt):
             self._note_loads(expr)
         for child in child_stmts(stmt):
-            self._visit(child)
+            self._alone(child)
 
     def _seq(self, stmt: SeqStmt) -> None:
+        around, floor, level = self.siblings, self.floor, len(self.loops)
+        if around is not None and around.level == level:  # only storage stands between the two
+            around.count += len(stmt.stmts) - 1
+        else:
+            self.siblings, self.floor = Siblings(level, floor, len(stmt.stmts)), level
         for child in stmt.stmts:
             self._visit(child)
+        self.siblings, self.floor = around, floor
+
+    def _alone(self, stmt: Stmt) -> None:
+        """Visit what something other than a loop encloses: the nests around it end here."""
+        siblings, floor = self.siblings, self.floor
+        self.siblings, self.floor = None, len(self.loops)
+        self._visit(stmt)
+        self.siblings, self.floor = siblings, floor
 
     def _store(self, stmt: BufferStore) -> None:
         self.know(stmt.buffer)
@@ -102,17 +121,19 @@ class Nest:
             self._thread(stmt.node, stmt.key, _constant(stmt.value), stmt.body)
         elif stmt.key == "pragma_auto_unroll_max_step":
             before, self.step = self.step, _int16(_constant(stmt.value))
-            self._visit(stmt.body)
+            self._alone(stmt.body)
             self.step = before
+        elif stmt.key.startswith("pragma_"):
+            self._alone(stmt.body)
         else:
             self._visit(stmt.body)
 
     def _if(self, stmt: IfThenElse) -> None:
         self._note_loads(stmt.condition)
         self.guards.append(len(self.loops))
-        self._visit(stmt.then_case)
+        self._alone(stmt.then_case)
         if stmt.else_case is not None:
-            self._visit(stmt.else_case)
+            self._alone(stmt.else_case)
         self.guards.pop()
 
     def _let(self, stmt: LetStmt) -> None:
@@ -121,7 +142,7 @@ class Nest:
             raise ScheduleError(f"features: let {stmt.var.name} stands outside all loops")
         self.loops[-1].lets.append((stmt.var, stmt.value))
         self._note_loads(stmt.value)
-        self._visit(stmt.body)
+        self._alone(stmt.body)
 
     def _realize(self, stmt: BufferRealize) -> None:
         info = self.know(stmt.buffer)
@@ -154,7 +175,15 @@ class Nest:
             )
         self.env[stmt.loop_var] = span
         extent = 1 if size[1] == POS_INF else size[1]
-        self._enter(Loop(stmt.loop_var, extent, first, span, {}, stmt.kind), stmt.body)
+        loop = Loop(stmt.loop_var, extent, first, span, {}, stmt.kind)
+        loop.counted = (
+            stmt.kind in _SERIAL
+            and first == (0, 0)
+            and isinstance(stmt.min, IntImm)
+            and isinstance(stmt.extent, IntImm)
+            and not stmt.annotations
+        )
+        self._enter(loop, stmt.body)
 
     def _bound(self, expr: Expr) -> tuple[int, int]:
         if isinstance(expr, IntImm):

@@ -12,29 +12,14 @@ outputs at once. It is done for outputs that stay in the nearest cache meanwhile
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from autosched.tir.expr import Expr, IntImm, Ramp, Var
+from autosched.nest.distribution import Footprint, footprint, is_distributable
+from autosched.tir.expr import IntImm, Ramp, Var
 from autosched.tir.linear import linear
 from autosched.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
 from autosched.tir.walk import free_vars
 from autosched.transform.vector.reduction_nest import is_counted, output_reads
-
-MAX_ELEMENTS = 4096
-"""Outputs between the two loops: 16 KiB of float32, half of a usual first-level cache."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Footprint:
-    """What one iteration of a loop writes: `data[constant + terms + step * var + each of axes]`."""
-
-    data: Var
-    constant: int
-    terms: frozenset[tuple[Expr, int]]
-    step: int
-    axes: tuple[tuple[int, int], ...]
 
 
 def distribute(loop: For) -> Stmt:
@@ -53,20 +38,11 @@ def _around(loop: For, body: Stmt) -> For:
 
 def _is_legal(loop: For, parts: Sequence[Stmt]) -> bool:
     """True when no iteration touches what another one writes."""
-    first = _footprint(parts[0], loop.loop_var)
-    if first is None or any(_footprint(p, loop.loop_var) != first for p in parts[1:]):
-        return False
     assert isinstance(loop.extent, IntImm)
-    axes = sorted((*first.axes, (first.step, loop.extent.value)))
-    reach = 1
-    for stride, extent in axes:
-        if stride < reach:
-            return False
-        reach += stride * (extent - 1)
-    return math.prod(extent for _, extent in axes) <= MAX_ELEMENTS
+    return is_distributable([_footprint(p, loop.loop_var) for p in parts], loop.extent.value)
 
 
-def _footprint(part: Stmt, var: Var) -> _Footprint | None:
+def _footprint(part: Stmt, var: Var) -> Footprint | None:
     loops: dict[Var, int] = {}
     while isinstance(part, For) and is_counted(part):
         assert isinstance(part.extent, IntImm)
@@ -86,23 +62,8 @@ def _footprint(part: Stmt, var: Var) -> _Footprint | None:
     inner = {v: terms.pop(v, 0) for v in loops}
     step = terms.pop(var, 0)
     changing = {var, *loops}
-    if step <= 0 or any(not changing.isdisjoint(free_vars(t)) for t in terms):
+    if any(not changing.isdisjoint(free_vars(t)) for t in terms):
         return None
-    axes = [(c, loops[v]) for v, c in inner.items() if c and loops[v] > 1]
-    if any(c < 0 for c, _ in axes):
-        return None
-    axes += [(1, lanes)] if lanes > 1 else []
-    return _Footprint(
-        part.buffer.data, constant, frozenset(terms.items()), step, _merged(sorted(axes))
-    )
-
-
-def _merged(axes: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Axes that continue each other as one."""
-    result: list[tuple[int, int]] = []
-    for stride, extent in axes:
-        if result and stride == result[-1][0] * result[-1][1]:
-            result[-1] = (result[-1][0], result[-1][1] * extent)
-        else:
-            result.append((stride, extent))
-    return tuple(result)
+    place = part.buffer.data, constant, frozenset(terms.items())
+    axes = [(stride, loops[v]) for v, stride in inner.items()]
+    return footprint(place, step, [*axes, (1, lanes)])

@@ -26,18 +26,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autosched.nest.core import Core
+from autosched.nest.loop_nest import LoopNest
+from autosched.nest.plan import Piece, Planned, Tile, plan_reduction
+from autosched.nest.register_tile import unrolled_steps
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import (
-    Add,
-    BinaryExpr,
-    BufferLoad,
-    Expr,
-    IntImm,
-    Mul,
-    Ramp,
-    Var,
-    pointer,
-)
+from autosched.tir.expr import Add, BinaryExpr, BufferLoad, Expr, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import add, broadcast, const, mul
 from autosched.tir.stmt import (
@@ -50,24 +44,15 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
-from autosched.tir.walk import free_vars, map_children, pre_order, rewrite_expr, substitute
+from autosched.tir.walk import map_children, rewrite_expr, substitute
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.distribute_loops import distribute
+from autosched.transform.vector.apply_moves import planned_nests
+from autosched.transform.vector.describe_nest import can_fold
+from autosched.transform.vector.instructions import step_weight
 from autosched.transform.vector.lanes import lane_slice
-from autosched.transform.vector.reduction_nest import Axis, Nest, is_counted, match_nests
-from autosched.transform.vector.register_tile import (
-    FOLD_CYCLES,
-    MAX_POINTS,
-    STORE_CYCLES,
-    TILE_LOOPS,
-    Operand,
-    TileProblem,
-    around_accumulators,
-    choose_tile,
-    instructions,
-    last_reduction,
-)
+from autosched.transform.vector.reduction_nest import Nest, is_counted, is_reduction, match_nest
 
 
 @dataclass(frozen=True)
@@ -83,69 +68,67 @@ class PromoteAccumulators(FunctionPass):
     name: ClassVar[str] = "PromoteAccumulators"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        return func.with_body(self._stmt(func.body))
+        return func.with_body(_Promoter(self).stmt(func.body))
 
-    def _stmt(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, For) and is_counted(stmt):
-            nests = match_nests(stmt, self.vector_bytes, self.reassociate)
-            if nests:
-                return seq(*(_tile(nest, self.registers) for nest in nests))
+    def planned(self, func: PrimFunc) -> list[Planned]:
+        """The nests that `apply` makes of `func`, in program order."""
+        promoter = _Promoter(self)
+        promoter.stmt(func.body)
+        return promoter.planned
+
+
+class _Promoter:
+    """One walk; `planned` grows with every nest that it takes."""
+
+    def __init__(self, options: PromoteAccumulators) -> None:
+        self._core = Core(options.vector_bytes, options.registers)
+        self._reassociate = options.reassociate
+        self._times = 1
+        self.planned: list[Planned] = []
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, For):
+            return map_children(stmt, self.stmt)
+        if is_counted(stmt):
+            pieces = self._reduction(stmt)
+            if pieces:
+                return seq(*pieces)
             distributed = distribute(stmt)
             if distributed is not stmt:
-                return self._stmt(distributed)
-        return map_children(stmt, self._stmt)
+                return self.stmt(distributed)
+        outside = self._times
+        self._times *= stmt.extent.value if isinstance(stmt.extent, IntImm) else 1
+        inside = map_children(stmt, self.stmt)
+        self._times = outside
+        return inside
 
+    def _reduction(self, outer: For) -> list[Stmt]:
+        """The nests of the reduction that `outer` starts, none when it is none."""
+        nest = match_nest(outer)
+        if nest is None or not is_reduction(nest):
+            return []
+        folds = can_fold(nest, self._reassociate)
+        weight = step_weight(nest.value)
 
-# -- choosing -----------------------------------------------------------------------------------
+        def plan(described: LoopNest) -> tuple[Piece, ...]:
+            element = nest.buffer.dtype.bytes
+            return plan_reduction(described, self._core, element, weight, folds=folds)
 
-
-def _operands(nest: Nest, tile_axes: list[Axis]) -> Iterator[Operand]:
-    seen = set()
-    for e in pre_order(nest.value):
-        if not isinstance(e, BufferLoad) or e.buffer.data is nest.buffer.data or e in seen:
-            continue
-        seen.add(e)
-        (index,) = e.indices
-        used = free_vars(index)
-        vector = index.dtype.lanes > 1
-        contiguous = isinstance(index, Ramp) and index.stride is IntImm(1, index.stride.dtype)
-        cost = 1.0 if not vector or contiguous else float(nest.width)
-        yield Operand(cost, (*(a.var in used for a in tile_axes), vector and nest.fold is None))
-
-
-def _weight(nest: Nest) -> float:
-    """Instructions of one step besides loads."""
-    total = instructions(nest.value)
-    if nest.fold is not None and not (nest.fold is Add and isinstance(nest.value, Mul)):
-        total += 1
-    return max(1.0, total)
-
-
-def _tile(nest: Nest, registers: int) -> Stmt:
-    spatial = [a for a in nest.axes if not a.reduces and a.extent > 1]
-    tile_axes = spatial[-TILE_LOOPS:]
-    problem = TileProblem(
-        (*(a.extent for a in tile_axes), nest.chunks),
-        tuple(_operands(nest, tile_axes)),
-        nest.axes[last_reduction(nest.axes)].extent,
-        registers,
-        _weight(nest),
-        STORE_CYCLES if nest.fold is None else FOLD_CYCLES,
-    )
-    tile = choose_tile(problem)
-    factors = {a.var: f for a, f in zip(tile_axes, tile[:-1], strict=True)}
-    return _build(nest, factors, tile[-1])
+        planned = planned_nests(nest, plan)
+        self.planned += [Planned(nest.buffer.name, self._times, piece) for _, piece in planned]
+        return [_build(part, piece.tile) for part, piece in planned if piece.tile is not None]
 
 
 # -- building -----------------------------------------------------------------------------------
 
 
-def _build(nest: Nest, factors: dict[Var, int], chunks: int) -> Stmt:
-    """The nest with `factors` of its spatial loops and `chunks` of its vector unrolled inside."""
-    outer, chain = _order(nest, factors)
+def _build(nest: Nest, tile: Tile) -> Stmt:
+    """The nest with the tile's share of its spatial loops and of its vector unrolled inside."""
+    outer, chain = [nest.axes[k] for k in tile.outer], [nest.axes[k] for k in tile.inside]
+    factors = dict(zip((a.var for a in nest.axes), tile.factors, strict=True))
     piece = Var("lane.o")
-    width = nest.width * chunks
-    pieces = nest.chunks // chunks
+    width = nest.width // tile.chunks * tile.held
+    pieces = tile.chunks // tile.held
     index, value = nest.index, nest.value
     if pieces > 1:
         index, value = _part(index, piece, width), _part(value, piece, width)
@@ -155,52 +138,41 @@ def _build(nest: Nest, factors: dict[Var, int], chunks: int) -> Stmt:
     points.sort(key=len, reverse=True)  # the operand with most copies streams
     data = pointer(f"{nest.buffer.name}.acc", nest.buffer.dtype, "local")
     count = math.prod(map(len, points))
-    tile = Buffer(data, nest.buffer.dtype, (const(count * width),), name=data.name)
+    held = Buffer(data, nest.buffer.dtype, (const(count * width),), name=data.name)
     before: list[Stmt] = []
     steps: list[Stmt] = []
     after: list[Stmt] = []
     for number, point in enumerate(itertools.product(*points)):
         slot = _lanes(number * width, width)
-        own = BufferLoad(tile, (slot,))
+        own = BufferLoad(held, (slot,))
         table = dict(point)
         where, what = substitute(index, table), substitute(value, {**table, output: own})
         old = BufferLoad(nest.buffer, (where,))
         if nest.fold is None:
-            before.append(BufferStore(tile, old, (slot,)))
-            steps.append(BufferStore(tile, what, (slot,)))
+            before.append(BufferStore(held, old, (slot,)))
+            steps.append(BufferStore(held, what, (slot,)))
             after.append(BufferStore(nest.buffer, own, (where,)))
             continue
         start = const(0, own.dtype) if nest.fold is Add else broadcast(old, width)
-        before.append(BufferStore(tile, start, (slot,)))
-        steps.append(BufferStore(tile, nest.fold(own, what), (slot,)))
-        after += _fold_lanes(tile, nest.fold, number * width, width)
-        total = nest.fold(old, BufferLoad(tile, (const(number * width),)))
+        before.append(BufferStore(held, start, (slot,)))
+        steps.append(BufferStore(held, nest.fold(own, what), (slot,)))
+        after += _fold_lanes(held, nest.fold, number * width, width)
+        total = nest.fold(old, BufferLoad(held, (const(number * width),)))
         after.append(BufferStore(nest.buffer, total, (where,)))
     body: Stmt = seq(*steps)
     for axis in reversed(chain):
         body = _loop(axis.var, axis.extent, body)
         if axis is chain[-1]:
-            body.annotations["unroll_count"] = _rounds(axis.extent, count * chunks)
+            body.annotations["unroll_count"] = unrolled_steps(axis.extent, count * tile.held)
     # The tile is what unrolling is for: more copies would only cost compilation.
     body = AttrStmt(None, "pragma_auto_unroll_max_step", const(0), seq(*before, body, *after))
-    body = Allocate(data, tile.dtype, tile.shape, TRUE, body)
+    body = Allocate(data, held.dtype, held.shape, TRUE, body)
     if pieces > 1:
         body = _loop(piece, pieces, body)
     for axis in reversed(outer):
         var, extent = remaining.get(axis.var, (axis.var, axis.extent))
         body = _loop(var, extent, body)
     return body
-
-
-def _rounds(extent: int, copies: int) -> int:
-    """Steps in each round of the innermost loop: up to four, while their copies stay few.
-
-    In a matmul this gains 1 to 4%. The code generator hands it on to LLVM.
-    """
-    rounds = 1
-    while rounds < 4 and 2 * rounds * copies <= MAX_POINTS and extent % (2 * rounds) == 0:
-        rounds *= 2
-    return rounds
 
 
 def _lanes(start: int, width: int) -> Expr:
@@ -249,12 +221,3 @@ def _points(
             start = mul(outside, const(factor, var.dtype))
         points.append([(var, add(start, const(p, var.dtype))) for p in range(factor)])
     return points, remaining
-
-
-def _order(nest: Nest, factors: dict[Var, int]) -> tuple[list[Axis], list[Axis]]:
-    """The loops outside the accumulators' life, and the reduction loops inside.
-
-    Loops that are unrolled whole disappear.
-    """
-    kept = [a for a in nest.axes if not (a.stride and factors.get(a.var, 1) == a.extent)]
-    return around_accumulators(kept)

@@ -6,24 +6,21 @@ for w in range(29):                              P[0:16] = if_then_else(...)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autosched.nest.core import Core, core_of
+from autosched.nest.loop_nest import LoopNest
+from autosched.nest.plan import Piece, Planned, plan_stores
+from autosched.tir.expr import IntImm
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import const
 from autosched.tir.stmt import BufferStore, For, ForKind, Stmt, seq
 from autosched.tir.walk import map_children
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.vector.reduction_nest import (
-    Nest,
-    cut_outputs,
-    is_counted,
-    match_nest,
-    widened,
-    without_single_iterations,
-)
+from autosched.transform.vector.apply_moves import planned_nests
+from autosched.transform.vector.reduction_nest import Nest, is_counted, match_nest
 
 
 @dataclass(frozen=True)
@@ -38,29 +35,44 @@ class VectorizeInnermost(FunctionPass):
     name: ClassVar[str] = "VectorizeInnermost"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        return func.with_body(self._stmt(func.body))
+        return func.with_body(_Vectorizer(core_of(self.vector_bytes)).stmt(func.body))
 
-    def _stmt(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, For) and is_counted(stmt):
-            nest = match_nest(stmt)
-            if nest is not None:
-                fit = max(1, self.vector_bytes // nest.buffer.dtype.bytes)
-                parts = list(_wide(nest, fit))
-                if len(parts) == 1 and parts[0] is nest:
-                    return stmt
-                return seq(*(_loops(without_single_iterations(n)) for n in parts))
-        return map_children(stmt, self._stmt)
+    def planned(self, func: PrimFunc) -> list[Planned]:
+        """The nests that `apply` makes of `func`, in program order."""
+        vectorizer = _Vectorizer(core_of(self.vector_bytes))
+        vectorizer.stmt(func.body)
+        return vectorizer.planned
 
 
-def _wide(nest: Nest, fit: int) -> Iterator[Nest]:
-    wide = nest
-    while wide.width < fit and (wider := widened(wide, fit)) is not None:
-        wide = wider
-    if 2 * wide.width < fit and (cut := cut_outputs(nest, fit)) is not None:
-        for part in cut:
-            yield from _wide(part, fit)
-        return
-    yield wide
+class _Vectorizer:
+    """One walk; `planned` grows with every nest that it takes."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._times = 1
+        self.planned: list[Planned] = []
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, For):
+            return map_children(stmt, self.stmt)
+        nest = match_nest(stmt) if is_counted(stmt) else None
+        if nest is not None:
+            return self._nest(stmt, nest)
+        outside = self._times
+        self._times *= stmt.extent.value if isinstance(stmt.extent, IntImm) else 1
+        inside = map_children(stmt, self.stmt)
+        self._times = outside
+        return inside
+
+    def _nest(self, outer: For, nest: Nest) -> Stmt:
+        def plan(described: LoopNest) -> tuple[Piece, ...]:
+            return plan_stores(described, self._core, nest.buffer.dtype.bytes)
+
+        planned = planned_nests(nest, plan)
+        self.planned += [Planned(nest.buffer.name, self._times, piece) for _, piece in planned]
+        if not planned[0][1].nest.moves:
+            return outer
+        return seq(*(_loops(part) for part, _ in planned))
 
 
 def _loops(nest: Nest) -> Stmt:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from autosched.cpu_caches import TYPICAL, cache_sizes
 from autosched.features.autosched_1.machine import machine_of
+from autosched.nest.core import Core
 from autosched.target import HardwareParams, Target, cpu_target, cuda_target
 
 CPU = Target("cpu", HardwareParams(2), 2, "cascadelake", vector_bytes=64, caches=(1, 2, 3))
@@ -19,14 +20,13 @@ def test_a_record_without_caches_has_typical_ones():
 
 
 def test_registers_go_by_the_width_of_vectors():
-    assert (machine_of(CPU).vector, machine_of(CPU).registers) == (64, 32)
-    narrow = machine_of(replace(CPU, vector_bytes=32))
-    assert (narrow.vector, narrow.registers) == (32, 16)
+    assert machine_of(CPU).core == Core(64, 32)
+    assert machine_of(replace(CPU, vector_bytes=32)).core == Core(32, 16)
 
 
 def test_an_ansor_record_tells_the_width_by_its_hardware():
     hardware = HardwareParams(2, vector_unit_bytes=32)
-    assert machine_of(Target("cpu", hardware, 2)).vector == 32
+    assert machine_of(Target("cpu", hardware, 2)).core.vector_bytes == 32
 
 
 def test_a_gpu_is_known_by_its_architecture():

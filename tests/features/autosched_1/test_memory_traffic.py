@@ -5,11 +5,12 @@ import random
 
 import pytest
 
-from autosched.features.autosched_1.lanes import InnerLoop
-from autosched.features.autosched_1.loop_order import Visit
 from autosched.features.autosched_1.machine import PAGE, machine_of
 from autosched.features.autosched_1.memory_traffic import _touched, walk
-from autosched.features.autosched_1.registers import register_tile
+from autosched.features.autosched_1.vector_code import vector_code
+from autosched.features.autosched_1.visits import Visit
+from autosched.nest.loop_nest import InnerLoop
+from autosched.nest.plan import ScalarStore
 from autosched.target import HardwareParams, Target
 
 TARGET = Target(
@@ -31,7 +32,8 @@ def matmul(i, j, k, n):
 
 def test_the_tile_is_inside_the_reduction():
     """2 vectors of the loop over j and 8 of that over i are held in registers while k runs."""
-    order = register_tile(matmul(64, 64, 32, 1024), 2, 4, 1.0, MACHINE).order
+    store = ScalarStore(matmul(64, 64, 32, 1024), 2, 4, 1.0, True, True)
+    order = vector_code(store, MACHINE.core, 3).order
     assert order == (
         Visit(2, (32, 0, 32)),
         Visit(8, (8 * 1024, 8 * 1024, 0)),

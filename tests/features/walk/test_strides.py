@@ -4,7 +4,7 @@ import pytest
 
 from autosched.features.ansor.stride import stride_along
 from autosched.features.walk.scope import Access, BufferInfo, Loop
-from autosched.features.walk.strides import Strides
+from autosched.features.walk.strides import Strides, flat_terms
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, Var
@@ -51,3 +51,26 @@ def test_signs_count():
 )
 def test_divisions_step_from_the_first_iteration(index, expected):
     assert strides([512], index) == expected
+
+
+def test_uneven_variables_are_named():
+    index = op.floordiv(i, IntImm(2)) * 16 + k
+    buffer = decl_buffer((512,), name="A")
+    access = Access(
+        buffer.data, BufferInfo((512,), 4, buffer), "kRead", [(index,)], free_vars(index)
+    )
+    assert Strides(NEST, {}).uneven(access) == {i}
+
+
+def test_quotients_and_remainders_that_make_up_a_whole():
+    def flat(shape, *index):
+        return flat_terms(index, shape)
+
+    assert flat((4, 7), op.floordiv(i, 7), op.floormod(i, 7)) == {i: 1}
+    nested = op.floordiv(op.floormod(i, 4), 2)
+    assert flat((3, 2, 2), op.floordiv(i, 4), nested, op.floormod(i, 2)) == {i: 1}
+    sum_ = i * 2 + j
+    assert flat((4, 7, 3), op.floordiv(sum_, 7), op.floormod(sum_, 7), k) == {i: 6, j: 3, k: 1}
+    apart = op.floordiv(i, 7), op.floormod(i, 7)
+    assert flat((4, 9), *apart) == {apart[0]: 9, apart[1]: 1}
+    assert flat((7, 4), *reversed(apart)) == {apart[0]: 1, apart[1]: 4}

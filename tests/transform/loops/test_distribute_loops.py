@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from autosched.nest.distribution import MAX_ELEMENTS
 from autosched.tir import interp, op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import BufferLoad, IntImm, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt, seq
-from autosched.transform.loops.distribute_loops import MAX_ELEMENTS, distribute
+from autosched.transform.loops.distribute_loops import distribute
 
 A, Y = decl_buffer((64,), name="A"), decl_buffer((64,), name="Y")
 I, J, K = Var("i"), Var("j"), Var("k")

@@ -1,0 +1,53 @@
+"""A model of one CPU core: its vector registers, and how many cycles a step of a loop takes.
+
+Two multiply-adds and two loads a cycle, four instructions a cycle, four cycles until the result of
+an accumulation can be used: the figures of the Intel 64 and IA-32 Optimization Reference Manual for
+Skylake, which other cores since come near.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, overload
+
+from autosched.nest.numbers import Array, largest
+
+
+class Core(NamedTuple):
+    """`vector_bytes` is the width of one of its vector `registers`.
+
+    `arithmetic`, `loads` and `issue` are vector operations, loads and instructions of any kind a
+    cycle; `latency` the cycles from one accumulation to the next into the same register.
+    """
+
+    vector_bytes: int
+    registers: int
+    arithmetic: int = 2
+    loads: int = 2
+    issue: int = 4
+    latency: float = 4.0
+
+    def lanes(self, element_bytes: int) -> int:
+        """Elements that a vector register holds."""
+        return max(1, self.vector_bytes // element_bytes)
+
+    @overload
+    def cycles(self, work: float, loads: float, others: float, least: float) -> float: ...
+    @overload
+    def cycles(
+        self, work: float | Array, loads: float | Array, others: float | Array, least: float | Array
+    ) -> float | Array: ...
+    def cycles(
+        self, work: float | Array, loads: float | Array, others: float | Array, least: float | Array
+    ) -> float | Array:
+        """Cycles of `work` vector operations, `loads` loads and `others` instructions besides.
+
+        At least `least`: the length of the chain of results that wait for each other.
+        """
+        return largest(
+            work / self.arithmetic, loads / self.loads, least, (work + loads + others) / self.issue
+        )
+
+
+def core_of(vector_bytes: int) -> Core:
+    """The core whose vector registers have that width; AVX-512 doubles their number."""
+    return Core(vector_bytes, 32 if vector_bytes >= 64 else 16)

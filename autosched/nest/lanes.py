@@ -1,0 +1,174 @@
+"""Which iterations of a loop nest become the lanes of vectors.
+
+Loops over consecutive outputs become lanes; where the reads are contiguous only along the
+reduction, lanes hold parts of one output's result instead, which are folded at the end; a loop that
+does not divide into vectors is cut into two nests.
+
+    for i in 25: C[i*4 : +4] = ...   ->   for i in 6: C[i*16 : +16] = ...;  C[96 : +4] = ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from autosched.nest.loop_nest import Fold, InnerLoop, LoopNest, Slice, Take, Unlane
+
+LEAST_LANES = 4
+"""Fewer lanes along a reduction are not worth folding."""
+
+
+def lanes_from(extent: int, limit: int) -> int:
+    """How many iterations become lanes: a power of two, or a short odd loop whole."""
+    power = extent & -extent
+    if power >= limit:
+        return 1 << (limit.bit_length() - 1)
+    return extent if extent <= limit and extent > 2 * power else power
+
+
+def scheduled_lanes(loops: tuple[InnerLoop, ...], reads: int) -> LoopNest:
+    """The nest of scalar iterations after the loop that the schedule vectorises became lanes.
+
+    Loops that run once are left out. A loop that reduces or has no vector form runs lane by lane.
+    """
+    running = tuple(loop for loop in loops if loop.extent > 1)
+    nest = LoopNest(running, 1, (0,) * reads)
+    for k in range(len(running) - 1, -1, -1):
+        loop = running[k]
+        if loop.vector:
+            if loop.reduces or not _takes(loop, loop.extent):
+                return nest
+            whole = _taken(nest, k, loop.extent)
+            rest = (*whole.loops[:k], *whole.loops[k + 1 :])
+            return replace(whole, loops=rest, own=loop.stride, moves=())
+    return nest
+
+
+def output_lanes(nest: LoopNest, fit: int, *, folds: bool = False) -> Iterator[LoopNest]:
+    """The nests that `nest` becomes with vectors of up to `fit` lanes, in the order to run them.
+
+    With `folds`, partial results of the reduction may be kept in lanes where that is better.
+    """
+    wide = nest
+    while wide.width < fit and (wider := _widened(wide, fit)) is not None:
+        wide = wider
+    if folds and (2 * wide.width < fit or wide.gathers):
+        folded = list(_folded(nest, fit))
+        if folded:
+            yield from folded
+            return
+    parts = _cut(nest, fit) if 2 * wide.width < fit else []
+    for part in parts:
+        yield from output_lanes(part, fit, folds=folds)
+    if not parts:
+        yield wide
+
+
+def _widened(nest: LoopNest, fit: int) -> LoopNest | None:
+    """The nest with lanes from the loop that moves the store by just its lanes."""
+    for k, loop in enumerate(nest.loops):
+        if loop.stride == nest.width and loop.extent > 1:
+            count = lanes_from(loop.extent, fit // nest.width)
+            return _taken(nest, k, count) if count > 1 and _continues(nest, loop, count) else None
+    return None
+
+
+def _takes(loop: InnerLoop, count: int) -> bool:
+    """Whether `count` scalar iterations of the loop have a vector form."""
+    return not loop.lanes or loop.lanes % count == 0
+
+
+def _continues(nest: LoopNest, loop: InnerLoop, count: int) -> bool:
+    """Whether `count` iterations of `loop` can become lanes: those of every read, if there are
+    any, go on as they began."""
+    if not _takes(loop, count):
+        return False
+    if nest.width == 1:
+        return True
+    if nest.closed or loop.conditional or any(nest.apart) or any(loop.blocks):
+        return False
+    return all(read == step * nest.width for read, step in zip(loop.reads, nest.steps, strict=True))
+
+
+def _taken(nest: LoopNest, k: int, count: int) -> LoopNest:
+    """The nest with `count` iterations of its k-th loop as lanes."""
+    loop = nest.loops[k]
+    less = loop._replace(
+        extent=loop.extent // count,
+        stride=loop.stride * count,
+        reads=tuple([read * count for read in loop.reads]),
+        blocks=tuple([block and max(1, block // count) for block in loop.blocks]),
+    )
+    first = nest.width == 1
+    return LoopNest(
+        (*nest.loops[:k], less, *nest.loops[k + 1 :]),
+        nest.width * count,
+        loop.reads if first else nest.steps,
+        nest.own,
+        tuple([block % count > 0 for block in loop.blocks]) if first else nest.apart,
+        loop.conditional if first else nest.closed,
+        (*nest.moves, Take(k, count)),
+    )
+
+
+def _cut(nest: LoopNest, fit: int) -> list[LoopNest]:
+    """The nest in two where the loop over consecutive outputs is longer than whole vectors."""
+    for k, loop in enumerate(nest.loops):
+        if loop.stride == nest.width:
+            rest = loop.extent % max(1, fit // nest.width)
+            return _split_at(nest, k, loop.extent - rest) if 0 < rest < loop.extent else []
+    return []
+
+
+def _split_at(nest: LoopNest, k: int, at: int) -> list[LoopNest]:
+    """Two nests: the first `at` iterations of the k-th loop, and the others."""
+    loop = nest.loops[k]
+    return [
+        replace(
+            nest,
+            loops=(*nest.loops[:k], loop._replace(extent=extent), *nest.loops[k + 1 :]),
+            moves=(*nest.moves, Slice(k, start, extent)),
+        )
+        for start, extent in ((0, at), (at, loop.extent - at))
+    ]
+
+
+def _folded(nest: LoopNest, fit: int) -> Iterator[LoopNest]:
+    """Nests with partial results in lanes; none when reads are not contiguous that way."""
+    scalar = _unlaned(nest)
+    for k in range(len(scalar.loops) - 1, -1, -1):
+        loop = scalar.loops[k]
+        rest = loop.extent % fit
+        if loop.reduces and loop.extent >= fit and rest:
+            first, second = _split_at(scalar, k, loop.extent - rest)
+            whole = _folded_whole(first, fit)
+            if whole is not None:
+                yield whole
+                yield _folded_whole(second, fit) or second
+                return
+    whole = _folded_whole(scalar, fit)
+    if whole is not None:
+        yield whole
+
+
+def _unlaned(nest: LoopNest) -> LoopNest:
+    """The nest with its lanes as an innermost loop."""
+    if nest.width == 1:
+        return nest
+    blocks = tuple([int(apart) for apart in nest.apart])
+    lane = InnerLoop(nest.width, 1, nest.steps, blocks=blocks, conditional=nest.closed)
+    moves = (*nest.moves, Unlane())
+    return LoopNest((*nest.loops, lane), 1, (0,) * len(nest.steps), moves=moves)
+
+
+def _folded_whole(scalar: LoopNest, fit: int) -> LoopNest | None:
+    nest = replace(scalar, moves=(*scalar.moves, Fold()))
+    for k in range(len(scalar.loops) - 1, -1, -1):
+        loop = nest.loops[k]
+        count = min(loop.extent & -loop.extent, fit // nest.width)
+        if loop.reduces and count > 1 and _continues(nest, loop, count):
+            wider = _taken(nest, k, count)
+            nest = nest if wider.gathers else wider
+    if nest.width < min(fit, LEAST_LANES) or nest.width == 1:
+        return None
+    return replace(nest, own=0)

@@ -1,0 +1,49 @@
+"""The order of a nest's loops around the accumulators that registers hold.
+
+What is outside the accumulators' life comes first, then the reduction; the tile of outputs and the
+lanes are inside.
+
+    for k.o: for i: for k.i: for j   ->   for i: (accumulators) for k.o: for k.i: for j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.nest.loop_nest import InnerLoop
+
+SHORT_REDUCTION = 16
+"""A reduction of fewer steps takes the loops outside with it into the accumulators' life."""
+
+
+def last_reduction(loops: Sequence[InnerLoop]) -> int:
+    """The position of the innermost loop that reduces, if possible one that runs more than once."""
+    return max((loop.extent > 1, k) for k, loop in enumerate(loops) if loop.reduces)[1]
+
+
+def around_accumulators(
+    loops: Sequence[InnerLoop], kept: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of the loops at the positions `kept`: those outside the accumulators' life, and the
+    reduction loops inside, as positions.
+
+    The innermost run of reduction loops is inside; when it is short, the run before it too, past
+    the spatial loops between.
+    """
+    at = [loops[k] for k in kept]
+    last = last_reduction(at)
+    inside: list[int] = []
+    moved = [k for k in range(last + 1, len(at)) if not at[k].reduces]
+    position, steps = last, 1
+    while position >= 0 and (at[position].reduces or steps < SHORT_REDUCTION):
+        if at[position].reduces:
+            inside.insert(0, position)
+            steps *= at[position].extent
+        elif any(loop.reduces and loop.extent > 1 for loop in at[:position]):
+            moved.insert(0, position)
+        else:
+            break
+        position -= 1
+    inside += [k for k in range(last + 1, len(at)) if at[k].reduces]
+    outer = [*range(position + 1), *moved]
+    return tuple([kept[k] for k in outer]), tuple([kept[k] for k in inside])

@@ -1,0 +1,180 @@
+"""The plan of a nest: its pieces, the lanes of each, and the tile of outputs held in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from autosched.nest.core import Core
+from autosched.nest.lanes import output_lanes, scheduled_lanes
+from autosched.nest.loop_nest import InnerLoop, LoopNest, without_single_iterations
+from autosched.nest.loop_order import around_accumulators, last_reduction
+from autosched.nest.register_tile import (
+    FOLD_CYCLES,
+    STORE_CYCLES,
+    TILE_LOOPS,
+    Operand,
+    TileProblem,
+    choose_tile,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The outputs of a reduction that registers hold together.
+
+    `factors` has for each loop of the nest how many of its iterations are held at once, `held` is
+    the same for the `chunks` pieces of one vector that can be held by themselves. `outer` are the
+    positions of the loops outside the accumulators' life, `inside` of the reduction loops.
+    `problem` is what the choice depended on; its tile loops are at the positions `tiled`.
+    """
+
+    factors: tuple[int, ...]
+    held: int
+    chunks: int
+    outer: tuple[int, ...]
+    inside: tuple[int, ...]
+    tiled: tuple[int, ...]
+    problem: TileProblem
+
+    @property
+    def chosen(self) -> tuple[int, ...]:
+        """The factors of the tile loops, and of the chunks."""
+        return (*(self.factors[k] for k in self.tiled), self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One nest of the code: its loops and lanes, and its tile if it is a reduction."""
+
+    nest: LoopNest
+    tile: Tile | None = None
+
+    @property
+    def lanes(self) -> int:
+        """Of one statement."""
+        return self.nest.width if self.tile is None else self.nest.width // self.tile.chunks
+
+    @property
+    def accumulators(self) -> int:
+        """Statements' results that are held at once; 0 when nothing is accumulated."""
+        if self.tile is None:
+            return 0
+        count = self.tile.held
+        for factor in self.tile.factors:
+            count *= factor
+        return count
+
+
+class ScalarStore(NamedTuple):
+    """A store of single elements of `element` bytes inside `loops`, one of them perhaps to be
+    vectorised, that reads `reads` other elements and takes `weight` instructions besides loads.
+
+    With `updates` it also reads the element that it stores, so that loops which do not move it
+    reduce; with `folds` partial results can be kept and added up later.
+    """
+
+    loops: tuple[InnerLoop, ...]
+    reads: int
+    element: int
+    weight: float
+    updates: bool = False
+    folds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A piece for the buffer of that name, which runs `times` times: done or foreseen."""
+
+    buffer: str
+    times: int
+    piece: Piece
+
+    def key(self) -> tuple[object, ...]:
+        """Loops, lanes and tile, equal for pieces that do the same."""
+        nest, tile = self.piece.nest, self.piece.tile
+        loops = tuple((loop.extent, loop.stride) for loop in nest.loops if loop.extent > 1)
+        return (
+            self.buffer,
+            self.times,
+            loops,
+            nest.width,
+            nest.own,
+            () if tile is None else (tile.chosen, tile.chunks, tile.outer, tile.inside),
+        )
+
+
+@lru_cache(maxsize=20_000)
+def plan_store(store: ScalarStore, core: Core) -> tuple[Piece, ...]:
+    """The pieces of a store before the loop that the schedule vectorises became lanes."""
+    nest = scheduled_lanes(store.loops, store.reads)
+    if nest.scattered:
+        return (Piece(nest),)
+    if store.updates and any(loop.reduces for loop in nest.loops):
+        return plan_reduction(nest, core, store.element, store.weight, folds=store.folds)
+    return plan_stores(nest, core, store.element)
+
+
+def plan_reduction(
+    nest: LoopNest, core: Core, element: int, weight: float, *, folds: bool
+) -> tuple[Piece, ...]:
+    """The pieces of a reduction over elements of `element` bytes, in the order to run them.
+
+    `weight` counts the instructions of one step besides loads; `folds` allows partial results.
+    """
+    fit = core.lanes(element)
+    return tuple(
+        _tiled(without_single_iterations(part), fit, core, weight)
+        for part in output_lanes(nest, fit, folds=folds)
+    )
+
+
+def plan_stores(nest: LoopNest, core: Core, element: int) -> tuple[Piece, ...]:
+    """The pieces of a nest that does not reduce: its vectors alone, its loops as they are.
+
+    One piece without moves means that nothing changes.
+    """
+    parts = tuple(output_lanes(nest, core.lanes(element)))
+    if len(parts) == 1 and parts[0] is nest:
+        return (Piece(nest),)
+    return tuple(Piece(without_single_iterations(part)) for part in parts)
+
+
+def _tiled(nest: LoopNest, fit: int, core: Core, weight: float) -> Piece:
+    loops = nest.loops
+    chunks = nest.width // fit if nest.width > fit and nest.width % fit == 0 else 1
+    spatial = [k for k, loop in enumerate(loops) if not loop.reduces and loop.extent > 1]
+    tiled = tuple(spatial[-TILE_LOOPS:])
+    problem = TileProblem(
+        (*(loops[k].extent for k in tiled), chunks),
+        tuple(_operands(nest, tiled, nest.width // chunks)),
+        loops[last_reduction(loops)].extent,
+        core,
+        weight,
+        FOLD_CYCLES if nest.folded else STORE_CYCLES,
+    )
+    chosen = _choose_tile(problem)
+    factors = [1] * len(loops)
+    for k, factor in zip(tiled, chosen[:-1], strict=True):
+        factors[k] = factor
+    kept = [k for k, loop in enumerate(loops) if loop.reduces or factors[k] != loop.extent]
+    outer, inside = around_accumulators(loops, kept)
+    return Piece(nest, Tile(tuple(factors), chosen[-1], chunks, outer, inside, tiled, problem))
+
+
+@lru_cache(maxsize=20_000)
+def _choose_tile(problem: TileProblem) -> tuple[int, ...]:
+    return choose_tile(problem)
+
+
+def _operands(nest: LoopNest, tiled: tuple[int, ...], width: int) -> Iterator[Operand]:
+    for k, step in enumerate(nest.steps):
+        gathered = nest.gathered(k)
+        varies = [
+            loop.reads[k] != 0 or (bool(loop.blocks) and loop.blocks[k] != 0)
+            for loop in (nest.loops[j] for j in tiled)
+        ]
+        along = not nest.folded and (step != 0 or gathered)
+        yield Operand(float(width) if gathered else 1.0, (*varies, along))

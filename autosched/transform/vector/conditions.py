@@ -1,0 +1,81 @@
+"""What conditions in a value mean for the lanes that its loops can become."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from autosched.tir.expr import BufferLoad, Call, Expr, Var
+from autosched.tir.walk import free_vars, pre_order
+from autosched.transform.vector.vectorize_expr import conjuncts
+
+Blocks = Callable[[BufferLoad, Var], int]
+"""The length of the blocks in which a load's index moves evenly along a variable, 0 if in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Of a value along one variable: `conditional`, whether what a condition guards varies, and
+    the lanes that it has a vector form for (`InnerLoop.lanes`)."""
+
+    conditional: bool = False
+    lanes: int = 0
+
+
+UNCONDITIONAL = Conditions()
+
+
+def guarded_parts(value: Expr) -> list[Expr]:
+    """The parts of `value` that conditions guard: every if_then_else and every masked load."""
+    found: list[Expr] = []
+    stack = [value]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, BufferLoad):
+            if e.predicate is not None:
+                found.append(e)
+            continue
+        if isinstance(e, Call) and e.op == "if_then_else":
+            found.append(e)
+        stack.extend(e.children())
+    return found
+
+
+def conditions_along(parts: Iterable[Expr], var: Var, blocks: Blocks) -> Conditions:
+    """The conditions of a value with the guarded `parts` along `var`."""
+    conditional, lanes = False, 0
+    for part in parts:
+        if var not in free_vars(part):
+            continue
+        conditional = True
+        if isinstance(part, Call):
+            for length in _masked_blocks(part, var, blocks):
+                lanes = math.gcd(lanes, length)
+    return Conditions(conditional, lanes) if conditional else UNCONDITIONAL
+
+
+def _masked_blocks(part: Call, var: Var, blocks: Blocks) -> Iterator[int]:
+    """The block lengths that bind the lanes of one if_then_else, as VectorizeLoop masks it.
+
+    A load under a condition that differs between lanes must be contiguous; one that reads the same
+    element for all of them may be out of bounds where the condition is false for some.
+    """
+    vector: set[Var] = set()
+    scalar = False
+    for condition in conjuncts(part.args[0]):
+        used = free_vars(condition)
+        vector |= used if var in used else set()
+        scalar |= var not in used
+    if not vector:
+        return
+    for arm in part.args[1:]:
+        for e in pre_order(arm):
+            if not isinstance(e, BufferLoad):
+                continue
+            if var in free_vars(e):
+                yield blocks(e, var)
+            elif not vector.isdisjoint(free_vars(e)):
+                yield 1
+    if scalar and any(isinstance(e, BufferLoad | Call) for e in pre_order(part.args[2])):
+        yield 1

@@ -1,0 +1,83 @@
+"""How well the loops inside a store fill the vector registers, read from their plan.
+
+The CPU code generator takes its lanes and its tile of outputs from the same plan (autosched/nest).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from autosched.features.autosched_1.visits import Visit, visits
+from autosched.nest.core import Core
+from autosched.nest.loop_nest import LoopNest
+from autosched.nest.plan import Piece, ScalarStore, Tile, plan_store
+from autosched.nest.register_tile import cost, operand_registers
+
+
+@dataclass(frozen=True, slots=True)
+class VectorCode:
+    """Foreseen vector code: `lanes` of a register, `accumulators` held in registers at once, the
+    `registers` they and their operands need, and `cycles` for each vector of one iteration. Where
+    a loop is cut in two, lanes and cycles are those of both on average.
+
+    `folded`: the lanes run along the reduction. `gathers` counts reads whose lanes are apart.
+    `order` are the loops as the code runs them, down to lanes; of loops cut in two the larger part.
+    """
+
+    lanes: float
+    accumulators: int
+    registers: int
+    cycles: float
+    folded: bool
+    gathers: int
+    order: tuple[Visit, ...]
+
+
+@lru_cache(maxsize=20_000)
+def vector_code(store: ScalarStore, core: Core, accesses: int) -> VectorCode:
+    """The code that the store becomes.
+
+    The order of its loops is given for the stored access and the first of its reads, in all
+    `accesses` of them.
+    """
+    pieces = plan_store(store, core)
+    fit = core.lanes(store.element)
+    codes = [_code(piece, core, fit, store.weight, accesses) for piece in pieces]
+    if len(codes) == 1:
+        return codes[0]
+    counts = [piece.nest.iterations for piece in pieces]
+    vectors = [count / code.lanes for count, code in zip(counts, codes, strict=True)]
+    cycles = sum(v * code.cycles for v, code in zip(vectors, codes, strict=True))
+    largest = codes[max(range(len(codes)), key=counts.__getitem__)]
+    return replace(largest, lanes=sum(counts) / sum(vectors), cycles=cycles / sum(vectors))
+
+
+def _code(piece: Piece, core: Core, fit: int, weight: float, accesses: int) -> VectorCode:
+    nest = piece.nest
+    registers = -(-nest.width // fit)  # of one vector
+    lanes, order = nest.width / registers, visits(piece, accesses)
+    if piece.tile is None:
+        needed = 1 + len(nest.steps)
+        cycles = _plain_cycles(nest, core, weight)
+        return VectorCode(lanes, 1, needed, cycles, False, nest.gathers, order)
+    tile, each = piece.tile, registers // piece.tile.chunks
+    live, _ = operand_registers(tile.problem.operands, tile.chosen)
+    accumulators = piece.accumulators
+    cycles = cost(tile.problem, tile.chosen, _held_steps(nest, tile))
+    needed = (accumulators + live) * each
+    return VectorCode(lanes, accumulators * each, needed, cycles, nest.folded, nest.gathers, order)
+
+
+def _plain_cycles(nest: LoopNest, core: Core, weight: float) -> float:
+    """Of a vector that is read, worked on and stored; lanes that are apart one by one."""
+    loads = sum(float(nest.width) if nest.gathered(k) else 1.0 for k in range(len(nest.steps)))
+    if nest.scattered:
+        loads += nest.width
+    return core.cycles(weight, loads, 1, 1.0)
+
+
+def _held_steps(nest: LoopNest, tile: Tile) -> int:
+    """Steps of the reduction between loading the accumulators and storing them."""
+    return math.prod([nest.loops[k].extent for k in tile.inside])

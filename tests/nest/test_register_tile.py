@@ -1,0 +1,79 @@
+"""The choice of register tiles."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from autosched.nest.core import Core
+from autosched.nest.register_tile import (
+    Operand,
+    TileProblem,
+    choose_tile,
+    cost,
+    operand_registers,
+    unrolled_steps,
+)
+
+
+def matmul(rows: int, chunks: int, registers: int = 32, steps: int = 512) -> TileProblem:
+    """A broadcast that depends on the row, a vector that depends on the chunk."""
+    operands = (Operand(1.0, (True, False)), Operand(1.0, (False, True)))
+    return TileProblem((rows, chunks), operands, steps, Core(64, registers))
+
+
+def test_a_matmul_fills_the_registers_without_spilling():
+    for registers in (16, 32):
+        tile = choose_tile(matmul(24, 4, registers))
+        accumulators = math.prod(tile)
+        assert registers // 2 <= accumulators < registers
+        assert cost(matmul(24, 4, registers), (registers, 1)) == math.inf
+
+
+def test_a_single_accumulator_is_always_possible():
+    assert choose_tile(matmul(1, 1, registers=1)) == (1, 1)
+
+
+def test_factors_divide_the_extents():
+    assert choose_tile(matmul(7, 1)) == (7, 1)
+    assert choose_tile(matmul(13 * 17, 1))[0] in (13, 17)
+
+
+def test_more_reuse_is_cheaper():
+    problem = matmul(12, 4)
+    assert cost(problem, (6, 4)) < cost(problem, (1, 4)) < math.inf
+
+
+def test_a_long_reduction_spreads_what_surrounds_it():
+    problem = matmul(6, 2, steps=4)
+    assert cost(problem, (6, 2), 400) < cost(problem, (6, 2)) == cost(problem, (6, 2), 4)
+
+
+def test_the_operand_with_most_copies_streams_through_one_register():
+    operands = matmul(6, 2).operands
+    assert operand_registers(operands, (6, 2)) == (1 + 2, 8.0)
+    assert operand_registers(operands, (1, 4)) == (1 + 1, 5.0)
+
+
+def test_arrays_of_tiles_cost_what_each_of_them_costs():
+    problem = matmul(24, 4)
+    tiles = list(itertools.product((1, 2, 3, 4, 6, 8, 12, 24), (1, 2, 4)))
+    rows, chunks = np.array(tiles).T
+    one_by_one = [cost(problem, tile) for tile in tiles]
+    assert math.inf in one_by_one
+    assert cost(problem, (rows, chunks)).tolist() == one_by_one
+    steps = np.arange(1, len(tiles) + 1)
+    assert cost(problem, (rows, chunks), steps).tolist() == [
+        cost(problem, tile, int(n)) for tile, n in zip(tiles, steps)
+    ]
+    assert cost(problem, (6, 2), steps).tolist() == [cost(problem, (6, 2), int(n)) for n in steps]
+
+
+def test_rounds_of_the_innermost_loop_divide_it_and_stay_small():
+    assert unrolled_steps(64, 1) == 4
+    assert unrolled_steps(6, 1) == 2
+    assert unrolled_steps(7, 1) == 1
+    assert unrolled_steps(64, 28) == 2
+    assert unrolled_steps(64, 40) == 1
