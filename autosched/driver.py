@@ -45,8 +45,20 @@ def lower_steps(
     layout: LayoutOption = LayoutOption.NO_REWRITE,
 ) -> PrimFunc:
     """The optimised TIR of one candidate: layouts, replay, bounds, statements, passes."""
-    sch, tensors = dag.apply_steps(steps, layout)
+    sch, tensors = apply_steps(dag, steps, layout)
     return lower(sch, tensors, target, name)
+
+
+def apply_steps(
+    dag: ComputeDAG, steps: Iterable[Step], layout: LayoutOption
+) -> tuple[Schedule, list[Tensor]]:
+    """The schedule that `steps` describe, and the argument tensors.
+
+    Inputs marked as layout free are stored as `layout` says (`state/layout_rewrite.py`). Raises
+    ScheduleError naming the step when one is illegal.
+    """
+    rewritten = rewrite_layout(dag, tuple(steps), layout)
+    return rewritten.dag.apply_steps(rewritten.steps)
 
 
 def lower_for_features(dag: ComputeDAG, steps: Iterable[Step], target: Target) -> PrimFunc:

@@ -9,7 +9,7 @@ from typing import Any
 from autosched.cli.chosen import chosen, task_of
 from autosched.cli.config import load_config
 from autosched.cli.console import plain
-from autosched.driver import pipeline_of
+from autosched.driver import apply_steps, pipeline_of
 from autosched.errors import ConfigError
 from autosched.state.steps import Step
 from autosched.task import Task
@@ -25,7 +25,7 @@ def run(config: Path, record: str | None, print_after: str | None, *, time_passe
         known = ", ".join(dict.fromkeys(names))
         raise ConfigError(f"--print-after {print_after!r}: expected all or one of {known}")
     start = time.perf_counter()
-    schedule, tensors = task.dag.apply_steps(_steps(record, task), task.layout)
+    schedule, tensors = apply_steps(task.dag, _steps(record, task), task.layout)
     func = schedule_to_prim_func(schedule, tensors)
     times = [time.perf_counter() - start]
     if print_after in ("all", "ScheduleOps"):

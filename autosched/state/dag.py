@@ -20,7 +20,6 @@ from autosched.state.apply_insert import inserting_steps
 from autosched.state.dag_text import dag_text
 from autosched.state.flops import count_flops
 from autosched.state.iterator import Iterator
-from autosched.state.layout_rewrite import LayoutOption, rewrite_layout
 from autosched.state.replay import Replay
 from autosched.state.stage import StateStage
 from autosched.state.state import State
@@ -84,16 +83,13 @@ class ComputeDAG:
         """A new schedule with `steps` applied, its stages and loops in state order."""
         return Replay(self.ops, self.outputs).run(steps)
 
-    def apply_steps(
-        self, steps: Iterable[Step], layout: LayoutOption = LayoutOption.NO_REWRITE
-    ) -> tuple[Schedule, list[Tensor]]:
+    def apply_steps(self, steps: Iterable[Step]) -> tuple[Schedule, list[Tensor]]:
         """The schedule that `steps` describe, and the argument tensors.
 
-        Raises ScheduleError naming the step when one is illegal. With a `layout` option inputs
-        marked as layout free are stored as the steps read them (`layout_rewrite.py`).
+        Raises ScheduleError naming the step when one is illegal. `driver.apply_steps` also takes
+        a layout option.
         """
-        rewritten = rewrite_layout(self, tuple(steps), layout)
-        return rewritten.dag.replay(rewritten.steps).schedule, list(rewritten.dag.tensors)
+        return self.replay(steps).schedule, list(self.tensors)
 
     def state_of(self, steps: Iterable[Step]) -> State:
         """The loop state that `steps` lead to, bounds not inferred."""

@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from autosched.errors import ConfigError
 from autosched.layout import LayoutChange, LayoutOption
+from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation, Iterator, clean_name
+from autosched.state.state import State
 from autosched.state.steps import (
     AnnotationStep,
     CacheReadStep,
@@ -39,10 +40,6 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.graph import replace_inputs, rewrite_body
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
-
-if TYPE_CHECKING:
-    from autosched.state.dag import ComputeDAG
-    from autosched.state.state import State
 
 __all__ = [
     "LayoutChange",
@@ -192,8 +189,6 @@ def _unfused(iters: Sequence[Iterator]) -> list[Iterator]:
 def _rewritten(
     before: LayoutRewrite, tensor: Tensor, change: LayoutChange, option: LayoutOption
 ) -> LayoutRewrite:
-    from autosched.state.dag import ComputeDAG
-
     dag, steps = before.dag, before.steps
     stored: Tensor
     new_ops: list[Operation] = []

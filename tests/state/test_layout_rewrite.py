@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from autosched import te
+from autosched.layout import LayoutOption
 from autosched.state.dag import ComputeDAG
-from autosched.state.layout_rewrite import LayoutOption, rewrite_layout
+from autosched.state.layout_rewrite import rewrite_layout
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.workload import random_inputs, shape_of
@@ -114,13 +115,6 @@ def test_a_split_that_does_not_divide_keeps_the_layout(option: int) -> None:
     rewritten = rewrite_layout(dag, STEPS, LayoutOption(option))
     assert rewritten.dag is dag
     assert rewritten.steps == STEPS
-
-
-def test_apply_steps_takes_the_option() -> None:
-    dag = matmul()
-    schedule, tensors = dag.apply_steps(STEPS, LayoutOption.FOR_PRE_TRANSFORMED)
-    assert shape_of(tensors[1]) == (4, 4, 8, 2)
-    assert schedule[tensors[2]].op.name == "D"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,52 @@
+"""Steps to schedules, TIR and object code, with and without a layout rewrite."""
+
+import pytest
+
+from autosched import te
+from autosched.driver import apply_steps, build_func, lower_steps
+from autosched.errors import CompileError
+from autosched.layout import LayoutOption
+from autosched.state.dag import ComputeDAG
+from autosched.state.steps import steps_from_json
+from autosched.target import cpu_target, cuda_target
+from autosched.workloads.workload import shape_of
+
+STEPS = steps_from_json([["SP", 2, 1, 32, [8], 1]])
+
+
+@pytest.fixture
+def dag():
+    """D[i, j] = sum over k of A[i, k] * B[k, j]; B may be stored otherwise."""
+    A, B = te.placeholder((16, 8), name="A"), te.placeholder((8, 32), name="B")
+    k = te.reduce_axis((0, 8), name="k")
+    D = te.compute(
+        (16, 32),
+        lambda i, j: te.sum(A[i, k] * B[k, j], axis=k),
+        name="D",
+        attrs={"layout_free_placeholders": [B]},
+    )
+    return ComputeDAG([A, B, D])
+
+
+@pytest.mark.parametrize(
+    ("layout", "stored"),
+    [
+        (LayoutOption.NO_REWRITE, (8, 32)),
+        (LayoutOption.INSERT_TRANSFORM_STAGE, (8, 32)),
+        (LayoutOption.FOR_PRE_TRANSFORMED, (4, 8, 8)),
+    ],
+)
+def test_apply_steps_stores_inputs_as_the_option_says(dag, layout, stored):
+    schedule, tensors = apply_steps(dag, STEPS, layout)
+    assert [t.op.name for t in tensors] == ["A", "B", "D"]
+    assert shape_of(tensors[1]) == stored
+    stages = [stage.op.name for stage in schedule.stages]
+    transform = layout is LayoutOption.INSERT_TRANSFORM_STAGE
+    assert ("auto_scheduler_layout_transform" in stages) == transform
+    assert len(schedule[tensors[2]].leaf_iter_vars) == 4
+
+
+def test_only_a_cpu_has_a_code_generator(dag):
+    func = lower_steps(dag, (), cpu_target())
+    with pytest.raises(CompileError, match="cuda"):
+        build_func(func, cuda_target())
