@@ -27,7 +27,7 @@ import numpy as np
 from autosched.cli.samples import RecordSamples
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.datasets import dataset
-from autosched.features.datasets.dataset import Sample
+from autosched.features.datasets.sample import Sample
 
 
 class RepeatedSamples:

@@ -3,7 +3,8 @@
 from autosched.arith import intset
 from autosched.arith.analyzer import Analyzer
 from autosched.arith.const_int_bound import NEG_INF, POS_INF, ConstIntBound, eval_bound
-from autosched.arith.intset import IntSet, eval_set, intersect_set, union_set
+from autosched.arith.interval_eval import eval_set
+from autosched.arith.intset import IntSet, intersect_set, union_set
 from autosched.arith.modular_set import ModularSet
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Interval evaluation of expressions over sets of values (spec te_bounds 3.2).
+"""The values that an expression takes while its variables range over sets.
 
 An interval is a pair of expressions; both ends the same object is a point. None stands for no
 bound inside this module, the sentinels of `intset.py` outside.
@@ -58,6 +58,18 @@ from autosched.tir.walk import free_vars
 End = Expr | None
 Interval = tuple[End, End]
 _EVERYTHING: Interval = (None, None)
+
+
+def eval_set(e: Expr, dom: Mapping[Var, IntSet], analyzer: Analyzer | None = None) -> IntSet:
+    """The values `e` takes when the variables of `dom` range over their sets.
+
+    Variables outside `dom` stay symbolic; ends may mention them. The sets of `dom` may mention
+    each other's variables. `analyzer` proves signs.
+    """
+    if isinstance(e, IntImm):
+        return IntSet(e, e)
+    result: Any = IntervalEvaluator(dom, analyzer)(e)
+    return IntSet(*result)
 
 
 class IntervalEvaluator:

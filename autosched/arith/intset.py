@@ -1,9 +1,8 @@
-"""Sets of integers between two expressions, and which values an expression takes over them."""
+"""Sets of integers between two expressions: unions and intersections."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from autosched.arith.analyzer import Analyzer
 from autosched.tir.dtype import handle
@@ -149,17 +148,3 @@ def intersect_set(sets: Iterable[IntSet], analyzer: Analyzer | None = None) -> I
 
 def _simple(e: Expr, analyzer: Analyzer) -> Expr:
     return e if e is NEG_INF_EXPR or e is POS_INF_EXPR else analyzer.simplify(e)
-
-
-def eval_set(e: Expr, dom: Mapping[Var, IntSet], analyzer: Analyzer | None = None) -> IntSet:
-    """The values `e` takes when the variables of `dom` range over their sets.
-
-    Variables outside `dom` stay symbolic; ends may mention them. The sets of `dom` may mention
-    each other's variables. `analyzer` proves signs (spec te_bounds 3.2).
-    """
-    from autosched.arith.interval_eval import IntervalEvaluator  # which is about IntSets
-
-    if isinstance(e, IntImm):
-        return IntSet(e, e)
-    result: Any = IntervalEvaluator(dom, analyzer)(e)
-    return IntSet(*result)

@@ -7,14 +7,15 @@ from pathlib import Path
 from autosched.cli.console import plain, warn
 from autosched.errors import ConfigError
 from autosched.features.datasets import dataset
+from autosched.features.datasets.sample import SPLIT_BY
 
 
 def export(
     records: list[Path], output: Path, split: str | None, by: str, seed: int, features: str
 ) -> None:
     """Write the dataset of all record files to `output`, and a datasheet beside it."""
-    if by not in dataset.SPLIT_BY:
-        raise ConfigError(f"--by {by!r}: expected one of {', '.join(dataset.SPLIT_BY)}")
+    if by not in SPLIT_BY:
+        raise ConfigError(f"--by {by!r}: expected one of {', '.join(SPLIT_BY)}")
     shares = None if split is None else _shares(split)
     from autosched.cli.samples import RecordSamples
 

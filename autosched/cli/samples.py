@@ -10,7 +10,7 @@ from typing import Any
 from autosched.cli.console import warning
 from autosched.errors import ConfigError, ScheduleError
 from autosched.features.ansor.rows import FeatureRows
-from autosched.features.datasets.dataset import Sample
+from autosched.features.datasets.sample import Sample
 from autosched.features.lowering import features_of_steps
 from autosched.measure.records import LogContents, Record, stream_log
 from autosched.session.reading import tell_problems

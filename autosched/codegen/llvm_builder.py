@@ -9,7 +9,7 @@ kept apart from its lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from autosched.codegen.llvm_module import Block, ModuleBuilder, Region
 from autosched.codegen.llvm_types import constant, llvm_type
@@ -28,6 +28,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.intrin import is_pure
+from autosched.tir.stmt import Stmt
 from autosched.tir.walk import free_vars
 
 
@@ -251,6 +252,10 @@ class FunctionBuilder:
             lines.append(f"  {block.terminator}")
         lines += ["exit:", *epilogue, "  ret void", "}"]
         return "\n".join(lines)
+
+
+StmtFn = Callable[[FunctionBuilder, Stmt], None]
+"""Writes a statement at the end of the innermost region."""
 
 
 def _movable(e: Expr) -> bool:

@@ -7,9 +7,8 @@ address of the status word, then the variables and pointers that the body uses.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_builder import FunctionBuilder, StmtFn
+from autosched.codegen.llvm_control import run_loop
 from autosched.codegen.llvm_storage import epilogue, prologue
 from autosched.codegen.llvm_types import llvm_type
 from autosched.tir.expr import BufferLoad, Var
@@ -17,8 +16,6 @@ from autosched.tir.stmt import BufferStore, For, Stmt
 from autosched.tir.walk import all_exprs, free_vars, stmts
 
 LAUNCH = "autosched_parallel_launch"
-
-StmtFn = Callable[[FunctionBuilder, Stmt], None]
 
 
 def used_variables(stmt: Stmt) -> list[Var]:
@@ -69,8 +66,6 @@ def parallel_loop(b: FunctionBuilder, stmt: For, statement: StmtFn) -> None:
 
 def _outline(b: FunctionBuilder, stmt: For, captured: list[Var], statement: StmtFn) -> str:
     """Writes the loop's body as a function of a range; returns the name to launch."""
-    from autosched.codegen.llvm_stmt import run_loop
-
     module = b.module
     name = f"{module.symbol}.parallel{len(module.functions)}"
     module.functions.append("")  # keeps the number

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from autosched.codegen import llvm_memory, llvm_parallel
 from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_control import conditional, serial_loop
 from autosched.codegen.llvm_storage import allocate, allocate_const
 from autosched.codegen.llvm_types import llvm_type
 from autosched.errors import CompileError
-from autosched.tir.expr import Call, Expr, IntImm
+from autosched.tir.expr import IntImm
 from autosched.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -27,7 +28,6 @@ from autosched.tir.stmt import (
     Stmt,
     While,
 )
-from autosched.tir.walk import stmts
 
 
 def statement(b: FunctionBuilder, stmt: Stmt) -> None:
@@ -85,7 +85,7 @@ def _store(b: FunctionBuilder, stmt: BufferStore) -> None:
         stored = llvm_memory.spread(b, stored, llvm_type(dtype), lanes)
         dtype = dtype.with_lanes(lanes)
     if stmt.predicate is not None and index.dtype.lanes == 1:
-        _conditional(
+        conditional(
             b, stmt.predicate, lambda: llvm_memory.store(b, stmt.buffer, index, stored, dtype, None)
         )
         return
@@ -96,48 +96,11 @@ def _store(b: FunctionBuilder, stmt: BufferStore) -> None:
 # -- control flow -------------------------------------------------------------------------------
 
 
-def _weights(b: FunctionBuilder, condition: Expr) -> str:
-    if isinstance(condition, Call) and condition.op == "likely":
-        weights = b.module.shared_node('!"branch_weights", i32 2000, i32 1')
-        return f", !prof {weights}"
-    return ""
-
-
-def _conditional(
-    b: FunctionBuilder,
-    condition: Expr,
-    then: Callable[[], None],
-    otherwise: Callable[[], None] | None = None,
-) -> None:
-    test = b.value(condition)
-    then_block = b.new_block("then")
-    b.branch("")
-    head = b.inner.block
-    b.enter(then_block)
-    then()
-    then_end = b.leave("")
-    else_end = None
-    if otherwise is not None:
-        else_block = b.new_block("else")
-        b.enter(else_block)
-        otherwise()
-        else_end = b.leave("")
-    join = b.new_block("join")
-    other = join.label if otherwise is None else else_block.label
-    head.terminator = (
-        f"br i1 {test}, label %{then_block.label}, label %{other}{_weights(b, condition)}"
-    )
-    then_end.terminator = f"br label %{join.label}"
-    if else_end is not None:
-        else_end.terminator = f"br label %{join.label}"
-    b.resume(join)
-
-
 def _if(b: FunctionBuilder, stmt: IfThenElse) -> None:
     if stmt.condition.dtype.lanes > 1:
         raise CompileError(f"a vector condition in an if statement: {stmt.condition!r}")
     else_case = stmt.else_case
-    _conditional(
+    conditional(
         b,
         stmt.condition,
         lambda: statement(b, stmt.then_case),
@@ -183,87 +146,6 @@ def _loop(b: FunctionBuilder, stmt: For) -> None:
             )
         case _:
             serial_loop(b, stmt, statement)
-
-
-def _is_innermost(stmt: Stmt) -> bool:
-    return not any(isinstance(s, For | While) for s in stmts(stmt))
-
-
-def serial_loop(
-    b: FunctionBuilder, stmt: For, body: Callable[[FunctionBuilder, Stmt], None]
-) -> None:
-    """A loop over an i64 counter; its condition is tested after each round."""
-    low = b.wide_value(stmt.min)
-    high = (
-        str(stmt.min.value + stmt.extent.value)
-        if (isinstance(stmt.min, IntImm) and isinstance(stmt.extent, IntImm))
-        else b.wide_value(stmt.min + stmt.extent)
-    )
-    if isinstance(stmt.extent, IntImm):
-        if stmt.extent.value <= 0:
-            return
-        run_loop(b, stmt, low, high, body)
-        return
-    zero = IntImm(0, stmt.extent.dtype)
-    _conditional(b, stmt.extent > zero, lambda: run_loop(b, stmt, low, high, body))
-
-
-def run_loop(
-    b: FunctionBuilder,
-    stmt: For,
-    low: str,
-    high: str,
-    body: Callable[[FunctionBuilder, Stmt], None],
-) -> None:
-    """The loop over [low, high) (i64 registers or literals), which is not empty."""
-    block = b.new_block("loop")
-    before = b.branch(f"br label %{block.label}")
-    counter, following = b.fresh("i"), b.fresh("next")
-    b.enter(block)
-    b.bind(stmt.loop_var, "", wide=counter)
-    if _not_negative(stmt.min):
-        b.nonnegative.add(stmt.loop_var)
-    phi = len(block.lines)
-    body(b, stmt.body)
-    b.at = b.inner
-    b.line(f"{following} = add nuw nsw i64 {counter}, 1")
-    test = b.emit(f"icmp slt i64 {following}, {high}")
-    done = b.new_block("done")
-    last = b.leave(f"br i1 {test}, label %{block.label}, label %{done.label}{_unrolling(b, stmt)}")
-    block.lines.insert(
-        phi,
-        f"  {counter} = phi i64 [ {low}, %{before.label} ], [ {following}, %{last.label} ]",
-    )
-    b.resume(done)
-
-
-def _not_negative(low: Expr) -> bool:
-    return isinstance(low, IntImm) and low.value >= 0
-
-
-def _note_narrow_work(b: FunctionBuilder, stmt: For) -> None:
-    """Counts innermost loops of scalars or short vectors, which LLVM's passes can improve."""
-    for s in stmts(stmt.body):
-        if isinstance(s, BufferStore):
-            dtype = s.value.dtype
-            if 2 * dtype.lanes * dtype.bytes < b.module.vector_bytes:
-                b.module.narrow_loops += 1
-                return
-
-
-def _unrolling(b: FunctionBuilder, stmt: For) -> str:
-    count = stmt.annotations.get("unroll_count", 0)
-    if stmt.kind is ForKind.UNROLLED and isinstance(stmt.extent, IntImm):
-        hint = '!"llvm.loop.unroll.full"'
-    elif not _is_innermost(stmt.body) or count == 1:
-        hint = '!"llvm.loop.unroll.disable"'
-    else:
-        _note_narrow_work(b, stmt)
-        hint = f'!"llvm.loop.unroll.count", i32 {count}' if count else ""
-    if not hint:
-        return ""
-    flag = b.module.shared_node(hint)
-    return f", !llvm.loop {b.module.node('{self}, ' + flag, distinct=True)}"
 
 
 def _prefetch(b: FunctionBuilder, stmt: Prefetch) -> None:

@@ -8,9 +8,9 @@ made in the prologue. An allocation whose size is only known at run time is made
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_builder import FunctionBuilder, StmtFn
 from autosched.codegen.llvm_types import memory_type
 from autosched.errors import CompileError
 from autosched.tir.dtype import int64
@@ -24,8 +24,6 @@ STACK_BYTES = 64 * 1024
 
 ALLOC, FREE = "autosched_workspace_alloc", "autosched_workspace_free"
 OUT_OF_MEMORY = -1
-
-StmtFn = Callable[[FunctionBuilder, Stmt], None]
 
 
 def constant_bytes(stmt: Allocate) -> int | None:

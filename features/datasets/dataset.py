@@ -7,137 +7,20 @@ twice, for times and then for rows, so that memory does not grow with the rows.
 
 from __future__ import annotations
 
-import json
-from array import array
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
+from autosched.features.datasets.datasheet import datasheet
+from autosched.features.datasets.sample import SPLIT_NAMES, Index, Sample, index_of
+from autosched.features.datasets.writers import open_writer
 from autosched.features.sets import DEFAULT, FeatureSet, feature_set
 
-SPLIT_BY = ("workload", "shape", "random")
-SPLIT_NAMES = ("train", "valid", "test")
 FORMATS = (".npz", ".csv", ".parquet")
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One candidate: its task entry, feature rows (worked out when called for), and time.
-
-    `rows` returns None for what cannot be lowered. `seconds` is nan for a failure, whose
-    `failure` says "stage kind". `environment` is the hash of where it was measured.
-    """
-
-    task: dict[str, Any]
-    rows: Callable[[], FeatureRows | None]
-    seconds: float
-    failure: str = ""
-    environment: str = ""
-
-
-@dataclass(slots=True)
-class Index:
-    """What is known of every candidate before any feature: arrays with a value per candidate.
-
-    `task` indexes `tasks` (JSON texts), `failure` and `split` index their name lists.
-    """
-
-    seconds: npt.NDArray[np.float64]
-    throughput: npt.NDArray[np.float32]
-    task: npt.NDArray[np.int32]
-    failure: npt.NDArray[np.int32]
-    split: npt.NDArray[np.int8]
-    tasks: list[str]
-    failures: list[str]
-    splits: list[str]
-    environments: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def valid(self) -> npt.NDArray[np.bool_]:
-        return np.isfinite(self.seconds)
-
-    def workload(self, task: int) -> str:
-        """The workload of `tasks[task]` as JSON text."""
-        return json.dumps(json.loads(self.tasks[task])["workload"], sort_keys=True)
-
-
-def index_of(
-    samples: Iterable[Sample], shares: Sequence[float] | None, by: str, seed: int
-) -> Index:
-    """Go through the samples without their rows. Throughput is relative to the task's fastest.
-
-    Raises ConfigError when there are none.
-    """
-    seconds, owners, reasons = array("d"), array("i"), array("i")
-    tasks: dict[str, int] = {}
-    failures: dict[str, int] = {"": 0}
-    environments: dict[str, int] = {}
-    for sample in samples:
-        seconds.append(sample.seconds)
-        text = json.dumps(sample.task, sort_keys=True)
-        owners.append(tasks.setdefault(text, len(tasks)))
-        reasons.append(failures.setdefault(sample.failure, len(failures)))
-        environments[sample.environment] = environments.get(sample.environment, 0) + 1
-    if not seconds:
-        raise ConfigError("there is nothing to export: the files hold no records")
-    times, task = np.array(seconds), np.array(owners, np.int32)
-    best = np.full(len(tasks), np.inf)
-    np.fmin.at(best, task, times)
-    throughput = np.nan_to_num(best[task] / times, nan=0.0, posinf=0.0).astype(np.float32)
-    names = list(tasks)
-    split = split_of(task, names, shares, by, seed)
-    reason = np.array(reasons, np.int32)
-    splits = list(SPLIT_NAMES)
-    return Index(
-        times, throughput, task, reason, split, names, list(failures), splits, environments
-    )
-
-
-def split_of(
-    task: npt.NDArray[np.int32],
-    tasks: Sequence[str],
-    shares: Sequence[float] | None,
-    by: str,
-    seed: int,
-) -> npt.NDArray[np.int8]:
-    """The split of each candidate, an index into SPLIT_NAMES; two shares are train and test.
-
-    By workload or shape, all of one workload (operator) or shape (operator and arguments) fall
-    into the same split, so that nothing leaks from one into another. At random, candidates of
-    one task do get into several.
-    """
-    if shares is None:
-        return np.zeros(len(task), np.int8)
-    ends = np.cumsum(shares)
-    target = np.array([0, 1, 2] if len(shares) == 3 else [0, 2], np.int8)
-    rng = np.random.default_rng(seed)
-    if by == "random":
-        groups, of_candidate = np.arange(len(task)), np.arange(len(task))
-    else:
-        texts = [_group(text, by) for text in tasks]
-        order = {text: k for k, text in enumerate(sorted(set(texts)))}
-        groups = np.arange(len(order))
-        of_candidate = np.array([order[text] for text in texts])[task]
-    rank = np.empty(len(groups), np.int64)
-    rank[rng.permutation(len(groups))] = groups
-    at = np.searchsorted(ends, (rank + 0.5) / len(groups))
-    split: npt.NDArray[np.int8] = target[np.minimum(at, len(target) - 1)][of_candidate]
-    return split
-
-
-def _group(task: str, by: str) -> str:
-    workload = json.loads(task)["workload"]
-    if by == "workload":
-        for key in ("op", "expr", "python"):
-            if key in workload:
-                return f"{key} {workload[key]}"
-    return json.dumps(workload, sort_keys=True)
 
 
 def export(
@@ -156,9 +39,6 @@ def export(
     `samples` is gone through twice; `environments`, filled in meanwhile, and `sources` are for
     the datasheet. Returns a one-line summary. Raises ConfigError when it cannot be written.
     """
-    from autosched.features.datasets.datasheet import datasheet
-    from autosched.features.datasets.writers import open_writer
-
     if path.suffix not in FORMATS:
         raise ConfigError(f"{path}: expected a file name ending in {', '.join(FORMATS)}")
     chosen = feature_set(features)

@@ -13,7 +13,7 @@ import numpy as np
 
 from autosched.errors import ConfigError
 from autosched.features.datasets.dataset import FORMATS
-from autosched.features.datasets.writers import LEADING
+from autosched.features.datasets.sample import LEADING
 from autosched.features.sets import FEATURE_SETS
 
 

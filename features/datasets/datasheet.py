@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.features.datasets.dataset import Index
+from autosched.features.datasets.sample import Index
 from autosched.features.sets import FeatureSet
 
 _MEASURED = """\

@@ -18,10 +18,9 @@ import numpy as np
 
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
-from autosched.features.datasets.dataset import Index
+from autosched.features.datasets.sample import LEADING, Index
 from autosched.features.sets import FeatureSet
 
-LEADING = ("candidate", "task", "workload", "split", "seconds", "throughput", "valid", "failure")
 ROW_GROUP = 16384  # rows held at a time, some 11 MB
 
 

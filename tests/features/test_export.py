@@ -11,8 +11,9 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.features.ansor.names import FEATURE_NAMES, NUM_FEATURES
 from autosched.features.datasets import dataset
-from autosched.features.datasets.dataset import FORMATS, Sample
+from autosched.features.datasets.dataset import FORMATS
 from autosched.features.datasets.dataset_info import describe
+from autosched.features.datasets.sample import Sample
 
 
 def sample(op, size, seconds, rows=2, failure=""):

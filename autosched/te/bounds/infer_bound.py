@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer, IntSet
-from autosched.arith.intset import eval_set
+from autosched.arith.interval_eval import eval_set
 from autosched.errors import ScheduleError
 from autosched.te.bounds.message_passing import is_zero, pass_down_domain, pass_up_domain
 from autosched.te.bounds.region import Regions, record_reads

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer, IntSet
-from autosched.arith.intset import eval_set
+from autosched.arith.interval_eval import eval_set
 from autosched.errors import ScheduleError
 from autosched.te.bounds.affine import Unbound
 from autosched.te.bounds.bound_check import make_bound_check, pass_up_bound_check

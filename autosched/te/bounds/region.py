@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer, IntSet
-from autosched.arith.intset import eval_set
+from autosched.arith.interval_eval import eval_set
 from autosched.te.bounds.affine import Unbound, affine_form
 from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, ScanOp, tensor_loads
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from autosched.arith import Analyzer
-from autosched.arith.intset import IntSet, eval_set
+from autosched.arith.interval_eval import eval_set
+from autosched.arith.intset import IntSet
 from autosched.errors import ScheduleError
 from autosched.te.bounds.region import Regions
 from autosched.te.operations.operation import ComputeOp

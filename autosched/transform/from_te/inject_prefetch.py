@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autosched.arith import Analyzer, IntSet
-from autosched.arith.intset import eval_set, union_set
+from autosched.arith.interval_eval import eval_set
+from autosched.arith.intset import union_set
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, Range, Var

@@ -4,7 +4,7 @@ import numpy as np
 
 from autosched.features.ansor.names import FEATURE_NAMES, NUM_FEATURES
 from autosched.features.datasets import dataset
-from autosched.features.datasets.dataset import Sample
+from autosched.features.datasets.sample import Sample
 
 TASK = {"workload": {"op": "matmul", "args": {"M": 4}}, "target": {"kind": "cpu"}, "key": "k"}
 
