@@ -12,9 +12,12 @@ from autosched.features.ansor.meanings import meaning
 from autosched.features.ansor.rows import FeatureRows, features_from_func
 from autosched.features.autosched_1 import names as autosched_1_names
 from autosched.features.autosched_1 import rows as autosched_1
-from autosched.features.row_names import in_order_of_store, in_reverse
+from autosched.features.walk.scope import BufferInfo
+from autosched.features.walk.visitor import Nest
 from autosched.target import Target
+from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import BufferStore
 
 ANSOR = names.SCHEMA
 AUTOSCHED_1 = autosched_1_names.SCHEMA
@@ -56,15 +59,44 @@ def _ansor(func: PrimFunc, target: Target) -> FeatureRows:
     return features_from_func(func, cache_line_bytes=target.hardware.cache_line_bytes)
 
 
+class _Names:
+    """Collects the names of buffers in the order of their first appearance."""
+
+    def __init__(self) -> None:
+        self.known: dict[Var, str] = {}
+        self.stored: set[Var] = set()
+
+    def store(self, stmt: BufferStore, nest: Nest) -> None:
+        self.known.setdefault(stmt.buffer.data, stmt.buffer.name)
+        self.stored.add(stmt.buffer.data)
+
+    def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None:
+        self.known.setdefault(data, info.name or data.name)
+
+
+def _in_order_of_store(func: PrimFunc) -> list[str]:
+    """The buffers that are stored to, in order of first store: the rows of `autosched-1`."""
+    names = _Names()
+    Nest(func, names)
+    return [name for data, name in names.known.items() if data in names.stored]
+
+
+def _in_reverse(func: PrimFunc) -> list[str]:
+    """The buffers that are stored to or allocated, last first: the rows of `ansor-0.19`."""
+    names = _Names()
+    Nest(func, names)
+    return list(reversed(names.known.values()))
+
+
 FEATURE_SETS: dict[str, FeatureSet] = {
-    ANSOR: FeatureSet(ANSOR, names.SCHEMA_VERSION, names.GROUPS, _ansor, meaning, in_reverse),
+    ANSOR: FeatureSet(ANSOR, names.SCHEMA_VERSION, names.GROUPS, _ansor, meaning, _in_reverse),
     AUTOSCHED_1: FeatureSet(
         AUTOSCHED_1,
         autosched_1_names.SCHEMA_VERSION,
         autosched_1_names.GROUPS,
         autosched_1.features_from_func,
         autosched_1_names.meaning,
-        in_order_of_store,
+        _in_order_of_store,
     ),
 }
 

@@ -25,9 +25,9 @@ from autosched.state.stage import StateStage
 from autosched.state.state import State
 from autosched.state.steps import Step
 from autosched.te.bounds.infer_bound import infer_bound
+from autosched.te.operations.graph import post_order_ops
 from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.graph import post_order_ops
 from autosched.te.schedule.schedule import Schedule
 from autosched.tir.expr import IntImm, IterVar, Range
 

@@ -29,6 +29,7 @@ from autosched.state.steps import (
     Step,
 )
 from autosched.te.operations.compute import compute
+from autosched.te.operations.graph import replace_inputs, rewrite_body
 from autosched.te.operations.operation import (
     LAYOUT_FREE,
     ComputeOp,
@@ -37,7 +38,6 @@ from autosched.te.operations.operation import (
     tensor_loads,
 )
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.graph import replace_inputs, rewrite_body
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
 

@@ -32,7 +32,7 @@ from autosched.state.steps import (
     Step,
     StorageAlignStep,
 )
-from autosched.te.schedule.relations import Fuse, Relation, Singleton, Split
+from autosched.te.relations import Fuse, Relation, Singleton, Split
 from autosched.te.schedule.stage import Stage
 from autosched.tir.expr import IterVar
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ConfigError
+from autosched.te.operations.graph import post_order_ops
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.graph import post_order_ops
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     EQ,

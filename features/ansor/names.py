@@ -13,6 +13,8 @@ outer scope (161-163)   product and number of enclosing loops, auto_unroll_max_s
 
 from __future__ import annotations
 
+from autosched.features.walk.access import ACCESS_TYPES
+
 SCHEMA = "ansor-0.19"
 SCHEMA_VERSION = 1
 
@@ -45,7 +47,6 @@ LAUNCH = (
     "vthread_len",
 )
 
-ACCESS_TYPES = ("kRead", "kWrite", "kReadWrite")
 REUSE_TYPES = ("kLoopMultipleRead", "kSerialMultipleReadWrite", "kNoReuse")
 
 _BUFFER = (

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from autosched.features.ansor.names import ACCESS_TYPES
 from autosched.features.walk.scope import Access
 from autosched.features.walk.visitor import Nest
 from autosched.tir.expr import BufferLoad, Expr, Var
 from autosched.tir.stmt import BufferStore
 from autosched.tir.walk import free_vars
 
-READ, WRITE, READ_WRITE = ACCESS_TYPES
+ACCESS_TYPES = READ, WRITE, READ_WRITE = ("kRead", "kWrite", "kReadWrite")
 
 
 def accesses_of(stmt: BufferStore, nest: Nest) -> list[Access]:

@@ -15,7 +15,8 @@ from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import BufferStore, For, ForKind, Stmt
+from autosched.tir.stmt import BufferStore, Stmt
+from kit.stmts import loop
 
 Array = np.ndarray[Any, Any]
 Run = Callable[..., None]
@@ -32,18 +33,9 @@ def make_func(body: Stmt, buffers: Sequence[Buffer], name: str = "kernel") -> Pr
     )
 
 
-def make_loop(var: Var, extent: int, body: Stmt, kind: ForKind = ForKind.SERIAL) -> For:
-    return For(var, IntImm(0), IntImm(extent), kind, body)
-
-
 @pytest.fixture
 def func() -> Callable[..., PrimFunc]:
     return make_func
-
-
-@pytest.fixture
-def loop() -> Callable[..., For]:
-    return make_loop
 
 
 @pytest.fixture
@@ -81,7 +73,7 @@ def elementwise() -> Callable[..., PrimFunc]:
         i = Var("i")
         index = i if lanes == 1 else Ramp(i * lanes, IntImm(1), lanes)
         value = f(*(BufferLoad(b, (index,)) for b in buffers))
-        body = make_loop(i, n // lanes, BufferStore(out, value, (index,)))
+        body = loop(i, n // lanes, BufferStore(out, value, (index,)))
         return make_func(body, [*buffers, out])
 
     return make

@@ -22,12 +22,13 @@ from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import AssertStmt, BufferStore, Evaluate, ForKind, seq
+from kit.stmts import loop
 
 TARGET = cpu_target(2)
 
 
 @pytest.fixture
-def multiply(func, loop):
+def multiply(func):
     """C[i, j:j+16] += A[i, k] * B[k, j:j+16] over 32 x 32 matrices, in parallel over i."""
     a, b, c = (decl_buffer((1024,), name=s) for s in "ABC")
     i, j, k = Var("i"), Var("j"), Var("k")
@@ -65,7 +66,7 @@ def test_vectors_use_the_whole_registers(multiply):
         assert "vfmadd" in text
 
 
-def test_the_level_follows_the_code(multiply, func, loop):
+def test_the_level_follows_the_code(multiply, func):
     assert is_explicit(emit_llvm(multiply, TARGET))
     a, i = decl_buffer((64,), name="A"), Var("i")
     scalar = func(loop(i, 64, BufferStore(a, BufferLoad(a, (i,)) + 1.0, (i,))), [a])

@@ -13,6 +13,7 @@ from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Let, Ramp, Select, Var
 from autosched.tir.stmt import BufferStore, Evaluate, seq
+from kit.stmts import loop
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16", "bool"])
@@ -39,7 +40,7 @@ def test_strided_stores(stride, dtype, func, run):
 
 @pytest.mark.parametrize("lanes", [1, 4, 16])
 @pytest.mark.parametrize("index_type", ["int32", "int64", "uint8"])
-def test_indirect_loads_and_stores(index_type, lanes, func, loop, run):
+def test_indirect_loads_and_stores(index_type, lanes, func, run):
     n = 32
     table = decl_buffer((n,), "float32", "table")
     where = decl_buffer((n,), index_type, "where")
@@ -70,7 +71,7 @@ def test_predicates_keep_lanes_from_memory(stride, func, run):
     np.testing.assert_array_equal(o[::stride], a)
 
 
-def test_a_scalar_store_under_a_predicate(func, loop, run):
+def test_a_scalar_store_under_a_predicate(func, run):
     out = decl_buffer((8,), "float32", "o")
     i = Var("i")
     body = loop(i, 8, BufferStore(out, op.const(1.0), (i,), op.lt(i, 3)))
@@ -80,7 +81,7 @@ def test_a_scalar_store_under_a_predicate(func, loop, run):
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
-def test_if_then_else_reads_only_the_branch_taken(lanes, func, loop, run):
+def test_if_then_else_reads_only_the_branch_taken(lanes, func, run):
     # Padding: a[i - 2] for 2 <= i < 34, zero outside; the buffer ends at 32 elements.
     source, out = decl_buffer((32,), "float32", "a"), decl_buffer((40,), "float32", "o")
     i = Var("i")
@@ -100,7 +101,7 @@ def test_if_then_else_reads_only_the_branch_taken(lanes, func, loop, run):
     np.testing.assert_array_equal(o, np.pad(a * 2, (2, 6)))
 
 
-def test_if_then_else_with_costly_arms_branches(func, loop, run):
+def test_if_then_else_with_costly_arms_branches(func, run):
     source, out = decl_buffer((8,), "float32", "a"), decl_buffer((8,), "float32", "o")
     i = Var("i")
     a = BufferLoad(source, (i,))
@@ -124,7 +125,7 @@ def test_a_value_read_before_a_store_is_not_reused_after_it(func, run):
     run(func(body, [a, out]), np.ones(4, np.float32), np.zeros(4, np.float32))
 
 
-def test_negative_offsets_and_buffer_offsets(func, loop, run):
+def test_negative_offsets_and_buffer_offsets(func, run):
     a, out = decl_buffer((16,), "int32", "a"), decl_buffer((8,), "int32", "o")
     view = Buffer(a.data, a.dtype, (IntImm(16),), elem_offset=IntImm(5), name="view")
     i = Var("i")
@@ -134,7 +135,7 @@ def test_negative_offsets_and_buffer_offsets(func, loop, run):
     assert o.tolist() == list(range(7, -1, -1))
 
 
-def test_select_and_let(func, loop, run):
+def test_select_and_let(func, run):
     a, out = decl_buffer((8,), "float32", "a"), decl_buffer((8,), "float32", "o")
     i, x = Var("i"), Var("x", "float32")
     value = Let(x, BufferLoad(a, (i,)) * 2.0, Select(op.lt(x, 6.0), x, x * x))
@@ -152,7 +153,7 @@ def test_a_buffer_without_storage_is_refused(func):
         emit_llvm(func(body, [a]), cpu_target(1))
 
 
-def test_address_of_and_reinterpret(func, loop, run):
+def test_address_of_and_reinterpret(func, run):
     a, out = decl_buffer((8,), "float32", "a"), decl_buffer((8,), "int32", "o")
     i = Var("i")
     bits = op.call("reinterpret", BufferLoad(a, (i,)), dtype=DType("int32"))

@@ -41,6 +41,7 @@ from autosched.tir.stmt import (
     While,
     seq,
 )
+from kit.stmts import loop
 
 F32 = DType("float32")
 
@@ -64,7 +65,7 @@ def test_loops_whose_extent_is_a_parameter(extent, run):
     assert o.tolist() == [k + 1 if k < extent else 0 for k in range(8)]
 
 
-def test_triangular_loops(func, loop, run):
+def test_triangular_loops(func, run):
     out, i, j = decl_buffer((6, 6), "int32", "o"), Var("i"), Var("j")
     flat = decl_buffer((36,), "int32", "flat", data=out.data)
     inner = For(j, i, 6 - i, ForKind.SERIAL, BufferStore(flat, i * 10 + j, (i * 6 + j,)))
@@ -73,7 +74,7 @@ def test_triangular_loops(func, loop, run):
     assert o.tolist() == [[10 * a + c if c >= a else 0 for c in range(6)] for a in range(6)]
 
 
-def test_branches_likely_and_lets(func, loop, run):
+def test_branches_likely_and_lets(func, run):
     out, i, x = decl_buffer((9,), "int32", "o"), Var("i"), Var("x")
     body = LetStmt(
         x,
@@ -117,7 +118,7 @@ def test_a_failed_assertion_raises_its_message(kind, func, run):
 @pytest.mark.parametrize("elements", [16, 100_000])
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_allocations(elements, parallel, dynamic, func, loop, run):
+def test_allocations(elements, parallel, dynamic, func, run):
     out, i, j, k = decl_buffer((64,), "float32", "o"), Var("i"), Var("j"), Var("k")
     data = pointer("tmp", F32)
     tmp = decl_buffer((elements,), F32, "tmp", data=data)
@@ -139,7 +140,7 @@ def test_allocations(elements, parallel, dynamic, func, loop, run):
     np.testing.assert_array_equal(o, np.arange(64).reshape(4, 16)[:, ::-1].ravel())
 
 
-def test_constant_arrays(func, loop, run):
+def test_constant_arrays(func, run):
     out, i, data = decl_buffer((6,), "int16", "o"), Var("i"), pointer("table", DType("int16"))
     table = decl_buffer((6,), "int16", "table", data=data)
     values = np.array([3, -1, 4, -1, 5, -9], np.int16)
@@ -162,7 +163,7 @@ def test_pragmas_are_ignored_and_thread_axes_refused(func, run):
         emit_llvm(func(AttrStmt(axis, "thread_extent", IntImm(4), store), [out]), cpu_target(1))
 
 
-def test_python_functions_can_be_called(func, loop):
+def test_python_functions_can_be_called(func):
     kind = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_float, ctypes.c_int32)
     callback = kind(lambda x, k: x + 10 * k)
     register_extern("test_llvm_stmt_callback", callback)
@@ -182,14 +183,14 @@ def test_a_missing_function_is_reported_when_loading(func):
         load(artifact)
 
 
-def test_nested_parallel_loops_and_outer_variables(func, loop, run):
+def test_nested_parallel_loops_and_outer_variables(func, run):
     out, i, j, k, x = decl_buffer((24,), "int32", "o"), Var("i"), Var("j"), Var("k"), Var("x")
     inner = loop(k, 4, BufferStore(out, x * 100 + k, (i * 12 + j * 4 + k,)), ForKind.PARALLEL)
     body = loop(i, 2, LetStmt(x, i + 5, loop(j, 3, inner, ForKind.PARALLEL)), ForKind.SERIAL)
     run(func(body, [out]), np.zeros(24, np.int32))
 
 
-def test_many_parallel_loops_in_one_function(func, loop, run):
+def test_many_parallel_loops_in_one_function(func, run):
     out = decl_buffer((40,), "int32", "o")
     loops = []
     for n in range(4):

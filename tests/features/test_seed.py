@@ -18,10 +18,10 @@ from autosched import workloads
 from autosched.driver import lower_for_features
 from autosched.features.ansor.names import FEATURE_NAMES
 from autosched.features.ansor.rows import features_from_func
-from autosched.features.touched import touched_regions
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
+from kit.touched import touched_regions
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "seed_matmul.jsonl.gz"
 

@@ -12,7 +12,8 @@ from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType, handle
 from autosched.tir.expr import IntImm, IterKind, IterVar, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind
+from autosched.tir.stmt import AttrStmt, BufferStore
+from kit.stmts import loop
 
 
 def make_func(buffers, body, scalars=()):
@@ -21,11 +22,6 @@ def make_func(buffers, body, scalars=()):
     return PrimFunc(
         (*params, *scalars), body, dict(zip(params, buffers)), {"global_symbol": "main"}
     )
-
-
-def loop(var, extent, body, kind=ForKind.SERIAL):
-    """for var in range(extent): body."""
-    return For(var, IntImm(0), IntImm(extent), kind, body)
 
 
 def thread(tag):

@@ -6,19 +6,8 @@ import numpy as np
 import pytest
 
 from autosched.tir import interp
-from autosched.tir.dtype import handle
-from autosched.tir.expr import Var
-from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
-
-
-def _make_func(body, *buffers, te=False, scalars=(), **attrs):
-    params = [Var(f"{b.name}_handle", handle) for b in buffers]
-    attrs = {"global_symbol": "main", **attrs}
-    if te:
-        attrs["from_legacy_te_schedule"] = True
-    buffer_map = dict(zip(params, buffers, strict=True))
-    return PrimFunc((*params, *scalars), body, buffer_map, attrs)
+from kit.stmts import func_of
 
 
 def _random_array(buffer, rng):
@@ -32,7 +21,7 @@ def _random_array(buffer, rng):
 @pytest.fixture
 def make_func():
     """make_func(body, *buffers, te=False, scalars=(), **attrs): a PrimFunc over the buffers."""
-    return _make_func
+    return func_of
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.interval_eval import eval_set
 from autosched.te.bounds.const_interval import ConstIntervals, Interval
-from autosched.te.schedule.relations import Fuse, Rebase, Split
+from autosched.te.relations import Fuse, Rebase, Split
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
 from autosched.tir.op import ge, lt, mul, sub
 

@@ -20,10 +20,10 @@ from autosched.te.bounds.thread_scope import (
     storage_rank,
     thread_rank,
 )
+from autosched.te.operations.graph import feed_graph
 from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderOp, ScanOp
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.graph import feed_graph
-from autosched.te.schedule.relations import AttachType
+from autosched.te.relations import AttachType
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
 from autosched.tir.op import add, cast, sub
 from autosched.tir.walk import free_vars

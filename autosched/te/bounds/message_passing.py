@@ -14,7 +14,7 @@ from autosched.arith.interval_eval import eval_set
 from autosched.errors import ScheduleError
 from autosched.te.bounds.affine import Unbound
 from autosched.te.bounds.bound_check import make_bound_check, pass_up_bound_check
-from autosched.te.schedule.relations import Fuse, Rebase, Relation, Singleton, Split
+from autosched.te.relations import Fuse, Rebase, Relation, Singleton, Split
 from autosched.tir.expr import Expr, IntImm, IterVar, Range
 from autosched.tir.op import add, cast, const, eq, floordiv, floormod, lt, mul, sub
 

@@ -10,7 +10,7 @@ from autosched.errors import ScheduleError
 from autosched.te.bounds.bound_check import BoundFacts
 from autosched.te.bounds.message_passing import is_zero, pass_up_index
 from autosched.te.bounds.thread_scope import WARP, is_virtual_thread, storage_rank, thread_rank
-from autosched.te.schedule.relations import IterVarAttr
+from autosched.te.relations import IterVarAttr
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
 from autosched.tir.op import add, cast, const
 from autosched.tir.stmt import AttrStmt, For, ForKind, IfThenElse, Stmt, nop

@@ -18,7 +18,7 @@ from autosched.te.lowering.post_process import post_process
 from autosched.te.lowering.scan_stmt import make_scan_stmt
 from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.relations import AttachType
+from autosched.te.relations import AttachType
 from autosched.tir.dtype import handle
 from autosched.tir.expr import Call, IntImm, IterVar, Range
 from autosched.tir.op import add, const

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin
+from autosched.te.relations import IterVarAttr
 from autosched.te.schedule.refusal import check_kind, leaf_position, refuse
-from autosched.te.schedule.relations import IterVarAttr
 from autosched.tir.expr import Expr, IterKind, IterVar
 from autosched.tir.op import as_expr
 

@@ -13,9 +13,9 @@ from autosched.te.bounds.message_passing import (
     pass_down_index,
     pass_up_index,
 )
+from autosched.te.operations.graph import replace_inputs
 from autosched.te.operations.operation import ComputeOp, Operation, ScanOp
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.graph import replace_inputs
 from autosched.te.schedule.placement import STORAGE_SCOPES
 from autosched.te.schedule.refusal import refuse
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var

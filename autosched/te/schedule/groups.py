@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from autosched.te.operations.graph import sub_graph
 from autosched.te.operations.operation import Operation
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.graph import sub_graph
 from autosched.te.schedule.refusal import refuse
 from autosched.te.schedule.stage import Stage
 

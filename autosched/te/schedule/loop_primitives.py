@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
+from autosched.te.relations import Fuse, Singleton, Split
 from autosched.te.schedule.refusal import check_kind, leaf_position, names, refuse
-from autosched.te.schedule.relations import Fuse, Singleton, Split
 from autosched.tir.dtype import int32
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
 from autosched.tir.op import as_expr, cast

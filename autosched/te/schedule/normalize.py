@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from autosched.te.operations.graph import replace_inputs, rewrite_body
 from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.graph import replace_inputs, rewrite_body
+from autosched.te.relations import AttachType, Fuse, Rebase, Split
 from autosched.te.schedule.refusal import refuse
-from autosched.te.schedule.relations import AttachType, Fuse, Rebase, Split
 from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce, Var
 from autosched.tir.op import cast, const
 from autosched.tir.walk import substitute

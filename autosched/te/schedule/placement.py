@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp, ScanOp
+from autosched.te.relations import AttachType
 from autosched.te.schedule.refusal import leaf_position, refuse
-from autosched.te.schedule.relations import AttachType
 from autosched.tir.expr import Expr, IterKind, IterVar, Reduce
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from autosched.arith import Analyzer
 from autosched.te.bounds.message_passing import make_bound_check, pass_down_domain, pass_up_index
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
+from autosched.te.relations import Fuse, Rebase, Relation, Singleton, Split
 from autosched.te.schedule.cache import declared_domain, plain_axes
 from autosched.te.schedule.refusal import leaf_position, refuse
-from autosched.te.schedule.relations import Fuse, Rebase, Relation, Singleton, Split
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var
 from autosched.tir.op import all_, if_then_else, likely
 from autosched.tir.walk import substitute

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autosched.errors import ScheduleError
+from autosched.te.operations.graph import post_order_ops, replace_inputs
 from autosched.te.operations.operation import Operation, ScanOp
 from autosched.te.operations.tensor import Tensor
+from autosched.te.relations import AttachType
 from autosched.te.schedule import cache, groups
 from autosched.te.schedule import normalize as normalization
 from autosched.te.schedule import rfactor as factoring
-from autosched.te.schedule.graph import post_order_ops, replace_inputs
-from autosched.te.schedule.relations import AttachType
 from autosched.te.schedule.stage import Stage
 
 __all__ = ["Schedule", "Stage", "create_schedule"]

@@ -8,8 +8,8 @@ stored). Each leaves the stage as it was when it raises ScheduleError.
 from __future__ import annotations
 
 from autosched.te.operations.operation import Operation
+from autosched.te.relations import AttachType, IterVarAttr, Relation
 from autosched.te.schedule import annotate, loop_primitives, placement
-from autosched.te.schedule.relations import AttachType, IterVarAttr, Relation
 from autosched.tir.expr import Expr, IterVar
 
 

@@ -34,7 +34,7 @@ from autosched.tir.walk import (
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copies
-from autosched.transform.vector.widen_allocate import widen_allocate
+from autosched.transform.storage.widen_allocate import widen_allocate
 
 _MAX_COPIES = 16
 

@@ -24,7 +24,7 @@ from autosched.tir.walk import free_vars, map_children, stmts, substitute_stmt
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
-from autosched.transform.vector.widen_allocate import widen_allocate
+from autosched.transform.storage.widen_allocate import widen_allocate
 
 _KEY = "double_buffer_scope"
 

@@ -1,1 +1,1 @@
-"""Which buffers may share memory."""
+"""Which buffers may share memory, how wide their elements are, copies of them for lanes."""

@@ -13,8 +13,8 @@ from autosched.tir.walk import map_children, map_expr_children, map_exprs, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.storage.liveness import is_movable, linear_access
+from autosched.transform.storage.pointer_vectors import vectorise_pointers
 from autosched.transform.storage.storage_plan import Block, plan_storage
-from autosched.transform.vector.pointer_vectors import vectorise_pointers
 
 
 @dataclass(frozen=True)

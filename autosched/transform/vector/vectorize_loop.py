@@ -44,6 +44,7 @@ from autosched.tir.walk import (
 )
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.storage.widen_allocate import widen_allocate
 from autosched.transform.vector.vectorize_expr import (
     LaneExprs,
     NotVectorisableError,
@@ -51,7 +52,6 @@ from autosched.transform.vector.vectorize_expr import (
     split_condition,
     unsafe_loads,
 )
-from autosched.transform.vector.widen_allocate import widen_allocate
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from autosched.tir.expr import Var
 i, j = Var("i"), Var("j")
 
 
-def loop(var, extent, first=0):
+def walked(var, extent, first=0):
     return Loop(var, extent, (first, first), (first, first + extent - 1), {})
 
 
@@ -31,23 +31,23 @@ def access(*indices, shape=(64,), kind="kRead"):
     ],
 )
 def test_outer_loops_stand_at_their_first_iteration(index, expected):
-    bounds = IndexBounds([loop(i, 4), loop(j, 8)])
+    bounds = IndexBounds([walked(i, 4), walked(j, 8)])
     assert bounds.levels(index) == expected
 
 
 def test_a_loop_need_not_start_at_zero():
-    assert IndexBounds([loop(i, 4, 2)]).levels(i * 3) == [(6, 15)]
+    assert IndexBounds([walked(i, 4, 2)]).levels(i * 3) == [(6, 15)]
 
 
 def test_lets_take_part():
     inner = Var("t")
-    loops = [loop(i, 4), loop(j, 8)]
+    loops = [walked(i, 4), walked(j, 8)]
     loops[1].lets.append((inner, i + j))
     assert IndexBounds(loops).levels(inner * 2) == [(0, 20), (0, 14)]
 
 
 def test_tables_remember_every_store():
-    loops = [loop(i, 4), loop(j, 8)]
+    loops = [walked(i, 4), walked(j, 8)]
     read = access((i * 8 + j,), (j,))
     memory, outermost = touch([read], loops)
     assert memory == [8 * 4, 32 * 4]
@@ -60,5 +60,5 @@ def test_tables_remember_every_store():
 
 def test_a_region_of_unknown_size_is_truncated_to_32_bits():
     data_dependent = Var("n")
-    memory, outermost = touch([access((data_dependent,))], [loop(i, 4)])
+    memory, outermost = touch([access((data_dependent,))], [walked(i, 4)])
     assert (memory, outermost) == ([0], [[0]])

@@ -10,7 +10,8 @@ from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, IterKind, IterVar, Range, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, IfThenElse, LetStmt, SeqStmt
+from autosched.tir.stmt import AttrStmt, BufferStore, IfThenElse, LetStmt, SeqStmt
+from kit.stmts import loop
 
 A = decl_buffer((64,), name="A")
 i, j = Var("i"), Var("j")
@@ -37,10 +38,6 @@ def walk(body):
 
 def store(index=i):
     return BufferStore(A, te.const(1.0), (index,))
-
-
-def loop(var, extent, body, kind=ForKind.SERIAL):
-    return For(var, IntImm(0), IntImm(extent), kind, body)
 
 
 def test_guards_remember_their_depth():

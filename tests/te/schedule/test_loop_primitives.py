@@ -4,7 +4,7 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
-from autosched.te.schedule.relations import Fuse, Singleton, Split
+from autosched.te.relations import Fuse, Singleton, Split
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
-from autosched.te.schedule.relations import AttachType, Rebase
+from autosched.te.relations import AttachType, Rebase
 from autosched.tir.expr import FloatImm
 
 

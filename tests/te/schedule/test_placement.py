@@ -4,7 +4,7 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
-from autosched.te.schedule.relations import AttachType
+from autosched.te.relations import AttachType
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Stages: what a fresh one, a copy and a reset one hold."""
 
 from autosched import te
-from autosched.te.schedule.relations import AttachType
+from autosched.te.relations import AttachType
 from autosched.te.schedule.stage import Stage
 
 

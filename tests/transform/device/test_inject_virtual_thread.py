@@ -8,23 +8,18 @@ from autosched.tir.stmt import (
     Allocate,
     AttrStmt,
     BufferStore,
-    For,
-    ForKind,
     IfThenElse,
     LetStmt,
     seq,
 )
 from autosched.tir.walk import stmts
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread, touched_variables
+from kit.stmts import loop
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
 i, j = Var("i"), Var("j")
 L = decl_buffer((4,), "float32", "L", scope="local")
-
-
-def loop(var, extent, body):
-    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
 
 
 def virtual(extent, make_body, tag="vthread"):

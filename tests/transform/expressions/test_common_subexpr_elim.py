@@ -1,20 +1,17 @@
 from autosched import te
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import IntImm, Var
+from autosched.tir.expr import Var
 from autosched.tir.op import const, floordiv, lt
-from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse, LetStmt, seq
+from autosched.tir.stmt import BufferStore, IfThenElse, LetStmt, seq
 from autosched.tir.walk import stmts
 from autosched.transform.expressions.common_subexpr_elim import CommonSubexprElimTIR
 from autosched.transform.framework.context import PassContext
 from autosched.transform.pipeline import CPU_PIPELINE
+from kit.stmts import loop
 
 A, B = decl_buffer((64,), "float32", "A"), decl_buffer((64,), "float32", "B")
 i, j = Var("i"), Var("j")
-
-
-def loop(var, extent, body):
-    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
 
 
 def test_golden(make_func, body_text, same_result):

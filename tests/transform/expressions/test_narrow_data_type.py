@@ -8,6 +8,7 @@ from autosched.tir.op import cast, const, floormod, lt, mul, select
 from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse
 from autosched.tir.walk import all_exprs
 from autosched.transform.expressions.narrow_data_type import NarrowDataType
+from kit.stmts import loop
 
 A, B = decl_buffer((64,), "float32", "A"), decl_buffer((64,), "float32", "B")
 I64 = decl_buffer((64,), "int64", "I64")
@@ -18,8 +19,8 @@ def wide(value):
     return IntImm(value, int64)
 
 
-def loop(var, extent, body):
-    return For(var, wide(0), wide(extent), ForKind.SERIAL, body)
+def wide_loop(var, extent, body):
+    return loop(var, wide(extent), body, low=wide(0))
 
 
 def has_int64(func):
@@ -28,7 +29,7 @@ def has_int64(func):
 
 def test_golden(make_func, body_text, same_result):
     guarded = IfThenElse(lt(i * 8, wide(50)), BufferStore(B, A[i * 8], (i + 1,)))
-    before = make_func(loop(i, 8, guarded), A, B)
+    before = make_func(wide_loop(i, 8, guarded), A, B)
     after = NarrowDataType()(before)
     assert (
         body_text(after)
@@ -51,24 +52,24 @@ def test_narrow_functions_are_unchanged(make_func):
 
 def test_what_may_not_fit_stays(make_func):
     big = mul(i, wide(2**30))
-    before = make_func(loop(i, 8, BufferStore(B, A[floormod(big, wide(64))], (i,))), A, B)
+    before = make_func(wide_loop(i, 8, BufferStore(B, A[floormod(big, wide(64))], (i,))), A, B)
     after = NarrowDataType()(before)
     assert after.body.loop_var.dtype is int64
 
 
 def test_64_bits_change_nothing(make_func):
-    before = make_func(loop(i, 8, BufferStore(B, A[i], (i,))), A, B)
+    before = make_func(wide_loop(i, 8, BufferStore(B, A[i], (i,))), A, B)
     assert NarrowDataType(64)(before) is before
 
 
 def test_other_widths_are_refused(make_func):
     with pytest.raises(ConfigError, match="target_bits must be 32 or 64"):
-        NarrowDataType(16)(make_func(loop(i, 8, BufferStore(B, A[i], (i,))), A, B))
+        NarrowDataType(16)(make_func(wide_loop(i, 8, BufferStore(B, A[i], (i,))), A, B))
 
 
 def test_values_keep_their_type(make_func, same_result):
     store = BufferStore(I64, i * wide(3), (i,))
-    before = make_func(loop(i, 8, store), I64)
+    before = make_func(wide_loop(i, 8, store), I64)
     after = NarrowDataType()(before)
     assert after.body.body.value.dtype is int64
     same_result(before, after)
@@ -76,7 +77,7 @@ def test_values_keep_their_type(make_func, same_result):
 
 def test_loaded_indices_stay_wide(make_func):
     index = floormod(I64[i], wide(64))
-    before = make_func(loop(i, 8, BufferStore(B, A[index], (i,))), I64, A, B)
+    before = make_func(wide_loop(i, 8, BufferStore(B, A[index], (i,))), I64, A, B)
     after = NarrowDataType()(before)
     assert after.body.loop_var.dtype is int32
     assert any(e.dtype is int64 for e in all_exprs(after.body))
@@ -88,7 +89,7 @@ def test_casts_and_branches_narrow(make_func, same_result):
     inner = For(
         j, IntImm(0), IntImm(4), ForKind.SERIAL, BufferStore(B, A[index] + const(1.0), (i,))
     )
-    before = make_func(loop(i, 8, inner), A, B)
+    before = make_func(wide_loop(i, 8, inner), A, B)
     after = NarrowDataType()(before)
     assert not has_int64(after)
     same_result(before, after)
@@ -96,7 +97,7 @@ def test_casts_and_branches_narrow(make_func, same_result):
 
 def test_parameters_keep_their_type(make_func):
     n = Var("n", "int64")
-    body = loop(i, 8, IfThenElse(lt(i, n), BufferStore(B, A[i], (i,))))
+    body = wide_loop(i, 8, IfThenElse(lt(i, n), BufferStore(B, A[i], (i,))))
     after = NarrowDataType()(make_func(body, A, B, scalars=(n,)))
     assert after.params[-1] is n
     assert any(e is n for e in all_exprs(after.body))

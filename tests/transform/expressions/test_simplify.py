@@ -9,19 +9,13 @@ from autosched.tir.stmt import (
     AssertStmt,
     AttrStmt,
     BufferStore,
-    For,
-    ForKind,
     IfThenElse,
     LetStmt,
     Stmt,
     seq,
 )
 from autosched.transform.expressions.simplify import Simplify
-
-
-def loop(var, extent, body):
-    extent = IntImm(extent) if isinstance(extent, int) else extent
-    return For(var, IntImm(0), extent, ForKind.SERIAL, body)
+from kit.stmts import loop
 
 
 @pytest.fixture

@@ -5,16 +5,13 @@ from autosched.errors import ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, Var
-from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, Prefetch
+from autosched.tir.stmt import AttrStmt, BufferStore, Prefetch
 from autosched.tir.walk import stmts
 from autosched.transform.from_te.inject_prefetch import InjectPrefetch
+from kit.stmts import loop
 
 A, B = decl_buffer((10, 4), "float32", "A"), decl_buffer((8, 4), "float32", "B")
 i, j = Var("i"), Var("j")
-
-
-def loop(var, extent, body):
-    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
 
 
 copy = loop(j, 4, BufferStore(B, A[i, j], (i, j)))

@@ -13,17 +13,12 @@ from autosched.tir.stmt import (
     AttrStmt,
     BufferRealize,
     BufferStore,
-    For,
-    ForKind,
     Prefetch,
     seq,
 )
 from autosched.tir.walk import stmts
 from autosched.transform.from_te.storage_flatten import StorageFlatten
-
-
-def loop(var, extent, body):
-    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
+from kit.stmts import loop
 
 
 def tile(dtype="float32"):

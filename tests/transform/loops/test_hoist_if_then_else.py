@@ -5,22 +5,17 @@ from autosched.tir.op import const, eq, floordiv, likely, lt
 from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
-    For,
-    ForKind,
     IfThenElse,
     LetStmt,
     seq,
 )
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
+from kit.stmts import loop
 
 A = decl_buffer((64,), "float32", "A")
 i, j, k = Var("i"), Var("j"), Var("k")
 store = BufferStore(A, const(1.0), (i * 8 + j,))
 other = BufferStore(A, const(2.0), (i * 8 + j,))
-
-
-def loop(var, extent, body):
-    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
 
 
 def test_golden(make_func, body_text, same_result):

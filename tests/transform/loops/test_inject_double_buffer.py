@@ -12,24 +12,19 @@ from autosched.tir.stmt import (
     Allocate,
     AttrStmt,
     BufferStore,
-    For,
     ForKind,
     IfThenElse,
     seq,
 )
 from autosched.transform.from_te.storage_flatten import StorageFlatten
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
+from kit.stmts import loop
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
 L = decl_buffer((4,), "float32", "L", scope="shared")
 M = decl_buffer((4,), "float32", "M", scope="shared")
 i, j, k = Var("i"), Var("j"), Var("k")
-
-
-def loop(var, extent, body, kind=ForKind.SERIAL, low=0):
-    extent = IntImm(extent) if isinstance(extent, int) else extent
-    return For(var, IntImm(low), extent, kind, body)
 
 
 def allocate(buffer, *body):

@@ -9,22 +9,17 @@ from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
     Evaluate,
-    For,
     ForKind,
     IfThenElse,
     seq,
 )
 from autosched.tir.walk import all_exprs
 from autosched.transform.loops.loop_partition import LoopPartition
+from kit.stmts import loop
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
 i, j, k, n = Var("i"), Var("j"), Var("k"), Var("n")
-
-
-def loop(var, extent, body, kind=ForKind.SERIAL):
-    extent = IntImm(extent) if isinstance(extent, int) else extent
-    return For(var, IntImm(0), extent, kind, body)
 
 
 def copy(index):

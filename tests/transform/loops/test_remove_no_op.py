@@ -10,8 +10,6 @@ from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
     Evaluate,
-    For,
-    ForKind,
     IfThenElse,
     LetStmt,
     is_nop,
@@ -19,16 +17,12 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.transform.loops.remove_no_op import RemoveNoOp
+from kit.stmts import loop
 
 A = decl_buffer((8,), "float32", "A")
 i, j, n = Var("i"), Var("j"), Var("n")
 store = BufferStore(A, const(1.0), (i,))
 effect = Call(handle, "call_extern", (StringImm("f"),))
-
-
-def loop(var, extent, body):
-    extent = IntImm(extent) if isinstance(extent, int) else extent
-    return For(var, IntImm(0), extent, ForKind.SERIAL, body)
 
 
 def test_golden(make_func, body_text, same_result):

@@ -6,15 +6,11 @@ from autosched.tir.expr import IntImm, Var
 from autosched.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, seq
 from autosched.tir.walk import stmts
 from autosched.transform.loops.unroll_loop import UnrollLoop
+from kit.stmts import loop
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
 i, j, k = Var("i"), Var("j"), Var("k")
-
-
-def loop(var, extent, body, kind=ForKind.SERIAL):
-    extent = IntImm(extent) if isinstance(extent, int) else extent
-    return For(var, IntImm(0), extent, kind, body)
 
 
 def step(limit, body):

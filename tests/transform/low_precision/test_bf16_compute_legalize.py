@@ -5,16 +5,13 @@ from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BinaryExpr, BufferLoad, Call, IntImm, StringImm, Var
 from autosched.tir.op import call, cast, const
-from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, For, ForKind, LetStmt, seq
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, LetStmt, seq
 from autosched.tir.walk import all_exprs, stmts
 from autosched.transform.low_precision.bf16_compute_legalize import BF16ComputeLegalize
+from kit.stmts import loop
 
 BF16 = DType("bfloat16")
 i = Var("i")
-
-
-def loop(body):
-    return For(i, IntImm(0), IntImm(8), ForKind.SERIAL, body)
 
 
 def buffer(name, scope="global"):
@@ -28,7 +25,7 @@ def computes_in_bf16(func):
 
 def test_golden(make_func, body_text):
     A, B, C = map(buffer, "ABC")
-    before = make_func(loop(BufferStore(C, A[i] + B[i], (i,))), A, B, C)
+    before = make_func(loop(i, 8, BufferStore(C, A[i] + B[i], (i,))), A, B, C)
     after = BF16ComputeLegalize()(before)
     assert (
         body_text(after)
@@ -40,19 +37,19 @@ for i in range(8):
 
 def test_other_types_are_unchanged(make_func):
     A = decl_buffer((8,), "float32", "A")
-    before = make_func(loop(BufferStore(A, A[i] + 1.0, (i,))), A)
+    before = make_func(loop(i, 8, BufferStore(A, A[i] + 1.0, (i,))), A)
     assert BF16ComputeLegalize()(before) is before
 
 
 def test_a_copy_is_not_converted(make_func):
     A, B = buffer("A"), buffer("B")
-    before = make_func(loop(BufferStore(B, A[i], (i,))), A, B)
+    before = make_func(loop(i, 8, BufferStore(B, A[i], (i,))), A, B)
     assert isinstance(BF16ComputeLegalize()(before).body.body.value, BufferLoad)
 
 
 def test_one_operation_rounds_as_before(make_func, same_result):
     A, B, C = map(buffer, "ABC")
-    before = make_func(loop(BufferStore(C, A[i] * B[i], (i,))), A, B, C)
+    before = make_func(loop(i, 8, BufferStore(C, A[i] * B[i], (i,))), A, B, C)
     after = BF16ComputeLegalize()(before)
     assert not computes_in_bf16(after)
     same_result(before, after)
@@ -61,7 +58,7 @@ def test_one_operation_rounds_as_before(make_func, same_result):
 def test_internal_buffers_are_promoted(make_func):
     A, B, T = buffer("A"), buffer("B"), buffer("T", "local")
     body = seq(BufferStore(T, A[i] + A[i], (i,)), BufferStore(B, T[i] * A[i], (i,)))
-    before = make_func(Allocate(T.data, BF16, (IntImm(8),), TRUE, loop(body)), A, B)
+    before = make_func(Allocate(T.data, BF16, (IntImm(8),), TRUE, loop(i, 8, body)), A, B)
     after = BF16ComputeLegalize()(before)
     allocate = next(s for s in stmts(after.body) if isinstance(s, Allocate))
     assert allocate.dtype.name == "float32"
@@ -75,7 +72,7 @@ def test_internal_buffers_are_promoted(make_func):
 def test_a_buffer_whose_address_is_taken_keeps_its_type(make_func):
     A, T = buffer("A"), buffer("T")
     taken = Evaluate(Call(DType("handle"), "call_extern", (StringImm("f"), T.data)))
-    body = seq(loop(BufferStore(T, A[i] + A[i], (i,))), taken)
+    body = seq(loop(i, 8, BufferStore(T, A[i] + A[i], (i,))), taken)
     after = BF16ComputeLegalize()(make_func(Allocate(T.data, BF16, (IntImm(8),), TRUE, body), A))
     allocate = next(s for s in stmts(after.body) if isinstance(s, Allocate))
     assert allocate.dtype is BF16
@@ -86,7 +83,7 @@ def test_casts_constants_and_calls(make_func, same_result):
     value = cast("float32", call("fabs", A[i]) + const(2.0, BF16)) + cast(
         "float32", cast(BF16, B[i] + 0.001)
     )
-    before = make_func(loop(BufferStore(B, value, (i,))), A, B)
+    before = make_func(loop(i, 8, BufferStore(B, value, (i,))), A, B)
     after = BF16ComputeLegalize()(before)
     assert not computes_in_bf16(after)
     same_result(before, after)  # the cast to bfloat16 still rounds
@@ -95,7 +92,7 @@ def test_casts_constants_and_calls(make_func, same_result):
 def test_lets(make_func, same_result):
     A, B = buffer("A"), buffer("B")
     x = Var("x", BF16)
-    before = make_func(loop(LetStmt(x, A[i], BufferStore(B, x + x, (i,)))), A, B)
+    before = make_func(loop(i, 8, LetStmt(x, A[i], BufferStore(B, x + x, (i,)))), A, B)
     after = BF16ComputeLegalize()(before)
     assert after.body.body.var.dtype.name == "float32"
     same_result(before, after)

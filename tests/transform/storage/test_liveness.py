@@ -1,7 +1,8 @@
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, Var
-from autosched.tir.stmt import TRUE, Allocate, BufferStore, For, ForKind, seq
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, seq
 from autosched.transform.storage.liveness import linear_access
+from kit.stmts import loop
 
 A = decl_buffer((8,), "float32", "A")
 P = decl_buffer((8,), "float32", "P")
@@ -9,14 +10,10 @@ Q = decl_buffer((8,), "float32", "Q")
 i = Var("i")
 
 
-def loop(body):
-    return For(i, IntImm(0), IntImm(8), ForKind.SERIAL, body)
-
-
 def test_births_and_deaths():
-    first = loop(BufferStore(P, A[i], (i,)))
+    first = loop(i, 8, BufferStore(P, A[i], (i,)))
     second = BufferStore(Q, P[0] + P[1], (IntImm(0),))
-    third = loop(BufferStore(A, Q[0], (i,)))
+    third = loop(i, 8, BufferStore(A, Q[0], (i,)))
     body = seq(first, second, third)
     for b in (P, Q):
         body = Allocate(b.data, b.dtype, b.shape, TRUE, body)
@@ -33,6 +30,6 @@ def test_births_and_deaths():
 def test_an_access_counts_for_the_statement_beside_the_allocation():
     store = BufferStore(P, A[i], (i,))
     inner = Allocate(P.data, P.dtype, P.shape, TRUE, store)
-    access = linear_access(loop(inner))
+    access = linear_access(loop(i, 8, inner))
     assert [e.stmt for e in access.entries if e.touched] == [store]
     assert access.events[store].born == [P.data]

@@ -3,22 +3,19 @@ from autosched.tir.expr import IntImm, Var
 from autosched.tir.stmt import TRUE, Allocate, BufferStore, For, ForKind, seq
 from autosched.transform.storage.liveness import linear_access
 from autosched.transform.storage.storage_plan import plan_storage
+from kit.stmts import loop
 
 A = decl_buffer((64,), "float32", "A")
 i = Var("i")
-
-
-def loop(body, kind=ForKind.SERIAL):
-    return For(i, IntImm(0), IntImm(4), kind, body)
 
 
 def chain(*buffers):
     """Each buffer is filled from two elements of the one before it."""
     body, previous = [], A
     for b in buffers:
-        body.append(loop(BufferStore(b, previous[i] + previous[3 - i], (i,))))
+        body.append(loop(i, 4, BufferStore(b, previous[i] + previous[3 - i], (i,))))
         previous = b
-    body.append(loop(BufferStore(A, previous[i], (i,))))
+    body.append(loop(i, 4, BufferStore(A, previous[i], (i,))))
     result = seq(*body)
     for b in reversed(buffers):
         result = Allocate(b.data, b.dtype, b.shape, TRUE, result)

@@ -9,20 +9,16 @@ from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
     Evaluate,
-    For,
     ForKind,
     seq,
 )
 from autosched.tir.walk import stmts
 from autosched.transform.storage.storage_rewrite import StorageRewrite
+from kit.stmts import loop
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
 i, j = Var("i"), Var("j")
-
-
-def loop(var, extent, body, kind=ForKind.SERIAL):
-    return For(var, IntImm(0), IntImm(extent), kind, body)
 
 
 def internal(name, size, scope="global", dtype="float32"):

@@ -11,12 +11,9 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
-from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, Stmt
+from autosched.tir.stmt import AttrStmt, BufferStore, Stmt
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
-
-
-def loop(var: Var, extent: int, body: Stmt) -> For:
-    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
+from kit.stmts import func_of, loop
 
 
 def nest(order: str, extents: dict[str, int], body: Stmt, variables: dict[str, Expr]) -> Stmt:
@@ -109,27 +106,22 @@ def accumulate(index: Expr, value: Expr, target, loops: list[tuple[Var, int]]) -
     return body
 
 
-def wrap(body: Stmt, *buffers) -> PrimFunc:
-    handles = [pointer(b.name + "_h", b.dtype) for b in buffers]
-    return PrimFunc(tuple(handles), body, dict(zip(handles, buffers)), {})
-
-
 def test_what_is_no_reduction_stays_the_same_object():
     a, c = decl_buffer((64,), name="A"), decl_buffer((64,), name="C")
     i, j = Var("i"), Var("j")
-    copy = wrap(
+    copy = func_of(
         loop(i, 8, loop(j, 8, BufferStore(c, BufferLoad(a, (i * 8 + j,)), (i * 8 + j,)))), a, c
     )
     assert PromoteAccumulators()(copy) is copy
     # Not one accumulator for each address: i and j overlap.
-    scan = wrap(accumulate(i + j, BufferLoad(a, (i,)), c, [(i, 8), (j, 8)]), a, c)
+    scan = func_of(accumulate(i + j, BufferLoad(a, (i,)), c, [(i, 8), (j, 8)]), a, c)
     assert PromoteAccumulators()(scan) is scan
     # The value also reads the output elsewhere.
     k = Var("k")
-    other = wrap(accumulate(i, BufferLoad(c, (i + 8,)), c, [(i, 8), (k, 8)]), a, c)
+    other = func_of(accumulate(i, BufferLoad(c, (i + 8,)), c, [(i, 8), (k, 8)]), a, c)
     assert PromoteAccumulators()(other) is other
     # The address depends on the loop in a way that is not linear.
-    folded = wrap(accumulate(op.floormod(i, 4), BufferLoad(a, (i,)), c, [(k, 4), (i, 8)]), a, c)
+    folded = func_of(accumulate(op.floormod(i, 4), BufferLoad(a, (i,)), c, [(k, 4), (i, 8)]), a, c)
     assert PromoteAccumulators()(folded) is folded
 
 
@@ -139,7 +131,7 @@ def test_conditions_and_other_types():
     value = op.if_then_else(
         op.lt(i + k, 15), op.cast("int32", BufferLoad(a, (i + k,))), op.const(0)
     )
-    func = wrap(accumulate(i, value, c, [(i, 16), (k, 9)]), a, c)
+    func = func_of(accumulate(i, value, c, [(i, 16), (k, 9)]), a, c)
     new = PromoteAccumulators()(func)
     assert "C.acc" in to_text(new)
     arrays = [np.arange(64, dtype=np.int8), np.arange(16, dtype=np.int32)]
@@ -157,7 +149,7 @@ def test_maximum_and_nested_statements():
     body = AttrStmt(
         None, "pragma_auto_unroll_max_step", IntImm(16), loop(i, 4, loop(k, 10, loop(j, 6, store)))
     )
-    func = wrap(body, a, c)
+    func = func_of(body, a, c)
     agree(func, PromoteAccumulators(16, 16)(func), 240, 24)
 
 
@@ -170,7 +162,7 @@ def dot(extent: int, fold=None, dtype: str = "float32") -> tuple[PrimFunc, list[
     term = BufferLoad(a, (i * extent + k,)) * BufferLoad(b, (j * extent + k,))
     value = (fold or op.add)(BufferLoad(c, at), term)
     body = loop(i, 3, loop(j, 5, loop(k, extent, BufferStore(c, value, at))))
-    return wrap(body, a, b, c), [3 * extent, 5 * extent, 15]
+    return func_of(body, a, b, c), [3 * extent, 5 * extent, 15]
 
 
 @pytest.mark.parametrize("extent", [16, 64, 37, 8, 3])
@@ -208,7 +200,7 @@ def test_outputs_that_are_no_whole_vectors_are_cut():
     a, c = decl_buffer((37 * 5,), name="A"), decl_buffer((37,), name="C")
     i, k = Var("i"), Var("k")
     store = BufferStore(c, BufferLoad(c, (i,)) + BufferLoad(a, (k * 37 + i,)), (i,))
-    func = wrap(loop(k, 5, loop(i, 37, store)), a, c)
+    func = func_of(loop(k, 5, loop(i, 37, store)), a, c)
     new = PromoteAccumulators()(func)
     text = to_text(new)
     assert "C[0:16]" in text

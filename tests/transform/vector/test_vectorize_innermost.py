@@ -7,22 +7,14 @@ import pytest
 
 from autosched.tir import interp, op
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import BufferLoad, IntImm, Ramp, Var, pointer
+from autosched.tir.expr import BufferLoad, IntImm, Ramp, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
-from autosched.tir.stmt import BufferStore, For, ForKind, Stmt
+from autosched.tir.stmt import BufferStore
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
+from kit.stmts import func_of, loop
 
 I, J = Var("i"), Var("j")
-
-
-def loop(var: Var, extent: int, body: Stmt) -> For:
-    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
-
-
-def wrap(body: Stmt, *buffers) -> PrimFunc:
-    handles = [pointer(b.name + "_h", b.dtype) for b in buffers]
-    return PrimFunc(tuple(handles), body, dict(zip(handles, buffers)), {})
 
 
 def agree(func: PrimFunc, new: PrimFunc) -> None:
@@ -37,7 +29,7 @@ def agree(func: PrimFunc, new: PrimFunc) -> None:
 
 def test_text():
     a, b = decl_buffer((29,), name="A"), decl_buffer((29,), name="B")
-    func = wrap(loop(I, 29, BufferStore(b, BufferLoad(a, (I,)) + 1.0, (I,))), a, b)
+    func = func_of(loop(I, 29, BufferStore(b, BufferLoad(a, (I,)) + 1.0, (I,))), a, b)
     lines = to_text(VectorizeInnermost(64)(func)).splitlines()
     assert [s.strip() for s in lines if "B[" in s] == [
         "B[0:16] = A[0:16] + broadcast(1.0, 16)",
@@ -54,7 +46,7 @@ def test_meaning(extents, lanes):
     where = at if lanes == 1 else Ramp(at, IntImm(1), lanes)
     read = at + 4 if lanes == 1 else Ramp(at + 4, IntImm(1), lanes)
     store = BufferStore(b, BufferLoad(a, (read,)) * BufferLoad(b, (where,)), (where,))
-    func = wrap(loop(I, m, loop(J, n, store)), a, b)
+    func = func_of(loop(I, m, loop(J, n, store)), a, b)
     agree(func, VectorizeInnermost(32)(func))
 
 
@@ -62,7 +54,7 @@ def test_padding_reads_nothing_outside():
     a, b = decl_buffer((20,), name="A"), decl_buffer((24,), name="B")
     inside = op.and_(op.ge(I, 2), op.lt(I, 22))
     value = op.if_then_else(inside, BufferLoad(a, (I - 2,)), op.const(0.0))
-    func = wrap(loop(I, 24, BufferStore(b, value, (I,))), a, b)
+    func = func_of(loop(I, 24, BufferStore(b, value, (I,))), a, b)
     new = VectorizeInnermost(32)(func)
     assert "predicate=" in to_text(new)
     agree(func, new)
@@ -71,7 +63,7 @@ def test_padding_reads_nothing_outside():
 def test_transposed_loops_keep_their_order():
     a, b = decl_buffer((64,), name="A"), decl_buffer((64,), name="B")
     store = BufferStore(b, BufferLoad(a, (J * 8 + I,)), (I + J * 8,))
-    func = wrap(loop(I, 8, loop(J, 8, store)), a, b)
+    func = func_of(loop(I, 8, loop(J, 8, store)), a, b)
     new = VectorizeInnermost(16)(func)
     assert "B[i * 4 + j * 8" in to_text(new)
     agree(func, new)
@@ -79,11 +71,11 @@ def test_transposed_loops_keep_their_order():
 
 def test_what_cannot_be_widened_is_the_same_object():
     a, b = decl_buffer((64,), name="A"), decl_buffer((64,), name="B")
-    scatter = wrap(loop(I, 8, BufferStore(b, BufferLoad(a, (I,)), (I * 2,))), a, b)
+    scatter = func_of(loop(I, 8, BufferStore(b, BufferLoad(a, (I,)), (I * 2,))), a, b)
     assert VectorizeInnermost()(scatter) is scatter
-    scan = wrap(loop(I, 8, BufferStore(b, BufferLoad(b, (I + 1,)), (I,))), a, b)
+    scan = func_of(loop(I, 8, BufferStore(b, BufferLoad(b, (I + 1,)), (I,))), a, b)
     assert VectorizeInnermost()(scan) is scan
-    full = wrap(
+    full = func_of(
         loop(
             I,
             4,

@@ -18,14 +18,11 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.transform.vector.vectorize_loop import VectorizeLoop
+from kit.stmts import loop
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
 i, j, k = Var("i"), Var("j"), Var("k")
-
-
-def loop(var, extent, body, kind=ForKind.SERIAL):
-    return For(var, IntImm(0), IntImm(extent), kind, body)
 
 
 def vector(body, lanes=4, outer=4):

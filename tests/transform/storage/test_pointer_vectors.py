@@ -3,7 +3,7 @@ import pytest
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import BufferLoad, Call, IntImm, Ramp, StringImm, Var
 from autosched.tir.stmt import TRUE, Allocate, BufferStore, DeclBuffer, Evaluate, seq
-from autosched.transform.vector.pointer_vectors import vectorise_pointers
+from autosched.transform.storage.pointer_vectors import vectorise_pointers
 
 A = decl_buffer((64,), "float32", "A")
 P = decl_buffer((16,), "float32", "P")

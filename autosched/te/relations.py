@@ -1,6 +1,6 @@
-"""The data of a schedule: relations between iteration variables, and stages.
+"""What the primitives record of loops: how they came from others, where a stage is attached.
 
-The primitives that change them are in `schedule.py`; `bounds.py` and `schedule_ops.py` only read.
+Only `te/schedule/` and `normalize` change these; `te/bounds/` and `te/lowering/` read them.
 """
 
 from __future__ import annotations

@@ -7,19 +7,16 @@ import numpy as np
 from autosched.nest.distribution import MAX_ELEMENTS
 from autosched.tir import interp, op
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import BufferLoad, IntImm, Var, pointer
+from autosched.tir.expr import BufferLoad, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
-from autosched.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt, seq
-from autosched.transform.loops.distribute_loops import distribute
+from autosched.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
+from autosched.transform.vector.distribute_loops import distribute
+from kit.stmts import loop
 
 A, Y = decl_buffer((64,), name="A"), decl_buffer((64,), name="Y")
 I, J, K = Var("i"), Var("j"), Var("k")
 ZERO = op.const(0.0)
-
-
-def loop(var: Var, extent: int, body: Stmt) -> For:
-    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
 
 
 def step(at, value) -> BufferStore:

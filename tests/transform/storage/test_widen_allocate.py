@@ -5,7 +5,7 @@ from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import float32, handle
 from autosched.tir.expr import Call, IntImm, StringImm, Var
 from autosched.tir.stmt import TRUE, Allocate, BufferStore, DeclBuffer, Evaluate, seq
-from autosched.transform.vector.widen_allocate import widen_allocate
+from autosched.transform.storage.widen_allocate import widen_allocate
 
 A = decl_buffer((8,), "float32", "A")
 L = decl_buffer((4,), "float32", "L")

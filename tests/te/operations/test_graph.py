@@ -1,7 +1,7 @@
 """The graph of operations: orders, readers, sub-graphs, replacement."""
 
 from autosched import te
-from autosched.te.schedule.graph import (
+from autosched.te.operations.graph import (
     feed_graph,
     post_order_ops,
     read_graph,

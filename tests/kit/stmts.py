@@ -1,0 +1,41 @@
+"""Statements and functions built by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import handle
+from autosched.tir.expr import Expr, IntImm, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import For, ForKind, Stmt
+
+
+def loop(
+    var: Var,
+    extent: int | Expr,
+    body: Stmt,
+    kind: ForKind = ForKind.SERIAL,
+    low: int | Expr = 0,
+) -> For:
+    """`for var in range(low, low + extent): body`; integers are int32."""
+    return For(var, _expr(low), _expr(extent), kind, body)
+
+
+def func_of(
+    body: Stmt, *buffers: Buffer, te: bool = False, scalars: Sequence[Var] = (), **attrs: Any
+) -> PrimFunc:
+    """A function called main whose parameters are `buffers` and then `scalars`.
+
+    `te` marks it as coming from a schedule: its buffers are not flat yet.
+    """
+    params = [Var(f"{b.name}_handle", handle) for b in buffers]
+    attrs = {"global_symbol": "main", **attrs}
+    if te:
+        attrs["from_legacy_te_schedule"] = True
+    return PrimFunc((*params, *scalars), body, dict(zip(params, buffers, strict=True)), attrs)
+
+
+def _expr(value: int | Expr) -> Expr:
+    return IntImm(value) if isinstance(value, int) else value
