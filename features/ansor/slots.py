@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.features.ansor.names import ACCESS_TYPES, CURVE_POINTS, REUSE_TYPES
+from autosched.features.ansor.names import CURVE_POINTS, REUSE_TYPES
 from autosched.features.ansor.stride import stride_along
+from autosched.features.walk.access import ACCESS_TYPES
 from autosched.features.walk.regions import touch
 from autosched.features.walk.scope import Access, Loop, f32
 

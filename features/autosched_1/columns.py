@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from autosched.features.ansor.names import ACCESS_TYPES, CURVE_POINTS, POSITIONS, REUSE_TYPES
+from autosched.features.ansor.names import CURVE_POINTS, POSITIONS, REUSE_TYPES
 from autosched.features.autosched_1.estimate import (
     ALL_OPS,
     FLOAT_OPS,
@@ -18,6 +18,7 @@ from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.names import ACCESS_WIDTH, MAX_BUFFERS, SCOPES
 from autosched.features.autosched_1.positions import NONE, annotation
 from autosched.features.autosched_1.store import StoreFacts
+from autosched.features.walk.access import ACCESS_TYPES
 from autosched.features.walk.scope import Loop
 from autosched.tir.stmt import ForKind
 

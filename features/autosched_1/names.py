@@ -8,12 +8,12 @@ GPU, L1 is the shared memory of a block and L3 the device's memory behind L2.
 from __future__ import annotations
 
 from autosched.features.ansor.names import (
-    ACCESS_TYPES,
     CURVE_POINTS,
     OP_COUNTERS,
     POSITIONS,
     REUSE_TYPES,
 )
+from autosched.features.walk.access import ACCESS_TYPES
 
 SCHEMA = "autosched-1"
 SCHEMA_VERSION = 4

@@ -1,6 +1,5 @@
 """`autosched tune` with nothing built or run: files, flags, reports, exit statuses."""
 
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -12,12 +11,10 @@ from autosched.cli import yardsticks
 from autosched.cli.peer import Peer
 from autosched.errors import MeasureError
 from autosched.features.sets import TUNING, feature_set
-from autosched.measure.interrupt import MeasureInterrupted
 from autosched.measure.records import read_log
-from autosched.measure.result import Failure, MeasureResult
 from autosched.search.cost_model import XGBoostModel
 from autosched.session import session
-from autosched.state.steps import steps_to_json
+from kit.measurer import StubMeasurer
 
 SEARCH = (
     "search: {trials: 8, batch: 4, sample_init_min_population: 6,"
@@ -25,47 +22,17 @@ SEARCH = (
 )
 
 
-class StubMeasurer:
-    """Costs made of the steps. `mode`: ok, fail, or in the second batch interrupt or cut short."""
-
-    mode = "ok"
-
-    def __init__(self):
-        self.batches = 0
-
-    @classmethod
-    def create(cls, **_):
-        return cls()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def start(self, task):
-        pass
-
-    def peak(self, task):
-        return 1e9
-
-    def measure(self, task, batch, best):
-        self.batches += 1
-        if self.mode == "interrupt" and self.batches == 2:
-            raise KeyboardInterrupt
-        if self.mode == "fail":
-            return [MeasureResult((), Failure("run", "crash", "signal 11"))] * len(batch)
-        digests = [hashlib.md5(json.dumps(steps_to_json(s)).encode()).digest() for s in batch]
-        results = [MeasureResult((1e-6 * (1 + d[0]),), checked=True) for d in digests]
-        if self.mode == "cut short" and self.batches == 2:
-            raise MeasureInterrupted([*results[:2], *[None] * len(results[2:])])
-        return results
+MODES = {
+    "ok": StubMeasurer(),
+    "fail": StubMeasurer(bad=1),
+    "interrupt": StubMeasurer(interrupt_after=1),
+    "cut short": StubMeasurer(cut_short_after=1),
+}
 
 
 @pytest.fixture
 def run(monkeypatch, tmp_path, capfd):
     """(*arguments) -> (exit status, standard output, standard error)."""
-    monkeypatch.setattr(session, "Measurer", StubMeasurer)
     monkeypatch.setattr(yardsticks, "peer_of", lambda *_: Peer("NumPy", 2e-6, 1e-6))
     monkeypatch.chdir(tmp_path)
     for name, k in (("a", 8), ("b", 16)):
@@ -73,7 +40,7 @@ def run(monkeypatch, tmp_path, capfd):
         (tmp_path / f"{name}.yaml").write_text(workload + SEARCH)
 
     def invoke(*arguments, mode="ok"):
-        monkeypatch.setattr(StubMeasurer, "mode", mode)
+        monkeypatch.setattr(session, "Measurer", MODES[mode])
         monkeypatch.setattr("sys.argv", ["autosched", "tune", *arguments])
         status = 0
         try:
@@ -330,6 +297,7 @@ def test_the_documented_sketch_rule_works(run, tmp_path, monkeypatch):
     assert status == 0
     assert ": 1 sketch\n" in out
     assert out.index("for i.0 (None)") < out.index("for k (0,128)") < out.index("for i.1 (None)")
+    monkeypatch.setattr(session, "Measurer", MODES["ok"])
     monkeypatch.syspath_prepend(str(tmp_path))
     exec(program, {})
 

@@ -1,16 +1,11 @@
 """Small tasks and their contexts."""
 
-import hashlib
-import json
-
 import pytest
 
-from autosched.measure.result import Failure, MeasureResult
 from autosched.search.featurize import make_handler
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
-from autosched.state.steps import steps_to_json
 from autosched.target import HardwareParams, cuda_target
 from autosched.task import Task
 
@@ -50,29 +45,6 @@ class StubHelper:
 
     def receive(self, timeout, stage):
         return self.reply
-
-
-class StubMeasurer:
-    """A cost made of the steps; every `bad`-th candidate fails."""
-
-    def __init__(self, bad=0, interrupt_after=None):
-        self.bad, self.interrupt_after = bad, interrupt_after
-        self.batches = []
-
-    def start(self, task):
-        pass
-
-    def measure(self, task, batch, best):
-        if self.interrupt_after is not None and len(self.batches) == self.interrupt_after:
-            raise KeyboardInterrupt
-        self.batches.append(list(batch))
-        return [self.one(steps, k) for k, steps in enumerate(batch)]
-
-    def one(self, steps, k):
-        if self.bad and k % self.bad == 0:
-            return MeasureResult((), Failure("run", "crash", "signal 11"))
-        digest = hashlib.sha256(json.dumps(steps_to_json(steps)).encode()).digest()
-        return MeasureResult((1e-3 * (1 + digest[0]),))
 
 
 def _task(name, target="cpu"):
@@ -123,11 +95,6 @@ def task(request):
 @pytest.fixture(scope="session")
 def space(task):
     return SearchSpace.of(_context(task))
-
-
-@pytest.fixture(scope="session")
-def stub_measurer():
-    return StubMeasurer
 
 
 @pytest.fixture(scope="session")

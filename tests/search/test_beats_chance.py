@@ -3,10 +3,10 @@
 from math import log2
 from statistics import geometric_mean
 
-from autosched.measure.result import MeasureResult
 from autosched.search.options import SearchOptions
 from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import AnnotationStep, SplitStep
+from kit.measurer import StubMeasurer
 
 TRIALS = 48
 OPTIONS = SearchOptions(sample_init_min_population=96, evolutionary_search_population=48)
@@ -22,19 +22,9 @@ def cost(steps):
     return 1e-4 * (1 + distance) * (4 - min(3, len(kinds)))
 
 
-class Machine:
-    """A stub of the machine: a candidate takes what `cost` says."""
-
-    def start(self, task):
-        pass
-
-    def measure(self, task, batch, best):
-        return [MeasureResult(seconds=(cost(steps),)) for steps in batch]
-
-
 def best_of(task, model, seed):
     options = TuneOptions(trials=TRIALS, seed=seed, cost_model=model, search=OPTIONS)
-    result = Tuner(task, options, Machine()).run()
+    result = Tuner(task, options, StubMeasurer(cost)).run()
     assert len(result.records) == TRIALS
     return result.best.result.cost
 

@@ -1,6 +1,5 @@
 """The same seed measures the same candidates, none twice, whatever runs beside the search."""
 
-import hashlib
 import json
 import os
 import subprocess
@@ -12,7 +11,6 @@ import pytest
 
 from autosched.measure.build import Builder
 from autosched.measure.measurer import Measurer
-from autosched.measure.result import MeasureResult
 from autosched.search.featurize import Helper, task_featurizer
 from autosched.search.mutation import mutate
 from autosched.search.options import SearchOptions
@@ -21,8 +19,10 @@ from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import steps_to_json
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
+from kit.measurer import StubMeasurer, seconds_from
 
 ROOT = Path(__file__).resolve().parents[2]
+PATH = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
 SEARCH = SearchOptions(
     sample_init_min_population=8,
     evolutionary_search_population=12,
@@ -41,21 +41,7 @@ class StubTimer:
 
     def run(self, task, artifacts, best=float("inf"), on_done=None):
         assert None not in artifacts
-        return [((stub_seconds(artifact),), None) for artifact in artifacts]
-
-
-class NothingBuilt:
-    """In place of `Measurer`: the time is made of the steps; `measured` are all batches so far."""
-
-    def __init__(self):
-        self.measured = []
-
-    def start(self, task):
-        pass
-
-    def measure(self, task, batch, best):
-        self.measured += batch
-        return [MeasureResult((stub_seconds(text_of([steps]).encode()),)) for steps in batch]
+        return [((seconds_from(artifact),), None) for artifact in artifacts]
 
 
 class NoHelper:
@@ -66,10 +52,6 @@ class NoHelper:
 
     def close(self):
         pass
-
-
-def stub_seconds(data):
-    return 1e-6 * (1 + int.from_bytes(hashlib.sha256(data).digest()[:2], "big"))
 
 
 def text_of(candidates):
@@ -96,7 +78,7 @@ def measured_by(tuner):
 
 def program():
     """Everything that a seed decides, as text: a tuned task, and candidates of both targets."""
-    found = [steps for steps, _ in measured_by(tuner_of(matmul(), NothingBuilt()))]
+    found = [steps for steps, _ in measured_by(tuner_of(matmul(), StubMeasurer()))]
     for op, args in (("matmul", {"M": 8, "N": 8, "K": 8}), ("softmax", {"M": 4, "N": 8})):
         for target in (cpu_target(threads=2), cuda_target()):
             task = Task.from_workload(op, **args, target=target)
@@ -132,10 +114,10 @@ def test_build_workers_change_nothing(builders):
 
 
 def test_the_helper_changes_nothing():
-    alone = measured_by(tuner_of(matmul(), NothingBuilt()))
+    alone = measured_by(tuner_of(matmul(), StubMeasurer()))
     helper = Helper()
     try:
-        together = measured_by(tuner_of(matmul(), NothingBuilt(), helper))
+        together = measured_by(tuner_of(matmul(), StubMeasurer(), helper))
         assert helper._worker is not None  # it was asked
     finally:
         helper.close()
@@ -147,7 +129,11 @@ def test_the_hash_seed_changes_nothing():
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     done = subprocess.run(
         [sys.executable, __file__],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+        env={
+            **os.environ,
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONPATH": PATH,
+        },
         capture_output=True,
         text=True,
         timeout=300,
@@ -159,14 +145,14 @@ def test_the_hash_seed_changes_nothing():
 
 @pytest.mark.parametrize("sizes", [{"M": 1, "N": 1, "K": 1}, {"M": 1, "N": 1, "K": 2}])
 def test_a_tiny_space_is_measured_once_and_for_all(sizes):
-    task, measurer = matmul(**sizes), NothingBuilt()
+    task, measurer = matmul(**sizes), StubMeasurer()
     result = tuner_of(task, measurer, trials=1000).run()
     assert result.reason == "the search space holds no more candidates"
     texts = [task.dag.infer_bound_of(steps).to_str() for steps in measurer.measured]
     assert 0 < len(texts) == len(set(texts)) == len(result.records) < 1000
-    again = tuner_of(task, nothing := NothingBuilt(), earlier=result.records, seed=8).run()
+    again = tuner_of(task, second := StubMeasurer(), earlier=result.records, seed=8).run()
     assert again.reason == "the search space holds no more candidates"
-    assert {task.dag.infer_bound_of(s).to_str() for s in nothing.measured}.isdisjoint(texts)
+    assert {task.dag.infer_bound_of(s).to_str() for s in second.measured}.isdisjoint(texts)
     assert again.best is not None
 
 
@@ -177,7 +163,7 @@ def test_nothing_is_measured_twice(op):
     if op == "conv1d_nlc":
         sizes = {"N": 1, "L": 4, "CI": 2, "CO": 2, "K": 3, "stride": 1, "padding": 1}
     task = Task.from_workload(op, **sizes, target=cpu_target())
-    measurer = NothingBuilt()
+    measurer = StubMeasurer()
     first = tuner_of(task, measurer, trials=24, batch=8).run()
     tuner_of(task, measurer, earlier=first.records, trials=8, batch=8, seed=4).run()
     texts = [task.dag.infer_bound_of(steps).to_str() for steps in measurer.measured]

@@ -4,12 +4,13 @@ import pytest
 
 from autosched.errors import ConfigError
 from autosched.measure.records import RecordLog, read_log
-from autosched.measure.result import Failure, MeasureResult
+from autosched.measure.result import MeasureResult
 from autosched.search.allocation import AllocationOptions
 from autosched.search.options import SearchOptions
 from autosched.search.task_scheduler import ScheduleOptions, TaskScheduler
 from autosched.search.tuner import TuneOptions
 from autosched.task import Task
+from kit.measurer import CRASH, StubMeasurer
 
 SEARCH = SearchOptions(
     sample_init_min_population=5,
@@ -24,14 +25,14 @@ def tasks():
 
 
 @pytest.fixture(scope="module")
-def make(tasks, stub_measurer, stub_helper):
+def make(tasks, stub_helper):
     def made(measurer=None, log=None, earlier=None, weights=None, strategy="gradient", **options):
         settings = {"trials": 24, "batch": 4, "allocation": AllocationOptions(strategy), **options}
         tune = TuneOptions(search=SEARCH)
         return TaskScheduler(
             [(task, tune) for task in tasks],
             ScheduleOptions(**settings),
-            measurer or stub_measurer(),
+            measurer or StubMeasurer(),
             log,
             earlier,
             weights=weights,
@@ -71,8 +72,8 @@ def test_one_file_holds_all_and_is_continued(make, tasks, tmp_path):
         assert not known & {r.steps for r in again if r.task["key"] == task.key}
 
 
-def test_a_failing_task_gets_no_second_round(make, tasks, stub_measurer):
-    class Failing(stub_measurer):
+def test_a_failing_task_gets_no_second_round(make, tasks):
+    class Failing(StubMeasurer):
         def measure(self, task, batch, best):
             self.bad = 1 if task is tasks[0] else 0
             return super().measure(task, batch, best)
@@ -82,15 +83,15 @@ def test_a_failing_task_gets_no_second_round(make, tasks, stub_measurer):
     assert result.tasks[0].best is None
 
 
-def test_small_improvements_count_beside_a_failing_task(make, tasks, stub_measurer):
-    class Slowly(stub_measurer):
+def test_small_improvements_count_beside_a_failing_task(make, tasks):
+    class Slowly(StubMeasurer):
         def one(self, steps, k):
             count = sum(map(len, self.batches))
             return MeasureResult((1e-3 - 1e-7 * count - 1e-9 * k,))
 
         def measure(self, task, batch, best):
             if task is tasks[0]:
-                return [MeasureResult((), Failure("run", "crash", "signal 11"))] * len(batch)
+                return [MeasureResult((), CRASH)] * len(batch)
             return super().measure(task, batch, best)
 
     result = make(Slowly(), trials=24, early_stopping=8).run()
@@ -98,8 +99,8 @@ def test_small_improvements_count_beside_a_failing_task(make, tasks, stub_measur
     assert [t.progress.done for t in result.tasks] == [4, 20]
 
 
-def test_every_task_gets_a_first_round_before_patience_ends(make, tasks, stub_measurer):
-    class Failing(stub_measurer):
+def test_every_task_gets_a_first_round_before_patience_ends(make, tasks):
+    class Failing(StubMeasurer):
         def measure(self, task, batch, best):
             self.bad = 1 if task is tasks[0] else 0
             return super().measure(task, batch, best)
@@ -109,9 +110,9 @@ def test_every_task_gets_a_first_round_before_patience_ends(make, tasks, stub_me
     assert "no improvement" in result.reason
 
 
-def test_a_task_whose_records_all_failed_starts_afresh(make, tasks, stub_measurer, tmp_path):
+def test_a_task_whose_records_all_failed_starts_afresh(make, tasks, tmp_path):
     log = RecordLog(tmp_path / "log.jsonl")
-    make(stub_measurer(bad=1), log=log, trials=8).run()
+    make(StubMeasurer(bad=1), log=log, trials=8).run()
     records = read_log(log.path).records
     earlier = {t.key: [r for r in records if r.task["key"] == t.key] for t in tasks}
     scheduler = make(earlier=earlier, trials=8)
@@ -119,8 +120,8 @@ def test_a_task_whose_records_all_failed_starts_afresh(make, tasks, stub_measure
     assert all(t.best is not None for t in scheduler.run().tasks)
 
 
-def test_an_interruption_keeps_the_bests(make, stub_measurer):
-    result = make(stub_measurer(interrupt_after=3)).run()
+def test_an_interruption_keeps_the_bests(make):
+    result = make(StubMeasurer(interrupt_after=3)).run()
     assert result.interrupted
     assert all(t.best is not None for t in result.tasks)
 

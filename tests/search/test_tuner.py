@@ -9,6 +9,7 @@ from autosched.search.options import SearchOptions
 from autosched.search.tuner import TuneOptions, Tuner
 from autosched.target import cuda_target
 from autosched.task import Task
+from kit.measurer import StubMeasurer
 
 SEARCH = SearchOptions(
     sample_init_min_population=6,
@@ -23,12 +24,12 @@ def task():
 
 
 @pytest.fixture(scope="module")
-def make(stub_measurer, stub_helper):
+def make(stub_helper):
     """(task, measurer, log, earlier, observer, **options) -> a tuner that measures nothing."""
 
     def made(task, measurer=None, log=None, earlier=(), observer=None, **options):
         settings = TuneOptions(**{"trials": 12, "batch": 4, "search": SEARCH, **options})
-        measurer = measurer or stub_measurer()
+        measurer = measurer or StubMeasurer()
         return Tuner(task, settings, measurer, log, earlier, observer, helper=stub_helper())
 
     return made
@@ -68,29 +69,29 @@ def test_it_continues_from_records(make, task, tmp_path):
     assert result.best.result.cost == min(r.result.cost for r in every)
 
 
-def test_failures_are_counted_and_kept(make, stub_measurer, task):
-    result = make(task, stub_measurer(bad=2)).run()
+def test_failures_are_counted_and_kept(make, task):
+    result = make(task, StubMeasurer(bad=2)).run()
     assert result.progress.failures == {"run crash": 6}
     assert result.progress.valid == 6
     assert len(result.records) == 12
 
 
-def test_nothing_valid(make, stub_measurer, task):
-    result = make(task, stub_measurer(bad=1)).run()
+def test_nothing_valid(make, task):
+    result = make(task, StubMeasurer(bad=1)).run()
     assert result.best is None
     assert result.progress.quality == []
 
 
-def test_an_interruption_keeps_what_was_measured(make, stub_measurer, task, tmp_path):
+def test_an_interruption_keeps_what_was_measured(make, task, tmp_path):
     log = RecordLog(tmp_path / "log.jsonl")
-    result = make(task, stub_measurer(interrupt_after=2), log).run()
+    result = make(task, StubMeasurer(interrupt_after=2), log).run()
     assert result.interrupted
     assert len(read_log(log.path).records) == len(result.records) == 8
     assert result.best is not None
 
 
-def test_what_was_measured_of_an_interrupted_round_is_kept(make, stub_measurer, task, tmp_path):
-    class CutShort(stub_measurer):
+def test_what_was_measured_of_an_interrupted_round_is_kept(make, task, tmp_path):
+    class CutShort(StubMeasurer):
         def measure(self, task, batch, best):
             results = super().measure(task, batch, best)
             if len(self.batches) == 2:
