@@ -11,7 +11,7 @@ from typing import Any
 from autosched.driver import build_steps
 from autosched.errors import MeasureError
 from autosched.measure.result import Failure
-from autosched.measure.worker import Handler, Worker
+from autosched.process.worker import Handler, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
 

@@ -13,7 +13,7 @@ from autosched.errors import MeasureError
 from autosched.layout import LayoutChange
 from autosched.measure.check import compare
 from autosched.measure.peak import peak_flops
-from autosched.measure.worker import Handler
+from autosched.process.worker import Handler
 from autosched.runtime.artifact import CpuArtifact
 from autosched.runtime.cpu import CpuKernel, aligned_copy, load
 from autosched.task import Task

@@ -14,7 +14,7 @@ from autosched.layout import LayoutOption
 from autosched.measure.environment import fingerprint
 from autosched.measure.interrupt import RunInterrupted
 from autosched.measure.result import Failure, RunResult, lower_quartile
-from autosched.measure.worker import Worker
+from autosched.process.worker import Worker
 from autosched.task import Task
 from autosched.workloads.workload import shape_of
 

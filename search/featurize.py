@@ -9,7 +9,7 @@ from autosched.errors import MeasureError, ScheduleError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import TUNING
-from autosched.measure.worker import Handler, Worker
+from autosched.process.worker import Handler, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from autosched.errors import ConfigError
 from autosched.features.sets import TUNING
-from autosched.measure.interrupt import MeasureInterrupted, interrupts_held
+from autosched.measure.interrupt import MeasureInterrupted
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import MeasureResult
+from autosched.process.interrupt import interrupts_held
 from autosched.search.cost_model import make_cost_model
 from autosched.search.featurize import Helper, task_featurizer
 from autosched.search.learner import Learner

@@ -1,14 +1,11 @@
 """Ctrl-C during a batch: what was measured until then is handed on."""
 
-import os
-import signal
-import threading
 from dataclasses import dataclass, field
 
 import pytest
 
 from autosched.measure.build import BuildResult
-from autosched.measure.interrupt import MeasureInterrupted, interrupts_held
+from autosched.measure.interrupt import MeasureInterrupted
 from autosched.measure.measurer import Measurer
 from autosched.measure.result import Failure
 from autosched.measure.runner import Runner, RunOptions
@@ -76,35 +73,3 @@ def test_during_the_comparison_with_numpy_every_candidate_is_kept():
     results = interrupted("check", 1)
     assert [r.valid for r in results] == [True, True, False, True]
     assert not any(r.checked for r in results)
-
-
-def test_an_interruption_waits_for_what_must_not_be_cut():
-    done = []
-    with pytest.raises(KeyboardInterrupt), interrupts_held():
-        os.kill(os.getpid(), signal.SIGINT)
-        done.append("written")
-    assert done == ["written"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_nothing_is_held_where_no_interruption_arrives(monkeypatch):
-    def hold():
-        with interrupts_held():
-            handlers.append(signal.getsignal(signal.SIGINT))
-
-    handlers = []
-    thread = threading.Thread(target=hold)
-    thread.start()
-    thread.join()
-    assert handlers == [signal.default_int_handler]
-    earlier = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        hold()
-    finally:
-        signal.signal(signal.SIGINT, earlier)
-    assert handlers[1] is signal.SIG_IGN
-
-
-def test_an_error_inside_is_not_hidden():
-    with pytest.raises(ValueError, match="disk full"), interrupts_held():
-        raise ValueError("disk full")

@@ -1,21 +1,16 @@
 """Worker processes answer, time out, crash and are replaced."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from autosched.errors import MeasureError
-from autosched.measure.worker import Worker
+from autosched.process.worker import Worker
 
 
 @pytest.fixture(scope="module")
 def worker():
-    sys.path.insert(0, str(Path(__file__).parent))
-    found = Worker("handlers:make_handler")
+    found = Worker("kit.handlers:make_handler")
     yield found
     found.stop()
-    sys.path.remove(str(Path(__file__).parent))
 
 
 def failure(worker, request, timeout=20.0):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import os
+import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -25,7 +28,7 @@ _START = """
 import sys
 end = sys.argv.index("--")
 sys.path += [path for path in sys.argv[1:end] if path not in sys.path]
-from autosched.measure.worker import serve
+from autosched.process.worker import serve
 serve(sys.argv[end + 1], *map(int, sys.argv[end + 2:]))
 """
 
@@ -142,10 +145,6 @@ def serve(factory: str, fd: int, memory_limit: int) -> None:
 
 def _settle(memory_limit: int) -> None:
     """Leave Ctrl-C to the parent, die with it, and bound the memory."""
-    import ctypes
-    import resource
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         pr_set_pdeathsig = 1

@@ -1,0 +1,1 @@
+"""Worker processes and Ctrl-C: what measuring and searching both stand on."""
