@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from autosched.cli.console import plain, warn
+from autosched.cli.samples import RecordSamples
 from autosched.errors import ConfigError
 from autosched.features.datasets import dataset
+from autosched.features.datasets.dataset_info import describe
 from autosched.features.datasets.sample import SPLIT_BY
 
 
@@ -17,8 +19,6 @@ def export(
     if by not in SPLIT_BY:
         raise ConfigError(f"--by {by!r}: expected one of {', '.join(SPLIT_BY)}")
     shares = None if split is None else _shares(split)
-    from autosched.cli.samples import RecordSamples
-
     samples = RecordSamples(records, features)
     summary = dataset.export(
         samples,
@@ -35,8 +35,6 @@ def export(
 
 def info(file: Path) -> None:
     """Print sizes, tasks, throughputs and schema of a dataset."""
-    from autosched.features.datasets.dataset_info import describe
-
     plain(describe(file))
 
 

@@ -7,17 +7,20 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from pprint import pformat
 
 from autosched.cli.chosen import chosen, task_of
 from autosched.cli.console import out, plain, seconds_text, warn
 from autosched.cli.feature_table import feature_table
 from autosched.cli.known_cpu import require_known_cpu
+from autosched.codegen.llvm import assembly, emit_llvm
 from autosched.driver import lower_for_features, lower_steps
 from autosched.errors import CompileError, ConfigError, ScheduleError
 from autosched.features.sets import DEFAULT, FeatureSet, feature_set
 from autosched.layout import LayoutOption
 from autosched.measure.records import Record
 from autosched.state.layout_rewrite import LayoutRewrite, rewrite_layout
+from autosched.state.python_schedule import python_program, python_schedule
 from autosched.target import Target, cpu_target
 from autosched.task import Task
 from autosched.tir.function import PrimFunc
@@ -90,17 +93,11 @@ def _steps(task: Task, record: Record) -> None:
 
 
 def _te(task: Task, record: Record) -> None:
-    from autosched.state.python_schedule import python_schedule
-
     rewritten = _rewritten(task, record)
     plain(python_schedule(rewritten.dag, rewritten.steps))
 
 
 def _python(task: Task, record: Record) -> None:
-    from pprint import pformat
-
-    from autosched.state.python_schedule import python_program
-
     entry = pformat(task.to_json(), width=90, sort_dicts=False)
     code = python_program(task.dag, record.steps, "task.dag", ("Task", "lower", "task", "print"))
     plain(
@@ -116,15 +113,11 @@ def _tir(task: Task, record: Record) -> None:
 
 
 def _llvm(task: Task, record: Record) -> None:
-    from autosched.codegen.llvm import emit_llvm
-
     target = _host(_cpu_only(task))
     plain(emit_llvm(_tir_of(task, record), target))
 
 
 def _asm(task: Task, record: Record) -> None:
-    from autosched.codegen.llvm import assembly, emit_llvm
-
     target = _host(_cpu_only(task))
     require_known_cpu(target)
     plain(assembly(emit_llvm(_tir_of(task, record), target), target))

@@ -21,6 +21,7 @@ from autosched.tir.expr import (
     Add,
     And,
     BinaryExpr,
+    Broadcast,
     Cast,
     Expr,
     IntImm,
@@ -183,8 +184,6 @@ def nonnegative(b: FunctionBuilder, e: Expr) -> bool:
 
 
 def _positive_constant(e: Expr) -> int | None:
-    from autosched.tir.expr import Broadcast
-
     if isinstance(e, Broadcast):
         e = e.value
     return e.value if isinstance(e, IntImm) and e.value > 0 else None

@@ -11,6 +11,7 @@ from autosched.tir.dtype import DType, float32, handle, int32
 
 if TYPE_CHECKING:
     from autosched.tir import op as _op  # `op.py` binds itself here when it is loaded
+    from autosched.tir import printer as _printer  # and so does `printer.py`
 
 
 Scalar = int | float | bool
@@ -63,9 +64,7 @@ class Expr:
         return self
 
     def __repr__(self) -> str:
-        from autosched.tir.printer import to_text
-
-        return to_text(self)
+        return _printer.to_text(self)
 
     def __bool__(self) -> bool:
         raise TypeError(

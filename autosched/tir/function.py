@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Var
 from autosched.tir.stmt import Stmt
+
+if TYPE_CHECKING:
+    from autosched.tir import (
+        printer as _printer,  # `printer.py` binds itself here when it is loaded
+    )
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -40,9 +45,7 @@ class PrimFunc:
         return tuple(self.buffer_map[p] for p in self.params if p in self.buffer_map)
 
     def __repr__(self) -> str:
-        from autosched.tir.printer import to_text
-
-        return to_text(self)
+        return _printer.to_text(self)
 
 
 @dataclass(slots=True, eq=False, repr=False)

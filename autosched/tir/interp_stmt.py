@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from autosched.tir import interp_kernel as kernel
+from autosched.tir import op
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterKind, IterVar, Var
@@ -366,8 +367,6 @@ class StmtCompiler(ExprCompiler):
 
 def _first_step(block: Block) -> Expr:
     """Whether all reduction variables of `block` are at the start of their domains."""
-    from autosched.tir import op
-
     return op.all_(
         *(
             op.eq(iv.var, iv.dom.min)

@@ -121,14 +121,6 @@ class CommReducer:
         self.identity = identity
         self.name = name
 
-    def combine(self, left: tuple[Expr, ...], right: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """`result` with `left` for lhs and `right` for rhs."""
-        from autosched.tir.walk import substitute
-
-        table: dict[Var, Expr] = dict(zip(self.lhs, left, strict=True))
-        table.update(zip(self.rhs, right, strict=True))
-        return tuple(substitute(r, table) for r in self.result)
-
 
 class Reduce(Node):
     """The reduction of `source` over `axis` where `condition` holds; component `value_index`.

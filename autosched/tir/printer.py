@@ -15,8 +15,11 @@ declared below the place where the memory is bound: `A_1 = view(A, (256,), float
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+from autosched.tir import expr_core, function
+from autosched.tir import stmt as stmt_module
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, CommReducer, Expr, IntImm, IterVar, Range, Var
@@ -312,3 +315,8 @@ def _views(func: PrimFunc) -> dict[Var, list[Buffer]]:
         if buffer not in declared:
             views.setdefault(buffer.data, []).append(buffer)
     return views
+
+
+# Nodes print themselves through this module, which is built on them.
+for _module in (expr_core, stmt_module, function):
+    vars(_module)["_printer"] = sys.modules[__name__]

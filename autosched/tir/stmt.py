@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType, bool_
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
+
+if TYPE_CHECKING:
+    from autosched.tir import (
+        printer as _printer,  # `printer.py` binds itself here when it is loaded
+    )
 
 TRUE = IntImm(1, bool_)
 FALSE = IntImm(0, bool_)
@@ -30,9 +35,7 @@ class Stmt:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        from autosched.tir.printer import to_text
-
-        return to_text(self)
+        return _printer.to_text(self)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from autosched.tir.expr import (
     BinaryExpr,
     BufferLoad,
+    CommReducer,
     Expr,
     Let,
     ProducerLoad,
     Range,
     Var,
 )
-from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -136,6 +136,15 @@ def substituter(table: Mapping[Var, Expr]) -> ExprFn:
 def substitute(expr: Expr, table: Mapping[Var, Expr]) -> Expr:
     """`expr` with variables replaced, rebuilt by the folding constructors."""
     return substituter(table)(expr) if table else expr
+
+
+def combine(
+    combiner: CommReducer, left: tuple[Expr, ...], right: tuple[Expr, ...]
+) -> tuple[Expr, ...]:
+    """What `combiner` makes of the values `left` and `right`, one per component each."""
+    table: dict[Var, Expr] = dict(zip(combiner.lhs, left, strict=True))
+    table.update(zip(combiner.rhs, right, strict=True))
+    return tuple(substitute(e, table) for e in combiner.result)
 
 
 def pre_order(expr: Expr) -> Iterator[Expr]:
@@ -372,11 +381,6 @@ def all_exprs(root: Stmt) -> Iterator[Expr]:
     for stmt in stmts(root):
         for expr in direct_exprs(stmt):
             yield from pre_order(expr)
-
-
-def map_body(func: PrimFunc, fn: StmtFn) -> PrimFunc:
-    """`func` with `fn` applied to its body."""
-    return func.with_body(fn(func.body))
 
 
 def loads(expr: Expr) -> Iterator[BufferLoad | ProducerLoad]:

@@ -13,6 +13,8 @@ from autosched import workloads
 from autosched.errors import ConfigError
 from autosched.te.operations.tensor import Tensor
 from autosched.workloads.numpy_version import NumpyVersion
+from autosched.workloads.expression.workload import ExpressionWorkload
+from autosched.workloads.python_function import PythonWorkload
 from autosched.workloads.workload import Array
 
 SOURCES = ("op", "expr", "einsum", "python")
@@ -93,8 +95,6 @@ def source_from_json(data: Mapping[str, Any]) -> WorkloadSource:
         args = workloads.get(data["op"]).resolve(data.get("args") or {})
         return BuiltIn(data["op"], tuple(args.items()))
     if given in (["expr"], ["einsum"]):
-        from autosched.workloads.expression.workload import ExpressionWorkload
-
         parse = ExpressionWorkload.parse if data.get("expr") else ExpressionWorkload.parse_einsum
         return parse(
             data[given[0]],
@@ -102,6 +102,4 @@ def source_from_json(data: Mapping[str, Any]) -> WorkloadSource:
             data.get("dtype") or "float32",
             data.get("layout_free") or (),
         )
-    from autosched.workloads.python_function import PythonWorkload
-
     return PythonWorkload.load(data["python"], data.get("args"))

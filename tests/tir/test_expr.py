@@ -35,6 +35,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.expr_core import _refs
+from autosched.tir.walk import combine
 
 I, J = Var("i"), Var("j")
 
@@ -131,7 +132,7 @@ def test_ranges_unify_their_ends():
 def test_reducers_combine():
     x, y = Var("x"), Var("y")
     reducer = CommReducer((x,), (y,), (op.max_(x, y),), (op.min_value("int32"),))
-    assert reducer.combine((I,), (J,)) == (op.max_(I, J),)
+    assert combine(reducer, (I,), (J,)) == (op.max_(I, J),)
 
 
 def test_types_are_interned():

@@ -37,7 +37,7 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
-from autosched.tir.walk import substitute, substitute_stmt
+from autosched.tir.walk import combine, substitute, substitute_stmt
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
@@ -117,7 +117,7 @@ def _accumulate(
     source: list[Expr] = list(combiner.rhs)
     for k, part in enumerate(parts):
         current[part], source[part] = BufferLoad(partial[k], _ZERO), sources[k]
-    combined = combiner.combine(tuple(current), tuple(source))
+    combined = combine(combiner, tuple(current), tuple(source))
     init: list[Stmt] = [
         BufferStore(buffer, combiner.identity[k], _ZERO)
         for buffer, k in zip(partial, parts, strict=True)

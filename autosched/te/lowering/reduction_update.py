@@ -9,7 +9,7 @@ from autosched.te.bounds.message_passing import pass_down_bit_mask
 from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce, Var
 from autosched.tir.stmt import BufferStore, LetStmt, ProducerStore, Stmt, seq
-from autosched.tir.walk import pre_order
+from autosched.tir.walk import combine, pre_order
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
@@ -34,7 +34,7 @@ def assignments(op: ComputeOp, reduce: Reduce) -> Stmt:
     current: list[Expr] = list(reduce.combiner.lhs)
     for tensor, part in zip(op.outputs, parts, strict=True):
         current[part] = ProducerLoad(tensor, indices)
-    combined = reduce.combiner.combine(tuple(current), reduce.source)
+    combined = combine(reduce.combiner, tuple(current), reduce.source)
     return store_in_order(
         [ProducerStore(t, combined[k], indices) for t, k in zip(op.outputs, parts, strict=True)],
         [current[k] for k in parts],

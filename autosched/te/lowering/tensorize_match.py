@@ -15,7 +15,7 @@ from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Expr, IntImm, IterVar, ProducerLoad, Range, Reduce, Var
 from autosched.tir.op import add, cast, sub
-from autosched.tir.walk import substitute
+from autosched.tir.walk import combine, substitute
 
 Bound = tuple[Buffer, Tensor, Sequence[Range]]
 
@@ -80,7 +80,7 @@ class Match:
         if isinstance(mine, Reduce) and isinstance(theirs, Reduce):
             left, right = mine.combiner, theirs.combiner
             same_sizes = len(left.lhs) == len(right.lhs)
-            if not same_sizes or left.combine(right.lhs, right.rhs) != right.result:
+            if not same_sizes or combine(left, right.lhs, right.rhs) != right.result:
                 raise self._refuse("the reductions combine in different ways")
             if mine.condition is not theirs.condition or mine.init != theirs.init:
                 raise self._refuse("the reductions differ in condition or init")
