@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import LeaveOneGroupOut, ShuffleSplit
 
 from autosched.driver import lower_for_features
 from autosched.errors import ScheduleError
@@ -135,12 +134,12 @@ def unseen(workloads: Sequence[Workload], features: str, seeds: int) -> Iterator
     rows = [r for w in workloads for r in w.rows[features]]
     throughputs = np.concatenate([w.throughputs for w in workloads])
     groups = np.repeat(np.arange(len(workloads)), [len(w.seconds) for w in workloads])
-    for train, test in LeaveOneGroupOut().split(rows, groups=groups):
-        seconds = workloads[groups[test[0]]].seconds
+    for group, workload in enumerate(workloads):
+        train, test = np.flatnonzero(groups != group), np.flatnonzero(groups == group)
         trained = [rows[k] for k in train]
         tested = [rows[k] for k in test]
         found = [
-            quality(predict(trained, throughputs[train], tested, seed), seconds)
+            quality(predict(trained, throughputs[train], tested, seed), workload.seconds)
             for seed in range(seeds)
         ]
         yield np.mean(found, axis=0).tolist()
@@ -149,8 +148,9 @@ def unseen(workloads: Sequence[Workload], features: str, seeds: int) -> Iterator
 def few(workload: Workload, features: str, count: int, seeds: int) -> list[float]:
     """The quality of models that were trained on `count` candidates of the workload itself."""
     rows, found = workload.rows[features], []
-    splits = ShuffleSplit(seeds, train_size=count, random_state=count)
-    for seed, (train, test) in enumerate(splits.split(rows)):
+    rng = np.random.default_rng(count)
+    for seed in range(seeds):
+        train, test = np.split(rng.permutation(len(rows)), [count])
         best = workload.seconds[train].min() / workload.seconds[train]
         scores = predict([rows[k] for k in train], best, [rows[k] for k in test], seed)
         found.append(quality(scores, workload.seconds[test]))

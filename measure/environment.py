@@ -6,12 +6,20 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-_PACKAGES = ("autosched", "numpy", "llvmlite", "xgboost")
+# Packages by the names of the distributions that bring them, the usual one first.
+_PACKAGES = {
+    "autosched": ("autosched",),
+    "numpy": ("numpy",),
+    "llvmlite": ("llvmlite",),
+    "xgboost": ("xgboost-cpu", "xgboost"),
+}
 
 
 @lru_cache(maxsize=1)
@@ -24,7 +32,7 @@ def fingerprint() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": {name: _version(names) for name, names in _PACKAGES.items()},
     }
 
 
@@ -34,11 +42,11 @@ def fingerprint_hash(environment: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
+def _version(distributions: Sequence[str]) -> str:
+    for name in distributions:
+        with suppress(PackageNotFoundError):
+            return version(name)
+    return "not installed"
 
 
 def _cpu_model() -> str:

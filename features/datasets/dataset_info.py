@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import zipfile
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,8 @@ def describe(path: Path) -> str:
     if path.suffix not in FORMATS:
         raise ConfigError(f"{path}: expected a file name ending in {', '.join(FORMATS)}")
     try:
-        return _npz(path) if path.suffix == ".npz" else _frame(path)
-    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+        return _npz(path) if path.suffix == ".npz" else _flat(path)
+    except (KeyError, ValueError, OSError, csv.Error, zipfile.BadZipFile) as error:
         raise ConfigError(f"{path} is no autosched dataset: {error}") from error
 
 
@@ -52,43 +54,54 @@ def _npz(path: Path) -> str:
     )
 
 
-def _frame(path: Path) -> str:
-    """Of a flat table, going through the leading columns a part at a time."""
-    parts = _csv_parts(path) if path.suffix == ".csv" else _parquet_parts(path)
-    schema, rows, last = "", 0, -1
-    firsts = []
-    for schema, part in parts:  # noqa: B007  # the same for every part
-        rows += len(part)
-        first = part.drop_duplicates("candidate")
-        firsts.append(first[first["candidate"] > last])
-        last = int(part["candidate"].iloc[-1])
-    import pandas as pd
+@dataclass(slots=True)
+class _Heads:
+    """Of a flat table: its number of rows, and the leading columns of each candidate once."""
 
-    frame = pd.concat(firsts)
+    schema: str
+    rows: int = 0
+    candidates: list[dict[str, Any]] = field(default_factory=list)
+
+
+def _flat(path: Path) -> str:
+    heads = _csv(path) if path.suffix == ".csv" else _parquet(path)
+    known = heads.candidates
     return _text(
         path,
-        rows,
-        schema,
-        frame["workload"].astype(str),
-        frame["task"].nunique(),
-        frame["valid"].astype(bool).to_numpy(),
-        frame["throughput"].to_numpy(),
-        frame["failure"].astype("object").fillna(""),
-        frame["split"].astype(str),
+        heads.rows,
+        heads.schema,
+        [row["workload"] for row in known],
+        len({row["task"] for row in known}),
+        np.array([row["valid"] for row in known], np.bool_),
+        np.array([row["throughput"] for row in known], np.float32),
+        [row["failure"] for row in known],
+        [row["split"] for row in known],
     )
 
 
-def _csv_parts(path: Path) -> Iterable[tuple[str, Any]]:
-    import pandas as pd
+def _csv(path: Path) -> _Heads:
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.reader(file)
+        names = tuple(next(reader, ()))
+        if names[: len(LEADING)] != LEADING:
+            raise ValueError(f"its columns do not begin with {', '.join(LEADING)}")
+        columns = names[len(LEADING) :]
+        known = [s.schema for s in FEATURE_SETS.values() if s.columns == columns]
+        heads = _Heads(known[0] if known else "unknown columns")
+        last = ""
+        for row in reader:
+            heads.rows += 1
+            if row[:1] != [last]:
+                if len(row) < len(LEADING):
+                    raise ValueError(f"row {heads.rows} has {len(row)} columns")
+                last = row[0]
+                head: dict[str, Any] = dict(zip(LEADING, row, strict=False))
+                head["valid"] = head["valid"] == "True"
+                heads.candidates.append(head)
+    return heads
 
-    names = tuple(pd.read_csv(path, nrows=0).columns)[len(LEADING) :]
-    known = [s.schema for s in FEATURE_SETS.values() if s.columns == names]
-    schema = known[0] if known else "unknown columns"
-    for part in pd.read_csv(path, usecols=list(LEADING), chunksize=100_000):
-        yield schema, part
 
-
-def _parquet_parts(path: Path) -> Iterable[tuple[str, Any]]:
+def _parquet(path: Path) -> _Heads:
     try:
         import pyarrow.parquet
     except ImportError as error:
@@ -97,9 +110,15 @@ def _parquet_parts(path: Path) -> Iterable[tuple[str, Any]]:
         metadata = file.schema_arrow.metadata or {}
         if b"schema" not in metadata:
             raise ConfigError(f"{path} is no autosched dataset: it names no feature set")
-        schema = metadata[b"schema"].decode()
+        heads = _Heads(metadata[b"schema"].decode())
+        last = -1
         for batch in file.iter_batches(100_000, columns=list(LEADING)):
-            yield schema, batch.to_pandas()
+            candidates = batch.column("candidate").to_numpy()
+            firsts = np.flatnonzero(np.diff(candidates, prepend=last))
+            heads.rows += len(candidates)
+            heads.candidates += batch.take(firsts).to_pylist()
+            last = candidates[-1]
+    return heads
 
 
 def _text(

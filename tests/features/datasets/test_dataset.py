@@ -14,6 +14,7 @@ from autosched.features.datasets import dataset
 from autosched.features.datasets.dataset import FORMATS
 from autosched.features.datasets.dataset_info import describe
 from autosched.features.datasets.sample import Sample
+from autosched.features.sets import DEFAULT, feature_set
 
 
 def sample(op, size, seconds, rows=2, failure=""):
@@ -115,6 +116,14 @@ def test_what_is_wrong_is_said(tmp_path):
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "other.parquet")
     with pytest.raises(ConfigError, match="it names no feature set"):
         describe(tmp_path / "other.parquet")
+    (tmp_path / "other.csv").write_text("a\n1\n")
+    with pytest.raises(ConfigError, match="its columns do not begin with candidate, task"):
+        describe(tmp_path / "other.csv")
+    dataset.export(SAMPLES, tmp_path / "d.csv")
+    with (tmp_path / "d.csv").open("a") as file:
+        file.write("7,1\n")
+    with pytest.raises(ConfigError, match="row 12 has 2 columns"):
+        describe(tmp_path / "d.csv")
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
@@ -124,3 +133,8 @@ def test_info(tmp_path, suffix):
     text = describe(path)
     assert "11 rows, 6 candidates, 1 failed, 4 tasks" in text
     assert "splits: train 6" in text
+    assert '3 candidates of {"args": {"M": 1}, "op": "a"}' not in text
+    assert '2 candidates of {"args": {"M": 1}, "op": "a"}' in text
+    assert "failures: lower illegal 1" in text
+    assert "max): 0.500, 1.000, 1.000, 1.000, 1.000" in text
+    assert feature_set(DEFAULT).schema in text
