@@ -18,8 +18,8 @@ class CompileError(AutoschedError):
 class MeasureError(AutoschedError):
     """Building, running or checking failed.
 
-    `stage` is one of lower, build, load, run, check; `kind` one of error, timeout, crash,
-    wrong_answer, memory.
+    `stage` is one of lower, compile, load, run, check; `kind` one of error, illegal (a schedule),
+    timeout, crash, wrong_answer, memory.
     """
 
     def __init__(self, message: str, *, stage: str, kind: str = "error") -> None:

@@ -12,13 +12,10 @@ from autosched.errors import ConfigError
 # The repeats of one candidate (seconds per call), and why there are none or no more.
 RunResult = tuple[list[float], "Failure | None"]
 
-STAGES = ("lower", "compile", "load", "run", "check")
-KINDS = ("error", "illegal", "timeout", "crash", "wrong_answer", "memory")
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a candidate has no time: the stage it failed in, the kind, and the message."""
+    """Why a candidate has no time: the stage and kind of a MeasureError, and its message."""
 
     stage: str
     kind: str

@@ -87,11 +87,6 @@ def add_high(x: int, y: int) -> int:
     return clip(x + y)
 
 
-def negate(bound: Bound) -> Bound:
-    """The bound of the negative."""
-    return -bound[1], -bound[0]
-
-
 def scale_bound(bound: Bound, factor: int) -> Bound:
     """The bound of the product with a constant."""
     low, high = clip(bound[0] * factor), clip(bound[1] * factor)

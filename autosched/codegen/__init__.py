@@ -1,1 +1,1 @@
-"""Code generators: a flat PrimFunc becomes LLVM assembly, CUDA source and object code."""
+"""Code generation for the CPU: a flat PrimFunc becomes LLVM assembly, then object code."""

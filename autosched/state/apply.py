@@ -41,7 +41,7 @@ Lengths = Sequence[int | None]
 def apply_step(state: State, step: Step) -> State:
     """`state` with `step` appended and its effect carried out."""
     if not 0 <= step.stage_id < len(state.stages):
-        refuse(state, step, f"there are only {len(state.stages)} stages")
+        raise refuse(state, step, f"there are only {len(state.stages)} stages")
     result: State = _EFFECTS[type(step)](state, step)
     return result
 
@@ -54,7 +54,9 @@ def _replaced(state: State, step: Step, iters: tuple[Iterator, ...]) -> State:
 def _annotate(state: State, step: AnnotationStep) -> State:
     it = iterator_of(state, step, step.iter_id)
     if it.annotation is not Annotation.NONE:
-        refuse(state, step, f"iterator {it.name} is already annotated as {it.annotation.name}")
+        raise refuse(
+            state, step, f"iterator {it.name} is already annotated as {it.annotation.name}"
+        )
     iters = state.stages[step.stage_id].iters
     new = it.annotated(step.annotation)
     return _replaced(state, step, (*iters[: step.iter_id], new, *iters[step.iter_id + 1 :]))
@@ -66,14 +68,16 @@ def _fuse(state: State, step: FuseStep) -> State:
         return _replaced(state, step, (Iterator("", 1, IterKind.SPECIAL),))
     first, last = ids[0], ids[-1]
     if ids != tuple(range(first, last + 1)):
-        refuse(state, step, f"iterators {list(ids)} are not consecutive")
+        raise refuse(state, step, f"iterators {list(ids)} are not consecutive")
     stage = state.stages[stage_id]
     iterator_of(state, step, first)
     iterator_of(state, step, last)
     attach_map = state.attach_map
     for i in ids[:-1]:
         if attach_map.attached_at(stage_id, i):
-            refuse(state, step, f"a stage is attached at {stage.iters[i].name}; compute it inside")
+            raise refuse(
+                state, step, f"a stage is attached at {stage.iters[i].name}; compute it inside"
+            )
     parts = stage.iters[first : last + 1]
     extent: int | None = 1
     kind = parts[0].kind
@@ -99,7 +103,7 @@ def _pragma(state: State, step: PragmaStep) -> State:
     limit = step.unroll_limit
     if limit is None:
         expected = "expected auto_unroll_max_step$N with an integer N, or debug_skip_region"
-        refuse(state, step, f"unknown pragma {step.pragma!r}: {expected}")
+        raise refuse(state, step, f"unknown pragma {step.pragma!r}: {expected}")
     stage = state.stages[step.stage_id].with_attrs(auto_unroll_max_step=limit)
     return state.evolve(step, stage_id=step.stage_id, stage=stage)
 
@@ -107,7 +111,9 @@ def _pragma(state: State, step: PragmaStep) -> State:
 def _reorder(state: State, step: ReorderStep) -> State:
     iters = state.stages[step.stage_id].iters
     if len(step.after_ids) != len(iters) or set(step.after_ids) != set(range(len(iters))):
-        refuse(state, step, f"{list(step.after_ids)} is not an order of {len(iters)} iterators")
+        raise refuse(
+            state, step, f"{list(step.after_ids)} is not an order of {len(iters)} iterators"
+        )
     return _replaced(state, step, tuple([iters[i] for i in step.after_ids]))
 
 
@@ -140,7 +146,7 @@ def _split_by(
     it = iterator_of(state, step, iter_id)
     for length in lengths:
         if length is not None and length < 1:
-            refuse(state, step, f"length {length} of {it.name} is not positive")
+            raise refuse(state, step, f"length {length} of {it.name} is not positive")
     stage = state.stages[stage_id]
     pieces = split_pieces(it, lengths, inner_to_outer)
     n = len(lengths)
@@ -227,10 +233,12 @@ def _storage_align(state: State, step: StorageAlignStep) -> State:
 def _compute_at(state: State, step: ComputeAtStep) -> State:
     target, stage_id = step.target_stage_id, step.stage_id
     if not 0 <= target < len(state.stages) or target == stage_id:
-        refuse(state, step, f"stage {target} cannot be computed into")
+        raise refuse(state, step, f"stage {target} cannot be computed into")
     n = len(state.stages[target].iters)
     if not 0 <= step.target_iter_id < n:
-        refuse(state, step, f"stage {target} has {n} iterators, {step.target_iter_id} is wanted")
+        raise refuse(
+            state, step, f"stage {target} has {n} iterators, {step.target_iter_id} is wanted"
+        )
     stage = state.stages[stage_id].placed(ComputeAt.ITER, keep_ranges=False)
     attach_map = state.attach_map.with_stage(stage_id, target, step.target_iter_id)
     return state.evolve(step, stage_id=stage_id, stage=stage, attach_map=attach_map)
@@ -241,7 +249,7 @@ def _compute_inline(state: State, step: ComputeInlineStep) -> State:
     stage = state.stages[stage_id]
     for i, it in enumerate(stage.iters):
         if state.attach_map.attached_at(stage_id, i):
-            refuse(state, step, f"a stage is attached at {it.name}")
+            raise refuse(state, step, f"a stage is attached at {it.name}")
     stage = stage.placed(ComputeAt.INLINED, keep_ranges=True)
     attach_map = state.attach_map.without_stage(stage_id)
     return state.evolve(step, stage_id=stage_id, stage=stage, attach_map=attach_map)

@@ -32,7 +32,7 @@ def cache_read(state: State, step: CacheReadStep) -> State:
     """Insert a cache stage after the stage; the DAG is replayed."""
     for reader in step.reader_stage_ids:
         if not 0 <= reader < len(state.stages):
-            refuse(state, step, f"reader stage {reader} does not exist")
+            raise refuse(state, step, f"reader stage {reader} does not exist")
     dag = state.dag.replayed((*state.steps, step))
     s, ops = step.stage_id, dag.ops
     stages = [
@@ -47,7 +47,7 @@ def cache_read(state: State, step: CacheReadStep) -> State:
 def cache_write(state: State, step: CacheWriteStep) -> State:
     """Insert a cache stage before the stage, which starts afresh."""
     if state.stages[step.stage_id].compute_at is not ComputeAt.ROOT:
-        refuse(state, step, "cache a stage before it is inlined or attached")
+        raise refuse(state, step, "cache a stage before it is inlined or attached")
     _check_loops(state, step, ())
     dag = state.dag.replayed((*state.steps, step))
     s, ops = step.stage_id, dag.ops
@@ -64,7 +64,7 @@ def rfactor(state: State, step: RfactorStep) -> State:
     """Insert the .rf stage before the stage, which starts afresh."""
     it = iterator_of(state, step, step.iter_id)
     if it.kind is not IterKind.REDUCTION:
-        refuse(state, step, f"{it.name} is not a reduction iterator")
+        raise refuse(state, step, f"{it.name} is not a reduction iterator")
     before = inserting_steps((*state.steps, step), len(state.steps))[:-1]
     _check_loops(state, step, before)
     dag = state.dag.replayed((*state.steps, step))
@@ -97,7 +97,7 @@ def _check_loops(state: State, step: Step, before: Sequence[Step]) -> None:
     if [(it.name, it.annotation) for it in stage.iters] != [
         (it.name, it.annotation) for it in expected
     ]:
-        refuse(state, step, "its loops were changed before; cache or factor a stage first")
+        raise refuse(state, step, "its loops were changed before; cache or factor a stage first")
 
 
 def inserting_steps(steps: Sequence[Step], start: int = 0) -> tuple[Step, ...]:
@@ -130,5 +130,5 @@ def _inserted(
     state: State, step: Step, stages: list[StateStage], attach_map: AttachMap, dag: Any
 ) -> State:
     if len(stages) != len(dag.ops):
-        refuse(state, step, f"{len(dag.ops)} operations for {len(stages)} stages")
+        raise refuse(state, step, f"{len(dag.ops)} operations for {len(stages)} stages")
     return state.evolve(step, stages=tuple(stages), attach_map=attach_map, current_dag=dag)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
 from autosched.state.iterator import Iterator
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from autosched.state.state import State
 
 
-def refuse(state: State, step: Step, reason: str) -> NoReturn:
-    """Raise the ScheduleError that says which step failed on which stage, and why."""
+def refuse(state: State, step: Step, reason: str) -> ScheduleError:
+    """The error that says which step failed on which stage, and why (raise it)."""
     known = 0 <= step.stage_id < len(state.stages)
     stage = f" ({state.stages[step.stage_id].name})" if known else ""
-    raise ScheduleError(
+    return ScheduleError(
         f"step {len(state.steps)} {type(step).__name__} on stage {step.stage_id}{stage}: {reason}"
     )
 
 
 def iterator_of(state: State, step: Step, iter_id: int) -> Iterator:
-    """Iterator `iter_id` of the stage that `step` is for."""
+    """Iterator `iter_id` of the stage that `step` is for; ScheduleError when there is none."""
     iters = state.stages[step.stage_id].iters
     if not 0 <= iter_id < len(iters):
-        refuse(state, step, f"iterator {iter_id} does not exist, the stage has {len(iters)}")
+        raise refuse(state, step, f"iterator {iter_id} does not exist, the stage has {len(iters)}")
     return iters[iter_id]

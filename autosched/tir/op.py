@@ -93,10 +93,6 @@ def _value(e: Expr) -> Any:
     return e.value if cls is IntImm or cls is FloatImm else None  # type: ignore[attr-defined]  # both have one
 
 
-def _is(e: Expr, value: int) -> bool:
-    return isinstance(e, IntImm | FloatImm) and e.value == value
-
-
 def add(a: Operand, b: Operand) -> Expr:
     """a + b."""
     if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):

@@ -91,7 +91,7 @@ class _PostProcess:
             node = self.tensors.get(node, node)
         elif s.key == "buffer_bind_scope":
             node = (node[0], self.tensors.get(node[1], node[1]))
-        elif s.key in ("double_buffer_scope", "rolling_buffer_scope"):
+        elif s.key == "double_buffer_scope":
             return self._for_outputs(s, node)
         value, body = self.expr(s.value), self.stmt(s.body)
         return AttrStmt(node, s.key, value, body)

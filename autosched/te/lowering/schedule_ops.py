@@ -82,8 +82,6 @@ def _pipeline(
         body = AttrStmt(stage.op, "double_buffer_scope", IntImm(1), body)
     if not is_nop(consumer):
         body = seq(body, consumer)
-    if stage.rolling_buffer:
-        body = AttrStmt(stage.op, "rolling_buffer_scope", TRUE, body)
     if stage.op in scan_inits or stage.attach_type is AttachType.SCAN_UPDATE:
         return body  # these store into the scan's own tensors
     return _realize(stage, body, building.domains)

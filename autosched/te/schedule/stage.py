@@ -37,7 +37,6 @@ class Stage:
         "op",
         "origin_op",
         "relations",
-        "rolling_buffer",
         "scope",
         "store_predicate",
     )
@@ -56,7 +55,6 @@ class Stage:
         self.scope = ""
         self.is_output = False
         self.is_double_buffered = False
-        self.rolling_buffer = False
         self.store_predicate: Expr | None = None
         self.group: Stage | None = None
         self.num_child_stages = 0
@@ -121,7 +119,6 @@ class Stage:
         new.scope = self.scope
         new.is_output = self.is_output
         new.is_double_buffered = self.is_double_buffered
-        new.rolling_buffer = self.rolling_buffer
         new.store_predicate = self.store_predicate
         new.group = self.group
         new.num_child_stages = self.num_child_stages
