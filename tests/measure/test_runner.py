@@ -34,7 +34,10 @@ def runner():
 
 def test_every_candidate_is_visited(runner, task, artifact):
     (one, none, two) = runner.run(task, [artifact, None, artifact])
-    assert len(one[0]) == FAST.repeats * FAST.visits or len(one[0]) >= FAST.repeats * 2
+    # On a disturbed machine one may look so slow after two visits that it gets no third.
+    counts = {len(one[0]), len(two[0])}
+    assert counts <= {FAST.repeats * 2, FAST.repeats * FAST.visits}
+    assert FAST.repeats * FAST.visits in counts
     assert one[1] is None and two[1] is None
     assert none == ([], None)
 
