@@ -13,9 +13,9 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 @lru_cache(maxsize=1)
 def cache_sizes(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tuple[int, ...]:
-    """Bytes of the first core's data or unified L1, L2 and L3, as Linux tells them.
+    """Bytes of the first core's data or unified L1, L2 and L3, as Linux reports them.
 
-    A level that the system does not tell has its size in TYPICAL.
+    A level the system does not report gets its size from TYPICAL.
     """
     found = dict(enumerate(TYPICAL, 1))
     for entry in sorted(folder.glob("index*")):

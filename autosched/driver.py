@@ -116,5 +116,5 @@ def build_func(func: PrimFunc, target: Target) -> CpuArtifact:
     from autosched.runtime.cpu import build_artifact
 
     if target.kind != "cpu":
-        raise CompileError(f"no code generator for target {target.kind!r} is installed yet")
+        raise CompileError(f"autosched cannot generate {target.kind.upper()} code yet")
     return build_artifact(func, target)

@@ -31,7 +31,7 @@ _LAYOUT_WORDS = {
 class Task:
     """A workload on a target. Equal tasks have equal `key`s.
 
-    `layout` says what kernels do with the inputs that the workload calls layout free. Raises
+    `layout` says what kernels do with the inputs that the workload calls layout-free. Raises
     ConfigError when a rewrite is requested but no input is layout-free, or the target is not a CPU,
     or an argument is of a wrong type.
     """

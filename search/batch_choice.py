@@ -17,8 +17,8 @@ def in_turns(
     """All candidates, best first, each chosen by another member (Thompson sampling in batches).
 
     `opinions` is (candidates, members), `known` (measured candidates, members), higher is better.
-    Members take turns, first in one group then in the other. Candidates that all members take for
-    one that was measured or chosen before teach nothing: they follow last, in the same order.
+    Members take turns, first in one group, then in the other. A candidate that no member can tell
+    apart from one already measured or chosen goes to the end of the list.
     """
     first: list[int] = []
     last: list[int] = []

@@ -34,9 +34,9 @@ class SketchPolicy:
     """Sketches, samples and what evolves from them, judged by the cost model's members.
 
     Candidates are told apart by the text of their loop nest; none is proposed twice. All that were
-    ever worked out stay in a pool until they are measured, for a model that knows more sees them
-    with other eyes. Half of a batch is sampled at random and chosen, half evolved: evolution alone
-    circles around the best one it knows. Without a trained model nothing is evolved.
+    ever worked out stay in a pool until they are measured, because a better-trained model may rank
+    them higher. Half of a batch is chosen from random samples, half is evolved: evolution alone
+    circles around the best candidate it knows. Without a trained model nothing is evolved.
     """
 
     def __init__(

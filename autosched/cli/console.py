@@ -13,9 +13,17 @@ from rich.console import Console
 
 from autosched.errors import ConfigError
 
-# rich respects NO_COLOR and drops colours where the stream is no terminal.
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+def literal_console(**options: Any) -> Console:
+    """A console that shows text as it is: file names may hold `[red]` or `:x:`.
+
+    It respects NO_COLOR and drops colours where the stream is not a terminal.
+    """
+    return Console(soft_wrap=True, highlight=False, markup=False, emoji=False, **options)
+
+
+out = literal_console()
+err = literal_console(stderr=True)
 
 
 def print_json(data: Any) -> None:
@@ -44,7 +52,7 @@ def plain(text: str) -> None:
 def warn(text: str) -> None:
     """A message on standard error, lost where nothing can be written to it."""
     with contextlib.suppress(OSError):
-        err.print(text, markup=False)
+        err.print(text)
 
 
 def warning(text: str) -> None:

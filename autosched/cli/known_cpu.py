@@ -37,6 +37,6 @@ def require_known_cpu(target: Target) -> None:
         return
     reason = (done.stderr.strip().splitlines() or ["no reason given"])[0]
     raise ConfigError(
-        f"the record is for the CPU {target.cpu!r}, for which this machine's LLVM makes no code "
+        f"the record is for the CPU {target.cpu!r}, which this machine's LLVM does not support "
         f"({reason}); --as tir and llvm need no CPU, and autosched replay builds for this machine"
     )

@@ -71,10 +71,10 @@ def make_observer(
         yield lambda progress, records: None
     elif err.is_terminal:
         columns = (
-            TextColumn("{task.fields[phase]:8}"),
+            TextColumn("{task.fields[phase]:8}", markup=False),
             BarColumn(bar_width=20),
-            TextColumn("{task.completed}/{task.total} trials"),
-            TextColumn("{task.fields[status]}"),
+            TextColumn("{task.completed}/{task.total} trials", markup=False),
+            TextColumn("{task.fields[status]}", markup=False),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         )

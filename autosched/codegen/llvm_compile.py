@@ -37,7 +37,7 @@ def _machine(triple: str, cpu: str, features: str) -> Any:
         family = llvm.Target.from_triple(triple)
     except RuntimeError as error:
         raise CompileError(
-            f"this machine's LLVM makes no code for {triple} (the target that the candidate was "
+            f"this machine's LLVM does not support {triple} (the target that the candidate was "
             f"recorded for); use a form that needs no compiler, such as loops or tir"
         ) from error
     return family.create_target_machine(

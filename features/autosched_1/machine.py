@@ -22,9 +22,9 @@ PAGE = 4 * _KIB
 class Machine:
     """Sizes in bytes. `caches` are L1, L2 and L3; on a GPU the shared memory of a block, L2 and L2.
 
-    `tlb` counts the pages that the two levels of a CPU's TLB know: those of Intel's Skylake, which
-    other cores since come near. `core` is a CPU's; on a GPU its vectors are the widest load of a
-    thread. The other fields are a GPU's limits per multiprocessor.
+    `tlb` counts the pages that the two levels of a CPU's TLB hold: Intel Skylake's values; later
+    cores are similar. `core` is a CPU's; on a GPU its vectors are the widest load of a thread. The
+    other fields are a GPU's limits per multiprocessor.
     """
 
     caches: tuple[int, int, int]

@@ -1,9 +1,9 @@
 """Features of every stored buffer of a function: feature set `autosched-1`.
 
-The walk is that of `ansor-0.19`. What is an accident there is put right here: thread axes that a
-fetch names again count once, touch tables belong to one loop, regions and strides to one buffer,
+The walk is that of `ansor-0.19`. This set corrects Ansor's accidental behaviour: thread axes that
+a fetch names again count once, touch tables belong to one loop, regions and strides to one buffer,
 positions of annotated loops are told apart, multiply-adds are counted, and buffers of equal weight
-keep their order of appearance. Added is what decides the speed of the generated code: lanes and
+keep their order of appearance. It adds what decides the speed of the generated code: lanes and
 register tiles, data moved into each cache, occupancy, coalescing, bank conflicts, conditions.
 """
 

@@ -4,9 +4,9 @@ import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from autosched.cli import progress as progress_module
+from autosched.cli.console import literal_console
 from autosched.cli.peer import PLAIN_LOOPS, Peer, peer_of
 from autosched.cli.progress import make_observer, status_text
 from autosched.cli.task_table import TaskTable
@@ -73,7 +73,7 @@ def test_several_tasks_are_counted_together(capfd):
 def terminal(monkeypatch, width):
     """Standard error as a terminal of that width; returns what is written to it."""
     written = io.StringIO()
-    console = Console(file=written, force_terminal=True, width=width, color_system=None)
+    console = literal_console(file=written, force_terminal=True, width=width, color_system=None)
     monkeypatch.setattr(progress_module, "err", console)
     return written
 
@@ -100,6 +100,17 @@ def test_a_terminal_shows_the_table_of_several_tasks(monkeypatch, width):
     assert "one   1       4       0      1 us" in last
     assert "two   2.5     0       0      -" in last
     assert max(map(len, last.splitlines())) <= width
+
+
+def test_names_are_no_markup(monkeypatch):
+    """Neither emoji nor style, in the table and in the line below it."""
+    written = terminal(monkeypatch, 120)
+    name = "a:x:[red]b"
+    table = TaskTable([TASK.key], [name], [1])
+    with make_observer(quiet=False, trials=8, table=table) as observer:
+        observer(Progress(TASK, 8, done=4, best=BEST), [BEST])
+    assert written.getvalue().count(name) >= 2
+    assert f"trials {name}: best" in written.getvalue()
 
 
 def test_quiet(capfd):

@@ -64,6 +64,16 @@ def test_one_task(run, tmp_path):
     assert len({r.steps for r in records}) == len(records) == 12
 
 
+def test_a_file_name_is_no_emoji_and_no_markup(run, tmp_path):
+    name = ":x:[red]a[]"
+    (tmp_path / "a.yaml").rename(tmp_path / f"{name}.yaml")
+    status, out, err = run(f"{name}.yaml", "--trials", "4")
+    assert status == 0
+    assert f"records   {name}.jsonl" in out
+    _, _, err = run(f"{name}.yaml", "--records", "none/:x:[red].jsonl")
+    assert "none/:x:[red].jsonl" in err
+
+
 def test_json_is_all_there_is_on_standard_output(run):
     status, out, err = run("a.yaml", "--json")
     found = json.loads(out)
@@ -182,10 +192,7 @@ def test_several_tasks_interrupted(run, tmp_path):
         (["--warm-start", "none.jsonl"], "none.jsonl does not exist"),
         (["--save-model", "folder"], "cost model folder: it is a folder"),
         (["--save-model", "pipe"], "cost model pipe: it is a device or pipe"),
-        (
-            ["--save-model", "none/m.json"],
-            "none/m.json: choose a folder you can write to",
-        ),
+        (["--save-model", "none/m.json"], "cost model none/m.json: choose a folder"),
     ],
 )
 def test_what_is_refused(run, tmp_path, arguments, message):

@@ -1,4 +1,4 @@
-"""What turns the assembled statement into one without traces of its making (spec te_bounds 4.3)."""
+"""Final clean-up of the assembled statement."""
 
 from __future__ import annotations
 
