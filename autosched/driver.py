@@ -62,7 +62,7 @@ def apply_steps(
 
 
 def lower_for_features(dag: ComputeDAG, steps: Iterable[Step], target: Target) -> PrimFunc:
-    """The simplified, unflattened TIR that features are read from (per_store_features 1).
+    """The simplified, unflattened TIR that features are read from.
 
     For a GPU the candidate must also pass the limits of `target.hardware`. Raises ScheduleError
     when the schedule is illegal or beyond them.

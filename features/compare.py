@@ -1,6 +1,6 @@
 """Comparing feature rows with Ansor's: as a multiset, slots of equal weight in any order.
 
-Ansor orders rows and tied slots by memory addresses (spec/per_store_features.md section 10).
+Ansor orders rows and tied slots by memory addresses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ansor's own log lines, version v0.6: reading and writing (spec/search.md section 13)."""
+"""Ansor's own log lines, version v0.6: reading and writing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Record logs: append-only JSON lines, one whole record a line.
 
-Two kinds of line: `{"environment": {...}, "hash": ...}` once per run, and records (see
-spec/interface.md). Ansor v0.6 lines are recognised by their keys `i`, `r` and `v`.
+Two kinds of line: `{"environment": {...}, "hash": ...}` once per run, and records
+(docs/semantics/records.md). Ansor v0.6 lines are recognised by their keys `i`, `r` and `v`.
 """
 
 from __future__ import annotations

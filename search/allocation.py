@@ -1,4 +1,7 @@
-"""Which of several tasks to give the next round to (spec search 15). Pure: no measuring here."""
+"""Which of several tasks to give the next round to. Pure: no measuring here.
+
+docs/semantics/search.md gives the formula in words.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Initial population: sketches filled in at random (spec search 9).
+"""Initial population: sketches filled in at random.
 
 A rule takes a state and returns the new one, or None when the sample is to be discarded. All
 draws come from the generator that is passed in.
+
+docs/semantics/search.md has a summary of the rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mutations of a candidate (spec search 10). Each returns a new candidate, or None: no valid one.
+"""Mutations of a candidate. Each returns a new candidate, or None: no valid one.
 
 A candidate is a tuple of steps; whatever depends on loop structure is replayed, so a mutation of
 a valid candidate is valid or rejected with a ScheduleError inside, never half done.

@@ -1,4 +1,4 @@
-"""The search of one task: which candidates to measure next (spec search 9 to 11)."""
+"""The search of one task: which candidates to measure next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling of the initial population (spec search 9)."""
+"""Sampling of the initial population."""
 
 from __future__ import annotations
 

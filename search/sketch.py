@@ -1,4 +1,7 @@
-"""Sketches: the loop structures of a task, their tile sizes still open (spec search 8)."""
+"""Sketches: the loop structures of a task, their tile sizes still open.
+
+docs/semantics/search.md has a table of the rules.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Binding the loops of a GPU candidate to blocks, virtual threads and threads (spec search 9).
+"""Binding the loops of a GPU candidate to blocks, virtual threads and threads.
 
 As in Ansor, what is bound here may still be more than a kernel can have: of threads, shared memory
 or bytes in a vector access, which only lowering tells. Such a candidate is refused there with a

@@ -1,4 +1,4 @@
-"""What is known about integer expressions, and simplification by it (spec te_bounds 8)."""
+"""What is known about integer expressions, and simplification by it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The canonical form of index expressions (spec te_bounds 8.2).
+"""The canonical form of index expressions.
 
 Sums, products with constants, quotients and remainders by constants of int32 and int64 scalars
 are brought into the form of `sum_form.py`; all other nodes are rewritten over canonical children.
+
+docs/semantics/arithmetic.md has the rules.
 """
 
 from __future__ import annotations

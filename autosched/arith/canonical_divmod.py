@@ -1,4 +1,4 @@
-"""Quotients and remainders of sums by positive constants (spec te_bounds 8.2)."""
+"""Quotients and remainders of sums by positive constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of <, ==, > can hold between two integer expressions (spec te_bounds 8.2).
+"""Which of <, ==, > can hold between two integer expressions.
 
 The answer is a set of bits; what is known: the bounds of the simplified difference, the
 conditions in scope, and residues.

@@ -1,4 +1,4 @@
-"""Interval bounds of integer expressions (spec per_store_features 7.6).
+"""Interval bounds of integer expressions.
 
 The analysis is purely structural: every occurrence of a variable is independent of the others.
 Bounds are Python ints clipped to +-(2^63 - 1), which stand for infinity.

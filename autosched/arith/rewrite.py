@@ -1,4 +1,7 @@
-"""Bottom-up simplification by the tables of rewrite rules (spec te_bounds 8.2)."""
+"""Bottom-up simplification by the tables of rewrite rules.
+
+docs/semantics/arithmetic.md says what comes first, this or the canonical form.
+"""
 
 from __future__ import annotations
 

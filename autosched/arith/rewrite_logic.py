@@ -1,4 +1,4 @@
-"""Rewriting of comparisons and conditions (spec te_bounds 8.2).
+"""Rewriting of comparisons and conditions.
 
 All comparisons of integers are expressed by `<` and `==`: `a > b` as `b < a`, `a <= b` as the
 negation of `b < a`. Each function takes the simplifier and a node of its class.

@@ -1,4 +1,4 @@
-"""Rewrite rules of sums and differences of integers (spec te_bounds 8.2)."""
+"""Rewrite rules of sums and differences of integers."""
 
 ADD = """
 ~ (x - y) + y -> x

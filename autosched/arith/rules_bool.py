@@ -1,4 +1,4 @@
-"""Rewrite rules of conditions: and, or, not (spec te_bounds 8.2).
+"""Rewrite rules of conditions: and, or, not.
 
 `x` and `y` inside comparisons are integers here; conditions of other types do not match.
 """

@@ -1,4 +1,4 @@
-"""Rewrite rules decided by bounds and residues of the operands (spec te_bounds 8.2)."""
+"""Rewrite rules decided by bounds and residues of the operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewrite rules of integer comparisons (spec te_bounds 8.2).
+"""Rewrite rules of integer comparisons.
 
 Only `<`, `==` have rules: the other comparisons are expressed by them (`rewrite_logic.py`).
 """

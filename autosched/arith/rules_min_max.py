@@ -1,4 +1,4 @@
-"""Rewrite rules of minima and maxima of integers (spec te_bounds 8.2).
+"""Rewrite rules of minima and maxima of integers.
 
 The rules of `max` are the ones of `min` with the two exchanged.
 """

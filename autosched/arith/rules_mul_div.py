@@ -1,4 +1,4 @@
-"""Rewrite rules of integer products, quotients and remainders (spec te_bounds 8.2).
+"""Rewrite rules of integer products, quotients and remainders.
 
 The rules of (x*c1 + y) // c2 that need bounds of parts are in `rules_by_bounds.py`.
 """

@@ -1,4 +1,4 @@
-"""Integer expressions as sums of terms: the canonical form (spec te_bounds 8.2).
+"""Integer expressions as sums of terms: the canonical form.
 
 A sum is a constant base and a list of terms; a term is ((index % upper) // lower) * scale with
 an opaque expression for index, an upper that is a multiple of lower (or infinite), and a flag

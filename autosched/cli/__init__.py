@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """Entry point of the console script; exits with the status of interface.md."""
+    """Entry point of the console script; docs/configuration.md has the exit statuses."""
     from autosched.cli.interrupt import interrupts_leave
 
     interrupts_leave()

@@ -41,7 +41,7 @@ def run(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Tune the workloads of the configuration files. Ends the process with interface.md's status.
+    """Tune the workloads of the configuration files; docs/configuration.md has the exit statuses.
 
     Several files are tuned together, with one record file.
     """

@@ -1,4 +1,7 @@
-"""Access analysis of a compute DAG (spec search 3): who reads what, and how."""
+"""Access analysis of a compute DAG: who reads what, and how.
+
+docs/semantics/states.md explains the terms.
+"""
 
 from __future__ import annotations
 

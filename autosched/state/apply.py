@@ -1,7 +1,9 @@
-"""The effect of each transform step on a loop state (spec search 2.1).
+"""The effect of each transform step on a loop state.
 
 `apply_step(state, step)` gives the state with the step appended, or raises ScheduleError naming
 the step, the stage and the reason; the argument is never changed.
+
+docs/semantics/states.md has a table of the steps.
 """
 
 from __future__ import annotations

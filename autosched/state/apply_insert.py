@@ -1,4 +1,4 @@
-"""The effect of the steps that insert stages: cache read, cache write, rfactor (spec search 2.1).
+"""The effect of the steps that insert stages: cache read, cache write, rfactor.
 
 They change the DAG: it is replayed with the stage-inserting steps alone, and the state's stages
 take their operations from the result.

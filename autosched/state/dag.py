@@ -129,7 +129,7 @@ class ComputeDAG:
         return state.with_stages(stages)
 
     def replayed(self, steps: Sequence[Step]) -> ComputeDAG:
-        """The DAG after the stage-inserting steps among `steps` (spec search 2.3)."""
+        """The DAG after the stage-inserting steps among `steps`."""
         kept = inserting_steps(steps)
         dag = self._replayed.get(kept)
         if dag is None:
@@ -158,7 +158,7 @@ def _bounded(
 
 
 def _output_ops(tensors: Sequence[Tensor]) -> list[Operation]:
-    """The operations nobody reads, in the topological order of Ansor's analysis (search 3)."""
+    """The operations nobody reads, in the topological order of Ansor's analysis."""
     priority: dict[Operation, int] = {}
     stack = [tensor.op for tensor in tensors]
     while stack:

@@ -1,4 +1,4 @@
-"""The printed form of a compute DAG, part of Ansor's record format (spec search 13)."""
+"""The printed form of a compute DAG, part of Ansor's record format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Floating-point operations of a compute DAG (spec search 4)."""
+"""Floating-point operations of a compute DAG.
+
+docs/semantics/states.md says what counts.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from autosched.tir.printer import to_text
 
 
 class Annotation(IntEnum):
-    """How a loop runs; the integers are those of the record format (spec search 1)."""
+    """How a loop runs; the integers are those of the record format."""
 
     NONE = 0
     UNROLL = 1

@@ -1,4 +1,4 @@
-"""Storing constant inputs in the order in which a candidate reads them (spec search 6).
+"""Storing constant inputs in the order in which a candidate reads them.
 
 An operation names the inputs that may be stored otherwise in its attribute
 `layout_free_placeholders` (tensors). For C[i,j] = sum_k A[i,k]*B[k,j] with B layout free, k split

@@ -1,4 +1,4 @@
-"""Questions about a state that sketch rules, sampling and mutation ask (spec search 3).
+"""Questions about a state that sketch rules, sampling and mutation ask.
 
 All take the state and a stage id, and use the DAG the state's stages belong to. Signatures:
 

@@ -1,4 +1,4 @@
-"""Replay of transform steps on a te.Schedule (spec search 2.2).
+"""Replay of transform steps on a te.Schedule.
 
 `Replay` tracks the schedule's stages in id order and, for each, its loops in the order of the loop
 state. An illegal step raises ScheduleError with the number and kind of the step added.

@@ -275,7 +275,7 @@ class State:
     # ---- text
 
     def to_str(self) -> str:
-        """The loop nest as text (spec search 1): the identity of a state."""
+        """The loop nest as text: the identity of a state."""
         if self._text is None:
             names = [stage.name for stage in self.stages if stage.is_placeholder]
             lines = ["Placeholder: " + ", ".join(names)]

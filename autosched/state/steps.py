@@ -1,6 +1,6 @@
 """The 14 transform steps: frozen values that make up a candidate.
 
-A candidate is a tuple of steps. They are written to records as JSON arrays (spec search 2):
+A candidate is a tuple of steps. They are written to records as JSON arrays:
 
     AN stage iter annotation          FU stage [iters]              PR stage iter "pragma"
     RE stage [after_ids]              SP stage iter extent [lengths] inner_to_outer

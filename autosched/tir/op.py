@@ -1,6 +1,6 @@
 """Functions that build expressions: types unified, constants folded.
 
-The folds are the ones every constructor of Ansor's IR does at once (spec te_bounds 8.2): two
+The folds are the ones every constructor of Ansor's IR does at once: two
 constants; x+0, x-0, x*1, x*0, 0//x, x//1, x%1; and/or with constants; min/max of one object.
 """
 

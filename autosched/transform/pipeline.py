@@ -1,4 +1,4 @@
-"""The pipelines, read top to bottom, and every pass by name (spec te_bounds 6, passes 4).
+"""The pipelines, read top to bottom, and every pass by name.
 
 Of the reference's passes, those stand here that do something on functions from TE schedules.
 Common subexpressions are left to LLVM and NVRTC, which find more of them in less time.
@@ -97,7 +97,7 @@ FEATURE_CHECK: tuple[Pass, ...] = (
     StorageRewrite(),
     Simplify(),
 )
-"""What runs on a GPU candidate before VerifyGPUCode (spec per_store_features 1)."""
+"""What runs on a GPU candidate before VerifyGPUCode."""
 
 PASSES: dict[str, Callable[[], Pass]] = {
     "BF16ComputeLegalize": BF16ComputeLegalize,

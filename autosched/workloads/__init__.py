@@ -1,4 +1,4 @@
-"""The built-in workloads by name (spec workloads): definitions with NumPy references.
+"""The built-in workloads by name: definitions with NumPy references.
 
 workload = workloads.get("matmul")
 tensors = workload.tensors(M=512, N=512, K=512)      # [A, B, C]: inputs, then outputs

@@ -1,7 +1,7 @@
 """Features of every stored buffer of a function: feature set `ansor-0.19`.
 
-The walk and its numbers follow Ansor's extractor (spec/per_store_features.md); its quirks are
-kept, each with a comment where it is reproduced.
+The walk and its numbers follow Ansor's extractor; its quirks are kept, each with a comment where
+it is reproduced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Buffer-access features and arithmetic intensity of one store (spec sections 7.2 to 8)."""
+"""Buffer-access features and arithmetic intensity of one store."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _table_bytes(loop: Loop) -> float:
 
 
 def intensity_curve(float_ops: int, memory: Sequence[int], loops: Sequence[Loop]) -> list[float]:
-    """Operations per byte where k/10 of the operations are done, k = 1..10 (section 8)."""
+    """Operations per byte where k/10 of the operations are done, k = 1..10."""
     ops = float(float_ops)
     op_list: list[float] = []
     for loop in reversed(loops):

@@ -1,4 +1,4 @@
-"""Sketch rules for every target (spec search 8)."""
+"""Sketch rules for every target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sketch rules for GPUs alone (spec search 8)."""
+"""Sketch rules for GPUs alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multi-level tiling, and following the tiling of another stage (spec search 8)."""
+"""Multi-level tiling, and following the tiling of another stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coefficient heuristic on the specification's examples (section 7.4), quirks included."""
+"""The coefficient heuristic on worked examples, quirks included."""
 
 import pytest
 

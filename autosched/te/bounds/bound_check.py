@@ -1,7 +1,7 @@
 """The conditions under which an iteration of a stage's loops is one of the stage's points.
 
 A split that does not divide, and a computed region that sticks out of the tensor, make iterations
-that must be skipped (spec te_bounds 3.5).
+that must be skipped.
 """
 
 from __future__ import annotations

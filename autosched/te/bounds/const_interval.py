@@ -1,6 +1,6 @@
 """Interval evaluation of index expressions over constant domains, in Python ints.
 
-The quick way for what `eval_set` does in general (spec te_bounds 3.2), with the same results.
+The quick way for what `eval_set` does in general, with the same results.
 """
 
 from __future__ import annotations

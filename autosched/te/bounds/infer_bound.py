@@ -1,7 +1,9 @@
-"""InferBound: the domain of every loop of a normalised schedule (spec te_bounds 3).
+"""InferBound: the domain of every loop of a normalised schedule.
 
 Stages are visited from the last to the first. The axes of a stage get the region that its
 consumers read in one iteration of the loop it is attached to; its loops follow from the axes.
+
+docs/semantics/bounds.md has the rules.
 """
 
 from __future__ import annotations

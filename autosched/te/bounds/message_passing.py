@@ -2,7 +2,7 @@
 
 Down is from the root axes to the leaf loops, up is the other way. Domains (Range) are passed
 down, sets of values (IntSet) up, index expressions both ways. The rules and the form of the
-expressions are Ansor's (spec te_bounds 3.2 to 3.4); constants are handled as Python ints.
+expressions are Ansor's; constants are handled as Python ints.
 """
 
 from __future__ import annotations

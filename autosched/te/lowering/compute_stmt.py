@@ -1,4 +1,4 @@
-"""The statement that computes one stage: loops, conditions and stores (spec te_bounds 4.2)."""
+"""The statement that computes one stage: loops, conditions and stores."""
 
 from __future__ import annotations
 

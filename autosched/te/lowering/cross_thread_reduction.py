@@ -1,4 +1,4 @@
-"""Reductions shared by the threads of a block (spec te_bounds 4.2).
+"""Reductions shared by the threads of a block.
 
 for k.outer: if ...: normal_reduce_temp0[0] = combine(normal_reduce_temp0[0], source)
 tvm_thread_allreduce(1, normal_reduce_temp0[0], True, reduce_temp0[0], threadIdx.x)

@@ -1,4 +1,4 @@
-"""The loops of one stage, outermost first (spec te_bounds 4.1)."""
+"""The loops of one stage, outermost first."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""ScheduleOps: from a normalised schedule and its bounds to one statement (spec te_bounds 4).
+"""ScheduleOps: from a normalised schedule and its bounds to one statement.
 
 Stages are visited from the last to the first. Each is put in front of what has been made so far,
 at the place where it is attached, inside the realization of the storage it fills.
+
+docs/semantics/bounds.md has the rules.
 """
 
 from __future__ import annotations

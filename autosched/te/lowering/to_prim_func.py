@@ -1,4 +1,4 @@
-"""From a schedule to a function over buffers (spec te_bounds 5)."""
+"""From a schedule to a function over buffers."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _MAX_COPIES = 16
 
 @dataclass(frozen=True)
 class InjectVirtualThread(FunctionPass):
-    """Repeats what depends on a virtual thread (spec te_bounds 9, InjectVirtualThread).
+    """Repeats what depends on a virtual thread.
 
     before:                                 after:
         virtual_thread(vx, 2)                   b = allocate((8,), float32, "local")

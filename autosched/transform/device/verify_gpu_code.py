@@ -22,7 +22,7 @@ class VerifyGPUCode(FunctionPass):
     """Raises ScheduleError when a kernel breaks a limit; the function is returned as it is.
 
     A kernel is an outermost thread attribute. Limits are in bytes, threads or counts, None for no
-    limit (spec te_bounds 9, VerifyGPUCode). The message names the limit, what was found and what is
+    limit. The message names the limit, what was found and what is
     allowed:
 
         VerifyGPUCode: kernel 1 of main: 2048 threads per block, at most 1024 are allowed

@@ -1,4 +1,4 @@
-"""LowerIntrin: floor division and remainder as machines have them (spec passes 10.2).
+"""LowerIntrin: floor division and remainder as machines have them.
 
     x // 8         ->   x >> 3
     x % 8          ->   x & 7

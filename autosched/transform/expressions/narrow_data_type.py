@@ -1,4 +1,4 @@
-"""NarrowDataType: index arithmetic that fits is done in 32 bits (spec te_bounds 9).
+"""NarrowDataType: index arithmetic that fits is done in 32 bits.
 
     for i: int64 in range(64):            for i: int32 in range(64):
         A[i*int64(8)] = B[i]       ->         A[i*8] = B[i]

@@ -1,4 +1,4 @@
-"""RewriteUnsafeSelect: a Select that may read out of bounds branches (spec te_bounds 9).
+"""RewriteUnsafeSelect: a Select that may read out of bounds branches.
 
 Select(i < 8, A[i], 0)   ->   if_then_else(i < 8, A[i], 0)
 """

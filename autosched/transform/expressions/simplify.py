@@ -1,4 +1,4 @@
-"""Simplify: every expression in its canonical form, decided branches taken (spec te_bounds 8.1).
+"""Simplify: every expression in its canonical form, decided branches taken.
 
 for i in range(8):                           for i in range(8):
     if likely(i*4 + 3 < 32):          ->         B[i*4] = 1

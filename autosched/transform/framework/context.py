@@ -68,7 +68,7 @@ CONFIG_KEYS: dict[str, ConfigKey] = {
     "tir.smem_alignment": ConfigKey(int, 16),
     "tir.smem_planner": ConfigKey(str, "auto"),
 }
-"""Every configuration key a context accepts (spec passes 3)."""
+"""Every configuration key a context accepts."""
 
 
 def _check_config(config: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""InjectPrefetch: `prefetch` of a schedule becomes Prefetch statements (spec te_bounds 9).
+"""InjectPrefetch: `prefetch` of a schedule becomes Prefetch statements.
 
 for i in range(8):                          for i in range(8):
     attr [A] "prefetch_scope" = 2   ->          prefetch A[i + 2 : i + 3, 0:4]

@@ -1,4 +1,4 @@
-"""StorageFlatten: multi-dimensional regions become flat allocations (spec te_bounds 9).
+"""StorageFlatten: multi-dimensional regions become flat allocations.
 
     realize B[i*4 : i*4 + 4, 0:8]:              B = allocate(32)
         B[i*4 + 1, j] = A[i*4 + 1, j]    ->         B[1*8 + j] = A[(i*4 + 1)*8 + j]

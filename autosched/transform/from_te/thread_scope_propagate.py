@@ -1,4 +1,4 @@
-"""The storage scope of a buffer that names none (spec te_bounds 7)."""
+"""The storage scope of a buffer that names none."""
 
 from __future__ import annotations
 

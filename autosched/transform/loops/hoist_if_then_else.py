@@ -1,4 +1,4 @@
-"""HoistIfThenElse: conditions that a loop does not change move out of it (spec te_bounds 9).
+"""HoistIfThenElse: conditions that a loop does not change move out of it.
 
 for j in range(8):                 if i < 3:
     if i < 3:              ->          for j in range(8):

@@ -31,7 +31,7 @@ _KEY = "double_buffer_scope"
 
 @dataclass(frozen=True)
 class InjectDoubleBuffer(FunctionPass):
-    """Doubles the buffers marked double_buffer_scope (spec te_bounds 9, InjectDoubleBuffer).
+    """Doubles the buffers marked double_buffer_scope.
 
     before:                                 after:
         for i in range(8):                      b = allocate((64,), float32, "shared")

@@ -48,7 +48,7 @@ HINT = "pragma_loop_partition_hint"
 
 @dataclass(frozen=True)
 class LoopPartition(FunctionPass):
-    """Splits loops by their likely() conditions, and drops likely() (spec te_bounds 9).
+    """Splits loops by their likely() conditions, and drops likely().
 
     before:                                 after (partition_const_loops):
         for i in range(3):                      for i in range(2):

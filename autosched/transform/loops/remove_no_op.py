@@ -1,4 +1,4 @@
-"""RemoveNoOp: statements that do nothing disappear (spec te_bounds 9).
+"""RemoveNoOp: statements that do nothing disappear.
 
 for i in range(4):               if not i < 2:
     if i < 2: 0           ->         A[0] = 1

@@ -28,7 +28,7 @@ from autosched.transform.loops.copy_stmt import copies
 
 @dataclass(frozen=True)
 class UnrollLoop(FunctionPass):
-    """Unrolls loops, counting stores as Ansor does (spec te_bounds 9, UnrollLoop).
+    """Unrolls loops, counting stores as Ansor does.
 
     before:                                 after:
         pragma(i, "auto_unroll_max_step", 4)    for i in range(8):

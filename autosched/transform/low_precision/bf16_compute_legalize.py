@@ -2,7 +2,7 @@
 
     C[i] = A[i] + B[i]   ->   C[i] = bfloat16(float32(A[i]) + float32(B[i]))
 
-Internal buffers are kept as float32 unless their address is passed on (spec passes 7.1).
+Internal buffers are kept as float32 unless their address is passed on.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from autosched.transform.storage.storage_plan import Block, plan_storage
 
 @dataclass(frozen=True)
 class StorageRewrite(FunctionPass):
-    """Shares memory between allocations that do not live together (spec te_bounds 9).
+    """Shares memory between allocations that do not live together.
 
     before:                                 after:
         B = allocate((64,), float32)            B = allocate((64,), float32)

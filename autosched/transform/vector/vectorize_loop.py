@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class VectorizeLoop(FunctionPass):
-    """Turns vectorized loops into vector statements (spec te_bounds 9, VectorizeLoop).
+    """Turns vectorized loops into vector statements.
 
     before:                                 after:
         for j in vectorized(4):                 B[i * 4:i * 4 + 4] =

@@ -1,4 +1,4 @@
-"""Every branch against Python's // and %, on all values of int8 (spec passes 10.2)."""
+"""Every branch against Python's // and %, on all values of int8."""
 
 import numpy as np
 import pytest
