@@ -55,7 +55,7 @@ class Task:
             raise ConfigError(f"{asked} is for CPU targets, found {self.target.kind}")
         if not self.layout_free:
             raise ConfigError(
-                f"{asked} needs an input whose layout is free, but {self.workload.title} has none; "
+                f"{asked} needs a layout-free input, but {self.workload.title} has none; "
                 "an expression names them under layout_free, a Python function in the attribute "
                 "layout_free_placeholders of te.compute"
             )

@@ -1,4 +1,4 @@
-"""Python files of the user's: workloads and sketch rules."""
+"""The user's own Python files: workloads and sketch rules."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def format_line(
 ) -> str:
     """One v0.6 line, without the newline.
 
-    Raises ConfigError for a workload that is no built-in: v0.6 cannot name it.
+    Raises ConfigError for a workload that is not built in: v0.6 cannot name it.
     """
     entry = task.get("ansor") or _entry(task)
     error = 0

@@ -49,7 +49,7 @@ class Record:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Record:
-        """Raises ConfigError saying what is missing or wrong when `data` is no record."""
+        """Raises ConfigError saying what is missing or wrong when `data` is not a record."""
         for key, kind in _KEYS.items():
             if type(data.get(key)) is not kind:
                 raise ConfigError(

@@ -16,7 +16,7 @@ from autosched.task import Task
 Steps = tuple[Step, ...]
 _TIMEOUT = 300.0
 _WORTH_SENDING = 8  # fewer candidates are worked out here
-_MAX_CACHED = 50_000  # some 200 MB
+_MAX_CACHED = 50_000  # about 200 MB
 
 
 class Helper:

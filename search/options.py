@@ -30,7 +30,7 @@ class SearchOptions:
 
     `space` is `ansor` for exactly the sketches of Ansor; `autosched` has more beside them.
 
-    Ansor evolves 2048 candidates four times; features of one cost some 5 ms here, so that a round
+    Ansor evolves 2048 candidates four times; features of one cost about 5 ms here, so that a round
     would take longer than measuring its batch many times over. More samples and less evolution
     (128 a round instead of 50, four generations of 48) do better for the same time: see policy.
     Raises ConfigError for a value of a wrong type or size.

@@ -1,7 +1,7 @@
 """Binding the loops of a GPU candidate to blocks, virtual threads and threads.
 
 As in Ansor, what is bound here may still be more than a kernel can have: of threads, shared memory
-or bytes in a vector access, which only lowering tells. Such a candidate is refused there with a
+or bytes in a vector access, which only lowering can say. Such a candidate is refused there with a
 ScheduleError (`transform/device/verify_gpu_code.py`), where Ansor gives it features of zeros.
 """
 

@@ -119,7 +119,7 @@ def test_the_weights_of_built_ins_are_free(op, args, free):
             lambda: Task.from_workload(
                 "softmax", M=4, N=4, target=TARGET, layout_rewrite="insert-transform-stage"
             ),
-            r"insert-transform-stage needs an input whose layout is free, but softmax\(M=4, N=4\)",
+            r"insert-transform-stage needs a layout-free input, but softmax\(M=4, N=4\)",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a condition that holds tells about expressions."""
+"""What a condition that holds says about expressions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The values that an expression takes while its variables range over sets.
 
-An interval is a pair of expressions; both ends the same object is a point. None stands for no
-bound inside this module, the sentinels of `intset.py` outside.
+An interval is a pair of expressions; it is a point when both ends are the same object. Inside this
+module None means no bound, outside the sentinels of `intset.py` do.
 """
 
 from __future__ import annotations

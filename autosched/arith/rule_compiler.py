@@ -243,7 +243,7 @@ def compile_rules(root: type[Expr], *tables: str) -> RuleFn:
     """The matching function of those rules in `tables` that rewrite nodes of class `root`.
 
     It takes the node (its children simplified) and a RuleScope, and returns the rewritten
-    expression or None. Raises ValueError for a line that is no rule.
+    expression or None. Raises ValueError for a line that is not a rule.
     """
     name = root.__name__
     body = [rule.source for table in tables for rule in _parse_rules(name, table)]

@@ -45,7 +45,8 @@ def plain(text: str) -> None:
         sys.exit(0)
     except OSError as error:
         raise ConfigError(
-            f"cannot write to standard output: {error.strerror}; free space or send it elsewhere"
+            f"cannot write to standard output: {error.strerror}; free some space or send the "
+            "output elsewhere"
         ) from error
 
 

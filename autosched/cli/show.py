@@ -67,7 +67,7 @@ def _tell_layouts(task: Task, record: Record) -> None:
     for tensor in task.layout_free:
         change = changes.get(tensor.name)
         if change is None:
-            warn(f"note: {tensor.name} keeps its order: no other can be told from these loops")
+            warn(f"note: {tensor.name} keeps its order: these loops do not determine another one")
         elif task.layout == LayoutOption.FOR_PRE_TRANSFORMED:
             warn(f"note: {change.text}, the order in which the kernel expects {change.name}")
         else:

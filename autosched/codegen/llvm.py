@@ -29,7 +29,7 @@ __all__ = ["assembly", "assertion_messages", "compile_object", "emit_llvm", "siz
 
 
 def size_variables(func: PrimFunc) -> tuple[Var, ...]:
-    """Variables that occur as a whole dimension of a parameter's buffer and are no parameters."""
+    """Variables that occur as a whole dimension of a parameter's buffer and are not parameters."""
     found: dict[Var, None] = {}
     for buffer in func.buffers:
         for extent in buffer.shape:
@@ -110,6 +110,6 @@ def _attributes(buffer: Buffer | None, noalias: bool) -> str:
 
 
 def check_symbol(name: str) -> None:
-    """Raises CompileError when `name` is no identifier of C."""
+    """Raises CompileError when `name` is not a C identifier."""
     if not name.isidentifier() or not name.isascii():
-        raise CompileError(f"the function name {name!r} is no identifier")
+        raise CompileError(f"the function name {name!r} is not an identifier")

@@ -1,4 +1,4 @@
-"""Branches and loops as LLVM basic blocks; what stands inside is written by a handler."""
+"""Branches and loops as LLVM basic blocks; a handler writes what is inside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C held back while something happens that must happen wholly or not at all."""
+"""Ctrl-C held back while something happens that must not be cut short."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Ctrl-C inside takes effect at the end, so that what stands inside happens wholly.
+    """Ctrl-C inside takes effect at the end, so that the block runs to its end.
 
     For a few milliseconds of work. Changes nothing outside the main thread, where no Ctrl-C
     arrives, and where Ctrl-C is ignored or left to the system.

@@ -18,7 +18,7 @@ from typing import Any
 
 from autosched.errors import AutoschedError, MeasureError, ScheduleError
 
-# OpenBLAS's threads otherwise spin for some 27 ms after each call and take a core from the kernel
+# OpenBLAS's threads otherwise spin for about 27 ms after each call and take a core from the kernel
 # that runs next: matmul kernels measured in turns with NumPy came out at half their speed.
 _ENVIRONMENT = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 

@@ -21,7 +21,7 @@ def _refuse(symbol: str, position: int, spec: ParamSpec, problem: str) -> Measur
 def as_array(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndarray[Any, Any]:
     """`value` as a NumPy array over the same memory (through DLPack when it is another kind).
 
-    Raises MeasureError when it is no array in host memory.
+    Raises MeasureError when it is not an array in host memory.
     """
     if isinstance(value, np.ndarray):
         return value

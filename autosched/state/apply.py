@@ -114,7 +114,9 @@ def _reorder(state: State, step: ReorderStep) -> State:
     iters = state.stages[step.stage_id].iters
     if len(step.after_ids) != len(iters) or set(step.after_ids) != set(range(len(iters))):
         raise refuse(
-            state, step, f"{list(step.after_ids)} is not an order of {len(iters)} iterators"
+            state,
+            step,
+            f"{list(step.after_ids)} does not list each of the {len(iters)} iterators once",
         )
     return _replaced(state, step, tuple([iters[i] for i in step.after_ids]))
 
@@ -239,7 +241,9 @@ def _compute_at(state: State, step: ComputeAtStep) -> State:
     n = len(state.stages[target].iters)
     if not 0 <= step.target_iter_id < n:
         raise refuse(
-            state, step, f"stage {target} has {n} iterators, {step.target_iter_id} is wanted"
+            state,
+            step,
+            f"stage {target} has {n} iterators, so it has no iterator {step.target_iter_id}",
         )
     stage = state.stages[stage_id].placed(ComputeAt.ITER, keep_ranges=False)
     attach_map = state.attach_map.with_stage(stage_id, target, step.target_iter_id)

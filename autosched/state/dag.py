@@ -106,7 +106,9 @@ class ComputeDAG:
         extent that is not constant counts as undefined.
         """
         if not state.concrete:
-            raise ScheduleError("infer_bound: the state has split lengths that are not chosen yet")
+            raise ScheduleError(
+                "infer_bound: the state has split lengths that have not been chosen yet"
+            )
         replay = self.replay(state.steps)
         bounds = infer_bound(replay.schedule.normalize_for_feature_extraction())
         stages: list[StateStage] = []

@@ -64,8 +64,8 @@ def rewrite_layout(
 ) -> LayoutRewrite:
     """`dag` and `steps` with every layout-free input in the order `steps` read it.
 
-    An input stays as it is where the order cannot be told: an index that is not one axis, or a
-    split that does not divide. Raises ScheduleError when the steps are illegal.
+    An input keeps its order where the loops do not determine one: an index is not one axis, or a
+    split does not divide. Raises ScheduleError when the steps are illegal.
     """
     unchanged = LayoutRewrite(dag, tuple(steps), ())
     if option == LayoutOption.NO_REWRITE or not steps:
@@ -93,7 +93,7 @@ def rewrite_layout(
 def layout_free_tensors(dag: ComputeDAG) -> tuple[Tensor, ...]:
     """The arguments of `dag` whose layout some operation that reads them calls free.
 
-    Raises ConfigError when the attribute is no list of tensors.
+    Raises ConfigError when the attribute is not a list of tensors.
     """
     free = {t for op in dag.ops for t in _marked(op) if t in op.inputs}
     return tuple(t for t in dag.tensors if t in free and isinstance(t.op, PlaceholderOp))

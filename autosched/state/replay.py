@@ -133,8 +133,8 @@ def _reorder(r: Replay, step: ReorderStep, steps: Sequence[Step]) -> None:
     stage, axes = r.stages[step.stage_id], r.axes[step.stage_id]
     if sorted(step.after_ids) != list(range(len(axes))):
         raise ScheduleError(
-            f"reorder on {stage.op.name}: {list(step.after_ids)} is not an order of {len(axes)} "
-            "loops"
+            f"reorder on {stage.op.name}: {list(step.after_ids)} does not list each of the "
+            f"{len(axes)} loops once"
         )
     order = [axes[i] for i in step.after_ids]
     stage.reorder(*order)
@@ -149,7 +149,9 @@ def _split_by(
     pieces: list[IterVar] = []
     for length in reversed(lengths) if inner_to_outer else lengths:
         if length is None:
-            raise ScheduleError(f"split of {rest.var.name} on {stage.op.name}: a length is open")
+            raise ScheduleError(
+                f"split of {rest.var.name} on {stage.op.name}: a length has not been chosen yet"
+            )
         if inner_to_outer:
             rest, piece = stage.split(rest, factor=length)
         else:

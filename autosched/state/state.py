@@ -153,7 +153,7 @@ class State:
         annotation = THREAD_ANNOTATIONS.get(thread)
         if annotation is None:
             known = ", ".join(THREAD_ANNOTATIONS)
-            raise ScheduleError(f"bind: no thread axis {thread!r}, expected one of {known}")
+            raise ScheduleError(f"bind: {thread!r} is not a thread axis, expected one of {known}")
         return self._annotate(stage_id, it, annotation)
 
     def parallel(self, stage_id: int, it: Iterator) -> tuple[State, Iterator]:

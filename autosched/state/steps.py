@@ -230,7 +230,7 @@ def steps_to_json(steps: Iterable[Step]) -> list[JsonStep]:
 def _encode(value: Any) -> Any:
     if isinstance(value, tuple):
         if None in value:
-            raise ValueError(f"a split length is not chosen yet: {value}")
+            raise ValueError(f"a split length has not been chosen yet: {value}")
         return list(value)
     if value is None:  # an undefined extent
         return 0

@@ -22,7 +22,7 @@ class DType:
     """One data type: a code (`float`, `bfloat`, `int`, `uint`, `bool`, `handle`), bits and lanes.
 
     `DType("float32x8")` always returns the same object, so types compare with `is`.
-    Raises ValueError for a name that is no type.
+    Raises ValueError for a name that is not a type.
     """
 
     _table: ClassVar[dict[str, DType]] = {}

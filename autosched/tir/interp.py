@@ -142,7 +142,7 @@ def _scalar(compiler: StmtCompiler, var: Var, value: Any) -> Value:
 
 
 def _bind_shape(compiler: StmtCompiler, buffer: Buffer, value: Array) -> None:
-    """Binds the symbolic sizes of `buffer` that are no parameters of their own."""
+    """Binds the symbolic sizes of `buffer` that are not parameters themselves."""
     sizes: list[tuple[Expr, int]] = list(zip(buffer.shape, value.shape, strict=False))
     steps = [1]
     for n in reversed(value.shape[1:]):

@@ -296,7 +296,7 @@ class ExprCompiler:
         picks = []
         for index in e.indices:
             if not isinstance(index, IntImm):
-                raise InterpreterError(f"shuffle with the index {index!r}, which is no constant")
+                raise InterpreterError(f"shuffle with the index {index!r}, which is not a constant")
             picks.append(index.value)
         many = any(v.varying for v in vectors)
         low, high = min(v.low for v in vectors), max(v.high for v in vectors)

@@ -1,6 +1,6 @@
 """The pipelines, read top to bottom, and every pass by name.
 
-Of the reference's passes, those stand here that do something on functions from TE schedules.
+Here are those of Ansor's passes that do something on functions from TE schedules.
 Common subexpressions are left to LLVM and NVRTC, which find more of them in less time.
 """
 

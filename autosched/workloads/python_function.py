@@ -1,4 +1,4 @@
-"""Workloads in a Python file of the user's: `my_ops.py:my_matmul`.
+"""Workloads in the user's own Python file: `my_ops.py:my_matmul`.
 
 The function is called with the workload's arguments and returns the argument tensors, inputs first.
 A function `my_matmul_reference(inputs, **args)` beside it, if there is one, is the reference;

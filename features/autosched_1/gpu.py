@@ -59,7 +59,7 @@ def occupancy(threads: int, shared: int, local: int, machine: Machine) -> float:
     """Resident threads per multiprocessor as a share of its limit.
 
     `threads` of a block, `shared` bytes of a block, `local` bytes of a thread: they live in
-    registers of 4 bytes next to some 32 for addresses and temporaries, 255 at most.
+    registers of 4 bytes besides about 32 for addresses and temporaries, 255 at most.
     """
     threads = max(1, threads)
     warps = -(-threads // machine.warp)

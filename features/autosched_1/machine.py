@@ -2,7 +2,7 @@
 
 Everything comes from the target, which is part of every record, so that a record has the same
 features wherever they are worked out. A CPU's caches are those of the machine that the task was
-made on; records that do not tell them (Ansor's) count as `cpu_caches.TYPICAL`.
+made on; records without them (Ansor's) count as `cpu_caches.TYPICAL`.
 """
 
 from __future__ import annotations

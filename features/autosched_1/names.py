@@ -138,7 +138,7 @@ _GROUPS: dict[str, dict[str, str]] = {
     },
     "predicates": {
         "guards": "conditions around the store",
-        "guard_inner=": "a condition stands inside all loops",
+        "guard_inner=": "there is a condition inside all loops",
         "guarded": "checks of conditions over all iterations",
     },
     "gpu": {

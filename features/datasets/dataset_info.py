@@ -22,7 +22,7 @@ from autosched.features.sets import FEATURE_SETS
 def describe(path: Path) -> str:
     """Sizes, tasks, distribution of throughputs and schema version of a dataset, as text.
 
-    Raises ConfigError when `path` is no dataset.
+    Raises ConfigError when `path` is not a dataset.
     """
     if not path.exists():
         raise ConfigError(f"dataset {path} does not exist")
@@ -31,7 +31,7 @@ def describe(path: Path) -> str:
     try:
         return _npz(path) if path.suffix == ".npz" else _flat(path)
     except (KeyError, ValueError, OSError, csv.Error, zipfile.BadZipFile) as error:
-        raise ConfigError(f"{path} is no autosched dataset: {error}") from error
+        raise ConfigError(f"{path} is not an autosched dataset: {error}") from error
 
 
 def _npz(path: Path) -> str:
@@ -109,7 +109,7 @@ def _parquet(path: Path) -> _Heads:
     with pyarrow.parquet.ParquetFile(path) as file:
         metadata = file.schema_arrow.metadata or {}
         if b"schema" not in metadata:
-            raise ConfigError(f"{path} is no autosched dataset: it names no feature set")
+            raise ConfigError(f"{path} is not an autosched dataset: it names no feature set")
         heads = _Heads(metadata[b"schema"].decode())
         last = -1
         for batch in file.iter_batches(100_000, columns=list(LEADING)):

@@ -20,7 +20,7 @@ A candidate that cannot be lowered has one row of zeros.
 """
 
 _LEADING = {
-    "candidate": "index of the candidate, in input order; its rows stand together",
+    "candidate": "index of the candidate, in input order; its rows are consecutive",
     "task": "index of the task: workload, target and hardware limits",
     "workload": "operator and arguments, as JSON",
     "split": "train, valid or test",
@@ -88,9 +88,9 @@ def _splits(index: Index, by: str | None) -> str:
     counts = np.bincount(index.split, minlength=len(index.splits))
     text = ", ".join(f"{name} {n}" for name, n in zip(index.splits, counts, strict=True))
     if by == "random":
-        rule = "At random: candidates of one task stand in several splits."
+        rule = "At random: candidates of one task are in several splits."
     else:
-        rule = f"By {by}: no {by} stands in two splits."
+        rule = f"By {by}: no {by} is in two splits."
     return f"{rule} Candidates: {text}."
 
 

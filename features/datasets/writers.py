@@ -21,7 +21,7 @@ from autosched.features.ansor.rows import FeatureRows
 from autosched.features.datasets.sample import LEADING, Index
 from autosched.features.sets import FeatureSet
 
-ROW_GROUP = 16384  # rows held at a time, some 11 MB
+ROW_GROUP = 16384  # rows held at a time, about 11 MB
 
 
 class Writer(Protocol):

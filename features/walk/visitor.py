@@ -139,7 +139,7 @@ class Nest:
     def _let(self, stmt: LetStmt) -> None:
         self.env[stmt.var] = eval_bound(stmt.value, self.env)
         if not self.loops:
-            raise ScheduleError(f"features: let {stmt.var.name} stands outside all loops")
+            raise ScheduleError(f"features: let {stmt.var.name} is outside all loops")
         self.loops[-1].lets.append((stmt.var, stmt.value))
         self._note_loads(stmt.value)
         self._alone(stmt.body)

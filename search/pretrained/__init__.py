@@ -1,4 +1,4 @@
-"""Cost models that come with autosched, so that the first candidates are no blind guesses."""
+"""Cost models that come with autosched, so that the first candidates are not blind guesses."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def load_rules(specs: Sequence[str]) -> tuple[SketchRule, ...]:
     """The rules that `specs` (file.py:name, of a rule or a list of rules) mean, in order.
 
     Running the user's file executes whatever it contains. Raises ConfigError when there is no
-    such file or name, or what it names is no sketch rule.
+    such file or name, or what it names is not a sketch rule.
     """
     rules: list[SketchRule] = []
     for spec in specs:

@@ -1,4 +1,4 @@
-"""What a sketch rule is, and what it is told."""
+"""What a sketch rule is, and what it gets."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def follow_tiling(state: State, stage_id: int, split_ids: list[int], n_split: in
     follow = iter(split_ids)
     for it in state.stages[stage_id].iters:
         if it.kind is not IterKind.SPATIAL:
-            raise ScheduleError(f"follow tiling: iterator {it.name} is no spatial one")
+            raise ScheduleError(f"follow tiling: iterator {it.name} is not spatial")
         if it.name in unsplit:
             levels[-1].append(it)
             continue

@@ -125,7 +125,7 @@ def test_the_option_goes_to_ansor_and_back(cli, log, tmp_path, rewrite):
         (
             "workload: {op: softmax, args: {M: 4, N: 4}}\nlayout_rewrite: pre-transformed\n",
             2,
-            "needs an input whose layout is free, but softmax(M=4, N=4) has none",
+            "needs a layout-free input, but softmax(M=4, N=4) has none",
         ),
         (
             'workload:\n  expr: "C[i] = A[i] + B[i]"\n  shapes: {A: [4], B: [4]}\n'

@@ -115,5 +115,5 @@ def test_several_indices_are_refused(func):
 def test_names_must_be_identifiers(func):
     a = decl_buffer((4,), name="A")
     body = BufferStore(a, op.const(0.0), (IntImm(0),))
-    with pytest.raises(CompileError, match="no identifier"):
+    with pytest.raises(CompileError, match="not an identifier"):
         emit_llvm(func(body, [a], "my kernel"), TARGET)

@@ -77,7 +77,7 @@ def test_what_cannot_be_followed():
         follow_tiling(state, 3, splits[:1], 1)
     with pytest.raises(ScheduleError, match="more splits to follow"):
         follow_tiling(state, 3, [*splits, 2], 1)
-    with pytest.raises(ScheduleError, match=r"iterator k\.0 is no spatial one"):
+    with pytest.raises(ScheduleError, match=r"iterator k\.0 is not spatial"):
         follow_tiling(state, 2, [*splits, *splits], 1)
 
 

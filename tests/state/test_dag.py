@@ -79,7 +79,7 @@ def test_infer_bound_fills_attached_stages() -> None:
 def test_infer_bound_needs_lengths() -> None:
     dag = dag_of("matmul", M=16, N=16, K=16)
     state, _ = dag.init_state.split(2, dag.init_state.stages[2].iters[0], [None])
-    with pytest.raises(ScheduleError, match="not chosen yet"):
+    with pytest.raises(ScheduleError, match="not been chosen yet"):
         dag.infer_bound(state)
 
 

@@ -76,7 +76,7 @@ def test_worked_example() -> None:
 
 
 def test_a_length_still_open_cannot_be_written() -> None:
-    with pytest.raises(ValueError, match="not chosen yet"):
+    with pytest.raises(ValueError, match="not been chosen yet"):
         SplitStep(0, 0, 8, (None, 2)).to_json()
 
 

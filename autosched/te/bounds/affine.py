@@ -1,7 +1,7 @@
 """Affine index expressions, a quick way around the Analyzer for most of what bounds consist of.
 
 An expression is affine here when it is built from variables and constants by +, - and
-multiplication by constants. About variables of which nothing is known, such a form tells at once
+multiplication by constants. About variables of which nothing is known, such a form says at once
 what the Analyzer would find out.
 """
 

@@ -50,7 +50,7 @@ def create_group(
                 "create_group",
                 stage,
                 None,
-                "it belongs to a group that the new one would take only a part of",
+                "it belongs to a group that would be only partly in the new one",
             )
     group = Stage(Operation("group", "", {}))
     group.group = parent

@@ -102,7 +102,7 @@ def _rewritten(
     for tensor in op.inputs:
         if tensor in bodies:
             raise refuse(
-                "compute_inline", tensor.op, None, f"{op.name} needs it stored, it is no te.compute"
+                "compute_inline", tensor.op, None, f"{op.name} is not a te.compute and reads it"
             )
     return replace_inputs(op, replaced)
 

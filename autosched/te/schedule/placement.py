@@ -119,7 +119,7 @@ def set_scope(stage: Stage, scope: str) -> None:
         known = ", ".join(sorted(STORAGE_SCOPES))
         raise refuse("set_scope", stage, None, f"unknown scope {scope!r}; the scopes are {known}")
     if stage.is_output and scope not in ("", "global"):
-        raise refuse("set_scope", stage, None, f"an output is stored in global, not {scope}")
+        raise refuse("set_scope", stage, None, f"an output must be stored in global, found {scope}")
     stage.scope = scope
 
 

@@ -60,7 +60,7 @@ def linear_access(body: Stmt) -> LinearAccess:
 
 
 def is_movable(alloc: Allocate) -> bool:
-    """True when an allocation may move to an enclosing statement: its size is no variable's."""
+    """True when an allocation may move to an enclosing statement: its size is constant."""
     return not alloc.annotations and not any(
         free_vars(e) for e in (*alloc.extents, alloc.condition)
     )

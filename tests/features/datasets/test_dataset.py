@@ -111,7 +111,7 @@ def test_what_is_wrong_is_said(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
         describe(tmp_path / "none.npz")
     (tmp_path / "bad.npz").write_bytes(b"not a dataset")
-    with pytest.raises(ConfigError, match="is no autosched dataset"):
+    with pytest.raises(ConfigError, match="is not an autosched dataset"):
         describe(tmp_path / "bad.npz")
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "other.parquet")
     with pytest.raises(ConfigError, match="it names no feature set"):

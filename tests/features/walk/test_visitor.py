@@ -64,7 +64,7 @@ def test_an_unknown_thread_axis_is_refused():
 
 
 def test_a_let_needs_a_loop():
-    with pytest.raises(ScheduleError, match="let j stands outside all loops"):
+    with pytest.raises(ScheduleError, match="let j is outside all loops"):
         walk(LetStmt(j, IntImm(1), store(j)))
 
 

@@ -80,7 +80,7 @@ REFUSED = {
     ),
     "output scope": (
         lambda s, A, B, C, D: s[D].set_scope("local"),
-        r"set_scope: stage D: an output is stored in global, not local",
+        r"set_scope: stage D: an output must be stored in global, found local",
     ),
     "double output": (lambda s, A, B, C, D: s[D].double_buffer(), r"double_buffer: stage D"),
     "predicate": (
