@@ -14,10 +14,10 @@ from pathlib import Path
 
 from autosched.errors import ConfigError
 from autosched.lost_interrupt import none_lost
-from autosched.measure.interrupt import interrupts_held
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import RecordLog
 from autosched.measure.runner import RunOptions
+from autosched.process.interrupt import interrupts_held
 from autosched.search.allocation import AllocationOptions
 from autosched.search.featurize import Helper
 from autosched.search.learner import Learner

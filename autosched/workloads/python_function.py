@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ConfigError
+from autosched.te.operations.graph import post_order_ops
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.graph import post_order_ops
 from autosched.user_file import load_object
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.numpy_version import NumpyVersion

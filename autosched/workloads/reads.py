@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from autosched.arith.analyzer import Analyzer
 from autosched.errors import ConfigError
+from autosched.te.operations.graph import post_order_ops
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.graph import post_order_ops
 from autosched.tir.expr import Call, Cast, Expr, IntImm, ProducerLoad, Reduce, Select, Var
 from autosched.tir.linear import linear
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from autosched import workloads
 from autosched.errors import ConfigError
 from autosched.te.operations.tensor import Tensor
-from autosched.workloads.numpy_version import NumpyVersion
 from autosched.workloads.expression.workload import ExpressionWorkload
+from autosched.workloads.numpy_version import NumpyVersion
 from autosched.workloads.python_function import PythonWorkload
 from autosched.workloads.workload import Array
 

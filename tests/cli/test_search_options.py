@@ -265,7 +265,7 @@ def test_accepted_structures_give_sketches_for_fused_and_plain_stages(target):
             accepted += 1
             for task in tasks:
                 options = SearchOptions(**{name: text})
-                assert sketches(task, options), text
+                assert SearchSpace(task, options).sketches, text
                 if accepted % 5 == 0:
                     assert population(task, options, 2), text
     assert accepted

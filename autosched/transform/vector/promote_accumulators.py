@@ -47,9 +47,9 @@ from autosched.tir.stmt import (
 from autosched.tir.walk import map_children, rewrite_expr, substitute
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.vector.distribute_loops import distribute
 from autosched.transform.vector.apply_moves import planned_nests
 from autosched.transform.vector.describe_nest import can_fold
+from autosched.transform.vector.distribute_loops import distribute
 from autosched.transform.vector.instructions import step_weight
 from autosched.transform.vector.lanes import lane_slice
 from autosched.transform.vector.reduction_nest import Nest, is_counted, is_reduction, match_nest
