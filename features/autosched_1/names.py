@@ -121,8 +121,8 @@ _GROUPS: dict[str, dict[str, str]] = {
         for k in range(CURVE_POINTS)
     },
     "registers": {
-        "nest_depth": "loops around this store alone, from the innermost",
-        "nest_iterations": "iterations of these loops",
+        "nest_depth": "loops of the nest around this store that the code generator takes",
+        "nest_iterations": "iterations of that nest",
         "lanes=": "share of a vector register that the foreseen lanes fill",
         "vec_excess": "vector registers that a vectorised loop takes",
         "folded=": "the foreseen lanes run along the reduction",

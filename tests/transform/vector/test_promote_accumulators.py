@@ -13,7 +13,8 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
-from autosched.tir.stmt import AttrStmt, BufferStore, Stmt
+from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Stmt
+from autosched.tir.walk import stmts
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from kit.stmts import func_of, loop
 
@@ -99,6 +100,25 @@ def test_results_are_equal_to_the_last_bit(order, extents, lanes, vector_bytes, 
     new = PromoteAccumulators(vector_bytes, registers, reassociate=False)(func)
     assert new is not func
     agree(func, new, m * k, k * n, m * n)
+
+
+@pytest.mark.parametrize(("order", "extents", "lanes"), CASES)
+@pytest.mark.parametrize(("vector_bytes", "registers"), [(16, 16), (64, 32), (32, 4)])
+def test_what_is_planned_is_what_is_done(order, extents, lanes, vector_bytes, registers):
+    """The storage of accumulators has the size that the plan tells, nest by nest."""
+    size = dict.fromkeys("ijk", 1)
+    for name in order.split():
+        size[name[0]] *= extents[name]
+    func = matmul(size["i"], size["j"] * lanes, size["k"], order, extents, lanes)
+    promote = PromoteAccumulators(vector_bytes, registers)
+    held = [p.piece.accumulators * p.piece.lanes for p in promote.planned(func)]
+    sizes = [
+        s.extents[0].value
+        for s in stmts(promote(func).body)
+        if isinstance(s, Allocate) and s.buffer_var.name == "C.acc"
+    ]
+    assert held
+    assert sizes == held
 
 
 def accumulate(index: Expr, value: Expr, target, loops: list[tuple[Var, int]]) -> Stmt:
