@@ -1,8 +1,9 @@
 """Storage inside a function: the stack, the runtime's workspace, constants.
 
-Allocations of constant size live for the whole function: small ones on the stack, where SROA turns
-them into registers when all their addresses are constant, large ones in one workspace allocation
-made in the prologue. An allocation whose size is only known at run time is made where it stands.
+Allocations of constant size live for the whole function: on the stack while there is room, the
+others in workspace made in the prologue. The stack goes first to those that LLVM turns into
+registers (the accumulators of a reduction among them), then to the small ones. An allocation whose
+size is only known at run time is made where it stands.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from autosched.codegen.llvm_builder import FunctionBuilder, StmtFn
 from autosched.codegen.llvm_types import memory_type
 from autosched.errors import CompileError
 from autosched.tir.dtype import int64
-from autosched.tir.expr import Expr, IntImm
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Var
 from autosched.tir.op import cast, const
-from autosched.tir.stmt import Allocate, AllocateConst, For, ForKind, Stmt
-from autosched.tir.walk import child_stmts
+from autosched.tir.stmt import Allocate, AllocateConst, BufferStore, For, ForKind, Prefetch, Stmt
+from autosched.tir.walk import child_stmts, direct_exprs, stmts
 
 STACK_BYTES = 64 * 1024
-"""Allocations of one function up to this total are on the stack (threads have at least 2 MiB)."""
+"""Arrays of one function up to this total are on the stack (threads have at least 2 MiB)."""
+
+REGISTER_BYTES = 512 * 1024
+"""The same for what becomes registers: it takes stack only where LLVM runs out of them."""
 
 ALLOC, FREE = "autosched_workspace_alloc", "autosched_workspace_free"
 OUT_OF_MEMORY = -1
@@ -37,13 +41,14 @@ def constant_bytes(stmt: Allocate) -> int | None:
 
 def prologue(b: FunctionBuilder, body: Stmt) -> None:
     """Allocates what `body` needs of constant size, outside of its parallel loops."""
-    used = 0
+    sizes: dict[Allocate, int] = {}
     for stmt in _allocations(body, b.inside_parallel):
         size = constant_bytes(stmt)
-        if size is None:
-            continue
-        if used + size <= STACK_BYTES:
-            used += size
+        if size is not None:
+            sizes[stmt] = size
+    on_stack = _on_stack(body, sizes)
+    for stmt, size in sizes.items():
+        if stmt in on_stack:
             kind = memory_type(stmt.dtype.element)
             count = max(1, size // stmt.dtype.bytes)
             name = b.fresh("stack")
@@ -51,6 +56,64 @@ def prologue(b: FunctionBuilder, body: Stmt) -> None:
         else:
             name = _workspace(b, str(size))[0]
         b.pointers[stmt.buffer_var] = name
+
+
+def _on_stack(body: Stmt, sizes: dict[Allocate, int]) -> set[Allocate]:
+    """Those of the allocations (with their bytes) that are on the stack."""
+    if sum(sizes.values()) <= STACK_BYTES:
+        return set(sizes)
+    addressed = computed_addresses(body)
+    chosen: set[Allocate] = set()
+    for room, registers in ((REGISTER_BYTES, True), (STACK_BYTES, False)):
+        group = [s for s in sizes if (s.buffer_var not in addressed) is registers]
+        for stmt in sorted(group, key=sizes.__getitem__):
+            room -= sizes[stmt]
+            if room < 0:
+                break
+            chosen.add(stmt)
+    return chosen
+
+
+def computed_addresses(body: Stmt) -> set[Var]:
+    """Pointers used other than in plain loads and stores of constant elements.
+
+    Memory behind the others becomes registers: LLVM's SROA cuts it into one for each access.
+    """
+    found: set[Var] = set()
+    seen: set[Expr] = set()
+
+    def access(place: BufferLoad | BufferStore) -> None:
+        if place.predicate is not None or not all(map(_is_constant, place.indices)):
+            found.add(place.buffer.data)
+
+    def visit(e: Expr) -> None:
+        if e in seen:
+            return
+        seen.add(e)
+        if isinstance(e, BufferLoad):
+            access(e)
+        elif isinstance(e, Call) and e.op == "address_of":
+            found.update(a.buffer.data for a in e.args if isinstance(a, BufferLoad))
+        elif isinstance(e, Var) and e.dtype.is_handle:
+            found.add(e)
+        for child in e.children():
+            visit(child)
+
+    for stmt in stmts(body):
+        if isinstance(stmt, BufferStore):
+            access(stmt)
+        elif isinstance(stmt, Prefetch):
+            found.add(stmt.buffer.data)
+        for e in direct_exprs(stmt):
+            visit(e)
+    return found
+
+
+def _is_constant(index: Expr) -> bool:
+    match index:
+        case Ramp(base, IntImm(1), _):
+            return isinstance(base, IntImm)
+    return isinstance(index, IntImm)
 
 
 def _allocations(stmt: Stmt, inside_parallel: bool) -> Iterator[Allocate]:

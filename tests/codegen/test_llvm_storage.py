@@ -1,0 +1,107 @@
+"""What is on the stack and what is on the heap."""
+
+import re
+
+import numpy as np
+import pytest
+
+from autosched.codegen.llvm import emit_llvm
+from autosched.codegen.llvm_storage import ALLOC, STACK_BYTES, computed_addresses
+from autosched.target import cpu_target
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.dtype import bool_, handle
+from autosched.tir.expr import BufferLoad, Call, IntImm, Ramp, Var
+from autosched.tir.op import broadcast, cast, const
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, For, ForKind, seq
+
+OUT = decl_buffer((64,), "float32", "out")
+
+
+def lanes(start, count=16):
+    return Ramp(const(start), const(1), count)
+
+
+def allocate(buffer, body):
+    return Allocate(buffer.data, buffer.dtype, buffer.shape, TRUE, body)
+
+
+def filled(buffer, n):
+    """A loop that writes `n` elements at computed addresses."""
+    i = Var("i")
+    value = cast(buffer.dtype, i)
+    return For(i, const(0), const(n), ForKind.SERIAL, BufferStore(buffer, value, (i,)))
+
+
+def summed(tile, source):
+    """tile[0:16] gathers elements of `source` in a loop and is stored to the output."""
+    k = Var("k")
+    value = BufferLoad(tile, (lanes(0),)) + broadcast(BufferLoad(source, (k,)), 16)
+    step = BufferStore(tile, value, (lanes(0),))
+    return seq(
+        BufferStore(tile, broadcast(const(0.0, "float32"), 16), (lanes(0),)),
+        For(k, const(0), const(32), ForKind.SERIAL, step),
+        BufferStore(OUT, BufferLoad(tile, (lanes(0),)), (lanes(0),)),
+    )
+
+
+def stack_elements(text):
+    return [int(n) for n in re.findall(r"= alloca \[(\d+) x float\]", text)]
+
+
+def test_an_accumulator_is_on_the_stack_when_arrays_before_it_take_all_the_room(func, run):
+    """It was the order of appearance that counted: the accumulator stayed in memory."""
+    elements = STACK_BYTES // 4
+    pad, tile = decl_buffer((elements,), name="pad"), decl_buffer((16,), name="tile")
+    body = allocate(pad, allocate(tile, seq(filled(pad, elements), summed(tile, pad))))
+    f = func(body, [OUT])
+    text = emit_llvm(f, cpu_target(2))
+    assert sorted(stack_elements(text)) == [16, elements]
+    assert f"call noalias align 64 ptr @{ALLOC}" not in text
+    run(f, np.zeros(64, np.float32))
+
+
+def test_the_large_ones_go_to_the_heap_when_the_small_ones_leave_no_room(func, run):
+    sizes = [STACK_BYTES // 4 - 64, 32, 128]
+    arrays = [decl_buffer((n,), name=f"a{n}") for n in sizes]
+    body = seq(*(filled(a, 32) for a in arrays), filled(OUT, 64))
+    for a in arrays:
+        body = allocate(a, body)
+    f = func(body, [OUT])
+    text = emit_llvm(f, cpu_target(2))
+    assert sorted(stack_elements(text)) == [32, 128]
+    assert text.count(f"call noalias align 64 ptr @{ALLOC}") == 1
+    run(f, np.zeros(64, np.float32))
+
+
+def test_many_tiles_leave_the_arrays_their_room(func):
+    """Tiles become registers: they do not count against the arrays."""
+    pad = decl_buffer((STACK_BYTES // 4,), name="pad")
+    body = filled(pad, 8)
+    for k in range(40):
+        tile = decl_buffer((1024,), name=f"tile{k}")
+        body = allocate(tile, seq(body, summed(tile, pad)))
+    text = emit_llvm(func(allocate(pad, body), [OUT]), cpu_target(2))
+    assert sorted(stack_elements(text)) == [1024] * 40 + [STACK_BYTES // 4]
+
+
+A = decl_buffer((64,), name="A")
+K = Var("k")
+
+
+@pytest.mark.parametrize(
+    ("use", "computed"),
+    [
+        (BufferStore(A, const(0.0, "float32"), (const(3),)), False),
+        (BufferStore(A, broadcast(const(0.0, "float32"), 16), (lanes(16),)), False),
+        (BufferStore(OUT, BufferLoad(A, (lanes(0),)), (lanes(0),)), False),
+        (BufferStore(A, const(0.0, "float32"), (K,)), True),
+        (BufferStore(OUT, BufferLoad(A, (K,)), (const(0),)), True),
+        (BufferStore(OUT, BufferLoad(A, (Ramp(K, const(1), 16),)), (lanes(0),)), True),
+        (BufferStore(OUT, BufferLoad(A, (Ramp(const(0), const(2), 16),)), (lanes(0),)), True),
+        (BufferStore(A, const(0.0, "float32"), (const(0),), IntImm(1, bool_)), True),
+        (Evaluate(Call(handle, "address_of", (BufferLoad(A, (const(0),)),))), True),
+        (Evaluate(Call(handle, "call_extern", (A.data,))), True),
+    ],
+)
+def test_memory_reached_by_constant_addresses_alone(use, computed):
+    assert (A.data in computed_addresses(use)) is computed
