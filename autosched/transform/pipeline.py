@@ -26,6 +26,7 @@ from autosched.transform.framework.passes import Pass, Sequential
 from autosched.transform.from_te.inject_prefetch import InjectPrefetch
 from autosched.transform.from_te.storage_flatten import StorageFlatten
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
+from autosched.transform.loops.hoist_invariants import HoistInvariants
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
 from autosched.transform.loops.loop_partition import LoopPartition
 from autosched.transform.loops.remove_no_op import RemoveNoOp
@@ -69,8 +70,11 @@ _ON_CPU: dict[str, Pass] = {
 @lru_cache(maxsize=8)
 def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
     """The passes before LLVM code for a CPU with vector registers of `vector_bytes`."""
+    first, *others = (_ON_CPU.get(p.name, p) for p in _TO_FLAT_LOOPS)
     return (
-        *(_ON_CPU.get(p.name, p) for p in _TO_FLAT_LOOPS),
+        first,
+        HoistInvariants(),
+        *others,
         PromoteAccumulators(vector_bytes, core_of(vector_bytes).registers),
         VectorizeInnermost(vector_bytes),
         *_TO_STRAIGHT_CODE,
@@ -103,6 +107,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "BF16ComputeLegalize": BF16ComputeLegalize,
     "CommonSubexprElimTIR": CommonSubexprElimTIR,
     "HoistIfThenElse": HoistIfThenElse,
+    "HoistInvariants": HoistInvariants,
     "InjectDoubleBuffer": InjectDoubleBuffer,
     "InjectPrefetch": InjectPrefetch,
     "InjectVirtualThread": InjectVirtualThread,

@@ -1,0 +1,210 @@
+"""HoistInvariants: what every iteration of a loop computes alike is computed once before it.
+
+for j in range(500):                        realize(total[i:i + 1], float32, "")
+    realize(total[i:i + 1], float32, "")    total[i] = 0.0
+    total[i] = 0.0                          for k in range(20):
+    for k in range(20):                 ->      total[i] = total[i] + part[i, k]
+        total[i] = total[i] + part[i, k]    for j in range(500):
+    Y[i, j] = X[i, j] / total[i]                Y[i, j] = X[i, j] / total[i]
+
+Schedules compute such a stage inside a loop that it does not depend on: the last step of a
+softmax's sum at each of its outputs. LLVM moves invariant instructions, but no loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import BufferLoad, IntImm, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order, stmts
+from autosched.transform.expressions.effects import has_side_effect
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+_Storage = Allocate | BufferRealize
+
+_MOVABLE = (
+    Allocate,
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+)
+
+
+@dataclass(frozen=True)
+class HoistInvariants(FunctionPass):
+    """Moves statements out of loops that neither change nor notice which iteration it is.
+
+    Such a statement does not mention the loop's variable, writes only storage that is made in the
+    loop's body (so that nothing is left of it from one iteration to the next), and nothing else in
+    the body writes what it reads or writes. Its storage moves with it. Loops that run in parallel
+    or on threads, or perhaps not at all, stay as they are, and so do functions whose arguments may
+    overlap.
+    """
+
+    name: ClassVar[str] = "HoistInvariants"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if not func.attrs.get("tir.noalias", True):
+            return func
+        return func.with_body(_hoisted(func.body))
+
+
+def _hoisted(s: Stmt) -> Stmt:
+    if isinstance(s, BufferStore):
+        return s
+    new = map_children(s, _hoisted)
+    return _split(new) if isinstance(new, For) and _is_sure(new) else new
+
+
+def _is_sure(loop: For) -> bool:
+    """True for a loop of one thread that runs at least once."""
+    serial = loop.kind in (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
+    return serial and isinstance(loop.extent, IntImm) and loop.extent.value > 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A statement of the body: the pointers it reads and writes, and whether it may be moved."""
+
+    stmt: Stmt
+    reads: frozenset[Var]
+    writes: frozenset[Var]
+    movable: bool
+
+    @property
+    def touches(self) -> frozenset[Var]:
+        return self.reads | self.writes
+
+
+def _split(loop: For) -> Stmt:
+    """The invariant statements of the loop's body and then the loop, or the loop itself."""
+    storage, body = _flat(loop.body)
+    if not storage or len(body) < 2:
+        return loop
+    parts = [_part(s, loop.loop_var) for s in body]
+    fixed = {_pointer(s) for s in storage if not _depends(s, loop.loop_var)}
+    moved = _invariant(parts, fixed, {_pointer(s) for s in storage} - fixed)
+    if not moved or len(moved) == len(parts):
+        return loop
+    outside = frozenset().union(*(p.touches for p in moved))
+    rest = seq(*(p.stmt for p in parts if p not in moved))
+    new = For(
+        loop.loop_var,
+        loop.min,
+        loop.extent,
+        loop.kind,
+        _around([s for s in storage if _pointer(s) not in outside], rest),
+        loop.thread_binding,
+        loop.annotations,
+    )
+    return _around(
+        [s for s in storage if _pointer(s) in outside], seq(*(p.stmt for p in moved), new)
+    )
+
+
+def _invariant(parts: list[_Part], fixed: set[Var], varying: set[Var]) -> list[_Part]:
+    """The parts that can be computed before the loop, in order.
+
+    `fixed` is storage of the body that can be made before it, `varying` storage that cannot.
+    """
+    moved = [p for p in parts if p.movable and p.writes <= fixed and not p.touches & varying]
+    while True:
+        stay = [p for p in parts if p not in moved]
+        kept = [p for p in moved if not any(_hinders(p, q, parts) for q in stay)]
+        if len(kept) == len(moved):
+            return kept
+        moved = kept
+
+
+def _hinders(part: _Part, other: _Part, order: list[_Part]) -> bool:
+    """True when `part` cannot leave `other` behind: one would see another value than before."""
+    earlier = order.index(other) < order.index(part)
+    return bool(other.writes & part.touches or (earlier and other.reads & part.writes))
+
+
+def _flat(body: Stmt) -> tuple[list[_Storage], list[Stmt]]:
+    """The storage that lasts to the end of `body`, and the statements in order."""
+    storage: list[_Storage] = []
+    found: list[Stmt] = []
+    left = [body]
+    while left:
+        s = left.pop()
+        if isinstance(s, SeqStmt):
+            left.extend(reversed(s.stmts))
+        elif isinstance(s, Allocate | BufferRealize) and not left:
+            storage.append(s)
+            left.append(s.body)
+        else:
+            found.append(s)
+    return storage, found
+
+
+def _pointer(s: _Storage) -> Var:
+    return s.buffer_var if isinstance(s, Allocate) else s.buffer.data
+
+
+def _depends(s: Stmt, var: Var) -> bool:
+    """True when `s` itself (not what is below it) mentions `var`."""
+    return any(var in free_vars(e) for e in direct_exprs(s))
+
+
+def _around(storage: list[_Storage], body: Stmt) -> Stmt:
+    for s in reversed(storage):
+        if isinstance(s, Allocate):
+            body = Allocate(s.buffer_var, s.dtype, s.extents, s.condition, body, s.annotations)
+        else:
+            body = BufferRealize(s.buffer, s.bounds, s.condition, body)
+    return body
+
+
+def _part(root: Stmt, var: Var) -> _Part:
+    reads: set[Var] = set()
+    writes: set[Var] = set()
+    inside: set[Var] = set()
+    movable = True
+    for s in stmts(root):
+        movable = movable and isinstance(s, _MOVABLE) and not _depends(s, var)
+        if isinstance(s, BufferStore):
+            writes.add(s.buffer.data)
+            movable = movable and not _is_view(s.buffer)
+        elif isinstance(s, Allocate | BufferRealize):
+            inside.add(_pointer(s))
+        for e in direct_exprs(s):
+            pointers = {v for v in free_vars(e) if v.dtype.is_handle}
+            loads = [n.buffer for n in pre_order(e) if isinstance(n, BufferLoad)]
+            reads |= pointers | {b.data for b in loads}
+            movable = movable and not pointers and not any(map(_is_view, loads))
+            if has_side_effect(e):
+                movable = False
+                writes |= pointers | {b.data for b in loads}
+    return _Part(root, frozenset(reads - inside), frozenset(writes - inside), movable)
+
+
+def _is_view(buffer: Buffer) -> bool:
+    """True when where the buffer begins is an expression, which may depend on the loop."""
+    return buffer.elem_offset is not None and not isinstance(buffer.elem_offset, IntImm)
