@@ -1,10 +1,12 @@
 """The same schedules through autosched's code generator and through others: who takes longer, why.
 
     python benchmarks/same_schedules.py tests/golden/ansor_log_conv2d.json [MORE ...]
-        [--plain] [--every 1] [--rounds 12] [--worst 10] [--json OUT]
+    python benchmarks/same_schedules.py --plain softmax:128,500 norm_bmn:4,128,128 [MORE ...]
+        [--every 1] [--count 32] [--threads 2] [--rounds 12] [--worst 10] [--json OUT]
 
-Builds every candidate of Ansor logs or record files for this machine and times them in turns in
-this process (the least of `--rounds` visits of a few milliseconds, two threads).
+Builds every candidate of Ansor logs or record files, or `--count` random ones of a built-in
+workload, for this machine and times them in turns in this process (the least of `--rounds` visits
+of a few milliseconds). On a busy machine one thread tells more: two wait for each other.
 
 recorded    our time over the one in the file, which other code on another machine may have had;
 relative    the same over the median of its file: on a machine other than the recorded one, only
@@ -12,7 +14,7 @@ relative    the same over the median of its file: on a machine other than the re
 plain       with --plain, our time over that of the same schedule without our own passes (register
             tiles, vectors, invariants) through LLVM's O3, as other compilers of such schedules do.
 
-The worst cases follow with what their innermost loops look like. Files of one workload each.
+The worst cases follow with what their innermost loops look like.
 """
 
 from __future__ import annotations
@@ -30,13 +32,19 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
+from autosched import workloads
 from autosched.codegen.llvm import emit_llvm
 from autosched.codegen.llvm_compile import assembly, compile_object, machine
 from autosched.driver import lower_steps
 from autosched.errors import CompileError, ScheduleError
 from autosched.measure.records import Record, read_log
+from autosched.measure.result import MeasureResult
 from autosched.runtime.artifact import CpuArtifact, artifact_of
 from autosched.runtime.cpu import aligned_copy, load
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.search.sample import sample_population
+from autosched.search.sketch import generate_sketches
 from autosched.state.steps import Step
 from autosched.target import Target, cpu_target
 from autosched.task import Task
@@ -193,9 +201,9 @@ def compared(
     for k, (record, (_, _, why)) in enumerate(zip(records, built, strict=True)):
         recorded = min(record.result.seconds, default=float("nan"))
         found.append(Outcome(name, k, recorded, seconds[2 * k], seconds[2 * k + 1], reasons=why))
-    middle = np.nanmedian([o.ours / o.recorded for o in found])
-    for o in found:
-        o.relative = o.ours / o.recorded / middle
+    ratios = [o.ours / o.recorded for o in found]
+    for o in found if np.isfinite(ratios).any() else ():
+        o.relative = o.ours / o.recorded / float(np.nanmedian(ratios))
     return found
 
 
@@ -209,8 +217,8 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _report(found: Sequence[Outcome], plain: bool, worst: int) -> None:
-    best = sorted(found, key=lambda o: o.recorded)[:BEST]
-    for title, group in (("all", found), (f"the {BEST} fastest recorded", best)):
+    best = sorted(found, key=lambda o: o.recorded if np.isfinite(o.recorded) else o.plain)[:BEST]
+    for title, group in (("all", found), (f"the {BEST} fastest", best)):
         line = f"  {title}: {len(group)} candidates, recorded "
         line += f"{_mean([o.ours / o.recorded for o in group]):.2f}"
         if plain:
@@ -233,25 +241,45 @@ def _report(found: Sequence[Outcome], plain: bool, worst: int) -> None:
             print(f"          {why}")
 
 
+def _drawn(text: str, target: Target, count: int) -> list[Record]:
+    """Random candidates of `op:size,size,...`, as records without times."""
+    op, _, sizes = text.partition(":")
+    args = dict(zip(workloads.get(op).args, map(int, sizes.split(",")), strict=False))
+    task = Task.from_workload(op, target=target, **args)
+    context = Context(task.dag, target.hardware, False, SearchOptions())
+    sketches = generate_sketches(task.dag, target.hardware, False, context.options)
+    found = sample_population(context, sketches, np.random.default_rng(1), count)
+    return [Record(task.to_json(), steps, MeasureResult(())) for steps in found[:count]]
+
+
+def _groups(source: str, target: Target, every: int, count: int) -> Iterator[list[Record]]:
+    """The records of a file by workload, or drawn ones."""
+    if not Path(source).exists() and ":" in source:
+        yield _drawn(source, target, count)
+        return
+    groups: dict[str, list[Record]] = {}
+    for record in read_log(source).records[::every]:
+        groups.setdefault(json.dumps(record.task["workload"]), []).append(record)
+    yield from groups.values()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("sources", nargs="+", help="logs, or workloads such as softmax:128,500")
     parser.add_argument("--plain", action="store_true", help="compare with LLVM's O3 alone, too")
     parser.add_argument("--every", type=int, default=1, help="take each n-th candidate")
+    parser.add_argument("--count", type=int, default=32, help="random candidates of a workload")
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--worst", type=int, default=10)
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
     arguments = parser.parse_args()
-    target = cpu_target(threads=2)
+    target = cpu_target(threads=arguments.threads)
     everything = []
-    for path in arguments.files:
-        groups: dict[str, list[Record]] = {}
-        for record in read_log(path).records[:: arguments.every]:
-            groups.setdefault(json.dumps(record.task["workload"]), []).append(record)
-        for records in groups.values():
-            task = Task.from_json(records[0].task)
-            print(f"{path.name}: {task.name}", flush=True)
-            found = compared(path.name, records, target, arguments.plain, arguments.rounds)
+    for source in arguments.sources:
+        for records in _groups(source, target, arguments.every, arguments.count):
+            print(f"{Path(source).name}: {Task.from_json(records[0].task).name}", flush=True)
+            found = compared(source, records, target, arguments.plain, arguments.rounds)
             _report(found, arguments.plain, arguments.worst)
             everything += found
     if arguments.json is not None:
