@@ -41,10 +41,7 @@ from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.runtime.artifact import CpuArtifact, artifact_of
 from autosched.runtime.cpu import aligned_copy, load
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
 from autosched.target import Target, cpu_target
 from autosched.task import Task
@@ -246,9 +243,7 @@ def _drawn(text: str, target: Target, count: int) -> list[Record]:
     op, _, sizes = text.partition(":")
     args = dict(zip(workloads.get(op).args, map(int, sizes.split(",")), strict=False))
     task = Task.from_workload(op, target=target, **args)
-    context = Context(task.dag, target.hardware, False, SearchOptions())
-    sketches = generate_sketches(task.dag, target.hardware, False, context.options)
-    found = sample_population(context, sketches, np.random.default_rng(1), count)
+    found = SearchSpace(task).sample(np.random.default_rng(1), count)
     return [Record(task.to_json(), steps, MeasureResult(())) for steps in found[:count]]
 
 

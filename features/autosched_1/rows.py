@@ -29,6 +29,8 @@ from autosched.target import Target
 from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
+from autosched.tir.walk import stmts
+from autosched.transform.loops.hoist_invariants import HoistInvariants
 
 _SCALED = np.array(SCALED)
 _VTHREAD = 7
@@ -81,8 +83,9 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
     """
     machine = machine_of(target)
     collector = _Collector(machine)
-    Nest(func, collector)
-    stored = [found for found in collector.buffers.values() if found.stores]
+    Nest(_as_compiled(func, target), collector)
+    order = dict.fromkeys(s.buffer.data for s in stmts(func.body) if isinstance(s, BufferStore))
+    stored = [collector.buffers[data] for data in order]
     starts = nest_starts([store for found in stored for store in found.stores])
     rows = [
         Row(
@@ -100,6 +103,11 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
     return result.astype(np.float32)
 
 
+def _as_compiled(func: PrimFunc, target: Target) -> PrimFunc:
+    """`func` after the first pass of the code generator: invariants have left their loops."""
+    return func if target.is_gpu else HoistInvariants()(func)
+
+
 def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
     """The nests that the CPU code generator will make of `func`, lowered as for features.
 
@@ -108,7 +116,7 @@ def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
     """
     machine = machine_of(target)
     collector = _Collector(machine)
-    Nest(func, collector)
+    Nest(_as_compiled(func, target), collector)
     stores = [store for found in collector.buffers.values() for store in found.stores]
     starts = nest_starts(stores)
     planned = []

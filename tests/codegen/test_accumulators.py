@@ -15,10 +15,7 @@ from autosched.codegen import llvm, llvm_parallel, llvm_storage
 from autosched.codegen.llvm_compile import optimized
 from autosched.driver import lower_steps
 from autosched.measure.records import read_log
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.state.steps import steps_to_json
 from autosched.target import cpu_target
 from autosched.task import Task
@@ -98,10 +95,8 @@ def check(task, candidates, tiles):
 @pytest.mark.parametrize("op", [name for name in WORKLOADS if name != "add_relu"])
 def test_accumulators_of_random_candidates_are_registers(op, tiles):
     task = Task.from_workload(op, target=TARGET, **ARGS[op])
-    context = Context(task.dag, TARGET.hardware, False, SearchOptions())
-    sketches = generate_sketches(task.dag, TARGET.hardware, False, context.options)
     rng = np.random.default_rng(len(op))
-    found = sample_population(context, sketches, rng, CANDIDATES)[:CANDIDATES]
+    found = SearchSpace(task).sample(rng, CANDIDATES)[:CANDIDATES]
     assert check(task, found, tiles) >= len(found) / 2
 
 
