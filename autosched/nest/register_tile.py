@@ -127,6 +127,22 @@ def unrolled_steps(extent: int, copies: int) -> int:
     return rounds
 
 
+def whole_loops(extents: Sequence[int], copies: int) -> int:
+    """How many of the innermost reduction loops of `extents` are unrolled whole, with `copies` of
+    the statement in the tile.
+
+    The window of a pooling or of a convolution by channels has few steps: rolled, its counters take
+    longer than its steps, and what neighbouring steps both read is read twice.
+    """
+    found = 0
+    for extent in reversed(extents):
+        copies *= extent
+        if copies > MAX_POINTS:
+            break
+        found += 1
+    return found
+
+
 def _tiles(extents: Sequence[int], limit: int) -> Iterator[tuple[int, ...]]:
     if not extents:
         yield ()

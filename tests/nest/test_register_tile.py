@@ -15,6 +15,7 @@ from autosched.nest.register_tile import (
     cost,
     operand_registers,
     unrolled_steps,
+    whole_loops,
 )
 
 
@@ -77,3 +78,11 @@ def test_rounds_of_the_innermost_loop_divide_it_and_stay_small():
     assert unrolled_steps(7, 1) == 1
     assert unrolled_steps(64, 28) == 2
     assert unrolled_steps(64, 40) == 1
+
+
+def test_short_reductions_are_unrolled_whole_from_the_inside():
+    assert whole_loops([3, 3], 7) == 2  # 63 copies
+    assert whole_loops([3, 3], 8) == 1
+    assert whole_loops([3, 3], 22) == 0
+    assert whole_loops([2, 512], 1) == 0
+    assert whole_loops([], 1) == 0

@@ -29,7 +29,7 @@ from typing import ClassVar
 from autosched.nest.core import Core
 from autosched.nest.loop_nest import LoopNest
 from autosched.nest.plan import Piece, Planned, Tile, plan_reduction
-from autosched.nest.register_tile import unrolled_steps
+from autosched.nest.register_tile import unrolled_steps, whole_loops
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Add, BinaryExpr, BufferLoad, Expr, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
@@ -160,7 +160,10 @@ def _build(nest: Nest, tile: Tile) -> Stmt:
         total = nest.fold(old, BufferLoad(held, (const(number * width),)))
         after.append(BufferStore(nest.buffer, total, (where,)))
     body: Stmt = seq(*steps)
-    for axis in reversed(chain):
+    rolled = len(chain) - whole_loops([axis.extent for axis in chain], count * tile.held)
+    for axis in reversed(chain[rolled:]):
+        body = _loop(axis.var, axis.extent, body, ForKind.UNROLLED)
+    for axis in reversed(chain[:rolled]):
         body = _loop(axis.var, axis.extent, body)
         if axis is chain[-1]:
             body.annotations["unroll_count"] = unrolled_steps(axis.extent, count * tile.held)
@@ -187,8 +190,8 @@ def _fold_lanes(tile: Buffer, fold: type[BinaryExpr], start: int, width: int) ->
         yield BufferStore(tile, fold(BufferLoad(tile, (low,)), BufferLoad(tile, (high,))), (low,))
 
 
-def _loop(var: Var, extent: int, body: Stmt) -> For:
-    return For(var, const(0, var.dtype), const(extent, var.dtype), ForKind.SERIAL, body)
+def _loop(var: Var, extent: int, body: Stmt, kind: ForKind = ForKind.SERIAL) -> For:
+    return For(var, const(0, var.dtype), const(extent, var.dtype), kind, body)
 
 
 def _part(e: Expr, piece: Var, width: int) -> Expr:

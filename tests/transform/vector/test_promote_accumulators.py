@@ -236,3 +236,31 @@ def test_outputs_that_are_no_whole_vectors_are_cut():
     assert "C[0:16]" in text
     assert "C[32:37] = C.acc_1[0:5]" in text
     agree(func, new, 37 * 5, 37)
+
+
+def windows(channels: int, size: int, window: int, lanes: int) -> PrimFunc:
+    """Y[w, c] += X[w + r, c] * K[r, c], lanes along the channels, the window innermost."""
+    w, r = Var("w"), Var("r")
+    x, k, y = (
+        decl_buffer((rows * channels,), name=name)
+        for name, rows in (("X", size + window - 1), ("K", window), ("Y", size))
+    )
+
+    def row(e: Expr) -> tuple[Expr]:
+        return (Ramp(e * channels, IntImm(1), lanes),)
+
+    value = BufferLoad(y, row(w)) + BufferLoad(x, row(w + r)) * BufferLoad(k, row(r))
+    body = loop(w, size, loop(r, window, BufferStore(y, value, row(w))))
+    handles = [pointer(s.name + "_h", s.dtype) for s in (x, k, y)]
+    return PrimFunc(tuple(handles), body, dict(zip(handles, (x, k, y))), {"global_symbol": "main"})
+
+
+@pytest.mark.parametrize(("window", "kind"), [(3, "unrolled(3)"), (40, "range(40")])
+def test_a_window_of_few_steps_is_unrolled_whole(window, kind):
+    """Its counter took longer than its steps: a pooling of 3x3 up to 12 times as long."""
+    func = windows(16, 8, window, 16)
+    new = PromoteAccumulators(64, 32)(func)
+    text = to_text(new)
+    assert text.count("Y.acc = allocate((128,)") == 1
+    assert f"for r in {kind}" in text
+    agree(func, new, (8 + window - 1) * 16, window * 16, 8 * 16)
