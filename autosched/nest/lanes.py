@@ -57,7 +57,7 @@ def output_lanes(nest: LoopNest, fit: int, *, folds: bool = False) -> Iterator[L
         if folded:
             yield from folded
             return
-    parts = _cut(nest, fit) if 2 * wide.width < fit else []
+    parts = _cut(nest, fit) if 2 * wide.width < fit or _is_long(wide, nest, fit) else []
     for part in parts:
         yield from output_lanes(part, fit, folds=folds)
     if not parts:
@@ -109,6 +109,14 @@ def _taken(nest: LoopNest, k: int, count: int) -> LoopNest:
         loop.conditional if first else nest.closed,
         (*nest.moves, Take(k, count)),
     )
+
+
+def _is_long(wide: LoopNest, nest: LoopNest, fit: int) -> bool:
+    """Whether the lanes of `wide` fill no register, and `nest` stores enough consecutive elements
+    to fill several with all but the last."""
+    if wide.width >= fit:
+        return False
+    return any(p.stride == nest.width and p.extent * nest.width >= 2 * fit for p in nest.loops)
 
 
 def _cut(nest: LoopNest, fit: int) -> list[LoopNest]:

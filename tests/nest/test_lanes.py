@@ -47,6 +47,14 @@ def test_a_loop_of_vectors_is_cut_into_whole_registers_and_a_rest():
     assert rest.moves == (Slice(1, 24, 1),)
 
 
+def test_a_long_loop_fills_registers_though_half_a_register_divides_it():
+    """1000 = 62 * 16 + 8; 24 elements are three times 8."""
+    whole, rest = nests(InnerLoop(1000, 1, (1,)))
+    assert (whole.width, whole.iterations, rest.width, rest.iterations) == (16, 992, 8, 8)
+    (short,) = nests(InnerLoop(24, 1, (1,)))
+    assert short.width == 8
+
+
 def test_lanes_that_are_stored_apart_stay_as_they_are():
     (nest,) = nests(InnerLoop(9, 0, (1,)), InnerLoop(8, 64, (1,), True))
     assert (nest.width, nest.own, nest.scattered, nest.folded) == (8, 64, True, False)
