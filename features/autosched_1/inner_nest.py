@@ -18,6 +18,7 @@ from autosched.nest.distribution import Footprint, footprint, is_distributable
 from autosched.nest.loop_nest import InnerLoop, is_injective
 from autosched.nest.plan import ScalarStore
 from autosched.tir.expr import Add, BufferLoad, Expr, Max, Min, Var
+from autosched.tir.linear import linear
 from autosched.tir.stmt import ForKind
 from autosched.transform.vector.conditions import UNCONDITIONAL, conditions_along, guarded_parts
 from autosched.transform.vector.index_steps import step_along
@@ -54,13 +55,29 @@ def _is_plain(loop: Loop) -> bool:
 
 
 def _sequences(stores: Sequence[StoreFacts]) -> list[tuple[Siblings, list[StoreFacts]]]:
-    """Sequences of nothing but perfect nests."""
+    """Sequences of nothing but perfect nests that store to one place of one buffer."""
     found: dict[int, tuple[Siblings, list[StoreFacts]]] = {}
     for store in stores:
         siblings = store.siblings
         if siblings is not None and all(map(_is_plain, store.loops[siblings.level :])):
             found.setdefault(id(siblings), (siblings, []))[1].append(store)
-    return [(siblings, parts) for siblings, parts in found.values() if siblings.count == len(parts)]
+    return [
+        (siblings, parts)
+        for siblings, parts in found.values()
+        if siblings.count == len(parts)
+        and all(part.stored.data is parts[0].stored.data for part in parts)
+        and len(set(map(_constant, parts))) == 1
+    ]
+
+
+def _constant(store: StoreFacts) -> int:
+    """The part of the stored address that no loop moves."""
+    total, scale = 0, 1
+    indices, extents = store.stmt.indices, store.stored.info.extents
+    for d in range(len(indices) - 1, -1, -1):
+        total += scale * linear(indices[d])[0]
+        scale *= extents[d] or 1
+    return total
 
 
 def _distributes(parts: Sequence[StoreFacts], level: int) -> bool:
@@ -79,7 +96,7 @@ def _footprint(store: StoreFacts, level: int) -> Footprint | None:
         loop.kind is ForKind.VECTORIZED and own[level + k] != 1 for k, loop in enumerate(inside)
     ):
         return None
-    place = store.stored.data, tuple(own[:level])
+    place = tuple(own[:level])
     axes = [(own[level + k], loop.extent) for k, loop in enumerate(inside) if k]
     return footprint(place, own[level], axes)
 

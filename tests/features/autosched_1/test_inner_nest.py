@@ -8,13 +8,15 @@ import pytest
 from autosched import te, workloads
 from autosched.driver import lower_for_features, pipeline_of
 from autosched.features.autosched_1.rows import foreseen_nests
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import BufferLoad, IntImm, Var, pointer
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import const
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, For, ForKind, SeqStmt, seq
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
@@ -89,11 +91,7 @@ def test_every_nest_is_foreseen(workload, args, vector_bytes):
     """Loops, lanes, tiles and their order; of every buffer, not the largest alone."""
     machine = target(vector_bytes)
     task = Task.from_workload(workload, target=machine, **args)
-    options = SearchOptions()
-    context = Context(task.dag, machine.hardware, False, options)
-    sketches = generate_sketches(task.dag, machine.hardware, False, options)
-    rng = np.random.default_rng(vector_bytes)
-    found = sample_population(context, sketches, rng, CANDIDATES)[:CANDIDATES]
+    found = SearchSpace(task).sample(np.random.default_rng(vector_bytes), CANDIDATES)[:CANDIDATES]
     assert found
     for steps in found:
         foreseen = foreseen_nests(lower_for_features(task.dag, steps, machine), machine)
@@ -125,9 +123,10 @@ def test_a_loop_over_many_outputs_is_not_distributed(rows, level):
     assert (start.times, steps.times) == ((1, 1) if level == 0 else (rows, rows))
 
 
-def test_a_pragma_ends_the_nests_around_it():
+@pytest.mark.parametrize("key", ["auto_unroll_max_step", "unroll_explicit"])
+def test_a_pragma_ends_the_nests_around_it(key):
     sch, C, args = matmul(8, 256, 32)
-    sch[C].pragma(C.op.axis[1], "auto_unroll_max_step", 16)
+    sch[C].pragma(C.op.axis[1], key, 16)
     start, steps = compare(sch, args)
     assert start.times == steps.times == 8
 
@@ -171,3 +170,47 @@ def test_sums_that_are_no_sums_at_the_top_are_not_folded():
     B = te.compute((8,), lambda i: te.sum(A[i, r], axis=r), name="B")
     folded = compare(te.create_schedule(B.op), [A, B])
     assert [nest.piece.nest.folded for nest in folded] == [False, True]
+
+
+I, J, K = Var("i"), Var("j"), Var("k")
+X, Y, Z = (decl_buffer((4096,), name=name) for name in "XYZ")
+
+
+def loop(var, extent, *body):
+    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, seq(*body))
+
+
+def add_to(buffer, index):
+    value = BufferLoad(buffer, (index,)) + BufferLoad(X, (I * 64 + J,))
+    return BufferStore(buffer, value, (index,))
+
+
+def foreseen(body):
+    handles = [pointer(f"{b.name}_h", b.dtype) for b in (X, Y, Z)]
+    func = PrimFunc(tuple(handles), body, dict(zip(handles, (X, Y, Z))), {})
+    nests = foreseen_nests(func, target())
+    assert counted(nests) == made(func, target())
+    return nests
+
+
+def test_loops_that_meet_are_outside_the_nest():
+    (nest,) = foreseen(loop(I, 8, loop(J, 8, add_to(Y, I + J))))
+    assert nest.times == 8
+
+
+def test_a_nest_that_reads_what_it_writes_elsewhere_is_none():
+    value = BufferLoad(Y, (I * 64 + J,)) + BufferLoad(Y, (I * 64 + J + 1,))
+    (nest,) = foreseen(loop(I, 8, loop(J, 8, BufferStore(Y, value, (I * 64 + J,)))))
+    assert (nest.times, nest.piece.lanes) == (64, 1)
+
+
+def test_storage_between_two_sequences_does_not_part_them():
+    """Start and steps follow a nest that is not perfect: the loop over all three stays one."""
+    start = loop(J, 16, BufferStore(Y, const(0.0), (I * 64 + J,)))
+    steps = loop(K, 4, loop(J, 16, add_to(Y, I * 64 + J)))
+    both = foreseen(loop(I, 4, start, steps))
+    assert [nest.times for nest in both] == [1, 1]
+    other = loop(K, 4, add_to(Z, I * 64 + K), add_to(Z, I * 64 + K + 4))
+    allocated = Allocate(pointer("spare", X.dtype), X.dtype, (IntImm(4),), TRUE, seq(start, steps))
+    third = foreseen(For(I, IntImm(0), IntImm(4), ForKind.SERIAL, SeqStmt((other, allocated))))
+    assert [nest.times for nest in third if nest.buffer == "Y"] == [4, 4]
