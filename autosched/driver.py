@@ -71,7 +71,7 @@ def lower_for_features(dag: ComputeDAG, steps: Iterable[Step], target: Target) -
     func = schedule_to_prim_func(sch.normalize_for_feature_extraction(), tensors)
     if target.is_gpu:
         verify_gpu(func, target)
-    return Simplify()(func)
+    return Simplify(as_ansor=True)(func)
 
 
 def verify_gpu(func: PrimFunc, target: Target) -> None:

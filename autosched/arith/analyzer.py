@@ -33,8 +33,15 @@ _State = tuple[Any, ...]
 class Analyzer:
     """Bounds, residues, simplification and proofs under the variables bound so far.
 
-    `bind` and `constraint` add knowledge; what was computed before is then computed anew where
-    it could change. All questions are answered for all values the variables can take.
+     `bind` and `constraint` add knowledge; what was computed before is then computed anew where
+     it could change. All questions are answered for all values the variables can take.
+
+     With `as_ansor` simplification stops where Ansor's does. What is left of an index decides the
+     texts of states, the operations that features count and which loops of a GPU kernel count as
+     vectors; the default goes on while anything changes. It stops earlier in four ways: one round
+     instead of up to four; the quotient of a sum is not merged with the quotient it stands in
+    ; `<=` is not divided by common factors as `<` is; and a condition about a
+     sum says nothing about multiples of the sum.
     """
 
     __slots__ = (
@@ -43,6 +50,7 @@ class Analyzer:
         "_seen",
         "_simplified",
         "_truths",
+        "as_ansor",
         "bounds",
         "canonical",
         "literals",
@@ -53,7 +61,8 @@ class Analyzer:
         "values",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, as_ansor: bool = False) -> None:
+        self.as_ansor = as_ansor
         self.values: dict[Var, Expr] = {}
         self.literals: dict[Expr, bool] = {}
         self.bounds = BoundEvaluator({}, {})
@@ -285,7 +294,7 @@ class Analyzer:
         """`e` simplified, remembered on the node for analyzers that know the same of it."""
         if self.values and not self.values.keys().isdisjoint(variables):
             return self._simplify(e)
-        known = tuple(map(self.bounds.env.get, variables)), self._truths
+        known = tuple(map(self.bounds.env.get, variables)), self._truths, self.as_ansor
         try:
             remembered, result = e._simple
             if remembered == known:
@@ -296,13 +305,14 @@ class Analyzer:
         # None for the node itself: a node must not keep itself alive.
         e._simple = known, None if found is e else found
         if found is not e and found.__class__ not in _CONSTANTS:
-            found._simple = (tuple(map(self.bounds.env.get, free_vars(found))), self._truths), None
+            bounds = tuple(map(self.bounds.env.get, free_vars(found)))
+            found._simple = (bounds, self._truths, self.as_ansor), None
         return found
 
     def _simplify(self, e: Expr) -> Expr:
         result = self.canonical.visit(e)
         rewrite, canonical = self.rewrite, self.canonical
-        for _ in range(_MAX_ROUNDS):
+        for _ in range(1 if self.as_ansor else _MAX_ROUNDS):
             if result.__class__ in _CONSTANTS or result in self.settled:
                 break
             before = result

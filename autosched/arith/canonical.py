@@ -21,7 +21,7 @@ from autosched.arith.canonical_divmod import (
 from autosched.arith.const_int_bound import dtype_bound
 from autosched.arith.modular_set import ModularSet
 from autosched.arith.rewrite import RewriteSimplifier
-from autosched.arith.rewrite_logic import rewrite_less
+from autosched.arith.rewrite_logic import negation, rewrite_less, rewrite_less_equal
 from autosched.arith.sum_form import (
     NO_UPPER,
     Sum,
@@ -36,6 +36,7 @@ from autosched.arith.sum_form import (
 )
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
+    LE,
     LT,
     Add,
     Cast,
@@ -122,6 +123,11 @@ class CanonicalSimplifier(RewriteSimplifier):
                 return result
         return rewrite_less(self, e)
 
+    def _less_equal_canonical(self, e: Any) -> Expr:
+        if self.analyzer.as_ansor and e.a.dtype.is_index and e not in self.analyzer.literals:
+            return negation(self, rewrite_less(self, LT(e.b, e.a)))
+        return rewrite_less_equal(self, e)
+
     def _less_by_factor(self, e: Any) -> Expr | None:
         """a - b < 0 divided by the common factor of most of it, where the rest cannot matter."""
         terms: list[Term] = []
@@ -149,6 +155,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         **RewriteSimplifier.handlers,
         **dict.fromkeys((Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Cast), _index),
         LT: _less_canonical,
+        LE: _less_equal_canonical,
     }
 
 
@@ -232,7 +239,17 @@ def _floordiv(self: CanonicalSimplifier, e: Any) -> Sum:
     divisor = _divisor(self, e)
     if divisor is None:
         return _symbolic(self, e)
-    return divide_sum(self, self.form(e.a), divisor, e.dtype)
+    apart = self.analyzer.as_ansor and _is_sum(e.a)
+    return divide_sum(self, self.form(e.a), divisor, e.dtype, apart)
+
+
+def _is_sum(e: Any) -> bool:
+    """True for sums, their multiples and quotients; what % gives is a term."""
+    cls = e.__class__
+    while cls is FloorDiv or cls is Mul:
+        e = e.a
+        cls = e.__class__
+    return cls is Add or cls is Sub
 
 
 def _floormod(self: CanonicalSimplifier, e: Any) -> Sum:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from autosched.arith.canonical import CanonicalSimplifier
 
 
-def divide_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:
-    """a // c, rounded down."""
+def divide_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType, apart: bool = False) -> Sum:
+    """a // c, rounded down; with `apart` the part that c does not divide is an opaque index."""
     if c == 1:
         return a
     quotient, rest, base, rest_base = _separate(a, c)
@@ -22,9 +22,11 @@ def divide_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:
         return Sum(tuple(quotient), base + rest_base // c)
     if self.in_range(rest, rest_base, c, dtype):
         return Sum(tuple(quotient), base)
-    return _plus(
-        quotient, base, _divide_term(self, _one_term(self, rest, rest_base, dtype), c, dtype)
-    )
+    if apart:
+        term = opaque(emit(rest, rest_base, dtype))
+    else:
+        term = _one_term(self, rest, rest_base, dtype)
+    return _plus(quotient, base, _divide_term(self, term, c, dtype))
 
 
 def remainder_of_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:

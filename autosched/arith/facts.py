@@ -125,7 +125,7 @@ def _add_bounds(analyzer: Analyzer, facts: Facts, condition: Any) -> None:
     high = -base - (cls in (LT, GT))
     low = -base if cls is EQ else NEG_INF
     if terms:
-        _add_linear(facts, terms, (low, high), a.dtype)
+        _add_linear(facts, terms, (low, high), a.dtype, not analyzer.as_ansor)
     # The side that is not constant, as it is written.
     if b.__class__ is IntImm:
         top = b.value - (cls in (LT, GT))
@@ -135,10 +135,12 @@ def _add_bounds(analyzer: Analyzer, facts: Facts, condition: Any) -> None:
         facts.bounds.append((b, (bottom, a.value if cls is EQ else POS_INF)))
 
 
-def _add_linear(facts: Facts, terms: list[Term], bound: Bound, dtype: DType) -> None:
+def _add_linear(
+    facts: Facts, terms: list[Term], bound: Bound, dtype: DType, multiples: bool
+) -> None:
     """The bound of a sum without constant, of its negative, and of both over their factor."""
     if len(terms) > 1:
-        facts.linear.append(LinearFact(tuple(terms), *bound))
+        facts.linear.append(LinearFact(tuple(terms), *bound, multiples))
     for sign in (1, -1):
         signed = [t._replace(scale=t.scale * sign) for t in terms]
         low, high = bound if sign == 1 else (-bound[1], -bound[0])

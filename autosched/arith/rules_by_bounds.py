@@ -42,11 +42,12 @@ def _quotient(s: RewriteSimplifier, e: Any) -> Expr | None:
         return None
     x, c1 = product.a, product.b.value
     remainder = floormod(y, c2)
+    rows = IntImm(0, e.dtype) if s.below(y, c2) else floordiv(y, c2)
     low, high = s.analyzer.bounds(add(mul(x, c1 % c2), remainder))
     if low > NEG_INF and high < POS_INF and floordiv_int(low, c2) == floordiv_int(high, c2):
-        return add(mul(x, c1 // c2), add(floordiv(y, c2), low // c2))
+        return add(mul(x, c1 // c2), add(rows, low // c2))
     if c1 > 0 and c2 % c1 == 0 and s.analyzer.bounds(remainder)[1] < c1:
-        return add(floordiv(x, c2 // c1), floordiv(y, c2))
+        return add(floordiv(x, c2 // c1), rows)
     return None
 
 

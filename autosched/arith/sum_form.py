@@ -242,11 +242,12 @@ def _refined_bound(
 
 
 class LinearFact(NamedTuple):
-    """The sum of `terms` lies in [low, high]."""
+    """The sum of `terms` lies in [low, high]; `multiples`: its multiples are bounded by it too."""
 
     terms: tuple[Term, ...]
     low: int
     high: int
+    multiples: bool = True
 
 
 def _bound_by(
@@ -265,6 +266,8 @@ def _bound_by(
         if factor == 0 or term[3] != factor * known[3]:
             return None
         rest.remove(term)
+    if factor != 1 and not fact.multiples:
+        return None
     low, high = scale_bound((fact.low, fact.high), factor)
     for term in rest:
         part = term_bound(term, bounds)

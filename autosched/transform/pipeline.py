@@ -95,11 +95,11 @@ FEATURE_CHECK: tuple[Pass, ...] = (
     InjectPrefetch(),
     StorageFlatten(),
     NarrowDataType(),
-    Simplify(),
+    Simplify(as_ansor=True),
     VectorizeLoop(),
     InjectVirtualThread(),
     StorageRewrite(),
-    Simplify(),
+    Simplify(as_ansor=True),
 )
 """What runs on a GPU candidate before VerifyGPUCode."""
 

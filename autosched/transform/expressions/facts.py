@@ -30,8 +30,8 @@ class _Scope:
 class Facts:
     """An analyzer and a table of results that always agree."""
 
-    def __init__(self, func: PrimFunc) -> None:
-        self.analyzer = Analyzer()
+    def __init__(self, func: PrimFunc, as_ansor: bool = False) -> None:
+        self.analyzer = Analyzer(as_ansor)
         self._memo: dict[Expr, Expr] = {}
         self._scopes: list[_Scope] = []  # one per condition that holds, innermost last
         self._ranges: dict[Var, tuple[Expr, Expr]] = {}

@@ -48,19 +48,21 @@ class Simplify(FunctionPass):
     """Simplifies under what loops, threads and conditions around an expression say.
 
     Loops are kept even when they run once. Pure integer lets are inlined; a store of a value
-    loaded from the same element does nothing.
+    loaded from the same element does nothing. With `as_ansor` it stops where Ansor does, which
+    counts the operations that are left (see `Analyzer`).
     """
 
     name: ClassVar[str] = "Simplify"
+    as_ansor: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        return func.with_body(_Simplify(func).stmt(func.body))
+        return func.with_body(_Simplify(func, self.as_ansor).stmt(func.body))
 
 
 class _Simplify:
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: PrimFunc, as_ansor: bool) -> None:
         self.func = func
-        self.facts = Facts(func)
+        self.facts = Facts(func, as_ansor)
         self.simplify = self.facts.analyzer.simplify
         self.in_buffers: frozenset[Var] | None = None
         self.rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {

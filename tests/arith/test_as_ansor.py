@@ -1,0 +1,77 @@
+"""Where simplification stops as Ansor's does: what is left of an index decides features."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched.arith import Analyzer
+from autosched.tir.expr import Expr, Range, Var
+from autosched.tir.op import ge, lt
+
+O, T, V = Var("o"), Var("t"), Var("v")
+
+
+def both(e: Expr, o: int, t: int, v: int = 1, given: Expr | None = None) -> tuple[str, str]:
+    """`e` as Ansor simplifies it, and as far as it goes; o, t and v have those extents."""
+    found = []
+    for as_ansor in (True, False):
+        analyzer = Analyzer(as_ansor)
+        for var, extent in ((O, o), (T, t), (V, v)):
+            analyzer.bind(var, Range.of(extent))
+        if given is None:
+            found.append(repr(analyzer.simplify(e)))
+        else:
+            with analyzer.constraint(given):
+                found.append(repr(analyzer.simplify(e)))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(
+    ("factor", "divisors", "ansor", "simplest"),
+    [
+        # the first division already drops t
+        (2, (14, 14, 24), "o % 2352 // 98", "o % 2352 // 98"),
+        (32, (128, 8), "o % 32 // 4", "o % 32 // 4"),
+        # only the product of the first two does: depthwise convolution and pooling
+        (4, (14, 14, 24), "(o * 4 + t) % 4704 // 196", "o % 1176 // 49"),
+        (40, (64, 15, 3), "(o * 40 + t) % 2880 // 960", "o % 72 // 24"),
+    ],
+)
+def test_quotients_of_sums_are_merged_last(factor, divisors, ansor, simplest):
+    *quotients, modulus = divisors
+    index = T + O * factor
+    total = modulus
+    for divisor in quotients:
+        index = index // divisor
+        total *= divisor
+    assert both(index % modulus, total * 2 // factor, factor) == (ansor, simplest)
+
+
+def test_the_outermost_quotient_is_as_simple():
+    index = (T + O * 4) // 14 // 14 // 24
+    assert both(index, 2352, 4) == ("o // 1176", "o // 1176")
+
+
+def test_only_less_is_divided_by_a_common_factor():
+    lanes = O * 300 + T * 6 + V
+    assert both(lt(lanes, 2496), 9, 50, 6) == ("o * 50 + t < 416",) * 2
+    ansor, simplest = both(ge(lanes // 24, 2), 9, 50, 6)
+    assert ansor == "48 <= o * 300 + t * 6 + v"
+    assert simplest == "8 <= o * 50 + t"
+
+
+def test_a_condition_about_a_sum_bounds_its_multiples_only_beyond_ansor():
+    lanes, inside = O * 300 + T * 6 + V, lt(O * 50 + T, 416)
+    assert both(lanes % 2496, 9, 50, 6, given=inside) == (
+        "(o * 300 + t * 6 + v) % 2496",
+        "o * 300 + t * 6 + v",
+    )
+    # of a sum that contains it both know the bound
+    assert both(lt(V * 128 + O * 50 + T, 672), 9, 50, 3, given=inside) == ("True",) * 2
+
+
+def test_results_of_the_two_kinds_do_not_mix():
+    index = ((T + O * 4) // 14 // 14) % 24
+    first = both(index, 2352, 4)
+    assert both(index, 2352, 4) == first
+    assert first[0] != first[1]
