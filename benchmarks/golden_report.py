@@ -33,6 +33,7 @@ from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
 
 FOLDER = Path(__file__).parent.parent / "tests" / "golden"
+FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
 COLUMNS = ("dag", "flops", "bound_state", "sketches", "feature rows", "candidates")
 Key = tuple[str, str]
 
@@ -75,7 +76,7 @@ class Report:
 
 def golden_lines() -> Iterator[dict[str, Any]]:
     """All lines about workloads."""
-    for name in ("ansor_v06.jsonl.gz", "seed_matmul.jsonl.gz"):
+    for name in FILES:
         with gzip.open(FOLDER / name, "rt") as file:
             for text in file:
                 line = json.loads(text)

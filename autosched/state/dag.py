@@ -102,8 +102,8 @@ class ComputeDAG:
     def infer_bound(self, state: State) -> State:
         """`state` with the ranges that its steps imply; ScheduleError when they are illegal.
 
-        A constant min is kept as an int, another as an expression over the loops around; an
-        extent that is not constant counts as undefined.
+        A constant min is kept as an int, another as an expression over the loops around; of an
+        extent that is no constant the iterator keeps the expression as its `size`.
         """
         if not state.concrete:
             raise ScheduleError(
@@ -156,7 +156,9 @@ def _bounded(
     if found is None:
         raise ScheduleError(f"infer_bound: loop {it.name} of stage {stage.name} has no bound")
     low = found.min.value if isinstance(found.min, IntImm) else found.min
-    return it.ranged(found.extent.value if isinstance(found.extent, IntImm) else None, low)
+    if isinstance(found.extent, IntImm):
+        return it.ranged(found.extent.value, low)
+    return it.ranged(None, low, found.extent)
 
 
 def _output_ops(tensors: Sequence[Tensor]) -> list[Operation]:

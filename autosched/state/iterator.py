@@ -55,11 +55,12 @@ class Iterator:
     """One loop of a stage; immutable, compared by identity.
 
     The range is [min, min + extent); an undefined range has `extent` None. `min` is an expression
-    where bounds were inferred for a stage computed inside others. `orig_iters` are the iterators a
-    fused one was made from.
+    where bounds were inferred for a stage computed inside others; an inferred extent that is no
+    constant either is `size`, and `extent` None. `orig_iters` are the iterators a fused one was
+    made from.
     """
 
-    __slots__ = ("annotation", "extent", "kind", "min", "name", "orig_iters")
+    __slots__ = ("annotation", "extent", "kind", "min", "name", "orig_iters", "size")
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class Iterator:
         annotation: Annotation = Annotation.NONE,
         orig_iters: tuple[Iterator, ...] = (),
         min: int | Expr = 0,
+        size: Expr | None = None,
     ) -> None:
         self.name = name
         self.extent = extent
@@ -76,16 +78,20 @@ class Iterator:
         self.annotation = annotation
         self.orig_iters = orig_iters
         self.min = min
+        self.size = size
 
     def annotated(self, annotation: Annotation) -> Iterator:
         """A copy with `annotation`."""
-        return Iterator(self.name, self.extent, self.kind, annotation, self.orig_iters, self.min)
+        return Iterator(
+            self.name, self.extent, self.kind, annotation, self.orig_iters, self.min, self.size
+        )
 
-    def ranged(self, extent: int | None, min: int | Expr = 0) -> Iterator:
+    def ranged(self, extent: int | None, min: int | Expr = 0, size: Expr | None = None) -> Iterator:
         """A copy with another range; the same object when nothing differs."""
-        if extent == self.extent and (extent is None or min is self.min):
+        known = extent is not None or size is not None
+        if extent == self.extent and size is self.size and (not known or min is self.min):
             return self
-        return Iterator(self.name, extent, self.kind, self.annotation, self.orig_iters, min)
+        return Iterator(self.name, extent, self.kind, self.annotation, self.orig_iters, min, size)
 
     @property
     def extent_or_unknown(self) -> int:
@@ -96,11 +102,15 @@ class Iterator:
         return f"{ANNOTATION_TEXT[self.annotation]} {self.name} {self.range_text()}"
 
     def range_text(self) -> str:
-        """`(min,extent)` or `(None)`."""
-        if self.extent is None:
+        """`(min,extent)`, or `(None)` when the range is undefined."""
+        if self.extent is None and self.size is None:
             return "(None)"
-        low = self.min if isinstance(self.min, int) else to_text(self.min).replace(".", "_")
-        return f"({low},{self.extent})"
+        extent = self.extent if self.size is None else _text(self.size)
+        return f"({_text(self.min)},{extent})"
+
+
+def _text(number: int | Expr) -> str:
+    return str(number) if isinstance(number, int) else to_text(number).replace(".", "_")
 
 
 def clean_name(name: str) -> str:

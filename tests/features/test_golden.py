@@ -19,6 +19,7 @@ from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
 
 
 def lines(name):
@@ -27,9 +28,10 @@ def lines(name):
 
 
 CASES = defaultdict(list)
-for _line in (*lines("ansor_v06.jsonl.gz"), *lines("seed_matmul.jsonl.gz")):
-    if "steps" in _line:
-        CASES[_line["workload"], _line["target"], json.dumps(_line["args"])].append(_line)
+for _name in FILES:
+    for _line in lines(_name):
+        if "steps" in _line:
+            CASES[_line["workload"], _line["target"], json.dumps(_line["args"])].append(_line)
 
 
 @cache

@@ -16,12 +16,16 @@ from autosched.search.sketch import generate_sketches
 from autosched.state.dag import ComputeDAG
 from autosched.target import HardwareParams
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "ansor_v06.jsonl.gz"
+GOLDEN = Path(__file__).parent.parent / "golden"
+FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz")
 
 
 def golden_cases() -> list[dict[str, Any]]:
-    with gzip.open(GOLDEN, "rt") as file:
-        return [line for line in map(json.loads, file) if "sketch_states" in line]
+    found = []
+    for name in FILES:
+        with gzip.open(GOLDEN / name, "rt") as file:
+            found += [line for line in map(json.loads, file) if "sketch_states" in line]
+    return found
 
 
 def name_of(case: dict[str, Any]) -> str:

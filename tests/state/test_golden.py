@@ -15,7 +15,7 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json, steps_to_json
 
 FOLDER = Path(__file__).parent.parent / "golden"
-FILES = ("ansor_v06.jsonl.gz", "seed_matmul.jsonl.gz")
+FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
 
 
 @cache

@@ -131,7 +131,7 @@ class Unbound:
     __slots__ = ("_analyzer", "_simplified")
 
     def __init__(self) -> None:
-        self._analyzer = Analyzer()
+        self._analyzer = Analyzer(as_ansor=True)
         self._simplified: dict[Expr, Expr] = {}
 
     def simplify(self, e: Expr) -> Expr:

@@ -40,7 +40,7 @@ class BoundFacts:
     @property
     def analyzer(self) -> Analyzer:
         if self._analyzer is None:
-            self._analyzer = Analyzer()
+            self._analyzer = Analyzer(as_ansor=True)
             for iv, dom in self.domains.items():
                 self._analyzer.bind(iv.var, dom, override=True)
         return self._analyzer
@@ -100,7 +100,7 @@ def _divides(split: Split, dom_map: Mapping[IterVar, Range], analyzer: Analyzer 
     product = mul(inner.extent, outer.extent)
     if isinstance(parent.extent, IntImm) and isinstance(product, IntImm):
         return parent.extent.value == product.value
-    return (analyzer or Analyzer()).can_prove_equal(parent.extent, product)
+    return (analyzer or Analyzer(as_ansor=True)).can_prove_equal(parent.extent, product)
 
 
 def make_bound_check(
@@ -153,4 +153,4 @@ def _same(a: Expr, b: Expr) -> bool:
         return True
     if isinstance(a, IntImm):
         return isinstance(b, IntImm) and a.value == b.value
-    return Analyzer().can_prove_equal(a, b)
+    return Analyzer(as_ansor=True).can_prove_equal(a, b)

@@ -9,6 +9,8 @@ docs/semantics/bounds.md has the rules.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer, IntSet
@@ -25,7 +27,7 @@ from autosched.te.bounds.thread_scope import (
 from autosched.te.operations.graph import feed_graph
 from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderOp, ScanOp
 from autosched.te.operations.tensor import Tensor
-from autosched.te.relations import AttachType
+from autosched.te.relations import AttachType, Fuse
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
 from autosched.tir.op import add, cast, sub
 from autosched.tir.walk import free_vars
@@ -103,8 +105,9 @@ class _Context:
     def __init__(self, sch: Schedule) -> None:
         active = [s for s in sch.stages if s.attach_type is not AttachType.INLINED]
         self.domains: Domains = {}
-        self._analyzer = Analyzer()
-        self._roots: list[IterVar] = []
+        self._analyzer = Analyzer(as_ansor=True)
+        self._told = 0
+        self._fused = {r.fused for s in active for r in s.relations if isinstance(r, Fuse)}
         self.stage_of: dict[Operation, Stage] = {s.op: s for s in active}
         self.feed = feed_graph(self.stage_of)
         self.threads: dict[IterVar, IterVar] = {
@@ -115,7 +118,6 @@ class _Context:
         }
         self.paths: dict[Stage, list[IterVar]] = {s: attach_path(s) for s in active}
         self.regions = Regions()
-        self._bound: set[Var] = set()
 
     def tag(self, iv: IterVar) -> str:
         return self.threads.get(iv, iv).thread_tag
@@ -181,7 +183,7 @@ class _Context:
             )
         pass_up_domain(reader, self.domains, sets, self.regions.unbound)
         known = self._axis_sets(consumer, sets, relax)
-        record_reads(consumer, known, needed, self.regions)
+        record_reads(consumer, known, needed, self.domains)
 
     def _value(self, reader: Stage, iv: IterVar, dom: Range) -> Expr:
         """The value of loop `iv` in one iteration: its variable or that of its thread axis."""
@@ -235,28 +237,35 @@ class _Context:
             domains[iv] = iv.dom
 
     def analyzer_for(self, stage: Stage) -> Analyzer:
-        """The shared analyzer; it knows the axes' domains when those of `stage` are symbolic."""
-        roots = stage.op.root_iter_vars
-        self._roots += roots
-        if all(isinstance(self.domains[iv].extent, IntImm) for iv in roots):
+        """The shared analyzer; it knows all domains so far when those of `stage` are symbolic."""
+        if all(isinstance(self.domains[iv].extent, IntImm) for iv in stage.op.root_iter_vars):
             return self._analyzer
         return self._informed()
 
     def _informed(self) -> Analyzer:
-        for iv in self._roots:
-            if iv.var not in self._bound:
-                self._analyzer.bind(iv.var, self.domains[iv], override=True)
-                self._bound.add(iv.var)
+        """The shared analyzer, told all domains but those of fused loops, which Ansor forgets."""
+        for iv, dom in islice(self.domains.items(), self._told, None):
+            if iv not in self._fused:
+                self._analyzer.bind(iv.var, dom, override=True)
+        self._told = len(self.domains)
         return self._analyzer
 
     def final(self, iv: IterVar, dom: Range) -> Range:
+        """`dom` simplified and of the type of `iv`."""
         low, extent = self._final(iv, dom.min), self._final(iv, dom.extent)
+        if not isinstance(extent, IntImm):
+            constant = self._knowing_all.simplify(extent)
+            extent = constant if isinstance(constant, IntImm) else extent
         return dom if low is dom.min and extent is dom.extent else Range(low, extent)
 
     def _final(self, iv: IterVar, e: Expr) -> Expr:
         e = cast(iv.var.dtype, e)
-        if isinstance(e, IntImm):
-            return e
-        if free_vars(e).isdisjoint(axis.var for axis in self._roots):
-            return self.regions.simplify(e)
-        return self._informed().simplify(e)
+        return e if isinstance(e, IntImm) else self._informed().simplify(e)
+
+    @cached_property
+    def _knowing_all(self) -> Analyzer:
+        """An analyzer with all domains, for extents: loops of known length are worth more."""
+        analyzer = Analyzer()
+        for iv, dom in self.domains.items():
+            analyzer.bind(iv.var, dom, override=True)
+        return analyzer

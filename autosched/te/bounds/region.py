@@ -6,15 +6,16 @@ decides in which form a region is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.interval_eval import eval_set
-from autosched.te.bounds.affine import Unbound, affine_form
+from autosched.te.bounds.affine import Unbound
 from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, ScanOp, tensor_loads
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
 from autosched.tir.op import add, const, ge, le, max_, min_, sub
+from autosched.tir.walk import free_vars
 
 if TYPE_CHECKING:
     from autosched.te.operations.tensor import Tensor
@@ -57,13 +58,16 @@ class Regions:
         return self.cover(IntSet.interval(self.simplify(low), self.simplify(high)), default)
 
 
-def record_reads(op: Operation, known: AxisSets, needed: Needed, regions: Regions) -> None:
+def record_reads(
+    op: Operation, known: AxisSets, needed: Needed, loops: Mapping[IterVar, Range] | None = None
+) -> None:
     """Append to `needed` the index sets, per dimension, at which `op` reads those tensors.
 
-    `known` has, for each axis of `op`, its range and the set of its values.
+    `known` has, for each axis of `op`, its range and the set of its values; `loops` the domains
+    of the loops whose variables these mention.
     """
     if isinstance(op, ComputeOp):
-        _record_compute(op, known, needed)
+        _record_compute(op, known, needed, loops or {})
     elif isinstance(op, ScanOp):
         _record_scan(op, known, needed)
     elif isinstance(op, ExternOp):
@@ -74,7 +78,9 @@ def record_reads(op: Operation, known: AxisSets, needed: Needed, regions: Region
                     needed[tensor][dim].append(IntSet.from_range(whole))
 
 
-def _record_compute(op: ComputeOp, known: AxisSets, needed: Needed) -> None:
+def _record_compute(
+    op: ComputeOp, known: AxisSets, needed: Needed, loops: Mapping[IterVar, Range]
+) -> None:
     loads = dict.fromkeys(
         load for body in op.body for load in tensor_loads(body) if load.producer in needed
     )
@@ -86,12 +92,24 @@ def _record_compute(op: ComputeOp, known: AxisSets, needed: Needed) -> None:
             values = dom.get(index) if isinstance(index, Var) else None
             if values is None or not _is_constant(values):
                 if analyzer is None:
-                    analyzer = Analyzer()
-                    for iv, (bounds, _) in known.items():
-                        analyzer.bind(iv.var, bounds, override=True)
+                    analyzer = _knowing(known, loops)
                 if values is None:
                     values = eval_set(index, dom, analyzer)
             needed[tensor][dim].append(_within(values, extent, analyzer))
+
+
+def _knowing(known: AxisSets, loops: Mapping[IterVar, Range]) -> Analyzer:
+    """What signs and the preference of a tensor's own shape are proven with."""
+    analyzer = Analyzer(as_ansor=True)
+    mentioned: set[Var] = set()
+    for dom, values in known.values():
+        mentioned.update(free_vars(dom.min), free_vars(values.min_value))
+    for iv, dom in loops.items():
+        if iv.var in mentioned:
+            analyzer.bind(iv.var, dom, override=True)
+    for iv, (dom, _) in known.items():
+        analyzer.bind(iv.var, dom, override=True)
+    return analyzer
 
 
 def _is_constant(values: IntSet) -> bool:
@@ -113,20 +131,12 @@ def _within(values: IntSet, extent: Expr, analyzer: Analyzer | None) -> IntSet:
         return values
     if isinstance(low, IntImm) and isinstance(high, IntImm) and isinstance(last, IntImm):
         return IntSet.interval(zero, last)
-    analyzer = analyzer or Analyzer()
-    if not _may_be_negative_only(low, analyzer):
-        return values
+    analyzer = analyzer or Analyzer(as_ansor=True)
+    if analyzer.const_int_bound(low).max_value > 0:
+        return values  # a proof would fail
     if analyzer.can_prove(ge(zero, low)) and analyzer.can_prove(le(last, high)):
         return IntSet.interval(zero, last)
     return values
-
-
-def _may_be_negative_only(low: Expr, analyzer: Analyzer) -> bool:
-    """False when `low` is positive for some values of its variables, so that no proof is needed."""
-    form = affine_form(low)
-    if form is not None:
-        return form[1] <= 0 and not any(form[0].values())
-    return analyzer.const_int_bound(low).max_value <= 0
 
 
 def _record_scan(op: ScanOp, known: AxisSets, needed: Needed) -> None:

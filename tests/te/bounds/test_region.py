@@ -36,6 +36,6 @@ def test_reads_are_recorded_per_dimension():
     i, j = B.op.axis
     known = {iv: (iv.dom, IntSet.from_range(iv.dom)) for iv in (i, j)}
     needed = {A: [[], []]}
-    record_reads(B.op, known, needed, Regions())
+    record_reads(B.op, known, needed)
     ends = [[(s.min_value.value, s.max_value.value) for s in dim] for dim in needed[A]]
     assert ends == [[(0, 9), (0, 9)], [(0, 8), (1, 9)]]

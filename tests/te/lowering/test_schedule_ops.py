@@ -89,19 +89,21 @@ def test_vectorize_needs_a_constant_extent():
         lower(s, [A, B], cpu_target())
 
 
-def test_vectorize_may_find_its_extent_constant_later():
-    """Bounds do not know the loops around a stage, Simplify does."""
+@pytest.mark.parametrize("fused", [False, True])
+def test_extent_is_constant_where_one_consumer_reads_a_point_of_what_another_reads_whole(fused):
+    """B covers the point i and [0, 8): [min(i, 0), max(i, 7)], with i known to be in [0, 8)."""
     A = te.placeholder((8,), name="A")
     B = te.compute((8,), lambda i: A[i], name="B")
     k = te.reduce_axis((0, 8), "k")
     C = te.compute((8,), lambda i: te.sum(B[k], axis=k), name="C")
-    D = te.compute((8,), lambda i: B[i] + C[i], name="D")
+    D = te.compute((8, 3), lambda i, j: B[i] + C[i], name="D")
     s = te.create_schedule(D.op)
+    around = s[D].fuse(*D.op.axis) if fused else D.op.axis[0]
     for stage in (B, C):
-        s[stage].compute_at(s[D], D.op.axis[0])
+        s[stage].compute_at(s[D], around)
     s[B].vectorize(B.op.axis[0])
     extents = {x.kind: x.extent for x in stmts(lowered(s)) if isinstance(x, For)}
-    assert repr(extents[ForKind.VECTORIZED]) == "max(i, 7) + 1 - min(i, 0)"
+    assert repr(extents[ForKind.VECTORIZED]) == "8"
     assert "B[0:8] = A[0:8]" in repr(lower(s, [A, D], cpu_target()))
 
 
