@@ -5,11 +5,14 @@ import json
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autosched.errors import ConfigError
+from autosched.features.lowering import features_of_steps
 from autosched.measure import ansor_log
-from autosched.measure.records import Record
+from autosched.measure.records import Record, read_log
+from autosched.task import Task
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 WORKED = (
@@ -56,10 +59,10 @@ def test_the_fields_of_the_worked_example():
 
 def test_every_golden_step_list_survives():
     lines = []
-    for name in ("ansor_v06.jsonl.gz", "seed_matmul.jsonl.gz"):
+    for name in ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz"):
         with gzip.open(GOLDEN / name, "rt") as file:
             lines += [d for d in map(json.loads, file) if "steps" in d]
-    assert len(lines) == 394
+    assert len(lines) == 679
     for line in lines:
         key = json.dumps([line["workload"], *line["args"].values()])
         target = "cuda" if line["target"] == "cuda" else "llvm"
@@ -68,6 +71,21 @@ def test_every_golden_step_list_survives():
             {"i": [task, [[], line["steps"]]], "r": [[0.5], 0, 1, 1700000000], "v": "v0.6"}
         )
         assert there_and_back(text) == text
+
+
+@pytest.mark.parametrize("name", ["ansor_log_matmul.json", "ansor_log_conv2d.json"])
+def test_every_line_of_a_whole_log_survives_and_can_be_replayed(name):
+    lines = (GOLDEN / name).read_text().splitlines()
+    assert len(lines) == 64
+    log = read_log(GOLDEN / name)
+    assert not log.problems
+    for line, record in zip(lines, log.records, strict=True):
+        assert there_and_back(line) == line
+        task = Task.from_json(record.task)
+        assert "None" not in task.dag.infer_bound_of(record.steps).to_str()
+        rows = features_of_steps(task.dag, record.steps, task.target, "ansor-0.19")
+        assert np.isfinite(rows).all()
+        assert record.result.seconds
 
 
 @pytest.mark.parametrize(
