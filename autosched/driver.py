@@ -61,17 +61,20 @@ def apply_steps(
     return rewritten.dag.apply_steps(rewritten.steps)
 
 
-def lower_for_features(dag: ComputeDAG, steps: Iterable[Step], target: Target) -> PrimFunc:
+def lower_for_features(
+    dag: ComputeDAG, steps: Iterable[Step], target: Target, as_ansor: bool = True
+) -> PrimFunc:
     """The simplified, unflattened TIR that features are read from.
 
-    For a GPU the candidate must also pass the limits of `target.hardware`. Raises ScheduleError
-    when the schedule is illegal or beyond them.
+    For a GPU the candidate must also pass the limits of `target.hardware`. `as_ansor` leaves
+    indices as Ansor does, which decides its counts of operations. Raises ScheduleError when the
+    schedule is illegal or beyond the limits.
     """
     sch, tensors = dag.apply_steps(steps)
     func = schedule_to_prim_func(sch.normalize_for_feature_extraction(), tensors)
     if target.is_gpu:
         verify_gpu(func, target)
-    return Simplify(as_ansor=True)(func)
+    return Simplify(as_ansor)(func)
 
 
 def verify_gpu(func: PrimFunc, target: Target) -> None:

@@ -86,7 +86,7 @@ def collect(folder: Path, candidates: int, seed: int) -> None:
 
 
 def load(path: Path) -> Workload:
-    """The valid records of one workload, each lowered once for all feature sets.
+    """The valid records of one workload, each lowered for every feature set.
 
     The sets take turns at being worked out first: the second finds some of what it needs already
     noted at the nodes of the program.
@@ -99,13 +99,16 @@ def load(path: Path) -> Workload:
     seconds = []
     for k, record in enumerate(records):
         try:
-            func = lower_for_features(task.dag, record.steps, task.target)
+            funcs = {
+                name: lower_for_features(task.dag, record.steps, task.target, found.as_ansor)
+                for name, found in FEATURE_SETS.items()
+            }
         except ScheduleError:
             continue
         seconds.append(record.result.cost)
         for name in names if k % 2 else reversed(names):
             start = time.perf_counter()
-            found = FEATURE_SETS[name].extract(func, task.target)
+            found = FEATURE_SETS[name].extract(funcs[name], task.target)
             extraction[name].append(time.perf_counter() - start)
             rows[name].append(found)
     return Workload(path.stem, rows, np.array(seconds), extraction)

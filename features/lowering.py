@@ -19,4 +19,6 @@ def features_of_steps(
 
     Raises ScheduleError when the steps are illegal or, on a GPU, beyond the hardware's limits.
     """
-    return feature_set(name).extract(lower_for_features(dag, steps, target), target)
+    features = feature_set(name)
+    func = lower_for_features(dag, steps, target, features.as_ansor)
+    return features.extract(func, target)

@@ -33,9 +33,10 @@ TUNING: FeatureSetName = "autosched-1"
 class FeatureSet:
     """Named columns and the function that works them out.
 
-    `extract` takes a function lowered by ScheduleOps and simplified, and returns float32 (stored
-    buffers, len(columns)); `buffers` names the buffer of each row, `meaning` says in words what a
-    column holds. `version` changes with the values or order of the columns.
+    `extract` takes a function lowered by ScheduleOps and simplified (with `as_ansor` as Ansor does
+    it), and returns float32 (stored buffers, len(columns)); `buffers` names the buffer of each row,
+    `meaning` says in words what a column holds. `version` changes with the values or order of the
+    columns.
     """
 
     name: str
@@ -44,6 +45,7 @@ class FeatureSet:
     extract: Callable[[PrimFunc, Target], FeatureRows]
     meaning: Callable[[str], str]
     buffers: Callable[[PrimFunc], list[str]]
+    as_ansor: bool
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -89,7 +91,9 @@ def _in_reverse(func: PrimFunc) -> list[str]:
 
 
 FEATURE_SETS: dict[str, FeatureSet] = {
-    ANSOR: FeatureSet(ANSOR, names.SCHEMA_VERSION, names.GROUPS, _ansor, meaning, _in_reverse),
+    ANSOR: FeatureSet(
+        ANSOR, names.SCHEMA_VERSION, names.GROUPS, _ansor, meaning, _in_reverse, as_ansor=True
+    ),
     AUTOSCHED_1: FeatureSet(
         AUTOSCHED_1,
         autosched_1_names.SCHEMA_VERSION,
@@ -97,6 +101,7 @@ FEATURE_SETS: dict[str, FeatureSet] = {
         autosched_1.features_from_func,
         autosched_1_names.meaning,
         _in_order_of_store,
+        as_ansor=False,
     ),
 }
 

@@ -124,7 +124,7 @@ def _asm(task: Task, record: Record) -> None:
 
 
 def _features(features: FeatureSet, task: Task, record: Record) -> None:
-    func = lower_for_features(task.dag, record.steps, task.target)
+    func = lower_for_features(task.dag, record.steps, task.target, features.as_ansor)
     rows = features.extract(func, task.target)
     plain(feature_table(features.groups, features.buffers(func), rows.tolist(), width=out.width))
 

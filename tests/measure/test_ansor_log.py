@@ -79,13 +79,15 @@ def test_every_line_of_a_whole_log_survives_and_can_be_replayed(name):
     assert len(lines) == 64
     log = read_log(GOLDEN / name)
     assert not log.problems
+    task = Task.from_json(log.records[0].task)
     for line, record in zip(lines, log.records, strict=True):
         assert there_and_back(line) == line
-        task = Task.from_json(record.task)
+        assert record.task == log.records[0].task
+        assert record.result.seconds
         assert "None" not in task.dag.infer_bound_of(record.steps).to_str()
+    for record in log.records[::4]:
         rows = features_of_steps(task.dag, record.steps, task.target, "ansor-0.19")
         assert np.isfinite(rows).all()
-        assert record.result.seconds
 
 
 @pytest.mark.parametrize(
