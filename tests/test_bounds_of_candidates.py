@@ -16,10 +16,7 @@ from autosched.errors import ScheduleError
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import FEATURE_SETS
 from autosched.measure.check import compare
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
@@ -69,14 +66,6 @@ def task_of(number: int, target: Target) -> Task:
     return Task.from_expression(expr, shapes, target=target)
 
 
-def sampled(task: Task, count: int) -> list[Any]:
-    gpu = task.target.is_gpu
-    options = SearchOptions()
-    sketches = generate_sketches(task.dag, task.target.hardware, gpu, options)
-    context = Context(task.dag, task.target.hardware, gpu, options)
-    return sample_population(context, sketches, np.random.default_rng(5), count)[:count]
-
-
 def check_features(task: Task, steps: Any) -> int:
     """How many feature sets the candidate has rows in; a GPU may be too small for it."""
     extracted = 0
@@ -98,7 +87,7 @@ def test_every_access_is_in_its_region(number: int, kind: str, count: int) -> No
     task = task_of(number, cpu_target(threads=2) if kind == "cpu" else cuda_target())
     outputs = task.tensors[-task.num_outputs :]
     expected = task.reference(task.inputs(seed=0))
-    found = sampled(task, count)
+    found = SearchSpace(task).sample(np.random.default_rng(5), count)[:count]
     assert found
     extracted = 0
     for steps in found:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from autosched.measure import ansor_log
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
 from autosched.search.sketch import generate_sketches
 from autosched.state.steps import SplitStep, Step, steps_from_json, steps_to_json
 from autosched.target import HardwareParams
@@ -35,9 +37,9 @@ def plain(step: Step) -> list[Any]:
 def sketches(workload: str, kind: str, hardware: str) -> list[list[list[Any]]]:
     data = json.loads(workload)
     task = Task.from_workload(data["op"], **data["args"], target=kind)
-    found = generate_sketches(
-        task.dag, HardwareParams.from_list(json.loads(hardware)), kind == "cuda"
-    )
+    parameters = HardwareParams.from_list(json.loads(hardware))
+    options = SearchOptions(space="ansor")
+    found = generate_sketches(Context(task.dag, parameters, kind == "cuda", options))
     return [list(map(plain, state.steps)) for state in found]
 
 
