@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.interval_eval import eval_set
 from autosched.errors import ScheduleError
+from autosched.te.bounds.affine import simplify_affine
 from autosched.te.bounds.message_passing import is_zero, pass_down_domain, pass_up_domain
 from autosched.te.bounds.region import Regions, record_reads
 from autosched.te.bounds.thread_scope import (
@@ -260,7 +261,10 @@ class _Context:
 
     def _final(self, iv: IterVar, e: Expr) -> Expr:
         e = cast(iv.var.dtype, e)
-        return e if isinstance(e, IntImm) else self._informed().simplify(e)
+        if isinstance(e, IntImm):
+            return e
+        found = simplify_affine(e)  # which domains do not change: loops that run once are no part
+        return self._informed().simplify(e) if found is None else found
 
     @cached_property
     def _knowing_all(self) -> Analyzer:
