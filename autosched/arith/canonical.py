@@ -18,7 +18,7 @@ from autosched.arith.canonical_divmod import (
     truncated_quotient,
     truncated_remainder,
 )
-from autosched.arith.const_int_bound import dtype_bound
+from autosched.arith.const_int_bound import dtype_bound, leaves_type
 from autosched.arith.modular_set import ModularSet
 from autosched.arith.rewrite import RewriteSimplifier
 from autosched.arith.rewrite_logic import negation, rewrite_less, rewrite_less_equal
@@ -30,10 +30,12 @@ from autosched.arith.sum_form import (
     insert_index,
     insert_term,
     opaque,
+    representable,
     sum_bound,
     sum_in_range,
     term_bound,
 )
+from autosched.tir.data import is_data
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     LE,
@@ -68,16 +70,35 @@ class CanonicalSimplifier(RewriteSimplifier):
 
     def gather(self, e: Any, factor: int, terms: list[Term]) -> int:
         """Add e * factor to the terms; returns what is to be added to the base."""
+        return (self._gather_data if is_data(e) else self._gather)(e, factor, terms)
+
+    def _gather_data(self, e: Any, factor: int, terms: list[Term]) -> int:
+        """`gather` where arithmetic that may wrap is one term: its value, not the exact result."""
         cls = e.__class__
-        if cls is Add:
-            return self.gather(e.a, factor, terms) + self.gather(e.b, factor, terms)
-        if cls is IntImm:
-            return e.value * factor  # type: ignore[no-any-return]
-        if cls is Mul:
+        if cls in (Add, Sub, Mul) and not leaves_type(self.analyzer.bounds, e):
+            if cls is not Mul:
+                sign = factor if cls is Add else -factor
+                return self.gather(e.a, factor, terms) + self.gather(e.b, sign, terms)
             if e.b.__class__ is IntImm:
                 return self.gather(e.a, factor * e.b.value, terms)
             if e.a.__class__ is IntImm:
                 return self.gather(e.b, factor * e.a.value, terms)
+        form = self.form(e)
+        for term in form.terms:
+            insert_term(terms, term, factor)
+        return form.base * factor
+
+    def _gather(self, e: Any, factor: int, terms: list[Term]) -> int:
+        cls = e.__class__
+        if cls is Add:
+            return self._gather(e.a, factor, terms) + self._gather(e.b, factor, terms)
+        if cls is IntImm:
+            return e.value * factor  # type: ignore[no-any-return]
+        if cls is Mul:
+            if e.b.__class__ is IntImm:
+                return self._gather(e.a, factor * e.b.value, terms)
+            if e.a.__class__ is IntImm:
+                return self._gather(e.b, factor * e.a.value, terms)
         elif cls is Var:
             value = self.analyzer.values.get(e)
             if value is not None:
@@ -85,7 +106,7 @@ class CanonicalSimplifier(RewriteSimplifier):
             insert_index(terms, e, factor)
             return 0
         elif cls is Sub:
-            return self.gather(e.a, factor, terms) + self.gather(e.b, -factor, terms)
+            return self._gather(e.a, factor, terms) + self._gather(e.b, -factor, terms)
         form = self.form(e)
         for term in form.terms:
             insert_term(terms, term, factor)
@@ -96,9 +117,19 @@ class CanonicalSimplifier(RewriteSimplifier):
         found = self.forms.get(e)
         if found is None:
             make = _FORMS.get(e.__class__)
-            found = _gathered(self, e) if make is None else make(self, e)
+            if make is None:
+                found = _gathered(self, e)
+            elif is_data(e) and leaves_type(self.analyzer.bounds, e):
+                found = _kept(self, e)
+            else:
+                found = make(self, e)
+                if not representable(found, e.dtype) or (is_data(e) and self._wraps(found, e)):
+                    found = _kept(self, e)
             self.forms[e] = found
         return found
+
+    def _wraps(self, found: Sum, e: Expr) -> bool:
+        return self.analyzer.bounds.wraps(emit(*found, e.dtype))
 
     def in_range(self, terms: list[Term], base: int, limit: int, dtype: DType) -> bool:
         """True when the sum provably lies in [0, limit)."""
@@ -149,7 +180,12 @@ class CanonicalSimplifier(RewriteSimplifier):
             if upper == NO_UPPER or trunc or upper % (factor * lower):
                 return None
             insert_term(kept, Term(index, lower * factor, upper, 1, False), 1)
-        return self.visit(LT(emit(kept, base // factor, dtype), const(0, dtype)))
+        if not representable(Sum(tuple(kept), base // factor), dtype):
+            return None
+        total = emit(kept, base // factor, dtype)
+        if self.analyzer.bounds.wraps(total):
+            return None
+        return self.visit(LT(total, const(0, dtype)))
 
     handlers: ClassVar[dict[type[Expr], Callable[[Any, Any], Expr]]] = {
         **RewriteSimplifier.handlers,
@@ -176,6 +212,18 @@ def _gathered(self: CanonicalSimplifier, e: Expr) -> Sum:
     result = self.visit(e)
     if result.__class__ in _FORMS or result.__class__ is IntImm or result.__class__ is Var:
         return self.form(result) if result is not e else _one(e)
+    return _one(result)
+
+
+def _kept(self: CanonicalSimplifier, e: Any) -> Sum:
+    """Arithmetic that is no sum of terms in its type: the node over canonical operands."""
+    if e.__class__ is IntImm:
+        return _one(e)
+    result = self.children(e)
+    if result.__class__ is e.__class__ and result.__class__ is not Cast:
+        result = self.apply(result)
+    if result.__class__ is IntImm or result.__class__ is Var:
+        return self.form(result)
     return _one(result)
 
 
@@ -207,6 +255,8 @@ def _product(self: CanonicalSimplifier, e: Any) -> Sum:
     factors: list[Expr] = []
     scale = 1
     stack = [emit(b.terms, b.base, e.dtype), emit(a.terms, a.base, e.dtype)]
+    if stack[0].__class__ is IntImm or stack[1].__class__ is IntImm:
+        return self.form(mul(stack[1], stack[0]))  # its terms have cancelled out
     while stack:
         part: Any = stack.pop()
         if part.__class__ is Mul:

@@ -38,7 +38,9 @@ def remainder_of_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) ->
         return Sum((), base % c)
     if self.in_range(rest, base, c, dtype):
         return Sum(tuple(rest), base)
-    return _remainder_of_term(self, _one_term(self, rest, base % c, dtype), c, dtype)
+    if c < 1 << (dtype.bits - 2):
+        base %= c  # no more than the sum may still grow, see tir/data.py
+    return _remainder_of_term(self, _one_term(self, rest, base, dtype), c, dtype)
 
 
 def truncated_quotient(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:

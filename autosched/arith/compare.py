@@ -9,7 +9,16 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING
 
-from autosched.arith.sum_form import NO_UPPER, Term, emit, merge_terms, sum_bound
+from autosched.arith.const_int_bound import NEG_INF, POS_INF
+from autosched.arith.sum_form import (
+    NO_UPPER,
+    Sum,
+    Term,
+    emit,
+    merge_terms,
+    representable,
+    sum_bound,
+)
 from autosched.tir.expr import Expr, IntImm, SizeVar, Var
 
 if TYPE_CHECKING:
@@ -30,6 +39,19 @@ def sign_bits(low: int, high: int) -> int:
     return bits | EQUAL if low <= 0 <= high else bits
 
 
+def by_bounds(analyzer: Analyzer, a: Expr, b: Expr) -> int:
+    """The relations between scalars of any integer type that their bounds allow."""
+    if a is b:
+        return EQUAL
+    (low, high), (other_low, other_high) = analyzer.bounds(a), analyzer.bounds(b)
+    bits = UNKNOWN
+    if high <= other_low and high < POS_INF and other_low > NEG_INF:
+        bits &= ~GREATER if high == other_low else LESS
+    if low >= other_high and low > NEG_INF and other_high < POS_INF:
+        bits &= ~LESS if low == other_high else GREATER
+    return bits
+
+
 def compare(analyzer: Analyzer, a: Expr, b: Expr) -> int:
     """The relations LESS, EQUAL, GREATER that `a` may have to `b`."""
     if a is b:
@@ -48,7 +70,11 @@ def compare(analyzer: Analyzer, a: Expr, b: Expr) -> int:
         return bits
     if bits & EQUAL and not _may_vanish(analyzer, terms, base):
         bits &= ~EQUAL
-    if bits == UNKNOWN and not all(t.atom.__class__ in (Var, SizeVar) for t in terms):
+    if (
+        bits == UNKNOWN
+        and not all(t.atom.__class__ in (Var, SizeVar) for t in terms)
+        and representable(Sum(tuple(terms), base), a.dtype)
+    ):
         bits &= _of_rewritten(analyzer, emit(terms, base, a.dtype))
     return bits
 
@@ -69,7 +95,7 @@ def _may_vanish(analyzer: Analyzer, terms: list[Term], base: int) -> bool:
 
 
 def _of_rewritten(analyzer: Analyzer, difference: Expr) -> int:
-    if analyzer.nesting >= _MAX_NESTING:
+    if analyzer.nesting >= _MAX_NESTING or analyzer.bounds.wraps(difference):
         return UNKNOWN
     analyzer.nesting += 1
     simple = analyzer.rewrite.visit(difference)

@@ -1,7 +1,9 @@
 """Interval bounds of integer expressions.
 
 The analysis is purely structural: every occurrence of a variable is independent of the others.
-Bounds are Python ints clipped to +-(2^63 - 1), which stand for infinity.
+Bounds are Python ints clipped to +-(2^63 - 1), which stand for infinity. Arithmetic that may wrap
+(`tir/data.py`: data, and types other than int32 and int64 scalars) takes any value of its type
+where the exact result need not fit in it.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from autosched.tir.dtype import DType
+from autosched.tir.data import is_data, is_source
+from autosched.tir.dtype import DType, int32
 from autosched.tir.expr import (
     EQ,
     GE,
@@ -131,6 +134,28 @@ def truncmod_bound(a: Bound, b: Bound, dtype: DType) -> Bound:
     return max(a[0], -cap), min(max(a[1], 0), cap)
 
 
+def holds(dtype: DType, low: int, high: int) -> bool:
+    """True when `dtype` holds every integer of [low, high]; clipped ends are in no type."""
+    if dtype is int32:
+        return low >= -(2**31) and high < 2**31
+    if low <= NEG_INF or high >= POS_INF:
+        return False
+    return dtype.min_value <= low and high <= dtype.max_value
+
+
+def _shifted(a: Bound, b: Bound) -> Bound:
+    ends = [clip(x << y) for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _exact(e: Any, low: int, high: int) -> Bound:
+    """The bound of arithmetic whose exact results lie in [low, high]."""
+    dtype: DType = e.dtype
+    if holds(dtype, low, high) or (dtype.is_index and not is_data(e)):
+        return low, high
+    return dtype_bound(dtype)
+
+
 class BoundEvaluator:
     """Computes bounds from those of the variables, with facts about whole expressions.
 
@@ -153,11 +178,20 @@ class BoundEvaluator:
         self.fact_vars: frozenset[Var] = frozenset()
         self.memo: dict[Expr, Bound] = {} if memo is None else memo
 
+    def wraps(self, e: Expr) -> bool:
+        """True when arithmetic in the data `e`, down to its loads and calls, may leave its type.
+
+        What holds for exact arithmetic only is then not to be used on it.
+        """
+        if not is_data(e) or is_source(e):
+            return False
+        return leaves_type(self, e) or any(map(self.wraps, e.children()))
+
     def __call__(self, e: Expr) -> Bound:
         cls = e.__class__
         if cls is IntImm:
             value: int = e.value  # type: ignore[attr-defined]  # an IntImm
-            return value, value
+            return (value, value) if value < POS_INF else (POS_INF, POS_INF)
         found = self.memo.get(e)
         if found is not None:
             return found
@@ -189,20 +223,30 @@ def _var(ev: BoundEvaluator, e: Any) -> Bound:
 
 def _add(ev: BoundEvaluator, e: Any) -> Bound:
     a, b = ev(e.a), ev(e.b)
-    return add_low(a[0], b[0]), add_high(a[1], b[1])
+    low, high = add_low(a[0], b[0]), add_high(a[1], b[1])
+    if low >= -(2**31) and high < 2**31 and e.dtype is int32:
+        return low, high
+    return _exact(e, low, high)
 
 
 def _sub(ev: BoundEvaluator, e: Any) -> Bound:
     a, b = ev(e.a), ev(e.b)
-    return add_low(a[0], -b[1]), add_high(a[1], -b[0])
+    low, high = add_low(a[0], -b[1]), add_high(a[1], -b[0])
+    if low >= -(2**31) and high < 2**31 and e.dtype is int32:
+        return low, high
+    return _exact(e, low, high)
 
 
 def _mul(ev: BoundEvaluator, e: Any) -> Bound:
     a, b = ev(e.a), ev(e.b)
     if b[0] == b[1]:
-        return scale_bound(a, b[0])
-    products = (a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
-    return clip(min(products)), clip(max(products))
+        low, high = scale_bound(a, b[0])
+    else:
+        products = (a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
+        low, high = clip(min(products)), clip(max(products))
+    if low >= -(2**31) and high < 2**31 and e.dtype is int32:
+        return low, high
+    return _exact(e, low, high)
 
 
 def _divide(a: Bound, b: Bound, quotient: Callable[[int, int], int]) -> Bound:
@@ -223,13 +267,13 @@ def _divide(a: Bound, b: Bound, quotient: Callable[[int, int], int]) -> Bound:
 
 
 def _floordiv(ev: BoundEvaluator, e: Any) -> Bound:
-    return _divide(ev(e.a), ev(e.b), floordiv_int)
+    return _exact(e, *_divide(ev(e.a), ev(e.b), floordiv_int))
 
 
 def _truncdiv(ev: BoundEvaluator, e: Any) -> Bound:
     if not e.dtype.is_integral:
         return EVERYTHING
-    return _divide(ev(e.a), ev(e.b), truncdiv_int)
+    return _exact(e, *_divide(ev(e.a), ev(e.b), truncdiv_int))
 
 
 def _floormod(ev: BoundEvaluator, e: Any) -> Bound:
@@ -261,6 +305,8 @@ def _cast(ev: BoundEvaluator, e: Any) -> Bound:
         return limits
     a = ev(e.value)
     low, high = max(a[0], limits[0]), min(a[1], limits[1])
+    if (low, high) != a and not (e.dtype.is_index and e.value.dtype.is_index and not is_data(e)):
+        return limits
     return (low, high) if low <= high else limits
 
 
@@ -277,9 +323,29 @@ def _call(ev: BoundEvaluator, e: Any) -> Bound:
     if e.op == "shift_right":
         ends = [x if x in EVERYTHING else x >> y for x in a for y in b]
         return min(ends), max(ends)
-    ends = [clip(x << y) for x in a for y in b]
-    low, high = min(ends), max(ends)
-    return (low, high) if limits[0] <= low and high <= limits[1] else limits
+    return _exact(e, *_shifted(a, b))
+
+
+def leaves_type(ev: BoundEvaluator, e: Any) -> bool:
+    """True when the exact result of the operation `e` on its operands may not fit in its type."""
+    dtype: DType = e.dtype
+    if not dtype.is_integral:
+        return False
+    cls = e.__class__
+    if cls in (Add, Sub, Mul):
+        a, b = ev(e.a), ev(e.b)
+        if cls is Mul:
+            ends = [x * y for x in a for y in b]
+            return not holds(dtype, min(ends), max(ends))
+        b = b if cls is Add else negate(b)
+        return not holds(dtype, add_low(a[0], b[0]), add_high(a[1], b[1]))
+    if cls in (FloorDiv, Div):
+        low, high = ev(e.b)
+        return low <= -1 <= high and ev(e.a)[0] <= max(NEG_INF, int(dtype.min_value))
+    if cls is Call and e.op == "shift_left":
+        a, b = ev(e.args[0]), ev(e.args[1])
+        return not (b[0] >= 0 and b[1] < 64 and holds(dtype, *_shifted(a, b)))
+    return False
 
 
 def _truth(ev: BoundEvaluator, e: Any) -> Bound:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.arith.const_int_bound import NEG_INF, POS_INF, Bound
 from autosched.arith.modular_set import ModularSet, residues
-from autosched.arith.sum_form import LinearFact, Term, emit
+from autosched.arith.sum_form import LinearFact, Sum, Term, emit, representable
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     EQ,
@@ -125,7 +125,7 @@ def _add_bounds(analyzer: Analyzer, facts: Facts, condition: Any) -> None:
     high = -base - (cls in (LT, GT))
     low = -base if cls is EQ else NEG_INF
     if terms:
-        _add_linear(facts, terms, (low, high), a.dtype, not analyzer.as_ansor)
+        _add_linear(analyzer, facts, terms, (low, high), a.dtype)
     # The side that is not constant, as it is written.
     if b.__class__ is IntImm:
         top = b.value - (cls in (LT, GT))
@@ -136,15 +136,21 @@ def _add_bounds(analyzer: Analyzer, facts: Facts, condition: Any) -> None:
 
 
 def _add_linear(
-    facts: Facts, terms: list[Term], bound: Bound, dtype: DType, multiples: bool
+    analyzer: Analyzer, facts: Facts, terms: list[Term], bound: Bound, dtype: DType
 ) -> None:
     """The bound of a sum without constant, of its negative, and of both over their factor."""
     if len(terms) > 1:
+        multiples = not analyzer.as_ansor
         facts.linear.append(LinearFact(tuple(terms), *bound, multiples))
     for sign in (1, -1):
         signed = [t._replace(scale=t.scale * sign) for t in terms]
         low, high = bound if sign == 1 else (-bound[1], -bound[0])
-        facts.bounds.append((emit(signed, 0, dtype), (low, high)))
+        if not representable(Sum(tuple(signed), 0), dtype):
+            continue
+        total = emit(signed, 0, dtype)
+        if analyzer.bounds.wraps(total):
+            continue  # its value need not be that of the exact sum
+        facts.bounds.append((total, (low, high)))
         factor = gcd(*(t.scale for t in terms))
         if factor > 1:
             reduced = [t._replace(scale=t.scale // factor) for t in signed]

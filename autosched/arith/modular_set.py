@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from math import gcd
 from typing import Any, NamedTuple
 
+from autosched.tir.data import is_data
 from autosched.tir.expr import (
     Add,
     Cast,
@@ -85,25 +86,33 @@ def _var(ev: ModularEvaluator, e: Any) -> ModularSet:
     return ev.env.get(e, ANYTHING)
 
 
+def _of_type(e: Any, coeff: int, base: int) -> ModularSet:
+    """The set of exact results; where they may wrap, of their residues modulo the type's size."""
+    if is_data(e) or not e.dtype.is_index:
+        coeff = gcd(coeff, 1 << e.dtype.bits)
+    return residues(coeff, base)
+
+
 def _add(ev: ModularEvaluator, e: Any) -> ModularSet:
     a, b = ev(e.a), ev(e.b)
-    return residues(gcd(a.coeff, b.coeff), a.base + b.base)
+    return _of_type(e, gcd(a.coeff, b.coeff), a.base + b.base)
 
 
 def _sub(ev: ModularEvaluator, e: Any) -> ModularSet:
     a, b = ev(e.a), ev(e.b)
-    return residues(gcd(a.coeff, b.coeff), a.base - b.base)
+    return _of_type(e, gcd(a.coeff, b.coeff), a.base - b.base)
 
 
 def _mul(ev: ModularEvaluator, e: Any) -> ModularSet:
     a, b = ev(e.a), ev(e.b)
-    return residues(gcd(a.coeff * b.coeff, a.coeff * b.base, a.base * b.coeff), a.base * b.base)
+    coeff = gcd(a.coeff * b.coeff, a.coeff * b.base, a.base * b.coeff)
+    return _of_type(e, coeff, a.base * b.base)
 
 
 def _floordiv(ev: ModularEvaluator, e: Any) -> ModularSet:
     a, b = ev(e.a), ev(e.b)
     if b.coeff == 0 and b.base != 0 and a.coeff % b.base == 0:
-        return residues(a.coeff // b.base, a.base // b.base)
+        return _of_type(e, a.coeff // b.base, a.base // b.base)
     return ANYTHING
 
 
@@ -120,7 +129,7 @@ def _truncdiv(ev: ModularEvaluator, e: Any) -> ModularSet:
     a, b = ev(e.a), ev(e.b)
     # Rounding makes no difference only where every value is divisible.
     if b.coeff == 0 and b.base != 0 and a.coeff % b.base == 0 and a.base % b.base == 0:
-        return residues(a.coeff // b.base, a.base // b.base)
+        return _of_type(e, a.coeff // b.base, a.base // b.base)
     return ANYTHING
 
 
@@ -140,7 +149,8 @@ def _select(ev: ModularEvaluator, e: Any) -> ModularSet:
 
 
 def _cast(ev: ModularEvaluator, e: Any) -> ModularSet:
-    if e.value.dtype.is_int and e.dtype.is_int and e.dtype.bits >= e.value.dtype.bits:
+    source, target = e.value.dtype, e.dtype
+    if source.code == target.code and target.bits >= source.bits and not target.is_bool:
         return ev(e.value)
     return ANYTHING
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from autosched.arith.const_int_bound import POS_INF
 from autosched.arith.rewrite_logic import (
     negation,
     rewrite_equal,
@@ -19,8 +20,9 @@ from autosched.arith.rewrite_logic import (
     rewrite_not,
     rewrite_not_equal,
 )
-from autosched.arith.rule_tables import FLOAT_RULES, INDEX_RULES
+from autosched.arith.rule_tables import INDEX_RULES, MODULAR_RULES
 from autosched.arith.rules_by_bounds import RULES_BY_BOUNDS
+from autosched.tir.data import is_data
 from autosched.tir.expr import (
     EQ,
     GE,
@@ -31,6 +33,7 @@ from autosched.tir.expr import (
     Add,
     And,
     Call,
+    Cast,
     Div,
     Expr,
     FloatImm,
@@ -89,6 +92,23 @@ _DIVISIONS = frozenset((Div, Mod, FloorDiv, FloorMod))
 _CONSTANTS = frozenset((IntImm, FloatImm, Var))
 
 
+def _of_floats(e: Any) -> Expr | None:
+    """Division by a constant as multiplication, and x - x of what is not infinite or NaN."""
+    cls, a, b = e.__class__, e.a, e.b
+    if cls is Div and b.__class__ is FloatImm and b.value != 0.0:
+        return mul(a, const(1.0 / b.value, e.dtype))
+    return const(0.0, e.dtype) if cls is Sub and a is b and _is_finite(a) else None
+
+
+def _is_finite(e: Any) -> bool:
+    """True for integers converted to a float type that holds them all."""
+    return (
+        e.__class__ is Cast
+        and e.value.dtype.is_integral
+        and e.dtype.code + str(e.dtype.bits) != "float16"
+    )
+
+
 class RewriteSimplifier:
     """Rewrites the children of a node, then the node by the first rule that matches.
 
@@ -136,7 +156,7 @@ class RewriteSimplifier:
 
     def below(self, e: Expr, limit: int) -> bool:
         low, high = self.analyzer.bounds(e)
-        return low >= 0 and high < limit
+        return low >= 0 and high < limit and high < POS_INF
 
     def prove(self, e: Expr) -> bool:
         return self.analyzer.prove_nested(e)
@@ -182,23 +202,53 @@ class RewriteSimplifier:
                 )
             )
         if dtype.is_index:
-            special = RULES_BY_BOUNDS.get(cls)
-            if special is not None:
-                result = special(self, e)
-                if result is not None:
-                    return result
-            rules = INDEX_RULES.get(cls)
-        elif dtype.is_float and dtype.lanes == 1:
-            if cls is Div and b.__class__ is FloatImm and b.value != 0.0:
-                return mul(a, const(1.0 / b.value, dtype))
-            rules = FLOAT_RULES.get(cls)
+            result = self.exact(e) if not is_data(e) else self._data(e)
+        elif dtype.is_float:
+            result = _of_floats(e) if dtype.lanes == 1 else None
         else:
-            return e  # type: ignore[no-any-return]
-        if rules is not None:
-            result = rules(e, self)
+            result = self._wrapping(e)
+        return e if result is None else result
+
+    def exact(self, e: Any) -> Expr | None:
+        """`e` by the rules for exact arithmetic, None when none applies."""
+        cls = e.__class__
+        special = RULES_BY_BOUNDS.get(cls)
+        if special is not None:
+            result = special(self, e)
             if result is not None:
                 return result
-        return e  # type: ignore[no-any-return]
+        rules = INDEX_RULES.get(cls)
+        return None if rules is None else rules(e, self)
+
+    def _data(self, e: Any) -> Expr | None:
+        """`exact` where neither `e` nor its result can wrap, else what holds there too."""
+        wraps = self.analyzer.bounds.wraps
+        if not wraps(e):
+            result = self.exact(e)
+            if result is not None and not wraps(result):
+                return result
+        return self._wrapping(e)
+
+    def _wrapping(self, e: Any) -> Expr | None:
+        """`e` of an integer type by what holds modulo the size of the type."""
+        cls = e.__class__
+        if not e.dtype.is_integral or e.dtype.is_bool:
+            return None
+        if e.dtype.lanes == 1 and (cls is Min or cls is Max or cls is FloorMod):
+            result = RULES_BY_BOUNDS[cls](self, e)
+            if result is not None:
+                return result
+        rules = MODULAR_RULES.get(cls)
+        return None if rules is None else rules(e, self)
+
+    def compared(self, e: Any) -> Expr | None:
+        """A comparison of indices by its rules, where they hold for its operands."""
+        rules = INDEX_RULES[e.__class__]
+        if not is_data(e):
+            return rules(e, self)
+        wraps = self.analyzer.bounds.wraps
+        result = None if wraps(e) else rules(e, self)
+        return None if result is None or wraps(result) else result
 
     def _select(self, e: Any) -> Expr:
         condition = self.visit(e.condition)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
-from autosched.arith.compare import EQUAL, GREATER, LESS
-from autosched.arith.rule_tables import BOOL_RULES, INDEX_RULES
+from autosched.arith import exact
+from autosched.arith.compare import EQUAL, GREATER, LESS, by_bounds
+from autosched.arith.rule_tables import BOOL_RULES
+from autosched.tir.data import is_data
 from autosched.tir.dtype import bool_
 from autosched.tir.expr import EQ, GE, GT, LE, LT, NE, Add, And, Expr, IntImm, Not, Or, Sub
-from autosched.tir.op import add, and_, eq, floordiv, le, lt, or_
+from autosched.tir.op import and_, const, eq, floordiv, le, lt, or_
 
 if TYPE_CHECKING:
     from autosched.arith.analyzer import Analyzer
@@ -35,6 +37,10 @@ def _first(changed: Expr | None, node: Expr) -> Expr:
     return node if changed is None else changed
 
 
+def _is_scalar_int(e: Expr) -> bool:
+    return e.dtype.is_integral and e.dtype.lanes == 1 and not e.dtype.is_bool
+
+
 def _plain(s: RewriteSimplifier, e: Any) -> Expr:
     """A comparison of other things than indices: only the operands are simplified."""
     result: Expr = s.children(e)
@@ -50,18 +56,20 @@ def rewrite_less(s: RewriteSimplifier, e: Any) -> Expr:
     known = _known(s, node)
     if known is not None:
         return known
-    if not a.dtype.is_index:
+    if not a.dtype.is_index and not _is_scalar_int(a):
         return node
-    order = s.analyzer.compare(a, b)
+    order = s.analyzer.compare(a, b) if a.dtype.is_index else by_bounds(s.analyzer, a, b)
     if order == LESS:
         return TRUE
     if not order & LESS:
         return FALSE
-    result = INDEX_RULES[LT](node, s)
+    if not a.dtype.is_index:
+        return node
+    result = s.compared(node)
     if result is not None:
         return result
     result = _gather_constants(a, b)
-    if result is not None:
+    if result is not None and not (is_data(node) and _may_wrap(s, node, result)):
         return s.again(result)
     factor = _common_factor(s.analyzer, a, b)
     if factor > 1:
@@ -74,7 +82,7 @@ def rewrite_less_equal(s: RewriteSimplifier, e: Any) -> Expr:
     known = _known(s, e)
     if known is not None:
         return known
-    if not e.a.dtype.is_index:
+    if not _is_scalar_int(e.a):
         return _plain(s, e)
     return negation(s, s.visit(LT(e.b, e.a)))
 
@@ -100,14 +108,14 @@ def rewrite_equal(s: RewriteSimplifier, e: Any) -> Expr:
     known = _known(s, node)
     if known is not None:
         return known
-    if not a.dtype.is_index:
+    if not a.dtype.is_index and not _is_scalar_int(a):
         return node
-    order = s.analyzer.compare(a, b)
+    order = s.analyzer.compare(a, b) if a.dtype.is_index else by_bounds(s.analyzer, a, b)
     if order == EQUAL:
         return TRUE
     if not order & EQUAL:
         return FALSE
-    return _first(INDEX_RULES[EQ](node, s), node)
+    return _first(s.compared(node), node) if a.dtype.is_index else node
 
 
 def rewrite_not_equal(s: RewriteSimplifier, e: Any) -> Expr:
@@ -115,10 +123,10 @@ def rewrite_not_equal(s: RewriteSimplifier, e: Any) -> Expr:
     known = _known(s, e)
     if known is not None:
         return known
-    if not e.a.dtype.is_index:
+    if not _is_scalar_int(e.a):
         return _plain(s, e)
     same: Any = s.visit(EQ(e.a, e.b))
-    if same.__class__ is EQ:
+    if same.__class__ is EQ and e.a.dtype.is_index:
         order = s.analyzer.compare(same.a, same.b)
         if not order & GREATER:
             return s.visit(LT(same.a, same.b))
@@ -168,6 +176,10 @@ def _has_negation(e: Any) -> bool:
     return _has_negation(e.a) if cls is Not else True
 
 
+def _may_wrap(s: RewriteSimplifier, *conditions: Expr) -> bool:
+    return any(map(s.analyzer.bounds.wraps, conditions))
+
+
 def _constant_offset(e: Any) -> tuple[Expr, int]:
     cls = e.__class__
     if cls is Add and e.b.__class__ is IntImm:
@@ -188,13 +200,19 @@ def _gather_constants(a: Expr, b: Expr) -> Expr | None:
         return lt(left, right)
     if difference == 1:
         return le(left, right)
-    if difference < 0 and right_offset != 0:
-        return lt(add(left, -difference), right)
-    if difference > 0 and left_offset != 0:
-        return lt(left, add(right, difference))
+    if abs(difference) >= 1 << (a.dtype.bits - 2):
+        return None  # the other side could overflow, see tir/data.py
+    try:
+        if difference < 0 and right_offset != 0:
+            return lt(exact.add(left, const(-difference, a.dtype)), right)
+        if difference > 0 and left_offset != 0:
+            return lt(left, exact.add(right, const(difference, a.dtype)))
+    except exact.DoesNotFitError:
+        pass
     return None
 
 
 def _common_factor(analyzer: Analyzer, a: Expr, b: Expr) -> int:
     x, y = analyzer.moduli(a), analyzer.moduli(b)
-    return gcd(x.base, x.coeff, y.base, y.coeff)
+    factor = gcd(x.base, x.coeff, y.base, y.coeff)
+    return factor if factor <= a.dtype.max_value else 1

@@ -10,7 +10,8 @@ A table is a text of lines `pattern -> result [if condition]`:
 * in a condition the constants are Python ints, and `lo(x)` (lower bound), `below(x, n)` (x is
   in [0, n)), `prove(x)` ask the analyzer; parts of a result made of constants are computed as ints.
 
-Lines are tried top to bottom; the first that matches and whose condition holds is applied.
+Lines are tried top to bottom; the first that matches and whose condition holds is applied, unless
+its result needs a constant that the type cannot hold: then none is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from autosched.arith import exact
 from autosched.tir import expr as nodes
 from autosched.tir import op
 from autosched.tir.expr import Expr
@@ -250,10 +252,18 @@ def compile_rules(root: type[Expr], *tables: str) -> RuleFn:
     head = [f"    {n} = e.{n}\n    t{n} = {n}.__class__" for n in _fields("e", name)]
     code = compile("\n".join(["def rules(e, s):", *head, *body]), f"<rules of {name}>", "exec")
     scope: dict[str, Any] = {**vars(nodes), **{f: getattr(op, f) for f in _BUILD.values()}}
-    scope |= {"const": op.const, "TRUE": op.const(True), "FALSE": op.const(False)}
+    scope |= {f: getattr(exact, f) for f in ("const", "add", "sub", "mul")}
+    scope |= {"TRUE": op.const(True), "FALSE": op.const(False)}
     exec(code, scope)  # the source is made of the literal tables of this package only
     function: RuleFn = scope["rules"]
-    return function
+
+    def rules(e: Any, s: RuleScope) -> Expr | None:
+        try:
+            return function(e, s)
+        except exact.DoesNotFitError:
+            return None
+
+    return rules
 
 
 def rules_for(root: type[Expr], *tables: str) -> RuleFn:

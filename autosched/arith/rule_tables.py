@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from autosched.arith.rule_compiler import RuleFn, rules_for
-from autosched.arith.rules_add_sub import ADD, FLOAT_SUB, SUB
+from autosched.arith.rules_add_sub import ADD, SUB
 from autosched.arith.rules_bool import AND, NOT, OR
 from autosched.arith.rules_compare import EQUAL, LESS
 from autosched.arith.rules_min_max import MAX, MIN, ROUNDED
+from autosched.arith.rules_modular import MODULAR
 from autosched.arith.rules_mul_div import FLOORDIV, FLOORMOD, MUL, TRUNC
 from autosched.tir.expr import (
     EQ,
@@ -39,10 +40,12 @@ INDEX_RULES: dict[type[Expr], RuleFn] = {
     LT: rules_for(LT, LESS),
     EQ: rules_for(EQ, EQUAL),
 }
-"""For int32 and int64 scalars."""
+"""For int32 and int64 scalars whose arithmetic is exact."""
 
-FLOAT_RULES: dict[type[Expr], RuleFn] = {Sub: rules_for(Sub, FLOAT_SUB)}
-"""For float scalars."""
+MODULAR_RULES: dict[type[Expr], RuleFn] = {
+    cls: rules_for(cls, MODULAR) for cls in (Add, Sub, Mul, Min, Max)
+}
+"""For integers of any type and lanes whose arithmetic may wrap."""
 
 BOOL_RULES: dict[type[Expr], RuleFn] = {
     And: rules_for(And, AND),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from autosched.arith.compare import GREATER, LESS, by_bounds
 from autosched.arith.const_int_bound import NEG_INF, POS_INF, floordiv_int
 from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul
 from autosched.tir.op import add, floordiv, floormod, mul
@@ -15,13 +16,12 @@ if TYPE_CHECKING:
 
 def _extreme(s: RewriteSimplifier, e: Any) -> Expr | None:
     """The operand of a min or max that is always the chosen one."""
-    bounds = s.analyzer.bounds
-    a, b = bounds(e.a), bounds(e.b)
+    order = by_bounds(s.analyzer, e.a, e.b)
     smaller: Expr = e.a if e.__class__ is Min else e.b
     larger: Expr = e.b if e.__class__ is Min else e.a
-    if a[1] <= b[0]:
+    if not order & GREATER:
         return smaller
-    return larger if a[0] >= b[1] else None
+    return larger if not order & LESS else None
 
 
 def _is_scaled(e: Any) -> bool:

@@ -32,8 +32,9 @@ min(x, y) < z => x < z or y < z
 max(x, y) < z => x < z and y < z
 z < min(x, y) => z < x and z < y
 z < max(x, y) => z < x or z < y
-x < c1 - y => x + y < c1
-c1 - y < x => c1 < x + y
+x < c1 - y => x + y < c1 if x.__class__ is not IntImm
+c1 - x < c2 -> c1 - c2 < x
+c1 - y < x => c1 < x + y if x.__class__ is not IntImm
 x + c1 < c2 => x < c2 - c1
 x - c1 < c2 => x < c2 + c1
 """

@@ -15,7 +15,7 @@ x * (y * c1) => (x * y) * c1
 
 FLOORDIV = """
 (x // c1) // c2 -> x // (c1 * c2) if c1 > 0 and c2 > 0
-(x // c1 + c2) // c3 -> (x + c1 * c2) // (c1 * c3) if c1 > 0 and c3 > 0
+(x // c1 + c2) // c3 -> (x + c1 * c2) // (c1 * c3) if c1 > 0 < c3 and abs(c1 * c2) < 2**30
 x // x -> 1
 (x * c1) // x -> c1
 (x % 2 + 1) // 2 -> x % 2
@@ -40,10 +40,10 @@ max(y, x * c1) // c2 -> max(y // c2, x * (c1 // c2)) if c2 > 0 and c1 % c2 == 0
 
 FLOORMOD = """
 (x * c1) % c2 -> 0 if c2 != 0 and c1 % c2 == 0
-(x * c1) % c2 -> (x * (c1 % c2)) % c2 if c2 > 0 and c1 % c2 != c1
+(x * c1) % c2 -> (x * (c1 % c2)) % c2 if c2 > 0 and c1 % c2 < abs(c1)
 (x * c1 + y) % c2 -> (x % (c2 // c1)) * c1 + y if c1 > 0 < c2 and c2 % c1 == 0 and below(y, c1)
-(x * c1 + y) % c2 -> (x * (c1 % c2) + y) % c2 if c2 > 0 and c1 % c2 != c1
-(x + c1) % c2 -> (x + c1 % c2) % c2 if c2 > 0 and c1 % c2 != c1
+(x * c1 + y) % c2 -> (x * (c1 % c2) + y) % c2 if c2 > 0 and c1 % c2 < abs(c1)
+(x + c1) % c2 -> (x + c1 % c2) % c2 if 0 < c2 < 2**30 and c1 % c2 != c1
 (x * c1) % (x * c2) -> x * (c1 % c2) if c2 != 0
 (x * y) % y -> 0
 (y * x) % y -> 0

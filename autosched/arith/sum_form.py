@@ -16,6 +16,7 @@ from autosched.arith.const_int_bound import (
     BoundEvaluator,
     add_high,
     add_low,
+    clip,
     scale_bound,
     truncdiv_int,
 )
@@ -43,6 +44,21 @@ class Sum(NamedTuple):
 
     terms: tuple[Term, ...]
     base: int
+
+
+def representable(a: Sum, dtype: DType) -> bool:
+    """True when every constant of the sum, and its negative, fits in the type."""
+    largest = int(dtype.max_value)
+    if not a.terms:
+        return dtype.min_value <= a.base <= largest
+    if not -largest <= a.base <= largest:
+        return False
+    for _, lower, upper, scale, _ in a.terms:
+        if not -largest <= scale <= largest or lower > largest:
+            return False
+        if upper > largest and upper != NO_UPPER:
+            return False
+    return True
 
 
 def opaque(index: Expr) -> Term:
@@ -207,14 +223,17 @@ def sum_in_range(
 
 def _plain_bound(terms: list[Term] | tuple[Term, ...], base: int, bounds: BoundEvaluator) -> Bound:
     low = high = base
+    below = above = False
     for term in terms:
         part = term_bound(term, bounds)
+        if part[0] <= NEG_INF:
+            below = True
+        if part[1] >= POS_INF:
+            above = True
+        if below and above:
+            return NEG_INF, POS_INF
         low, high = low + part[0], high + part[1]
-        if low <= NEG_INF or high >= POS_INF:
-            low, high = max(low, NEG_INF), min(high, POS_INF)
-            if low == NEG_INF and high == POS_INF:
-                return low, high
-    return low, high
+    return (NEG_INF if below else clip(low)), (POS_INF if above else clip(high))
 
 
 def _concerned(terms: list[Term] | tuple[Term, ...], bounds: BoundEvaluator) -> bool:
@@ -232,8 +251,10 @@ def _refined_bound(
 ) -> Bound:
     """The bound with the facts about the sum, and about sums in it."""
     low, high = bound
-    part = bounds(emit(terms, 0, dtype))
-    low, high = max(low, add_low(part[0], base)), min(high, add_high(part[1], base))
+    plain = Sum(tuple(terms), 0)
+    if representable(plain, dtype) and not bounds.wraps(total := emit(terms, 0, dtype)):
+        part = bounds(total)
+        low, high = max(low, add_low(part[0], base)), min(high, add_high(part[1], base))
     for fact in bounds.linear:
         known = _bound_by(fact, terms, bounds)
         if known is not None:

@@ -30,7 +30,7 @@ _F32 = struct.Struct("<f")
 def const(value: Scalar, dtype: str | DType | None = None) -> Expr:
     """The constant `value`; without `dtype` an int32 (int64 when too large), bool or float32.
 
-    Integers wrap to their width, floats round to it, as the hardware would.
+    Floats round to their type. Raises ValueError for an integer that the type cannot hold.
     """
     kind = value.__class__
     if kind is int and (dtype is int32 or dtype is None):
@@ -60,7 +60,26 @@ def _any_const(value: Scalar, dtype: str | DType | None) -> Expr:
             with np.errstate(over="ignore"):
                 number = float(dtype.numpy.type(number))
         return FloatImm(number, dtype)
-    return IntImm(_wrap(int(value), dtype), dtype)
+    number = int(value)
+    if _wrap(number, dtype) != number and not dtype.is_bool:
+        raise ValueError(
+            f"const: {number} is no {dtype}, which holds {dtype.min_value} to {dtype.max_value}; "
+            "give a wider type, or cast a constant of one to wrap it"
+        )
+    return IntImm(_wrap(number, dtype), dtype)
+
+
+def folded(value: Any, dtype: DType) -> Expr:
+    """The constant result of an operation on constants: integers wrap, floats round.
+
+    That is what the hardware computes, NumPy and the interpreter.
+    """
+    if value.__class__ is int and dtype is not int32:
+        if dtype.is_integral:
+            value = _wrap(value, dtype)
+    elif value.__class__ is int and not -(2**31) <= value < 2**31:
+        value = _wrap(value, dtype)
+    return const(value, dtype)
 
 
 def _wrap(value: int, dtype: DType) -> int:
@@ -164,12 +183,12 @@ def cast(dtype: str | DType, value: Operand) -> Expr:
             raise TypeError(f"cannot cast {e.dtype} to {dtype}: the lanes differ")
         return broadcast(cast(dtype.element, e), dtype.lanes)
     if isinstance(e, IntImm):
-        return const(e.value, dtype)
+        return folded(e.value, dtype)
     if isinstance(e, FloatImm):
         if dtype.is_float or dtype.is_bool:
             return const(e.value, dtype)
         if dtype.is_integral and math.isfinite(e.value):
-            return const(int(e.value), dtype)
+            return folded(int(e.value), dtype)
     elif isinstance(e, Broadcast):
         return Broadcast(cast(dtype.element, e.value), e.lanes)
     return Cast(dtype, e)

@@ -117,6 +117,8 @@ class CommReducer:
     ) -> None:
         self.lhs = lhs
         self.rhs = rhs
+        for var in (*lhs, *rhs):
+            var._data = True  # they stand for what is reduced, see data.py
         self.result = result
         self.identity = identity
         self.name = name

@@ -17,6 +17,7 @@ from autosched.tir.conversion import (
     broadcast,
     cast,
     const,
+    folded,
     max_value,
     min_value,
     unify,
@@ -101,7 +102,7 @@ def add(a: Operand, b: Operand) -> Expr:
     if right is IntImm or right is FloatImm:
         y = b.value  # type: ignore[attr-defined]  # constants have a value
         if left is right:
-            return const(a.value + y, a.dtype)  # type: ignore[attr-defined]
+            return folded(a.value + y, a.dtype)  # type: ignore[attr-defined]
         if y == 0:
             return a
     elif (left is IntImm or left is FloatImm) and a.value == 0:  # type: ignore[attr-defined]
@@ -117,7 +118,7 @@ def sub(a: Operand, b: Operand) -> Expr:
     if right is IntImm or right is FloatImm:
         y = b.value  # type: ignore[attr-defined]  # constants have a value
         if a.__class__ is right:
-            return const(a.value - y, a.dtype)
+            return folded(a.value - y, a.dtype)
         if y == 0:
             return a
     return binary(Sub, a, b)
@@ -131,16 +132,16 @@ def mul(a: Operand, b: Operand) -> Expr:
     if right is IntImm or right is FloatImm:
         y = b.value  # type: ignore[attr-defined]  # constants have a value
         if left is right:
-            return const(a.value * y, a.dtype)  # type: ignore[attr-defined]
+            return folded(a.value * y, a.dtype)  # type: ignore[attr-defined]
         if y == 1:
             return a
-        if y == 0:
+        if y == 0 and right is IntImm:  # not of floats: infinity * 0 is NaN
             return b
     elif left is IntImm or left is FloatImm:
         x = a.value  # type: ignore[attr-defined]
         if x == 1:
             return b
-        if x == 0:
+        if x == 0 and left is IntImm:
             return a
     return binary(Mul, a, b)
 
@@ -149,7 +150,7 @@ def neg(a: Operand) -> Expr:
     """-a."""
     a = as_expr(a)
     if isinstance(a, IntImm | FloatImm):
-        return const(-a.value, a.dtype)
+        return folded(-a.value, a.dtype)
     return sub(const(0, a.dtype), a)
 
 
@@ -171,9 +172,9 @@ def truncdiv(a: Operand, b: Operand) -> Expr:
         raise ZeroDivisionError(f"division by zero: {a!r} / 0")
     if x is not None and y is not None and y != 0:
         if a.dtype.is_float:
-            return const(x / y, a.dtype)
+            return folded(x / y, a.dtype)
         q = abs(x) // abs(y)
-        return const(q if (x < 0) == (y < 0) else -q, a.dtype)
+        return folded(q if (x < 0) == (y < 0) else -q, a.dtype)
     if y == 1 or (x == 0 and a.dtype.is_integral):
         return a
     return Div(a, b)
@@ -188,7 +189,7 @@ def truncmod(a: Operand, b: Operand) -> Expr:
             raise ZeroDivisionError(f"division by zero: {a!r} truncmod 0")
         if x is not None and y is not None:
             r = abs(x) % abs(y)
-            return const(r if x >= 0 else -r, a.dtype)
+            return folded(r if x >= 0 else -r, a.dtype)
         if y == 1 or x == 0:
             return const(0, a.dtype)
     return Mod(a, b)
@@ -201,7 +202,7 @@ def floordiv(a: Operand, b: Operand) -> Expr:
     if y == 0 and a.dtype.is_integral:
         raise ZeroDivisionError(f"division by zero: {a!r} // 0")
     if x is not None and y is not None and y != 0:
-        return const(x // y, a.dtype)
+        return folded(x // y, a.dtype)
     if (y == 1 or x == 0) and a.dtype.is_integral:
         return a
     return binary(FloorDiv, a, b)
@@ -214,7 +215,7 @@ def floormod(a: Operand, b: Operand) -> Expr:
     if y == 0 and a.dtype.is_integral:
         raise ZeroDivisionError(f"division by zero: {a!r} % 0")
     if x is not None and y is not None and y != 0:
-        return const(x % y, a.dtype)
+        return folded(x % y, a.dtype)
     if a.dtype.is_integral and (y == 1 or x == 0):
         return const(0, a.dtype)
     return binary(FloorMod, a, b)
@@ -227,7 +228,7 @@ def min_(a: Operand, b: Operand) -> Expr:
         return a
     x, y = _value(a), _value(b)
     if x is not None and y is not None:
-        return const(x if x < y else y, a.dtype)
+        return folded(x if x < y else y, a.dtype)
     return binary(Min, a, b)
 
 
@@ -238,7 +239,7 @@ def max_(a: Operand, b: Operand) -> Expr:
         return a
     x, y = _value(a), _value(b)
     if x is not None and y is not None:
-        return const(x if x > y else y, a.dtype)
+        return folded(x if x > y else y, a.dtype)
     return binary(Max, a, b)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.tir.buffer import Buffer
+from autosched.tir.data import mark_data
 from autosched.tir.dtype import DType, bool_
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
 
@@ -43,6 +44,9 @@ class LetStmt(Stmt):
     var: Var
     value: Expr
     body: Stmt
+
+    def __post_init__(self) -> None:
+        mark_data(self.var, self.value)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -280,8 +280,11 @@ def test_floats_only_fold() -> None:
     analyzer = Analyzer()
     x, y = Var("x", "float32"), Var("y", "float32")
     assert analyzer.simplify(x / 4.0) is x * const(0.25, "float32")
-    assert analyzer.simplify(sub(x, x)) is const(0.0, "float32")
-    assert analyzer.simplify(sub(add(x, y), y)) is x
+    assert analyzer.simplify(sub(x, x)) is sub(x, x)  # NaN for infinity and NaN
+    assert analyzer.simplify(sub(add(x, y), y)) is sub(add(x, y), y)  # what rounding took away
+    assert analyzer.simplify(mul(x, 0.0)) is mul(x, 0.0)
+    n = cast("float32", Var("n"))
+    assert analyzer.simplify(sub(n, n)) is const(0.0, "float32")
     assert analyzer.simplify(mul(2.0, x)) is mul(2.0, x)
     assert analyzer.simplify(not_(x < y)) is not_(x < y)  # with NaN not y <= x
     assert analyzer.simplify(or_(x < y, x >= y)) is or_(x < y, y <= x)

@@ -48,7 +48,7 @@ CASES: list[tuple[Expr, tuple[int, int]]] = [
     (max_(X, Z), (2, 10)),
     (select(X < Y, X, Z), (-3, 10)),
     (cast("int8", X), (-3, 10)),
-    (cast("uint8", X), (0, 10)),
+    (cast("uint8", X), (0, 255)),  # -3 becomes 253
     (X < Y, (0, 1)),
     (Call(int32, "shift_right", (X, const(1))), (-2, 5)),
     (Call(int32, "shift_left", (Y, const(2))), (0, 28)),
