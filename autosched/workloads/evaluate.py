@@ -37,6 +37,7 @@ from autosched.tir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    IterKind,
     IterVar,
     Max,
     Min,
@@ -45,11 +46,13 @@ from autosched.tir.expr import (
     Not,
     Or,
     ProducerLoad,
+    Range,
     Reduce,
     Select,
     Sub,
     Var,
 )
+from autosched.tir.op import add, all_, const, ge, lt
 from autosched.workloads.workload import Array, shape_of
 
 _BLOCK = 1 << 24  # elements of one intermediate array
@@ -58,8 +61,8 @@ _BLOCK = 1 << 24  # elements of one intermediate array
 def evaluate(tensors: Sequence[Tensor], inputs: Sequence[Array]) -> list[Array]:
     """The values of the computed ones among `tensors`, given the arrays of the placeholders.
 
-    Floats are computed in float64 and integers in int64. Floats are not rounded back; a conversion
-    to a narrower integer wraps, and so does what a tensor of such integers holds.
+    Floats are computed in float64 and not rounded back; integers in int64, where those of narrower
+    types wrap as they do in a kernel.
     """
     placeholders = [t for t in tensors if not isinstance(t.op, ComputeOp)]
     results = [t for t in tensors if isinstance(t.op, ComputeOp)]
@@ -88,7 +91,14 @@ def _wrapped(array: Array, dtype: DType) -> Array:
 
 
 def _compute(op: ComputeOp, values: Mapping[Tensor, Array]) -> list[Array]:
+    if not op.axis:  # one element: that of a tensor of one dimension
+        one = IterVar(Range.of(1), Var("one"), IterKind.DATA_PAR)
+        flat = ComputeOp(op.name, (one,), op.body, op.tag, op.attrs)
+        return [array.reshape(()) for array in _compute(flat, values)]
+    op = _rectangular(op, values)
     shape = shape_of(op.output(0))
+    if 0 in shape:
+        return [np.zeros(shape, np.float64 if e.dtype.is_float else np.int64) for e in op.body]
     first = op.body[0]
     inner = math.prod(_extent(iv) for iv in op.reduce_axis)
     if isinstance(first, Reduce) and _is_sum(first):
@@ -101,6 +111,33 @@ def _compute(op: ComputeOp, values: Mapping[Tensor, Array]) -> list[Array]:
         bodies = _reduce(op, first, grid) if isinstance(first, Reduce) else map(grid, op.body)
         blocks.append([np.broadcast_to(np.asarray(b), part) for b in bodies])
     return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+
+
+def _rectangular(op: ComputeOp, values: Mapping[Tensor, Array]) -> ComputeOp:
+    """`op` with a ragged reduction over the largest domain, under the condition to be inside."""
+    if all(_is_constant(iv) for iv in op.reduce_axis):
+        return op
+    grid = _Grid(ComputeOp(op.name, op.axis, (const(0),)), values, 0, _extent(op.axis[0]))
+    axes: list[IterVar] = []
+    inside: list[Expr] = []
+    for iv in op.reduce_axis:
+        assert iv.dom is not None
+        low, extent = iv.dom.min, iv.dom.extent
+        first = int(np.min(grid(low)))
+        last = int(np.max(grid(add(low, extent))))
+        axes.append(IterVar(Range.of(max(0, last - first), first), iv.var, iv.kind))
+        inside += [ge(iv.var, low), lt(iv.var, add(low, extent))]
+    bodies: list[Expr] = []
+    for e in op.body:
+        assert isinstance(e, Reduce)
+        condition = all_(*inside, e.condition)
+        bodies.append(Reduce(e.combiner, e.source, tuple(axes), condition, e.value_index, e.init))
+    return ComputeOp(op.name, op.axis, bodies, op.tag, op.attrs)
+
+
+def _is_constant(axis: IterVar) -> bool:
+    dom = axis.dom
+    return dom is not None and isinstance(dom.min, IntImm) and isinstance(dom.extent, IntImm)
 
 
 def _extent(axis: IterVar) -> int:
@@ -165,7 +202,7 @@ class _Grid:
                 with np.errstate(all="ignore"):
                     if isinstance(e, Div) and not e.dtype.is_float:
                         return np.trunc(x / np.where(np.equal(y, 0), 1, y)).astype(np.int64)
-                    return _BINARY[type(e)](x, y)
+                    return _wrapped(np.asarray(_BINARY[type(e)](x, y)), e.dtype)
             case Not(a):
                 return np.logical_not(self(a))
             case Cast(value):

@@ -93,7 +93,7 @@ def _record_compute(
             if values is None or not _is_constant(values):
                 if analyzer is None:
                     analyzer = _knowing(known, loops)
-                if values is None:
+                if values is None or _mentions(values, dom):
                     values = eval_set(index, dom, analyzer)
             needed[tensor][dim].append(_within(values, extent, analyzer))
 
@@ -110,6 +110,12 @@ def _knowing(known: AxisSets, loops: Mapping[IterVar, Range]) -> Analyzer:
     for iv, (dom, _) in known.items():
         analyzer.bind(iv.var, dom, override=True)
     return analyzer
+
+
+def _mentions(values: IntSet, dom: dict[Var, IntSet]) -> bool:
+    """True for the values of an axis whose range depends on another axis: a ragged reduction."""
+    ends = free_vars(values.min_value) | free_vars(values.max_value)
+    return not ends.isdisjoint(dom)
 
 
 def _is_constant(values: IntSet) -> bool:

@@ -14,6 +14,7 @@ from autosched.te.lowering.loop_nest import (
     Values,
     guards,
     make_loop_nest,
+    ragged_axes,
     substitution,
     wrap,
     wrap_all,
@@ -59,6 +60,8 @@ def _is_cross_thread(stage: Stage) -> bool:
 def main_conditions(stage: Stage, building: Building, values: Values) -> Level:
     """The open `if`s around the stores: bound checks marked likely, then the store predicate."""
     checks = make_bound_check(stage, building.domains, values, False, (), building.facts)
+    if ragged_axes(stage, building.domains):
+        checks = [substitute(c, substitution(values)) for c in checks]
     conditions = [likely(c) for c in checks]
     if stage.store_predicate is not None:
         conditions.append(substitute(stage.store_predicate, substitution(values)))

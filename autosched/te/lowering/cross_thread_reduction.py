@@ -18,6 +18,7 @@ from autosched.te.lowering.loop_nest import (
     Values,
     guards,
     make_loop_nest,
+    ragged_axes,
     wrap,
     wrap_all,
 )
@@ -65,6 +66,8 @@ def make_cross_thread_reduction(stage: Stage, op: ComputeOp, building: Building)
         (normal if iv.kind == IterKind.REDUCE and iv not in bound else common).append(level)
     table = {iv.var: value for iv, value in values.items()}
     checks = make_bound_check(stage, building.domains, values, False, (), building.facts)
+    if ragged_axes(stage, building.domains):
+        checks = [substitute(c, table) for c in checks]
     condition = substitute(reduces[0].condition, table)
     if not isinstance(condition, IntImm):
         checks.append(condition)

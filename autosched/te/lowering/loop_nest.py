@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
-from autosched.te.bounds.bound_check import BoundFacts
+from autosched.te.bounds.bound_check import BoundFacts, make_bound_check
 from autosched.te.bounds.message_passing import is_zero, pass_up_index
 from autosched.te.bounds.thread_scope import WARP, is_virtual_thread, storage_rank, thread_rank
+from autosched.te.operations.operation import ComputeOp
 from autosched.te.relations import IterVarAttr
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
-from autosched.tir.op import add, cast, const
+from autosched.tir.op import add, all_, cast, const, if_then_else
 from autosched.tir.stmt import AttrStmt, For, ForKind, IfThenElse, Stmt, nop
-from autosched.tir.walk import substitute
+from autosched.tir.walk import free_vars, loads, substitute
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
@@ -98,6 +99,12 @@ def make_loop_nest(
         if not thread.thread_tag:
             values[iv] = _loop(iv, attr, dom, level, building, is_init)
         else:
+            if not ragged_axes(stage, building.domains).isdisjoint(free_vars(dom.extent)):
+                raise ScheduleError(
+                    f"schedule_ops: stage {stage.op.name}, axis {iv.var.name}: its extent "
+                    f"{dom.extent!r} depends on another axis, so that no number of threads can "
+                    f"be bound to it; split it and bind the part of constant extent"
+                )
             values[iv] = _thread(stage, iv, thread, dom, level)
             if thread is not iv:
                 building.let(iv.var, add(dom.min, cast(iv.var.dtype, thread.var)))
@@ -107,7 +114,56 @@ def make_loop_nest(
             level.append(marker)
         nest.append(level)
     pass_up_index(stage, building.domains, values)
+    _resolve_ragged(stage, building, nest, values)
     return nest
+
+
+def ragged_axes(stage: Stage, domains: Domains) -> frozenset[Var]:
+    """The axes of the operation that the extents of its reduction mention; mostly none."""
+    op = stage.op
+    if not isinstance(op, ComputeOp) or not op.reduce_axis:
+        return frozenset()
+    mentioned: set[Var] = set()
+    for iv in op.reduce_axis:
+        dom = domains[iv]
+        mentioned |= free_vars(dom.min) | free_vars(dom.extent)
+    return frozenset(iv.var for iv in op.axis if iv.var in mentioned)
+
+
+def _resolve_ragged(stage: Stage, building: Building, nest: list[Level], values: Values) -> None:
+    """Give the loops of a ragged reduction extents in terms of the loops around them.
+
+    ScheduleError when such a loop is not inside all the loops that its extent depends on.
+    """
+    ragged = ragged_axes(stage, building.domains)
+    if not ragged:
+        return
+    table = {v: e for v, e in substitution(values).items() if v in ragged}
+    for iv, value in values.items():
+        if iv.var not in ragged:
+            values[iv] = substitute(value, table)
+    inner: set[Var] = set()
+    for iv, level in zip(reversed(stage.leaf_iter_vars), reversed(nest)):
+        for stmt in level:
+            if isinstance(stmt, For):
+                inner.add(stmt.loop_var)
+                extent = substitute(stmt.extent, table)
+                if extent is not stmt.extent and next(loads(extent), None) is not None:
+                    extent = _where_inside(stage, building, values, extent)
+                if not inner.isdisjoint(free_vars(extent)):
+                    raise ScheduleError(
+                        f"schedule_ops: stage {stage.op.name}, axis {iv.var.name}: its extent "
+                        f"{extent!r} depends on a loop that is not around it; reorder that loop "
+                        "outwards, and fuse neither with the other"
+                    )
+                stmt.extent = extent
+
+
+def _where_inside(stage: Stage, building: Building, values: Values, extent: Expr) -> Expr:
+    """`extent`, which is read from memory; 0 outside the stage's points, where there is nothing."""
+    reducing = [iv for iv in stage.all_iter_vars if iv.kind == IterKind.REDUCE]
+    checks = make_bound_check(stage, building.domains, values, False, reducing, building.facts)
+    return if_then_else(all_(*checks), extent, const(0, extent.dtype)) if checks else extent
 
 
 def _loop(

@@ -9,9 +9,9 @@ from typing import Any
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Expr, IterKind, IterVar, Range, Reduce, SizeVar, Var
+from autosched.tir.expr import Expr, IterKind, IterVar, ProducerLoad, Range, Reduce, SizeVar, Var
 from autosched.tir.op import Operand, as_expr
-from autosched.tir.walk import pre_order
+from autosched.tir.walk import free_vars, loads, pre_order
 
 Shape = Sequence[Expr | int] | Expr | int
 
@@ -123,6 +123,27 @@ def compute(
 _axis_names = axis_names
 
 
+def _check_ragged(name: str, reduce: Reduce) -> None:
+    """Refuse extents of reduction axes that no loop can have."""
+    own = {iv.var for iv in reduce.axis}
+    for iv in reduce.axis:
+        assert iv.dom is not None, "te.reduce_axis has a domain"
+        for e in (iv.dom.min, iv.dom.extent):
+            if not own.isdisjoint(free_vars(e)):
+                raise ValueError(
+                    f"te.compute {name}: the domain of reduction axis {iv.var.name} depends on "
+                    f"another reduction axis ({e!r}); give it the largest domain and the reduction "
+                    "a condition (where=...)"
+                )
+            for load in loads(e):
+                assert isinstance(load, ProducerLoad), "nothing else is loaded in a te body"
+                if not isinstance(load.producer.op, PlaceholderOp):
+                    raise ValueError(
+                        f"te.compute {name}: the domain of reduction axis {iv.var.name} reads "
+                        f"{load.producer.name}, which is computed; only inputs can be read there"
+                    )
+
+
 def check_body(name: str, body: Sequence[Expr]) -> None:
     """Refuse (ValueError) reductions that are nested, incomplete or differ between outputs."""
     if not body:
@@ -138,6 +159,8 @@ def check_body(name: str, body: Sequence[Expr]) -> None:
                 f"te.compute {name}: the outputs must be all the components of one reduction, in "
                 "order; compute anything else in another tensor"
             )
+    if isinstance(first, Reduce):
+        _check_ragged(name, first)
     for expr in body:
         inner = expr.children() if isinstance(first, Reduce) else (expr,)
         if any(isinstance(node, Reduce) for child in inner for node in pre_order(child)):

@@ -92,8 +92,9 @@ class ComputeOp(Operation):
     def inputs(self) -> tuple[Tensor, ...]:
         if self._inputs is None:
             found: dict[Tensor, None] = {}
-            for body in self.body:
-                for node in tensor_loads(body):
+            extents = (iv.dom for iv in self.reduce_axis if iv.dom is not None)
+            for e in (*self.body, *(end for dom in extents for end in (dom.min, dom.extent))):
+                for node in tensor_loads(e):
                     found.setdefault(node.producer)
             self._inputs = tuple(found)
         return self._inputs

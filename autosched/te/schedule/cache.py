@@ -142,7 +142,7 @@ def _cached(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[Expr], tup
     if not stage.relations:
         axes = [_cache_axis(iv, domains[iv]) for iv in leaves]
         rename: dict[Var, Expr] = {iv.var: axis.var for iv, axis in zip(leaves, axes, strict=True)}
-        return axes, [substitute(e, rename) for e in op.body], tuple(iv.var for iv in leaves)
+        return axes, _renamed(op.body, rename), tuple(iv.var for iv in leaves)
     pass_down_domain(stage, domains, Analyzer(), allow_missing=True)
     axes = [_cache_axis(iv, domains[iv]) for iv in leaves]
     rename = {iv.var: axis.var for iv, axis in zip(leaves, axes, strict=True)}
@@ -154,10 +154,40 @@ def _cached(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[Expr], tup
     pass_up_index(stage, domains, values, allow_missing=True)
     predicates = make_bound_check(stage, domains, values, True, set(op.reduce_axis))
     roots = {iv.var: values[iv] for iv in op.axis}
-    bodies = [substitute(guarded(substitute(e, roots), predicates), rename) for e in op.body]
+    bodies = _renamed([guarded(e, predicates) for e in _renamed(op.body, roots)], rename)
     positions: dict[IterVar, Expr] = {iv: iv.var for iv in op.axis}
     pass_down_index(stage, domains, positions, allow_missing=True)
     return axes, bodies, tuple(positions[iv] for iv in leaves)
+
+
+def _renamed(bodies: Sequence[Expr], table: dict[Var, Expr]) -> list[Expr]:
+    """The bodies with variables replaced; the axes of a ragged reduction get new domains."""
+    first = bodies[0]
+    new = [substitute(e, table) for e in bodies]
+    if not isinstance(first, Reduce):
+        return new
+    axes = tuple(_renamed_axis(iv, table) for iv in first.axis)
+    if axes == first.axis:
+        return new
+    own: dict[Var, Expr] = {
+        old.var: iv.var for old, iv in zip(first.axis, axes, strict=True) if iv is not old
+    }
+    result: list[Expr] = []
+    for e in new:
+        assert isinstance(e, Reduce), "the outputs are the components of one reduction"
+        parts = tuple(substitute(c, own) for c in e.children())
+        e = e.with_children(parts)
+        assert isinstance(e, Reduce)
+        result.append(Reduce(e.combiner, e.source, axes, e.condition, e.value_index, e.init))
+    return result
+
+
+def _renamed_axis(iv: IterVar, table: dict[Var, Expr]) -> IterVar:
+    dom = declared_domain(iv)
+    low, extent = substitute(dom.min, table), substitute(dom.extent, table)
+    if low is dom.min and extent is dom.extent:
+        return iv
+    return IterVar(Range(low, extent), Var(iv.var.name, iv.var.dtype), iv.kind)
 
 
 def declared_domain(iv: IterVar) -> Range:

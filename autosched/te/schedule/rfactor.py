@@ -14,7 +14,7 @@ from autosched.te.schedule.cache import declared_domain, plain_axes
 from autosched.te.schedule.refusal import leaf_position, refuse
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var
 from autosched.tir.op import all_, if_then_else, likely
-from autosched.tir.walk import substitute
+from autosched.tir.walk import free_vars, substitute
 
 if TYPE_CHECKING:
     from autosched.te.schedule.schedule import Schedule
@@ -48,7 +48,17 @@ def rfactor(
             raise refuse("rfactor", stage, axis, f"it is fused with data axis {iv.var.name}")
     domains = {iv: declared_domain(iv) for iv in op.reduce_axis if iv in touched}
     pass_down_domain(stage, domains, Analyzer(), allow_missing=True)
-    low = domains[axis].min
+    dom = domains[axis]
+    depends = (free_vars(dom.min) | free_vars(dom.extent)) & {iv.var for iv in op.axis}
+    if depends:
+        names = ", ".join(sorted(v.name for v in depends))
+        raise refuse(
+            "rfactor",
+            stage,
+            axis,
+            f"its domain depends on {names}; split it and factor the part of constant extent",
+        )
+    low = dom.min
     if not (isinstance(low, IntImm) and low.value == 0):
         raise refuse("rfactor", stage, axis, f"its domain must start at 0, found {low!r}")
     factor_op = _factor_op(stage, op, axis, position, touched, domains)
