@@ -23,18 +23,19 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.expr import IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import AssertStmt
-from autosched.tir.walk import stmts
+from autosched.tir.walk import pre_order, stmts
 
 __all__ = ["assembly", "assertion_messages", "compile_object", "emit_llvm", "size_variables"]
 
 
 def size_variables(func: PrimFunc) -> tuple[Var, ...]:
-    """Variables that occur as a whole dimension of a parameter's buffer and are not parameters."""
+    """Variables that occur in a dimension of a parameter's buffer and are not parameters."""
     found: dict[Var, None] = {}
     for buffer in func.buffers:
         for extent in buffer.shape:
-            if isinstance(extent, Var) and extent not in func.params:
-                found[extent] = None
+            for e in pre_order(extent):
+                if isinstance(e, Var) and e not in func.params:
+                    found[e] = None
     return tuple(found)
 
 

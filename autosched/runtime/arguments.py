@@ -9,6 +9,7 @@ import numpy as np
 
 from autosched.errors import MeasureError
 from autosched.runtime.artifact import ParamSpec
+from autosched.tir.dimension import sizes_in, solve, value_of
 from autosched.tir.dtype import DType
 
 
@@ -144,28 +145,66 @@ def check(
         )
     slots = bytearray(8 * (len(specs) + len(sizes)))
     arrays: dict[int, np.ndarray[Any, Any]] = {}
-    bound: dict[str, tuple[int, str]] = {}
+    known: dict[str, int] = {}
+    source: dict[str, str] = {}
     for i, (spec, value) in enumerate(zip(specs, values, strict=True)):
         if spec.shape is None:
-            data = _scalar(symbol, i, spec, value).tobytes()
+            number = _scalar(symbol, i, spec, value)
+            data = number.tobytes()
             slots[8 * i : 8 * i + len(data)] = data
+            if number.dtype.kind in "iu":
+                known[spec.name] = int(number[0])
+                source[spec.name] = "the argument"
             continue
         array = as_array(symbol, i, spec, value)
         _check_array(symbol, i, spec, array)
-        for want, have in zip(spec.shape, array.shape, strict=True):
-            if isinstance(want, int):
-                continue
-            known = bound.setdefault(want, (have, spec.name))
-            if known[0] != have:
-                raise _refuse(
-                    symbol,
-                    i,
-                    spec,
-                    f"must have {want} = {known[0]}, as {known[1]} has, found shape {array.shape}",
-                )
+        for want in spec.shape:
+            if isinstance(want, str):
+                source.setdefault(want, spec.name)
         arrays[i] = array
         slots[8 * i : 8 * i + 8] = address_of(array).to_bytes(8, "little")
+    if source:
+        _check_sizes(symbol, specs, arrays, known, source)
     _check_aliasing(symbol, specs, arrays)
     for i, name in enumerate(sizes, len(specs)):
-        slots[8 * i : 8 * i + 8] = bound[name][0].to_bytes(8, "little")
+        slots[8 * i : 8 * i + 8] = known[name].to_bytes(8, "little")
     return slots, list(arrays.values())
+
+
+def _check_sizes(
+    symbol: str,
+    specs: Sequence[ParamSpec],
+    arrays: Mapping[int, np.ndarray[Any, Any]],
+    known: dict[str, int],
+    source: Mapping[str, str],
+) -> None:
+    """Complete `known`, the sizes so far, from the arrays; MeasureError when they disagree."""
+    solve(
+        (
+            pair
+            for i, array in arrays.items()
+            for pair in zip(specs[i].shape or (), array.shape, strict=True)
+        ),
+        known,
+    )
+    for i, array in arrays.items():
+        for want, have in zip(specs[i].shape or (), array.shape, strict=True):
+            if isinstance(want, int):
+                continue
+            try:
+                expected = value_of(want, known)
+            except ZeroDivisionError:
+                raise _refuse(
+                    symbol, i, specs[i], f"has the dimension {want}, which divides by 0 here"
+                ) from None
+            wrong = [name for name in sizes_in(want) if known[name] < 0]
+            if expected == have and not wrong:
+                continue
+            if want in known and source[want] != specs[i].name:
+                giver = source[want]
+                has = "the argument says" if giver == "the argument" else f"{giver} has"
+                problem = f"must have {want} = {expected}, as {has}"
+            else:
+                values = ", ".join(f"{n} = {known[n]}" for n in sorted(sizes_in(want)))
+                problem = f"must have the dimension {want} ({values})"
+            raise _refuse(symbol, i, specs[i], f"{problem}, found shape {array.shape}")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import keyword
+import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from autosched.codegen.llvm import assertion_messages, size_variables
 from autosched.errors import CompileError, MeasureError
 from autosched.layout import LayoutChange
+from autosched.tir.dimension import Dimension, as_dimension, unsolvable
 from autosched.tir.dtype import DType
-from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
+from autosched.tir.expr import BufferLoad, Call, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, Evaluate
 from autosched.tir.walk import all_exprs, pre_order, stmts
@@ -24,14 +27,15 @@ _MAGIC = b"ASCPU001"
 class ParamSpec:
     """One parameter: an array (`shape` is a tuple) or a scalar (`shape` is None).
 
-    A dimension is an int or the name of a size variable, which all arrays that name it must agree
-    on. `alignment` is in bytes. `is_output` says that the function writes the array. `layout`
-    is set when the array is expected in another order than its tensor has; `shape` is the new one.
+    A dimension is an int, the name of a size or an expression of such names (`tir/dimension.py`),
+    on which all arrays and scalars that name them must agree. `alignment` is in bytes. `is_output`
+    says that the function writes the array. `layout` is set when the array is expected in another
+    order than its tensor has; `shape` is the new one.
     """
 
     name: str
     dtype: str
-    shape: tuple[int | str, ...] | None
+    shape: tuple[Dimension, ...] | None
     alignment: int = 1
     is_output: bool = False
     layout: LayoutChange | None = None
@@ -104,10 +108,40 @@ class CpuArtifact:
 def artifact_of(func: PrimFunc, object_code: bytes, threads: int) -> CpuArtifact:
     """The artifact of `func` compiled to `object_code`."""
     written = _written(func)
-    params = tuple(_param(func, var, written) for var in func.params)
-    sizes = tuple(v.name for v in size_variables(func))
+    names = _size_names(func)
+    params = tuple(_param(func, var, written, names) for var in func.params)
+    sizes = tuple(names[v] for v in size_variables(func))
+    _check_solvable(params, set(names.values()) - set(sizes))
     messages = assertion_messages(func)
     return CpuArtifact(object_code, func.name, params, sizes, messages, _externs(func), threads)
+
+
+def _size_names(func: PrimFunc) -> dict[Var, str]:
+    """Different names for the scalar parameters and the sizes."""
+    scalars = [v for v in func.params if v not in func.buffer_map]
+    names: dict[Var, str] = {}
+    taken: set[str] = set()
+    for var in (*scalars, *size_variables(func)):
+        base = name = re.sub(r"\W", "_", var.name) or "size"
+        count = 0
+        while name in taken or not name.isidentifier() or keyword.iskeyword(name):
+            count += 1
+            name = f"{base}_{count}" if base.isidentifier() else f"size_{base}_{count}"
+        taken.add(name)
+        names[var] = name
+    return names
+
+
+def _check_solvable(params: tuple[ParamSpec, ...], given: set[str]) -> None:
+    dimensions = [(d, p.name) for p in params for d in p.shape or ()]
+    found = unsolvable([d for d, _ in dimensions], given)
+    if found is not None:
+        size, dimension = found
+        where = next(name for d, name in dimensions if d == dimension)
+        raise CompileError(
+            f"the size {size} cannot be told from the dimension {dimension} of {where}; make "
+            f"{size} an argument of the function, or a dimension of one of its arrays"
+        )
 
 
 def _externs(func: PrimFunc) -> tuple[str, ...]:
@@ -133,25 +167,19 @@ def _written(func: PrimFunc) -> set[Var]:
     return found
 
 
-def _param(func: PrimFunc, var: Var, written: set[Var]) -> ParamSpec:
+def _param(func: PrimFunc, var: Var, written: set[Var], names: Mapping[Var, str]) -> ParamSpec:
     buffer = func.buffer_map.get(var)
     if buffer is None:
         if var.dtype.is_handle:
             raise CompileError(f"the parameter {var.name} is a pointer without a buffer")
-        return ParamSpec(var.name, var.dtype.name, None)
+        return ParamSpec(names[var], var.dtype.name, None)
     if buffer.strides:
         raise CompileError(
             f"the parameter {buffer.name} has strides; only compact row-major arrays are passed"
         )
-    shape = tuple(_dimension(e) for e in buffer.shape)
+    try:
+        shape = tuple(as_dimension(e, names) for e in buffer.shape)
+    except ValueError as error:
+        raise CompileError(f"parameter {buffer.name}: {error}") from None
     name = buffer.dtype.element.name
     return ParamSpec(buffer.name, name, shape, DType(name).bytes, buffer.data in written)
-
-
-def _dimension(extent: Expr) -> int | str:
-    match extent:
-        case IntImm(v):
-            return v
-        case Var(name):
-            return name
-    raise CompileError(f"a parameter's dimension must be a constant or a variable: {extent!r}")

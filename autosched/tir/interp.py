@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from autosched.tir.buffer import Buffer
+from autosched.tir.dimension import as_dimension, solve
 from autosched.tir.expr import Call, Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.interp_memory import (
@@ -32,7 +33,7 @@ from autosched.tir.interp_stmt import StmtCompiler
 from autosched.tir.interp_threads import Threads, allocate, chunks
 from autosched.tir.interp_value import Value
 from autosched.tir.printer import to_text
-from autosched.tir.walk import all_exprs
+from autosched.tir.walk import all_exprs, free_vars
 
 __all__ = ["AccessError", "InterpreterError", "RaceError", "register_extern", "run"]
 
@@ -118,6 +119,7 @@ def _bind(
             _bind_pointer(compiler, param, flat)
     for buffer, value, _ in bound:
         _bind_shape(compiler, buffer, value)
+    _bind_sizes(compiler, func, [(buffer, value) for buffer, value, _ in bound])
     for buffer, value, flat in bound:
         _check_shape(compiler, func, buffer, value)
         compiler.parameter(buffer, Storage(buffer.name, flat), value.shape)
@@ -153,6 +155,35 @@ def _bind_shape(compiler: StmtCompiler, buffer: Buffer, value: Array) -> None:
     for size, number in sizes:
         if isinstance(size, Var) and size not in compiler.names:
             compiler.names[size] = _scalar(compiler, size, number)
+
+
+def _bind_sizes(
+    compiler: StmtCompiler, func: PrimFunc, bound: Sequence[tuple[Buffer, Array]]
+) -> None:
+    """Binds the sizes that only follow from dimensions such as n + 2."""
+    variables = {v for b, _ in bound for e in b.shape for v in free_vars(e)}
+    missing = [v for v in variables if v not in compiler.names]
+    if not missing:
+        return
+    names = {v: f"v{k}" for k, v in enumerate(sorted(variables, key=lambda v: v.name))}
+    known = {
+        names[v]: int(eval(compiler.names[v].text, compiler.globals))
+        for v in variables
+        if v in compiler.names
+    }
+    pairs = [
+        (as_dimension(e, names), n)
+        for b, value in bound
+        for e, n in zip(b.shape, value.shape, strict=False)
+    ]
+    solve(pairs, known)
+    for v in missing:
+        if names[v] not in known:
+            raise ValueError(
+                f"{func.name}: the size {v.name} cannot be told from the shapes of the arrays; "
+                "make it a parameter"
+            )
+        compiler.names[v] = _scalar(compiler, v, known[names[v]])
 
 
 def _check_shape(compiler: StmtCompiler, func: PrimFunc, buffer: Buffer, value: Array) -> None:
