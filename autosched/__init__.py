@@ -11,6 +11,7 @@ kernel = autosched.load_best("mm.jsonl")  # later: nothing is measured
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import (
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from autosched.session.load_best import load_best as load_best
     from autosched.target import Target as Target
     from autosched.task import Task as Task
+
+# Compilers walk expressions recursively, with up to five calls a level: this many for the deepest
+# expression that te.compute takes (MAX_NESTING in te/operations/compute.py).
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 8000))
 
 __version__ = "0.1.0"
 __all__ = [

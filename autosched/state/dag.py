@@ -48,6 +48,7 @@ class ComputeDAG:
         self._replayed: dict[tuple[Step, ...], ComputeDAG] = {}
         for op in self.ops:
             _check_axis_names(op)
+            _check_sizes(op)
 
     @cached_property
     def access(self) -> AccessAnalyzer:
@@ -192,6 +193,22 @@ def _output_ops(tensors: Sequence[Tensor]) -> list[Operation]:
             if waiting[consumer] == 0:
                 ready.append(consumer)
     return [op for op in order if readers[op] == 0]
+
+
+def _check_sizes(op: Operation) -> None:
+    """ConfigError for a size of zero: there is nothing to search for, and no model of it."""
+    for tensor in op.outputs:
+        if any(isinstance(e, IntImm) and e.value <= 0 for e in tensor.shape):
+            raise ConfigError(
+                f"tensor {tensor.name} has no elements, its shape is "
+                f"({', '.join(map(str, tensor.shape))}); give every dimension at least 1"
+            )
+    for iv in op.reduce_axis if isinstance(op, ComputeOp) else ():
+        if iv.dom is not None and isinstance(iv.dom.extent, IntImm) and iv.dom.extent.value <= 0:
+            raise ConfigError(
+                f"{op.name}: reduction axis {iv.var.name} runs over nothing, from {iv.dom.min} "
+                f"for {iv.dom.extent}; give it at least 1"
+            )
 
 
 def _check_axis_names(op: Operation) -> None:

@@ -241,6 +241,8 @@ def _sum_of_products(op: ComputeOp, e: Reduce, values: Mapping[Tensor, Array]) -
     grid = _Grid(op, values, 0, _extent(op.axis[0]))
     operands: list[Any] = []
     sizes = [_extent(axis) for axis in grid.axes]
+    if 0 in sizes:  # an empty sum
+        return np.zeros(sizes[: len(op.axis)], np.float64 if e.dtype.is_float else np.int64)
     covered: set[int] = set()
     for factor in _factors(e.source[0]):
         array = np.asarray(grid(factor))
@@ -258,7 +260,8 @@ def _reduce(op: ComputeOp, e: Reduce, grid: _Grid) -> list[Array]:
     data_shape = [grid.env[axis.var].size for axis in op.axis]
     sizes = [_extent(axis) for axis in op.reduce_axis]
     result_type = type(e.combiner.result[0])
-    if len(e.source) == 1 and result_type in _UFUNCS and not e.init and _always(e.condition):
+    plain = len(e.source) == 1 and not e.init and _always(e.condition) and 0 not in sizes
+    if plain and result_type in _UFUNCS:
         full = np.broadcast_to(np.asarray(grid(e.source[0])), (*data_shape, *sizes))
         axes = tuple(range(len(data_shape), len(data_shape) + len(sizes)))
         return [np.asarray(_UFUNCS[result_type].reduce(full, axis=axes))]

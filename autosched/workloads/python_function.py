@@ -101,7 +101,7 @@ class PythonWorkload:
                 f"expected {len(outputs)}"
             )
         return [
-            np.ascontiguousarray(np.asarray(array).astype(tensor.dtype.numpy))
+            np.asarray(array, tensor.dtype.numpy, order="C")
             for array, tensor in zip(results, outputs, strict=True)
         ]
 

@@ -109,7 +109,7 @@ class Workload:
         wide = np.float64 if dtype.kind == "f" else np.int64
         results = self.compute([np.asarray(a).astype(wide) for a in inputs], **resolved)
         with np.errstate(over="ignore"):
-            return [np.ascontiguousarray(r.astype(dtype)) for r in results]
+            return [np.asarray(r, dtype, order="C") for r in results]
 
     def numpy_version(self, **args: Any) -> NumpyVersion:
         """The reference in the types of the inputs, or `numpy.matmul`.
@@ -183,7 +183,7 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dty
         values = rng.integers(0, 2, shape)
     else:
         values = rng.integers(-4 if dtype.kind == "i" else 0, 5, shape)
-    return np.ascontiguousarray(values.astype(dtype))
+    return np.asarray(values, dtype, order="C")
 
 
 def output_size(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:

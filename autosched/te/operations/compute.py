@@ -15,6 +15,9 @@ from autosched.tir.walk import free_vars, loads, pre_order
 
 Shape = Sequence[Expr | int] | Expr | int
 
+MAX_NESTING = 1200
+"""Levels of an expression: a sum written as a + b + c + ... has one for each term."""
+
 
 def var(name: str = "tindex", dtype: str | DType = "int32") -> Var:
     """A fresh symbolic variable."""
@@ -144,10 +147,31 @@ def _check_ragged(name: str, reduce: Reduce) -> None:
                     )
 
 
+def _nesting(e: Expr) -> int:
+    """The nodes on the longest path down from `e`, without recursion."""
+    depth: dict[Expr, int] = {}
+    stack = [e]
+    while stack:
+        node = stack[-1]
+        open_children = [c for c in node.children() if c not in depth]
+        if open_children:
+            stack += open_children
+            continue
+        stack.pop()
+        depth[node] = 1 + max((depth[c] for c in node.children()), default=0)
+    return depth[e]
+
+
 def check_body(name: str, body: Sequence[Expr]) -> None:
     """Refuse (ValueError) reductions that are nested, incomplete or differ between outputs."""
     if not body:
         raise ValueError(f"te.compute {name}: the function returned no value")
+    depth = max(map(_nesting, body))
+    if depth > MAX_NESTING:
+        raise ValueError(
+            f"te.compute {name}: the expression nests {depth} deep, at most {MAX_NESTING} are "
+            "taken; compute parts of it in tensors of their own, or use te.sum over an axis"
+        )
     first = body[0]
     if isinstance(first, Reduce):
         whole = tuple(

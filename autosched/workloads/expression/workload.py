@@ -165,7 +165,7 @@ class ExpressionWorkload:
             return None
 
         def call(inputs: Sequence[Array]) -> Array:
-            return np.ascontiguousarray(np.einsum(subscripts, *inputs, optimize=True))
+            return np.asarray(np.einsum(subscripts, *inputs, optimize=True), order="C")
 
         return NumpyVersion("numpy.einsum", call)
 
@@ -174,7 +174,7 @@ class ExpressionWorkload:
         tensors = self.tensors()
         results = evaluate(tensors, inputs)
         return [
-            np.ascontiguousarray(array.astype(str(tensor.dtype)))
+            np.asarray(array, str(tensor.dtype), order="C")
             for tensor, array in zip(tensors[-self.num_outputs :], results, strict=True)
         ]
 
