@@ -22,6 +22,7 @@ from autosched.tir.expr import (
     NE,
     Add,
     And,
+    Broadcast,
     Call,
     Cast,
     Div,
@@ -35,6 +36,7 @@ from autosched.tir.expr import (
     Mul,
     Not,
     Or,
+    Ramp,
     Select,
     SizeVar,
     Sub,
@@ -348,6 +350,17 @@ def leaves_type(ev: BoundEvaluator, e: Any) -> bool:
     return False
 
 
+def _ramp(ev: BoundEvaluator, e: Any) -> Bound:
+    base, stride = ev(e.base), ev(e.stride)
+    last = scale_bound(stride, e.lanes - 1)
+    low, high = add_low(base[0], min(0, last[0])), add_high(base[1], max(0, last[1]))
+    return (low, high) if holds(e.dtype, low, high) else dtype_bound(e.dtype)
+
+
+def _broadcast(ev: BoundEvaluator, e: Any) -> Bound:
+    return ev(e.value)
+
+
 def _truth(ev: BoundEvaluator, e: Any) -> Bound:
     return 0, 1
 
@@ -367,5 +380,7 @@ _RULES: dict[type[Expr], Callable[[BoundEvaluator, Any], Bound]] = {
     Select: _select,
     Cast: _cast,
     Call: _call,
+    Ramp: _ramp,
+    Broadcast: _broadcast,
     **dict.fromkeys((EQ, NE, LT, LE, GT, GE, And, Or, Not), _truth),
 }

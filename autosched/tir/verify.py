@@ -42,7 +42,7 @@ from autosched.tir.stmt import (
     SeqStmt,
     Stmt,
 )
-from autosched.tir.walk import child_stmts, direct_exprs
+from autosched.tir.walk import child_stmts, direct_exprs, free_vars
 
 
 class VerifyError(AutoschedError):
@@ -90,8 +90,8 @@ class _Checker:
         """Binds the buffer's pointer, and the symbolic sizes of a parameter."""
         self._bound.add(buffer.data)
         for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            if isinstance(size, Var) and sizes_bound:
-                self._bound.add(size)
+            if isinstance(size, Expr) and sizes_bound:
+                self._bound |= free_vars(size)
 
     # -- statements
 
@@ -141,6 +141,12 @@ class _Checker:
                     )
             case LetStmt(var, value) if var.dtype is not value.dtype:
                 raise VerifyError(f"{var.name} is {var.dtype}, its value {value.dtype}")
+            case DeclBuffer(buffer):
+                if buffer.data not in self._bound:
+                    raise VerifyError(f"buffer {buffer.name} is declared over memory that is none")
+                for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+                    if size is not None:
+                        self.expr(size)
             case For() if stmt.extent.dtype is not stmt.loop_var.dtype:
                 raise VerifyError(
                     f"loop variable {stmt.loop_var.name} is {stmt.loop_var.dtype}, "
@@ -157,7 +163,7 @@ class _Checker:
                 var = stmt.loop_var
             case Allocate() | AllocateConst():
                 var = stmt.buffer_var
-            case BufferRealize(buffer) | DeclBuffer(buffer):
+            case BufferRealize(buffer):
                 if buffer.data in self._bound:
                     return ()
                 var = buffer.data

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from autosched.tir.buffer import Buffer
 from autosched.tir.expr import (
     BinaryExpr,
     BufferLoad,
@@ -328,13 +329,64 @@ def _map_block(block: Block, stmt_fn: StmtFn, expr_fn: ExprFn) -> Block:
 
 
 def substitute_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
-    """`stmt` with free variables replaced in every expression."""
+    """`stmt` with free variables replaced in every expression and every buffer it declares."""
     if not table:
         return stmt
     expr = substituter(table)
+    declared: dict[Buffer, Buffer] = {}
+    for s in stmts(stmt):
+        if isinstance(s, DeclBuffer):
+            new = map_buffer(s.buffer, expr)
+            if new is not s.buffer:
+                declared[s.buffer] = new
+    if declared:
+        return _substitute_declared(stmt, expr, declared)
 
     def go(s: Stmt) -> Stmt:
         return map_children(s, go, expr)
+
+    return go(stmt)
+
+
+def map_buffer(buffer: Buffer, fn: ExprFn) -> Buffer:
+    """`buffer` with `fn` applied to its shape, strides and offset; a new one if they change."""
+    shape, strides = map_exprs(buffer.shape, fn), map_exprs(buffer.strides, fn)
+    offset = None if buffer.elem_offset is None else fn(buffer.elem_offset)
+    if shape is buffer.shape and strides is buffer.strides and offset is buffer.elem_offset:
+        return buffer
+    return Buffer(
+        buffer.data,
+        buffer.dtype,
+        shape,
+        strides,
+        offset,
+        buffer.name,
+        buffer.data_alignment,
+        buffer.offset_factor,
+    )
+
+
+def _substitute_declared(stmt: Stmt, fn: ExprFn, declared: Mapping[Buffer, Buffer]) -> Stmt:
+    """`stmt` with `fn` applied to expressions and buffers replaced wherever they stand."""
+
+    def load(e: Expr) -> Expr | None:
+        if isinstance(e, BufferLoad) and e.buffer in declared:
+            return BufferLoad(declared[e.buffer], e.indices, e.predicate)
+        return None
+
+    def expr(e: Expr) -> Expr:
+        return rewrite_expr(fn(e), load)
+
+    def go(s: Stmt) -> Stmt:
+        new = map_children(s, go, expr)
+        match new:
+            case BufferStore() if new.buffer in declared:
+                return BufferStore(declared[new.buffer], new.value, new.indices, new.predicate)
+            case DeclBuffer() if new.buffer in declared:
+                return DeclBuffer(declared[new.buffer], new.body)
+            case AttrStmt() if isinstance(new.node, Buffer) and new.node in declared:
+                return AttrStmt(declared[new.node], new.key, new.value, new.body)
+        return new
 
     return go(stmt)
 

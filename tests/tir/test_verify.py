@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autosched.tir import op
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import float32
 from autosched.tir.expr import Add, Broadcast, BufferLoad, Call, IntImm, Let, Mul, Ramp, Range, Var
 from autosched.tir.stmt import (
@@ -13,6 +13,7 @@ from autosched.tir.stmt import (
     Allocate,
     BufferRealize,
     BufferStore,
+    DeclBuffer,
     Evaluate,
     LetStmt,
     ProducerStore,
@@ -89,3 +90,21 @@ def test_an_allocation_ends(tir):
     verify(tir.func([A], inside))
     with pytest.raises(VerifyError, match="outside of its allocation"):
         verify(tir.func([A], seq(inside, BufferStore(L, ONE, (IntImm(0),)))))
+
+
+def test_a_declared_buffer_needs_memory_and_sizes(tir):
+    n = Var("n")
+    view = Buffer(L.data, float32, (n,), name="view")
+    store = DeclBuffer(view, BufferStore(view, ONE, (IntImm(0),)))
+    with pytest.raises(VerifyError, match="view is declared over memory that is none"):
+        verify(tir.func([A], store))
+    inside = Allocate(L.data, float32, (IntImm(8),), TRUE, store)
+    with pytest.raises(VerifyError, match="variable n is used outside"):
+        verify(tir.func([A], inside))
+    verify(tir.func([A], LetStmt(n, IntImm(4), inside)))
+
+
+def test_sizes_inside_dimensions_of_parameters_are_known(tir):
+    n = Var("n")
+    B = decl_buffer((n + 2,), name="B")
+    verify(tir.func([B], BufferStore(B, ONE, (n,))))

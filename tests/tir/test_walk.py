@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autosched.tir import op, walk
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.expr import BufferLoad, IntImm, Let, Mul, Range, Var
 from autosched.tir.stmt import (
     TRUE,
@@ -126,3 +126,17 @@ def test_statement_order():
     kinds = [type(s).__name__ for s in walk.stmts(loop)]
     assert kinds == ["For", "SeqStmt", "BufferStore", "BufferStore"]
     assert walk.direct_exprs(loop) == (IntImm(0), N)
+
+
+def test_substitution_reaches_buffers_declared_inside():
+    view = Buffer(A.data, A.dtype, (N, N * 2), (N * 2, IntImm(1)), N + 1, name="view")
+    body = seq(BufferStore(view, view[I, J] + 1.0, (I, N)), AttrStmt(view, "note", N, store()))
+    new = walk.substitute_stmt(DeclBuffer(view, body), {N: IntImm(5)})
+    changed = new.buffer
+    assert [e.value for e in (*changed.shape, *changed.strides, changed.elem_offset)] == [
+        *(5, 10, 10, 1, 6)
+    ]
+    first, second = new.body.stmts
+    assert first.buffer is changed and second.node is changed
+    assert first.value is changed[I, J] + 1.0 and first.indices == (I, IntImm(5))
+    assert walk.substitute_stmt(new, {N: IntImm(6)}) is new

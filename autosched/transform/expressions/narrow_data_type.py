@@ -23,6 +23,7 @@ from autosched.tir.expr import (
     Expr,
     IntImm,
     IterVar,
+    Ramp,
     Range,
     Select,
     Var,
@@ -65,7 +66,7 @@ class NarrowDataType(FunctionPass):
 
 
 def _is_wide(e: Expr) -> bool:
-    return e.dtype is int64
+    return e.dtype is int64 or e.dtype.element is int64
 
 
 def _has_wide_index(body: Stmt) -> bool:
@@ -164,9 +165,11 @@ class _Narrow:
         if isinstance(s, BufferStore):
             value = self.value(s.value)
             indices = tuple(map(self.index, s.indices))
-            if value is s.value and all(a is b for a, b in zip(indices, s.indices, strict=True)):
+            predicate = None if s.predicate is None else self.index(s.predicate)
+            same = all(a is b for a, b in zip(indices, s.indices, strict=True))
+            if same and value is s.value and predicate is s.predicate:
                 return s
-            return BufferStore(s.buffer, value, indices, s.predicate)
+            return BufferStore(s.buffer, value, indices, predicate)
         if isinstance(s, IfThenElse):
             return map_children(s, self.stmt, self.index)
         return map_children(s, self.stmt, self.value)
@@ -201,9 +204,11 @@ class _Narrow:
 
     def _load(self, load: BufferLoad) -> Expr:
         indices = tuple(map(self.index, load.indices))
-        if all(a is b for a, b in zip(indices, load.indices, strict=True)):
+        predicate = None if load.predicate is None else self.index(load.predicate)
+        same = all(a is b for a, b in zip(indices, load.indices, strict=True))
+        if same and predicate is load.predicate:
             return load
-        return BufferLoad(load.buffer, indices, load.predicate)
+        return BufferLoad(load.buffer, indices, predicate)
 
     def index(self, e: Expr) -> Expr:
         """`e` in the narrow type where it and all that contains it fit."""
@@ -226,7 +231,12 @@ class _Narrow:
         if isinstance(e, IntImm):
             return const(e.value, self.narrow)
         if isinstance(e, Cast):
-            return cast(self.narrow, self.index(e.value))
+            return cast(self.narrow.with_lanes(e.dtype.lanes), self.index(e.value))
         if isinstance(e, Call):
             return self.value(e)
+        if isinstance(e, Ramp):
+            base, stride = self.index(e.base), self.index(e.stride)
+            if base.dtype is not stride.dtype:  # one of them does not fit
+                base, stride = cast(e.base.dtype, base), cast(e.base.dtype, stride)
+            return e if base is e.base and stride is e.stride else Ramp(base, stride, e.lanes)
         return map_expr_children(e, self.index)

@@ -56,6 +56,7 @@ class _Copier:
         self._vars: dict[Var, Expr] = dict(table)
         self._buffers: dict[Buffer, Buffer] = {}
         self._pointers: set[Var] = set()
+        self._declared: set[Buffer] = set()
 
     def stmt(self, s: Stmt) -> Stmt:
         match s:
@@ -76,6 +77,7 @@ class _Copier:
                 var = self._bind_pointer(s.buffer_var)
                 return AllocateConst(var, s.dtype, extents, s.data, self.stmt(s.body))
             case DeclBuffer():
+                self._declared.add(s.buffer)
                 return DeclBuffer(self._buffer(s.buffer), self.stmt(s.body))
             case AttrStmt(node=Var() | Buffer()):
                 return AttrStmt(self._node(s.node), s.key, self.expr(s.value), self.stmt(s.body))
@@ -88,7 +90,7 @@ class _Copier:
     def expr(self, e: Expr) -> Expr:
         if isinstance(e, Var):
             return self._vars.get(e, e)
-        if not self._pointers and free_vars(e).isdisjoint(self._vars):
+        if not (self._pointers or self._declared) and free_vars(e).isdisjoint(self._vars):
             return e
         if isinstance(e, BufferLoad):
             predicate = None if e.predicate is None else self.expr(e.predicate)
@@ -112,11 +114,11 @@ class _Copier:
         return self._buffer(node) if isinstance(node, Buffer) else self._vars.get(node, node)
 
     def _buffer(self, buffer: Buffer) -> Buffer:
-        if buffer.data not in self._pointers:
+        if buffer.data not in self._pointers and buffer not in self._declared:
             return buffer
         new = self._buffers.get(buffer)
         if new is None:
-            data = self._vars[buffer.data]
+            data = self._vars.get(buffer.data, buffer.data)
             assert isinstance(data, Var)
             new = self._buffers[buffer] = Buffer(
                 data,

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autosched.tir.dtype import DType
-from autosched.tir.expr import GE, GT, LE, LT, And, BufferLoad, Call, Expr, IntImm, Var
+from autosched.tir.expr import GE, GT, LE, LT, And, BufferLoad, Call, Expr, IntImm, IterVar, Var
 from autosched.tir.linear import combine, linear, sum_of
 from autosched.tir.op import add, floordiv
-from autosched.tir.stmt import For, IfThenElse, LetStmt, Stmt
+from autosched.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt
 from autosched.tir.walk import free_vars, pre_order, stmts
 
 Bounds = Mapping[Var, tuple[int, int]]
@@ -113,17 +113,21 @@ class LoopConditions:
 
 
 def loop_conditions(var: Var, body: Stmt) -> LoopConditions:
-    """The likely() conditions of statements in `body` that are linear in `var`."""
+    """The likely() conditions of statements in `body` that are linear in `var`.
+
+    They are relaxed over the loops and threads that begin in `body`: those variables mean nothing
+    outside.
+    """
     inner: dict[Var, tuple[int, int]] = {}
     unknown: set[Var] = set()
     found: dict[Expr, None] = {}
     for s in stmts(body):
         if isinstance(s, For):
-            span = constant_span(s)
-            if span is None:
-                unknown.add(s.loop_var)
-            else:
-                inner[s.loop_var] = span
+            _bound_inside(s.loop_var, constant_span(s), inner, unknown)
+        elif isinstance(s, AttrStmt) and isinstance(s.node, IterVar):
+            if s.key in ("thread_extent", "virtual_thread"):
+                span = (0, s.value.value - 1) if isinstance(s.value, IntImm) else None
+                _bound_inside(s.node.var, span, inner, unknown)
         elif isinstance(s, LetStmt):
             unknown.add(s.var)
         elif isinstance(s, IfThenElse) and var in free_vars(s.condition):
@@ -136,10 +140,24 @@ def loop_conditions(var: Var, body: Stmt) -> LoopConditions:
         exact = as_part(condition)
         if exact is None or var not in exact.terms:
             continue
-        part = exact.relaxed(inner)
+        part = exact.relaxed({v: span for v, span in inner.items() if v not in unknown})
         if all(t is var or free_vars(t).isdisjoint({var, *bound_inside}) for t in part.terms):
             parts.append(part)
     return LoopConditions(var, parts)
+
+
+def _bound_inside(
+    var: Var,
+    span: tuple[int, int] | None,
+    inner: dict[Var, tuple[int, int]],
+    unknown: set[Var],
+) -> None:
+    """Note the values of a variable; one that several statements bind has those of all."""
+    if span is None:
+        unknown.add(var)
+    else:
+        known = inner.get(var, span)
+        inner[var] = min(span[0], known[0]), max(span[1], known[1])
 
 
 def constant_span(loop: For) -> tuple[int, int] | None:

@@ -46,7 +46,7 @@ class StorageRewrite(FunctionPass):
         access = linear_access(body)
         blocks = plan_storage(access, reuse=self.reuse)
         if not _in_place_already(body, blocks, len(access.allocations)):
-            body = _Rewriter(blocks).function(body)
+            body = _Rewriter(body, blocks).function(body)
         if self.pointer_vectors:
             body = vectorise_pointers(body)
         return func.with_body(body)
@@ -73,12 +73,19 @@ def _by_attachment(blocks: list[Block]) -> dict[Stmt | None, list[Block]]:
 
 
 class _Rewriter:
-    def __init__(self, blocks: list[Block]) -> None:
+    def __init__(self, body: Stmt, blocks: list[Block]) -> None:
         self._attached = _by_attachment(blocks)
         self._pointers: dict[Var, Var] = {}
         for block in blocks:
             for alloc in block.allocations[1:]:
                 self._pointers[alloc.buffer_var] = block.pointer
+        kept = {alloc.buffer_var for block in blocks for alloc in block.allocations}
+        # Nothing accesses these: what declares or annotates them goes with them.
+        self._removed = {
+            s.buffer_var
+            for s in stmts(body)
+            if isinstance(s, Allocate) and is_movable(s) and s.buffer_var not in kept
+        }
         self._buffers: dict[Buffer, Buffer] = {}
         self._memo: dict[Expr, Expr] = {}
 
@@ -108,13 +115,16 @@ class _Rewriter:
                 ):
                     return s
                 return BufferStore(buffer, value, indices, predicate)
+            case DeclBuffer() if s.buffer.data in self._removed:
+                return self.stmt(s.body)
             case DeclBuffer():
                 buffer, body = self._buffer(s.buffer), self.stmt(s.body)
                 if buffer is s.buffer and body is s.body:
                     return s
                 return DeclBuffer(buffer, body)
             case AttrStmt():
-                return self._mapped(s)
+                node = s.node.data if isinstance(s.node, Buffer) else s.node
+                return self.stmt(s.body) if node in self._removed else self._mapped(s)
         return map_children(s, self.stmt, self.expr)
 
     def _mapped(self, s: For | AttrStmt) -> For | AttrStmt:

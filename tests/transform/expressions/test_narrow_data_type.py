@@ -3,12 +3,14 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import int32, int64
-from autosched.tir.expr import IntImm, Var
+from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Ramp, Var
 from autosched.tir.op import cast, const, floormod, lt, mul, select
 from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse
+from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs
 from autosched.transform.expressions.narrow_data_type import NarrowDataType
 from kit.stmts import loop
+from autosched.transform.vector.vectorize_loop import VectorizeLoop
 
 A, B = decl_buffer((64,), "float32", "A"), decl_buffer((64,), "float32", "B")
 I64 = decl_buffer((64,), "int64", "I64")
@@ -101,3 +103,33 @@ def test_parameters_keep_their_type(make_func):
     after = NarrowDataType()(make_func(body, A, B, scalars=(n,)))
     assert after.params[-1] is n
     assert any(e is n for e in all_exprs(after.body))
+
+
+@pytest.mark.parametrize("offset", [0, 5, 2**33])
+@pytest.mark.parametrize("stride", [1, 3])
+def test_after_vectorize_the_types_agree(make_func, same_result, offset, stride):
+    """Ramps and broadcasts of int64, where all, some or none of the parts fit in 32 bits."""
+    lane, k = Var("lane", "int64"), Var("k", "int64")
+    at = (k * 4 + lane) * stride + offset - offset
+    shifted = floormod(at + wide(offset), wide(offset + 60)) % 48
+    inside = lt(at + wide(offset), wide(offset + 40))
+    store = IfThenElse(inside, BufferStore(B, A[shifted] + A[k], (k * 4 + lane,)))
+    body = For(
+        k, wide(0), wide(4), ForKind.SERIAL, For(lane, wide(0), wide(4), ForKind.VECTORIZED, store)
+    )
+    before = make_func(body, A, B)
+    vector = VectorizeLoop()(before)
+    after = NarrowDataType()(vector)
+    verify(after)
+    assert not any(e.dtype.element is int64 for e in all_exprs(after.body)) or offset > 2**31
+    same_result(before, after)
+
+
+def test_predicates_are_narrowed_with_their_variables(make_func):
+    lane = Ramp(i * 4, wide(1), 4)
+    predicate = lt(lane, Broadcast(wide(30), 4))
+    load = BufferLoad(A, (lane,), predicate)
+    func = make_func(loop(i, 8, BufferStore(B, load, (lane,), predicate)), A, B)
+    after = NarrowDataType()(func)
+    verify(after)
+    assert not any(e.dtype.element is int64 for e in all_exprs(after.body))

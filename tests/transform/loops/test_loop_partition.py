@@ -1,6 +1,9 @@
 import numpy as np
 import pytest
 
+from autosched import te
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir import interp
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Call, IntImm, IterKind, IterVar, Var
@@ -13,7 +16,10 @@ from autosched.tir.stmt import (
     IfThenElse,
     seq,
 )
+from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs
+from autosched.transform.expressions.simplify import Simplify
+from autosched.transform.from_te.storage_flatten import StorageFlatten
 from autosched.transform.loops.loop_partition import LoopPartition
 from kit.stmts import loop
 
@@ -202,3 +208,37 @@ def test_random_nests_keep_their_meaning(make_func, same_result, seed):
         body = loop(var, int(extent), body, kinds[rng.integers(3)])
     before = make_func(body, A, B)
     same_result(before, LoopPartition(partition_const_loops=True)(before), seed=seed)
+
+
+@pytest.mark.parametrize("inner", [4, 7])
+@pytest.mark.parametrize("how", ["threads", "vthread", "both", "serial between"])
+def test_threads_begin_where_they_did(how, inner, same_result):
+    """Conditions of a symbolic size over blocks mention no thread outside of its launch."""
+    size = te.size_var("n")
+    X = te.placeholder((size, 6), name="X")
+    Y = te.compute((size, 6), lambda i, j: X[i, j] + 1.0, name="Y")
+    s = te.create_schedule(Y.op)
+    row, column = Y.op.axis
+    block, rest = s[Y].split(row, factor=inner * 4)
+    middle, last = s[Y].split(rest, factor=4)
+    s[Y].bind(block, te.thread_axis("blockIdx.x"))
+    if how == "threads":
+        s[Y].bind(middle, te.thread_axis("threadIdx.x"))
+    elif how == "vthread":
+        s[Y].bind(middle, te.thread_axis("vthread"))
+        s[Y].bind(last, te.thread_axis("threadIdx.x"))
+    elif how == "both":
+        s[Y].bind(middle, te.thread_axis("threadIdx.y"))
+        s[Y].bind(last, te.thread_axis("threadIdx.x"))
+    else:
+        s[Y].reorder(block, column, middle, last)
+        s[Y].bind(last, te.thread_axis("threadIdx.x"))
+    before = StorageFlatten()(schedule_to_prim_func(s, [X, Y]))
+    after = LoopPartition()(Simplify()(before))
+    verify(after)
+    for rows in (1, 15, 16, 28, 31, 57):
+        x = np.random.default_rng(rows).random((rows, 6), dtype="float32")
+        found = np.zeros((rows, 6), "float32")
+        interp.run(after, [x, found])
+        np.testing.assert_array_equal(found, x + np.float32(1))
+    assert str(after).count("if ") > 1  # partitioned, with a version without conditions

@@ -1,17 +1,19 @@
 import numpy as np
 import pytest
 
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.expr import Call, IntImm, IterKind, IterVar, Ramp, Var
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
     AttrStmt,
     BufferStore,
+    DeclBuffer,
     Evaluate,
     ForKind,
     seq,
 )
+from autosched.tir.verify import verify
 from autosched.tir.walk import stmts
 from autosched.transform.storage.storage_rewrite import StorageRewrite
 from kit.stmts import loop
@@ -250,3 +252,14 @@ def test_random_chains_keep_their_meaning(make_func, same_result, seed):
     before = make_func(allocate(buffers, *body), A, B)
     after = StorageRewrite()(before)
     same_result(before, after, seed=seed)
+
+
+def test_what_declares_or_annotates_an_allocation_without_access_goes_with_it(make_func):
+    P = internal("P", 64)
+    view = Buffer(P.data, P.dtype, (IntImm(8),), name="view")
+    note = AttrStmt(P.data, "volatile_scope", IntImm(1), DeclBuffer(view, copy(B, A)))
+    before = make_func(allocate([P], note), A, B)
+    verify(before)
+    after = StorageRewrite()(before)
+    verify(after)
+    assert [type(s).__name__ for s in stmts(after.body)] == ["For", "BufferStore"]
