@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from autosched.arith.const_int_bound import POS_INF
+from autosched.arith.lanes import fold_lanes
 from autosched.arith.rewrite_logic import (
     negation,
     rewrite_equal,
@@ -32,6 +33,8 @@ from autosched.tir.expr import (
     NE,
     Add,
     And,
+    Broadcast,
+    BufferLoad,
     Call,
     Cast,
     Div,
@@ -90,6 +93,12 @@ _FOLD: dict[type[Expr], Callable[[Any, Any], Expr]] = {
 }
 _DIVISIONS = frozenset((Div, Mod, FloorDiv, FloorMod))
 _CONSTANTS = frozenset((IntImm, FloatImm, Var))
+
+
+def is_always(predicate: Expr | None) -> bool:
+    """True for a predicate that holds in every lane."""
+    every: Any = predicate.value if predicate.__class__ is Broadcast else predicate
+    return every.__class__ is IntImm and bool(every.value)
 
 
 def _of_floats(e: Any) -> Expr | None:
@@ -234,6 +243,10 @@ class RewriteSimplifier:
         cls = e.__class__
         if not e.dtype.is_integral or e.dtype.is_bool:
             return None
+        if e.dtype.lanes != 1:
+            result = fold_lanes(self, e)
+            if result is not None:
+                return result
         if e.dtype.lanes == 1 and (cls is Min or cls is Max or cls is FloorMod):
             result = RULES_BY_BOUNDS[cls](self, e)
             if result is not None:
@@ -252,8 +265,9 @@ class RewriteSimplifier:
 
     def _select(self, e: Any) -> Expr:
         condition = self.visit(e.condition)
-        if condition.__class__ is IntImm:
-            return self.visit(e.true_value if condition.value else e.false_value)
+        every: Any = condition.value if condition.__class__ is Broadcast else condition
+        if every.__class__ is IntImm and condition.dtype.lanes in (1, e.dtype.lanes):
+            return self.visit(e.true_value if every.value else e.false_value)
         a, b = self._branches(condition, e.true_value, e.false_value)
         if a is b:
             return a
@@ -300,6 +314,12 @@ class RewriteSimplifier:
             return e  # type: ignore[no-any-return]
         return if_then_else(condition, a, b)
 
+    def _load(self, e: Any) -> Expr:
+        result = self.children(e)
+        if isinstance(result, BufferLoad) and is_always(result.predicate):
+            return BufferLoad(result.buffer, result.indices)
+        return result
+
     def _let(self, e: Any) -> Expr:
         value = self.visit(e.value)
         if value.__class__ in _CONSTANTS or value.dtype.is_index:
@@ -330,6 +350,7 @@ class RewriteSimplifier:
         Not: rewrite_not,
         Select: _select,
         Call: _call,
+        BufferLoad: _load,
         Let: _let,
         Reduce: _reduce,
     }

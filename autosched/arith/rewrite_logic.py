@@ -11,10 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.arith import exact
 from autosched.arith.compare import EQUAL, GREATER, LESS, by_bounds
+from autosched.arith.lanes import fold_lanes
 from autosched.arith.rule_tables import BOOL_RULES
 from autosched.tir.data import is_data
 from autosched.tir.dtype import bool_
-from autosched.tir.expr import EQ, GE, GT, LE, LT, NE, Add, And, Expr, IntImm, Not, Or, Sub
+from autosched.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    CompareExpr,
+    Expr,
+    IntImm,
+    Not,
+    Or,
+    Sub,
+)
 from autosched.tir.op import and_, const, eq, floordiv, le, lt, or_
 
 if TYPE_CHECKING:
@@ -44,7 +60,10 @@ def _is_scalar_int(e: Expr) -> bool:
 def _plain(s: RewriteSimplifier, e: Any) -> Expr:
     """A comparison of other things than indices: only the operands are simplified."""
     result: Expr = s.children(e)
-    return _first(_known(s, result), result)
+    known = _known(s, result)
+    if known is None and isinstance(result, CompareExpr) and result.a.dtype.lanes > 1:
+        known = fold_lanes(s, result)
+    return _first(known, result)
 
 
 def rewrite_less(s: RewriteSimplifier, e: Any) -> Expr:
@@ -57,7 +76,7 @@ def rewrite_less(s: RewriteSimplifier, e: Any) -> Expr:
     if known is not None:
         return known
     if not a.dtype.is_index and not _is_scalar_int(a):
-        return node
+        return _first(fold_lanes(s, node) if a.dtype.lanes > 1 else None, node)
     order = s.analyzer.compare(a, b) if a.dtype.is_index else by_bounds(s.analyzer, a, b)
     if order == LESS:
         return TRUE
@@ -109,7 +128,7 @@ def rewrite_equal(s: RewriteSimplifier, e: Any) -> Expr:
     if known is not None:
         return known
     if not a.dtype.is_index and not _is_scalar_int(a):
-        return node
+        return _first(fold_lanes(s, node) if a.dtype.lanes > 1 else None, node)
     order = s.analyzer.compare(a, b) if a.dtype.is_index else by_bounds(s.analyzer, a, b)
     if order == EQUAL:
         return TRUE
@@ -161,7 +180,9 @@ def rewrite_junction(s: RewriteSimplifier, e: Any) -> Expr:
     known = _known(s, node)
     if known is not None:
         return known
-    if node.dtype.lanes != 1 or not (_has_negation(a) and _has_negation(b)):
+    if node.dtype.lanes != 1:
+        return _first(fold_lanes(s, node), node)
+    if not (_has_negation(a) and _has_negation(b)):
         return node
     return _first(BOOL_RULES[cls](node, s), node)
 

@@ -13,9 +13,26 @@ from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import Expr, IntImm, IterVar, ProducerLoad, Range, Reduce, Var
+from autosched.tir.expr import (
+    EQ,
+    NE,
+    Add,
+    And,
+    BinaryExpr,
+    Expr,
+    IntImm,
+    IterVar,
+    Max,
+    Min,
+    Mul,
+    Or,
+    ProducerLoad,
+    Range,
+    Reduce,
+    Var,
+)
 from autosched.tir.op import add, cast, sub
-from autosched.tir.walk import combine, substitute
+from autosched.tir.walk import combine, loads, substitute
 
 Bound = tuple[Buffer, Tensor, Sequence[Range]]
 
@@ -94,15 +111,44 @@ class Match:
         if isinstance(mine, ProducerLoad) and isinstance(theirs, ProducerLoad):
             self._load(mine, theirs)
             return
-        if mine is theirs:
+        if mine is theirs and not _reads(mine):
             return
+        if mine.dtype.is_int and not _reads(mine) and not _reads(theirs):
+            if self.analyzer.can_prove_equal(mine, theirs):
+                return
         below, others = mine.children(), theirs.children()
         alike = type(mine) is type(theirs) and mine.dtype is theirs.dtype
-        if alike and len(below) == len(others) and below and _label(mine) == _label(theirs):
+        if alike and type(mine) in _COMMUTATIVE:
+            self._pair_up(_operands(mine), _operands(theirs), mine, theirs)
+        elif alike and len(below) == len(others) and below and _label(mine) == _label(theirs):
             for a, b in zip(below, others, strict=True):
                 self._same(a, b)
         elif not (mine.dtype.is_int and self.analyzer.can_prove_equal(mine, theirs)):
-            raise self._refuse(f"the stage computes {mine!r} where the intrinsic does {theirs!r}")
+            raise self._differs(mine, theirs)
+
+    def _pair_up(self, operands: list[Expr], others: list[Expr], mine: Expr, theirs: Expr) -> None:
+        """Find an order of the operands in which each is the same computation as its partner."""
+        if len(operands) != len(others):
+            raise self._differs(mine, theirs)
+        if not operands:
+            return
+        first, *rest = others
+        refusal: ScheduleError | None = None
+        tried = operands if len(operands) <= _MAX_EXCHANGED else operands[:1]
+        for k, operand in enumerate(tried):
+            known = dict(self.loads)
+            try:
+                self._same(operand, first)
+                self._pair_up(operands[:k] + operands[k + 1 :], rest, mine, theirs)
+                return
+            except ScheduleError as error:
+                refusal = refusal or error
+                self.loads = known
+        assert refusal is not None, "there are operands"
+        raise refusal
+
+    def _differs(self, mine: Expr, theirs: Expr) -> ScheduleError:
+        return self._refuse(f"the stage computes {mine!r} where the intrinsic does {theirs!r}")
 
     def _load(self, mine: ProducerLoad, theirs: ProducerLoad) -> None:
         known = self.loads.setdefault(theirs.producer, mine)
@@ -151,6 +197,31 @@ class Match:
         outputs = self.intrin.buffers[len(self.intrin.inputs) :]
         for tensor, buffer in zip(self.op.outputs, outputs, strict=True):
             yield buffer, tensor, [region[iv] for iv in self.op.axis]
+
+
+_COMMUTATIVE = (Add, Mul, Min, Max, EQ, NE, And, Or)
+
+
+_MAX_EXCHANGED = 6
+"""Longer sums are compared in their order: there are too many others."""
+
+
+def _reads(e: Expr) -> bool:
+    return next(loads(e), None) is not None
+
+
+def _operands(e: Expr) -> list[Expr]:
+    """The operands of a commutative operation; of nested sums and products of integers, all.
+
+    Floats are exchanged but not regrouped, which would round differently.
+    """
+    assert isinstance(e, BinaryExpr)
+    if not isinstance(e, Add | Mul) or not e.dtype.is_integral:
+        return [e.a, e.b]
+    found: list[Expr] = []
+    for side in (e.a, e.b):
+        found += _operands(side) if type(side) is type(e) else [side]
+    return found
 
 
 def _label(e: Expr) -> object:

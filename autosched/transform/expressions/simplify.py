@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autosched.arith.rewrite import is_always
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import (
     BufferLoad,
@@ -172,6 +173,8 @@ class _Simplify:
         assert isinstance(s, BufferStore)
         new = map_children(s, self.stmt, self.expr)
         assert isinstance(new, BufferStore)
+        if is_always(new.predicate):
+            new = BufferStore(new.buffer, new.value, new.indices)
         value = new.value
         if (
             isinstance(value, BufferLoad)

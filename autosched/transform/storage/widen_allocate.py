@@ -5,7 +5,8 @@ from __future__ import annotations
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Call, Expr
-from autosched.tir.op import add, mul
+from autosched.tir.lanes import add_lanes, mul_lanes
+from autosched.tir.op import const, mul
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, Stmt
 from autosched.tir.walk import map_children, map_expr_children, map_exprs
 
@@ -86,9 +87,12 @@ class _Widener:
     def _moved(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         if self._innermost:
             *outer, last = indices
-            return (*outer, add(mul(last, self._parts), self._var))
+            return (
+                *outer,
+                add_lanes(mul_lanes(last, const(self._parts, last.dtype.element)), self._var),
+            )
         first, *inner = indices
-        return (add(first, mul(self._var, self._alloc.extents[0])), *inner)
+        return (add_lanes(first, mul(self._var, self._alloc.extents[0])), *inner)
 
     def _buffer(self, buffer: Buffer) -> Buffer:
         new = self._buffers.get(buffer)

@@ -29,7 +29,8 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
-from autosched.tir.op import add, and_, broadcast, floordiv, floormod, mul, not_, sub
+from autosched.tir.lanes import combined
+from autosched.tir.op import and_, broadcast, floordiv, floormod, not_
 from autosched.tir.walk import free_vars, pre_order
 
 ELEMENTWISE = UNARY_MATH | BINARY_MATH | BITWISE | {"likely", "fma", "reinterpret"}
@@ -103,26 +104,12 @@ class LaneExprs:
             raise NotVectorisableError
         return e.with_children((a, b))
 
-    def _sum(self, e: Add | Sub) -> Expr:
+    def _sum(self, e: Add | Sub | Mul) -> Expr:
         a, b = self(e.a), self(e.b)
-        left, right = _as_ramp(a), _as_ramp(b)
-        if left is None or right is None:
+        result = combined(type(e), a, b)
+        if result is None:
             return e.with_children((a, b))
-        fold = add if type(e) is Add else sub
-        stride = fold(left[1], right[1])
-        base = fold(left[0], right[0])
-        return base if _is_zero(stride) else Ramp(base, stride, self.lanes)
-
-    def _mul(self, e: Mul) -> Expr:
-        a, b = self(e.a), self(e.b)
-        left, right = _as_ramp(a), _as_ramp(b)
-        if left is not None and right is not None:
-            if _is_zero(left[1]):
-                left, right = right, left
-            if _is_zero(right[1]):
-                base, stride = mul(left[0], right[0]), mul(left[1], right[0])
-                return base if _is_zero(stride) else Ramp(base, stride, self.lanes)
-        return e.with_children((a, b))
+        return result.value if isinstance(result, Broadcast) else result
 
     def _division(self, e: FloorDiv | FloorMod) -> Expr:
         a, b = self(e.a), self(e.b)
@@ -266,21 +253,6 @@ def unsafe_loads(e: Expr, lane: Var, condition: Expr) -> bool:
     return False
 
 
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.value == 0
-
-
-def _as_ramp(e: Expr) -> tuple[Expr, Expr] | None:
-    """Base and stride of an integer ramp, broadcast or scalar."""
-    if not e.dtype.is_int:
-        return None
-    if isinstance(e, Ramp):
-        return e.base, e.stride
-    if isinstance(e, Broadcast):
-        return e.value, IntImm(0, e.value.dtype)
-    return (e, IntImm(0, e.dtype)) if e.dtype.lanes == 1 else None
-
-
 def _alignment(e: Expr) -> tuple[int, int]:
     """(c, r) such that e = c * n + r for some integer n; c = 0 for constants."""
     if isinstance(e, IntImm):
@@ -298,7 +270,7 @@ _RULES: dict[type[Expr], Callable[[LaneExprs, Any], Expr]] = {
     Var: LaneExprs._var,
     Add: LaneExprs._sum,
     Sub: LaneExprs._sum,
-    Mul: LaneExprs._mul,
+    Mul: LaneExprs._sum,
     FloorDiv: LaneExprs._division,
     FloorMod: LaneExprs._division,
     Div: LaneExprs._truncating,

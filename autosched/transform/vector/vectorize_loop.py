@@ -34,7 +34,9 @@ from autosched.tir.stmt import (
     Stmt,
 )
 from autosched.tir.walk import (
+    all_exprs,
     direct_exprs,
+    free_vars,
     map_children,
     map_exprs,
     pre_order,
@@ -65,8 +67,10 @@ class VectorizeLoop(FunctionPass):
             B[i * 4 + j] = A[j] + c                 A[0:4] + broadcast(c, 4)
 
     A statement without a vector form (a condition that differs between lanes, a call that is not
-    elementwise) becomes a serial loop `j.s` over the lanes. With `masked`, a condition becomes
-    the predicate of the loads and stores it guards where that is safe:
+    elementwise) becomes a serial loop `j.s` over the lanes. A loop whose iterations pass values on
+    through memory that all lanes share (`count[0] = count[0] + 1`) becomes serial as a whole. With
+    `masked`, a condition becomes the predicate of the loads and stores it guards where that is
+    safe:
 
         for j in vectorized(4):                 store(B[i * 4:i * 4 + 4], load(...),
             if likely(i * 4 + j < 10):              predicate=ramp(i * 4, 1, 4) < broadcast(10, 4))
@@ -87,7 +91,9 @@ class VectorizeLoop(FunctionPass):
             if isinstance(s, BufferStore):
                 return s
             if isinstance(s, For) and s.kind is ForKind.VECTORIZED:
-                return self._loop(s) if self.enable else _with_kind(s, ForKind.SERIAL, stmt(s.body))
+                if self.enable and not carries_memory(s):
+                    return self._loop(s)
+                return _with_kind(s, ForKind.SERIAL, stmt(s.body))
             return map_children(s, stmt)
 
         return func.with_body(stmt(func.body))
@@ -106,6 +112,42 @@ class VectorizeLoop(FunctionPass):
         if extent.value == 1:
             return _serial_inside(substitute_stmt(loop.body, {loop.loop_var: low}))
         return _Vectorizer(loop.loop_var, extent.value, self.masked).stmt(loop.body)
+
+
+def carries_memory(loop: For) -> bool:
+    """True when an iteration of `loop` reads what it or an earlier one has left for all lanes.
+
+    That is a place that no lane has for itself, stored to with a value that depends on the lane or
+    on memory that the loop writes, and read in the loop. Memory allocated inside is each lane's.
+    """
+    varying = {loop.loop_var}
+    own: set[Var] = set()
+    shared: list[BufferStore] = []
+    written: set[Var] = set()
+    for s in stmts(loop.body):
+        if isinstance(s, LetStmt) and not varying.isdisjoint(free_vars(s.value)):
+            varying.add(s.var)
+        elif isinstance(s, Allocate):
+            own.add(s.buffer_var)
+        elif isinstance(s, BufferStore):
+            written.add(s.buffer.data)
+            if varying.isdisjoint(v for e in s.indices for v in free_vars(e)):
+                shared.append(s)
+    shared = [s for s in shared if s.buffer.data not in own]
+    if not shared:
+        return False
+    read = {e.buffer.data for e in all_exprs(loop.body) if isinstance(e, BufferLoad)}
+    for s in shared:
+        if s.buffer.data in read:
+            loaded = {e.buffer.data for e in pre_order(s.value) if isinstance(e, BufferLoad)}
+            if not (varying.isdisjoint(free_vars(s.value)) and loaded.isdisjoint(written)):
+                _log.warning(
+                    "VectorizeLoop: the iterations of %s share %s; made serial",
+                    loop.loop_var.name,
+                    s.buffer.name,
+                )
+                return True
+    return False
 
 
 def _with_kind(loop: For, kind: ForKind, body: Stmt) -> For:

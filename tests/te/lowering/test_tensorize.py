@@ -106,3 +106,79 @@ def test_refusals(sizes, options, message):
     s[C].tensorize(tiled(s, C), gemm(**options))
     with pytest.raises(ScheduleError, match=f"stage C, axis i.inner, intrinsic gemm: .*{message}"):
         schedule_to_prim_func(s, [A, B, C])
+
+
+def own_operation(dtype="float32"):
+    A = te.placeholder((8, 16), dtype, name="A")
+    B = te.placeholder((4, 16), dtype, name="B")
+    k = te.reduce_axis((0, 16), "k")
+    C = te.compute((8, 4), lambda i, j: te.sum(A[i, k] * B[j, k], axis=k), name="C")
+    return A, B, C
+
+
+def test_the_operation_of_the_stage_may_be_the_pattern():
+    A, B, C = own_operation()
+
+    def call(ins, outs):
+        return te.call_extern("int32", "f", first(ins[0]), first(ins[1]), first(outs[0]))
+
+    s = te.create_schedule(C.op)
+    s[C].tensorize(C.op.axis[0], te.decl_tensor_intrin(C.op, call, name="own"))
+    (line,) = calls(s, [A, B, C])[-1:]
+    assert all(address(name, "0", "0") in line for name in "ABC"), line
+
+
+ORDERS = [
+    lambda x, y, z: x * y + z,
+    lambda x, y, z: z + x * y,
+    lambda x, y, z: z + y * x,
+    lambda x, y, z: y * x + z,
+]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float32"])
+@pytest.mark.parametrize("order", range(len(ORDERS)))
+def test_operands_may_be_exchanged(dtype, order):
+    def program(combine, prefix):
+        x, y, z = (te.placeholder((8,), dtype, name=prefix + n) for n in "xyz")
+        c = te.compute((8,), lambda i: combine(x[i], y[7 - i], z[i]), name=prefix + "c")
+        return (x, y, z), c
+
+    inputs, C = program(ORDERS[order], "P")
+    _, c = program(ORDERS[0], "q")
+
+    def call(ins, outs):
+        at = [Call(handle, "address_of", (b[0],)) for b in (*ins, *outs)]
+        return te.call_extern("int32", "f", *at)
+
+    s = te.create_schedule(C.op)
+    s[C].tensorize(C.op.axis[0], te.decl_tensor_intrin(c.op, call, name="fma"))
+    text = repr(schedule_to_prim_func(s, [*inputs, C]))
+    places = [text.rindex(f"address_of({name}[") for name in ("Px", "Py", "Pz", "Pc")]
+    assert places == sorted(places)  # each input takes the place of its partner
+
+
+def test_sums_of_integers_may_be_regrouped_those_of_floats_not():
+    def program(dtype, prefix, left):
+        x, y, z = (te.placeholder((8,), dtype, name=prefix + n) for n in "xyz")
+
+        def element(i):
+            return x[i] + (y[i] * 2 + z[i]) if left else z[i] + x[i] + y[i] * 2
+
+        return (x, y, z), te.compute((8,), element, name=prefix + "c")
+
+    for dtype in ("int32", "float32"):
+        inputs, C = program(dtype, "P", True)
+        _, c = program(dtype, "q", False)
+        s = te.create_schedule(C.op)
+
+        def call(ins, outs):
+            at = [Call(handle, "address_of", (b[0],)) for b in (*ins, *outs)]
+            return te.call_extern("int32", "f", *at)
+
+        s[C].tensorize(C.op.axis[0], te.decl_tensor_intrin(c.op, call, name="sum"))
+        if dtype == "int32":
+            schedule_to_prim_func(s, [*inputs, C])
+        else:
+            with pytest.raises(ScheduleError, match="where the intrinsic does"):
+                schedule_to_prim_func(s, [*inputs, C])

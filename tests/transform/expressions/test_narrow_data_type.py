@@ -9,8 +9,8 @@ from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse
 from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs
 from autosched.transform.expressions.narrow_data_type import NarrowDataType
-from kit.stmts import loop
 from autosched.transform.vector.vectorize_loop import VectorizeLoop
+from kit.stmts import loop
 
 A, B = decl_buffer((64,), "float32", "A"), decl_buffer((64,), "float32", "B")
 I64 = decl_buffer((64,), "int64", "I64")

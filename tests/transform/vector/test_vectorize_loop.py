@@ -1,11 +1,13 @@
 import pytest
 
+from autosched import te
 from autosched.errors import ScheduleError
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import float32, int32
-from autosched.tir.expr import Call, IntImm, Let, StringImm, Var
+from autosched.tir.expr import BufferLoad, Call, IntImm, Let, Ramp, StringImm, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import all_, call, cast, if_then_else, likely, max_, not_, select, sub
+from autosched.tir.op import all_, call, cast, if_then_else, likely, lt, max_, not_, select, sub
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -15,8 +17,12 @@ from autosched.tir.stmt import (
     ForKind,
     IfThenElse,
     LetStmt,
+    While,
     seq,
 )
+from autosched.tir.walk import direct_exprs, pre_order, stmts
+from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
+from autosched.transform.from_te.storage_flatten import StorageFlatten
 from autosched.transform.vector.vectorize_loop import VectorizeLoop
 from kit.stmts import loop
 
@@ -338,3 +344,80 @@ for i in range(3):
             B[(i * 4 + j.s) % 3] = A[i * 4 + j.s]""",
         masked=True,
     )
+
+
+def test_a_vector_stage_under_a_virtual_thread_stays_contiguous(same_result):
+    X = te.placeholder((8, 64), name="X")
+    P = te.compute((8, 64), lambda i, j: X[i, j] * 2.0, name="P")
+    Y = te.compute((8, 64), lambda i, j: P[i, j] + 1.0, name="Y")
+    s = te.create_schedule(Y.op)
+    i, j = Y.op.axis
+    outer, inner = s[Y].split(i, nparts=2)
+    s[Y].bind(outer, te.thread_axis("vthread"))
+    tile, lane = s[Y].split(j, factor=16)
+    s[Y].reorder(outer, inner, tile, lane)
+    s[Y].vectorize(lane)
+    s[P].compute_at(s[Y], tile)
+    s[P].vectorize(P.op.axis[1])
+    before = StorageFlatten()(schedule_to_prim_func(s, [X, Y]))
+    after = InjectVirtualThread()(VectorizeLoop()(before))
+    indices = [
+        e.indices[-1]
+        for s_ in stmts(after.body)
+        for e in (s_, *(x for d in direct_exprs(s_) for x in pre_order(d)))
+        if isinstance(e, BufferStore | BufferLoad)
+    ]
+    assert len(indices) > 4
+    assert all(isinstance(index, Ramp) for index in indices)
+    same_result(before, after)
+
+
+def counted(shared):
+    """for j in vectorized(4): n[0] = 0; while n[0] < j: n[0] += 1; total[0] += n[0]."""
+    j = Var("j")
+    n, total = decl_buffer((1,), "int32", "n"), decl_buffer((1,), "int32", "total")
+    zero = IntImm(0)
+    count = seq(
+        BufferStore(n, zero, (zero,)),
+        While(lt(n[0], j), BufferStore(n, n[0] + 1, (zero,))),
+        BufferStore(total, total[0] + n[0], (zero,)),
+    )
+    if not shared:
+        count = Allocate(n.data, n.dtype, (IntImm(1),), TRUE, count)
+    return n, total, For(j, zero, IntImm(4), ForKind.VECTORIZED, count)
+
+
+def test_iterations_that_share_memory_become_serial(make_func, same_result):
+    n, total, loop = counted(shared=True)
+    before = make_func(loop, n, total)
+    after = VectorizeLoop()(before)
+    assert after.body.kind is ForKind.SERIAL
+    same_result(before, after)
+
+
+@pytest.mark.parametrize("kind", ["sum", "chain", "own"])
+def test_what_lanes_leave_for_each_other(make_func, same_result, kind):
+    """Stores to one place for all lanes: carried on, passed along, or each lane's own."""
+    j, zero = Var("j"), IntImm(0)
+    X, Y = decl_buffer((8,), "float32", "X"), decl_buffer((8,), "float32", "Y")
+    c = decl_buffer((1,), "float32", "c")
+    put = BufferStore(c, (c[0] + 1.0) if kind == "sum" else X[j] * 2.0, (zero,))
+    body = seq(put, BufferStore(Y, c[0], (j,)))
+    if kind == "own":
+        body = Allocate(c.data, c.dtype, (IntImm(1),), TRUE, body)
+    params = (X, Y) if kind == "own" else (X, Y, c)
+    before = make_func(For(j, zero, IntImm(8), ForKind.VECTORIZED, body), *params)
+    after = VectorizeLoop()(before)
+    serial = [s for s in stmts(after.body) if isinstance(s, For)]
+    assert bool(serial) == (kind != "own")
+    plain = make_func(For(j, zero, IntImm(8), ForKind.SERIAL, body), *params)
+    same_result(plain, after)
+
+
+def test_a_value_that_is_one_for_all_lanes_may_be_stored_once(make_func):
+    j, zero = Var("j"), IntImm(0)
+    X, Y = decl_buffer((8,), "float32", "X"), decl_buffer((8,), "float32", "Y")
+    c = decl_buffer((1,), "float32", "c")
+    body = seq(BufferStore(c, X[3] * 2.0, (zero,)), BufferStore(Y, c[0], (j,)))
+    after = VectorizeLoop()(make_func(For(j, zero, IntImm(8), ForKind.VECTORIZED, body), X, Y, c))
+    assert not any(isinstance(s, For) for s in stmts(after.body))
