@@ -339,7 +339,7 @@ def leaves_type(ev: BoundEvaluator, e: Any) -> bool:
         if cls is Mul:
             ends = [x * y for x in a for y in b]
             return not holds(dtype, min(ends), max(ends))
-        b = b if cls is Add else negate(b)
+        b = b if cls is Add else (-b[1], -b[0])
         return not holds(dtype, add_low(a[0], b[0]), add_high(a[1], b[1]))
     if cls in (FloorDiv, Div):
         low, high = ev(e.b)

@@ -89,7 +89,7 @@ def test_what_cannot_be_widened_is_the_same_object():
 
 def test_what_is_planned_is_what_is_done():
     a, b = decl_buffer((29,), name="A"), decl_buffer((29,), name="B")
-    func = wrap(loop(I, 29, BufferStore(b, BufferLoad(a, (I,)) + 1.0, (I,))), a, b)
+    func = func_of(loop(I, 29, BufferStore(b, BufferLoad(a, (I,)) + 1.0, (I,))), a, b)
     planned = VectorizeInnermost(64).planned(func)
     assert [(p.buffer, p.times, p.piece.lanes) for p in planned] == [("B", 1, 16), ("B", 1, 13)]
     assert VectorizeInnermost(64).planned(VectorizeInnermost(64)(func)) == []
