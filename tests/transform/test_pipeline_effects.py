@@ -1,0 +1,259 @@
+"""What each pass is in the pipelines for: a program whose final code shows its work.
+
+Each case has a program and what holds of it after the whole pipeline. It must not hold when the
+pass is disabled: the case would say nothing of it.
+"""
+
+import pytest
+
+from autosched import te
+from autosched.driver import lower
+from autosched.errors import ScheduleError
+from autosched.target import HardwareParams, Target, cuda_target
+from autosched.tir import op
+from autosched.tir.expr import BufferLoad, Call, FloorDiv, FloorMod, IntImm, Select, Var
+from autosched.tir.printer import to_text
+from autosched.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    SeqStmt,
+)
+from autosched.tir.walk import all_exprs, free_vars, stmts
+from autosched.transform.framework.context import PassContext
+from autosched.transform.pipeline import CPU_PIPELINE, GPU_PIPELINE
+
+CPU = Target("cpu", HardwareParams(4), 4, "haswell", "+avx2,+fma", "", 32)
+SCALAR = Target("cpu", HardwareParams(4), 4, "x86-64", "", "", 4)
+GPU = cuda_target()
+
+
+def statements(func, kind):
+    return [s for s in stmts(func.body) if isinstance(s, kind)]
+
+
+def expressions(func, kind):
+    return [e for e in all_exprs(func.body) if isinstance(e, kind)]
+
+
+def attributes(func):
+    return {s.key for s in statements(func, AttrStmt)}
+
+
+def chain(n=64, f=lambda x: x + 1.0, g=te.exp):
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: f(A[i]), name="B")
+    C = te.compute((n,), lambda i: g(B[i]), name="C")
+    return A, B, C, te.create_schedule(C.op)
+
+
+def prefetched():
+    A = te.placeholder((64,), name="A")
+    B = te.compute((64,), lambda i: te.exp(A[i]), name="B")
+    sch = te.create_schedule(B.op)
+    outer, _ = sch[B].split(B.op.axis[0], factor=16)
+    sch[B].prefetch(A, outer, 1)
+    return sch, [A, B], CPU
+
+
+def two_stages():
+    A, _, C, sch = chain()
+    return sch, [A, C], CPU
+
+
+def bfloat16():
+    A = te.placeholder((32,), "bfloat16", name="A")
+    B = te.compute((32,), lambda i: A[i] * A[i] + A[i], name="B")
+    return te.create_schedule(B.op), [A, B], CPU
+
+
+def wide_indices():
+    A = te.placeholder((te.const(64, "int64"),), name="A")
+    B = te.compute((te.const(64, "int64"),), lambda i: te.exp(A[i]), name="B")
+    return te.create_schedule(B.op), [A, B], SCALAR
+
+
+def odd_tiles(target):
+    A, B, C, sch = chain(100)
+    sch[B].compute_inline()
+    outer, inner = sch[C].split(C.op.axis[0], factor=16)
+    if target.is_gpu:
+        sch[C].bind(outer, te.thread_axis("blockIdx.x"))
+        sch[C].bind(inner, te.thread_axis("threadIdx.x"))
+    else:
+        sch[C].parallel(outer)
+        sch[C].vectorize(inner)
+    return sch, [A, C], target
+
+
+def virtual_threads():
+    A, B, C, sch = chain()
+    outer, inner = sch[C].split(C.op.axis[0], nparts=2)
+    sch[C].bind(outer, te.thread_axis("vthread"))
+    sch[C].bind(inner, te.thread_axis("threadIdx.x"))
+    sch[B].compute_at(sch[C], inner)
+    return sch, [A, C], GPU
+
+
+def double_buffer():
+    A, B, C, sch = chain()
+    outer, _ = sch[C].split(C.op.axis[0], factor=16)
+    sch[B].compute_at(sch[C], outer)
+    sch[B].double_buffer()
+    return sch, [A, C], CPU
+
+
+def reversed_of(A, name):
+    return te.compute((64,), lambda i: te.exp(A[63 - i]), name=name)
+
+
+def four_stages():
+    A = stage = te.placeholder((64,), name="A")
+    for name in "BCDE":
+        stage = reversed_of(stage, name)
+    return te.create_schedule(stage.op), [A, stage], CPU
+
+
+def store_predicate():
+    A = te.placeholder((8, 24), name="A")
+    B = te.compute((8, 24), lambda i, j: te.exp(A[i, j]), name="B")
+    sch = te.create_schedule(B.op)
+    i, _ = B.op.axis
+    sch[B].set_store_predicate(te.all(i.var < 7, i.var > 2))
+    return sch, [A, B], SCALAR
+
+
+def matmul():
+    A, B = te.placeholder((8, 64), name="A"), te.placeholder((64, 16), name="B")
+    k = te.reduce_axis((0, 64), name="k")
+    C = te.compute((8, 16), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    return te.create_schedule(C.op), [A, B, C], CPU
+
+
+def short_loops():
+    A = te.placeholder((64, 3), name="A")
+    B = te.compute((64, 3), lambda i, j: te.exp(A[i, 2 - j]), name="B")
+    sch = te.create_schedule(B.op)
+    sch[B].pragma(B.op.axis[0], "auto_unroll_max_step", 16)
+    return sch, [A, B], SCALAR
+
+
+def fused_and_split():
+    A = te.placeholder((8,), name="A")
+    B = te.compute((256,), lambda x: A[(x + 16) % 32 // 4], name="B")
+    return te.create_schedule(B.op), [A, B], SCALAR
+
+
+def differences_of_indices():
+    A, B, C, sch = chain()
+    outer, _ = sch[C].split(C.op.axis[0], factor=16)
+    sch[B].compute_at(sch[C], outer)
+    return sch, [A, C], SCALAR
+
+
+def nothing_to_do():
+    """An extern operation whose statement ends with a loop that does nothing."""
+    A = te.placeholder((4,), name="A")
+
+    def body(ins, outs):
+        i, j = Var("i"), Var("j")
+        store = BufferStore(outs[0], BufferLoad(ins[0], (i,)), (i,))
+        zero, four = IntImm(0), IntImm(4)
+        idle = For(j, zero, four, ForKind.PARALLEL, Evaluate(zero))
+        copy = For(i, zero, four, ForKind.PARALLEL, store)
+        return SeqStmt((copy, idle))
+
+    B = te.extern((4,), [A], body, dtype="float32", name="B")
+    return te.create_schedule(B.op), [A, B], SCALAR
+
+
+def selected():
+    A = te.placeholder((8,), name="A")
+    B = te.compute((16,), lambda i: op.select(i < 8, A[i], 0.0), name="B")
+    return te.create_schedule(B.op), [A, B], SCALAR
+
+
+def host_code():
+    A, _, C, sch = chain()
+    return sch, [A, C], GPU
+
+
+def is_hoisted(func):
+    """No condition stands in a loop that does not change it."""
+    return not any(
+        loop.loop_var not in free_vars(test.condition)
+        for loop in statements(func, For)
+        for test in stmts(loop.body)
+        if isinstance(test, IfThenElse)
+    )
+
+
+CASES = {
+    "InjectPrefetch": (prefetched, lambda f: any(e.op == "prefetch" for e in expressions(f, Call))),
+    "StorageFlatten": (two_stages, lambda f: not statements(f, BufferRealize)),
+    "BF16ComputeLegalize": (bfloat16, lambda f: "float32" in to_text(f)),
+    "NarrowDataType": (
+        wide_indices,
+        lambda f: {str(loop.loop_var.dtype) for loop in statements(f, For)} == {"int32"},
+    ),
+    "Simplify": (differences_of_indices, lambda f: "B[i] = A[" in to_text(f)),
+    "LoopPartition": (
+        lambda: odd_tiles(CPU),
+        lambda f: any(s.predicate is None for s in statements(f, BufferStore)),
+    ),
+    "LoopPartition on a GPU": (
+        lambda: odd_tiles(GPU),
+        lambda f: not any(e.op == "likely" for e in expressions(f, Call)),
+    ),
+    "VectorizeLoop": (
+        lambda: odd_tiles(CPU),
+        lambda f: not any(s.kind is ForKind.VECTORIZED for s in statements(f, For)),
+    ),
+    "InjectVirtualThread": (virtual_threads, lambda f: "virtual_thread" not in attributes(f)),
+    "InjectDoubleBuffer": (
+        double_buffer,
+        lambda f: [a.extents[0].value for a in statements(f, Allocate)] == [32],
+    ),
+    "StorageRewrite": (four_stages, lambda f: len(statements(f, Allocate)) == 2),
+    "HoistIfThenElse": (store_predicate, is_hoisted),
+    "PromoteAccumulators": (
+        matmul,
+        lambda f: [a.buffer_var.name for a in statements(f, Allocate)] == ["C.acc"],
+    ),
+    "VectorizeInnermost": (
+        two_stages,
+        lambda f: {s.value.dtype.lanes for s in statements(f, BufferStore)} == {8},
+    ),
+    "UnrollLoop": (short_loops, lambda f: len(statements(f, BufferStore)) == 3),
+    "RenormalizeSplitPattern": (fused_and_split, lambda f: "shift_right(x, 2)" in to_text(f)),
+    "RemoveNoOp": (nothing_to_do, lambda f: len(statements(f, For)) == 1),
+    "RewriteUnsafeSelect": (selected, lambda f: not expressions(f, Select)),
+    "LowerIntrin": (fused_and_split, lambda f: not expressions(f, FloorDiv | FloorMod)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_work_of_a_pass_shows(name):
+    made, holds = CASES[name]
+    func = lower(*made())
+    assert holds(func), to_text(func)
+    with PassContext(disabled_pass=[name.partition(" ")[0]]):
+        without = lower(*made())
+    assert not holds(without), to_text(without)
+
+
+def test_host_code_for_a_gpu_is_refused():
+    with pytest.raises(ScheduleError, match="accessed by the host"):
+        lower(*host_code())
+
+
+def test_every_pass_has_a_case():
+    """VerifyMemory only refuses; what users put in between is their own."""
+    names = {p.name for p in (*CPU_PIPELINE, *GPU_PIPELINE)}
+    cases = {name.partition(" ")[0] for name in CASES}
+    assert {n for n in names if not n.startswith("UserPasses")} == cases | {"VerifyMemory"}
