@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.search.cost_model import RandomModel, XGBoostModel, make_cost_model
+from autosched.search.cost_model import (
+    MEMBERS,
+    RandomModel,
+    XGBoostModel,
+    consensus,
+    make_cost_model,
+)
 from autosched.search.ranking_quality import prediction_quality
 
 
@@ -105,3 +111,39 @@ def test_a_model_of_other_features_is_refused(tmp_path):
         ConfigError, match=r"expected ansor-0\.19/1; set cost_model\.features to auto"
     ):
         XGBoostModel().load(tmp_path / "model.json", schema="ansor-0.19/1")
+
+
+def test_the_members_differ(model):
+    """Each has its own opinion of a program it has not seen, and of which of two is faster."""
+    rows, _ = programs(60, seed=6)
+    opinions = np.log(model.opinions(rows))
+    assert opinions.shape == (60, MEMBERS)
+    assert opinions.std(axis=1).min() > 1e-4
+    orders = {tuple(np.argsort(member)) for member in opinions.T}
+    assert len(orders) == MEMBERS
+
+
+def test_fast_programs_weigh_more():
+    """Of programs with the same features, one fast and one ten times slower, the fast one counts
+    ten times: the geometric mean of the times, which equal weights would give, is 0.32."""
+    same = np.ones((1, 20), np.float32)
+    model = XGBoostModel(seed=1, threads=1)
+    model.fit([same] * 200, [1.0, 0.1] * 100)
+    (found,) = model.predict([same])
+    assert found == pytest.approx(10 ** (-1 / 11), rel=0.15)
+
+
+def test_the_times_of_rows_add_up():
+    """Every row has its share of the time: what two, four and six slow rows in eight cost."""
+    kinds = np.repeat(np.eye(2, dtype=np.float32), 10, axis=1)  # the second takes ten times longer
+    rows = [kinds[[0] * (8 - n) + [1] * n] for n in (0, 1, 3, 5, 7, 8) for _ in range(30)]
+    times = np.array([float(np.mean([1 + 9 * row[-1] for row in program])) for program in rows])
+    model = XGBoostModel(seed=0, threads=1)
+    model.fit(rows, list(times.min() / times))
+    found = 1 / model.predict([kinds[[0] * (8 - n) + [1] * n] for n in (0, 2, 4, 6, 8)])
+    np.testing.assert_allclose(found, np.array([8, 26, 44, 62, 80]) / 8, rtol=0.15)
+
+
+def test_the_consensus_is_the_geometric_mean():
+    opinions = np.array([[0.25, 1.0], [-np.inf, -np.inf], [0.5, 0.5]], np.float32)
+    np.testing.assert_allclose(consensus(opinions), [0.5, -np.inf, 0.5])
