@@ -100,3 +100,9 @@ def test_binding_a_range() -> None:
     assert analyzer.const_int_bound(j) == ConstIntBound(2, 5)
     analyzer.update_bound(i, ConstIntBound(-1, 1))
     assert analyzer.const_int_bound(i * 2) == ConstIntBound(-2, 2)
+
+
+def test_a_cast_of_what_does_not_fit_can_be_anything() -> None:
+    """All values of x + 300 are beyond uint8: they wrap, and may come out anywhere."""
+    assert eval_bound(cast("uint8", X + 300), ENV) == (0, 255)
+    assert eval_bound(cast("int8", X - 300), ENV) == (-128, 127)

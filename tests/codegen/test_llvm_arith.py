@@ -131,3 +131,37 @@ def test_bfloat16_rounds_ties_to_even_and_keeps_nan(elementwise, run):
     same = (out.view(np.uint16) == expected.view(np.uint16)) | np.isnan(expected.astype(np.float32))
     assert same.all()
     assert np.isnan(out.astype(np.float32)[np.isnan(values)]).all()
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_nothing_is_reassociated(lanes, elementwise, run):
+    """(x + 1e8) - 1e8 loses the small part, and (x * 1e30) * 1e10 overflows on the way."""
+    f32 = DType("float32").with_lanes(lanes)
+
+    def through(kind, first, second):
+        return lambda x: kind(kind(x, op.const(first, f32)), op.const(second, f32))
+
+    x = np.linspace(0.5, 2.5, 64, dtype=np.float32)
+    for kind, first, second, expected in (
+        (op.add, 1e8, -1e8, np.zeros(64)),
+        (op.sub, 1e8, -1e8, np.zeros(64)),
+        (op.mul, 1e30, 1e10, np.full(64, np.inf)),
+        (op.mul, 1e-30, 1e-20, np.zeros(64)),
+    ):
+        out = np.empty(64, np.float32)
+        func = elementwise(through(kind, first, second), ["float32"], "float32", lanes=lanes)
+        run(func, x, out, check=False, level="full")
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul"])
+def test_nan_infinity_and_signed_zeros_are_kept(name, elementwise, run):
+    values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 3e38], np.float32)
+    x, y = (a.ravel().copy() for a in np.meshgrid(values, values))
+    out = np.empty(64, np.float32)
+    run(elementwise(getattr(op, name), ["float32"] * 2, "float32"), x, y, out, level="full")
+    with np.errstate(all="ignore"):
+        expected = {"add": x + y, "sub": x - y, "mul": x * y}[name]
+    np.testing.assert_array_equal(out, expected)
+    numbers = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(out[numbers]), np.signbit(expected[numbers]))

@@ -168,3 +168,18 @@ def test_address_of_and_reinterpret(func, run):
     x = np.linspace(-1, 1, 8, dtype=np.float32)
     run(func(loop(i, 8, seq(hint, BufferStore(out, bits, (i,)))), [a, out]), x, o, check=False)
     np.testing.assert_array_equal(o, x.view(np.int32))
+
+
+def test_a_guarded_scalar_is_not_read_where_it_may_not_be(func, loop, run):
+    """The elements that the condition guards against are far outside of all memory."""
+    source, out = decl_buffer((4,), "float32", "a"), decl_buffer((8,), "float32", "o")
+    where = decl_buffer((8,), "int64", "where")
+    i = Var("i")
+    at = BufferLoad(where, (i,))
+    inside = op.lt(at, op.const(4, "int64"))
+    value = op.select(inside, BufferLoad(source, (at,), inside), op.const(-1.0))
+    body = loop(i, 8, BufferStore(out, value, (i,)))
+    a, o = np.arange(4, dtype=np.float32), np.zeros(8, np.float32)
+    indices = np.array([0, 3, 1 << 44, 2, 1 << 45, 1, 1 << 44, 0])
+    run(func(body, [source, where, out]), a, indices, o, check=False)
+    assert o.tolist() == [0, 3, -1, 2, -1, 1, -1, 0]

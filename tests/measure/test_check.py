@@ -1,5 +1,6 @@
 """Comparing outputs with the reference."""
 
+import ml_dtypes  # noqa: F401  registers bfloat16
 import numpy as np
 import pytest
 
@@ -47,3 +48,31 @@ def test_an_output_of_zeros_may_be_exactly_zero():
     zeros = np.zeros(5, np.float32)
     assert compare("C", zeros, zeros.copy()) is None
     assert compare("C", zeros + np.float32(1e-3), zeros) is not None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [("float64", 1e-9), ("float32", 2e-4), ("float16", 2e-2), ("bfloat16", 6e-2)],
+)
+def test_the_tolerance_of_each_type(dtype, tolerance):
+    """Relative to the element plus the root mean square: to twice the element where all are one."""
+    kind = np.dtype(dtype)
+    want = np.ones(16, kind)
+    for error, agrees in ((1.5, True), (2.5, False)):
+        off = want.astype(np.float64)
+        off[5] += error * tolerance
+        got = off.astype(kind)
+        if abs(float(got[5]) - off[5]) < 0.2 * tolerance:  # the type can tell them apart
+            assert (compare("C", got, want) is None) == agrees
+    low, high = want.copy(), want.copy()
+    low[3], high[3] = 1 - 3.5 * tolerance, 1 + 3.5 * tolerance
+    assert compare("C", low, want) is not None
+    assert compare("C", high, want) is not None
+
+
+def test_an_output_without_any_number_is_wrong_without_a_warning():
+    """What a kernel leaves that writes nothing: the runner fills outputs with NaN before."""
+    problem = compare("C", np.full(4, np.nan, np.float32), np.ones(4, np.float32))
+    assert problem is not None
+    assert "4 of 4 elements of C" in problem
+    assert problem.endswith("expected 1.0, found nan (largest error nan)")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from autosched.measure.build import BuildResult
 from autosched.measure.measurer import Measurer
 from autosched.measure.result import Failure, MeasureResult, lower_quartile
 from autosched.measure.run import make_handler
@@ -108,3 +109,44 @@ def test_a_failure_survives_json():
 def test_inputs_are_the_same_every_time(task):
     for one, two in zip(task.inputs(0), task.inputs(0), strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+class Built:
+    """Stands for the builder: an artifact for every candidate."""
+
+    def build(self, task, batch):
+        return [BuildResult(bytes([k]), 0.1) for k in range(len(batch))]
+
+
+class Ran:
+    """Stands for the runner: candidate k takes `seconds[k]` and is wrong if it is in `wrong`."""
+
+    def __init__(self, seconds, wrong):
+        self.seconds, self.wrong, self.checked = seconds, wrong, []
+
+    def run(self, task, artifacts, best, on_done):
+        return [([s], None) for s in self.seconds]
+
+    def check(self, task, artifact):
+        self.checked.append(artifact[0])
+        bad = artifact[0] in self.wrong
+        return Failure("check", "wrong_answer", "2 of 4 elements differ") if bad else None
+
+
+@pytest.mark.parametrize(
+    ("check", "best", "checked", "valid"),
+    [
+        ("best", float("inf"), [2, 0, 1], [False, True, False, True]),
+        ("best", 2.0, [2], [True, True, False, True]),
+        ("all", 2.0, [2, 0, 1, 3], [False, True, False, True]),
+        ("none", float("inf"), [], [True, True, True, True]),
+    ],
+)
+def test_from_the_fastest_on_until_one_agrees(task, check, best, checked, valid):
+    """Candidates 2 and 0 are the fastest, and wrong: neither may be called best."""
+    ran = Ran([2.0, 3.0, 1.0, 4.0], wrong={0, 2})
+    results = Measurer(Built(), ran, check).measure(task, [()] * 4, best)
+    assert ran.checked == checked
+    assert [r.valid for r in results] == valid
+    assert [r.checked for r in results] == [k in checked and valid[k] for k in range(4)]
+    assert all(r.failure.kind == "wrong_answer" for r in results if not r.valid)

@@ -1,12 +1,14 @@
 """Record files: whole lines, torn lines, two writers, other formats."""
 
+import fcntl
 import json
 import multiprocessing
 
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure import records
+from autosched.measure.records import SCHEMA, Record, RecordLog, read_log
 from autosched.measure.result import Failure, MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
@@ -104,3 +106,46 @@ def test_lines_are_json(tmp_path, task_json):
     first, second = map(json.loads, path.read_text().splitlines())
     assert set(first) == {"environment", "hash"}
     assert set(second) >= {"schema", "task", "steps", "result", "search", "environment", "time"}
+
+
+def test_a_torn_line_swallows_neither_environment_nor_record(tmp_path, task_json):
+    path = tmp_path / "r.jsonl"
+    log = RecordLog(path)
+    log.append([record(task_json), record(task_json)])
+    path.write_bytes(path.read_bytes()[:-40])
+    RecordLog(path).append()
+    assert len(read_log(path).environments) == 1
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[1][:-40])
+    log.append([record(task_json, 3e-3)])
+    contents = read_log(path)
+    assert [r.result.seconds for r in contents.records] == [(3e-3,)]
+    assert len(contents.problems) == 1
+
+
+def test_what_another_writes_until_the_lock_is_there_is_kept_apart(
+    tmp_path, task_json, monkeypatch
+):
+    """The other writer dies in the middle of a line while this one waits for the lock."""
+    path = tmp_path / "r.jsonl"
+
+    def waited(file, operation):
+        assert operation == fcntl.LOCK_EX
+        with path.open("ab") as other:
+            other.write(b'{"schema": 1, "task": {"wo')
+
+    monkeypatch.setattr(records.fcntl, "flock", waited)
+    RecordLog(path).append([record(task_json)])
+    contents = read_log(path)
+    assert len(contents.records) == 1
+    assert [p.partition(": ")[2] for p in contents.problems] == ["not a whole JSON object; skipped"]
+
+
+def test_a_record_of_a_newer_program_is_skipped(tmp_path, task_json):
+    path = tmp_path / "r.jsonl"
+    newer = {**record(task_json).to_json(), "schema": SCHEMA + 1}
+    path.write_text(json.dumps(newer) + "\n")
+    contents = read_log(path)
+    assert contents.records == []
+    assert (
+        f"record schema {SCHEMA + 1} is newer than this program's {SCHEMA}" in contents.problems[0]
+    )

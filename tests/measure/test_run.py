@@ -9,11 +9,15 @@ from autosched.driver import build_steps
 from autosched.errors import MeasureError
 from autosched.layout import LayoutOption
 from autosched.measure import build, run
-from autosched.runtime.cpu import CpuArtifact, load
+from autosched.runtime.cpu import CpuArtifact, build_artifact, load
 from autosched.search.space import SearchSpace
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.target import cpu_target
 from autosched.task import Task
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import pointer
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import nop
 
 TARGET = cpu_target(threads=2)
 CANDIDATES = 5
@@ -147,3 +151,19 @@ def test_a_user_prepares_the_constant_inputs_once():
         kernel.prepare(a, b.tolist())
     plain = load(build_steps(task.dag, TILED, TARGET))
     assert plain.prepare(a, b, c) == (a, b, c)
+
+
+def test_a_kernel_that_writes_nothing_is_wrong_even_after_a_right_one():
+    task = Task.from_workload("matmul", M=8, N=32, K=16, target=TARGET)
+    right = CpuArtifact.from_bytes(built(task, TILED))
+    buffers = [decl_buffer(tuple(e.value for e in t.shape), t.dtype, t.name) for t in task.tensors]
+    handles = [pointer(f"{b.name}_handle", b.dtype) for b in buffers]
+    empty = PrimFunc(tuple(handles), nop(), dict(zip(handles, buffers)), {"global_symbol": "idle"})
+    handle = run.make_handler()
+    handle(("task", task.to_json()))
+    handle(("load", 0, right.to_bytes()))
+    handle(("load", 1, build_artifact(empty, TARGET).to_bytes()))
+    handle(("check", 0))
+    with pytest.raises(MeasureError, match="wrong answer: 256 of 256 elements"):
+        handle(("check", 1))
+    handle(("check", 0))

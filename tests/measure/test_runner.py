@@ -2,6 +2,7 @@
 
 import pytest
 
+from autosched.errors import MeasureError
 from autosched.measure.build import Builder
 from autosched.measure.runner import Runner, RunOptions
 from autosched.task import Task
@@ -70,3 +71,62 @@ def test_the_comparison_with_numpy_ends_in_time(runner, task, artifact, monkeypa
     theirs, ours = runner.compare_with_numpy(task, artifact)
     assert len(theirs) == len(ours) == 1
     assert theirs[0] > 0 and ours[0] > 0
+
+
+class Process:
+    """Stands for the process that runs kernels: `calls` of each candidate, in seconds."""
+
+    def __init__(self, first, later=None, dies=()):
+        self.first, self.later, self.dies = first, later or first, set(dies)
+        self.requests = []
+        self.loaded = set()
+
+    def stop(self):
+        pass
+
+    def call(self, request, timeout, stage):
+        self.requests.append(request)
+        match request:
+            case ("load", index, _):
+                self.loaded.add(index)
+                return True
+            case ("first", index):
+                if index in self.dies:
+                    self.loaded.clear()
+                    raise MeasureError("signal 11", stage="run", kind="crash")
+                return self.first[index]
+            case ("time", index, _, blocks):
+                assert index in self.loaded, f"candidate {index} was not loaded again"
+                return [self.later[index]] * blocks
+        return None
+
+
+def run_with(process, task, **options):
+    runner = Runner(RunOptions(**options), process, task.to_json())
+    results = runner.run(task, [b""] * len(process.first))
+    visits = [r[1] for r in process.requests if r[0] == "time"]
+    return results, [visits.count(index) for index in range(len(process.first))]
+
+
+def test_a_slow_candidate_is_given_up_after_two_visits(task):
+    process = Process(first=[1.0, 1.0, 1.0], later=[1.0, 1.4, 1.6])
+    results, visits = run_with(process, task, visits=5, give_up=1.5)
+    assert visits == [5, 5, 2]
+    assert [len(seconds) for seconds, _ in results] == [15, 15, 6]
+
+
+def test_a_hopeless_candidate_is_not_visited(task):
+    process = Process(first=[1.0, 2.9, 3.2])
+    results, visits = run_with(process, task, visits=4, hopeless=3.0, give_up=9.0)
+    assert visits == [4, 4, 0]
+    assert results[2] == ([3.2], None)
+
+
+def test_after_a_crash_the_others_are_loaded_into_the_new_process(task):
+    process = Process(first=[1.0, 1.0, 1.0], dies=[1])
+    results, visits = run_with(process, task, visits=3)
+    assert visits == [3, 0, 3]
+    assert results[1][0] == []
+    assert (results[1][1].stage, results[1][1].kind) == ("run", "crash")
+    assert process.requests.count(("task", task.to_json())) == 1  # prepared anew
+    assert results[0][1] is results[2][1] is None

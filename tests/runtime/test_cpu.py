@@ -185,3 +185,20 @@ def test_aligned_empty():
         assert array.shape == (3, 5)
         assert array.dtype == dtype
         assert array.__array_interface__["data"][0] % 64 == 0
+
+
+def test_constant_shapes_must_agree():
+    a, out = decl_buffer((4, 6), "float32", "a"), decl_buffer((4,), "float32", "out")
+    handles = pointer("a_handle", a.dtype), pointer("out_handle", out.dtype)
+    body = BufferStore(out, BufferLoad(a, (IntImm(0),)), (IntImm(0),))
+    flat = decl_buffer((24,), "float32", "a")
+    body = BufferStore(out, BufferLoad(flat, (IntImm(23),)), (IntImm(0),))
+    func = PrimFunc(handles, body, {handles[0]: flat, handles[1]: out}, {"global_symbol": "last"})
+    kernel = load(build_artifact(func, cpu_target(1)))
+    good = np.zeros(24, np.float32)
+    for wrong in (np.zeros(23, np.float32), np.zeros(25, np.float32), np.zeros((4, 6), np.float32)):
+        assert f"must have shape (24), found {wrong.shape}" in refused(
+            kernel, wrong, np.zeros(4, np.float32)
+        )
+    assert "must have shape (4), found (3,)" in refused(kernel, good, np.zeros(3, np.float32))
+    kernel(good, np.zeros(4, np.float32))

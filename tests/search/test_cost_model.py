@@ -147,3 +147,16 @@ def test_the_times_of_rows_add_up():
 def test_the_consensus_is_the_geometric_mean():
     opinions = np.array([[0.25, 1.0], [-np.inf, -np.inf], [0.5, 0.5]], np.float32)
     np.testing.assert_allclose(consensus(opinions), [0.5, -np.inf, 0.5])
+
+
+def test_the_members_differ_where_few_programs_tell():
+    """Each draws its own weights: of four contradictory programs they make different things, of
+    four hundred the same."""
+    same = np.ones((1, 20), np.float32)
+    spread = {}
+    for pairs in (2, 200):
+        model = XGBoostModel(seed=0, threads=1)
+        model.fit([same] * (2 * pairs), [1.0, 0.25] * pairs)
+        spread[pairs] = np.log(model.opinions([same])).std()
+    assert spread[2] > 0.1
+    assert spread[200] < 0.05

@@ -1,11 +1,13 @@
 """Every mutation of a valid candidate is valid or refused, never a crash."""
 
 import json
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.driver import lower_steps
 from autosched.errors import ScheduleError
 from autosched.features.lowering import features_of_steps
@@ -17,7 +19,10 @@ from autosched.search.mutation import (
     mutate_parallel,
     mutate_tile_size,
 )
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
 from autosched.state import queries
+from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation
 from autosched.state.steps import (
     AnnotationStep,
@@ -28,7 +33,7 @@ from autosched.state.steps import (
     steps_from_json,
     steps_to_json,
 )
-from autosched.target import cuda_target
+from autosched.target import HardwareParams, cuda_target
 from autosched.task import Task
 from autosched.workloads import WORKLOADS
 
@@ -181,3 +186,16 @@ def test_nothing_to_mutate_is_refused(rule, make_context, make_task):
     rng = np.random.default_rng(0)
     assert rule(context, (), rng) is None
     assert rule(context, (AnnotationStep(2, 0, Annotation.PARALLEL),), rng) is None
+
+
+def test_a_candidate_with_nested_parallel_loops_is_refused(make_context):
+    """One parallel loop in all of B, which is computed inside C, and C: never a second one."""
+    A = te.placeholder((8, 6), name="A")
+    B = te.compute((8, 6), lambda i, j: te.exp(A[i, j]), name="B")
+    dag = ComputeDAG([A, te.compute((8, 6), lambda i, j: B[i, j] + 1.0, name="C")])
+    one = steps_from_json([["CA", 1, 2, 0], ["AN", 1, 1, 3]])
+    assert one[1].annotation is Annotation.PARALLEL
+    context = Context(dag, HardwareParams(8), False, SearchOptions())
+    rng = np.random.default_rng(0)
+    assert mutate_compute_location(context, one, rng) == one  # the only place there is
+    assert mutate_compute_location(context, (*one, replace(one[1], stage_id=2)), rng) is None

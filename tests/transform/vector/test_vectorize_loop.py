@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir import interp, op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import float32, int32
 from autosched.tir.expr import BufferLoad, Call, IntImm, Let, Ramp, StringImm, Var
@@ -421,3 +423,18 @@ def test_a_value_that_is_one_for_all_lanes_may_be_stored_once(make_func):
     body = seq(BufferStore(c, X[3] * 2.0, (zero,)), BufferStore(Y, c[0], (j,)))
     after = VectorizeLoop()(make_func(For(j, zero, IntImm(8), ForKind.VECTORIZED, body), X, Y, c))
     assert not any(isinstance(s, For) for s in stmts(after.body))
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_lane_zero_does_not_stand_for_lanes_that_fall(swapped, make_func):
+    """12 - i*4 - j < 10 holds for later lanes and not for lane 0: A[i * 30] is for them to read."""
+    value = 12 - i * 4 - j
+    condition = op.gt(op.const(10), value) if swapped else op.lt(value, 10)
+    store = BufferStore(B, A[i * 30 + 4] + A[j], (i * 4 + j,))
+    func = make_func(vector(IfThenElse(condition, store), outer=2), A, B)
+    arrays = [np.arange(64, dtype=np.float32), np.full(64, -1, np.float32)]
+    after = [a.copy() for a in arrays]
+    interp.run(func, arrays)
+    interp.run(VectorizeLoop(masked=True)(func), after)
+    np.testing.assert_array_equal(after[1], arrays[1])
+    assert arrays[1][:8].tolist() == [-1, -1, -1, 7, 34, 35, 36, 37]
