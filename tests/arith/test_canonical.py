@@ -130,3 +130,17 @@ def _divided(rng: random.Random, e: Expr) -> Expr:
         by = rng.choice((2, 2, 4, 4, 8, 16, 3, 6, 12))
         e = rng.choice((floordiv, floordiv, floormod, floormod, truncdiv, truncmod))(e, by)
     return e
+
+
+def test_a_quotient_of_a_remainder_that_it_does_not_divide(evaluate: Any, all_points: Any) -> None:
+    """x % 12 // 8 * 8 + x % 8 looks like x % 12, and is 12 for x = 20."""
+    x = Var("x")
+    analyzer = Analyzer()
+    analyzer.bind(x, Range.of(100, 0))
+    for m, n in ((12, 8), (10, 4), (9, 6), (6, 4), (15, 10)):
+        e = add(mul(floordiv(floormod(x, m), n), n), floormod(x, n))
+        simple = analyzer.simplify(e)
+        canonical = analyzer.canonical_simplify(e)
+        for value in range(100):
+            assert evaluate(simple, {x: value}) == value % m // n * n + value % n, (m, n)
+            assert evaluate(canonical, {x: value}) == value % m // n * n + value % n, (m, n)

@@ -10,6 +10,7 @@ import pytest
 from autosched.codegen.llvm import emit_llvm
 from autosched.errors import CompileError, MeasureError
 from autosched.runtime.cpu import build_artifact, load, register_extern
+from autosched.runtime.native import runtime_library
 from autosched.target import cpu_target
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
@@ -197,3 +198,43 @@ def test_many_parallel_loops_in_one_function(func, run):
         i = Var("i")
         loops.append(loop(i, 10, BufferStore(out, i * n, (i * 4 + n,)), ForKind.PARALLEL))
     run(func(seq(*loops), [out]), np.zeros(40, np.int32))
+
+
+def test_nothing_runs_after_a_parallel_loop_that_failed(func, run):
+    a, out, i = decl_buffer((8,), "int32", "a"), decl_buffer((1,), "int32", "o"), Var("i")
+    check = AssertStmt(op.lt(BufferLoad(a, (i,)), 5), "too large", Evaluate(IntImm(0)))
+    loop = For(i, IntImm(0), IntImm(8), ForKind.PARALLEL, check)
+    f = func(seq(loop, BufferStore(out, op.const(1), (IntImm(0),))), [a, out])
+    o = np.zeros(1, np.int32)
+    with pytest.raises(MeasureError, match="too large"):
+        run(f, np.arange(8, dtype=np.int32), o, check=False)
+    assert o[0] == 0
+    run(f, np.zeros(8, np.int32), o, check=False)
+    assert o[0] == 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_workspace_is_given_back_also_after_a_failure(fails, func, loop):
+    """What was free before the call is free after it: the same block is handed out again."""
+    elements = 300_000
+    a, j = decl_buffer((1,), "int32", "a"), Var("j")
+    data = pointer("tmp", F32)
+    tmp = decl_buffer((elements,), F32, "tmp", data=data)
+    fill = loop(j, elements, BufferStore(tmp, op.cast(F32, j), (j,)))
+    check = AssertStmt(op.lt(BufferLoad(a, (IntImm(0),)), 5), "too large", Evaluate(IntImm(0)))
+    body = Allocate(data, F32, (IntImm(elements),), TRUE, seq(fill, check))
+    kernel = load(build_artifact(func(body, [a]), cpu_target(1)))
+    addresses = runtime_library().addresses
+    take = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(addresses["autosched_workspace_alloc"])
+    give = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses["autosched_workspace_free"])
+    block = take(4 * elements)
+    give(block)
+    for _ in range(3):
+        if fails:
+            with pytest.raises(MeasureError, match="too large"):
+                kernel(np.full(1, 7, np.int32))
+        else:
+            kernel(np.zeros(1, np.int32))
+    again = take(4 * elements)
+    give(again)
+    assert again == block

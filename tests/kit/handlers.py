@@ -14,6 +14,8 @@ def make_handler():
                 return value
             case ("sleep", seconds):
                 time.sleep(seconds)
+            case ("allocate", count):
+                return len(bytes(count))  # zeroed by the system when touched
             case ("die", code):
                 os._exit(code)
             case ("kill",):

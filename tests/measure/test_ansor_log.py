@@ -109,3 +109,13 @@ def test_an_expression_has_no_v06_name():
     _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
     with pytest.raises(ConfigError, match="only built-in workloads"):
         ansor_log.format_line(task, steps, result, 0)
+
+
+def test_a_failure_has_no_time():
+    """Ansor writes 1e10 seconds for it."""
+    failed = WORKED.replace("[[1.25e-05, 1.3e-05], 0", "[[1e+10], 2")
+    assert failed != WORKED
+    _, _, result, _ = ansor_log.parse(json.loads(failed))
+    assert result.seconds == ()
+    assert (result.failure.stage, result.failure.kind) == ("compile", "error")
+    assert result.cost == float("inf")

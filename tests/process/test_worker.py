@@ -52,3 +52,19 @@ def test_errors_keep_their_kind(worker, request_, stage, kind, words):
     error = failure(worker, request_)
     assert (error.stage, error.kind) == (stage, kind)
     assert words in str(error)
+
+
+def test_memory_beyond_the_limit_is_refused():
+    """A gigabyte of addresses is enough for Python, and not for four more."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    limited = Worker("handlers:make_handler", memory_limit=1 << 30)
+    free = Worker("handlers:make_handler")
+    try:
+        error = failure(limited, ("allocate", 4 << 30))
+        assert (error.stage, error.kind) == ("run", "memory")
+        assert limited.call(("allocate", 1 << 20), 20, "run") == 1 << 20
+        assert free.call(("allocate", 4 << 30), 20, "run") == 4 << 30
+    finally:
+        limited.stop()
+        free.stop()
+        sys.path.remove(str(Path(__file__).parent))

@@ -1,0 +1,57 @@
+"""Index expressions as a constant plus multiples of sub-expressions."""
+
+import numpy as np
+import pytest
+
+from autosched.tir.dtype import int32, int64
+from autosched.tir.expr import Expr, IntImm, Var
+from autosched.tir.linear import combine, linear, sum_of
+from autosched.tir.op import cast, const, floordiv
+from autosched.tir.walk import substitute
+
+X, Y, Z = Var("x"), Var("y"), Var("z")
+VALUES = {X: 7, Y: -3, Z: 5}
+
+
+def value(e: Expr) -> int:
+    result = substitute(e, {v: const(n, v.dtype) for v, n in VALUES.items()})
+    assert isinstance(result, IntImm)
+    return result.value
+
+
+@pytest.mark.parametrize(
+    ("e", "constant", "terms"),
+    [
+        (X * 4 + Y - 3, -3, {X: 4, Y: 1}),
+        (X - (Y - Z) * 2, 0, {X: 1, Y: -2, Z: 2}),
+        ((X + 5) * 3 - X * 3, 15, {}),
+        (floordiv(X, 2) * 6 + X, 0, {floordiv(X, 2): 6, X: 1}),
+        (X * Y, 0, {X * Y: 1}),
+        (const(9), 9, {}),
+        (X - X, 0, {}),
+    ],
+)
+def test_forms(e, constant, terms):
+    assert linear(e) == (constant, terms)
+    assert value(sum_of(terms, constant, int32)) == value(e)
+
+
+def test_only_casts_to_more_bits_are_looked_through():
+    wide = cast("int64", X + 1) * 8
+    assert linear(wide) == (8, {X: 8})
+    narrow = cast("int8", X * 2)
+    assert linear(narrow + 1) == (1, {narrow: 1})
+    assert sum_of({X: 8}, 8, int64).dtype is int64
+
+
+def test_random_sums_come_back():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        e: Expr = const(int(rng.integers(-9, 9)))
+        for _ in range(5):
+            other = (X, Y, Z, const(3))[rng.integers(4)] * int(rng.integers(-4, 5))
+            e = e + other if rng.random() < 0.5 else other - e
+        constant, terms = linear(e)
+        assert value(e) == constant + sum(factor * value(term) for term, factor in terms.items())
+        assert value(sum_of(terms, constant, int32)) == value(e)
+        assert combine((constant, terms), (constant, terms), -1) == (0, {})
