@@ -10,6 +10,7 @@ from autosched.search.learner import Learner
 from autosched.search.mutation import mutate
 from autosched.search.options import SearchOptions
 from autosched.search.policy import SketchPolicy
+from autosched.search.space import SearchSpace
 
 STEEP = 50.0  # how many times a better candidate is likelier to be a parent
 
@@ -47,7 +48,7 @@ def make_policy(task, rows=featurize, **options):
     }
     search = SearchOptions(**{**settings, **options})
     rng = np.random.default_rng(3)
-    return SketchPolicy(task.dag, task.target, Learner(Levels()), search, rng, rows)
+    return SketchPolicy(SearchSpace(task, search), Learner(Levels()), rng, rows)
 
 
 @pytest.fixture
