@@ -31,6 +31,7 @@ from queue import Queue
 ROOT = Path(__file__).resolve().parent.parent
 LIST = Path(__file__).resolve().with_suffix(".toml")
 TIMEOUT = 300.0  # seconds of one run; a change that makes the tests hang is found too
+_ALL_TIMEOUT = 1800.0  # of all the tests together, before anything is changed
 _PASSED, _FAILED, _INTERRUPTED = 0, 1, 2  # pytest's exit statuses; below 0 it died of a signal
 _HUNG = 124
 _KEYS = {"name", "file", "old", "new", "tests"}
@@ -120,7 +121,9 @@ def _environment(tree: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(tree)}
 
 
-def run_tests(tree: Path, tests: Sequence[str], *options: str) -> tuple[int, str, float]:
+def run_tests(
+    tree: Path, tests: Sequence[str], *options: str, timeout: float = TIMEOUT
+) -> tuple[int, str, float]:
     """pytest's exit status (124: it hung), its output and the seconds it took."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=line", *options, *tests]
     start = time.perf_counter()
@@ -131,10 +134,10 @@ def run_tests(tree: Path, tests: Sequence[str], *options: str) -> tuple[int, str
             env=_environment(tree),
             capture_output=True,
             text=True,
-            timeout=TIMEOUT,
+            timeout=timeout,
         )
     except subprocess.TimeoutExpired:
-        return _HUNG, f"no end within {TIMEOUT:g} s", time.perf_counter() - start
+        return _HUNG, f"no end within {timeout:g} s", time.perf_counter() - start
     return done.returncode, done.stdout + done.stderr, time.perf_counter() - start
 
 
@@ -213,7 +216,8 @@ def main() -> int:
             copy_tree(tree)
             trees.put(tree)
         files = sorted({test for m in chosen for test in m.tests})
-        status, output, seconds = run_tests(tree, files, "-n", str(arguments.processes))
+        workers = str(arguments.processes)
+        status, output, seconds = run_tests(tree, files, "-n", workers, timeout=_ALL_TIMEOUT)
         print(f"unchanged: {len(files)} files of tests in {seconds:.0f} s", flush=True)
         if status != _PASSED:
             print(f"they do not pass without any change; mend them first\n{output[-4000:]}")
