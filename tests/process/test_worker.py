@@ -56,9 +56,8 @@ def test_errors_keep_their_kind(worker, request_, stage, kind, words):
 
 def test_memory_beyond_the_limit_is_refused():
     """A gigabyte of addresses is enough for Python, and not for four more."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    limited = Worker("handlers:make_handler", memory_limit=1 << 30)
-    free = Worker("handlers:make_handler")
+    limited = Worker("kit.handlers:make_handler", memory_limit=1 << 30)
+    free = Worker("kit.handlers:make_handler")
     try:
         error = failure(limited, ("allocate", 4 << 30))
         assert (error.stage, error.kind) == ("run", "memory")
@@ -67,4 +66,3 @@ def test_memory_beyond_the_limit_is_refused():
     finally:
         limited.stop()
         free.stop()
-        sys.path.remove(str(Path(__file__).parent))
