@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from autosched.errors import CompileError
 from autosched.layout import LayoutOption
@@ -12,10 +12,12 @@ from autosched.target import Target
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import nop
 from autosched.transform.device.verify_gpu_code import VerifyGPUCode
 from autosched.transform.expressions.simplify import Simplify
-from autosched.transform.framework.passes import Pass
-from autosched.transform.pipeline import FEATURE_CHECK, GPU_PIPELINE, cpu_pipeline, run_pipeline
+from autosched.transform.framework.context import PassContext, PassInfo, Program
+from autosched.transform.framework.passes import Pass, Sequential
+from autosched.transform.pipeline import FEATURE_CHECK, GPU_PIPELINE, cpu_pipeline
 
 if TYPE_CHECKING:
     from autosched.runtime.cpu import CpuArtifact
@@ -23,13 +25,30 @@ if TYPE_CHECKING:
     from autosched.state.steps import Step
     from autosched.te.schedule.schedule import Schedule
 
+SCHEDULE_OPS = PassInfo("ScheduleOps")
+"""What instruments are told of the making of a function from a schedule."""
+
 
 def lower(sch: Schedule, args: Sequence[Tensor], target: Target, name: str = "main") -> PrimFunc:
     """The optimised, flat TIR of `sch` with parameters `args`, ready for code generation.
 
     Raises ScheduleError when the schedule is illegal.
     """
-    return run_pipeline(pipeline_of(target), schedule_to_prim_func(sch, args, name))
+    return Sequential(pipeline_of(target), "lower")(schedule_ops(sch, args, name))
+
+
+def schedule_ops(sch: Schedule, args: Sequence[Tensor], name: str = "main") -> PrimFunc:
+    """The function of `sch` as the pipeline gets it, as the current context wants it.
+
+    Its instruments see the making of it as a pass ScheduleOps over an empty function.
+    """
+    ctx = PassContext.current()
+
+    def made(_: Program) -> PrimFunc:
+        func = schedule_to_prim_func(sch, args, name)
+        return func if ctx.setting("tir.noalias") else func.with_attrs(**{"tir.noalias": False})
+
+    return cast(PrimFunc, ctx.run(SCHEDULE_OPS, made, PrimFunc((), nop(), {})))
 
 
 def pipeline_of(target: Target) -> tuple[Pass, ...]:
@@ -80,15 +99,14 @@ def lower_for_features(
 def verify_gpu(func: PrimFunc, target: Target) -> None:
     """Raise ScheduleError when `func` exceeds the target's limits on blocks, memory or vectors."""
     hardware = target.hardware
-    for transform in FEATURE_CHECK:
-        func = transform(func)
-    VerifyGPUCode(
+    limits = VerifyGPUCode(
         max_shared_memory_per_block=hardware.max_shared_memory_per_block,
         max_local_memory_per_block=hardware.max_local_memory_per_block,
         max_threads_per_block=hardware.max_threads_per_block,
         max_vector_bytes=hardware.vector_unit_bytes,
         max_vthread=hardware.max_vthread_extent,
-    )(func)
+    )
+    Sequential((*FEATURE_CHECK, limits), "verify_gpu")(func)
 
 
 def build(sch: Schedule, args: Sequence[Tensor], target: Target, name: str = "main") -> CpuArtifact:

@@ -16,15 +16,29 @@ from collections import defaultdict
 from pathlib import Path
 
 from autosched import workloads
-from autosched.driver import pipeline_of
+from autosched.driver import lower
 from autosched.errors import ScheduleError
 from autosched.state.dag import ComputeDAG
-from autosched.state.steps import steps_from_json
-from autosched.target import cpu_target
-from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.state.steps import Step, steps_from_json
+from autosched.target import Target, cpu_target
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.instruments import PassTiming
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "ansor_v06.jsonl.gz"
 SHOWN = ("matmul", "conv2d_nhwc", "conv2d_nchw_bn_relu")
+
+
+def time_one(dag: ComputeDAG, steps: tuple[Step, ...], target: Target) -> dict[str, float]:
+    """Seconds of each stage of lowering one candidate."""
+    start = time.perf_counter()
+    schedule, tensors = dag.apply_steps(steps)
+    spent = defaultdict(float, {"apply_steps": time.perf_counter() - start})
+    timing = PassTiming()
+    with PassContext(instruments=[timing]):
+        lower(schedule, tensors, target)
+        for name, seconds in timing.times():
+            spent[name] += seconds
+    return spent
 
 
 def main() -> None:
@@ -35,7 +49,6 @@ def main() -> None:
     with gzip.open(options.golden, "rt") as file:
         lines = [d for d in map(json.loads, file) if "steps" in d and d["target"] == "cpu"]
     target = cpu_target()
-    passes = pipeline_of(target)
     dags: dict[str, ComputeDAG] = {}
     totals: dict[str, list[float]] = defaultdict(list)
     stages: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -45,18 +58,8 @@ def main() -> None:
             key = name + json.dumps(line["args"])
             if key not in dags:
                 dags[key] = ComputeDAG(workloads.get(name).tensors(**line["args"]))
-            spent: dict[str, float] = defaultdict(float)
             try:
-                mark = time.perf_counter()
-                schedule, tensors = dags[key].apply_steps(steps_from_json(line["steps"]))
-                spent["replay"] = time.perf_counter() - mark
-                mark = time.perf_counter()
-                func = schedule_to_prim_func(schedule, tensors)
-                spent["bounds and statements"] = time.perf_counter() - mark
-                for transform in passes:
-                    mark = time.perf_counter()
-                    func = transform(func)
-                    spent[transform.name] += time.perf_counter() - mark
+                spent = time_one(dags[key], steps_from_json(line["steps"]), target)
             except ScheduleError:
                 continue
             totals[name].append(sum(spent.values()))

@@ -150,11 +150,15 @@ def lower(
         str | None, typer.Option(help="A pass name, or all: print the TIR after it.")
     ] = None,
     time_passes: Annotated[bool, typer.Option("--time-passes", help="Time each pass.")] = False,
+    passes: Annotated[
+        str | None,
+        typer.Option(help="Run these instead: 'StorageFlatten, LoopPartition{max_growth=8}'."),
+    ] = None,
 ) -> None:
     """Show the lowering pipeline, stage by stage."""
     from autosched.cli import lower as command
 
-    command.run(config, record, print_after, time_passes=time_passes)
+    command.run(config, record, print_after, passes, time_passes=time_passes)
 
 
 @app.command()

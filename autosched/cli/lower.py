@@ -3,48 +3,61 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from autosched.cli.chosen import chosen, task_of
 from autosched.cli.config import load_config
 from autosched.cli.console import plain
-from autosched.driver import apply_steps, pipeline_of
+from autosched.driver import SCHEDULE_OPS, apply_steps, pipeline_of, schedule_ops
 from autosched.errors import ConfigError
 from autosched.state.steps import Step
 from autosched.task import Task
-from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.transform.framework.context import Instrument, PassContext
+from autosched.transform.framework.instruments import PassTiming, PrintAfter
+from autosched.transform.framework.pass_text import parse_passes
+from autosched.transform.framework.passes import Sequential
+from autosched.transform.framework.user_passes import UserPasses
+from autosched.transform.pipeline import PASSES
 
 
-def run(config: Path, record: str | None, print_after: str | None, *, time_passes: bool) -> None:
+def run(
+    config: Path,
+    record: str | None,
+    print_after: str | None,
+    passes: str | None,
+    *,
+    time_passes: bool,
+) -> None:
     """Lower the workload (or a recorded candidate of it) and print what is asked for."""
     task = load_config(config).task()
-    pipeline = pipeline_of(task.target)
-    names = ["ScheduleOps", *(p.name for p in pipeline)]
-    if print_after not in (None, "all", *names):
-        known = ", ".join(dict.fromkeys(names))
-        raise ConfigError(f"--print-after {print_after!r}: expected all or one of {known}")
+    pipeline = pipeline_of(task.target) if passes is None else parse_passes(passes, PASSES)
+    _check_name(print_after, [SCHEDULE_OPS.name, *(p.name for p in pipeline)])
+    timing, instruments = PassTiming(), list[Instrument]()
+    if print_after is not None:
+        names = () if print_after == "all" else (print_after,)
+        instruments.append(PrintAfter(names, plain))
+    instruments.append(timing)  # last, so that the time of printing is not the pass's
     start = time.perf_counter()
     schedule, tensors = apply_steps(task.dag, _steps(record, task), task.layout)
-    func = schedule_to_prim_func(schedule, tensors)
-    times = [time.perf_counter() - start]
-    if print_after in ("all", "ScheduleOps"):
-        plain(f"# after ScheduleOps\n{func!r}\n")
-    for transform in pipeline:
-        start = time.perf_counter()
-        before, func = func, transform(func)
-        times.append(time.perf_counter() - start)
-        if print_after in ("all", transform.name):
-            changed = "" if func is not before else " (unchanged)"
-            plain(f"# after {transform.name}{changed}")
-            if func is not before or print_after != "all":
-                plain(f"{func!r}\n")
+    replayed = time.perf_counter() - start
+    with PassContext(instruments=instruments):
+        func = Sequential(pipeline, "lower")(schedule_ops(schedule, tensors))
+        times = [("apply_steps", replayed), *timing.times()]
     if print_after is None and not time_passes:
         plain(repr(func))
     if time_passes:
-        for name, seconds in zip(names, times, strict=True):
+        for name, seconds in (*times, ("total", sum(seconds for _, seconds in times))):
             plain(f"{seconds * 1e3:9.3f} ms  {name}")
-        plain(f"{sum(times) * 1e3:9.3f} ms  total")
+
+
+def _check_name(print_after: str | None, names: Sequence[str]) -> None:
+    known = [name for name in dict.fromkeys(names) if name != UserPasses.name]
+    if print_after not in (None, "all", *known):
+        raise ConfigError(
+            f"--print-after {print_after!r}: expected all or one of {', '.join(known)}"
+        )
 
 
 def _steps(record: str | None, task: Task) -> tuple[Step, ...]:

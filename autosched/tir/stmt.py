@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -34,6 +34,13 @@ class Stmt:
     """Base of all statements."""
 
     __slots__ = ()
+
+    def with_(self, **fields: Any) -> Self:
+        """This statement with other values in some of its fields; itself when they are its own."""
+        if all(getattr(self, name) is value for name, value in fields.items()):
+            return self
+        changed: Self = replace(cast(Any, self), **fields)
+        return changed
 
     def __repr__(self) -> str:
         return _printer.to_text(self)

@@ -30,12 +30,27 @@ def test_times_of_passes(cli, config):
     lines = cli("lower", config, "--time-passes").out.splitlines()
     assert all(re.fullmatch(r" *\d+\.\d{3} ms  \w+", line) for line in lines)
     assert lines[-1].endswith("total")
+    names = [line.split()[-1] for line in lines]
+    assert names[:3] == ["apply_steps", "ScheduleOps", "InjectPrefetch"]
+    assert names.count("Simplify") == 2
+    seconds = [float(line.split()[0]) for line in lines]
+    assert abs(sum(seconds[:-1]) - seconds[-1]) < 0.02  # each line is rounded
+
+
+def test_passes_of_ones_own_choice(cli, config):
+    done = cli("lower", config, "--passes", "StorageFlatten", "--print-after", "all")
+    names = re.findall(r"^# after (\w+)", done.out, re.MULTILINE)
+    assert names == ["ScheduleOps", "StorageFlatten"]
+    flat = cli("lower", config, "--passes", "StorageFlatten").out
+    unrolled = cli("lower", config, "--passes", "StorageFlatten, UnrollLoop{auto_max_step=32}").out
+    assert unrolled.count("=") > flat.count("=")
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (("--print-after", "Simplif"), "expected all or one of ScheduleOps, "),
+        (("--passes", "Simplif"), "passes: unknown pass 'Simplif'; expected one of BF16Compute"),
         (("--record", "mm.jsonl"), "expected FILE:N, e.g. matmul.jsonl:0"),
         (("--record", "mm.jsonl:7"), "--record N: 7 is not one of 0 to 2"),
         (("--record", "none.jsonl:0"), "none.jsonl does not exist"),

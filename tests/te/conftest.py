@@ -15,7 +15,9 @@ from autosched.tir import interp
 from autosched.tir.expr import Call
 from autosched.tir.stmt import AttrStmt
 from autosched.tir.walk import all_exprs, stmts
+from autosched.transform.framework.passes import Sequential
 from autosched.transform.pipeline import CPU_PIPELINE, GPU_PIPELINE
+from kit.tir import verified_passes
 
 TARGET = cpu_target(threads=2)
 
@@ -28,9 +30,7 @@ def is_gpu(func):
 
 def optimised(func):
     """`func` after all passes: those for a GPU when it has threads."""
-    for transform in GPU_PIPELINE if is_gpu(func) else CPU_PIPELINE:
-        func = transform(func)
-    return func
+    return Sequential(GPU_PIPELINE if is_gpu(func) else CPU_PIPELINE)(func)
 
 
 def compiles(func):
@@ -50,6 +50,13 @@ def random_arrays(args, seed=0):
         else:
             arrays.append(np.full(shape, 77, dtype))
     return arrays
+
+
+@pytest.fixture(autouse=True)
+def _verified_passes():
+    """Every function that a pass makes in these tests must be well formed."""
+    with verified_passes():
+        yield
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 from autosched.tir import interp
 from autosched.tir.printer import to_text
 from kit.stmts import func_of
+from kit.tir import verified_passes
 
 
 def _random_array(buffer, rng):
@@ -16,6 +17,13 @@ def _random_array(buffer, rng):
         return rng.integers(0, 2, shape).astype(np.bool_)
     low = 0 if buffer.dtype.code == "uint" else -4
     return rng.integers(low, 5, shape).astype(buffer.dtype.numpy)
+
+
+@pytest.fixture(autouse=True)
+def _verified_passes():
+    """Every function that a pass makes in these tests must be well formed."""
+    with verified_passes():
+        yield
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from autosched import workloads
-from autosched.driver import lower_steps, pipeline_of
+from autosched.driver import lower_steps, pipeline_of, schedule_ops
 from autosched.errors import ScheduleError
 from autosched.measure.check import compare
 from autosched.search.options import SearchOptions
@@ -25,11 +25,14 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.target import HardwareParams, cpu_target, cuda_target
 from autosched.task import Task
-from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
 from autosched.tir.op import const
 from autosched.tir.stmt import Evaluate
-from autosched.transform.framework.passes import FunctionPass
+from autosched.tir.verify import verify
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.instruments import Verify
+from autosched.transform.framework.passes import FunctionPass, Sequential
+from kit.tir import Stages
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 CANDIDATES = 4
@@ -58,13 +61,10 @@ def drawn(task, seed, count):
 
 def stages_of_lowering(task, steps, passes):
     """(pass, function) before the first pass and after each one that changed something."""
-    func = schedule_to_prim_func(*task.dag.apply_steps(steps))
-    yield "ScheduleOps", func
-    for transform in passes:
-        after = transform(func)
-        if after is not func:
-            yield transform.name, after
-        func = after
+    stages = Stages()
+    with PassContext(instruments=[stages, Verify(verify)]):
+        Sequential(passes)(schedule_ops(*task.dag.apply_steps(steps)))
+    return stages.seen
 
 
 def problem_of(task, func, expected, eager_select):

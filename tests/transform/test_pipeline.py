@@ -5,27 +5,26 @@ import numpy as np
 import pytest
 
 from autosched import te
+from autosched.driver import lower
 from autosched.errors import ConfigError, ScheduleError
+from autosched.target import cpu_target
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
+from autosched.tir.printer import to_text
 from autosched.tir.stmt import Allocate, BufferRealize, BufferStore
 from autosched.tir.walk import stmts
-from autosched.transform.framework.context import PassContext
-from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.framework.context import CONFIG_KEYS, PassContext
+from autosched.transform.framework.passes import FunctionPass, Sequential
 from autosched.transform.pipeline import (
     CPU_PIPELINE,
     FEATURE_CHECK,
     GPU_PIPELINE,
     PASSES,
-    configured,
-    run_pipeline,
 )
 
 
 def run(pipeline, func):
-    for transform in pipeline:
-        func = transform(func)
-    return func
+    return Sequential(pipeline)(func)
 
 
 def matmul(n=12, m=10, depth=9):
@@ -124,20 +123,10 @@ class Count(FunctionPass):
         return func
 
 
-def test_configuration_keys():
-    plain = configured(CPU_PIPELINE, PassContext())
-    assert plain == CPU_PIPELINE
-    without = {"tir.disable_vectorize": True, "tir.disable_storage_rewrite": True}
-    passes = configured(CPU_PIPELINE, PassContext(config=without))
-    assert len(passes) == len(CPU_PIPELINE) - 1
-    assert "StorageRewrite" not in {p.name for p in passes}
-    assert [p.enable for p in passes if p.name == "VectorizeLoop"] == [False]
-
-
 def test_disabled_passes_are_skipped():
     before = cpu_schedule()
     with PassContext(disabled_pass=["StorageFlatten"]):
-        assert run_pipeline((PASSES["StorageFlatten"](),), before) is before
+        assert run((PASSES["StorageFlatten"](),), before) is before
 
 
 def test_user_passes_by_phase():
@@ -145,13 +134,83 @@ def test_user_passes_by_phase():
     before = cpu_schedule()
     extra = [[phase, Count(notes)] for phase, notes in enumerate(seen)]
     with PassContext(config={"tir.add_lower_pass": extra}):
-        after = run_pipeline(CPU_PIPELINE, before)
+        after = run(CPU_PIPELINE, before)
     assert seen[0] == [before]
     assert any(isinstance(s, Allocate) for s in stmts(seen[1][0].body))
     assert len(seen[2]) == 1 and seen[2][0] is not seen[1][0]
     assert PASSES["LowerIntrin"]()(seen[3][0]).body is not None and after is not seen[0][0]
+    with PassContext(config={"tir.add_lower_pass": extra}, disabled_pass=["Count"]):
+        run(CPU_PIPELINE, before)
+    assert [len(notes) for notes in seen] == [1, 1, 1, 1]
     with (
         PassContext(config={"tir.add_lower_pass": [[7, Count([])]]}),
         pytest.raises(ConfigError, match="has phase 7"),
     ):
-        run_pipeline(CPU_PIPELINE, before)
+        run(CPU_PIPELINE, before)
+
+
+def lowered_text(sch_args, **config):
+    with PassContext(config=config):
+        return to_text(lower(*sch_args, cpu_target()))
+
+
+def vectorized_copies():
+    """Two intermediate stages that do not live together, vectorized."""
+    A = te.placeholder((64,), name="A")
+    B = te.compute((64,), lambda i: A[i] * 2.0, name="B")
+    C = te.compute((64,), lambda i: B[63 - i] + 1.0, name="C")
+    D = te.compute((64,), lambda i: C[63 - i] + 1.0, name="D")
+    E = te.compute((64,), lambda i: D[63 - i] + 1.0, name="E")
+    sch = te.create_schedule(E.op)
+    for tensor in (B, C, D, E):
+        sch[tensor].vectorize(sch[tensor].split(tensor.op.axis[0], factor=8)[1])
+    return sch, [A, E]
+
+
+def vectorized(**config):
+    with PassContext(config=config):
+        return to_text(PASSES["VectorizeLoop"]()(schedule_to_prim_func(*vectorized_copies())))
+
+
+def common_subexpressions(**config):
+    _, args = vectorized_copies()
+    repeated = te.compute((8, 8), lambda i, j: args[0][i * 8 + j] * args[0][i * 8 + j + 1])
+    func = schedule_to_prim_func(te.create_schedule(repeated.op), [args[0], repeated])
+    with PassContext(config=config):
+        return to_text(PASSES["CommonSubexprElimTIR"]()(func))
+
+
+CHANGED_BY_KEY = {
+    "tir.noalias": (False, lambda **config: lowered_text(vectorized_copies(), **config)),
+    "tir.disable_vectorize": (True, vectorized),
+    "tir.disable_storage_rewrite": (
+        True,
+        lambda **config: lowered_text(vectorized_copies(), **config),
+    ),
+    "tir.disable_cse_tir": (True, common_subexpressions),
+    "tir.add_lower_pass": (
+        [[2, PASSES["VerifyMemory"]("cuda")]],
+        lambda **config: refusal(vectorized_copies(), **config),
+    ),
+}
+
+
+def refusal(sch_args, **config):
+    try:
+        return lowered_text(sch_args, **config)
+    except ScheduleError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("key", CONFIG_KEYS)
+def test_every_configuration_key_changes_something(key):
+    value, outcome = CHANGED_BY_KEY[key]
+    assert outcome(**{key: CONFIG_KEYS[key].default}) == outcome()
+    assert outcome(**{key: value}) != outcome()
+
+
+def test_user_passes_are_no_pass_to_instruments():
+    seen = []
+    with PassContext(trace=lambda program, info, before: seen.append(info.name)):
+        run(CPU_PIPELINE, cpu_schedule())
+    assert "UserPasses" not in seen and seen.count("Simplify") == 6

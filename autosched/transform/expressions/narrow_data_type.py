@@ -181,7 +181,7 @@ class _Narrow:
         self.vars[s.loop_var] = var
         low, extent = (cast(self.narrow, self.index(e)) for e in (s.min, s.extent))
         body = self.stmt(s.body)
-        return For(var, low, extent, s.kind, body, s.thread_binding, s.annotations)
+        return s.with_(loop_var=var, min=low, extent=extent, body=body)
 
     def value(self, e: Expr) -> Expr:
         """`e` with narrowed variables, of the type it had."""

@@ -103,9 +103,7 @@ class _Simplify:
         else:
             bounds = (ge(s.loop_var, low), lt(s.loop_var, add(low, extent)))
             body = self.facts.under(bounds, self.stmt, s.body)
-        if low is s.min and extent is s.extent and body is s.body:
-            return s
-        return For(s.loop_var, low, extent, s.kind, body, s.thread_binding, s.annotations)
+        return s.with_(min=low, extent=extent, body=body)
 
     def _attr(self, s: Stmt) -> Stmt:
         assert isinstance(s, AttrStmt)

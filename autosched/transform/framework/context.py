@@ -21,6 +21,7 @@ class PassInfo:
     name: str
     opt_level: int = 0
     required: tuple[str, ...] = ()
+    is_sequence: bool = False
 
 
 class Instrument(Protocol):
@@ -52,23 +53,9 @@ CONFIG_KEYS: dict[str, ConfigKey] = {
     "tir.disable_vectorize": _FLAG,
     "tir.disable_storage_rewrite": _FLAG,
     "tir.disable_cse_tir": _FLAG,
-    "tir.instrument_bound_checkers": _FLAG,
-    "tir.detect_global_barrier": _FLAG,
-    "tir.use_async_copy": _FLAG,
-    "tir.merge_static_smem": _FLAG,
-    "tir.ptx_ldg32": _FLAG,
-    "tir.vtcm_capacity": ConfigKey(int, 0),
     "tir.add_lower_pass": ConfigKey(list, []),
-    "tir.instrument_lwp": _FLAG,
-    "tir.lwp_disable_func_prof": _FLAG,
-    "tir.lwp_max_depth": ConfigKey(int, 0),
-    "tir.lwp_min_height": ConfigKey(int, 1),
-    "tir.instr_siblings": ConfigKey(bool, True),
-    "tir.reset_start_id": _FLAG,
-    "tir.smem_alignment": ConfigKey(int, 16),
-    "tir.smem_planner": ConfigKey(str, "auto"),
 }
-"""Every configuration key a context accepts."""
+"""Every configuration key a context accepts: those of Ansor's that something here reads."""
 
 
 def _check_config(config: Mapping[str, Any]) -> None:

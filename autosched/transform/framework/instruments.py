@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from autosched.tir.function import IRModule, PrimFunc
@@ -45,20 +45,34 @@ class PrintBefore(BaseInstrument):
     write: Callable[[str], object] = print
 
     def run_before_pass(self, program: Program, info: PassInfo) -> None:
-        if not self.names or info.name in self.names:
+        if info.name in self.names or not (self.names or info.is_sequence):
             self.write(f"# before {info.name}\n{program_text(program)}")
 
 
 @dataclass
 class PrintAfter(BaseInstrument):
-    """Writes the program after the passes named (all passes when none is)."""
+    """Writes the program after the passes named (all passes when none is).
+
+    "(unchanged)" marks what a pass returned as it was; it is written again only for a pass named.
+    """
 
     names: tuple[str, ...] = ()
     write: Callable[[str], object] = print
+    _before: list[Program] = field(default_factory=list)
+
+    def enter_pass_ctx(self) -> None:
+        self._before.clear()
+
+    def run_before_pass(self, program: Program, info: PassInfo) -> None:
+        self._before.append(program)
 
     def run_after_pass(self, program: Program, info: PassInfo) -> None:
-        if not self.names or info.name in self.names:
-            self.write(f"# after {info.name}\n{program_text(program)}")
+        unchanged = self._before.pop() is program
+        if info.name not in self.names and (self.names or info.is_sequence):
+            return
+        head = f"# after {info.name}{' (unchanged)' if unchanged else ''}"
+        shown = info.name in self.names or not unchanged
+        self.write(f"{head}\n{program_text(program)}" if shown else head)
 
 
 @dataclass
@@ -122,6 +136,10 @@ class PassTiming(BaseInstrument):
         timed.end = self.clock()
         (self._open[-1].children if self._open else self._finished).append(timed)
 
+    def times(self) -> list[tuple[str, float]]:
+        """Every finished pass that is no sequence of others, in order, and its own seconds."""
+        return [(leaf.name, leaf.duration) for timed in self._finished for leaf in _leaves(timed)]
+
     def render(self) -> str:
         """One line per pass, indented by tabs: `name: D us [S us] (T%; P%)`.
 
@@ -136,6 +154,13 @@ class PassTiming(BaseInstrument):
         for timed in self._finished:
             _render(timed, total, total, 0, lines)
         return "\n".join(lines)
+
+
+def _leaves(timed: _Timed) -> Iterator[_Timed]:
+    if not timed.children:
+        yield timed
+    for child in timed.children:
+        yield from _leaves(child)
 
 
 def _render(timed: _Timed, total: float, parent: float, depth: int, lines: list[str]) -> None:

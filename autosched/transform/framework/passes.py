@@ -14,14 +14,14 @@ A pass is a frozen dataclass: its fields are its options, `name` and `apply` its
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeVar, cast
 
 from autosched.errors import ConfigError
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.transform.framework.context import PassContext, PassInfo, Program
 
-_P = TypeVar("_P", bound=Program)
+ProgramT = TypeVar("ProgramT", bound=Program)
 
 
 class Pass(Protocol):
@@ -32,7 +32,7 @@ class Pass(Protocol):
     @property
     def info(self) -> PassInfo: ...
 
-    def __call__(self, program: _P) -> _P: ...
+    def __call__(self, program: ProgramT) -> ProgramT: ...
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class FunctionPass:
     def info(self) -> PassInfo:
         return PassInfo(self.name, self.opt_level, self.required)
 
-    def __call__(self, program: _P) -> _P:
+    def __call__(self, program: ProgramT) -> ProgramT:
         """`program` transformed under the current context, whether the pass is enabled or not."""
         ctx = PassContext.current()
         result = ctx.run(self.info, lambda p: _apply(self, p, ctx), program)
-        return cast(_P, result)
+        return cast(ProgramT, result)
 
 
 def _apply(pass_: FunctionPass, program: Program, ctx: PassContext) -> Program:
@@ -101,11 +101,11 @@ class ModulePass:
     def info(self) -> PassInfo:
         return PassInfo(self.name, self.opt_level, self.required)
 
-    def __call__(self, program: _P) -> _P:
+    def __call__(self, program: ProgramT) -> ProgramT:
         """The module transformed; a lone function goes through a module that holds only it."""
         ctx = PassContext.current()
         result = ctx.run(self.info, lambda p: self._run(p, ctx), program)
-        return cast(_P, result)
+        return cast(ProgramT, result)
 
     def _run(self, program: Program, ctx: PassContext) -> Program:
         module = program
@@ -117,27 +117,34 @@ class ModulePass:
         return result[program.name] if isinstance(program, PrimFunc) else result
 
 
+def run_enabled(pass_: Pass, program: ProgramT, ctx: PassContext) -> ProgramT:
+    """`program` after `pass_` when `ctx` enables it, else `program` itself."""
+    return pass_(program) if ctx.pass_enabled(pass_.info) else program
+
+
 @dataclass(frozen=True)
 class Sequential:
     """Passes run in order, each one when the context enables it, after those it requires.
 
-    Required passes are looked up by name in `registry` (by default every pass of the package);
-    an unknown one raises ConfigError.
+    Passes that others require are looked up by name in `registry`; ConfigError for a name that is
+    not there.
     """
 
     passes: tuple[Pass, ...]
     label: str = "Sequential"
-    registry: Mapping[str, Callable[[], Pass]] | None = None
+    registry: Mapping[str, Callable[[], Pass]] = field(default_factory=dict)
     name: ClassVar[str] = "Sequential"
 
     @property
     def info(self) -> PassInfo:
-        return PassInfo(self.label)
+        """The label as name; instruments that print skip sequences."""
+        return PassInfo(self.label, is_sequence=True)
 
-    def __call__(self, program: _P) -> _P:
+    def __call__(self, program: ProgramT) -> ProgramT:
+        """`program` after all passes that the current context enables."""
         ctx = PassContext.current()
         result = ctx.run(self.info, lambda p: self._run(p, ctx), program)
-        return cast(_P, result)
+        return cast(ProgramT, result)
 
     def _run(self, program: Program, ctx: PassContext) -> Program:
         for pass_ in self.passes:
@@ -150,14 +157,10 @@ class Sequential:
         return program
 
     def _lookup(self, name: str, wanted_by: PassInfo) -> Pass:
-        registry = self.registry
-        if registry is None:
-            from autosched.transform.pipeline import PASSES
-
-            registry = PASSES
-        if name not in registry:
+        if name not in self.registry:
+            known = ", ".join(sorted(self.registry)) or "none"
             raise ConfigError(
-                f"Sequential: {wanted_by.name} requires the unknown pass {name!r}; known passes: "
-                f"{', '.join(sorted(registry))}"
+                f"Sequential: {wanted_by.name} requires the pass {name!r}, which is not in the "
+                f"registry of this sequence; passes there: {known}"
             )
-        return registry[name]()
+        return self.registry[name]()

@@ -62,8 +62,8 @@ class _Copier:
         match s:
             case For():
                 low, extent = self.expr(s.min), self.expr(s.extent)
-                var, binding, notes = self._bind(s.loop_var), s.thread_binding, s.annotations
-                return For(var, low, extent, s.kind, self.stmt(s.body), binding, notes)
+                var = self._bind(s.loop_var)
+                return s.with_(loop_var=var, min=low, extent=extent, body=self.stmt(s.body))
             case LetStmt():
                 value = self.expr(s.value)
                 return LetStmt(self._bind(s.var), value, self.stmt(s.body))
@@ -71,7 +71,8 @@ class _Copier:
                 extents = tuple(map(self.expr, s.extents))
                 condition = self.expr(s.condition)
                 var = self._bind_pointer(s.buffer_var)
-                return Allocate(var, s.dtype, extents, condition, self.stmt(s.body), s.annotations)
+                body = self.stmt(s.body)
+                return s.with_(buffer_var=var, extents=extents, condition=condition, body=body)
             case AllocateConst():
                 extents = tuple(map(self.expr, s.extents))
                 var = self._bind_pointer(s.buffer_var)

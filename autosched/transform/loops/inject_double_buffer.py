@@ -99,7 +99,7 @@ class _DoubleBuffer:
         self._loops.pop()
         result = seq(*entry.first_fills, new) if entry.first_fills else new
         for a in reversed(entry.allocations):
-            result = Allocate(a.buffer_var, a.dtype, a.extents, a.condition, result, a.annotations)
+            result = a.with_(body=result)
         return result
 
     def _allocate(self, s: Allocate) -> Stmt:

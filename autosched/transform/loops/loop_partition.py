@@ -267,7 +267,7 @@ class _Partitioner:
 
 def _loop_over(loop: For, var: Var, extent: Expr, body: Stmt, low: Expr | None = None) -> For:
     begin = loop.min if low is None else low
-    return For(var, begin, extent, loop.kind, body, loop.thread_binding, loop.annotations)
+    return loop.with_(loop_var=var, min=begin, extent=extent, body=body)
 
 
 def _piece(loop: For, low: Expr, extent: Expr, *, first: bool) -> Stmt:

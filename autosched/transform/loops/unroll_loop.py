@@ -133,17 +133,7 @@ class _Unroller:
         if extent is not None and not options.mark_only and ((unroll and self._explicit) or local):
             return _copies(loop, body, extent)
         kind = ForKind.UNROLLED if unroll or local else loop.kind
-        if kind is loop.kind and body is loop.body:
-            return loop
-        return For(
-            loop.loop_var,
-            loop.min,
-            loop.extent,
-            kind,
-            body,
-            loop.thread_binding,
-            loop.annotations,
-        )
+        return loop.with_(kind=kind, body=body)
 
     def _note_local_indices(self, s: Stmt) -> None:
         if isinstance(s, BufferStore) and s.buffer.scope in ("local", "warp"):

@@ -201,9 +201,7 @@ class _Legalize:
         data = self.pointers.get(s.buffer_var)
         if data is None:
             return map_children(s, self.stmt, self.expr)
-        return Allocate(
-            data, _wide(s.dtype), s.extents, s.condition, self.stmt(s.body), s.annotations
-        )
+        return s.with_(buffer_var=data, dtype=_wide(s.dtype), body=self.stmt(s.body))
 
     def _attr(self, s: Stmt) -> Stmt:
         assert isinstance(s, AttrStmt)

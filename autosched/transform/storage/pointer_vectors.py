@@ -86,7 +86,7 @@ class _Rewriter:
             width = self._widths[s.buffer_var]
             extents = (floordiv(s.extents[0], width),)
             dtype, body = s.dtype.with_lanes(width), self.stmt(s.body)
-            return Allocate(s.buffer_var, dtype, extents, s.condition, body, s.annotations)
+            return s.with_(dtype=dtype, extents=extents, body=body)
         if isinstance(s, BufferStore) and s.buffer.data in self._widths:
             index = self._index(s.buffer, s.indices)
             return BufferStore(self._buffer(s.buffer), self.expr(s.value), (index,))

@@ -31,8 +31,9 @@ class StorageRewrite(FunctionPass):
 
     Allocations stand at the beginning of the outermost thread attribute or parallel loop around
     them, else of the function; unused ones disappear, and those whose size depends on a variable
-    stay where they are. With `reuse` off nothing is shared. With `pointer_vectors`, an allocation
-    accessed only in aligned vectors of one width becomes an array of such vectors.
+    stay where they are. With `reuse` off nothing is shared; with `tir.disable_storage_rewrite` set
+    nothing is done. With `pointer_vectors`, an allocation accessed only in aligned vectors of one
+    width becomes an array of such vectors.
     """
 
     name: ClassVar[str] = "StorageRewrite"
@@ -41,6 +42,8 @@ class StorageRewrite(FunctionPass):
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         body = func.body
+        if ctx.setting("tir.disable_storage_rewrite"):
+            return func
         if not any(isinstance(s, Allocate) for s in stmts(body)):
             return func
         access = linear_access(body)
@@ -99,10 +102,7 @@ class _Rewriter:
             case For() | AttrStmt() if s in self._attached:
                 new = self._mapped(s)
                 body = self._allocate(s, new.body)
-                if isinstance(new, AttrStmt):
-                    return AttrStmt(new.node, new.key, new.value, body)
-                binding, notes = new.thread_binding, new.annotations
-                return For(new.loop_var, new.min, new.extent, new.kind, body, binding, notes)
+                return new.with_(body=body)
             case BufferStore():
                 buffer = self._buffer(s.buffer)
                 value, indices = self.expr(s.value), map_exprs(s.indices, self.expr)
@@ -136,8 +136,7 @@ class _Rewriter:
                 node = self._buffer(node)
             elif isinstance(node, Var):
                 node = self._pointers.get(node, node)
-            if node is not new.node:
-                return AttrStmt(node, new.key, new.value, new.body)
+            return new.with_(node=node)
         return new
 
     def _allocate(self, attach: Stmt | None, body: Stmt) -> Stmt:

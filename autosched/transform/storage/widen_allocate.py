@@ -20,9 +20,7 @@ def widen_allocate(alloc: Allocate, parts: int, var: Expr, *, innermost: bool) -
     widener = _Widener(alloc, parts, var, innermost)
     extents = widener.widened(alloc.extents)
     body = widener.stmt(alloc.body)
-    return Allocate(
-        alloc.buffer_var, alloc.dtype, extents, alloc.condition, body, alloc.annotations
-    )
+    return alloc.with_(extents=extents, body=body)
 
 
 class _Widener:

@@ -28,12 +28,8 @@ def distribute(loop: For) -> Stmt:
     if isinstance(body, For) and is_counted(body):
         body = distribute(body)
     if isinstance(body, SeqStmt) and _is_legal(loop, body.stmts):
-        return seq(*(_around(loop, part) for part in body.stmts))
-    return loop if body is loop.body else _around(loop, body)
-
-
-def _around(loop: For, body: Stmt) -> For:
-    return For(loop.loop_var, loop.min, loop.extent, loop.kind, body)
+        return seq(*(loop.with_(body=part) for part in body.stmts))
+    return loop.with_(body=body)
 
 
 def _is_legal(loop: For, parts: Sequence[Stmt]) -> bool:

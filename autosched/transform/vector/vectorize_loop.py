@@ -76,10 +76,10 @@ class VectorizeLoop(FunctionPass):
             if likely(i * 4 + j < 10):              predicate=ramp(i * 4, 1, 4) < broadcast(10, 4))
                 B[i * 4 + j] = A[i * 4 + j]
 
-    With `enable` off such loops become serial. Raises ScheduleError for a vectorized loop that does
-    not start at 0 or whose extent is not a positive constant. Ansor generates such candidates too
-    (the padded input of a convolution computed at a tile that straddles groups) and fails to build
-    them.
+    With `enable` off, or `tir.disable_vectorize` set, such loops become serial. Raises
+    ScheduleError for a vectorized loop that does not start at 0 or whose extent is not a positive
+    constant. Ansor generates such candidates too (the padded input of a convolution computed at a
+    tile that straddles groups) and fails to build them.
     """
 
     name: ClassVar[str] = "VectorizeLoop"
@@ -87,11 +87,13 @@ class VectorizeLoop(FunctionPass):
     masked: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        enable = self.enable and not ctx.setting("tir.disable_vectorize")
+
         def stmt(s: Stmt) -> Stmt:
             if isinstance(s, BufferStore):
                 return s
             if isinstance(s, For) and s.kind is ForKind.VECTORIZED:
-                if self.enable and not carries_memory(s):
+                if enable and not carries_memory(s):
                     return self._loop(s)
                 return _with_kind(s, ForKind.SERIAL, stmt(s.body))
             return map_children(s, stmt)
@@ -151,9 +153,7 @@ def carries_memory(loop: For) -> bool:
 
 
 def _with_kind(loop: For, kind: ForKind, body: Stmt) -> For:
-    return For(
-        loop.loop_var, loop.min, loop.extent, kind, body, loop.thread_binding, loop.annotations
-    )
+    return loop.with_(kind=kind, body=body)
 
 
 def _serial_inside(s: Stmt) -> Stmt:
@@ -290,7 +290,7 @@ class _Vectorizer:
         new = widen_allocate(s, self._lanes, self._var, innermost=True)
         body = self.stmt(new.body)
         extents = (*extents[:-1], new.extents[-1])
-        return Allocate(s.buffer_var, s.dtype, extents, condition, body, s.annotations)
+        return s.with_(extents=extents, condition=condition, body=body)
 
     def _evaluate(self, s: Evaluate) -> Stmt:
         value = self._expr(s.value)

@@ -7,6 +7,7 @@ from autosched.tir.stmt import BufferStore, IfThenElse, LetStmt, seq
 from autosched.tir.walk import stmts
 from autosched.transform.expressions.common_subexpr_elim import CommonSubexprElimTIR
 from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import Sequential
 from autosched.transform.pipeline import CPU_PIPELINE
 from kit.stmts import loop
 
@@ -89,9 +90,7 @@ def test_schedule(same_result):
     _, inner = sch[Z].split(Z.op.axis[0], factor=5)
     sch[Z].fuse(inner, Z.op.axis[1])
     before = schedule_to_prim_func(sch, [X, Y, Z])
-    lowered = before
-    for transform in CPU_PIPELINE:
-        lowered = transform(lowered)
+    lowered = Sequential(CPU_PIPELINE)(before)
     after = CommonSubexprElimTIR()(lowered)
     assert after is not lowered
     same_result(before, after)

@@ -3,11 +3,13 @@ import pytest
 from autosched import te
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import IntImm, Var
+from autosched.tir.expr import IntImm, Range, Var
 from autosched.tir.op import const, floordiv, floormod, if_then_else, likely, lt, mul
 from autosched.tir.stmt import (
+    TRUE,
     AssertStmt,
     AttrStmt,
+    BufferRealize,
     BufferStore,
     IfThenElse,
     LetStmt,
@@ -113,8 +115,9 @@ def test_pure_lets_are_inlined(make_func, buffers, body_text, same_result):
 def test_let_in_a_buffer_shape_stays(make_func, buffers, body_text):
     n = Var("n")
     A = decl_buffer((4, n), "float32", "A")
-    body = LetStmt(n, IntImm(4), BufferStore(A, const(1.0), (IntImm(0), IntImm(1))))
-    assert isinstance(Simplify()(make_func(body, A)).body, LetStmt)
+    stored = BufferStore(A, const(1.0), (IntImm(0), IntImm(1)))
+    body = LetStmt(n, IntImm(4), BufferRealize(A, (Range.of(4), Range.of(n)), TRUE, stored))
+    assert isinstance(Simplify()(make_func(body)).body, LetStmt)
 
 
 def test_storing_what_is_there_does_nothing(make_func, buffers, body_text):

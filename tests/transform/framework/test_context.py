@@ -42,14 +42,14 @@ def test_unknown_key_lists_candidates():
 def test_none_and_wrong_types_are_refused():
     with pytest.raises(ConfigError, match=r"'tir\.noalias' is None"):
         PassContext(config={"tir.noalias": None})
-    with pytest.raises(ConfigError, match="must be a int, found True"):
-        PassContext(config={"tir.vtcm_capacity": True})
+    with pytest.raises(ConfigError, match="must be a list, found True"):
+        PassContext(config={"tir.add_lower_pass": True})
 
 
 def test_settings_and_defaults():
     ctx = PassContext(config={"tir.noalias": False})
     assert ctx.setting("tir.noalias") is False
-    assert ctx.setting("tir.smem_alignment") == 16
+    assert ctx.setting("tir.disable_vectorize") is False
 
 
 def test_contexts_nest():

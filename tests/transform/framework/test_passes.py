@@ -84,5 +84,5 @@ def test_required_passes_are_not_remembered(make_func):
 
 
 def test_unknown_required_pass(make_func):
-    with pytest.raises(ConfigError, match="Needs requires the unknown pass 'First'"):
+    with pytest.raises(ConfigError, match="Needs requires the pass 'First', which is not in"):
         Sequential((Needs(),))(make_func(nop()))

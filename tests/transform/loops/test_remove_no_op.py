@@ -64,7 +64,7 @@ def test_removed(make_func, stmt):
 
 
 def test_else_without_effect_is_dropped(make_func):
-    after = RemoveNoOp()(make_func(IfThenElse(lt(i, 2), store, nop()), A))
+    after = RemoveNoOp()(make_func(IfThenElse(lt(i, 2), store, nop()), A, scalars=[i]))
     assert after.body.else_case is None
     assert after.body.then_case is store
 

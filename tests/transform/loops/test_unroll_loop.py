@@ -3,7 +3,7 @@ import pytest
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, Var
-from autosched.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, seq
+from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, Evaluate, For, ForKind, seq
 from autosched.tir.walk import stmts
 from autosched.transform.loops.unroll_loop import UnrollLoop
 from kit.stmts import loop
@@ -130,6 +130,7 @@ for i in range(4):
 def test_loops_that_index_local_memory(make_func, body_text):
     local = decl_buffer((4,), "float32", "L", scope="local")
     body = loop(i, 4, loop(j, 2, BufferStore(local, A[i * 2 + j], (j,))))
+    body = Allocate(local.data, local.dtype, local.shape, TRUE, body)
     after = UnrollLoop(unroll_local_access=True)(make_func(body, A))
     assert body_text(after).endswith("L[0] = A[i * 2]\n    L[1] = A[i * 2 + 1]")
 

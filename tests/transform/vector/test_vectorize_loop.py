@@ -8,7 +8,6 @@ from autosched.tir import interp, op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import float32, int32
 from autosched.tir.expr import BufferLoad, Call, IntImm, Let, Ramp, StringImm, Var
-from autosched.tir.function import PrimFunc
 from autosched.tir.op import all_, call, cast, if_then_else, likely, lt, max_, not_, select, sub
 from autosched.tir.stmt import (
     TRUE,
@@ -297,10 +296,10 @@ predicate=not ramp(0, 1, 4) < broadcast(2, 4))""",
     )
 
 
-def test_masked_leaves_division_by_what_it_reads_alone():
+def test_masked_leaves_division_by_what_it_reads_alone(make_func):
     n = decl_buffer((64,), "int32", "N")
     store = BufferStore(B, A[(i + 60) // n[i * 4 + j]], (i * 4 + j,))
-    func = PrimFunc((), vector(IfThenElse(i * 4 + j < 10, store), outer=3), {})
+    func = make_func(vector(IfThenElse(i * 4 + j < 10, store), outer=3), A, B, n)
     assert (
         repr(VectorizeLoop(masked=True)(func).body)
         == """\

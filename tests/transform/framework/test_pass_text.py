@@ -1,0 +1,44 @@
+"""Passes and their options as text."""
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.transform.expressions.simplify import Simplify
+from autosched.transform.framework.pass_text import parse_passes
+from autosched.transform.loops.unroll_loop import UnrollLoop
+from autosched.transform.pipeline import PASSES
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("Simplify", (Simplify(),)),
+        ("UnrollLoop{auto_max_step=16}", (UnrollLoop(auto_max_step=16),)),
+        (
+            " UnrollLoop{ auto_max_step = 4 , mark_only=True },Simplify{} ",
+            (UnrollLoop(auto_max_step=4, mark_only=True), Simplify()),
+        ),
+        ('VerifyMemory{kind="cuda"}', (PASSES["VerifyMemory"]("cuda"),)),
+        ("VerifyMemory{kind=cuda}", (PASSES["VerifyMemory"]("cuda"),)),
+        ("VerifyGPUCode{max_thread_x=3}", (PASSES["VerifyGPUCode"](max_thread_x=3),)),
+    ],
+)
+def test_text(text, passes):
+    assert parse_passes(text, PASSES) == passes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected at least one name"),
+        ("Simplif", "unknown pass 'Simplif'; expected one of BF16ComputeLegalize, "),
+        ("Simplify UnrollLoop", "at 'Simplify UnrollLoop', separated by commas"),
+        ("UnrollLoop{step=3}", "UnrollLoop has no option 'step=3'; expected .* auto_max_step"),
+        ("UnrollLoop{auto_max_step}", "has no option 'auto_max_step'; expected option=value"),
+        ("UnrollLoop{auto_max_step=True}", "auto_max_step=True}: expected a int such as 0"),
+        ("Simplify{x=1}", "expected option=value with one of no options"),
+    ],
+)
+def test_what_is_refused(text, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_passes(text, PASSES)
