@@ -1,6 +1,10 @@
-"""Options of the whole test suite."""
+"""What all tests share."""
+
+from __future__ import annotations
 
 import pytest
+
+from kit.golden import Golden
 
 
 def pytest_addoption(parser):
@@ -13,3 +17,9 @@ def pytest_addoption(parser):
 def update_golden(request):
     """Whether golden files are to be written."""
     return request.config.getoption("--update-golden")
+
+
+@pytest.fixture
+def golden(update_golden):
+    """golden.check(name, text) compares with tests/golden/name; see --update-golden."""
+    return Golden(update_golden)

@@ -11,6 +11,7 @@ Distinct variables or buffers with one name get suffixes `_1`, `_2`, ... . State
 wrap a body (realize, allocate, launch, attr, let) stand on a line of their own when nothing
 follows their body, else they open a `with` block. A view of memory that already carries a name is
 declared below the place where the memory is bound: `A_1 = view(A, (256,), float32)`.
+`parser.py` reads the text of a function back.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from typing import Any
 from autosched.tir import expr_core, function
 from autosched.tir import stmt as stmt_module
 from autosched.tir.buffer import Buffer
-from autosched.tir.dtype import DType
-from autosched.tir.expr import BufferLoad, CommReducer, Expr, IntImm, IterVar, Range, Var
+from autosched.tir.expr import CommReducer, Expr, IntImm, IterKind, IterVar, Range
 from autosched.tir.function import IRModule, PrimFunc
-from autosched.tir.printer_expr import ExprPrinter
+from autosched.tir.printer_decl import DeclPrinter, is_whole, type_text
+from autosched.tir.printer_expr import ExprPrinter, quoted
 from autosched.tir.stmt import (
+    NOP_VALUE,
     Allocate,
     AllocateConst,
     AssertStmt,
@@ -49,14 +51,15 @@ from autosched.tir.stmt import (
     Stmt,
     While,
 )
-from autosched.tir.walk import all_exprs, stmts
 
 
 def to_text(node: object) -> str:
     """The text of an expression, statement, function, module, buffer, range or iter variable."""
     match node:
         case IRModule():
-            parts = (StmtPrinter().func(f, name) for name, f in node.functions.items())
+            parts = [StmtPrinter().func(f, name) for name, f in node.functions.items()]
+            if node.attrs:
+                parts.insert(0, f"module_attrs({StmtPrinter().attribute(node.attrs)})")
             return "\n\n".join(parts)
         case PrimFunc():
             return StmtPrinter().func(node, node.name)
@@ -74,66 +77,30 @@ def to_text(node: object) -> str:
     return str(node)
 
 
-class StmtPrinter(ExprPrinter):
+_THREADS = {"thread_extent": "launch", "virtual_thread": "virtual_thread"}
+
+
+class StmtPrinter(DeclPrinter):
     """Turns statements into lines; see `to_text`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._views: dict[Var, list[Buffer]] = {}
-
-    # -- functions and declarations
 
     def func(self, func: PrimFunc, name: str) -> str:
         """The text of a function called `name`."""
-        params = []
+        sizes = self.sizes(func)
+        params = ", ".join(self.param(p, func.buffer_map.get(p)) for p in func.params)
+        self.find_views(func)
+        lines = [f"def {name}{sizes}({params}):"]
+        attrs = {"global_symbol": None, **func.attrs}
+        texts = [
+            f"{key}={self.attribute(value)}"
+            for key, value in sorted(attrs.items())
+            if (key, value) != ("global_symbol", name)
+        ]
+        if texts:
+            lines.append(f"    attrs({', '.join(texts)})")
         for param in func.params:
             buffer = func.buffer_map.get(param)
-            if buffer is None:
-                params.append(f"{self.var(param)}: {_type_text(param)}")
-            else:
-                params.append(self.declaration(buffer))
-                if param is not buffer.data:
-                    self.alias(param, self.buffer(buffer))
-        self._views = _views(func)
-        lines = [f"def {name}({', '.join(params)}):"]
-        attrs = {k: v for k, v in sorted(func.attrs.items()) if (k, v) != ("global_symbol", name)}
-        if attrs:
-            text = ", ".join(f"{key}={self.value(value)}" for key, value in attrs.items())
-            lines.append(f"    attrs({text})")
-        for buffer in func.buffers:
-            lines += _indent(self._view_lines(buffer.data))
-        for param in func.params:
-            if param not in func.buffer_map:
-                lines += _indent(self._view_lines(param))
+            lines += _indent(self.view_lines(param if buffer is None else buffer.data))
         return "\n".join(lines + _indent(self.lines(func.body)))
-
-    def declaration(self, buffer: Buffer) -> str:
-        """`name: Buffer(shape, dtype, ...)` with whatever is not the default."""
-        name = self.buffer(buffer)
-        return f"{name}: Buffer({', '.join(self._fields(buffer))})"
-
-    def _fields(self, buffer: Buffer) -> list[str]:
-        fields = [self.shape(buffer.shape), str(buffer.dtype)]
-        if buffer.scope not in ("", "global"):
-            fields.append(f'scope="{buffer.scope}"')
-        if buffer.strides:
-            fields.append(f"strides={self.shape(buffer.strides)}")
-        if buffer.elem_offset is not None:
-            offset = buffer.elem_offset
-            if not isinstance(offset, IntImm) or offset.value != 0:
-                fields.append(f"elem_offset={self.expr(offset)}")
-        return fields
-
-    def _view_lines(self, data: Var) -> list[str]:
-        lines = []
-        for buffer in self._views.pop(data, ()):
-            if buffer not in self._names and self.buffer(buffer) != self.var(data):
-                lines.append(self._view(buffer))
-        return lines
-
-    def _view(self, buffer: Buffer) -> str:
-        data = self.var(buffer.data)
-        return f"{self.buffer(buffer)} = view({', '.join([data, *self._fields(buffer)])})"
 
     # -- statements
 
@@ -151,7 +118,7 @@ class StmtPrinter(ExprPrinter):
             case IfThenElse():
                 return self._if(stmt)
             case Evaluate(value):
-                return ["pass"] if isinstance(value, IntImm) else [self.expr(value)]
+                return [self._evaluate(value)]
             case ProducerStore(producer, value, indices):
                 target = self.producer(producer) + self.indices(indices)
                 return [f"{target} = {self.expr(value)}"]
@@ -166,6 +133,11 @@ class StmtPrinter(ExprPrinter):
             case _:
                 return self._wrapper(stmt, tail)
 
+    def _evaluate(self, value: Expr) -> str:
+        if value is NOP_VALUE:
+            return "pass"
+        return f"evaluate({self.expr(value)})" if isinstance(value, IntImm) else self.expr(value)
+
     def _wrapper(self, stmt: Any, tail: bool) -> list[str]:
         head, inside = self._wrapper_head(stmt)
         if tail:
@@ -177,38 +149,50 @@ class StmtPrinter(ExprPrinter):
         match stmt:
             case LetStmt(var, value):
                 text = self.expr(value)
-                return f"{self.var(var)}: {_type_text(var)} = {text}", []
+                return f"{self.var(var)}: {type_text(var)} = {text}", self.view_lines(var)
             case AttrStmt():
                 return self._attr(stmt), []
             case AssertStmt(condition, message):
-                return f'assert {self.expr(condition)}, "{message}"', []
-            case BufferRealize(buffer, bounds, condition):
-                name = self.buffer(buffer)
-                fields = [self.region(name, bounds), str(buffer.dtype), f'"{buffer.scope}"']
-                if buffer.strides:
-                    fields.append(f"strides={self.shape(buffer.strides)}")
-                fields += self._condition(condition)
-                return f"realize({', '.join(fields)})", self._view_lines(buffer.data)
+                return f"assert {self.expr(condition)}, {quoted(message)}", []
+            case BufferRealize():
+                return self._realize(stmt)
             case ProducerRealize(producer, bounds, condition, _, scope):
                 text = self.region(self.producer(producer), bounds)
                 fields = [text, f'"{scope}"', *self._condition(condition)]
                 return f"realize({', '.join(fields)})", []
             case Allocate(var, dtype, extents, condition):
-                fields = [self.shape(extents), str(dtype), f'"{var.scope or "global"}"']
+                fields = [self.shape(extents), str(dtype), f'"{var.scope}"']
+                if var.element is not dtype:
+                    fields.append(f"element={var.element}")
                 fields += self._condition(condition) + self._annotations(stmt.annotations)
                 name = self.var(var)
-                return f"{name} = allocate({', '.join(fields)})", self._view_lines(var)
+                return f"{name} = allocate({', '.join(fields)})", self.view_lines(var, stmt)
             case AllocateConst(var, dtype, extents, data):
-                values = f"{data.size} values"
+                values = self.attribute(data.ravel().tolist())
+                fields = [self.shape(extents), str(dtype), values]
+                if (var.element, var.scope) != (dtype, "global"):
+                    fields.append(f"pointer={type_text(var)}")
                 name = self.var(var)
-                head = f"{name} = constant({self.shape(extents)}, {dtype}, {values})"
-                return head, self._view_lines(var)
+                return f"{name} = constant({', '.join(fields)})", self.view_lines(var, stmt)
             case DeclBuffer(buffer):
                 self.var(buffer.data)
                 if buffer not in self._names:
                     self._names[buffer] = self.fresh(buffer.name)
-                return self._view(buffer), []
+                fields = self.view(buffer)
+                if type_text(buffer.data) != f"pointer({buffer.dtype})":
+                    fields.append(f"pointer={type_text(buffer.data)}")
+                head = f"{self.buffer(buffer)} = declare({', '.join(fields)})"
+                return head, self.view_lines(buffer.data)
         raise TypeError(f"not a statement: {type(stmt).__name__}")
+
+    def _realize(self, stmt: BufferRealize) -> tuple[str, list[str]]:
+        buffer, name = stmt.buffer, self.buffer(stmt.buffer)
+        fields = [self.region(name, stmt.bounds), str(buffer.dtype), f'"{buffer.scope}"']
+        if not is_whole(buffer, tuple((r.min, r.extent) for r in stmt.bounds)):
+            fields.append(f"shape={self.shape(buffer.shape)}")
+        fields += self.pointer_fields(buffer, name) + self.layout_fields(buffer)
+        fields += self._condition(stmt.condition)
+        return f"realize({', '.join(fields)})", self.view_lines(buffer.data)
 
     def _condition(self, condition: Expr) -> list[str]:
         if isinstance(condition, IntImm) and condition.value:
@@ -218,25 +202,30 @@ class StmtPrinter(ExprPrinter):
     def _annotations(self, annotations: dict[str, Any]) -> list[str]:
         if not annotations:
             return []
-        items = ", ".join(f'"{k}": {self.value(v)}' for k, v in sorted(annotations.items()))
-        return [f"annotations={{{items}}}"]
+        return [f"annotations={self.attribute(dict(sorted(annotations.items())))}"]
 
     def _attr(self, stmt: AttrStmt) -> str:
         value = self.expr(stmt.value)
-        if stmt.key in ("thread_extent", "virtual_thread") and isinstance(stmt.node, IterVar):
-            name, tag = self.var(stmt.node.var), stmt.node.thread_tag
-            head = "launch" if stmt.key == "thread_extent" else "virtual_thread"
-            return f"{head}({name}, {value}{f', tag={tag}' if tag not in ('', name) else ''})"
-        node = self.value(stmt.node)
+        if stmt.key in _THREADS and isinstance(stmt.node, IterVar):
+            return f"{_THREADS[stmt.key]}({', '.join(self._thread(stmt.node, stmt.value))})"
+        node = self.node(stmt.node)
         if stmt.key.startswith("pragma_"):
-            return f'pragma({node}, "{stmt.key[len("pragma_") :]}", {value})'
-        return f'attr({node}, "{stmt.key}", {value})'
+            return f"pragma({node}, {quoted(stmt.key.removeprefix('pragma_'))}, {value})"
+        return f"attr({node}, {quoted(stmt.key)}, {value})"
+
+    def _thread(self, iv: IterVar, extent: Expr) -> list[str]:
+        name = self.var(iv.var)
+        fields = [name, self.expr(extent), *self.iter_fields(iv, name)]
+        if iv.kind != IterKind.THREAD:
+            fields.append(f'kind="{iv.kind}"')
+        if iv.var.dtype is not extent.dtype:
+            fields.append(f"dtype={iv.var.dtype}")
+        return fields
 
     def _loop_domain(self, loop: For) -> str:
         parts = [self.expr(loop.extent)]
-        if not isinstance(loop.min, IntImm) or loop.min.value != 0:
-            stop = self.range(Range(loop.min, loop.extent)).partition(":")[2]
-            parts = [self.expr(loop.min), stop]
+        if loop.min is not IntImm(0, loop.extent.dtype):
+            parts = list(self.ends(Range(loop.min, loop.extent)))
         if loop.thread_binding is not None:
             parts.append(f'thread="{loop.thread_binding.thread_tag}"')
         parts += self._annotations(loop.annotations)
@@ -270,51 +259,24 @@ class StmtPrinter(ExprPrinter):
         if block.annotations:
             body.append(self._annotations(block.annotations)[0].replace("=", "(", 1) + ")")
         for buffer in block.alloc_buffers:
-            body.append(f"{self.buffer(buffer)} = alloc({', '.join(self._fields(buffer))})")
-        body += [self._match(m) for m in block.match_buffers]
+            body.append(f"{self.buffer(buffer)} = alloc({', '.join(self.own_fields(buffer))})")
+            body += self.view_lines(buffer.data)
+        for match in block.match_buffers:
+            body += [self._match(match), *self.view_lines(match.buffer.data)]
         if block.init is not None:
             body += ["with init():", *_indent(self.lines(block.init))]
         body += self.lines(block.body)
-        return [f'with block("{block.name_hint}"):', *_indent(body)]
+        bare = "" if realize else ", realized=False"
+        return [f"with block({quoted(block.name_hint)}{bare}):", *_indent(body)]
 
     def _match(self, match: MatchBufferRegion) -> str:
         source = self.region(self.buffer(match.source.buffer), match.source.region)
         name = self.buffer(match.buffer)
-        return f"{name} = match({', '.join([source, *self._fields(match.buffer)])})"
+        return f"{name} = match({', '.join([source, *self.own_fields(match.buffer)])})"
 
 
 def _indent(lines: list[str]) -> list[str]:
     return ["    " + line for line in lines]
-
-
-def _type_text(var: Var) -> str:
-    dtype: DType | str = var.dtype
-    if var.element is not None:
-        scope = f', "{var.scope}"' if var.scope not in ("", "global") else ""
-        dtype = f"pointer({var.element}{scope})"
-    return str(dtype)
-
-
-def _views(func: PrimFunc) -> dict[Var, list[Buffer]]:
-    """Buffers accessed but declared nowhere, by the pointer they view, in order of first use."""
-    found: dict[Buffer, None] = {}
-    declared: set[Buffer] = set(func.buffer_map.values())
-    for stmt in stmts(func.body):
-        if isinstance(stmt, BufferStore):
-            found.setdefault(stmt.buffer)
-        elif isinstance(stmt, DeclBuffer | BufferRealize):
-            declared.add(stmt.buffer)
-        elif isinstance(stmt, Block):
-            declared.update(stmt.alloc_buffers)
-            declared.update(m.buffer for m in stmt.match_buffers)
-    for expr in all_exprs(func.body):
-        if isinstance(expr, BufferLoad):
-            found.setdefault(expr.buffer)
-    views: dict[Var, list[Buffer]] = {}
-    for buffer in found:
-        if buffer not in declared:
-            views.setdefault(buffer.data, []).append(buffer)
-    return views
 
 
 # Nodes print themselves through this module, which is built on them.

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType, handle, int32
 from autosched.tir.expr import (
     EQ,
     GE,
@@ -65,19 +68,21 @@ _STRENGTH: dict[type[BinaryExpr], int] = {
     **dict.fromkeys((Mul, Div, FloorDiv, FloorMod), _PRODUCT),
 }
 
-# Calls made for their effect alone: their result type says nothing.
-_EFFECT_CALLS = frozenset(
-    (
-        "tvm_storage_sync",
-        "tvm_thread_allreduce",
-        "ret",
-        "prefetch",
-        "ptx_cp_async",
-        "ptx_commit_group",
-        "ptx_wait_group",
-        "tuple",
-    )
+# Calls made for their effect alone, and the type they usually have: it says nothing.
+_EFFECT_CALLS: dict[str, DType] = {
+    "tvm_storage_sync": int32,
+    "tvm_thread_allreduce": handle,
+    "prefetch": int32,
+    "ret": int32,
+    "tuple": handle,
+}
+
+KEYWORDS = frozenset(
+    re.findall(r"\w+", "and assert def else False for if in let None not or pass True while with")
 )
+"""Words that are no names."""
+
+_ODD = re.compile(r"[^\w.]|\.(?!\w)", re.ASCII)
 
 
 class ExprPrinter:
@@ -85,7 +90,7 @@ class ExprPrinter:
 
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
-        self._used: set[str] = set()
+        self._used: set[str] = set(KEYWORDS)
         self._next: dict[str, int] = {}
         self._viewed: set[Var] = set()
 
@@ -93,7 +98,9 @@ class ExprPrinter:
 
     def fresh(self, hint: str) -> str:
         """`hint`, or `hint_1`, `hint_2`, ... when it is taken."""
-        hint = hint or "v"
+        hint = _ODD.sub("_", hint) or "v"
+        if not (hint[0].isalpha() or hint[0] == "_"):
+            hint = f"_{hint}"
         name = hint
         while name in self._used:
             count = self._next.get(hint, 0) + 1
@@ -156,11 +163,17 @@ class ExprPrinter:
 
     def range(self, r: Range) -> str:
         """`min:min + extent`."""
-        if isinstance(r.min, IntImm) and isinstance(r.extent, IntImm):
-            return f"{r.min.value}:{r.min.value + r.extent.value}"
-        if isinstance(r.min, IntImm) and r.min.value == 0:
-            return f"0:{self.expr(r.extent)}"
-        return f"{self.expr(r.min)}:{self.expr(r.min, _SUM)} + {self.expr(r.extent, _PRODUCT)}"
+        return ":".join(self.ends(r))
+
+    def ends(self, r: Range) -> tuple[str, str]:
+        """The texts of `min` and of `min + extent`."""
+        low, extent = r.min, r.extent
+        first = self.expr(low)
+        if isinstance(low, IntImm) and isinstance(extent, IntImm):
+            return first, self.expr(IntImm(low.value + extent.value, extent.dtype))
+        if isinstance(low, IntImm) and low.value == 0:
+            return first, self.expr(extent)
+        return first, f"{self.expr(low, _SUM)} + {self.expr(extent, _PRODUCT)}"
 
     def region(self, name: str, ranges: tuple[Range, ...]) -> str:
         """`name[a:b, c:d]`."""
@@ -172,7 +185,7 @@ class ExprPrinter:
 
     def _index(self, e: Expr) -> str:
         if isinstance(e, Ramp) and isinstance(e.stride, IntImm) and e.stride.value == 1:
-            return self.range(Range(e.base, IntImm(e.lanes)))
+            return self.range(Range(e.base, IntImm(e.lanes, e.base.dtype)))
         return self.expr(e)
 
     def _binary(self, e: BinaryExpr) -> tuple[str, int]:
@@ -201,12 +214,14 @@ class ExprPrinter:
         return f"{e.dtype}({text})", _ATOM
 
     def _string(self, e: StringImm) -> tuple[str, int]:
-        return f'"{e.value}"', _ATOM
+        return quoted(e.value), _ATOM
 
     def _not(self, e: Not) -> tuple[str, int]:
         return f"not {self.expr(e.a, _NOT)}", _NOT
 
     def _cast(self, e: Cast) -> tuple[str, int]:
+        if isinstance(e.value, IntImm | FloatImm):  # float64(1.0) is a constant
+            return f"cast({e.dtype}, {self.expr(e.value)})", _ATOM
         return f"{e.dtype}({self.expr(e.value)})", _ATOM
 
     def _select(self, e: Select) -> tuple[str, int]:
@@ -227,8 +242,7 @@ class ExprPrinter:
 
     def _call(self, e: Call) -> tuple[str, int]:
         args = [self.expr(a) for a in e.args]
-        typical = e.args[1 if e.op == "if_then_else" else 0].dtype if e.args else None
-        if e.dtype is not typical and e.op not in _EFFECT_CALLS:
+        if e.dtype is not call_dtype(e.op, e.args):
             args.append(f"dtype={e.dtype}")
         return f"{e.op}({', '.join(args)})", _ATOM
 
@@ -260,15 +274,15 @@ class ExprPrinter:
         return name if iv.dom is None else f"{name} in {self.range(iv.dom)}"
 
     def reducer(self, r: CommReducer) -> str:
-        """`reducer((x), (y) -> (x + y), identity=(0))`, or its name."""
-        if r.name:
-            return r.name
-        left, right = ", ".join(map(self.var, r.lhs)), ", ".join(map(self.var, r.rhs))
+        """`reducer("sum", [x: int32], [y: int32], [x + y], [0])`: left, right, result, identity."""
+        left, right = (
+            ", ".join(f"{self.var(v)}: {v.dtype}" for v in side) for side in (r.lhs, r.rhs)
+        )
         result, identity = self.exprs(r.result), self.exprs(r.identity)
-        return f"reducer(({left}), ({right}) -> ({result}), identity=({identity}))"
+        return f"reducer({quoted(r.name)}, [{left}], [{right}], [{result}], [{identity}])"
 
     def value(self, value: Any) -> str:
-        """The text of anything that may stand in an attribute."""
+        """The text of anything that may be printed."""
         match value:
             case Expr():
                 return self.expr(value)
@@ -281,14 +295,42 @@ class ExprPrinter:
             case CommReducer():
                 return self.reducer(value)
             case str():
-                return f'"{value}"'
+                return quoted(value)
             case list() | tuple():
                 return f"[{', '.join(map(self.value, value))}]"
             case dict():
-                return f"{{{', '.join(f'{k}: {self.value(v)}' for k, v in value.items())}}}"
+                items = (f"{quoted(str(k))}: {self.value(v)}" for k, v in value.items())
+                return f"{{{', '.join(items)}}}"
             case _ if hasattr(value, "outputs") or hasattr(value, "op"):
                 return self.producer(value)
         return str(value)
+
+    def attribute(self, value: Any) -> str:
+        """The text of an attribute's value, in which an expression is told from a number."""
+        match value:
+            case Expr():
+                return f"expr({self.expr(value)})"
+            case list() | tuple():
+                return f"[{', '.join(map(self.attribute, value))}]"
+            case dict():
+                items = (f"{quoted(str(k))}: {self.attribute(v)}" for k, v in value.items())
+                return f"{{{', '.join(items)}}}"
+            case float() if not math.isfinite(value):
+                return f'float("{value}")'
+        return self.value(value)
+
+
+def quoted(text: str) -> str:
+    """`text` in double quotes, escaped as in JSON."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def call_dtype(op: str, args: tuple[Expr, ...]) -> DType | None:
+    """The type that a call has unless its text says otherwise."""
+    if op in _EFFECT_CALLS:
+        return _EFFECT_CALLS[op]
+    typical = 1 if op == "if_then_else" else 0
+    return args[typical].dtype if len(args) > typical else None
 
 
 def _float_text(e: FloatImm) -> str:

@@ -98,10 +98,9 @@ def case(request):
     return request.param, func, FIRST if request.param == "seed-first" else SECOND
 
 
-def test_the_whole_text(case):
+def test_the_whole_text(case, golden):
     name, func, _ = case
-    expected = (GOLDEN / f"{name.replace('-', '_')}.tir").read_text()
-    assert to_text(func).strip() == expected.strip()
+    golden.check(f"{name.replace('-', '_')}.tir", to_text(func))
 
 
 def test_launch_and_loops(case):

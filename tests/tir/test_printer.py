@@ -145,13 +145,13 @@ def test_function_of_a_schedule(tir):
         """
         def main(A: Buffer((16, 16), float32)):
             attrs(tir.noalias=True)
-            realize(B.local[i:i + 4], float32, "local")
+            realize(B.local[i:i + 4], float32, "local", shape=(16,))
             for i_1 in parallel(4):
                 pragma(i_1, "auto_unroll_max_step", 16)
                 B.local[i_1] = 0.0
                 for k in range(16):
                     B.local[i_1] = B.local[i_1] + A[i_1, k]
-                with realize(B.local[i_1:i_1 + 4], float32, "local"):
+                with realize(B.local[i_1:i_1 + 4], float32, "local", shape=(16,)):
                     B.local[i_1] = A[i_1, 0]
                 for i_2 in vectorized(4):
                     B.local[i_2] = A[i_2, 0]
@@ -184,7 +184,7 @@ def test_flat_kernel(tir):
             launch(blockIdx.x, 8)
             launch(threadIdx.x, 32)
             S = allocate((32,), float32, "shared")
-            H = view(S, (64,), float16, scope="shared")
+            H = view(S, (64,), float16)
             S[threadIdx.x] = A_1[blockIdx.x * 32 + threadIdx.x]
             tvm_storage_sync("shared")
             H[threadIdx.x] = float16(0.0)
@@ -221,7 +221,7 @@ def test_rare_statements():
         """
         assert n < 4, "n is small"
         i: int32 = n + 1
-        V = view(A, (256,), float32)
+        V = declare(A, (256,), float32)
         while A[0, 0] < 3.0:
             A[i, i] = 1.0
         prefetch(A[i:i + 4, 0:4])

@@ -43,11 +43,23 @@ _MAX_COPIES = 16
 class InjectVirtualThread(FunctionPass):
     """Repeats what depends on a virtual thread.
 
-    before:                                 after:
-        virtual_thread(vx, 2)                   b = allocate((8,), float32, "local")
-        b = allocate((4,), float32, "local")    for i in range(4):
-        for i in range(4):                          b[i] = A[i]
-            b[i] = A[vx * 4 + i]                    b[i + 4] = A[4 + i]
+    before:
+        def main(A: Buffer((8,), float32), B: Buffer((8,), float32)):
+            virtual_thread(vthread, 2)
+            b = allocate((4,), float32, "local")
+            for i in range(4):
+                b[i] = A[vthread * 4 + i]
+            for i in range(4):
+                B[vthread * 4 + i] = b[3 - i]
+    after:
+        def main(A: Buffer((8,), float32), B: Buffer((8,), float32)):
+            b = allocate((8,), float32, "local")
+            for i in range(4):
+                b[i] = A[i]
+                b[i + 4] = A[4 + i]
+            for i in range(4):
+                B[i] = b[3 - i]
+                B[4 + i] = b[3 - i + 4]
 
     Allocations that hold different values in different virtual threads get one part for each; those
     that do not are shared (never shared for the tag cthread). The smallest statements that depend

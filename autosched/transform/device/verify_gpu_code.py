@@ -25,7 +25,13 @@ class VerifyGPUCode(FunctionPass):
     limit. The message names the limit, what was found and what is
     allowed:
 
+    before:
+        def main(A: Buffer((2048,), float32)):
+            launch(threadIdx.x, 2048)
+            A[threadIdx.x] = 0.0
+    refused VerifyGPUCode{max_threads_per_block=1024}:
         VerifyGPUCode: kernel 1 of main: 2048 threads per block, at most 1024 are allowed
+    unchanged VerifyGPUCode{max_threads_per_block=2048}:
     """
 
     name: ClassVar[str] = "VerifyGPUCode"

@@ -1,10 +1,14 @@
 """VerifyMemory: on a GPU only threads touch the parameters' memory.
 
-Rejects, on a CUDA target,
+No thread axis is bound around this copy:
 
-    for i in range(128): B[i] = A[i]
-
-because no thread axis is bound.
+before:
+    def main(A: Buffer((128,), float32), B: Buffer((128,), float32)):
+        for i in range(128):
+            B[i] = A[i]
+refused VerifyMemory{kind="cuda"}:
+    VerifyMemory: main: buffer B is accessed by the host, outside of all thread axes; bind the loops
+    of its stage to blockIdx and threadIdx
 """
 
 from __future__ import annotations

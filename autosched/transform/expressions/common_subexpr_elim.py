@@ -1,8 +1,16 @@
 """CommonSubexprElimTIR: what is computed several times is computed once.
 
-    for i, j:                                for i, j:
-        C[i*8 + j] = A[i*8 + j] + 1   ->         let cse_var_1 = i*8 + j
-                                                 C[cse_var_1] = A[cse_var_1] + 1
+before:
+    def main(A: Buffer((64,), float32), C: Buffer((64,), float32)):
+        for i in range(8):
+            for j in range(8):
+                C[i * 8 + j] = A[i * 8 + j] + 1.0
+after:
+    def main(A: Buffer((64,), float32), C: Buffer((64,), float32)):
+        for i in range(8):
+            for j in range(8):
+                cse_var_1: int32 = i * 8 + j
+                C[cse_var_1] = A[cse_var_1] + 1.0
 
 Integer arithmetic only: no loads, calls, vectors, or divisions by what is not a constant, so
 that a computation may stand in front of the condition it was guarded by.

@@ -1,9 +1,19 @@
 """LowerIntrin: floor division and remainder as machines have them.
 
-    x // 8         ->   x >> 3
-    x % 8          ->   x & 7
-    (i - 5) // 3   ->   truncdiv(i - 5 + 6, 3) - 2          for i >= 0
-    x // 3         ->   truncdiv(x, 3) + (truncmod(x, 3) >> 31)
+before:
+    def main(A: Buffer((8,), int32), x: int32):
+        for i in range(100):
+            A[0] = x // 8
+            A[1] = x % 8
+            A[2] = x // 3
+            A[3] = (i - 5) // 3
+after:
+    def main(A: Buffer((8,), int32), x: int32):
+        for i in range(100):
+            A[0] = shift_right(x, 3)
+            A[1] = bitwise_and(x, 7)
+            A[2] = truncdiv(x, 3) + shift_right(truncmod(x, 3), 31)
+            A[3] = truncdiv(i - 5 + 6, 3) - 2
 
 Mathematical intrinsics stay: the code generators have their own forms of them.
 """

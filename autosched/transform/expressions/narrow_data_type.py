@@ -1,7 +1,13 @@
 """NarrowDataType: index arithmetic that fits is done in 32 bits.
 
-    for i: int64 in range(64):            for i: int32 in range(64):
-        A[i*int64(8)] = B[i]       ->         A[i*8] = B[i]
+before:
+    def main(A: Buffer((512,), float32), B: Buffer((64,), float32)):
+        for i in range(int64(64)):
+            A[i * int64(8)] = B[i]
+after:
+    def main(A: Buffer((512,), float32), B: Buffer((64,), float32)):
+        for i in range(64):
+            A[i * 8] = B[i]
 
 An integer variable, constant or cast is narrowed when every index expression that contains it
 provably fits.

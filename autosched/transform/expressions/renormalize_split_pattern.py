@@ -18,7 +18,14 @@ from autosched.transform.framework.passes import FunctionPass
 class RenormalizeSplitPattern(FunctionPass):
     """Undoes the form that splitting a fused loop leaves, so that quotients can be shared.
 
-    before: B[x % 32 // 4]        after: B[x // 4 % 8]
+    before:
+        def main(A: Buffer((8,), float32), B: Buffer((64,), float32)):
+            for x in range(64):
+                B[x] = A[x % 32 // 4]
+    after:
+        def main(A: Buffer((8,), float32), B: Buffer((64,), float32)):
+            for x in range(64):
+                B[x] = A[x // 4 % 8]
 
     For constants c1, c2 > 0: (x % (c1 * c2)) // c2 = (x // c2) % c1.
     """

@@ -1,6 +1,13 @@
 """RewriteUnsafeSelect: a Select that may read out of bounds branches.
 
-Select(i < 8, A[i], 0)   ->   if_then_else(i < 8, A[i], 0)
+before:
+    def main(A: Buffer((8,), float32), B: Buffer((16,), float32)):
+        for i in range(16):
+            B[i] = Select(i < 8, A[i], 0.0)
+after:
+    def main(A: Buffer((8,), float32), B: Buffer((16,), float32)):
+        for i in range(16):
+            B[i] = if_then_else(i < 8, A[i], 0.0)
 """
 
 from __future__ import annotations

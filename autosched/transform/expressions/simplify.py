@@ -1,8 +1,14 @@
 """Simplify: every expression in its canonical form, decided branches taken.
 
-for i in range(8):                           for i in range(8):
-    if likely(i*4 + 3 < 32):          ->         B[i*4] = 1
-        B[0 + i*4 + 0] = 1
+before:
+    def main(B: Buffer((64,), float32)):
+        for i in range(8):
+            if likely(i * 4 + 3 < 32):
+                B[0 + i * 4 + 0] = 1.0
+after:
+    def main(B: Buffer((64,), float32)):
+        for i in range(8):
+            B[i * 4] = 1.0
 """
 
 from __future__ import annotations

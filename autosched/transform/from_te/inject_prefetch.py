@@ -1,9 +1,17 @@
 """InjectPrefetch: `prefetch` of a schedule becomes Prefetch statements.
 
-for i in range(8):                          for i in range(8):
-    attr [A] "prefetch_scope" = 2   ->          prefetch A[i + 2 : i + 3, 0:4]
-    for j in range(4):                          for j in range(4):
-        B[i, j] = A[i, j]                           B[i, j] = A[i, j]
+before:
+    def main(A: Buffer((10, 4), float32), B: Buffer((8, 4), float32)):
+        for i in range(8):
+            attr(A, "prefetch_scope", 2)
+            for j in range(4):
+                B[i, j] = A[i, j]
+after:
+    def main(A: Buffer((10, 4), float32), B: Buffer((8, 4), float32)):
+        for i in range(8):
+            prefetch(A[i + 2:i + 2 + 1, 0:4])
+            for j in range(4):
+                B[i, j] = A[i, j]
 """
 
 from __future__ import annotations

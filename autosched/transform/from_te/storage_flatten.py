@@ -1,7 +1,20 @@
 """StorageFlatten: multi-dimensional regions become flat allocations.
 
-    realize B[i*4 : i*4 + 4, 0:8]:              B = allocate(32)
-        B[i*4 + 1, j] = A[i*4 + 1, j]    ->         B[1*8 + j] = A[(i*4 + 1)*8 + j]
+before:
+    def main(A: Buffer((16, 8), float32)):
+        attrs(from_legacy_te_schedule=True)
+        for i in range(4):
+            realize(B[i * 4:i * 4 + 4, 0:8], float32, "", shape=(16, 8))
+            for j in range(8):
+                B[i * 4 + 1, j] = A[i * 4 + 1, j]
+after:
+    def main(A: Buffer((16, 8), float32)):
+        attrs(from_legacy_te_schedule=True)
+        A_1 = view(A, (128,), float32)
+        for i in range(4):
+            B = allocate((32,), float32, "global")
+            for j in range(8):
+                B[(i * 4 + 1 - i * 4) * 8 + j] = A_1[(i * 4 + 1) * 8 + j]
 
 Internal buffers shrink to the region realized, get the scope of the threads around them when they
 name none, and the strides that buffer_dim_align asks for. Parameters are accessed through a flat

@@ -1,8 +1,17 @@
 """HoistIfThenElse: conditions that a loop does not change move out of it.
 
-for j in range(8):                 if i < 3:
-    if i < 3:              ->          for j in range(8):
-        A[i*8 + j] = 0                     A[i*8 + j] = 0
+before:
+    def main(A: Buffer((64,), float32)):
+        for i in range(8):
+            for j in range(8):
+                if i < 3:
+                    A[i * 8 + j] = 0.0
+after:
+    def main(A: Buffer((64,), float32)):
+        for i in range(8):
+            if i < 3:
+                for j in range(8):
+                    A[i * 8 + j] = 0.0
 """
 
 from __future__ import annotations

@@ -33,13 +33,26 @@ _KEY = "double_buffer_scope"
 class InjectDoubleBuffer(FunctionPass):
     """Doubles the buffers marked double_buffer_scope.
 
-    before:                                 after:
-        for i in range(8):                      b = allocate((64,), float32, "shared")
-            b = allocate((32,), ...)            fill(b[0:32], 0)
-            attr(b, "double_buffer_scope")      for i in range(8):
-                fill(b, i)                          if i + 1 < 8:
-            use(b)                                      fill(b[(i + 1) % 2 * 32 : +32], i + 1)
-                                                    use(b[i % 2 * 32 : +32])
+    before:
+        def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
+            for i in range(8):
+                b = allocate((8,), float32, "shared")
+                with attr(data(b), "double_buffer_scope", 1):
+                    for j in range(8):
+                        b[j] = A[i * 8 + j]
+                for j in range(8):
+                    B[i * 8 + j] = b[7 - j]
+    after:
+        def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
+            b = allocate((16,), float32, "shared")
+            for j in range(8):
+                b[j] = A[j]
+            for i in range(8):
+                if i + 1 < 8:
+                    for j_1 in range(8):
+                        b[j_1 + (i + 1) % 2 * 8] = A[(i + 1) * 8 + j_1]
+                for j_1 in range(8):
+                    B[i * 8 + j_1] = b[7 - j_1 + i % 2 * 8]
 
     The loop is the innermost one around the allocation. The allocation moves out of it. Raises
     ScheduleError when no serial loop encloses it, or its size changes from iteration to iteration.

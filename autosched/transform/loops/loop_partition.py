@@ -50,12 +50,19 @@ HINT = "pragma_loop_partition_hint"
 class LoopPartition(FunctionPass):
     """Splits loops by their likely() conditions, and drops likely().
 
-    before:                                 after (partition_const_loops):
-        for i in range(3):                      for i in range(2):
-            for j in range(4):                      for j in range(4):
-                if likely(i * 4 + j < 10):              B[i * 4 + j] = A[i * 4 + j]
-                    B[i*4 + j] = A[i*4 + j]     for j in range(2):
-                                                    B[8 + j] = A[8 + j]
+    before:
+        def main(A: Buffer((10,), float32), B: Buffer((10,), float32)):
+            for i in range(3):
+                for j in range(4):
+                    if likely(i * 4 + j < 10):
+                        B[i * 4 + j] = A[i * 4 + j]
+    after LoopPartition{partition_const_loops=True}:
+        def main(A: Buffer((10,), float32), B: Buffer((10,), float32)):
+            for i in range(2):
+                for j in range(4):
+                    B[i * 4 + j] = A[i * 4 + j]
+            for j_1 in range(2):
+                B[8 + j_1] = A[8 + j_1]
 
     A loop whose extent is not constant, or that has the pragma loop_partition_hint, becomes up to
     three: before, inside and after the interval where the conditions that depend on it hold.

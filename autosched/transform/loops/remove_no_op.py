@@ -1,9 +1,19 @@
 """RemoveNoOp: statements that do nothing disappear.
 
-for i in range(4):               if not i < 2:
-    if i < 2: 0           ->         A[0] = 1
-    else: A[0] = 1
-for j in range(0): ...
+before:
+    def main(A: Buffer((4,), float32)):
+        for i in range(4):
+            if i < 2:
+                pass
+            else:
+                A[i] = 1.0
+        for j in range(0):
+            A[j] = 2.0
+after:
+    def main(A: Buffer((4,), float32)):
+        for i in range(4):
+            if not i < 2:
+                A[i] = 1.0
 """
 
 from __future__ import annotations

@@ -30,11 +30,22 @@ from autosched.transform.loops.copy_stmt import copies
 class UnrollLoop(FunctionPass):
     """Unrolls loops, counting stores as Ansor does.
 
-    before:                                 after:
-        pragma(i, "auto_unroll_max_step", 4)    for i in range(8):
-        for i in range(8):                          B[i * 2 + 0] = A[i * 2 + 0]
-            for j in range(2):                      B[i * 2 + 1] = A[i * 2 + 1]
-                B[i * 2 + j] = A[i * 2 + j]
+    before:
+        def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
+            for i in range(8):
+                pragma(i, "auto_unroll_max_step", 4)
+                for j in range(2):
+                    B[i * 2 + j] = A[i * 2 + j]
+    after:
+        def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
+            for i in range(8):
+                B[i * 2] = A[i * 2]
+                B[i * 2 + 1] = A[i * 2 + 1]
+    after UnrollLoop{mark_only=True}:
+        def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
+            for i in range(8):
+                for j in unrolled(2):
+                    B[i * 2 + j] = A[i * 2 + j]
 
     A serial loop of constant extent n is unrolled when it holds no loop that stays, at most
     `auto_max_depth` unrolled ones, and n times its number of stores is at most `auto_max_step` (or

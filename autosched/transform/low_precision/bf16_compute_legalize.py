@@ -1,6 +1,13 @@
 """BF16ComputeLegalize: bfloat16 is only a storage type; arithmetic is done in float32.
 
-    C[i] = A[i] + B[i]   ->   C[i] = bfloat16(float32(A[i]) + float32(B[i]))
+before:
+    def main(A: Buffer((8,), bfloat16), B: Buffer((8,), bfloat16), C: Buffer((8,), bfloat16)):
+        for i in range(8):
+            C[i] = A[i] + B[i]
+after:
+    def main(A: Buffer((8,), bfloat16), B: Buffer((8,), bfloat16), C: Buffer((8,), bfloat16)):
+        for i in range(8):
+            C[i] = bfloat16(float32(A[i]) + float32(B[i]))
 
 Internal buffers are kept as float32 unless their address is passed on.
 """

@@ -21,13 +21,26 @@ from autosched.transform.storage.storage_plan import Block, plan_storage
 class StorageRewrite(FunctionPass):
     """Shares memory between allocations that do not live together.
 
-    before:                                 after:
-        B = allocate((64,), float32)            B = allocate((64,), float32)
-        for i in range(64):                     for i in range(64):
-            B[i] = A[i] + 1.0                       B[i] = A[i] + 1.0
-        C = allocate((64,), float32)            for i in range(64):
-        for i in range(64):                         C[i] = B[i] * 2.0     (C is a view of B)
-            C[i] = B[i] * 2.0                   ...
+    before:
+        def main(A: Buffer((64,), float32), D: Buffer((64,), float32)):
+            B = allocate((64,), float32, "global")
+            C = allocate((64,), float32, "global")
+            for i in range(64):
+                B[i] = A[i] + 1.0
+            for i in range(64):
+                C[i] = B[i] * 2.0
+            for i in range(64):
+                D[i] = C[63 - i]
+    after:
+        def main(A: Buffer((64,), float32), D: Buffer((64,), float32)):
+            B = allocate((64,), float32, "global")
+            C = view(B, (64,), float32)
+            for i in range(64):
+                B[i] = A[i] + 1.0
+            for i in range(64):
+                C[i] = B[i] * 2.0
+            for i in range(64):
+                D[i] = C[63 - i]
 
     Allocations stand at the beginning of the outermost thread attribute or parallel loop around
     them, else of the function; unused ones disappear, and those whose size depends on a variable

@@ -1,14 +1,22 @@
 """PromoteAccumulators: a reduction's outputs stay in registers while it runs.
 
-for i in range(8):                           for i.o in range(2):
-    for k in range(64):                          acc = allocate([64], "float32", "local")
-        for r in range(2):            ->         acc[0:16] = C[i.o*512 : +16]
-            C[i*128 + r*64 : +16] +=             ... (one for each of 4 i and r)
-                A[i*64 + k] * B[...]             for k in range(64):
-                                                     acc[0:16] = acc[0:16] + A[i.o*256 + k] * B[...]
-                                                     ...
-                                                 C[i.o*512 : +16] = acc[0:16]
-                                                 ...
+before:
+    def main(A: Buffer((128,), float32), B: Buffer((512,), float32), C: Buffer((16,), float32)):
+        for i in range(2):
+            for k in range(64):
+                C[i * 8:i * 8 + 8] = C[i * 8:i * 8 + 8] + broadcast(A[i * 64 + k],
+                        8) * B[k * 8:k * 8 + 8]
+after:
+    def main(A: Buffer((128,), float32), B: Buffer((512,), float32), C: Buffer((16,), float32)):
+        C.acc = allocate((16,), float32, "local")
+        pragma(None, "auto_unroll_max_step", 0)
+        C.acc[0:8] = C[0:8]
+        C.acc[8:16] = C[8:16]
+        for k in range(64, annotations={"unroll_count": 4}):
+            C.acc[0:8] = C.acc[0:8] + broadcast(A[k], 8) * B[k * 8:k * 8 + 8]
+            C.acc[8:16] = C.acc[8:16] + broadcast(A[64 + k], 8) * B[k * 8:k * 8 + 8]
+        C[0:8] = C.acc[0:8]
+        C[8:16] = C.acc[8:16]
 
 The pass takes perfect nests of constant loops around one store `X[a] = f(X[a], ...)` whose address
 does not depend on the innermost loops that reduce. Loops over outputs are split so that a tile of

@@ -1,7 +1,13 @@
 """VectorizeInnermost: copies and elementwise loops over consecutive outputs become vector code.
 
-for w in range(29):                              P[0:16] = if_then_else(...)
-    P[w] = if_then_else(1 <= w, X[w - 1], 0) ->  P[16:29] = X[15:28]
+before:
+    def main(X: Buffer((29,), float32), P: Buffer((29,), float32)):
+        for w in range(29):
+            P[w] = X[w] * 2.0
+after:
+    def main(X: Buffer((29,), float32), P: Buffer((29,), float32)):
+        P[0:16] = X[0:16] * broadcast(2.0, 16)
+        P[16:29] = X[16:29] * broadcast(2.0, 13)
 """
 
 from __future__ import annotations

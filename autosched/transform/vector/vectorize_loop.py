@@ -62,9 +62,15 @@ _log = logging.getLogger(__name__)
 class VectorizeLoop(FunctionPass):
     """Turns vectorized loops into vector statements.
 
-    before:                                 after:
-        for j in vectorized(4):                 B[i * 4:i * 4 + 4] =
-            B[i * 4 + j] = A[j] + c                 A[0:4] + broadcast(c, 4)
+    before:
+        def main(A: Buffer((4,), float32), B: Buffer((12,), float32), c: float32):
+            for i in range(3):
+                for j in vectorized(4):
+                    B[i * 4 + j] = A[j] + c
+    after:
+        def main(A: Buffer((4,), float32), B: Buffer((12,), float32), c: float32):
+            for i in range(3):
+                B[i * 4:i * 4 + 4] = A[0:4] + broadcast(c, 4)
 
     A statement without a vector form (a condition that differs between lanes, a call that is not
     elementwise) becomes a serial loop `j.s` over the lanes. A loop whose iterations pass values on
@@ -72,9 +78,23 @@ class VectorizeLoop(FunctionPass):
     `masked`, a condition becomes the predicate of the loads and stores it guards where that is
     safe:
 
-        for j in vectorized(4):                 store(B[i * 4:i * 4 + 4], load(...),
-            if likely(i * 4 + j < 10):              predicate=ramp(i * 4, 1, 4) < broadcast(10, 4))
-                B[i * 4 + j] = A[i * 4 + j]
+    before:
+        def main(A: Buffer((10,), float32), B: Buffer((10,), float32)):
+            for i in range(3):
+                for j in vectorized(4):
+                    if likely(i * 4 + j < 10):
+                        B[i * 4 + j] = A[i * 4 + j]
+    after VectorizeLoop{masked=True}:
+        def main(A: Buffer((10,), float32), B: Buffer((10,), float32)):
+            for i in range(3):
+                store(B[i * 4:i * 4 + 4], load(A[i * 4:i * 4 + 4], predicate=ramp(i * 4, 1, 4) <
+                        broadcast(10, 4)), predicate=ramp(i * 4, 1, 4) < broadcast(10, 4))
+    after VectorizeLoop:
+        def main(A: Buffer((10,), float32), B: Buffer((10,), float32)):
+            for i in range(3):
+                for j.s in range(4):
+                    if likely(i * 4 + j.s < 10):
+                        B[i * 4 + j.s] = A[i * 4 + j.s]
 
     With `enable` off, or `tir.disable_vectorize` set, such loops become serial. Raises
     ScheduleError for a vectorized loop that does not start at 0 or whose extent is not a positive

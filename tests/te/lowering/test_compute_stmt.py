@@ -62,7 +62,7 @@ def test_guard_of_an_attached_stage_that_sticks_out():
         == """\
 realize(B[0:20], float32, "global")
 for i.outer in range(4):
-    realize(P[i.outer * 6:i.outer * 6 + 8], float32, "")
+    realize(P[i.outer * 6:i.outer * 6 + 8], float32, "", shape=(22,))
     for i in range(8):
         if likely(i + i.outer * 6 < 22):
             P[i + i.outer * 6] = if_then_else(i + i.outer * 6 >= 1 and i + i.outer * 6 < 21, \

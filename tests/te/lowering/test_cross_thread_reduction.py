@@ -32,7 +32,7 @@ normal_reduce_temp0[0] = 0.0
 for k.outer in range(4):
     if {column} < 100:
         normal_reduce_temp0[0] = normal_reduce_temp0[0] + A[blockIdx.x, {column}]
-with attr(sum, "reduce_scope", 0):
+with attr(reducer("sum", [x: float32], [y: float32], [x + y], [0.0]), "reduce_scope", 0):
     tvm_thread_allreduce(uint32(1), normal_reduce_temp0[0], True, reduce_temp0[0], threadIdx.x)
 if threadIdx.x == 0:
     C[blockIdx.x] = reduce_temp0[0]""".splitlines()

@@ -47,7 +47,7 @@ for i in range(8):
     if i < 3:
         for k in range(2):
             for j in range(8):
-                pragma(i, "x", 1)
+                pragma(var(i), "x", 1)
                 if j < 5:
                     A[i * 8 + j] = 1.0"""
     )

@@ -26,7 +26,7 @@ def test_golden():
     assert (
         repr(vectorise_pointers(stmt))
         == """\
-P = allocate((4,), float32x4, "global")
+P = allocate((4,), float32x4, "global", element=float32)
 P[i] = A[i * 4:i * 4 + 4]
 A[0:4] = P[3 - i]"""
     )

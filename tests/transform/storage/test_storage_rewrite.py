@@ -216,7 +216,7 @@ def test_pointer_vectors(make_func, body_text, same_result):
     assert (
         body_text(after)
         == """\
-P = allocate((16,), float32x4, "global")
+P = allocate((16,), float32x4, "global", element=float32)
 for i in range(16):
     P[i] = A[i * 4:i * 4 + 4]
 for i in range(16):

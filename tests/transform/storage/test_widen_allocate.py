@@ -34,7 +34,7 @@ def test_copies_are_interleaved():
         repr(widen_allocate(stmt, 2, v, innermost=True))
         == """\
 L = allocate((8,), float32, "global")
-view = view(L, (8,), float32)
+view = declare(L, (8,), float32)
 view[i * 2 + v] = A[i]"""
     )
 

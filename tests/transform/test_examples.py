@@ -1,0 +1,53 @@
+"""Examples of passes, in their docstrings and in files beside their tests, are what they do.
+
+Each is parsed, run through the pass, printed and compared, and both programs must compute the
+same. `--update-golden` rewrites them.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.tir.parser import parse_func
+from autosched.tir.printer import to_text
+from autosched.transform.framework.pass_text import parse_passes
+from autosched.transform.framework.passes import Sequential
+from autosched.transform.pipeline import PASSES
+
+HERE = Path(__file__).resolve().parent
+SOURCES = HERE.parent.parent / "autosched" / "transform"
+FILE_OF = {name: Path(str(make.__module__).replace(".", "/")) for name, make in PASSES.items()}
+PASS_OF = {path.name: name for name, path in FILE_OF.items()}
+FILES = [
+    *(SOURCES.parent.parent / path.with_suffix(".py") for path in FILE_OF.values()),
+    *sorted(HERE.rglob("*.tir")),
+]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_examples(path, golden, same_result):
+    own = PASS_OF[path.stem]
+
+    def run(example):
+        before = parse_func(example.before.text)
+        example.before.found = to_text(before)
+        for block in example.outcomes:
+            passes = Sequential(parse_passes(block.label or own, PASSES))
+            if block.kind == "refused":
+                with pytest.raises(ScheduleError) as caught:
+                    passes(before)
+                block.found = str(caught.value)
+                continue
+            after = passes(before)
+            assert (after is before) == (block.kind == "unchanged")
+            block.found = "" if block.kind == "unchanged" else to_text(after)
+            if before.params and after is not before:
+                same_result(before, after, *scalars(before))
+
+    assert golden.check_examples(path, run), f"{path.name} holds no example"
+
+
+def scalars(func):
+    """Values for the parameters that are no buffers."""
+    return [3 for param in func.params if param not in func.buffer_map]
