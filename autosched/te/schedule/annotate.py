@@ -34,10 +34,14 @@ def _changed(stage: Stage, iv: IterVar) -> IterVarAttr:
 def bind(stage: Stage, iv: IterVar, thread: IterVar) -> None:
     """Run the iterations of loop `iv` on the thread index `thread` (te.thread_axis).
 
-    s[B].bind(i, te.thread_axis("blockIdx.x"))
-        for i in range(16):             # attr [blockIdx.x] thread_extent = 16
-            for j in range(16):     ->  for j in range(16):
-                B[i, j] = ...               B[blockIdx_x, j] = ...
+    before:
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
+    after s[B].bind(i, te.thread_axis("blockIdx.x")):
+        launch(blockIdx.x, 16)
+        for j in range(16):
+            B[blockIdx.x, j] = A[blockIdx.x, j] * 2.0
     """
     leaf_position("bind", stage, iv)
     check_kind("bind", stage, iv, (IterKind.DATA_PAR, IterKind.REDUCE))
@@ -63,9 +67,14 @@ def _annotate(primitive: str, stage: Stage, iv: IterVar, kind: str) -> None:
 def vectorize(stage: Stage, iv: IterVar) -> None:
     """Run all iterations of loop `iv` as one vector operation. Not for reduction axes.
 
-    s[B].vectorize(j)
-        for j in range(16):     ->  for j in T.vectorized(16):
-            B[i, j] = ...               B[i, j] = ...
+    before:
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
+    after s[B].vectorize(j):
+        for i in range(16):
+            for j in vectorized(16):
+                B[i, j] = A[i, j] * 2.0
     """
     leaf_position("vectorize", stage, iv)
     check_kind("vectorize", stage, iv, (IterKind.DATA_PAR, IterKind.OPAQUE))
@@ -75,9 +84,14 @@ def vectorize(stage: Stage, iv: IterVar) -> None:
 def unroll(stage: Stage, iv: IterVar) -> None:
     """Replace loop `iv` by copies of its body (its extent must turn out constant).
 
-    s[B].unroll(j)
-        for j in range(16):     ->  for j in T.unroll(16):
-            B[i, j] = ...               B[i, j] = ...
+    before:
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
+    after s[B].unroll(j):
+        for i in range(16):
+            for j in unrolled(16):
+                B[i, j] = A[i, j] * 2.0
     """
     _annotate("unroll", stage, iv, IterKind.UNROLLED)
 
@@ -85,9 +99,14 @@ def unroll(stage: Stage, iv: IterVar) -> None:
 def parallel(stage: Stage, iv: IterVar) -> None:
     """Run the iterations of loop `iv` on the threads of the CPU. Not for reduction axes.
 
-    s[B].parallel(i)
-        for i in range(16):     ->  for i in T.parallel(16):
-            ...                         ...
+    before:
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
+    after s[B].parallel(i):
+        for i in parallel(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
     """
     leaf_position("parallel", stage, iv)
     check_kind("parallel", stage, iv, (IterKind.DATA_PAR, IterKind.OPAQUE))
@@ -97,10 +116,15 @@ def parallel(stage: Stage, iv: IterVar) -> None:
 def pragma(stage: Stage, iv: IterVar, key: str, value: Expr | int | str | None = None) -> None:
     """Put the hint `key` = `value` on loop `iv`; keys `unroll` and `vectorize` are primitives.
 
-    s[B].pragma(i, "auto_unroll_max_step", 16)
-        for i in range(16):     ->  # attr [i] pragma_auto_unroll_max_step = 16
-            ...                     for i in range(16):
-                                        ...
+    before:
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
+    after s[B].pragma(i, "auto_unroll_max_step", 16):
+        pragma(i, "auto_unroll_max_step", 16)
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
     """
     if key == "unroll":
         return unroll(stage, iv)
@@ -115,10 +139,13 @@ def pragma(stage: Stage, iv: IterVar, key: str, value: Expr | int | str | None =
 def tensorize(stage: Stage, iv: IterVar, intrin: TensorIntrin) -> None:
     """Do loop `iv` and all loops inside it by one call of `intrin` (te.decl_tensor_intrin).
 
-    s[B].tensorize(j, vector_add)
-        for i in range(16):             for i in range(16):
-            for j in range(16):     ->      T.evaluate(T.call_extern("vector_add", ...))
-                B[i, j] = ...
+    before:
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
+    after s[B].tensorize(j, twice):
+        for i in range(16):
+            call_extern("twice", B, A, dtype=int32)
     """
     leaf_position("tensorize", stage, iv)
     if not isinstance(intrin, TensorIntrin):
@@ -131,10 +158,15 @@ def tensorize(stage: Stage, iv: IterVar, intrin: TensorIntrin) -> None:
 def prefetch(stage: Stage, tensor: Tensor, iv: IterVar, offset: Expr | int) -> None:
     """Fetch, in each iteration of loop `iv`, what iteration `iv + offset` reads of `tensor`.
 
-    s[B].prefetch(A, i, 1)
-        for i in range(16):     ->  for i in range(16):
-            ...                         # attr [A] prefetch_scope = 1
-                                        ...
+    before:
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
+    after s[B].prefetch(A, i, 1):
+        for i in range(16):
+            attr(A, "prefetch_scope", 1)
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
     """
     leaf_position("prefetch", stage, iv)
     if tensor not in stage.op.inputs:
@@ -147,8 +179,23 @@ def storage_align(stage: Stage, axis: IterVar, factor: int, offset: int) -> None
 
     `axis` is a data axis of the tensor, it need not be a loop any more.
 
-        s[AS].storage_align(ax0, 32, 1)
-            A.shared: strides [16, 1]   ->  A.shared: strides [33, 1]
+    before AS = s.cache_read(A, "shared", [B]):
+        realize(A.shared[0:16, 0:16], float32, "shared")
+        for ax0 in range(16):
+            for ax1 in range(16):
+                A.shared[ax0, ax1] = A[ax0, ax1]
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A.shared[i, j] * 2.0
+    after s[AS].storage_align(AS.op.axis[0], 32, 1):
+        attr(A.shared, "buffer_dim_align", tuple(0, 32, 1))
+        realize(A.shared[0:16, 0:16], float32, "shared")
+        for ax0 in range(16):
+            for ax1 in range(16):
+                A.shared[ax0, ax1] = A[ax0, ax1]
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A.shared[i, j] * 2.0
     """
     if axis not in stage.all_iter_vars:
         raise refuse("storage_align", stage, axis, "it is not an axis of this stage")

@@ -43,11 +43,21 @@ def cache_read(
 
     The new stage comes right after the tensor's and is at the root; place it with compute_at.
 
-        AL = s.cache_read(A, "local", [B])
-                                            for ax0 in range(16):
-            for i in range(16):                 A_local[ax0] = A[ax0]
-                B[i] = A[i] + 1         ->  for i in range(16):
-                                                B[i] = A_local[i] + 1
+    before:
+        realize(B[0:16], float32, "")
+        for i in range(16):
+            B[i] = A[i] + 1.0
+        for j in range(16):
+            C[j] = B[j] * 2.0
+    after AL = s.cache_read(A, "local", [B]):
+        realize(A.local[0:16], float32, "local")
+        for ax0 in range(16):
+            A.local[ax0] = A[ax0]
+        realize(B[0:16], float32, "")
+        for i in range(16):
+            B[i] = A.local[i] + 1.0
+        for j in range(16):
+            C[j] = B[j] * 2.0
     """
     stage = schedule[tensor]
     _check_scope("cache_read", stage, scope)
@@ -97,13 +107,19 @@ def cache_write(schedule: Schedule, tensors: Tensor | Sequence[Tensor], scope: s
     of the stage at this moment become the axes of the cache, so that a split or reorder before
     cache_write changes its layout. The cache stage comes right before, at the root.
 
-        CL = s.cache_write(C, "local")
-                                                    for i_c in range(16):
-            for i in range(16):                         C_local[i_c] = 0
-                C[i] = 0                                for k in range(8):
-                for k in range(8):          ->              C_local[i_c] += A[i_c, k]
-                    C[i] += A[i, k]                 for i in range(16):
-                                                        C[i] = C_local[i]
+    before:
+        for i in range(16):
+            C[i] = 0.0
+            for k in range(8):
+                C[i] = C[i] + A[i, k]
+    after CL = s.cache_write(C, "local"):
+        realize(C.local[0:16], float32, "local")
+        for i.c in range(16):
+            C.local[i.c] = 0.0
+            for k in range(8):
+                C.local[i.c] = C.local[i.c] + A[i.c, k]
+        for i in range(16):
+            C[i] = C.local[i]
     """
     given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not given:

@@ -26,12 +26,17 @@ def create_group(
     Its members, unless attached themselves, are computed where the group is, and can be attached
     only to each other or to stages of groups inside.
 
-        g = s.create_group(outputs=C, inputs=A, include_inputs=False)
-        g.compute_at(s[D], i)
-            for i: B[i] = A[i] + 1          for i:
-            for i: C[i] = B[i] * 2     ->       B[i] = A[i] + 1
-            for i: D[i] = C[i] - 3              C[i] = B[i] * 2
-                                                D[i] = C[i] - 3
+    before:
+        realize(B[0:16], float32, "")
+        for i in range(16):
+            B[i] = A[i] + 1.0
+        for j in range(16):
+            C[j] = B[j] * 2.0
+    after g = s.create_group(outputs=B, inputs=A, include_inputs=False); g.compute_at(s[C], j):
+        for j in range(16):
+            realize(B[j:j + 1], float32, "", shape=(16,))
+            B[j] = A[j] + 1.0
+            C[j] = B[j] * 2.0
     """
     ends = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     starts = [inputs] if isinstance(inputs, Tensor) else list(inputs)

@@ -49,11 +49,21 @@ def split(
     Give `factor` (the inner extent) or `nparts` (the outer extent). An extent that the factor
     does not divide gets a guard, unless `disable_predication`.
 
-        s[B].split(i, factor=4)
-            for i in range(16):             for i_outer in range(4):
-                for j in range(16):     ->      for i_inner in range(4):
-                    B[i, j] = ...                   for j in range(16):
-                                                        B[i_outer*4 + i_inner, j] = ...
+    before:
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
+    after s[B].split(i, factor=4):
+        for i.outer in range(4):
+            for i.inner in range(4):
+                for j in range(16):
+                    B[i.inner + i.outer * 4, j] = A[i.inner + i.outer * 4, j] * 2.0
+    after s[B].split(i, nparts=5):
+        for i.outer in range(5):
+            for i.inner in range(4):
+                for j in range(16):
+                    if likely(i.inner + i.outer * 4 < 16):
+                        B[i.inner + i.outer * 4, j] = A[i.inner + i.outer * 4, j] * 2.0
     """
     position = leaf_position("split", stage, parent)
     check_kind("split", stage, parent, _SPLITTABLE)
@@ -86,10 +96,13 @@ def fuse(stage: Stage, *axes: IterVar) -> IterVar:
 
     Without axes a loop `singleton` of extent 1 is put outermost.
 
-        s[B].fuse(i, j)
-            for i in range(16):             for i_j_fused in range(256):
-                for j in range(16):     ->      B[i_j_fused // 16, i_j_fused % 16] = ...
-                    B[i, j] = ...
+    before:
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
+    after s[B].fuse(i, j):
+        for i.j.fused in range(256):
+            B[i.j.fused // 16, i.j.fused % 16] = A[i.j.fused // 16, i.j.fused % 16] * 2.0
     """
     if not axes:
         return _singleton(stage)
@@ -143,10 +156,14 @@ def _singleton(stage: Stage) -> IterVar:
 def reorder(stage: Stage, *axes: IterVar) -> None:
     """Put the given loops, in this order, at the positions they occupy now.
 
-    s[B].reorder(j, i)
-        for i in range(16):             for j in range(16):
-            for j in range(16):     ->      for i in range(16):
-                B[i, j] = ...                   B[i, j] = ...
+    before:
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
+    after s[B].reorder(j, i):
+        for j in range(16):
+            for i in range(16):
+                B[i, j] = A[i, j] * 2.0
     """
     positions = []
     for iv in axes:
@@ -164,12 +181,17 @@ def tile(
 ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
     """Split both loops and bring the inner ones inside: x.outer, y.outer, x.inner, y.inner.
 
-    s[B].tile(i, j, 4, 8)
-        for i in range(16):             for i_outer in range(4):
-            for j in range(16):     ->      for j_outer in range(2):
-                B[i, j] = ...                   for i_inner in range(4):
-                                                    for j_inner in range(8):
-                                                        B[...] = ...
+    before:
+        for i in range(16):
+            for j in range(16):
+                B[i, j] = A[i, j] * 2.0
+    after s[B].tile(i, j, 4, 8):
+        for i.outer in range(4):
+            for j.outer in range(2):
+                for i.inner in range(4):
+                    for j.inner in range(8):
+                        B[i.inner + i.outer * 4, j.inner + j.outer * 8] = A[i.inner + i.outer * 4,
+                                j.inner + j.outer * 8] * 2.0
     """
     for iv in (x, y):
         leaf_position("tile", stage, iv)

@@ -40,11 +40,17 @@ def _check_movable(primitive: str, stage: Stage) -> None:
 def compute_at(stage: Stage, parent: Stage, axis: IterVar) -> None:
     """Compute the stage inside loop `axis` of its consumer `parent`, only what is needed there.
 
-    s[B].compute_at(s[C], i)
-        for i in range(16):             for i in range(16):
-            B[i] = A[i] + 1         ->      B[i] = A[i] + 1
-        for i in range(16):                 C[i] = B[i] * 2
-            C[i] = B[i] * 2
+    before:
+        realize(B[0:16], float32, "")
+        for i in range(16):
+            B[i] = A[i] + 1.0
+        for j in range(16):
+            C[j] = B[j] * 2.0
+    after s[B].compute_at(s[C], j):
+        for j in range(16):
+            realize(B[j:j + 1], float32, "", shape=(16,))
+            B[j] = A[j] + 1.0
+            C[j] = B[j] * 2.0
     """
     _check_movable("compute_at", stage)
     if parent is stage:
@@ -75,11 +81,15 @@ def compute_at(stage: Stage, parent: Stage, axis: IterVar) -> None:
 def compute_inline(stage: Stage) -> None:
     """Put the stage's expression into its consumers instead of storing it.
 
-    s[B].compute_inline()
-        for i in range(16):             for i in range(16):
-            B[i] = A[i] + 1         ->      C[i] = (A[i] + 1) * 2
+    before:
+        realize(B[0:16], float32, "")
         for i in range(16):
-            C[i] = B[i] * 2
+            B[i] = A[i] + 1.0
+        for j in range(16):
+            C[j] = B[j] * 2.0
+    after s[B].compute_inline():
+        for j in range(16):
+            C[j] = (A[j] + 1.0) * 2.0
     """
     _check_movable("compute_inline", stage)
     if not isinstance(stage.op, ComputeOp):
@@ -97,11 +107,17 @@ def compute_inline(stage: Stage) -> None:
 def compute_root(stage: Stage) -> None:
     """Compute the stage outside of all loops of others: undoes compute_at and compute_inline.
 
-    s[B].compute_root()
-        for i in range(16):             for i in range(16):
-            B[i] = A[i] + 1         ->      B[i] = A[i] + 1
-            C[i] = B[i] * 2             for i in range(16):
-                                            C[i] = B[i] * 2
+    before s[B].compute_at(s[C], j):
+        for j in range(16):
+            realize(B[j:j + 1], float32, "", shape=(16,))
+            B[j] = A[j] + 1.0
+            C[j] = B[j] * 2.0
+    after s[B].compute_root():
+        realize(B[0:16], float32, "")
+        for i in range(16):
+            B[i] = A[i] + 1.0
+        for j in range(16):
+            C[j] = B[j] * 2.0
     """
     if stage.attach_type is AttachType.SCAN_UPDATE:
         raise refuse("compute_root", stage, None, "the update of a scan stays in its scan")
@@ -112,8 +128,18 @@ def compute_root(stage: Stage) -> None:
 def set_scope(stage: Stage, scope: str) -> None:
     """Store the stage's result in `scope`: global, shared, shared.dyn, local, warp, wmma.*.
 
-    s[B].set_scope("local")
-        B = T.decl_buffer((16,))    ->  B = T.decl_buffer((16,), scope="local")
+    before:
+        realize(B[0:16], float32, "")
+        for i in range(16):
+            B[i] = A[i] + 1.0
+        for j in range(16):
+            C[j] = B[j] * 2.0
+    after s[B].set_scope("local"):
+        realize(B[0:16], float32, "local")
+        for i in range(16):
+            B[i] = A[i] + 1.0
+        for j in range(16):
+            C[j] = B[j] * 2.0
     """
     if scope and scope not in STORAGE_SCOPES:
         known = ", ".join(sorted(STORAGE_SCOPES))
@@ -126,9 +152,15 @@ def set_scope(stage: Stage, scope: str) -> None:
 def set_store_predicate(stage: Stage, predicate: Expr | None) -> None:
     """Store only where `predicate`, over thread indices and root axes, holds.
 
-    s[C].set_store_predicate(te.eq(thread_x, 0))
-        C[i] = ...      ->  if threadIdx_x == 0:
-                                C[i] = ...
+    before x = te.thread_axis("threadIdx.x"); s[B].bind(j, x):
+        for i in range(16):
+            launch(threadIdx.x, 16)
+            B[i, threadIdx.x] = A[i, threadIdx.x] * 2.0
+    after s[B].set_store_predicate(x < 16):
+        for i in range(16):
+            launch(threadIdx.x, 16)
+            if threadIdx.x < 16:
+                B[i, threadIdx.x] = A[i, threadIdx.x] * 2.0
     """
     if predicate is not None and not predicate.dtype.is_bool:
         raise refuse("set_store_predicate", stage, None, f"{predicate!r} is not a condition")
@@ -138,9 +170,17 @@ def set_store_predicate(stage: Stage, predicate: Expr | None) -> None:
 def double_buffer(stage: Stage) -> None:
     """Store the result twice, so that iteration k + 1 is written while iteration k is read.
 
-    s[B].double_buffer()
-        B[...] = A[...]     ->  # attr [B] double_buffer_scope = 1
-                                B[...] = A[...]
+    before s[B].compute_at(s[C], j):
+        for j in range(16):
+            realize(B[j:j + 1], float32, "", shape=(16,))
+            B[j] = A[j] + 1.0
+            C[j] = B[j] * 2.0
+    after s[B].double_buffer():
+        for j in range(16):
+            realize(B[j:j + 1], float32, "", shape=(16,))
+            with attr(B, "double_buffer_scope", 1):
+                B[j] = A[j] + 1.0
+            C[j] = B[j] * 2.0
     """
     if stage.is_output:
         raise refuse("double_buffer", stage, None, "an output cannot be double buffered")
@@ -150,10 +190,19 @@ def double_buffer(stage: Stage) -> None:
 def env_threads(stage: Stage, threads: IterVar | Sequence[IterVar]) -> None:
     """Start the threads at the scan's own stage, so that its update and init stages share them.
 
-    s[scan].env_threads(te.thread_axis((0, 32), "threadIdx.x"))
-        for t in range(1, n):       ->  # attr [threadIdx.x] thread_extent = 32
-            ...                         for t in range(1, n):
-                                            ...
+    before:
+        for i in range(32):
+            scan[0, i] = A[0, i]
+        for scan.idx in range(7):
+            for i_1 in range(32):
+                scan[scan.idx + 1, i_1] = scan[scan.idx + 1 - 1, i_1] + A[scan.idx + 1, i_1]
+    after s[scan].env_threads(te.thread_axis((0, 32), "threadIdx.x")):
+        launch(threadIdx.x, 32, dom=0:32)
+        for i in range(32):
+            scan[0, i] = A[0, i]
+        for scan.idx in range(7):
+            for i_1 in range(32):
+                scan[scan.idx + 1, i_1] = scan[scan.idx + 1 - 1, i_1] + A[scan.idx + 1, i_1]
     """
     axes = [threads] if isinstance(threads, IterVar) else list(threads)
     if not isinstance(stage.op, ScanOp):

@@ -30,15 +30,22 @@ def rfactor(
     the end), `axis`. The stage itself becomes `<name>.repl`, a reduction over that dimension; its
     loops start afresh. Returns the new tensor, or a tuple when there are several outputs.
 
-        ko, ki = s[B].split(k, factor=16)
-        BF = s.rfactor(B, ki)
-            B = 0                               for ki in range(16):
-            for k in range(64):                     B_rf[ki] = 0
-                B += A[k]                           for ko in range(4):
-                                        ->              B_rf[ki] += A[ko*16 + ki]
-                                                B = 0
-                                                for ki_v in range(16):
-                                                    B += B_rf[ki_v]
+    before:
+        for i in range(16):
+            C[i] = 0.0
+            for k in range(8):
+                C[i] = C[i] + A[i, k]
+    after ko, ki = s[C].split(k, factor=4); CF = s.rfactor(C, ki):
+        realize(C.rf[0:4, 0:16], float32, "")
+        for k.inner in range(4):
+            for i in range(16):
+                C.rf[k.inner, i] = 0.0
+                for k.outer in range(2):
+                    C.rf[k.inner, i] = C.rf[k.inner, i] + A[i, k.inner + k.outer * 4]
+        for ax0 in range(16):
+            C[ax0] = 0.0
+            for k.inner.v in range(4):
+                C[ax0] = C[ax0] + C.rf[k.inner.v, ax0]
     """
     stage = schedule[tensor]
     op, position = _checked(stage, axis, factor_axis)
