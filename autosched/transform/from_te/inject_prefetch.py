@@ -24,10 +24,10 @@ from autosched.arith.interval_eval import eval_set
 from autosched.arith.intset import union_set
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import BufferLoad, Expr, Range, Var
+from autosched.tir.expr import BufferLoad, Expr, IterVar, Range, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import add
-from autosched.tir.stmt import AttrStmt, BufferStore, For, Prefetch, Stmt, seq
+from autosched.tir.op import add, const
+from autosched.tir.stmt import AttrStmt, BufferStore, For, LetStmt, Prefetch, Stmt, seq
 from autosched.tir.walk import all_exprs, map_children, stmts, substitute
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -82,7 +82,7 @@ class _Inject:
 
 
 def touched_region(body: Stmt, buffer: Buffer) -> tuple[Range, ...] | None:
-    """The part of `buffer` that `body` reads or writes, over all loops in it.
+    """The part of `buffer` that `body` reads or writes, over all loops and threads in it.
 
     None when nothing is touched or a dimension has no bounds.
     """
@@ -90,8 +90,14 @@ def touched_region(body: Stmt, buffer: Buffer) -> tuple[Range, ...] | None:
     domains: dict[Var, IntSet] = {}
     touched: list[tuple[Expr, ...]] = []
     for s in stmts(body):
-        if isinstance(s, For):
-            domains[s.loop_var] = IntSet.from_range(Range(s.min, s.extent))
+        match s:
+            case For():
+                domains[s.loop_var] = IntSet.from_range(Range(s.min, s.extent))
+            case AttrStmt(IterVar() as axis, "thread_extent" | "virtual_thread", extent):
+                start = const(0, extent.dtype)
+                domains[axis.var] = IntSet.from_range(Range(start, extent))
+            case LetStmt(var, value):
+                domains[var] = eval_set(value, domains, analyzer)
         if isinstance(s, BufferStore) and s.buffer is buffer:
             touched.append(s.indices)
     for e in all_exprs(body):

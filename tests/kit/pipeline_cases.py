@@ -1,0 +1,162 @@
+"""Six schedules for the CPU and six for a GPU that give every pass of the pipelines work.
+
+Sizes do not divide by tiles, buffers live one after another, conditions stand inside loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autosched import te
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir.function import PrimFunc
+
+
+def lowered(name: str, gpu: bool) -> PrimFunc:
+    """The function of a schedule, as the pipeline gets it."""
+    return schedule_to_prim_func(*CASES[name](gpu))
+
+
+def _threads(sch: Any, stage: Any, block: Any, thread: Any) -> None:
+    sch[stage].bind(block, te.thread_axis("blockIdx.x"))
+    sch[stage].bind(thread, te.thread_axis("threadIdx.x"))
+
+
+def tiled_matmul(gpu: bool) -> tuple[Any, list[Any]]:
+    """Tiles that do not divide, a cache of the output, and an epilogue."""
+    A, B = te.placeholder((21, 18), name="A"), te.placeholder((18, 36), name="B")
+    k = te.reduce_axis((0, 18), name="k")
+    C = te.compute((21, 36), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    D = te.compute((21, 36), lambda i, j: te.max(C[i, j], 0.0), name="D")
+    sch = te.create_schedule(D.op)
+    io, jo, _, ji = sch[D].tile(*D.op.axis, 4, 16)
+    if gpu:
+        _threads(sch, D, io, ji)
+        sch[C].compute_at(sch[D], ji)
+        shared = sch.cache_read(B, "shared", [C])
+        sch[shared].compute_at(sch[C], C.op.reduce_axis[0])
+        return sch, [A, B, D]
+    sch[D].parallel(sch[D].fuse(io, jo))
+    sch[D].vectorize(ji)
+    sch[C].compute_at(sch[D], sch[D].leaf_iter_vars[0])
+    ko, ki = sch[C].split(k, factor=4)
+    i, j = C.op.axis
+    sch[C].reorder(ko, i, ki, j)
+    sch[C].vectorize(j)
+    sch[C].pragma(ko, "auto_unroll_max_step", 64)
+    return sch, [A, B, D]
+
+
+def padded_window(gpu: bool) -> tuple[Any, list[Any]]:
+    """A padded input computed where it is used, and sums over a window."""
+    A = te.placeholder((30, 10), name="A")
+    P = te.compute(
+        (32, 10),
+        lambda i, c: te.if_then_else(te.all(i >= 1, i < 31), A[i - 1, c], 0.0),
+        name="P",
+    )
+    k = te.reduce_axis((0, 3), name="k")
+    B = te.compute((30, 10), lambda i, c: te.sum(P[i + k, c], axis=k), name="B")
+    sch = te.create_schedule(B.op)
+    outer, inner = sch[B].split(B.op.axis[0], factor=7)
+    sch[P].compute_at(sch[B], outer)
+    if gpu:
+        _threads(sch, B, outer, inner)
+        thread = te.thread_axis((0, 7), "threadIdx.x")
+        sch[P].bind(sch[P].split(P.op.axis[0], nparts=7)[0], thread)
+        sch[P].set_scope("shared")
+        sch[B].pragma(sch[B].leaf_iter_vars[2], "auto_unroll_max_step", 64)
+        sch[B].pragma(sch[B].leaf_iter_vars[2], "unroll_explicit", 1)
+    return sch, [A, B]
+
+
+def chain_of_copies(gpu: bool) -> tuple[Any, list[Any]]:
+    """Fused loops over stages that can share memory; quotients of remainders."""
+    A = te.placeholder((24, 8), name="A")
+    B = te.compute((24, 8), lambda i, j: A[23 - i, j] + 1.0, name="B")
+    C = te.compute((24, 8), lambda i, j: te.exp(B[23 - i, j]), name="C")
+    D = te.compute((24, 8), lambda i, j: C[23 - i, j] * 2.0, name="D")
+    E = te.compute((8, 24), lambda i, j: D[(i + 2) % 8 // 2 + j % 2, i], name="E")
+    sch = te.create_schedule(E.op)
+    sch[E].reorder(*reversed(E.op.axis))
+    for stage in (B, C, D, E):
+        fused = sch[stage].fuse(*sch[stage].leaf_iter_vars)
+        outer, inner = sch[stage].split(fused, factor=32)
+        if stage is not E:
+            inner, last = sch[stage].split(inner, factor=4)
+            sch[stage].unroll(last)
+        if gpu:
+            _threads(sch, stage, outer, inner)
+    return sch, [A, E]
+
+
+def prefetched_rows(gpu: bool) -> tuple[Any, list[Any]]:
+    """Rows fetched ahead, filled twice, in two virtual threads."""
+    A = te.placeholder((32, 12), name="A")
+    B = te.compute((32, 12), lambda i, j: A[i, j] * A[i, j], name="B")
+    C = te.compute((32, 12), lambda i, j: B[i, 11 - j] + 1.0, name="C")
+    sch = te.create_schedule(C.op)
+    i, j = C.op.axis
+    half, row = sch[C].split(i, nparts=2)
+    if gpu:
+        block, row = sch[C].split(row, nparts=4)
+        sch[C].bind(block, te.thread_axis("blockIdx.x"))
+    sch[C].reorder(half, row)
+    sch[C].bind(half, te.thread_axis("vthread"))
+    sch[B].compute_at(sch[C], row)
+    sch[B].double_buffer()
+    sch[B].prefetch(A, B.op.axis[0], 1)
+    if gpu:
+        sch[B].set_scope("shared")
+        for stage, axis in ((C, j), (B, B.op.axis[1])):
+            sch[stage].bind(axis, te.thread_axis((0, 12), "threadIdx.x"))
+    return sch, [A, C]
+
+
+def narrow_types(gpu: bool) -> tuple[Any, list[Any]]:
+    """Brain floats, and indices of 64 bits that fit into 32."""
+    n = te.const(50, "int64")
+    A = te.placeholder((n,), "bfloat16", name="A")
+    B = te.compute((n,), lambda i: A[i] * A[i] + te.const(1, "bfloat16"), name="B")
+    sch = te.create_schedule(B.op)
+    outer, inner = sch[B].split(B.op.axis[0], factor=10)
+    if gpu:
+        inner, last = sch[B].split(inner, factor=2)
+        _threads(sch, B, outer, inner)
+        inner = last
+    sch[B].vectorize(inner)
+    return sch, [A, B]
+
+
+def guarded_select(gpu: bool) -> tuple[Any, list[Any]]:
+    """A Select that must not read out of bounds, and a condition that unrolling decides."""
+    A = te.placeholder((20,), name="A")
+    B = te.compute(
+        (8, 5, 6),
+        lambda i, j, k: te.select(i < 4, A[te.max(i * 5 + j, 0)], te.const(0.0)),
+        name="B",
+    )
+    C = te.compute((8, 5, 6), lambda i, j, k: B[i, j, k] + 1.0, name="C")
+    sch = te.create_schedule(C.op)
+    i, j, k = C.op.axis
+    outer, inner = sch[C].split(i, factor=3)
+    sch[C].unroll(j)
+    sch[C].set_store_predicate(j * 6 + k < 20)
+    if gpu:
+        _threads(sch, C, outer, inner)
+        sch[B].compute_inline()
+    else:
+        sch[B].compute_at(sch[C], inner)
+        sch[B].set_scope("local")
+    return sch, [A, C]
+
+
+CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
+    "tiled_matmul": tiled_matmul,
+    "padded_window": padded_window,
+    "chain_of_copies": chain_of_copies,
+    "prefetched_rows": prefetched_rows,
+    "narrow_types": narrow_types,
+    "guarded_select": guarded_select,
+}
