@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.errors import ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
 from autosched.tir.buffer import decl_buffer
@@ -13,7 +12,6 @@ from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
     ForKind,
-    IfThenElse,
     seq,
 )
 from autosched.transform.from_te.storage_flatten import StorageFlatten
@@ -43,69 +41,12 @@ def use(value):
     return loop(k, 4, BufferStore(B, value, (i * 4 + k,)))
 
 
-def test_golden(make_func, body_text, same_result):
-    before = make_func(loop(i, 8, allocate(L, fill(L, copy(L)), use(L[3 - k]))), A, B)
-    after = InjectDoubleBuffer()(before)
-    assert (
-        body_text(after)
-        == """\
-L = allocate((8,), float32, "shared")
-for j in range(4):
-    L[j] = A[j]
-for i in range(8):
-    if i + 1 < 8:
-        for j_1 in range(4):
-            L[j_1 + (i + 1) % 2 * 4] = A[(i + 1) * 4 + j_1]
-    for k in range(4):
-        B[i * 4 + k] = L[3 - k + i % 2 * 4]"""
-    )
-    same_result(before, after)
-
-
-def test_nothing_marked_returns_the_same_object(make_func):
-    func = make_func(loop(i, 8, allocate(L, copy(L), use(L[k]))), A, B)
-    assert InjectDoubleBuffer()(func) is func
-
-
-def test_two_buffers_and_a_loop_that_does_not_start_at_0(make_func, same_result):
-    inner = allocate(M, fill(L, copy(L)), fill(M, copy(M, 1)), use(L[3 - k] + M[k]))
-    before = make_func(loop(i, 8, allocate(L, inner), low=3), A, B)
-    after = InjectDoubleBuffer()(before)
-    assert [s.extents[0].value for s in (after.body, after.body.body)] == [8, 8]
-    same_result(before, after)
-
-
 @pytest.mark.parametrize("extent", [0, 1, 5])
 def test_a_symbolic_extent(make_func, same_result, extent):
     n = Var("n")
     body = loop(i, n, allocate(L, fill(L, copy(L)), use(L[k])))
     before = make_func(body, A, B, scalars=(n,))
     same_result(before, InjectDoubleBuffer()(before), extent)
-
-
-def test_refuses_what_has_no_next_iteration(make_func):
-    body = allocate(L, fill(L, loop(j, 4, BufferStore(L, A[j], (j,)))))
-    message = "L is double-buffered, but no serial loop encloses its allocation"
-    with pytest.raises(ScheduleError, match=message):
-        InjectDoubleBuffer()(make_func(body, A))
-    with pytest.raises(ScheduleError, match=message):
-        InjectDoubleBuffer()(make_func(loop(i, 8, body, ForKind.PARALLEL), A))
-
-
-def test_refuses_fills_that_are_not_in_every_iteration(make_func):
-    message = "L must be filled once in every iteration of the loop around its allocation"
-    guarded = allocate(L, IfThenElse(i < 4, fill(L, copy(L))))
-    with pytest.raises(ScheduleError, match=message):
-        InjectDoubleBuffer()(make_func(loop(i, 8, guarded), A))
-    deeper = allocate(L, loop(k, 2, fill(L, copy(L))))
-    with pytest.raises(ScheduleError, match=message):
-        InjectDoubleBuffer()(make_func(loop(i, 8, deeper), A))
-
-
-def test_refuses_a_size_that_changes(make_func):
-    body = Allocate(L.data, L.dtype, (i + 1,), TRUE, fill(L, copy(L)))
-    with pytest.raises(ScheduleError, match="the size of L depends on the loop i"):
-        InjectDoubleBuffer()(make_func(loop(i, 8, body), A))
 
 
 def test_from_a_schedule():
