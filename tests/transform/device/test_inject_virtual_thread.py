@@ -3,13 +3,11 @@ from autosched.tir.expr import IntImm, IterKind, IterVar, Var
 from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
-    IfThenElse,
     LetStmt,
     seq,
 )
 from autosched.tir.walk import stmts
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread, touched_variables
-from kit.stmts import loop
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")

@@ -11,7 +11,6 @@ from autosched.tir.stmt import (
     Allocate,
     AttrStmt,
     BufferStore,
-    ForKind,
     seq,
 )
 from autosched.transform.from_te.storage_flatten import StorageFlatten
