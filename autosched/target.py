@@ -84,6 +84,7 @@ class Target:
 
     @property
     def is_gpu(self) -> bool:
+        """Whether candidates have blocks and threads."""
         return self.kind == "cuda"
 
     def to_json(self) -> dict[str, Any]:

@@ -222,6 +222,7 @@ class Task:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
+        """The arguments of a kernel: inputs, then outputs."""
         return tuple(self.dag.tensors)
 
     @property

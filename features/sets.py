@@ -49,6 +49,7 @@ class FeatureSet:
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """The names of all columns, in order."""
         return tuple(column for group in self.groups.values() for column in group)
 
     @property

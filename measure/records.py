@@ -37,6 +37,7 @@ class Record:
     time: str = ""
 
     def to_json(self) -> dict[str, Any]:
+        """The line of the file, but for environment and time, which RecordLog adds."""
         return {
             "schema": SCHEMA,
             "task": self.task,

@@ -22,6 +22,7 @@ class Failure:
     message: str
 
     def to_json(self) -> dict[str, str]:
+        """The `error` entry of a record's result."""
         return {"stage": self.stage, "kind": self.kind, "message": self.message}
 
     @classmethod
@@ -50,6 +51,7 @@ class MeasureResult:
 
     @property
     def valid(self) -> bool:
+        """Whether there is a time and no failure."""
         return self.failure is None and bool(self.seconds)
 
     @property

@@ -27,9 +27,15 @@ class CostModel(Protocol):
     """Learns from measured programs; predicts others."""
 
     @property
-    def trained(self) -> bool: ...
-    def prepare(self) -> None: ...
-    def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None: ...
+    def trained(self) -> bool:
+        """Whether `opinions` means anything yet."""
+
+    def prepare(self) -> None:
+        """Get slow work under way, such as imports; returns at once."""
+
+    def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
+        """Learn from rows and throughputs, relative to the best of each program's task."""
+
     def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
         """What each member of the model expects: (programs, members), higher is faster."""
 
@@ -49,6 +55,7 @@ class RandomModel:
         """Learns nothing."""
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
+        """Uniform draws: (programs, 1)."""
         return self._rng.random((len(programs), 1), dtype=np.float32)
 
 
@@ -94,6 +101,7 @@ class XGBoostModel:
 
     @property
     def trained(self) -> bool:
+        """Whether there are trees, trained here or loaded."""
         return self._booster is not None
 
     def prepare(self) -> None:

@@ -58,6 +58,7 @@ class Featurizer:
         self._helper = helper
 
     def __call__(self, candidates: Sequence[Steps]) -> list[FeatureRows | None]:
+        """The rows of each candidate; None for an illegal one."""
         if len(self._cache) > _MAX_CACHED:
             self._cache.clear()
         new = [c for c in dict.fromkeys(candidates) if c not in self._cache]

@@ -20,6 +20,7 @@ class Quality:
     candidates: int
 
     def to_json(self) -> dict[str, float]:
+        """Both shares and the number of candidates, as a record's `search` entry has them."""
         return asdict(self)
 
 

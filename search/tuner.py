@@ -85,7 +85,8 @@ class Progress:
 class Observer(Protocol):
     """Told of every change; `records` are the ones just written, if any."""
 
-    def __call__(self, progress: Progress, records: Sequence[Record]) -> None: ...
+    def __call__(self, progress: Progress, records: Sequence[Record]) -> None:
+        """Called after every phase and batch."""
 
 
 @dataclass(slots=True)
@@ -103,10 +104,13 @@ class TuneResult:
 class Measures(Protocol):
     """What the tuner needs of `autosched.measure.measurer.Measurer`."""
 
-    def start(self, task: Task) -> None: ...
+    def start(self, task: Task) -> None:
+        """Start what takes time, ahead of the first batch."""
+
     def measure(
         self, task: Task, batch: Sequence[tuple[Step, ...]], best: float
-    ) -> list[MeasureResult]: ...
+    ) -> list[MeasureResult]:
+        """A result for each candidate, in order; `best` is the best cost so far, in seconds."""
 
 
 class Tuner:

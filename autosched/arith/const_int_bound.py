@@ -190,6 +190,7 @@ class BoundEvaluator:
         return leaves_type(self, e) or any(map(self.wraps, e.children()))
 
     def __call__(self, e: Expr) -> Bound:
+        """The smallest and largest value of `e`, infinite where nothing is known."""
         cls = e.__class__
         if cls is IntImm:
             value: int = e.value  # type: ignore[attr-defined]  # an IntImm

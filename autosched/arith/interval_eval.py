@@ -84,16 +84,19 @@ class IntervalEvaluator:
         self._memo: dict[Expr, Interval] = {}
 
     def __call__(self, e: Expr) -> tuple[Expr, Expr]:
+        """The ends of the values of `e`, sentinels of `intset.py` where there is no bound."""
         low, high = self.visit(e)
         return NEG_INF_EXPR if low is None else low, POS_INF_EXPR if high is None else high
 
     @property
     def analyzer(self) -> Analyzer:
+        """The Analyzer that proves signs; made when first needed."""
         if self._analyzer is None:
             self._analyzer = Analyzer()
         return self._analyzer
 
     def visit(self, e: Expr) -> Interval:
+        """The ends of the values of `e`, None where there is no bound."""
         cls = e.__class__
         if cls is IntImm or free_vars(e).isdisjoint(self._dom):
             # What a call returns may differ from one time to the next.

@@ -69,6 +69,7 @@ class ModularEvaluator:
         self.memo: dict[Expr, ModularSet] = {} if memo is None else memo
 
     def __call__(self, e: Expr) -> ModularSet:
+        """The residues of `e`: every integer where nothing is known."""
         rule = _RULES.get(e.__class__)
         if rule is None or not e.dtype.is_integral:
             return ANYTHING

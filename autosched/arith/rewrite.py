@@ -133,6 +133,7 @@ class RewriteSimplifier:
         self.memo: dict[Expr, Expr] = {}
 
     def __call__(self, e: Expr) -> Expr:
+        """`e` rewritten, twice when the first time changed it."""
         first = self.visit(e)
         return first if first is e else self.visit(first)
 
@@ -161,16 +162,20 @@ class RewriteSimplifier:
         return e
 
     def lo(self, e: Expr) -> int:
+        """The lower bound of `e`."""
         return self.analyzer.bounds(e)[0]
 
     def below(self, e: Expr, limit: int) -> bool:
+        """Whether `e` is in [0, limit)."""
         low, high = self.analyzer.bounds(e)
         return low >= 0 and high < limit and high < POS_INF
 
     def prove(self, e: Expr) -> bool:
+        """Whether the condition `e` is proven inside a rule."""
         return self.analyzer.prove_nested(e)
 
     def children(self, e: Expr) -> Expr:
+        """`e` with its children rewritten; itself when none changed."""
         children = e.children()
         settled = self.analyzer.settled
         new = tuple([c if c in settled else self.visit(c) for c in children])

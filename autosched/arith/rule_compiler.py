@@ -30,10 +30,17 @@ from autosched.tir.expr import Expr
 class RuleScope(Protocol):
     """What rules may ask: bounds, proofs, and to simplify once more."""
 
-    def lo(self, e: Expr) -> int: ...
-    def below(self, e: Expr, limit: int) -> bool: ...
-    def prove(self, e: Expr) -> bool: ...
-    def again(self, e: Expr) -> Expr: ...
+    def lo(self, e: Expr) -> int:
+        """The lower bound of `e`."""
+
+    def below(self, e: Expr, limit: int) -> bool:
+        """Whether `e` is in [0, limit)."""
+
+    def prove(self, e: Expr) -> bool:
+        """Whether the condition `e` is proven."""
+
+    def again(self, e: Expr) -> Expr:
+        """`e` simplified once more."""
 
 
 RuleFn = Callable[[Any, RuleScope], Expr | None]

@@ -114,6 +114,7 @@ class TargetSection(_Section):
     hardware: HardwareSection = Field(default_factory=HardwareSection)
 
     def make(self) -> Target:
+        """The target. Raises ConfigError for a value that it does not accept."""
         return make_target(
             self.kind,
             threads=self.threads,
@@ -198,6 +199,7 @@ class MeasureSection(_Section):
     workers: PositiveInt = Field(default=2, description="processes that build candidates")
 
     def run_options(self) -> RunOptions:
+        """The settings of the runner."""
         return RunOptions(self.timeout_s, self.min_repeat_ms, self.repeat)
 
 
@@ -223,6 +225,7 @@ class Config(_Section):
         )
 
     def records_path(self) -> Path:
+        """Where records go: `records`, or the name with .jsonl in the current folder."""
         return Path(self.records or f"{self.name}.jsonl")
 
 

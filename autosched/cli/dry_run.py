@@ -35,6 +35,7 @@ class DryRun:
 
     @property
     def sampled(self) -> int:
+        """How many candidates were drawn, legal or not."""
         return len(self.legal) + len(self.refused)
 
     def reasons(self) -> list[tuple[int, str]]:
@@ -46,6 +47,7 @@ class DryRun:
         return sorted(found, key=lambda entry: -entry[0])
 
     def to_json(self) -> dict[str, Any]:
+        """What --json prints of the task."""
         return {
             "task": self.task.to_json(),
             "sketches": [sketch.to_str() for sketch in self.sketches],  # their tiles are open

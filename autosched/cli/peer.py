@@ -56,6 +56,7 @@ class Peer:
 
     @property
     def text(self) -> str:
+        """The line of the report, with a warning where the times scatter."""
         text = f"{self.share:.2f} times the speed of {self.name}, timed in turns in one process"
         return f"{text}; unreliable: others use the cores" if self.disturbed else text
 
@@ -67,6 +68,7 @@ class Peer:
         return f"the best is slower than {self.name}; more trials may find a faster one (--trials)"
 
     def to_json(self) -> dict[str, Any]:
+        """What --json prints: all fields, `share` and `disturbed`."""
         return {**asdict(self), "share": self.share, "disturbed": self.disturbed}
 
 

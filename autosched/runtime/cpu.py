@@ -162,6 +162,7 @@ class CpuKernel:
         return tuple(result)
 
     def __call__(self, *args: Any) -> None:
+        """Run once. Raises MeasureError when an argument does not fit or an assertion fails."""
         self.bind(*args).run()
 
     def timer(self, *args: Any) -> Callable[[int], int]:

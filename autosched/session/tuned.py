@@ -61,6 +61,7 @@ class TunedTask:
 
     @classmethod
     def of(cls, result: TuneResult) -> TunedTask:
+        """From what a tuner or the task scheduler returned of the task."""
         return cls(result.task, result.records, result.progress.failures, result)
 
     @property

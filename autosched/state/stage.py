@@ -72,14 +72,17 @@ class StateStage:
 
     @property
     def name(self) -> str:
+        """The name of the operation."""
         return self.op.name
 
     @property
     def is_placeholder(self) -> bool:
+        """Whether the stage is an input."""
         return self.op_type is OpType.PLACEHOLDER
 
     @property
     def is_inlined(self) -> bool:
+        """Whether the stage is inlined into its readers."""
         return self.compute_at is ComputeAt.INLINED
 
     def _evolved(

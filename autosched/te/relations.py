@@ -51,6 +51,8 @@ Relation = Split | Fuse | Rebase | Singleton
 
 
 class AttachType(Enum):
+    """Where a stage is computed."""
+
     GROUP_ROOT = "root"
     INLINE = "inline"
     INLINED = "inlined"  # the inlining has been carried out by normalize
@@ -76,6 +78,7 @@ class IterVarAttr:
     tensor_intrin: object | None = None
 
     def copy(self) -> IterVarAttr:
+        """A copy whose lists may be appended to."""
         return IterVarAttr(
             self.iter_kind,
             self.bind_thread,

@@ -50,6 +50,7 @@ class Buffer:
 
     @property
     def scope(self) -> str:
+        """The storage scope of the data pointer; empty where it is still to be inferred."""
         return self.data.scope
 
     def __getitem__(

@@ -32,6 +32,7 @@ class DType:
     name: str
 
     def __new__(cls, name: str | DType) -> DType:
+        """The one object for the type called `name`, such as float32x8."""
         if isinstance(name, DType):
             return name
         found = cls._table.get(name)
@@ -66,10 +67,12 @@ class DType:
 
     @cached_property
     def is_bool(self) -> bool:
+        """Whether elements are truth values."""
         return self.code == "bool"
 
     @cached_property
     def is_handle(self) -> bool:
+        """Whether elements are pointers."""
         return self.code == "handle"
 
     @cached_property

@@ -121,16 +121,22 @@ class BinaryExpr(Expr):
 
 
 class Add(BinaryExpr):
+    """`a + b`."""
+
     __slots__ = ()
     symbol, fold = "+", "add"
 
 
 class Sub(BinaryExpr):
+    """`a - b`."""
+
     __slots__ = ()
     symbol, fold = "-", "sub"
 
 
 class Mul(BinaryExpr):
+    """`a * b`."""
+
     __slots__ = ()
     symbol, fold = "*", "mul"
 
@@ -150,21 +156,29 @@ class Mod(BinaryExpr):
 
 
 class FloorDiv(BinaryExpr):
+    """Division rounded toward minus infinity."""
+
     __slots__ = ()
     symbol, fold = "//", "floordiv"
 
 
 class FloorMod(BinaryExpr):
+    """The remainder of FloorDiv: it has the sign of the divisor."""
+
     __slots__ = ()
     symbol, fold = "%", "floormod"
 
 
 class Min(BinaryExpr):
+    """The smaller operand."""
+
     __slots__ = ()
     symbol, fold = "min", "min_"
 
 
 class Max(BinaryExpr):
+    """The larger operand."""
+
     __slots__ = ()
     symbol, fold = "max", "max_"
 
@@ -177,46 +191,64 @@ class CompareExpr(BinaryExpr):
 
 
 class EQ(CompareExpr):
+    """`a == b`."""
+
     __slots__ = ()
     symbol, fold = "==", "eq"
 
 
 class NE(CompareExpr):
+    """`a != b`."""
+
     __slots__ = ()
     symbol, fold = "!=", "ne"
 
 
 class LT(CompareExpr):
+    """`a < b`."""
+
     __slots__ = ()
     symbol, fold = "<", "lt"
 
 
 class LE(CompareExpr):
+    """`a <= b`."""
+
     __slots__ = ()
     symbol, fold = "<=", "le"
 
 
 class GT(CompareExpr):
+    """`a > b`."""
+
     __slots__ = ()
     symbol, fold = ">", "gt"
 
 
 class GE(CompareExpr):
+    """`a >= b`."""
+
     __slots__ = ()
     symbol, fold = ">=", "ge"
 
 
 class And(BinaryExpr):
+    """Both conditions."""
+
     __slots__ = ()
     symbol, fold = "and", "and_"
 
 
 class Or(BinaryExpr):
+    """Either condition."""
+
     __slots__ = ()
     symbol, fold = "or", "or_"
 
 
 class Not(Node):
+    """The condition does not hold."""
+
     __slots__ = ("a",)
     __match_args__ = ("a",)
     a: Expr

@@ -33,10 +33,12 @@ class PrimFunc:
         return self if body is self.body else replace(self, body=body)
 
     def with_attrs(self, **attrs: Any) -> PrimFunc:
+        """The function with `attrs` added to its own, replacing those of the same name."""
         return replace(self, attrs={**self.attrs, **attrs})
 
     @property
     def name(self) -> str:
+        """The exported name, main where none is given."""
         return str(self.attrs.get("global_symbol", "main"))
 
     @property

@@ -74,6 +74,7 @@ class Place:
 
     @property
     def storage(self) -> str:
+        """The Python name of the Storage that holds the elements."""
         return self.memory.storage(self.dtype)
 
 

@@ -23,6 +23,8 @@ FALSE = IntImm(0, bool_)
 
 
 class ForKind(Enum):
+    """How the iterations of a loop are carried out."""
+
     SERIAL = "serial"
     PARALLEL = "parallel"
     VECTORIZED = "vectorized"
@@ -48,6 +50,8 @@ class Stmt:
 
 @dataclass(slots=True, eq=False, repr=False)
 class LetStmt(Stmt):
+    """`body` in which `var` has the value of `value`."""
+
     var: Var
     value: Expr
     body: Stmt
@@ -68,6 +72,8 @@ class AttrStmt(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class AssertStmt(Stmt):
+    """`body`, reached only when `condition` holds; otherwise the kernel fails with `message`."""
+
     condition: Expr
     message: str
     body: Stmt
@@ -127,6 +133,8 @@ class Allocate(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class AllocateConst(Stmt):
+    """`buffer_var` points to the constant `data` while `body` runs."""
+
     buffer_var: Var
     dtype: DType
     extents: tuple[Expr, ...]
@@ -151,6 +159,8 @@ class SeqStmt(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class IfThenElse(Stmt):
+    """`then_case` when `condition` holds, else `else_case` if there is one."""
+
     condition: Expr
     then_case: Stmt
     else_case: Stmt | None = None
@@ -158,6 +168,8 @@ class IfThenElse(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Evaluate(Stmt):
+    """`value` computed for what it does besides, such as a call."""
+
     value: Expr
 
 
@@ -176,30 +188,40 @@ class For(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class While(Stmt):
+    """`body` as long as `condition` holds before it."""
+
     condition: Expr
     body: Stmt
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Prefetch(Stmt):
+    """A hint that the region `bounds` of `buffer` is needed soon."""
+
     buffer: Buffer
     bounds: tuple[Range, ...]
 
 
 @dataclass(slots=True, eq=False)
 class BufferRegion:
+    """The part `region` of `buffer`."""
+
     buffer: Buffer
     region: tuple[Range, ...]
 
 
 @dataclass(slots=True, eq=False)
 class MatchBufferRegion:
+    """`buffer` names the part `source` of another buffer inside a block."""
+
     buffer: Buffer
     source: BufferRegion
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Block(Stmt):
+    """A computation with iteration variables of its own; `init` runs where its reductions start."""
+
     iter_vars: tuple[IterVar, ...]
     reads: tuple[BufferRegion, ...]
     writes: tuple[BufferRegion, ...]
@@ -213,6 +235,8 @@ class Block(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class BlockRealize(Stmt):
+    """`block` with values for its iteration variables, where `predicate` holds."""
+
     iter_values: tuple[Expr, ...]
     predicate: Expr
     block: Block

@@ -29,16 +29,31 @@ class WorkloadSource(Protocol):
     """
 
     @property
-    def title(self) -> str: ...
+    def title(self) -> str:
+        """What people see: the operator and its arguments."""
+
     @property
-    def num_outputs(self) -> int: ...
-    def to_json(self) -> dict[str, Any]: ...
+    def num_outputs(self) -> int:
+        """How many of the tensors, at the end, are outputs."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The `workload` entry of a record."""
+
     @property
-    def computation(self) -> str: ...
-    def tensors(self) -> list[Tensor]: ...
-    def inputs(self, seed: int = 0) -> list[Array]: ...
-    def reference(self, inputs: Sequence[Array]) -> list[Array]: ...
-    def numpy_version(self) -> NumpyVersion | None: ...
+    def computation(self) -> str:
+        """What `to_json` leaves open, as text."""
+
+    def tensors(self) -> list[Tensor]:
+        """The arguments as tensors: inputs, then outputs."""
+
+    def inputs(self, seed: int = 0) -> list[Array]:
+        """Random inputs, the same for the same seed."""
+
+    def reference(self, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs for `inputs`, computed with NumPy."""
+
+    def numpy_version(self) -> NumpyVersion | None:
+        """What a kernel is compared with; None where NumPy has nothing."""
 
 
 @dataclass(frozen=True)
@@ -50,30 +65,38 @@ class BuiltIn:
 
     @property
     def title(self) -> str:
+        """The name and the arguments, without a dtype of float32."""
         shown = ", ".join(f"{k}={v}" for k, v in self.args if (k, v) != ("dtype", "float32"))
         return f"{self.op}({shown})"
 
     @property
     def num_outputs(self) -> int:
+        """How many of the tensors, at the end, are outputs."""
         return workloads.get(self.op).n_outputs
 
     def to_json(self) -> dict[str, Any]:
+        """Name and arguments, as `source_from_json` reads them."""
         return {"op": self.op, "args": dict(self.args)}
 
     @property
     def computation(self) -> str:
+        """Empty: name and arguments say it all."""
         return ""
 
     def tensors(self) -> list[Tensor]:
+        """The arguments as tensors: inputs, then outputs."""
         return workloads.get(self.op).tensors(**dict(self.args))
 
     def inputs(self, seed: int = 0) -> list[Array]:
+        """Random inputs, the same for the same seed."""
         return workloads.get(self.op).inputs(seed, **dict(self.args))
 
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs for `inputs`, computed with NumPy."""
         return workloads.get(self.op).reference(inputs, **dict(self.args))
 
     def numpy_version(self) -> NumpyVersion | None:
+        """The reference in the types of the inputs."""
         return workloads.get(self.op).numpy_version(**dict(self.args))
 
 

@@ -66,6 +66,7 @@ class StoreFacts:
 
     @property
     def stored(self) -> Access:
+        """The access of the stored buffer."""
         return self.accesses[0]
 
     @property

@@ -54,6 +54,7 @@ class Index:
 
     @property
     def valid(self) -> npt.NDArray[np.bool_]:
+        """Whether each candidate has a time."""
         return np.isfinite(self.seconds)
 
     def workload(self, task: int) -> str:

@@ -27,8 +27,11 @@ ROW_GROUP = 16384  # rows held at a time, about 11 MB
 class Writer(Protocol):
     """Takes the rows of candidates 0, 1, ... in order."""
 
-    def append(self, candidate: int, rows: FeatureRows) -> None: ...
-    def close(self) -> None: ...
+    def append(self, candidate: int, rows: FeatureRows) -> None:
+        """Write the rows of the next candidate."""
+
+    def close(self) -> None:
+        """Write what is still held back and finish the file."""
 
 
 @contextmanager

@@ -74,6 +74,7 @@ class BufferInfo:
 
     @property
     def extents(self) -> tuple[int | None, ...]:
+        """The extents of the storage; None for a symbolic one."""
         return self.shape if self.realized is None else self.realized
 
     @property
@@ -83,6 +84,7 @@ class BufferInfo:
 
     @property
     def name(self) -> str:
+        """The buffer's name; empty for an allocated variable."""
         return "" if self.buffer is None else self.buffer.name
 
 

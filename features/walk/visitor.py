@@ -43,8 +43,11 @@ _SERIAL = (ForKind.SERIAL, ForKind.UNROLLED)
 class Visitor(Protocol):
     """What a feature set does at stores and where buffers end; called in program order."""
 
-    def store(self, stmt: BufferStore, nest: Nest) -> None: ...
-    def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None: ...
+    def store(self, stmt: BufferStore, nest: Nest) -> None:
+        """The walk is at the store `stmt` inside the loops of `nest`."""
+
+    def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None:
+        """The storage of `data`, with `extents` elements, ends."""
 
 
 class Nest:

@@ -52,6 +52,7 @@ class CheckedRule:
 
     @property
     def name(self) -> str:
+        """The name of the user's rule."""
         return self.rule.name
 
     def condition(self, context: Context, state: State, stage_id: int) -> Decision:

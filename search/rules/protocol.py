@@ -38,9 +38,14 @@ class SketchRule(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
-    def condition(self, context: Context, state: State, stage_id: int) -> Decision: ...
-    def apply(self, context: Context, state: State, stage_id: int) -> list[tuple[State, int]]: ...
+    def name(self) -> str:
+        """The name that messages use."""
+
+    def condition(self, context: Context, state: State, stage_id: int) -> Decision:
+        """Whether the rule applies to the stage."""
+
+    def apply(self, context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
+        """The new states, each with the stage to work on next."""
 
 
 @dataclass(frozen=True, slots=True)

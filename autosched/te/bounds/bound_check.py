@@ -33,12 +33,14 @@ class BoundFacts:
 
     @property
     def sets(self) -> dict[Var, IntSet]:
+        """The domain of every loop variable, as a set."""
         if self._sets is None:
             self._sets = {iv.var: IntSet.from_range(r) for iv, r in self.domains.items()}
         return self._sets
 
     @property
     def analyzer(self) -> Analyzer:
+        """An Analyzer that knows the domain of every loop variable."""
         if self._analyzer is None:
             self._analyzer = Analyzer(as_ansor=True)
             for iv, dom in self.domains.items():

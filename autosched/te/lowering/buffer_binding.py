@@ -73,6 +73,7 @@ class Binding:
 
     @property
     def skipped(self) -> int:
+        """How many leading dimensions of the region the declared buffer lacks."""
         return len(self.region) - len(self.declared.shape)
 
     def indices(self, within: Sequence[Expr]) -> tuple[Expr, ...]:

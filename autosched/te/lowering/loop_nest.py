@@ -47,6 +47,7 @@ class Building:
     values: dict[Var, Expr] = field(default_factory=dict)
 
     def let(self, var: Var, value: Expr) -> None:
+        """Give `var` a value in place of a loop; earlier such variables are replaced in it."""
         self.values[var] = substitute(value, self.values)
 
 

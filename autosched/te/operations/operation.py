@@ -40,6 +40,7 @@ class Operation:
         return ()
 
     def output(self, index: int = 0) -> Tensor:
+        """The tensor of output `index`."""
         return self.outputs[index]
 
     def __repr__(self) -> str:
@@ -86,10 +87,12 @@ class ComputeOp(Operation):
 
     @property
     def root_iter_vars(self) -> tuple[IterVar, ...]:
+        """The data axes, then the reduction axes."""
         return self._roots
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
+        """The tensors that the bodies read, in order of first appearance."""
         if self._inputs is None:
             found: dict[Tensor, None] = {}
             extents = (iv.dom for iv in self.reduce_axis if iv.dom is not None)
@@ -128,10 +131,12 @@ class ScanOp(Operation):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
+        """The initial tensors, then the updates."""
         return (*self.init, *self.update)
 
     @property
     def root_iter_vars(self) -> tuple[IterVar, ...]:
+        """The axis of time, then those of space, state by state."""
         return (self.scan_axis, *self.spatial_axis)
 
 
@@ -161,6 +166,7 @@ class ExternOp(Operation):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
+        """The tensors that the statement reads, each once."""
         return tuple(dict.fromkeys(self.input_tensors))
 
 

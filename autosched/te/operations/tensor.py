@@ -37,9 +37,11 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions."""
         return len(self.shape)
 
     def __call__(self, *indices: Expr | IterVar | int) -> Expr:
+        """The element at `indices`, like `tensor[indices]`."""
         return self[indices]
 
     def __getitem__(self, indices: Any) -> Expr:

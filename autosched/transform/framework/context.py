@@ -27,15 +27,20 @@ class PassInfo:
 class Instrument(Protocol):
     """Watches passes; see `instruments.py` for ready ones."""
 
-    def enter_pass_ctx(self) -> None: ...
+    def enter_pass_ctx(self) -> None:
+        """The context is entered."""
 
-    def exit_pass_ctx(self) -> None: ...
+    def exit_pass_ctx(self) -> None:
+        """The context is left."""
 
-    def should_run(self, program: Program, info: PassInfo) -> bool: ...
+    def should_run(self, program: Program, info: PassInfo) -> bool:
+        """Whether the pass may run; one False suffices to leave it out."""
 
-    def run_before_pass(self, program: Program, info: PassInfo) -> None: ...
+    def run_before_pass(self, program: Program, info: PassInfo) -> None:
+        """A pass is about to transform `program`."""
 
-    def run_after_pass(self, program: Program, info: PassInfo) -> None: ...
+    def run_after_pass(self, program: Program, info: PassInfo) -> None:
+        """A pass has made `program`."""
 
 
 @dataclass(frozen=True, slots=True)

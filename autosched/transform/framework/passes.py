@@ -30,9 +30,11 @@ class Pass(Protocol):
     name: ClassVar[str]
 
     @property
-    def info(self) -> PassInfo: ...
+    def info(self) -> PassInfo:
+        """The pass as contexts and instruments see it."""
 
-    def __call__(self, program: ProgramT) -> ProgramT: ...
+    def __call__(self, program: ProgramT) -> ProgramT:
+        """`program` transformed under the current context."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class FunctionPass:
 
     @property
     def info(self) -> PassInfo:
+        """The pass as contexts and instruments see it."""
         return PassInfo(self.name, self.opt_level, self.required)
 
     def __call__(self, program: ProgramT) -> ProgramT:
@@ -95,10 +98,12 @@ class ModulePass:
     required: ClassVar[tuple[str, ...]] = ()
 
     def apply_module(self, module: IRModule, ctx: PassContext) -> IRModule:
+        """The transformed module; the argument itself when nothing changed."""
         raise TypeError(f"{type(self).__name__} must define apply_module")
 
     @property
     def info(self) -> PassInfo:
+        """The pass as contexts and instruments see it."""
         return PassInfo(self.name, self.opt_level, self.required)
 
     def __call__(self, program: ProgramT) -> ProgramT:

@@ -96,6 +96,7 @@ class Translation:
         return _FLOAT64 if wide else float32
 
     def value(self, e: ast.expr) -> Value:
+        """`e` as a tensor expression or a number. Raises ConfigError for what is not a value."""
         match e:
             case ast.Constant(value=int() | float() as value):
                 return value
