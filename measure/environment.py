@@ -13,13 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-# Packages by the names of the distributions that bring them, the usual one first.
-_PACKAGES = {
-    "autosched": ("autosched",),
-    "numpy": ("numpy",),
-    "llvmlite": ("llvmlite",),
-    "xgboost": ("xgboost-cpu", "xgboost"),
-}
+# Either distribution of XGBoost brings the module; with one seed they train different trees.
+_PACKAGES = (("autosched",), ("numpy",), ("llvmlite",), ("xgboost-cpu", "xgboost"))
 
 
 @lru_cache(maxsize=1)
@@ -32,7 +27,7 @@ def fingerprint() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
         "python": platform.python_version(),
-        "packages": {name: _version(names) for name, names in _PACKAGES.items()},
+        "packages": dict(map(_installed, _PACKAGES)),
     }
 
 
@@ -42,11 +37,12 @@ def fingerprint_hash(environment: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _version(distributions: Sequence[str]) -> str:
+def _installed(distributions: Sequence[str]) -> tuple[str, str]:
+    """The first of the distributions that is installed, and its version."""
     for name in distributions:
         with suppress(PackageNotFoundError):
-            return version(name)
-    return "not installed"
+            return name, version(name)
+    return distributions[-1], "not installed"
 
 
 def _cpu_model() -> str:
