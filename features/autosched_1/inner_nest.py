@@ -18,7 +18,6 @@ from autosched.nest.distribution import Footprint, footprint, is_distributable
 from autosched.nest.loop_nest import InnerLoop, is_injective
 from autosched.nest.plan import ScalarStore
 from autosched.tir.expr import Add, BufferLoad, Expr, Max, Min, Var
-from autosched.tir.linear import linear
 from autosched.tir.stmt import ForKind
 from autosched.transform.vector.conditions import UNCONDITIONAL, conditions_along, guarded_parts
 from autosched.transform.vector.index_steps import step_along
@@ -55,29 +54,21 @@ def _is_plain(loop: Loop) -> bool:
 
 
 def _sequences(stores: Sequence[StoreFacts]) -> list[tuple[Siblings, list[StoreFacts]]]:
-    """Sequences of nothing but perfect nests that store to one place of one buffer."""
+    """Sequences in loops, of nothing but perfect nests that store to one place of one buffer."""
     found: dict[int, tuple[Siblings, list[StoreFacts]]] = {}
     for store in stores:
         siblings = store.siblings
-        if siblings is not None and all(map(_is_plain, store.loops[siblings.level :])):
+        if siblings is None or siblings.level == siblings.floor:
+            continue
+        if all(map(_is_plain, store.loops[siblings.level :])):
             found.setdefault(id(siblings), (siblings, []))[1].append(store)
     return [
         (siblings, parts)
         for siblings, parts in found.values()
         if siblings.count == len(parts)
         and all(part.stored.data is parts[0].stored.data for part in parts)
-        and len(set(map(_constant, parts))) == 1
+        and all(part.constant == parts[0].constant for part in parts)
     ]
-
-
-def _constant(store: StoreFacts) -> int:
-    """The part of the stored address that no loop moves."""
-    total, scale = 0, 1
-    indices, extents = store.stmt.indices, store.stored.info.extents
-    for d in range(len(indices) - 1, -1, -1):
-        total += scale * linear(indices[d])[0]
-        scale *= extents[d] or 1
-    return total
 
 
 def _distributes(parts: Sequence[StoreFacts], level: int) -> bool:
@@ -174,7 +165,9 @@ def _uneven_loop(
         info = next(a.info for a in store.accesses if a.data is load.buffer.data)
         return step_along(flat_terms(load.indices, info.extents), var)[1]
 
-    conditions = conditions_along(guarded, loop.var, length) if guarded else UNCONDITIONAL
+    conditions = UNCONDITIONAL
+    if loop.extent > 1:
+        conditions = conditions_along(guarded, loop.var, length)
     return InnerLoop(
         loop.extent,
         own,

@@ -7,8 +7,8 @@ made on; records without them (Ansor's) count as `cpu_caches.TYPICAL`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from autosched.cpu_caches import TYPICAL
 from autosched.nest.core import Core, core_of
@@ -18,8 +18,7 @@ _KIB, _MIB = 2**10, 2**20
 PAGE = 4 * _KIB
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(NamedTuple):
     """Sizes in bytes. `caches` are L1, L2 and L3; on a GPU the shared memory of a block, L2 and L2.
 
     `tlb` counts the pages that the two levels of a CPU's TLB hold: Intel Skylake's values; later

@@ -43,7 +43,8 @@ class StoreFacts:
     perfect nest around the store `stmt`.
 
     `others` are further places at which accesses read: position of the access, index tuple and
-    strides. Along the variables `uneven` some access does not move evenly.
+    strides. Along the variables `uneven` some access does not move evenly; `constant` is the part
+    of the stored address that no variable changes.
     """
 
     stmt: BufferStore
@@ -63,6 +64,7 @@ class StoreFacts:
     siblings: Siblings | None
     others: list[tuple[int, Index, list[int]]]
     uneven: frozenset[Var]
+    constant: int
 
     @property
     def stored(self) -> Access:
@@ -110,6 +112,7 @@ def store_facts(
         nest.siblings if len(loops) == len(nest.loops) else None,
         _others(accesses, strides),
         frozenset([var for access in accesses for var in strides.uneven(access)]),
+        strides.constant(accesses[0]),
     )
 
 

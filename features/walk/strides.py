@@ -13,9 +13,9 @@ from autosched.tir.walk import free_vars
 Index = tuple[Expr, ...]
 
 
-Coefficients = tuple[dict[Var, int], frozenset[Var]]
-"""The stride along each variable, and the uneven ones: those that stand in a quotient or remainder,
-whose stride holds for the first two iterations only."""
+Coefficients = tuple[dict[Var, int], frozenset[Var], int]
+"""The stride along each variable; the uneven ones, which stand in a quotient or remainder, so that
+their stride holds for the first two iterations only; and the part that no variable changes."""
 
 _NONE = frozenset[Var]()
 
@@ -49,6 +49,15 @@ class Strides:
             scale *= extents[d] or 1
         return [total.get(loop.var, 0) for loop in self._loops]
 
+    def constant(self, access: Access) -> int:
+        """The part of the place of the first index tuple that no variable changes."""
+        total, scale = 0, 1
+        index, extents = access.indices[0], access.info.extents
+        for d in range(len(index) - 1, -1, -1):
+            total += self._coefficients(index[d])[2] * scale
+            scale *= extents[d] or 1
+        return total
+
     def uneven(self, access: Access) -> frozenset[Var]:
         """The variables that stand in a quotient or remainder of an index of the access."""
         found = _NONE
@@ -64,24 +73,28 @@ class Strides:
         if known is not None:
             return known
         found: dict[Var, int] = {}
-        uneven = _NONE
+        uneven, constant = _NONE, 0
         match expr:
-            case IntImm():
-                pass
+            case IntImm(value):
+                constant = value
             case Var():
                 found[expr] = 1
             case Add(a, b) | Sub(a, b):
-                (one, first), (other, second) = self._coefficients(a), self._coefficients(b)
+                one, first, constant = self._coefficients(a)
+                other, second, more = self._coefficients(b)
+                sign = 1 if type(expr) is Add else -1
                 found.update(one)
-                _add(found, other, 1 if type(expr) is Add else -1)
+                _add(found, other, sign)
                 uneven = first | second if first or second else _NONE
+                constant += sign * more
             case Mul(a, IntImm(value)) | Mul(IntImm(value), a):
-                one, uneven = self._coefficients(a)
+                one, uneven, constant = self._coefficients(a)
                 _add(found, one, value)
+                constant *= value
             case _:
                 found = self._differences(expr)
                 uneven = free_vars(expr)
-        result = self._known[expr] = found, uneven
+        result = self._known[expr] = found, uneven, constant
         return result
 
     def _differences(self, expr: Expr) -> dict[Var, int]:

@@ -53,6 +53,13 @@ def test_divisions_step_from_the_first_iteration(index, expected):
     assert strides([512], index) == expected
 
 
+def test_what_no_variable_changes():
+    buffer = decl_buffer((64, 32), name="A")
+    index = i * 2 + 3, 7 - (j - 1) * 2
+    access = Access(buffer.data, BufferInfo((64, 32), 4, buffer), "kRead", [index], frozenset())
+    assert Strides(NEST, {}).constant(access) == 3 * 32 + 9
+
+
 def test_uneven_variables_are_named():
     index = op.floordiv(i, IntImm(2)) * 16 + k
     buffer = decl_buffer((512,), name="A")
