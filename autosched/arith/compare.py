@@ -19,6 +19,7 @@ from autosched.arith.sum_form import (
     representable,
     sum_bound,
 )
+from autosched.arith.transitive import transitive_bound
 from autosched.tir.expr import Expr, IntImm, SizeVar, Var
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ def compare(analyzer: Analyzer, a: Expr, b: Expr) -> int:
     bits = sign_bits(*sum_bound(terms, base, analyzer.bounds, a.dtype))
     if bits in (LESS, EQUAL, GREATER):
         return bits
+    if len(analyzer.bounds.linear) > 1:
+        bits &= sign_bits(*transitive_bound(terms, base, analyzer.bounds))
+        if bits in (LESS, EQUAL, GREATER):
+            return bits
     if bits & EQUAL and not _may_vanish(analyzer, terms, base):
         bits &= ~EQUAL
     if (

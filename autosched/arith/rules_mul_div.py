@@ -36,6 +36,7 @@ max(y, x * c1) // c2 -> max(y // c2, x * (c1 // c2)) if c2 > 0 and c1 % c2 == 0
 (y + x * z) // z -> y // z + x if lo(z) >= 0
 (y + z * x) // z -> y // z + x if lo(z) >= 0
 (x - x % c1) // c1 -> x // c1 if c1 != 0
+y // z -> 0 if z.__class__ is not IntImm and lo(y) >= 0 and prove(y < z)
 """
 
 FLOORMOD = """
@@ -52,15 +53,36 @@ x % x -> 0
 (z % y + x) % y -> 0 if prove((x + z) % y == 0)
 (x - x % z) % z -> 0
 (x - x % c1) % c2 -> 0 if c1 == -c2
+(x * z + y) % z -> y % z if z.__class__ is not IntImm
+(z * x + y) % z -> y % z if z.__class__ is not IntImm
+(y + x * z) % z -> y % z if z.__class__ is not IntImm
+(y + z * x) % z -> y % z if z.__class__ is not IntImm
+(x + z) % z -> x % z if z.__class__ is not IntImm
+(z + x) % z -> x % z if z.__class__ is not IntImm
+(x % z) % z -> x % z
+y % z -> y if z.__class__ is not IntImm and lo(y) >= 0 and prove(y < z)
 """
 
 TRUNC = """
 tdiv(tdiv(x, c1), c2) -> tdiv(x, c1 * c2) if c1 > 0 and c2 > 0
 tdiv(x, x) -> 1
+tdiv(x, c1) -> 0 if below(x, c1)
+tdiv(x * c1, x * c2) -> c1 // c2 if c1 >= 0 and c2 > 0
+tdiv(x * c1, c2) -> x * (c1 // c2) if c2 > 0 and c1 % c2 == 0
+tdiv(x + c1, c2) -> tdiv(x, c2) + c1 // c2 if c2 > 0 and c1 % c2 == 0 and min(lo(x), c1) >= 0
+tdiv(x * c1 + y, c2) -> x * (c1 // c2) + tdiv(y, c2) if c2 > 0 == c1 % c2 and min(lo(x), lo(y), c1) >= 0
+tdiv(x * z + y, z) -> x + tdiv(y, z) if lo(z) >= 0 and lo(x) >= 0 and lo(y) >= 0
+tdiv(y, z) -> 0 if z.__class__ is not IntImm and lo(y) >= 0 and prove(y < z)
 tdiv(x * y, y) -> x
 tdiv(y * x, y) -> x
 tmod(x * y, y) -> 0
 tmod(y * x, y) -> 0
 tmod(x * c1, c2) -> 0 if c2 != 0 and c1 % c2 == 0
 tmod(x, x) -> 0
+tmod(x, c1) -> x if below(x, c1)
+tmod(tmod(x, c1), c2) -> tmod(x, c2) if c2 > 0 and c1 % c2 == 0
+tmod(x + c1, c2) -> tmod(x, c2) if c2 > 0 and c1 % c2 == 0 and min(lo(x), c1) >= 0
+tmod(x * c1 + y, c2) -> tmod(y, c2) if c2 > 0 and c1 % c2 == 0 and lo(x * c1) >= 0 and lo(y) >= 0
+tmod(x * z + y, z) -> tmod(y, z) if lo(z) >= 0 and lo(x) >= 0 and lo(y) >= 0
+tmod(y, z) -> y if z.__class__ is not IntImm and lo(y) >= 0 and prove(y < z)
 """

@@ -83,6 +83,25 @@ def abs(x: Operand) -> Expr:
     return op.select(op.ge(e, 0), e, op.neg(e))
 
 
+def _is_type(name: str) -> bool:
+    try:
+        DType(name)
+    except ValueError:
+        return False
+    return True
+
+
 def call_extern(name: str, *args: Operand, dtype: str = "int32") -> Expr:
-    """A call of the C function `name` (in the interpreter: of a registered Python function)."""
+    """A call of the C function `name` (in the interpreter: of a registered Python function).
+
+        te.call_extern("f", x, y, dtype="float32")
+
+    Raises TypeError for a name that is a type.
+    """
+    if _is_type(name):
+        named = args[0] if args and isinstance(args[0], str) else "f"
+        raise TypeError(
+            f"te.call_extern: {name!r} is a type, where the name of a function is expected; write "
+            f"te.call_extern({named!r}, ..., dtype={name!r})"
+        )
     return Call(DType(dtype), "call_extern", (StringImm(name), *map(op.as_expr, args)))

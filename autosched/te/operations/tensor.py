@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from autosched.tir import op
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Expr, IterVar, ProducerLoad
+from autosched.tir.expr import Expr, IterVar, ProducerLoad, Scalar
 from autosched.tir.op import as_expr
 
 if TYPE_CHECKING:
     from autosched.te.operations.operation import Operation
 
 
+def _combine(name: str, fold: Callable[..., Expr], *operands: Tensor | Expr | Scalar) -> Tensor:
+    from autosched.te.operations.elementwise import combine  # which makes tensors itself
+
+    return combine(name, fold, *operands)
+
+
 class Tensor:
     """Output `value_index` of operation `op`; compared by identity.
 
     An operation creates its tensors once (`op.outputs`), so the same output is the same object.
+    `A[i, j]` is an element; `A + B`, `A * 2.0`, `-A` are new tensors, computed element by element
+    with operands broadcast as NumPy's are.
     """
 
     __slots__ = ("__weakref__", "dtype", "op", "shape", "value_index")
@@ -52,6 +62,49 @@ class Tensor:
                 f"{self.name} has {len(self.shape)} dimensions, found {len(indices)} indices"
             )
         return ProducerLoad(self, tuple(map(as_expr, indices)))
+
+    def __add__(self, other: Tensor | Expr | Scalar) -> Tensor:
+        return _combine("add", op.add, self, other)
+
+    def __radd__(self, other: Expr | Scalar) -> Tensor:
+        return _combine("add", op.add, other, self)
+
+    def __sub__(self, other: Tensor | Expr | Scalar) -> Tensor:
+        return _combine("subtract", op.sub, self, other)
+
+    def __rsub__(self, other: Expr | Scalar) -> Tensor:
+        return _combine("subtract", op.sub, other, self)
+
+    def __mul__(self, other: Tensor | Expr | Scalar) -> Tensor:
+        return _combine("multiply", op.mul, self, other)
+
+    def __rmul__(self, other: Expr | Scalar) -> Tensor:
+        return _combine("multiply", op.mul, other, self)
+
+    def __truediv__(self, other: Tensor | Expr | Scalar) -> Tensor:
+        return _combine("divide", op.div, self, other)
+
+    def __rtruediv__(self, other: Expr | Scalar) -> Tensor:
+        return _combine("divide", op.div, other, self)
+
+    def __floordiv__(self, other: Tensor | Expr | Scalar) -> Tensor:
+        return _combine("floor_divide", op.floordiv, self, other)
+
+    def __rfloordiv__(self, other: Expr | Scalar) -> Tensor:
+        return _combine("floor_divide", op.floordiv, other, self)
+
+    def __mod__(self, other: Tensor | Expr | Scalar) -> Tensor:
+        return _combine("mod", op.floormod, self, other)
+
+    def __rmod__(self, other: Expr | Scalar) -> Tensor:
+        return _combine("mod", op.floormod, other, self)
+
+    def __neg__(self) -> Tensor:
+        return _combine("negative", op.neg, self)
+
+    def astype(self, dtype: str | DType) -> Tensor:
+        """This tensor converted to `dtype`, element by element."""
+        return _combine("cast", lambda x: op.cast(dtype, x), self)
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}[{', '.join(map(repr, self.shape))}])"

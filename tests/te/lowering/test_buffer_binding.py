@@ -48,7 +48,7 @@ def test_offset_and_strides_become_numbers():
     offset, stride = Var("offset"), Var("stride")
     part = declared((2, 4), strides=(stride, IntImm(1)), elem_offset=offset)
     storage = storage_of(whole, ranges((0, 4), (0, 8)))
-    call = te.call_extern("int32", "f", part.data, offset, stride)
+    call = te.call_extern("f", part.data, offset, stride)
     bound = bind_buffers(Evaluate(call), [Binding(part, storage, ranges((1, 2), (4, 4)))], "here")
     assert bound.value.args[-3:] == (whole.data, IntImm(12), IntImm(8))
 
@@ -72,7 +72,7 @@ def test_offset_and_strides_become_numbers():
 def test_refusals(part, region, message):
     whole = decl_buffer((4, 8), name="whole")
     storage = storage_of(whole, ranges((0, 4), (0, 8)))
-    stmt = Evaluate(te.call_extern("int32", "f", part.data))
+    stmt = Evaluate(te.call_extern("f", part.data))
     with pytest.raises(ScheduleError, match=f"here: .*{message}"):
         bind_buffers(stmt, [Binding(part, storage, ranges(*region))], "here")
 
@@ -80,9 +80,7 @@ def test_refusals(part, region, message):
 def test_extern_between_two_stages():
     A = te.placeholder((16,), name="A")
     B = te.compute((16,), lambda i: A[i] + 1.0, name="B")
-    E = te.extern(
-        (16,), [B], lambda i, o: te.call_extern("int32", "sort", i[0].data, o[0].data), name="E"
-    )
+    E = te.extern((16,), [B], lambda i, o: te.call_extern("sort", i[0].data, o[0].data), name="E")
     D = te.compute((16,), lambda i: E[i] * 2.0, name="D")
     text = repr(schedule_to_prim_func(te.create_schedule(D.op), [A, D]))
-    assert 'call_extern("int32", "sort", B, E' in text
+    assert 'call_extern("sort", B, E' in text

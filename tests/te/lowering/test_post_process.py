@@ -26,7 +26,11 @@ def thread_attr(thread, extent, body):
 
 def test_an_open_thread_axis_is_not_opened_again():
     x, other = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.x")
-    call = Evaluate(te.call_extern("int32", "f"))
+    call = Evaluate(
+        te.call_extern(
+            "f",
+        )
+    )
     once = post_process(thread_attr(x, 4, thread_attr(x, 4, call)), Schedule(), {})
     assert once.node is x and isinstance(once.body, Evaluate)
     both = post_process(thread_attr(x, 4, thread_attr(other, 4, call)), Schedule(), {})
@@ -42,7 +46,7 @@ def test_two_extents_of_one_thread_axis():
 
 def test_variables_without_loop_are_replaced():
     i, j = Var("i"), Var("j")
-    call = Evaluate(te.call_extern("int32", "f", i + j))
+    call = Evaluate(te.call_extern("f", i + j))
     loop = For(j, IntImm(0), IntImm(4), ForKind.SERIAL, call)
     done = post_process(loop, Schedule(), {i: IntImm(3)})
     assert repr(done.body.value.args[-1]) == "3 + j"

@@ -35,9 +35,9 @@ def gemm(m=8, n=4, l=16, parts=3, swap=False):
     def calls(ins, outs):
         ab = (first(ins[0]), first(ins[1]))
         all_ = (
-            te.call_extern("int32", "gemm", *ab, first(outs[0])),
-            te.call_extern("int32", "reset", first(outs[0])),
-            te.call_extern("int32", "update", *ab, first(outs[0])),
+            te.call_extern("gemm", *ab, first(outs[0])),
+            te.call_extern("reset", first(outs[0])),
+            te.call_extern("update", *ab, first(outs[0])),
         )
         return (all_[0], None, all_[2]) if parts == 2 else all_[:parts]
 
@@ -71,9 +71,9 @@ def test_reduction_with_init_and_update():
     assert calls(s, [A, B, C]) == [
         "for i.outer in range(4):",
         "for j.outer in range(8):",
-        f'call_extern("int32", "reset", {c}, dtype=int32)',
+        f'call_extern("reset", {c}, dtype=int32)',
         "for k.outer in range(2):",
-        f'call_extern("int32", "update", {a}, {b}, {c}, dtype=int32)',
+        f'call_extern("update", {a}, {b}, {c}, dtype=int32)',
     ]
 
 
@@ -120,7 +120,7 @@ def test_the_operation_of_the_stage_may_be_the_pattern():
     A, B, C = own_operation()
 
     def call(ins, outs):
-        return te.call_extern("int32", "f", first(ins[0]), first(ins[1]), first(outs[0]))
+        return te.call_extern("f", first(ins[0]), first(ins[1]), first(outs[0]))
 
     s = te.create_schedule(C.op)
     s[C].tensorize(C.op.axis[0], te.decl_tensor_intrin(C.op, call, name="own"))
@@ -149,7 +149,7 @@ def test_operands_may_be_exchanged(dtype, order):
 
     def call(ins, outs):
         at = [Call(handle, "address_of", (b[0],)) for b in (*ins, *outs)]
-        return te.call_extern("int32", "f", *at)
+        return te.call_extern("f", *at)
 
     s = te.create_schedule(C.op)
     s[C].tensorize(C.op.axis[0], te.decl_tensor_intrin(c.op, call, name="fma"))
@@ -174,7 +174,7 @@ def test_sums_of_integers_may_be_regrouped_those_of_floats_not():
 
         def call(ins, outs):
             at = [Call(handle, "address_of", (b[0],)) for b in (*ins, *outs)]
-            return te.call_extern("int32", "f", *at)
+            return te.call_extern("f", *at)
 
         s[C].tensorize(C.op.axis[0], te.decl_tensor_intrin(c.op, call, name="sum"))
         if dtype == "int32":

@@ -27,3 +27,9 @@ def test_abs_of_floats_and_integers():
 def test_call_extern_has_the_name_first():
     call = te.call_extern("sort", te.var("i"))
     assert (call.op, call.args[0].value, str(call.dtype)) == ("call_extern", "sort", "int32")
+
+
+@pytest.mark.parametrize("name", ["int32", "float32", "handle", "bool"])
+def test_a_type_in_place_of_the_name_is_refused(name):
+    with pytest.raises(TypeError, match=rf"'{name}' is a type.*te.call_extern\('f', ..., dtype"):
+        te.call_extern(name, "f", 1)

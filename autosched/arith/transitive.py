@@ -1,0 +1,72 @@
+"""Bounds of sums by several inequalities together: i < j and j < n give i < n - 1."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from autosched.arith.const_int_bound import NEG_INF, POS_INF, Bound, BoundEvaluator, clip
+from autosched.arith.sum_form import LinearFact, Term, term_bound
+from autosched.tir.expr import Expr
+
+_DEPTH = 3
+"""Inequalities used together."""
+
+Key = tuple[Expr, int, int, bool]
+Scales = dict[Key, int]
+
+
+def transitive_bound(terms: list[Term], base: int, bounds: BoundEvaluator) -> Bound:
+    """The interval of the sum by up to three of the facts about sums that hold."""
+    target = _scales(terms)
+    facts = [(_scales(f.terms), f) for f in bounds.linear]
+    high = _upper(target, facts, _DEPTH, bounds)
+    low = _upper({k: -s for k, s in target.items()}, facts, _DEPTH, bounds)
+    return (
+        NEG_INF if low >= POS_INF else clip(base - low),
+        POS_INF if high >= POS_INF else clip(base + high),
+    )
+
+
+def _scales(terms: list[Term] | tuple[Term, ...]) -> Scales:
+    return {(t.atom, t.lower, t.upper, t.trunc): t.scale for t in terms}
+
+
+def _upper(
+    target: Scales, facts: list[tuple[Scales, LinearFact]], depth: int, bounds: BoundEvaluator
+) -> int:
+    """An upper bound of the sum: by the bounds of its terms, or with multiples of facts added.
+
+    A fact is used to take out one of the terms, where that does not make the sum longer.
+    """
+    best = _plain(target, bounds)
+    if depth == 0 or not target:
+        return best
+    for position, (scales, fact) in enumerate(facts):
+        for key in scales.keys() & target.keys():
+            # The sum so often that a multiple of the fact takes the term out.
+            times = abs(scales[key]) // gcd(scales[key], target[key])
+            factor = times * target[key] // scales[key]
+            limit = fact.high if factor > 0 else fact.low
+            if abs(limit) >= POS_INF:
+                continue
+            left = {k: times * s for k, s in target.items()}
+            for other, scale in scales.items():
+                left[other] = left.get(other, 0) - factor * scale
+                if not left[other]:
+                    del left[other]
+            if len(left) <= len(target):
+                others = facts[:position] + facts[position + 1 :]
+                found = _upper(left, others, depth - 1, bounds)
+                if found < POS_INF:
+                    best = min(best, (factor * limit + found) // times)
+    return best
+
+
+def _plain(target: Scales, bounds: BoundEvaluator) -> int:
+    total = 0
+    for (atom, lower, upper, trunc), scale in target.items():
+        high = term_bound(Term(atom, lower, upper, scale, trunc), bounds)[1]
+        if high >= POS_INF:
+            return POS_INF
+        total += high
+    return total
