@@ -13,6 +13,7 @@ from autosched.tir.expr import (
     LT,
     NE,
     Add,
+    And,
     Broadcast,
     CompareExpr,
     Div,
@@ -22,6 +23,7 @@ from autosched.tir.expr import (
     IntImm,
     Mod,
     Mul,
+    Or,
     Ramp,
     Sub,
 )
@@ -53,7 +55,7 @@ def fold_lanes(s: RewriteSimplifier, e: Any) -> Expr | None:
             return None
         return Broadcast(s.visit(e.with_children((a.value, b.value))), lanes)
     if a.dtype.is_bool:
-        return None
+        return _junction(e) if e.__class__ in (And, Or) else None
     if e.__class__ in (Add, Sub, Mul):
         result = combined(e.__class__, a, b)
         return None if result is None else _visited(s, result)
@@ -62,6 +64,16 @@ def fold_lanes(s: RewriteSimplifier, e: Any) -> Expr | None:
     if e.__class__ in (FloorDiv, FloorMod):
         return _divided(s, e)
     return _decided(s, e) if isinstance(e, CompareExpr) else None
+
+
+def _junction(e: Any) -> Expr | None:
+    """x and true, x or false, and so on, with the truth in every lane."""
+    for known, other in ((e.a, e.b), (e.b, e.a)):
+        if known.__class__ is Broadcast and known.value.__class__ is IntImm:
+            keeps: bool = bool(known.value.value) == (e.__class__ is And)
+            result: Expr = other if keeps else known
+            return result
+    return None
 
 
 def _visited(s: RewriteSimplifier, e: Any) -> Expr:

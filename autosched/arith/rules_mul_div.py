@@ -70,7 +70,7 @@ tdiv(x, c1) -> 0 if below(x, c1)
 tdiv(x * c1, x * c2) -> c1 // c2 if c1 >= 0 and c2 > 0
 tdiv(x * c1, c2) -> x * (c1 // c2) if c2 > 0 and c1 % c2 == 0
 tdiv(x + c1, c2) -> tdiv(x, c2) + c1 // c2 if c2 > 0 and c1 % c2 == 0 and min(lo(x), c1) >= 0
-tdiv(x * c1 + y, c2) -> x * (c1 // c2) + tdiv(y, c2) if c2 > 0 == c1 % c2 and min(lo(x), lo(y), c1) >= 0
+tdiv(x*c1 + y, c2) -> x*(c1 // c2) + tdiv(y, c2) if c1 >= c2 > 0 == c1 % c2 and lo(x) >= 0 <= lo(y)
 tdiv(x * z + y, z) -> x + tdiv(y, z) if lo(z) >= 0 and lo(x) >= 0 and lo(y) >= 0
 tdiv(y, z) -> 0 if z.__class__ is not IntImm and lo(y) >= 0 and prove(y < z)
 tdiv(x * y, y) -> x

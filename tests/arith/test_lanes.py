@@ -58,6 +58,8 @@ FOLDED: list[tuple[Expr, Expr]] = [
     (op.max_(same(I), same(-1)), same(I)),
     (op.select(op.le(same(1), ramp(16)), ramp(I), same(0)), ramp(I)),
     (BufferLoad(A, (ramp(I),), op.le(same(1), ramp(16))), BufferLoad(A, (ramp(I),))),
+    (op.and_(op.le(same(0), ramp(N)), op.lt(ramp(0), same(8))), op.le(same(0), ramp(N))),
+    (op.or_(op.le(same(0), ramp(N)), op.lt(ramp(0), same(8))), same(True)),
     # undecided ones stay
     (op.lt(ramp(I * 8), same(63)), op.lt(ramp(I * 8), same(63))),
     (ramp(N) // same(8), ramp(N) // same(8)),
