@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, overload
 
+from autosched.cpu_caches import TYPICAL
 from autosched.nest.numbers import Array, largest
+
+PAGE = 4096
 
 
 class Core(NamedTuple):
@@ -46,6 +49,15 @@ class Core(NamedTuple):
         return largest(
             work / self.arithmetic, loads / self.loads, least, (work + loads + others) / self.issue
         )
+
+
+class Memory(NamedTuple):
+    """What one core sees of memory: bytes of L1, L2 and L3 and of a cache line, and the pages that
+    the two levels of the TLB know (those of Skylake)."""
+
+    caches: tuple[int, int, int] = TYPICAL
+    line: int = 64
+    tlb: tuple[int, int] = (64, 1536)
 
 
 def core_of(vector_bytes: int) -> Core:

@@ -11,6 +11,7 @@ from autosched.nest.core import Core
 from autosched.nest.lanes import output_lanes, scheduled_lanes
 from autosched.nest.loop_nest import InnerLoop, LoopNest, without_single_iterations
 from autosched.nest.loop_order import around_accumulators, last_reduction
+from autosched.nest.piece import Piece, Tile
 from autosched.nest.register_tile import (
     FOLD_CYCLES,
     STORE_CYCLES,
@@ -19,53 +20,6 @@ from autosched.nest.register_tile import (
     TileProblem,
     choose_tile,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """The outputs of a reduction that registers hold together.
-
-    `factors` has for each loop of the nest how many of its iterations are held at once, `held` is
-    the same for the `chunks` pieces of one vector that can be held by themselves. `outer` are the
-    positions of the loops outside the accumulators' life, `inside` of the reduction loops.
-    `problem` is what the choice depended on; its tile loops are at the positions `tiled`.
-    """
-
-    factors: tuple[int, ...]
-    held: int
-    chunks: int
-    outer: tuple[int, ...]
-    inside: tuple[int, ...]
-    tiled: tuple[int, ...]
-    problem: TileProblem
-
-    @property
-    def chosen(self) -> tuple[int, ...]:
-        """The factors of the tile loops, and of the chunks."""
-        return (*(self.factors[k] for k in self.tiled), self.held)
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One nest of the code: its loops and lanes, and its tile if it is a reduction."""
-
-    nest: LoopNest
-    tile: Tile | None = None
-
-    @property
-    def lanes(self) -> int:
-        """Of one statement."""
-        return self.nest.width if self.tile is None else self.nest.width // self.tile.chunks
-
-    @property
-    def accumulators(self) -> int:
-        """Statements' results that are held at once; 0 when nothing is accumulated."""
-        if self.tile is None:
-            return 0
-        count = self.tile.held
-        for factor in self.tile.factors:
-            count *= factor
-        return count
 
 
 class ScalarStore(NamedTuple):

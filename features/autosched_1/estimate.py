@@ -13,11 +13,11 @@ from autosched.features.ansor.names import OP_COUNTERS
 from autosched.features.autosched_1.gpu import SECTOR, bank_conflicts, sectors
 from autosched.features.autosched_1.inner_nest import inner_nest
 from autosched.features.autosched_1.machine import Machine
-from autosched.features.autosched_1.memory_traffic import NOWHERE, Walk, walk
 from autosched.features.autosched_1.store import StoreFacts
 from autosched.features.autosched_1.vector_code import VectorCode, vector_code
-from autosched.features.autosched_1.visits import Visit
 from autosched.features.walk.scope import Loop
+from autosched.nest.memory_walk import NOWHERE, Walk, walk
+from autosched.nest.visits import Visit
 from autosched.tir.stmt import ForKind
 
 # Cycles for each byte into L1 (from L2), L2 (from L3) and L3 (from memory), one core streaming:
@@ -94,7 +94,7 @@ def _walk(store: StoreFacts, start: int, code: VectorCode, machine: Machine) -> 
     )
     elements = tuple(access.info.bytes for access in store.accesses)
     visits = (*outside, *code.order)
-    found = walk(visits, elements, machine)
+    found = walk(visits, elements, machine.memory)
     part = store.iterations / math.prod(visit.extent for visit in visits)
     return found if part == 1 else found.times(part)
 

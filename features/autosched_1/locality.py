@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autosched.features.walk.regions import IndexBounds, region_sizes
 from autosched.features.walk.scope import Access, Loop
+from autosched.nest.memory_walk import outermost_within
 
 
 @dataclass(slots=True)
@@ -51,14 +52,6 @@ class Locality:
             sum(mine[k] * size for mine, size in zip(self.elements, sizes, strict=True))
             for k in range(len(self.inner) - 2, -1, -1)
         ]
-
-
-def outermost_within(sizes: Sequence[int], capacity: int) -> int:
-    """The outermost level of at most `capacity`; else the innermost."""
-    level = len(sizes) - 1
-    while level > 0 and sizes[level - 1] <= capacity:
-        level -= 1
-    return level
 
 
 def locality(accesses: Sequence[Access], loops: Sequence[Loop], line: int) -> Locality:

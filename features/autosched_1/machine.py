@@ -11,11 +11,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from autosched.cpu_caches import TYPICAL
-from autosched.nest.core import Core, core_of
+from autosched.nest.core import Core, Memory, core_of
 from autosched.target import Target
 
 _KIB, _MIB = 2**10, 2**20
-PAGE = 4 * _KIB
 
 
 class Machine(NamedTuple):
@@ -37,6 +36,11 @@ class Machine(NamedTuple):
     sm_blocks: int = 32
     sm_registers: int = 65536
     sm_shared: int = 164 * _KIB
+
+    @property
+    def memory(self) -> Memory:
+        """What one core sees of memory."""
+        return Memory(self.caches, self.line, self.tlb)
 
 
 # Resident threads and blocks, and bytes of shared memory, of a multiprocessor (CUDA C++

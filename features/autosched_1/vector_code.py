@@ -9,11 +9,12 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from autosched.features.autosched_1.visits import Visit, visits
 from autosched.nest.core import Core
 from autosched.nest.loop_nest import LoopNest
-from autosched.nest.plan import Piece, ScalarStore, Tile, plan_store
+from autosched.nest.piece import Piece, Tile
+from autosched.nest.plan import ScalarStore, plan_store
 from autosched.nest.register_tile import cost, operand_registers
+from autosched.nest.visits import Visit, visits
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from autosched.nest.loop_nest import Drop, Fold, LoopNest, Move, Slice, Take, Unlane
-from autosched.nest.plan import Piece
+from autosched.nest.piece import Piece
 from autosched.tir.expr import BinaryExpr, Expr, Ramp, Var
 from autosched.tir.op import add, const, mul
 from autosched.tir.stmt import BufferStore

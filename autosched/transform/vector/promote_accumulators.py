@@ -36,7 +36,8 @@ from typing import ClassVar
 
 from autosched.nest.core import Core
 from autosched.nest.loop_nest import LoopNest
-from autosched.nest.plan import Piece, Planned, Tile, plan_reduction
+from autosched.nest.piece import Piece, Tile
+from autosched.nest.plan import Planned, plan_reduction
 from autosched.nest.register_tile import unrolled_steps, whole_loops
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Add, BinaryExpr, BufferLoad, Expr, IntImm, Ramp, Var, pointer

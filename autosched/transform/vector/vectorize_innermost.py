@@ -17,7 +17,8 @@ from typing import ClassVar
 
 from autosched.nest.core import Core, core_of
 from autosched.nest.loop_nest import LoopNest
-from autosched.nest.plan import Piece, Planned, plan_stores
+from autosched.nest.piece import Piece
+from autosched.nest.plan import Planned, plan_stores
 from autosched.tir.expr import IntImm
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import const

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from autosched.nest.loop_nest import InnerLoop, LoopNest
-from autosched.nest.plan import Piece, Tile
+from autosched.nest.piece import Piece, Tile
 
 
 class Visit(NamedTuple):

@@ -16,9 +16,8 @@ from functools import lru_cache
 from itertools import accumulate
 from operator import mul
 
-from autosched.features.autosched_1.locality import outermost_within
-from autosched.features.autosched_1.machine import PAGE, Machine
-from autosched.features.autosched_1.visits import Visit
+from autosched.nest.core import PAGE, Memory
+from autosched.nest.visits import Visit
 
 # Cycles of a core for each line into L1, L2 and L3 when they follow each other, and for each one
 # that does not; for each page that the first and the second level of the TLB do not know. Rounded
@@ -68,7 +67,7 @@ class _Touched:
 
 
 @lru_cache(maxsize=20_000)
-def walk(visits: tuple[Visit, ...], elements: tuple[int, ...], machine: Machine) -> Walk:
+def walk(visits: tuple[Visit, ...], elements: tuple[int, ...], memory: Memory) -> Walk:
     """The walk of `visits` (outermost first) over accesses to elements of these bytes.
 
     What the iterations of a loop touch moves once when that of one iteration fits, and again with
@@ -76,23 +75,31 @@ def walk(visits: tuple[Visit, ...], elements: tuple[int, ...], machine: Machine)
     """
     touched = list(
         zip(
-            *(_by_level(visits, a, size, machine.line) for a, size in enumerate(elements)),
+            *(_by_level(visits, a, size, memory.line) for a, size in enumerate(elements)),
             strict=True,
         )
     )
     outside = list(accumulate((visit.extent for visit in visits), mul, initial=1))
     needed = [
-        max(machine.line * sum(t.lines for t in level), *(t.needed for t in level))
+        max(memory.line * sum(t.lines for t in level), *(t.needed for t in level))
         for level in touched
     ]
     pages = [sum(t.pages for t in level) for level in touched]
-    moving = [max(0, outermost_within(needed, capacity) - 1) for capacity in machine.caches]
-    looked_up = [max(0, outermost_within(pages, entries) - 1) for entries in machine.tlb]
+    moving = [max(0, outermost_within(needed, capacity) - 1) for capacity in memory.caches]
+    looked_up = [max(0, outermost_within(pages, entries) - 1) for entries in memory.tlb]
     return Walk(
         tuple(float(sum(t.lines for t in touched[k]) * outside[k]) for k in moving),
         tuple(float(sum(t.runs for t in touched[k]) * outside[k]) for k in moving),
         tuple(float(pages[k] * outside[k]) for k in looked_up),
     )
+
+
+def outermost_within(sizes: Sequence[int], capacity: int) -> int:
+    """The outermost level of at most `capacity`; else the innermost."""
+    level = len(sizes) - 1
+    while level > 0 and sizes[level - 1] <= capacity:
+        level -= 1
+    return level
 
 
 def _by_level(visits: Sequence[Visit], access: int, element: int, line: int) -> list[_Touched]:

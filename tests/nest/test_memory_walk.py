@@ -5,18 +5,20 @@ import random
 
 import pytest
 
-from autosched.features.autosched_1.machine import PAGE, machine_of
-from autosched.features.autosched_1.memory_traffic import _touched, walk
+from autosched.features.autosched_1.machine import machine_of
 from autosched.features.autosched_1.vector_code import vector_code
-from autosched.features.autosched_1.visits import Visit
+from autosched.nest.core import PAGE
 from autosched.nest.loop_nest import InnerLoop
+from autosched.nest.memory_walk import _touched, walk
 from autosched.nest.plan import ScalarStore
+from autosched.nest.visits import Visit
 from autosched.target import HardwareParams, Target
 
 TARGET = Target(
     "cpu", HardwareParams(2), 2, "cascadelake", vector_bytes=64, caches=(2**15, 2**20, 2**25)
 )
 MACHINE = machine_of(TARGET)
+MEMORY = MACHINE.memory
 LINE = 64
 
 
@@ -46,7 +48,7 @@ def test_the_tile_is_inside_the_reduction():
 
 def test_a_copy_moves_every_line_once():
     visits = Visit(1024, (64, 64)), Visit(64, (1, 1))
-    found = walk(visits, (4, 4), MACHINE)
+    found = walk(visits, (4, 4), MEMORY)
     assert found.lines == (2 * 4096, 2 * 4096, 2 * 4096)
     assert found.runs == (2, 2, 2)  # each array is one run
     assert found.pages == (2 * 64, 2 * 64)
@@ -56,23 +58,23 @@ def test_rows_a_page_apart_compete_for_the_same_lines_of_a_cache():
     """16 rows of 64 lines are 64 KiB and fit L2; 512 rows of one line are 32 KiB and fit L1 when
     they follow each other, but with a page between them only 8 do, and L2 holds 256."""
     again = 10
-    close = walk((Visit(again, (0,)), Visit(512, (16,)), Visit(16, (1,))), (4,), MACHINE)
-    apart = walk((Visit(again, (0,)), Visit(512, (1024,)), Visit(16, (1,))), (4,), MACHINE)
+    close = walk((Visit(again, (0,)), Visit(512, (16,)), Visit(16, (1,))), (4,), MEMORY)
+    apart = walk((Visit(again, (0,)), Visit(512, (1024,)), Visit(16, (1,))), (4,), MEMORY)
     assert close.lines == (512, 512, 512)
     assert apart.lines == (again * 512, again * 512, 512)
     assert apart.runs == (again * 512, again * 512, 512)
     assert close.cycles < apart.cycles
-    few = walk((Visit(again, (0,)), Visit(256, (1024,)), Visit(16, (1,))), (4,), MACHINE)
+    few = walk((Visit(again, (0,)), Visit(256, (1024,)), Visit(16, (1,))), (4,), MEMORY)
     assert few.lines == (again * 256, 256, 256)
 
 
 def test_pages_beyond_the_tlb_are_looked_up_again():
-    rows = walk((Visit(10, (0,)), Visit(65, (1024,))), (4,), MACHINE)
+    rows = walk((Visit(10, (0,)), Visit(65, (1024,))), (4,), MEMORY)
     assert rows.pages == (650, 65)
 
 
 def test_a_walk_times_a_factor():
-    found = walk((Visit(64, (1,)),), (4,), MACHINE)
+    found = walk((Visit(64, (1,)),), (4,), MEMORY)
     twice = found.times(2.0)
     assert twice.lines == tuple(2 * lines for lines in found.lines)
     assert twice.cycles == pytest.approx(2 * found.cycles)
