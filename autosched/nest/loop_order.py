@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from autosched.nest.loop_nest import InnerLoop
 
 SHORT_REDUCTION = 16
-"""A reduction of fewer steps takes the loops outside with it into the accumulators' life."""
+"""A reduction of fewer steps may take the loops outside with it into the accumulators' life."""
 
 
 def last_reduction(loops: Sequence[InnerLoop]) -> int:
@@ -22,20 +22,20 @@ def last_reduction(loops: Sequence[InnerLoop]) -> int:
 
 
 def around_accumulators(
-    loops: Sequence[InnerLoop], kept: Sequence[int]
+    loops: Sequence[InnerLoop], kept: Sequence[int], short: int = SHORT_REDUCTION
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Of the loops at the positions `kept`: those outside the accumulators' life, and the
     reduction loops inside, as positions.
 
-    The innermost run of reduction loops is inside; when it is short, the run before it too, past
-    the spatial loops between.
+    The innermost run of reduction loops is inside; when it has less than `short` steps, the run
+    before it too, past the spatial loops between.
     """
     at = [loops[k] for k in kept]
     last = last_reduction(at)
     inside: list[int] = []
     moved = [k for k in range(last + 1, len(at)) if not at[k].reduces]
     position, steps = last, 1
-    while position >= 0 and (at[position].reduces or steps < SHORT_REDUCTION):
+    while position >= 0 and (at[position].reduces or steps < short):
         if at[position].reduces:
             inside.insert(0, position)
             steps *= at[position].extent

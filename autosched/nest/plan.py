@@ -10,7 +10,8 @@ from typing import NamedTuple
 from autosched.nest.core import Core
 from autosched.nest.lanes import output_lanes, scheduled_lanes
 from autosched.nest.loop_nest import InnerLoop, LoopNest, without_single_iterations
-from autosched.nest.loop_order import around_accumulators, last_reduction
+from autosched.nest.loop_order import SHORT_REDUCTION, around_accumulators, last_reduction
+from autosched.nest.order_choice import least_moved
 from autosched.nest.piece import Piece, Tile
 from autosched.nest.register_tile import (
     FOLD_CYCLES,
@@ -80,7 +81,7 @@ def plan_reduction(
     """
     fit = core.lanes(element)
     return tuple(
-        _tiled(without_single_iterations(part), fit, core, weight)
+        _tiled(without_single_iterations(part), fit, core, element, weight)
         for part in output_lanes(nest, fit, folds=folds)
     )
 
@@ -96,7 +97,7 @@ def plan_stores(nest: LoopNest, core: Core, element: int) -> tuple[Piece, ...]:
     return tuple(Piece(without_single_iterations(part)) for part in parts)
 
 
-def _tiled(nest: LoopNest, fit: int, core: Core, weight: float) -> Piece:
+def _tiled(nest: LoopNest, fit: int, core: Core, element: int, weight: float) -> Piece:
     loops = nest.loops
     chunks = nest.width // fit if nest.width > fit and nest.width % fit == 0 else 1
     spatial = [k for k, loop in enumerate(loops) if not loop.reduces and loop.extent > 1]
@@ -114,8 +115,16 @@ def _tiled(nest: LoopNest, fit: int, core: Core, weight: float) -> Piece:
     for k, factor in zip(tiled, chosen[:-1], strict=True):
         factors[k] = factor
     kept = [k for k, loop in enumerate(loops) if loop.reduces or factors[k] != loop.extent]
-    outer, inside = around_accumulators(loops, kept)
-    return Piece(nest, Tile(tuple(factors), chosen[-1], chunks, outer, inside, tiled, problem))
+    orders = dict.fromkeys(
+        around_accumulators(loops, kept, short) for short in (SHORT_REDUCTION, 1)
+    )
+    return least_moved(
+        [
+            Piece(nest, Tile(tuple(factors), chosen[-1], chunks, outer, inside, tiled, problem))
+            for outer, inside in orders
+        ],
+        element,
+    )
 
 
 @lru_cache(maxsize=20_000)
