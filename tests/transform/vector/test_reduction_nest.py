@@ -8,30 +8,26 @@ import pytest
 from autosched.tir import interp, op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Add, BufferLoad, Expr, IntImm, Max, Min, Var, pointer
+from autosched.tir.expr import BufferLoad, Expr, Var, pointer
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import BufferStore, For, ForKind, Stmt
+from autosched.tir.stmt import BufferStore
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
-from autosched.transform.vector.reduction_nest import lanes_from, match_nest, match_nests
+from autosched.transform.vector.reduction_nest import match_nest
+from kit.stmts import func_of, loop
 
 I, K = Var("i"), Var("k")
-KINDS = {"sum": (op.add, Add), "max": (op.max_, Max), "min": (op.min_, Min)}
+KINDS = {"sum": op.add, "max": op.max_, "min": op.min_}
 
 
-def loop(var: Var, extent: int, body: Stmt) -> For:
-    return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
-
-
-def rows(kind: str, dtype: str, m: int = 3, n: int = 64) -> tuple[For, PrimFunc, int]:
+def rows(kind: str, dtype: str, m: int = 3, n: int = 64) -> tuple[PrimFunc, int]:
     """out[i] = kind(out[i], a[i, k]) over k: contiguous along the reduction alone."""
     a, out = decl_buffer((m * n,), dtype, "a"), decl_buffer((m,), dtype, "out")
     value: Expr = BufferLoad(a, (I * n + K,))
-    combine, _ = KINDS[kind]
-    store = BufferStore(out, combine(BufferLoad(out, (I,)), value), (I,))
+    store = BufferStore(out, KINDS[kind](BufferLoad(out, (I,)), value), (I,))
     nest = loop(I, m, loop(K, n, store))
     handles = [pointer(b.name + "_h", b.dtype) for b in (a, out)]
     func = PrimFunc(tuple(handles), nest, dict(zip(handles, (a, out))), {"global_symbol": "rows"})
-    return nest, func, m
+    return func, m
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int8"])
@@ -39,10 +35,10 @@ def rows(kind: str, dtype: str, m: int = 3, n: int = 64) -> tuple[For, PrimFunc,
 @pytest.mark.parametrize("n", [64, 70, 33])
 def test_rows_are_folded_from_lanes(kind, dtype, n):
     """Maxima, minima and sums of integers may be taken in any order, sums of floats if allowed."""
-    nest, func, m = rows(kind, dtype, n=n)
+    func, m = rows(kind, dtype, n=n)
     fit = 32 // DType(dtype).bytes
-    first, *rest = match_nests(nest, 32, True)
-    assert (first.fold, first.width) == (KINDS[kind][1], fit)
+    first, *rest = PromoteAccumulators(32, 16).planned(func)
+    assert first.piece.nest.folded and first.piece.nest.width == fit
     assert len(rest) == (n % fit > 0)
     rng = np.random.default_rng(0)
     a = rng.integers(-5, 6, m * n).astype(dtype)
@@ -54,18 +50,19 @@ def test_rows_are_folded_from_lanes(kind, dtype, n):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_sums_of_floats_need_leave(kind):
-    (whole, *_) = match_nests(rows(kind, "float32")[0], 32, False)
-    assert (whole.fold is None) == (kind == "sum")
-    (whole, *_) = match_nests(rows(kind, "int32")[0], 32, False)
-    assert whole.fold is KINDS[kind][1]
+    strict = PromoteAccumulators(32, 16, reassociate=False)
+    (whole, *_) = strict.planned(rows(kind, "float32")[0])
+    assert whole.piece.nest.folded == (kind != "sum")
+    (whole, *_) = strict.planned(rows(kind, "int32")[0])
+    assert whole.piece.nest.folded
 
 
 def test_a_difference_is_not_folded():
     """out - a is no operation whose order can be changed."""
     a, out = decl_buffer((192,), name="a"), decl_buffer((3,), name="out")
     store = BufferStore(out, BufferLoad(out, (I,)) - BufferLoad(a, (I * 64 + K,)), (I,))
-    (nest,) = match_nests(loop(I, 3, loop(K, 64, store)), 32, True)
-    assert nest.fold is None
+    (found,) = PromoteAccumulators(32, 16).planned(func_of(loop(I, 3, loop(K, 64, store)), a, out))
+    assert not found.piece.nest.folded
 
 
 @pytest.mark.parametrize(
@@ -80,12 +77,3 @@ def test_what_is_no_reduction(index, value, why):
     a, out = decl_buffer((64,), name="a"), decl_buffer((64,), name="out")
     store = BufferStore(out, value(out) + BufferLoad(a, (K,)), (index,))
     assert match_nest(loop(I, 4, loop(K, 8, store))) is None, why
-
-
-@pytest.mark.parametrize(
-    ("extent", "limit", "lanes"),
-    [(64, 16, 16), (24, 16, 8), (12, 16, 12), (7, 16, 7), (28, 16, 4), (1, 16, 1), (20, 6, 4)],
-)
-def test_how_many_iterations_become_lanes(extent, limit, lanes):
-    """A power of two, or a short odd loop whole."""
-    assert lanes_from(extent, limit) == lanes

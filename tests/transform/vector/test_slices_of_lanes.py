@@ -9,7 +9,7 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import Broadcast, BufferLoad, Call, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, LetStmt, seq
-from autosched.transform.vector.lane_slice import lane_slice
+from autosched.transform.vector.lanes import lane_slice
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((16,), "float32", "B")
