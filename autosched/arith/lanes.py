@@ -1,4 +1,4 @@
-"""Operations on ramps and broadcasts of integers, as ramps and broadcasts (spec te_bounds 8.2)."""
+"""Operations on ramps and broadcasts of integers, as ramps and broadcasts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Tensor expressions: declaring tensor programs and scheduling them."""
 
+from autosched.te.operations import elementwise as elementwise
 from autosched.te.operations.compute import (
     compute,
     placeholder,

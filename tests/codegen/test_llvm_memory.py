@@ -170,7 +170,7 @@ def test_address_of_and_reinterpret(func, run):
     np.testing.assert_array_equal(o, x.view(np.int32))
 
 
-def test_a_guarded_scalar_is_not_read_where_it_may_not_be(func, loop, run):
+def test_a_guarded_scalar_is_not_read_where_it_may_not_be(func, run):
     """The elements that the condition guards against are far outside of all memory."""
     source, out = decl_buffer((4,), "float32", "a"), decl_buffer((8,), "float32", "o")
     where = decl_buffer((8,), "int64", "where")

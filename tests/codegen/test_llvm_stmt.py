@@ -214,7 +214,7 @@ def test_nothing_runs_after_a_parallel_loop_that_failed(func, run):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_workspace_is_given_back_also_after_a_failure(fails, func, loop):
+def test_workspace_is_given_back_also_after_a_failure(fails, func):
     """What was free before the call is free after it: the same block is handed out again."""
     elements = 300_000
     a, j = decl_buffer((1,), "int32", "a"), Var("j")

@@ -152,6 +152,22 @@ def guarded_select(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, C]
 
 
+def divided_rows(gpu: bool) -> tuple[Any, list[Any]]:
+    """Each element over the sum of its row, which is computed anew for every element."""
+    A = te.placeholder((6, 40), name="A")
+    k = te.reduce_axis((0, 40), name="k")
+    total = te.compute((6,), lambda i: te.sum(A[i, k], axis=k), name="total")
+    D = te.compute((6, 40), lambda i, j: A[i, j] / total[i], name="D")
+    sch = te.create_schedule(D.op)
+    i, j = D.op.axis
+    if gpu:
+        _threads(sch, D, i, j)
+    sch[total].compute_at(sch[D], j)
+    if gpu:
+        sch[total].set_scope("local")
+    return sch, [A, D]
+
+
 CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "tiled_matmul": tiled_matmul,
     "padded_window": padded_window,
@@ -159,4 +175,5 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "prefetched_rows": prefetched_rows,
     "narrow_types": narrow_types,
     "guarded_select": guarded_select,
+    "divided_rows": divided_rows,
 }

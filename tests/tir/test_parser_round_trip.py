@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 from autosched import workloads
 from autosched.driver import pipeline_of, schedule_ops
 from autosched.errors import ScheduleError
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.sample import sample_population
-from autosched.search.sketch import generate_sketches
+from autosched.search.space import SearchSpace
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
 from autosched.tir import op
@@ -93,10 +90,7 @@ def test_every_stage_of_lowering(name, kind):
     accepted = workloads.get(name).args
     args = {key: value for key, value in small(name).items() if key in accepted}
     task = Task.from_workload(name, target=TARGETS[kind], **args)
-    options, hardware = SearchOptions(), task.target.hardware
-    context = Context(task.dag, hardware, task.target.is_gpu, options)
-    sketches = generate_sketches(task.dag, hardware, task.target.is_gpu, options)
-    drawn = sample_population(context, sketches, np.random.default_rng(5), 2)
+    drawn = SearchSpace(task).sample(np.random.default_rng(5), 2)
     assert drawn
     stages = Stages()
     with PassContext(instruments=[stages]):

@@ -24,7 +24,7 @@ from autosched.tir.stmt import (
     IfThenElse,
     SeqStmt,
 )
-from autosched.tir.walk import all_exprs, free_vars, stmts
+from autosched.tir.walk import all_exprs, child_stmts, free_vars, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.pipeline import CPU_PIPELINE, GPU_PIPELINE
 
@@ -64,6 +64,17 @@ def prefetched():
 def two_stages():
     A, _, C, sch = chain()
     return sch, [A, C], CPU
+
+
+def divided_rows():
+    """The sum of a row stands inside the loop over its elements, on which it does not depend."""
+    A = te.placeholder((4, 200), name="A")
+    k = te.reduce_axis((0, 200), name="k")
+    total = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="total")
+    D = te.compute((4, 200), lambda i, j: A[i, j] / total[i], name="D")
+    sch = te.create_schedule(D.op)
+    sch[total].compute_at(sch[D], D.op.axis[1])
+    return sch, [A, D], SCALAR
 
 
 def bfloat16():
@@ -193,6 +204,11 @@ def is_hoisted(func):
     )
 
 
+def depth(stmt):
+    """How many loops are inside one another."""
+    return isinstance(stmt, For) + max(map(depth, child_stmts(stmt)), default=0)
+
+
 CASES = {
     "InjectPrefetch": (prefetched, lambda f: any(e.op == "prefetch" for e in expressions(f, Call))),
     "StorageFlatten": (two_stages, lambda f: not statements(f, BufferRealize)),
@@ -220,6 +236,7 @@ CASES = {
         lambda f: [a.extents[0].value for a in statements(f, Allocate)] == [32],
     ),
     "StorageRewrite": (four_stages, lambda f: len(statements(f, Allocate)) == 2),
+    "HoistInvariants": (divided_rows, lambda f: depth(f.body) == 2),
     "HoistIfThenElse": (store_predicate, is_hoisted),
     "PromoteAccumulators": (
         matmul,

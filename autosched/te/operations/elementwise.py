@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer
+from autosched.te.operations import tensor as tensor_module
 from autosched.te.operations.compute import compute
+from autosched.te.operations.tensor import Tensor
 from autosched.tir import op
 from autosched.tir.expr import Expr, IntImm, Scalar, Var
-
-if TYPE_CHECKING:
-    from autosched.te.operations.tensor import Tensor
 
 
 def combine(name: str, fold: Callable[..., Expr], *operands: Tensor | Expr | Scalar) -> Tensor:
@@ -20,8 +19,6 @@ def combine(name: str, fold: Callable[..., Expr], *operands: Tensor | Expr | Sca
     Shapes are aligned at their last dimensions; a dimension of 1 is repeated. Raises ValueError for
     shapes that do not fit, and what `fold` raises for types without that operation.
     """
-    from autosched.te.operations.tensor import Tensor
-
     tensors = [t for t in operands if isinstance(t, Tensor)]
     shape = _broadcast_shape(name, tensors)
 
@@ -66,3 +63,7 @@ def _broadcast_shape(name: str, tensors: Sequence[Tensor]) -> tuple[Expr, ...]:
             extent = own
         shape.append(extent)
     return tuple(shape)
+
+
+# Tensors compute with this module, which is built on them.
+vars(tensor_module)["_elementwise"] = sys.modules[__name__]

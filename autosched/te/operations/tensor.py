@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from autosched.tir import op
@@ -11,13 +10,10 @@ from autosched.tir.expr import Expr, IterVar, ProducerLoad, Scalar
 from autosched.tir.op import as_expr
 
 if TYPE_CHECKING:
+    from autosched.te.operations import (
+        elementwise as _elementwise,  # `elementwise.py` binds itself here when it is loaded
+    )
     from autosched.te.operations.operation import Operation
-
-
-def _combine(name: str, fold: Callable[..., Expr], *operands: Tensor | Expr | Scalar) -> Tensor:
-    from autosched.te.operations.elementwise import combine  # which makes tensors itself
-
-    return combine(name, fold, *operands)
 
 
 class Tensor:
@@ -64,47 +60,47 @@ class Tensor:
         return ProducerLoad(self, tuple(map(as_expr, indices)))
 
     def __add__(self, other: Tensor | Expr | Scalar) -> Tensor:
-        return _combine("add", op.add, self, other)
+        return _elementwise.combine("add", op.add, self, other)
 
     def __radd__(self, other: Expr | Scalar) -> Tensor:
-        return _combine("add", op.add, other, self)
+        return _elementwise.combine("add", op.add, other, self)
 
     def __sub__(self, other: Tensor | Expr | Scalar) -> Tensor:
-        return _combine("subtract", op.sub, self, other)
+        return _elementwise.combine("subtract", op.sub, self, other)
 
     def __rsub__(self, other: Expr | Scalar) -> Tensor:
-        return _combine("subtract", op.sub, other, self)
+        return _elementwise.combine("subtract", op.sub, other, self)
 
     def __mul__(self, other: Tensor | Expr | Scalar) -> Tensor:
-        return _combine("multiply", op.mul, self, other)
+        return _elementwise.combine("multiply", op.mul, self, other)
 
     def __rmul__(self, other: Expr | Scalar) -> Tensor:
-        return _combine("multiply", op.mul, other, self)
+        return _elementwise.combine("multiply", op.mul, other, self)
 
     def __truediv__(self, other: Tensor | Expr | Scalar) -> Tensor:
-        return _combine("divide", op.div, self, other)
+        return _elementwise.combine("divide", op.div, self, other)
 
     def __rtruediv__(self, other: Expr | Scalar) -> Tensor:
-        return _combine("divide", op.div, other, self)
+        return _elementwise.combine("divide", op.div, other, self)
 
     def __floordiv__(self, other: Tensor | Expr | Scalar) -> Tensor:
-        return _combine("floor_divide", op.floordiv, self, other)
+        return _elementwise.combine("floor_divide", op.floordiv, self, other)
 
     def __rfloordiv__(self, other: Expr | Scalar) -> Tensor:
-        return _combine("floor_divide", op.floordiv, other, self)
+        return _elementwise.combine("floor_divide", op.floordiv, other, self)
 
     def __mod__(self, other: Tensor | Expr | Scalar) -> Tensor:
-        return _combine("mod", op.floormod, self, other)
+        return _elementwise.combine("mod", op.floormod, self, other)
 
     def __rmod__(self, other: Expr | Scalar) -> Tensor:
-        return _combine("mod", op.floormod, other, self)
+        return _elementwise.combine("mod", op.floormod, other, self)
 
     def __neg__(self) -> Tensor:
-        return _combine("negative", op.neg, self)
+        return _elementwise.combine("negative", op.neg, self)
 
     def astype(self, dtype: str | DType) -> Tensor:
         """This tensor converted to `dtype`, element by element."""
-        return _combine("cast", lambda x: op.cast(dtype, x), self)
+        return _elementwise.combine("cast", lambda x: op.cast(dtype, x), self)
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}[{', '.join(map(repr, self.shape))}])"

@@ -1,11 +1,21 @@
 """HoistInvariants: what every iteration of a loop computes alike is computed once before it.
 
-for j in range(500):                        realize(total[i:i + 1], float32, "")
-    realize(total[i:i + 1], float32, "")    total[i] = 0.0
-    total[i] = 0.0                          for k in range(20):
-    for k in range(20):                 ->      total[i] = total[i] + part[i, k]
-        total[i] = total[i] + part[i, k]    for j in range(500):
-    Y[i, j] = X[i, j] / total[i]                Y[i, j] = X[i, j] / total[i]
+before:
+    def main(A: Buffer((16,), float32), Y: Buffer((16,), float32)):
+        for j in range(16):
+            total = allocate((1,), float32, "global")
+            total[0] = 0.0
+            for k in range(16):
+                total[0] = total[0] + A[k]
+            Y[j] = A[j] / total[0]
+after:
+    def main(A: Buffer((16,), float32), Y: Buffer((16,), float32)):
+        total = allocate((1,), float32, "global")
+        total[0] = 0.0
+        for k in range(16):
+            total[0] = total[0] + A[k]
+        for j in range(16):
+            Y[j] = A[j] / total[0]
 
 Schedules compute such a stage inside a loop that it does not depend on: the last step of a
 softmax's sum at each of its outputs. LLVM moves invariant instructions, but no loops.

@@ -141,8 +141,8 @@ def test_storage_that_is_not_flat_yet_moves_with_its_pragmas(make_func, body_tex
         body_text(after)
         == """\
 for i in range(8):
-    realize(total[i:i + 1], float32, "global")
-    with pragma(k, "unroll_explicit", 1):
+    realize(total[i:i + 1], float32, "global", shape=(8,))
+    with pragma(var(k), "unroll_explicit", 1):
         total[i] = X[i]
     for j in range(8):
         Y[i * 8 + j] = X[i * 8 + j] + total[i]"""
