@@ -127,13 +127,17 @@ def unrolled_steps(extent: int, copies: int) -> int:
     return rounds
 
 
-def whole_loops(extents: Sequence[int], copies: int) -> int:
+def whole_loops(extents: Sequence[int], copies: int, registers: int) -> int:
     """How many of the innermost reduction loops of `extents` are unrolled whole, with `copies` of
     the statement in the tile.
 
     The window of a pooling or of a convolution by channels has few steps: rolled, its counters take
-    longer than its steps, and what neighbouring steps both read is read twice.
+    longer than its steps, and what neighbouring steps both read is read twice. What is read once
+    for several steps takes registers beside the accumulators, up to one for each: where they are
+    too few, LLVM would keep it on the stack.
     """
+    if 2 * copies > registers:
+        return 0
     found = 0
     for extent in reversed(extents):
         copies *= extent

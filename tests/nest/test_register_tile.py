@@ -81,8 +81,13 @@ def test_rounds_of_the_innermost_loop_divide_it_and_stay_small():
 
 
 def test_short_reductions_are_unrolled_whole_from_the_inside():
-    assert whole_loops([3, 3], 7) == 2  # 63 copies
-    assert whole_loops([3, 3], 8) == 1
-    assert whole_loops([3, 3], 22) == 0
-    assert whole_loops([2, 512], 1) == 0
-    assert whole_loops([], 1) == 0
+    assert whole_loops([3, 3], 7, 32) == 2  # 63 copies
+    assert whole_loops([3, 3], 8, 32) == 1
+    assert whole_loops([3, 3], 22, 64) == 0
+    assert whole_loops([2, 512], 1, 32) == 0
+    assert whole_loops([], 1, 32) == 0
+
+
+def test_loops_stay_rolled_where_what_steps_share_would_not_fit_registers():
+    assert whole_loops([3], 14, 32) == 1
+    assert whole_loops([3], 14, 16) == 0

@@ -125,13 +125,16 @@ class _Promoter:
 
         planned = planned_nests(nest, plan)
         self.planned += [Planned(nest.buffer.name, self._times, piece) for _, piece in planned]
-        return [_build(part, piece.tile) for part, piece in planned if piece.tile is not None]
+        registers = self._core.registers
+        return [
+            _build(part, piece.tile, registers) for part, piece in planned if piece.tile is not None
+        ]
 
 
 # -- building -----------------------------------------------------------------------------------
 
 
-def _build(nest: Nest, tile: Tile) -> Stmt:
+def _build(nest: Nest, tile: Tile, registers: int) -> Stmt:
     """The nest with the tile's share of its spatial loops and of its vector unrolled inside."""
     outer, chain = [nest.axes[k] for k in tile.outer], [nest.axes[k] for k in tile.inside]
     factors = dict(zip((a.var for a in nest.axes), tile.factors, strict=True))
@@ -169,7 +172,7 @@ def _build(nest: Nest, tile: Tile) -> Stmt:
         total = nest.fold(old, BufferLoad(held, (const(number * width),)))
         after.append(BufferStore(nest.buffer, total, (where,)))
     body: Stmt = seq(*steps)
-    rolled = len(chain) - whole_loops([axis.extent for axis in chain], count * tile.held)
+    rolled = len(chain) - whole_loops([axis.extent for axis in chain], count * tile.held, registers)
     for axis in reversed(chain[rolled:]):
         body = _loop(axis.var, axis.extent, body, ForKind.UNROLLED)
     for axis in reversed(chain[:rolled]):
