@@ -281,6 +281,7 @@ class _Writer:
 
     def _decl(self, s: DeclBuffer) -> None:
         self.tokens.append(DeclBuffer)
+        self._numbers.pop(s.buffer, None)  # each declaration makes a buffer, whatever object it is
         self._bind_buffer(s.buffer)
         self.buffer(s.buffer)
         self.write(s.body)

@@ -15,6 +15,7 @@ from autosched.tir.stmt import (
     Allocate,
     BufferRealize,
     BufferStore,
+    DeclBuffer,
     ForKind,
     IfThenElse,
     LetStmt,
@@ -113,3 +114,21 @@ def test_symbolic_shapes_are_bound_by_parameters(tir):
         return tir.func([A, B], tir.loop(i, 4, BufferStore(B, A[i], (i,))))
 
     assert structural_equal(copy(), copy())
+
+
+def test_a_buffer_declared_in_two_places_is_two_buffers():
+    """One object or two: each declaration makes a buffer of its own."""
+    data = pointer("A", float32)
+    index = IntImm(0)
+
+    def declared(buffer):
+        return DeclBuffer(buffer, BufferStore(buffer, op.const(1.0), (index,)))
+
+    first, second = (Buffer(data, float32, (IntImm(4),), name=name) for name in ("v", "w"))
+    once, twice = seq(declared(first), declared(first)), seq(declared(first), declared(second))
+    assert structural_equal(once, twice)
+    assert structural_hash(once) == structural_hash(twice)
+    crossed = DeclBuffer(first, DeclBuffer(second, BufferStore(first, op.const(1.0), (index,))))
+    assert not structural_equal(
+        crossed, DeclBuffer(first, DeclBuffer(second, BufferStore(second, op.const(1.0), (index,))))
+    )
