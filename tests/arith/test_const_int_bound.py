@@ -106,3 +106,10 @@ def test_a_cast_of_what_does_not_fit_can_be_anything() -> None:
     """All values of x + 300 are beyond uint8: they wrap, and may come out anywhere."""
     assert eval_bound(cast("uint8", X + 300), ENV) == (0, 255)
     assert eval_bound(cast("int8", X - 300), ENV) == (-128, 127)
+
+
+def test_an_index_that_lies_outside_of_its_new_type_can_be_anything() -> None:
+    """Index casts are taken to fit; of one that cannot, nothing is known."""
+    wide = Var("wide", "int64")
+    assert eval_bound(cast("int32", wide), {wide: (2**40, 2**41)}) == INT32
+    assert eval_bound(cast("int32", wide), {wide: (5, 2**41)}) == (5, 2**31 - 1)
