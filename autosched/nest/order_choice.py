@@ -21,8 +21,8 @@ from autosched.nest.memory_walk import walk
 from autosched.nest.piece import Piece
 from autosched.nest.visits import visits
 
-# Fitted by hand, after several settings were tried, to the times of the 128 schedules of Ansor's two
-# logs on one busy AVX-512 machine; other operators checked them only in part. The cycles for an
+# Fitted by hand, after several settings were tried, to the times of the 128 schedules of Ansor's
+# two logs on one busy AVX-512 machine; other operators checked them only in part. The cycles for an
 # accumulator between two visits (load, store, the loop around them), and for a line from L2, L3 and
 # memory when others are under way.
 _HELD_CYCLES = 3.0
