@@ -117,18 +117,17 @@ def _from_windows(statement: Statement, uses: Sequence[_Use], fixed: frozenset[s
                 bound[name] = min(room, bound.get(name, room))
     for name, length in bound.items():
         extents[name] = min(length, extents.get(name, length))
-    progress = True
-    while progress:
-        progress = False
-        waiting: dict[str, int] = {}
+    while True:
+        found: dict[str, int] = {}
         for use in uses:
             unknown = [name for name in use.names if name not in extents]
             if len(unknown) == 1:
                 room = _room(statement, use, unknown[0])
                 if room is not None:
-                    waiting[unknown[0]] = min(room, waiting.get(unknown[0], room))
-        extents.update(waiting)
-        progress = bool(waiting)
+                    found[unknown[0]] = min(room, found.get(unknown[0], room))
+        if not found:
+            return
+        extents.update(found)
 
 
 def _room(statement: Statement, use: _Use, name: str) -> int | None:

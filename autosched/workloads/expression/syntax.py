@@ -180,11 +180,11 @@ class _Lift(ast.NodeTransformer):
 
 def _check_depth(text: str, value: ast.expr) -> None:
     level: list[ast.AST] = [value]
-    sums = 0
+    depth = 0
     while level:
         level = [child for node in level for child in _below(node)]
-        sums += 1
-        if sums > _MAX_DEPTH:
+        depth += 1
+        if depth > _MAX_DEPTH:
             fail(text, f"nested more than {_MAX_DEPTH} levels deep; use several statements")
 
 
