@@ -7,7 +7,7 @@ import pytest
 from kit.golden import Golden
 
 
-def pytest_addoption(parser):
+def pytest_addoption(parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write golden files anew instead of comparing"
     )

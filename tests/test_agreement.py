@@ -73,14 +73,14 @@ def candidates(task, seed, count):
     return SearchSpace(task).sample(np.random.default_rng(seed), count)
 
 
-def assert_agree(names, left, right, steps):
+def assert_agree(names, left, right, steps) -> None:
     for name, got, want in zip(names, left, right, strict=True):
         problem = compare(name, got, want)
         assert problem is None, f"{problem}\n" + "\n".join(map(str, steps))
 
 
 @pytest.mark.parametrize(("op", "args"), WORKLOADS, ids=lambda p: str(p).replace(" ", ""))
-def test_sampled_candidates_compute_the_same(op, args):
+def test_sampled_candidates_compute_the_same(op, args) -> None:
     task = Task.from_workload(op, **args, target=TARGET)
     names = [t.name for t in task.tensors[-task.num_outputs :]]
     expected = task.reference(task.inputs(seed=0))
@@ -96,7 +96,7 @@ def test_sampled_candidates_compute_the_same(op, args):
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32])
-def test_narrower_vectors_compute_the_same(vector_bytes):
+def test_narrower_vectors_compute_the_same(vector_bytes) -> None:
     """Code for machines with fewer lanes takes other paths through the passes."""
     task = Task.from_workload("dense_bias_relu", M=7, N=13, K=9, target=TARGET)
     target = replace(TARGET, vector_bytes=vector_bytes)

@@ -12,7 +12,7 @@ from autosched.search.options import SearchOptions
 from autosched.task import Task
 
 
-def test_right_values_pass():
+def test_right_values_pass() -> None:
     assert arguments.integer("n", np.int16(3), 1) == 3
     assert arguments.number("x", np.float32(0.5), 0, 1) == 0.5
     assert arguments.positive("x", 2) == 2.0
@@ -35,20 +35,20 @@ def test_right_values_pass():
         (arguments.integer, "x" * 500, r"found 'x+\.\.\. \(str\)$"),
     ],
 )
-def test_wrong_values_are_refused(check, value, message):
+def test_wrong_values_are_refused(check, value, message) -> None:
     with pytest.raises(ConfigError, match=message):
         check("n", value)
 
 
 @pytest.mark.parametrize("name", SearchOptions.__dataclass_fields__)
-def test_every_option_of_the_search_is_checked(name):
+def test_every_option_of_the_search_is_checked(name) -> None:
     for bad in (-1, [1], None, "nonsense" if "structure" not in name else 5):
         with pytest.raises(ConfigError, match=f"^search.{name}: expected"):
             SearchOptions(**{name: bad})
 
 
 @pytest.mark.parametrize("name", RunOptions.__dataclass_fields__)
-def test_every_option_of_measuring_is_checked(name):
+def test_every_option_of_measuring_is_checked(name) -> None:
     for bad in ("10", [1], None, float("nan")):
         with pytest.raises(ConfigError, match=f"^measure.{name}: expected"):
             RunOptions(**{name: bad})
@@ -70,6 +70,6 @@ def test_every_option_of_measuring_is_checked(name):
         (lambda: Task.from_json("x"), "task: expected names and values"),
     ],
 )
-def test_arguments_of_tasks(make, message):
+def test_arguments_of_tasks(make, message) -> None:
     with pytest.raises(ConfigError, match=message):
         make()

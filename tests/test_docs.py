@@ -29,7 +29,7 @@ def sources():
 
 
 @pytest.mark.parametrize("path", [*documents(), *sources()], ids=lambda p: str(p.relative_to(ROOT)))
-def test_what_is_cited_exists(path):
+def test_what_is_cited_exists(path) -> None:
     text = path.read_text(encoding="utf-8")
     missing = [
         cited for cited in PATH.findall(text) if "NAME" not in cited and not (ROOT / cited).exists()

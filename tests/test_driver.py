@@ -36,7 +36,7 @@ def dag():
         (LayoutOption.FOR_PRE_TRANSFORMED, (4, 8, 8)),
     ],
 )
-def test_apply_steps_stores_inputs_as_the_option_says(dag, layout, stored):
+def test_apply_steps_stores_inputs_as_the_option_says(dag, layout, stored) -> None:
     schedule, tensors = apply_steps(dag, STEPS, layout)
     assert [t.op.name for t in tensors] == ["A", "B", "D"]
     assert shape_of(tensors[1]) == stored
@@ -46,7 +46,7 @@ def test_apply_steps_stores_inputs_as_the_option_says(dag, layout, stored):
     assert len(schedule[tensors[2]].leaf_iter_vars) == 4
 
 
-def test_only_a_cpu_has_a_code_generator(dag):
+def test_only_a_cpu_has_a_code_generator(dag) -> None:
     func = lower_steps(dag, (), cpu_target())
     with pytest.raises(CompileError, match="cannot generate CUDA code yet"):
         build_func(func, cuda_target())

@@ -1,5 +1,7 @@
 """The golden files' own test: other text fails, `--update-golden` rewrites it, long lines break."""
 
+from typing import Never
+
 import pytest
 
 from kit import golden as kit
@@ -17,12 +19,12 @@ unchanged:
 '''
 
 
-def doubled(example):
+def doubled(example) -> None:
     for block in example.outcomes:
         block.found = "" if block.kind == "unchanged" else example.before.text * 2
 
 
-def test_an_example_with_other_text_fails_and_is_rewritten(tmp_path):
+def test_an_example_with_other_text_fails_and_is_rewritten(tmp_path) -> None:
     path = tmp_path / "source.py"
     path.write_text(SOURCE)
     with pytest.raises(AssertionError, match=r"source.py:6\n(.|\n)*-two\n\+oneone"):
@@ -33,7 +35,7 @@ def test_an_example_with_other_text_fails_and_is_rewritten(tmp_path):
     assert Golden(update=False).check_examples(path, doubled) == 1
 
 
-def test_a_file_with_other_text_fails_and_is_rewritten(tmp_path, monkeypatch):
+def test_a_file_with_other_text_fails_and_is_rewritten(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(kit, "FOLDER", tmp_path)
     with pytest.raises(AssertionError, match=r"x.tir holds another text(.|\n)*\+new"):
         Golden(update=False).check("x.tir", "new")
@@ -41,24 +43,24 @@ def test_a_file_with_other_text_fails_and_is_rewritten(tmp_path, monkeypatch):
     Golden(update=False).check("x.tir", "new\n")
 
 
-def test_labels_and_lines():
+def test_labels_and_lines() -> None:
     (example,) = examples_in(SOURCE.split("\n"))
     assert (example.before.label, example.before.text, example.line) == ("twice", "one", 4)
     assert [block.kind for block in example.outcomes] == ["after", "unchanged"]
 
 
-def test_long_lines_break_inside_brackets_and_join_again():
+def test_long_lines_break_inside_brackets_and_join_again() -> None:
     line = "    total = first(alpha, beta) + second(gamma, delta)"
     parts = broken(line, 47)
     assert parts == ["    total = first(alpha, beta) + second(gamma,", "            delta)"]
     assert joined("\n".join(parts)) == line
 
 
-def test_an_error_names_the_example(tmp_path):
+def test_an_error_names_the_example(tmp_path) -> None:
     path = tmp_path / "source.py"
     path.write_text(SOURCE)
 
-    def fails(example):
+    def fails(example) -> Never:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no") as caught:

@@ -175,7 +175,7 @@ def room(module: str, folder: str) -> str | None:
 
 
 @pytest.mark.parametrize("module", SOURCES)
-def test_imports_point_inwards(module):
+def test_imports_point_inwards(module) -> None:
     own = layer(module)
     if own in ("autosched.cli", "autosched.__main__", "autosched"):
         return
@@ -189,7 +189,7 @@ def test_imports_point_inwards(module):
 
 
 @pytest.mark.parametrize("module", [m for m in SOURCES if layer(m) in ROOMS])
-def test_rooms_know_only_what_lies_below_them(module):
+def test_rooms_know_only_what_lies_below_them(module) -> None:
     folder = layer(module)
     own = room(module, folder)
     if own is None:  # the folder's public names
@@ -202,12 +202,12 @@ def test_rooms_know_only_what_lies_below_them(module):
 
 
 @pytest.mark.parametrize("rules", [ALLOWED, *ROOMS.values()], ids=["layers", *ROOMS])
-def test_the_rules_have_an_order(rules):
+def test_the_rules_have_an_order(rules) -> None:
     tuple(TopologicalSorter(rules).static_order())
 
 
 @pytest.mark.parametrize("folder", ROOMS)
-def test_the_documentation_says_the_same_of_the_rooms(folder):
+def test_the_documentation_says_the_same_of_the_rooms(folder) -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     table = text.split(f"| room of `{folder.removeprefix('autosched.')}` |")[1].split("\n\n")[0]
     found, above = {}, set()
@@ -221,18 +221,18 @@ def test_the_documentation_says_the_same_of_the_rooms(folder):
 
 
 @pytest.mark.parametrize("module", SOURCES)
-def test_an_import_inside_a_function_has_a_reason(module):
+def test_an_import_inside_a_function_has_a_reason(module) -> None:
     for found in IMPORTS[module]:
         if found.in_function:
             assert (module, found.name) in INSIDE_FUNCTIONS, f"{found.name}, line {found.line}"
 
 
-def test_reasons_are_of_imports_that_exist():
+def test_reasons_are_of_imports_that_exist() -> None:
     inside = {(m, found.name) for m in SOURCES for found in IMPORTS[m] if found.in_function}
     assert set(INSIDE_FUNCTIONS) <= inside
 
 
-def test_no_import_inside_a_function_closes_a_circle():
+def test_no_import_inside_a_function_closes_a_circle() -> None:
     graph = {
         module: {found.name for found in IMPORTS[module] if found.name in SOURCES}
         for module in SOURCES

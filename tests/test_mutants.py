@@ -33,12 +33,12 @@ def good(mutants):
     return mutants.Mutant("one is zero", "a.py", "return 1\n", "return 0\n", ("tests/test_a.py",))
 
 
-def test_the_list_fits_the_sources(mutants):
+def test_the_list_fits_the_sources(mutants) -> None:
     """Mend benchmarks/mutants.toml as each line says."""
     assert not mutants.problems(mutants.read_list())
 
 
-def test_what_does_not_fit_is_told(mutants, tree, good):
+def test_what_does_not_fit_is_told(mutants, tree, good) -> None:
     assert mutants.problems([good], tree) == []
     for change, words in (
         ({"old": "return 1"}, "the old text stands there 2 times, expected once"),
@@ -54,7 +54,7 @@ def test_what_does_not_fit_is_told(mutants, tree, good):
     assert len(mutants.problems([good, good], tree)) == 2
 
 
-def test_a_change_is_found_or_not_and_undone(mutants, tree, good):
+def test_a_change_is_found_or_not_and_undone(mutants, tree, good) -> None:
     before = (tree / "a.py").read_text()
     other = replace(good, name="two is three", old="1 + 1", new="1 + 2", reason="nobody asks")
     killed, alive = (mutants.try_one(tree, m, k, full=False) for k, m in enumerate((good, other)))
@@ -66,12 +66,12 @@ def test_a_change_is_found_or_not_and_undone(mutants, tree, good):
     assert lines[1].endswith("nobody asks")
 
 
-def test_tests_that_cannot_run_are_an_error(mutants, tree, good):
+def test_tests_that_cannot_run_are_an_error(mutants, tree, good) -> None:
     with pytest.raises(RuntimeError, match="one is zero: pytest ended with status 4"):
         mutants.try_one(tree, replace(good, tests=("tests/none.py",)), 0, full=False)
 
 
-def test_a_wrong_entry_is_told(mutants, tmp_path):
+def test_a_wrong_entry_is_told(mutants, tmp_path) -> None:
     path = tmp_path / "list.toml"
     path.write_text('[[mutant]]\nname = "x"\nfile = "a.py"\nold = "1"\ntest = []\n')
     with pytest.raises(ValueError, match=r"x: missing keys \['new', 'tests'\], unknown .*'test'"):

@@ -28,7 +28,7 @@ def run(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_modules_of_the_user_are_never_run(tmp_path):
+def test_modules_of_the_user_are_never_run(tmp_path) -> None:
     """The tuner's process, its builders, its runner and its feature helper all start."""
     folder = hostile(tmp_path)
     config = folder / "small.yaml"
@@ -37,14 +37,14 @@ def test_modules_of_the_user_are_never_run(tmp_path):
     assert "(2 valid)" in shown
 
 
-def test_import_beside_modules_of_the_user(tmp_path):
+def test_import_beside_modules_of_the_user(tmp_path) -> None:
     for name in ("features", "measure", "search"):
         (tmp_path / f"{name}.py").write_text(HOSTILE)
     code = "import autosched, autosched.search, autosched.measure, autosched.features; autosched.te"
     assert run(tmp_path, "-c", code) == ""
 
 
-def test_every_public_name_exists():
+def test_every_public_name_exists() -> None:
     for name in autosched.__all__:
         assert getattr(autosched, name) is not None
     assert set(autosched.__all__) <= set(dir(autosched))

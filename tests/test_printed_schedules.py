@@ -41,13 +41,13 @@ ARGS = {
 ATTEMPTS = 40  # ThreadBind discards most samples of small convolutions
 
 
-def test_every_workload_is_here():
+def test_every_workload_is_here() -> None:
     assert list(ARGS) == list(workloads.WORKLOADS)
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", ARGS)
-def test_printed_code_gives_the_same_program(name, target):
+def test_printed_code_gives_the_same_program(name, target) -> None:
     dag = ComputeDAG(workloads.get(name).tensors(**ARGS[name]))
     gpu = target == "cuda"
     hardware = HardwareParams.default("cuda") if gpu else HardwareParams(num_cores=8)

@@ -9,24 +9,24 @@ from autosched.target import HardwareParams, Target, make_target
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_a_target_survives_json(kind):
+def test_a_target_survives_json(kind) -> None:
     target = make_target(kind)
     assert Target.from_json(json.loads(json.dumps(target.to_json()))) == target
 
 
-def test_defaults_are_ansors():
+def test_defaults_are_ansors() -> None:
     assert HardwareParams.default("cpu", threads=4).as_list() == [4, 64, 64, 0, 0, 0, 0, 0]
     cuda = HardwareParams.default("cuda").as_list()
     assert cuda == [-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32]
 
 
-def test_fields_can_be_overridden():
+def test_fields_can_be_overridden() -> None:
     target = make_target("cpu", threads=3, num_cores=12, cache_line_bytes=128)
     assert target.threads == 3
     assert target.hardware.as_list()[:3] == [12, 64, 128]
 
 
-def test_wrong_names_are_refused():
+def test_wrong_names_are_refused() -> None:
     with pytest.raises(ConfigError, match="found 'tpu', expected cpu or cuda"):
         make_target("tpu")
     with pytest.raises(ConfigError, match="'cores' is unknown; expected one of cache_line_bytes"):
@@ -35,7 +35,7 @@ def test_wrong_names_are_refused():
         HardwareParams.from_list([1, 2])
 
 
-def test_the_cpu_is_detected():
+def test_the_cpu_is_detected() -> None:
     target = make_target("cpu")
     assert target.cpu
     assert target.vector_bytes in (16, 32, 64)

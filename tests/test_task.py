@@ -25,7 +25,7 @@ def expression(**more):
     return Task.from_expression(EXPR, SHAPES, target=TARGET, **more)
 
 
-def test_a_task_without_a_rewrite_has_the_record_and_key_it_always_had():
+def test_a_task_without_a_rewrite_has_the_record_and_key_it_always_had() -> None:
     entry = matmul().to_json()
     assert set(entry) == {"workload", "target", "hardware", "key"}
     assert Task.from_json(entry) == matmul(layout_rewrite="none") == matmul(layout_rewrite=0)
@@ -34,7 +34,7 @@ def test_a_task_without_a_rewrite_has_the_record_and_key_it_always_had():
     assert set(expression().to_json()["workload"]) == {"expr", "shapes", "dtype"}
 
 
-def test_which_inputs_are_free_matters_only_with_a_rewrite():
+def test_which_inputs_are_free_matters_only_with_a_rewrite() -> None:
     assert expression(layout_free=["B"]).key == expression().key
     keys = {
         expression(layout_free=names, layout_rewrite=rewrite).key
@@ -46,7 +46,7 @@ def test_which_inputs_are_free_matters_only_with_a_rewrite():
 
 
 @pytest.mark.parametrize("rewrite", REWRITES)
-def test_the_option_is_part_of_record_key_and_name(rewrite):
+def test_the_option_is_part_of_record_key_and_name(rewrite) -> None:
     for task in (
         matmul(layout_rewrite=rewrite),
         expression(layout_free=["B"], layout_rewrite=rewrite),
@@ -62,7 +62,7 @@ def test_the_option_is_part_of_record_key_and_name(rewrite):
     assert matmul(layout_rewrite=rewrite).name == f"matmul(M=16, N=32, K=8), B {word}"
 
 
-def test_marks_change_nothing_in_the_computation():
+def test_marks_change_nothing_in_the_computation() -> None:
     plain, marked = expression(), expression(layout_free=["B"])
     assert marked.dag.print_dag() == plain.dag.print_dag()
     assert marked.dag.hash_key() == plain.dag.hash_key()
@@ -97,7 +97,7 @@ def test_marks_change_nothing_in_the_computation():
         ),
     ],
 )
-def test_the_weights_of_built_ins_are_free(op, args, free):
+def test_the_weights_of_built_ins_are_free(op, args, free) -> None:
     task = Task.from_workload(op, target=TARGET, **args)
     assert [tensor.name for tensor in task.layout_free] == free
 
@@ -123,13 +123,15 @@ def test_the_weights_of_built_ins_are_free(op, args, free):
         ),
     ],
 )
-def test_an_option_that_cannot_be_is_refused(make, message):
+def test_an_option_that_cannot_be_is_refused(make, message) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
 
 
 @pytest.mark.parametrize(("attribute", "ok"), [("[B]", True), ("B", False), ("['B']", False)])
-def test_a_python_function_names_them_in_its_attributes(tmp_path, monkeypatch, attribute, ok):
+def test_a_python_function_names_them_in_its_attributes(
+    tmp_path, monkeypatch, attribute, ok
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ops.py").write_text(
         "from autosched import te\n"

@@ -281,10 +281,13 @@ class _Writer:
 
     def _decl(self, s: DeclBuffer) -> None:
         self.tokens.append(DeclBuffer)
-        self._numbers.pop(s.buffer, None)  # each declaration makes a buffer, whatever object it is
+        # each declaration makes a buffer, whatever object it is
+        around = self._numbers.pop(s.buffer, None)
         self._bind_buffer(s.buffer)
         self.buffer(s.buffer)
         self.write(s.body)
+        if around is not None:
+            self._numbers[s.buffer] = around
 
     def _if(self, s: IfThenElse) -> None:
         self.tokens.append(IfThenElse)

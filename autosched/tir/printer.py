@@ -139,10 +139,12 @@ class StmtPrinter(DeclPrinter):
         return f"evaluate({self.expr(value)})" if isinstance(value, IntImm) else self.expr(value)
 
     def _wrapper(self, stmt: Any, tail: bool) -> list[str]:
+        around = self._names.get(stmt.buffer) if isinstance(stmt, DeclBuffer) else None
         head, inside = self._wrapper_head(stmt)
-        if tail:
-            return [head, *inside, *self.lines(stmt.body)]
-        return [f"with {head}:", *_indent([*inside, *self.lines(stmt.body)])]
+        inside = [*inside, *self.lines(stmt.body)]
+        if around is not None:
+            self._names[stmt.buffer] = around
+        return [head, *inside] if tail else [f"with {head}:", *_indent(inside)]
 
     def _wrapper_head(self, stmt: Stmt) -> tuple[str, list[str]]:
         """The line of a statement that wraps a body, and the declarations that follow it."""
@@ -176,8 +178,9 @@ class StmtPrinter(DeclPrinter):
                 return f"{name} = constant({', '.join(fields)})", self.view_lines(var, stmt)
             case DeclBuffer(buffer):
                 self.var(buffer.data)
-                if buffer not in self._names:
+                if buffer not in self._names or buffer in self._declared:
                     self._names[buffer] = self.fresh(buffer.name)
+                self._declared.add(buffer)  # every declaration makes a buffer of its own
                 fields = self.view(buffer)
                 if type_text(buffer.data) != f"pointer({buffer.dtype})":
                     fields.append(f"pointer={type_text(buffer.data)}")

@@ -93,6 +93,7 @@ class ExprPrinter:
         self._used: set[str] = set(KEYWORDS)
         self._next: dict[str, int] = {}
         self._viewed: set[Var] = set()
+        self._declared: set[Buffer] = set()
 
     # -- names
 

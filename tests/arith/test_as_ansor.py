@@ -37,7 +37,7 @@ def both(e: Expr, o: int, t: int, v: int = 1, given: Expr | None = None) -> tupl
         (40, (64, 15, 3), "(o * 40 + t) % 2880 // 960", "o % 72 // 24"),
     ],
 )
-def test_quotients_of_sums_are_merged_last(factor, divisors, ansor, simplest):
+def test_quotients_of_sums_are_merged_last(factor, divisors, ansor, simplest) -> None:
     *quotients, modulus = divisors
     index = T + O * factor
     total = modulus
@@ -47,12 +47,12 @@ def test_quotients_of_sums_are_merged_last(factor, divisors, ansor, simplest):
     assert both(index % modulus, total * 2 // factor, factor) == (ansor, simplest)
 
 
-def test_the_outermost_quotient_is_as_simple():
+def test_the_outermost_quotient_is_as_simple() -> None:
     index = (T + O * 4) // 14 // 14 // 24
     assert both(index, 2352, 4) == ("o // 1176", "o // 1176")
 
 
-def test_only_less_is_divided_by_a_common_factor():
+def test_only_less_is_divided_by_a_common_factor() -> None:
     lanes = O * 300 + T * 6 + V
     assert both(lt(lanes, 2496), 9, 50, 6) == ("o * 50 + t < 416",) * 2
     ansor, simplest = both(ge(lanes // 24, 2), 9, 50, 6)
@@ -60,7 +60,7 @@ def test_only_less_is_divided_by_a_common_factor():
     assert simplest == "8 <= o * 50 + t"
 
 
-def test_a_condition_about_a_sum_bounds_its_multiples_only_beyond_ansor():
+def test_a_condition_about_a_sum_bounds_its_multiples_only_beyond_ansor() -> None:
     lanes, inside = O * 300 + T * 6 + V, lt(O * 50 + T, 416)
     assert both(lanes % 2496, 9, 50, 6, given=inside) == (
         "(o * 300 + t * 6 + v) % 2496",
@@ -70,7 +70,7 @@ def test_a_condition_about_a_sum_bounds_its_multiples_only_beyond_ansor():
     assert both(lt(V * 128 + O * 50 + T, 672), 9, 50, 3, given=inside) == ("True",) * 2
 
 
-def test_results_of_the_two_kinds_do_not_mix():
+def test_results_of_the_two_kinds_do_not_mix() -> None:
     index = ((T + O * 4) // 14 // 14) % 24
     first = both(index, 2352, 4)
     assert both(index, 2352, 4) == first

@@ -62,7 +62,7 @@ def points(rng: np.random.Generator) -> list[dict[Var, int]]:
     return [*corners, {X: -1, Y: 0}, {X: 0, Y: 0}, *inside]
 
 
-def test_random_sums_keep_their_values_and_stay_in_their_bounds():
+def test_random_sums_keep_their_values_and_stay_in_their_bounds() -> None:
     rng = np.random.default_rng(0)
     for _ in range(400):
         given = [random_term(rng) for _ in range(rng.integers(1, 5))]
@@ -82,7 +82,7 @@ def test_random_sums_keep_their_values_and_stay_in_their_bounds():
                 assert 0 <= expected < 30
 
 
-def test_bounds_of_terms_contain_every_value_and_are_reached():
+def test_bounds_of_terms_contain_every_value_and_are_reached() -> None:
     rng = np.random.default_rng(1)
     for _ in range(200):
         term = random_term(rng)
@@ -105,13 +105,13 @@ def test_bounds_of_terms_contain_every_value_and_are_reached():
         ([(2, 8, 3), (2, 8, -3)], []),
     ],
 )
-def test_what_belongs_together_is_joined(parts, merged):
+def test_what_belongs_together_is_joined(parts, merged) -> None:
     terms = [Term(X, lower, upper, scale, False) for lower, upper, scale in parts]
     expected = parts if merged is None else merged
     assert [tuple(t[1:4]) for t in merge_terms(terms)] == [tuple(p) for p in expected]
 
 
-def test_multiples_of_an_index_are_counted():
+def test_multiples_of_an_index_are_counted() -> None:
     terms: list[Term] = []
     insert_index(terms, X, 3)
     insert_index(terms, Y, 1)
@@ -121,7 +121,7 @@ def test_multiples_of_an_index_are_counted():
     assert merge_terms(terms) == [opaque(Y)._replace(scale=5)]
 
 
-def test_a_fact_about_a_sum_holds_for_its_multiples_alone():
+def test_a_fact_about_a_sum_holds_for_its_multiples_alone() -> None:
     """From what is known of x + 2*y follows a bound of 2*x + 4*y, and none of x + 3*y."""
     rng = np.random.default_rng(2)
     used = 0

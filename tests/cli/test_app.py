@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Never
 
 import pytest
 
@@ -40,7 +41,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("text", "message"), BAD.items(), ids=BAD.values())
-def test_a_wrong_configuration_is_one_paragraph_and_status_2(cli, tmp_path, text, message):
+def test_a_wrong_configuration_is_one_paragraph_and_status_2(cli, tmp_path, text, message) -> None:
     (tmp_path / "boom.py").write_text(
         "def f():\n    raise RuntimeError('boom')\n\n\ndef leave():\n    raise SystemExit(4)\n"
     )
@@ -53,7 +54,7 @@ def test_a_wrong_configuration_is_one_paragraph_and_status_2(cli, tmp_path, text
         assert done.out == ""
 
 
-def test_a_binary_file_a_folder_and_no_file(cli, tmp_path):
+def test_a_binary_file_a_folder_and_no_file(cli, tmp_path) -> None:
     (tmp_path / "bin.yaml").write_bytes(bytes(range(256)))
     for name in ("bin.yaml", ".", "none.yaml"):
         done = cli("tune", name)
@@ -63,18 +64,18 @@ def test_a_binary_file_a_folder_and_no_file(cli, tmp_path):
 
 
 @pytest.mark.parametrize("args", [("frobnicate",), ("tune",), ("show", "--bogus", "x"), ()])
-def test_wrong_usage_is_status_2(cli, args):
+def test_wrong_usage_is_status_2(cli, args) -> None:
     assert cli(*args).status == 2
 
 
-def test_version_and_help(cli):
+def test_version_and_help(cli) -> None:
     assert cli("--version").out == f"autosched {autosched.__version__}\n"
     done = cli("--help")
     assert done.status == 0
     assert {"tune", "replay", "show", "lower", "schema"} <= set(done.out.split())
 
 
-def test_workloads_are_listed_and_described(cli):
+def test_workloads_are_listed_and_described(cli) -> None:
     listed = cli("workloads").out
     assert listed.startswith("matmul ")
     assert "layer_norm" in listed
@@ -85,7 +86,7 @@ def test_workloads_are_listed_and_described(cli):
     assert "did you mean 'matmul'?" in done.err
 
 
-def test_the_published_schema_is_current(cli):
+def test_the_published_schema_is_current(cli) -> None:
     printed = cli("schema").out
     assert (ROOT / "docs" / "config.schema.json").read_text() == printed
     assert json.loads(printed)["required"] == ["workload"]
@@ -94,26 +95,26 @@ def test_the_published_schema_is_current(cli):
 class Full:
     """A stream on a full disk."""
 
-    def write(self, text):
+    def write(self, text) -> Never:
         raise OSError(28, "No space left on device")
 
-    def flush(self):
+    def flush(self) -> None:
         pass
 
 
-def test_a_full_disk_is_no_traceback(cli, log, monkeypatch):
+def test_a_full_disk_is_no_traceback(cli, log, monkeypatch) -> None:
     monkeypatch.setattr(sys, "stdout", Full())
     done = cli("show", log)
     assert done.status == 2
     assert "error: cannot write to standard output: No space left on device" in done.err
 
 
-def test_messages_that_cannot_be_written_are_lost(cli, config, log, monkeypatch):
+def test_messages_that_cannot_be_written_are_lost(cli, config, log, monkeypatch) -> None:
     monkeypatch.setattr(sys, "stderr", Full())
     assert cli("records", "convert", log, "-o", "v.log", "--to", "ansor-v0.6").status == 0
 
 
-def test_closed_streams_are_no_traceback(tmp_path, log):
+def test_closed_streams_are_no_traceback(tmp_path, log) -> None:
     for closed, status, args in ((">&-", 0, ["show", log]), ("2>&-", 2, ["show", "none.jsonl"])):
         words = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "autosched", *args]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -134,18 +135,18 @@ def command(*args, cwd, **keywords):
     )
 
 
-def test_a_closed_pipe_ends_quietly(tmp_path, log):
+def test_a_closed_pipe_ends_quietly(tmp_path, log) -> None:
     with command("show", log, "--as", "asm", cwd=tmp_path) as process:
         process.stdout.close()
         assert process.wait(60) == 0
         assert process.stderr.read() == ""
 
 
-def _default_interrupts():
+def _default_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # also where the tests run in the background
 
 
-def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path):
+def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path) -> None:
     """Ctrl-C once the first round is in the file; then a run that continues from it."""
     (tmp_path / "mm.yaml").write_text(
         "workload: {op: matmul, args: {M: 16, N: 16, K: 16}}\n"

@@ -28,13 +28,13 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
-def test_every_configuration_of_the_repository_is_valid(path):
+def test_every_configuration_of_the_repository_is_valid(path) -> None:
     config = load_config(path)
     assert config.name
     assert config.task().dag.flop_count != 0
 
 
-def test_defaults(written):
+def test_defaults(written) -> None:
     config = load_config(written(WORKLOAD))
     assert config.name == "mine"
     assert config.records_path() == Path("mine.jsonl")
@@ -44,7 +44,7 @@ def test_defaults(written):
         assert getattr(config.search, name) == getattr(SearchOptions(), name)
 
 
-def test_hardware_limits_can_be_overridden(written):
+def test_hardware_limits_can_be_overridden(written) -> None:
     text = WORKLOAD + "target: {kind: cuda, arch: sm_90, hardware: {max_threads_per_block: 256}}\n"
     target = load_config(written(text)).task().target
     assert (target.kind, target.arch) == ("cuda", "sm_90")
@@ -82,17 +82,17 @@ def test_hardware_limits_can_be_overridden(written):
         ("- 1\n", r"expected keys"),
     ],
 )
-def test_bad_files_are_explained(written, text, message):
+def test_bad_files_are_explained(written, text, message) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config(written(text))
 
 
-def test_a_missing_file(tmp_path):
+def test_a_missing_file(tmp_path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         load_config(tmp_path / "none.yaml")
 
 
-def test_yaml_is_not_evaluated(written, tmp_path):
+def test_yaml_is_not_evaluated(written, tmp_path) -> None:
     target = tmp_path / "touched"
     text = f"name: !!python/object/apply:os.mkdir ['{target}']\n{WORKLOAD}"
     with pytest.raises(ConfigError):
@@ -100,12 +100,12 @@ def test_yaml_is_not_evaluated(written, tmp_path):
     assert not target.exists()
 
 
-def test_a_json_schema_can_be_published():
+def test_a_json_schema_can_be_published() -> None:
     schema = json.dumps(Config.model_json_schema())
     assert "evolutionary_search_population" in schema
 
 
-def test_the_documented_settings_are_the_defaults(written):
+def test_the_documented_settings_are_the_defaults(written) -> None:
     text = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
     block = text.split("```yaml\n")[1].split("```")[0]
     documented, default = load_config(written(WORKLOAD + block)), load_config(written(WORKLOAD))
@@ -114,7 +114,7 @@ def test_the_documented_settings_are_the_defaults(written):
         assert f"  {name}: " in block
 
 
-def test_every_feature_set_can_be_chosen(written):
+def test_every_feature_set_can_be_chosen(written) -> None:
     for name in FEATURE_SETS:
         config = load_config(written(f"{WORKLOAD}cost_model: {{features: {name}}}\n"))
         assert tune_options(config, Overrides()).features == name

@@ -24,13 +24,13 @@ class Node:
     """Something that can be referred to weakly."""
 
 
-def interrupted_in_a_callback(_):
+def interrupted_in_a_callback(_) -> None:
     os.kill(os.getpid(), signal.SIGINT)
     for _ in range(100):  # the handler runs here
         time.sleep(0)
 
 
-def test_an_interrupt_in_a_callback_comes_again():
+def test_an_interrupt_in_a_callback_comes_again() -> None:
     interrupts_leave()
     interrupts_raise()
     node = Node()
@@ -41,7 +41,7 @@ def test_an_interrupt_in_a_callback_comes_again():
         time.sleep(30)
 
 
-def test_another_exception_in_a_callback_is_printed(capsys):
+def test_another_exception_in_a_callback_is_printed(capsys) -> None:
     interrupts_leave()
     interrupts_raise()
     node = Node()
@@ -51,8 +51,8 @@ def test_another_exception_in_a_callback_is_printed(capsys):
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
-def test_the_handler_of_a_program_stays():
-    def own(number, frame):
+def test_the_handler_of_a_program_stays() -> None:
+    def own(number, frame) -> None:
         pass
 
     signal.signal(signal.SIGINT, own)

@@ -37,7 +37,7 @@ def log(tmp_path):
 
 
 @pytest.mark.parametrize("rewrite", REWRITES)
-def test_tune_then_replay(cli, tmp_path, rewrite):
+def test_tune_then_replay(cli, tmp_path, rewrite) -> None:
     (tmp_path / "mm.yaml").write_text(f"{MATMUL}layout_rewrite: {rewrite}\n{SEARCH}")
     done = cli("tune", "mm.yaml", "--trials", 4)
     assert done.status == 0, done.err
@@ -53,7 +53,7 @@ def test_tune_then_replay(cli, tmp_path, rewrite):
     assert f"holds records of another task (matmul(M=16, N=16, K=16), B {word}" in done.err
 
 
-def test_replay_checks_both(cli, log):
+def test_replay_checks_both(cli, log) -> None:
     for rewrite in REWRITES:
         (row,) = json.loads(cli("replay", log(rewrite), "--json").out)["replayed"]
         assert row["checked"] and row["error"] is None
@@ -70,7 +70,7 @@ def test_replay_checks_both(cli, log):
         ("asm", ".text", ".text"),
     ],
 )
-def test_show_prints_the_rewritten_kernel(cli, log, rewrite, form, inserted, expected):
+def test_show_prints_the_rewritten_kernel(cli, log, rewrite, form, inserted, expected) -> None:
     done = cli("show", log(rewrite), "--as", form)
     assert done.status == 0
     assert done.err.strip() == NOTES[rewrite]
@@ -80,7 +80,7 @@ def test_show_prints_the_rewritten_kernel(cli, log, rewrite, form, inserted, exp
         assert "layout_transform" not in done.out
 
 
-def test_steps_and_features_are_those_of_the_search(cli, log):
+def test_steps_and_features_are_those_of_the_search(cli, log) -> None:
     plain = log("none")
     for form in ("steps", "features"):
         expected = cli("show", plain, "--as", form)
@@ -89,7 +89,7 @@ def test_steps_and_features_are_those_of_the_search(cli, log):
             assert cli("show", log(rewrite), "--as", form).out == expected.out
 
 
-def test_lower_takes_the_layout_of_the_configuration(cli, log, tmp_path):
+def test_lower_takes_the_layout_of_the_configuration(cli, log, tmp_path) -> None:
     path = log("none")
     (tmp_path / "mm.yaml").write_text(MATMUL)
     (tmp_path / "pre.yaml").write_text(MATMUL + "layout_rewrite: pre-transformed\n")
@@ -101,7 +101,7 @@ def test_lower_takes_the_layout_of_the_configuration(cli, log, tmp_path):
 
 
 @pytest.mark.parametrize("rewrite", LAYOUT_OPTIONS)
-def test_the_option_goes_to_ansor_and_back(cli, log, tmp_path, rewrite):
+def test_the_option_goes_to_ansor_and_back(cli, log, tmp_path, rewrite) -> None:
     path = log(rewrite)
     assert cli("records", "convert", path, "-o", "a.v06", "--to", "ansor-v0.6").status == 0
     line = json.loads((tmp_path / "a.v06").read_text())
@@ -145,7 +145,7 @@ def test_the_option_goes_to_ansor_and_back(cli, log, tmp_path, rewrite):
         ),
     ],
 )
-def test_a_wrong_option_is_refused_at_its_line(cli, tmp_path, text, line, message):
+def test_a_wrong_option_is_refused_at_its_line(cli, tmp_path, text, line, message) -> None:
     (tmp_path / "x.yaml").write_text(text)
     done = cli("tune", "x.yaml", "--dry-run")
     assert done.status == 2
@@ -154,7 +154,7 @@ def test_a_wrong_option_is_refused_at_its_line(cli, tmp_path, text, line, messag
     assert message in said
 
 
-def test_dry_run_of_an_expression(cli, tmp_path):
+def test_dry_run_of_an_expression(cli, tmp_path) -> None:
     (tmp_path / "x.yaml").write_text(
         'workload:\n  expr: "C[i, j] = sum(k, A[i, k] * B[k, j])"\n'
         "  shapes: {A: [8, 8], B: [8, 8]}\n  layout_free: [B]\n"

@@ -21,7 +21,7 @@ TASK = Task.from_workload("matmul", M=8, N=8, K=8)
 BEST = Record(TASK.to_json(), (), MeasureResult((1e-6,)))
 
 
-def test_status():
+def test_status() -> None:
     progress = Progress(TASK, 8)
     assert status_text(progress) == "no valid candidate yet"
     progress.best = BEST
@@ -32,10 +32,10 @@ def test_status():
     assert "(<1% of peak)" in status_text(progress, 2e12)
 
 
-def test_the_peak_is_measured_once_after_the_first_batch(capfd):
+def test_the_peak_is_measured_once_after_the_first_batch(capfd) -> None:
     asked = []
 
-    def peak_of(task):
+    def peak_of(task) -> float:
         asked.append(task)
         return 2e9
 
@@ -49,7 +49,7 @@ def test_the_peak_is_measured_once_after_the_first_batch(capfd):
     assert capfd.readouterr().err.count("51% of peak") == 2
 
 
-def test_a_line_after_every_batch(capfd):
+def test_a_line_after_every_batch(capfd) -> None:
     progress = Progress(TASK, 8, done=4, best=BEST)
     with make_observer(quiet=False, trials=8) as observer:
         observer(progress, ())
@@ -59,7 +59,7 @@ def test_a_line_after_every_batch(capfd):
     assert "4/8 trials, best 1 us" in lines[0]
 
 
-def test_several_tasks_are_counted_together(capfd):
+def test_several_tasks_are_counted_together(capfd) -> None:
     other = Task.from_workload("matmul", M=8, N=8, K=16)
     table = TaskTable([TASK.key, other.key], ["one", "two"], [1, 1])
     with make_observer(quiet=False, trials=20, table=table) as observer:
@@ -79,7 +79,7 @@ def terminal(monkeypatch, width):
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_terminal_shows_a_bar_from_the_start(monkeypatch, width):
+def test_a_terminal_shows_a_bar_from_the_start(monkeypatch, width) -> None:
     written = terminal(monkeypatch, width)
     with make_observer(quiet=False, trials=8) as observer:
         observer(Progress(TASK, 8, done=4, best=BEST), [BEST])
@@ -90,7 +90,7 @@ def test_a_terminal_shows_a_bar_from_the_start(monkeypatch, width):
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_terminal_shows_the_table_of_several_tasks(monkeypatch, width):
+def test_a_terminal_shows_the_table_of_several_tasks(monkeypatch, width) -> None:
     written = terminal(monkeypatch, width)
     other = Task.from_workload("matmul", M=8, N=8, K=16)
     table = TaskTable([TASK.key, other.key], ["one", "two"], [1, 2.5])
@@ -102,7 +102,7 @@ def test_a_terminal_shows_the_table_of_several_tasks(monkeypatch, width):
     assert max(map(len, last.splitlines())) <= width
 
 
-def test_names_are_no_markup(monkeypatch):
+def test_names_are_no_markup(monkeypatch) -> None:
     """Neither emoji nor style, in the table and in the line below it."""
     written = terminal(monkeypatch, 120)
     name = "a:x:[red]b"
@@ -113,13 +113,13 @@ def test_names_are_no_markup(monkeypatch):
     assert f"trials {name}: best" in written.getvalue()
 
 
-def test_quiet(capfd):
+def test_quiet(capfd) -> None:
     with make_observer(quiet=True, trials=8) as observer:
         observer(Progress(TASK, 8), [BEST])
     assert capfd.readouterr() == ("", "")
 
 
-def test_peers():
+def test_peers() -> None:
     peer = Peer("numpy.matmul", 2e-6, 1e-6)
     assert peer.share == 2.0
     assert peer.text.startswith("2.00 times the speed of numpy.matmul")
@@ -145,7 +145,7 @@ def test_peers():
         ({"einsum": "ik,kj->ij", "shapes": {"A": [4, 4], "B": [4, 4]}}, "numpy.einsum"),
     ],
 )
-def test_every_task_has_one(workload, name):
+def test_every_task_has_one(workload, name) -> None:
     """Timed for real, in a runner process."""
     task = Task.from_json_workload(workload, "cpu")
     record = replace(BEST, steps=())

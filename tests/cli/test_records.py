@@ -7,7 +7,7 @@ import pytest
 from autosched.measure.records import read_log
 
 
-def test_info_counts_candidates_failures_and_the_best(cli, log):
+def test_info_counts_candidates_failures_and_the_best(cli, log) -> None:
     done = cli("records", "info", log)
     assert done.status == 0
     assert "3 records of 1 task, 0 lines skipped" in done.out
@@ -17,7 +17,7 @@ def test_info_counts_candidates_failures_and_the_best(cli, log):
     assert "1 failed: run timeout" in done.out
 
 
-def test_there_and_back_through_ansor_keeps_steps_and_times(cli, log):
+def test_there_and_back_through_ansor_keeps_steps_and_times(cli, log) -> None:
     assert cli("records", "convert", log, "-o", "a.v06", "--to", "ansor-v0.6").status == 0
     assert cli("records", "convert", "a.v06", "-o", "b.jsonl", "--to", "autosched").status == 0
     assert cli("records", "convert", "b.jsonl", "-o", "c.v06", "--to", "ansor-v0.6").status == 0
@@ -29,7 +29,7 @@ def test_there_and_back_through_ansor_keeps_steps_and_times(cli, log):
     assert after[2].result.failure.kind == "timeout"
 
 
-def test_a_conversion_does_not_claim_this_machine_as_the_origin(cli, log):
+def test_a_conversion_does_not_claim_this_machine_as_the_origin(cli, log) -> None:
     cli("records", "convert", log, "-o", "a.v06", "--to", "ansor-v0.6")
     cli("records", "convert", "a.v06", "-o", "b.jsonl", "--to", "autosched")
     lines = [json.loads(line) for line in (log.parent / "b.jsonl").read_text().splitlines()]
@@ -47,7 +47,7 @@ def test_a_conversion_does_not_claim_this_machine_as_the_origin(cli, log):
         ((".", "-o", "x", "--to", "autosched"), "cannot read the record file .: Is a directory"),
     ],
 )
-def test_what_cannot_be_converted_is_said(cli, log, args, message):
+def test_what_cannot_be_converted_is_said(cli, log, args, message) -> None:
     done = cli("records", "convert", *args)
     assert done.status == 2
     assert message in done.err
@@ -55,7 +55,7 @@ def test_what_cannot_be_converted_is_said(cli, log, args, message):
     assert done.out == ""
 
 
-def test_a_damaged_file_is_read_as_far_as_it_goes(cli, log):
+def test_a_damaged_file_is_read_as_far_as_it_goes(cli, log) -> None:
     log.write_bytes(log.read_bytes()[:-40] + b"\n\x00\xff\n[1]\nnull\n{}\n")
     done = cli("records", "info", log)
     assert done.status == 0
@@ -64,7 +64,7 @@ def test_a_damaged_file_is_read_as_far_as_it_goes(cli, log):
     assert "warning: 2 more lines" in done.err
 
 
-def test_a_task_that_cannot_be_rebuilt_is_named(cli, log):
+def test_a_task_that_cannot_be_rebuilt_is_named(cli, log) -> None:
     log.write_text(log.read_text().replace('"op":"matmul"', '"op":"matmull"'))
     done = cli("records", "info", log)
     assert done.status == 0

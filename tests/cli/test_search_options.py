@@ -31,10 +31,10 @@ class Model:
 
     trained = True
 
-    def prepare(self):
+    def prepare(self) -> None:
         pass
 
-    def fit(self, programs, throughputs):
+    def fit(self, programs, throughputs) -> None:
         pass
 
     def opinions(self, programs):
@@ -81,7 +81,7 @@ def population(task, options, count=40):
     ("target", "structure", "levels"),
     [("cpu", "SSRS", (2, 0)), ("cpu", "srs", (1, 0)), ("cuda", "SSSRRS", (3, 1))],
 )
-def test_tiling_structures(read, target, structure, levels):
+def test_tiling_structures(read, target, structure, levels) -> None:
     """The splits of a spatial and a reduction loop have a level less than letters."""
     setting = f"{target if target == 'cpu' else 'gpu'}_multi_level_tiling_structure: {structure}"
     task, options = read(setting, target=target)
@@ -92,7 +92,7 @@ def test_tiling_structures(read, target, structure, levels):
     assert splits[2:] == ([reduction] if reduction else [])
 
 
-def test_max_innermost_split_factor(read):
+def test_max_innermost_split_factor(read) -> None:
     task, options = read("max_innermost_split_factor: 2")
     lasts = [
         step.lengths[-1]
@@ -123,12 +123,12 @@ def longest_vector(task, options):
     )
 
 
-def test_max_vectorize_size(read):
+def test_max_vectorize_size(read) -> None:
     assert longest_vector(*read("max_vectorize_size: 4")) == 4
     assert longest_vector(*read("max_vectorize_size: 32")) == 32
 
 
-def test_disable_change_compute_location(read):
+def test_disable_change_compute_location(read) -> None:
     moves = (ComputeAtStep, ComputeRootStep, ComputeInlineStep)
 
     def places(value):
@@ -141,20 +141,20 @@ def test_disable_change_compute_location(read):
     assert len(places("true")) < len(places("false"))
 
 
-def test_eps_greedy(policy):
+def test_eps_greedy(policy) -> None:
     for share, random in (("0.0", 0), ("0.5", 4), ("1.0", 8)):
         batch = policy(f"{SMALL}, eps_greedy: {share}").next_batch(8)
         assert sum(c.predicted is None for c in batch) == random
 
 
-def test_retry_search_one_round_on_empty(policy, monkeypatch):
+def test_retry_search_one_round_on_empty(policy, monkeypatch) -> None:
     rounds = []
     monkeypatch.setattr(SketchPolicy, "_round", lambda self, count: rounds.append(count) or [])
     assert policy("retry_search_one_round_on_empty: 3").next_batch(8) == []
     assert len(rounds) == 4
 
 
-def test_sample_init_min_population(policy, monkeypatch):
+def test_sample_init_min_population(policy, monkeypatch) -> None:
     wanted = []
     sample = SearchSpace.sample
     monkeypatch.setattr(SearchSpace, "sample", lambda *a: wanted.append(a[2]) or sample(*a))
@@ -191,34 +191,34 @@ def population_of(found, count):
     return found.space.sample(np.random.default_rng(1), count)
 
 
-def test_sample_init_use_measured_ratio(policy, monkeypatch):
+def test_sample_init_use_measured_ratio(policy, monkeypatch) -> None:
     base = "sample_init_min_population: 6, evolutionary_search_population: 10"
     for ratio, elite in (("0.0", 0), ("0.5", 5)):
         seen = evolved(policy, monkeypatch, f"{base}, sample_init_use_measured_ratio: {ratio}")
         assert seen["measured"] == elite
 
 
-def test_evolutionary_search_num_iters(policy, monkeypatch):
+def test_evolutionary_search_num_iters(policy, monkeypatch) -> None:
     for iters in (0, 3):
         seen = evolved(policy, monkeypatch, f"{SMALL}, evolutionary_search_num_iters: {iters}")
         assert len(seen["populations"]) == iters
 
 
-def test_evolutionary_search_population(policy, monkeypatch):
+def test_evolutionary_search_population(policy, monkeypatch) -> None:
     settings = "sample_init_min_population: 6, evolutionary_search_mutation_prob: 1.0"
     seen = evolved(policy, monkeypatch, f"{settings}, evolutionary_search_population: 30")
     assert seen["mutated"] == GENERATIONS * 30
     assert seen["populations"][1] == 30
 
 
-def test_evolutionary_search_mutation_prob(policy, monkeypatch):
+def test_evolutionary_search_mutation_prob(policy, monkeypatch) -> None:
     for probability, expected in (("0.0", 0), ("1.0", GENERATIONS * 6)):
         settings = f"{SMALL}, evolutionary_search_mutation_prob: {probability}"
         assert evolved(policy, monkeypatch, settings)["mutated"] == expected
 
 
 @pytest.mark.parametrize("name", list(SearchOptions.__dataclass_fields__))
-def test_every_option_is_read_and_a_bad_value_is_refused_by_name(read, name):
+def test_every_option_is_read_and_a_bad_value_is_refused_by_name(read, name) -> None:
     default = getattr(SearchOptions(), name)
     other = {bool: not default, str: "SSSSRSRS", int: 2, float: 0.25}[type(default)]
     other = "ansor" if name == "space" else other
@@ -242,13 +242,13 @@ def test_every_option_is_read_and_a_bad_value_is_refused_by_name(read, name):
         ("evolutionary_search_num_iters", "1.5", "expected an integer"),
     ],
 )
-def test_what_is_impossible_is_explained(read, name, value, message):
+def test_what_is_impossible_is_explained(read, name, value, message) -> None:
     with pytest.raises(ConfigError, match=message):
         read(f"{name}: {value}")
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
-def test_accepted_structures_give_sketches_for_fused_and_plain_stages(target):
+def test_accepted_structures_give_sketches_for_fused_and_plain_stages(target) -> None:
     """Every structure of up to seven letters that is accepted; every fifth is also sampled."""
     kind = cuda_target() if target == "cuda" else "cpu"
     tasks = [

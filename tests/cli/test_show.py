@@ -51,20 +51,20 @@ def ansor_file(tmp_path):
         ("features", "float_mul"),
     ],
 )
-def test_the_best_candidate_in_every_form(cli, log, form, words):
+def test_the_best_candidate_in_every_form(cli, log, form, words) -> None:
     done = cli("show", log, "--as", form)
     assert done.status == 0
     assert words in done.out
     assert done.err == ""
 
 
-def test_an_index_counts_from_either_end(cli, log):
+def test_an_index_counts_from_either_end(cli, log) -> None:
     assert cli("show", log, "--index", 0, "--as", "steps").out == ""
     assert cli("show", log, "--index", -2, "--as", "steps").out.startswith('["SP"')
 
 
 @pytest.mark.parametrize("form", ["loops", "steps", "te", "tir", "features"])
-def test_every_task_of_an_ansor_log_is_shown_with_its_name(cli, ansor_file, form):
+def test_every_task_of_an_ansor_log_is_shown_with_its_name(cli, ansor_file, form) -> None:
     done = cli("show", ansor_file, "--as", form)
     assert done.status == 0
     assert "# matmul(M=512, N=512, K=512) on cpu, 1 ms\n" in done.out
@@ -72,13 +72,13 @@ def test_every_task_of_an_ansor_log_is_shown_with_its_name(cli, ansor_file, form
     assert "holds 2 tasks; the best of each is taken" in done.err
 
 
-def test_machine_code_of_a_gpu_candidate_is_refused(cli, ansor_file):
+def test_machine_code_of_a_gpu_candidate_is_refused(cli, ansor_file) -> None:
     done = cli("show", ansor_file, "--as", "asm", "--index", 1)
     assert done.status == 2
     assert "llvm and asm are forms of CPU candidates" in done.err
 
 
-def test_an_illegal_candidate_does_not_hide_the_others(cli, ansor_file, record):
+def test_an_illegal_candidate_does_not_hide_the_others(cli, ansor_file, record) -> None:
     bad = record(steps=steps_from_json([["SP", 9, 0, 16, [4], 1]]))
     RecordLog(ansor_file).append([bad])
     done = cli("show", ansor_file)
@@ -100,7 +100,7 @@ def test_an_illegal_candidate_does_not_hide_the_others(cli, ansor_file, record):
         ((), "Missing argument"),
     ],
 )
-def test_what_cannot_be_shown_is_said(cli, log, record, args, message):
+def test_what_cannot_be_shown_is_said(cli, log, record, args, message) -> None:
     (log.parent / "empty.jsonl").touch()
     RecordLog(log.parent / "failed.jsonl").append(
         [record(failure=Failure("run", "timeout", "details\ntoo slow"))]
@@ -121,7 +121,7 @@ def foreign(record, **target):
 @pytest.mark.parametrize(
     "target", [{"cpu": "pentium99"}, {"cpu": "pentium99", "features": "+warp9"}]
 )
-def test_an_invented_cpu_is_named(cli, tmp_path, record, target):
+def test_an_invented_cpu_is_named(cli, tmp_path, record, target) -> None:
     RecordLog(tmp_path / "there.jsonl").append([foreign(record, **target)])
     done = cli("show", "there.jsonl", "--as", "asm")
     assert done.status == 2
@@ -129,7 +129,7 @@ def test_an_invented_cpu_is_named(cli, tmp_path, record, target):
     assert cli("show", "there.jsonl", "--as", "llvm").status == 0
 
 
-def test_machine_code_for_another_cpu(cli, tmp_path, record):
+def test_machine_code_for_another_cpu(cli, tmp_path, record) -> None:
     RecordLog(tmp_path / "there.jsonl").append([foreign(record, cpu="x86-64", features="+avx2")])
     done = cli("show", "there.jsonl", "--as", "asm")
     assert (done.status, done.err) == (0, "")
@@ -147,7 +147,7 @@ def test_machine_code_for_another_cpu(cli, tmp_path, record):
         ("softmax", {"M": 16, "N": 64}),
     ],
 )
-def test_the_printed_program_runs_as_it_stands(cli, tmp_path, name, sizes, target):
+def test_the_printed_program_runs_as_it_stands(cli, tmp_path, name, sizes, target) -> None:
     """It prints the TIR that the steps give; every step that sketches make occurs."""
     kind = cuda_target() if target == "cuda" else "cpu"
     task = Task.from_workload(name, target=kind, **sizes)

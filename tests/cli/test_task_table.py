@@ -21,7 +21,7 @@ def table():
     return found
 
 
-def test_plain_text():
+def test_plain_text() -> None:
     assert table().text().splitlines() == [
         "task                 weight  trials  valid  best  rate           model  checked",
         "conv2d_nchw_bn_relu  1       8       7      1 us  1.024 GFLOP/s  0.75   yes",
@@ -29,7 +29,7 @@ def test_plain_text():
     ]
 
 
-def test_it_fits_a_narrow_terminal():
+def test_it_fits_a_narrow_terminal() -> None:
     console = Console(width=60, force_terminal=True, color_system=None)
     with console.capture() as shown:
         console.print(table().live())
@@ -38,5 +38,5 @@ def test_it_fits_a_narrow_terminal():
     assert max(map(len, lines)) <= 60
 
 
-def test_names_are_told_apart():
+def test_names_are_told_apart() -> None:
     assert short_names(["a", "b", "a"]) == ["a#1", "b", "a#2"]

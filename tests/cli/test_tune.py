@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Never
 
 import pytest
 
@@ -52,7 +53,7 @@ def run(monkeypatch, tmp_path, capfd):
     return invoke
 
 
-def test_one_task(run, tmp_path):
+def test_one_task(run, tmp_path) -> None:
     status, out, err = run("a.yaml")
     assert status == 0
     assert "8/8 trials" in err
@@ -64,7 +65,7 @@ def test_one_task(run, tmp_path):
     assert len({r.steps for r in records}) == len(records) == 12
 
 
-def test_a_file_name_is_no_emoji_and_no_markup(run, tmp_path):
+def test_a_file_name_is_no_emoji_and_no_markup(run, tmp_path) -> None:
     name = ":x:[red]a[]"
     (tmp_path / "a.yaml").rename(tmp_path / f"{name}.yaml")
     status, out, err = run(f"{name}.yaml", "--trials", "4")
@@ -74,7 +75,7 @@ def test_a_file_name_is_no_emoji_and_no_markup(run, tmp_path):
     assert "none/:x:[red].jsonl" in err
 
 
-def test_json_is_all_there_is_on_standard_output(run):
+def test_json_is_all_there_is_on_standard_output(run) -> None:
     status, out, err = run("a.yaml", "--json")
     found = json.loads(out)
     assert (status, err) == (0, "")
@@ -82,7 +83,7 @@ def test_json_is_all_there_is_on_standard_output(run):
     assert 0 <= found["quality"][0]["rank_accuracy"] <= 1
 
 
-def test_the_share_of_the_peak(run):
+def test_the_share_of_the_peak(run) -> None:
     _, out, err = run("a.yaml")
     assert "of peak)" in out
     assert "of peak)" in err
@@ -92,8 +93,8 @@ def test_the_share_of_the_peak(run):
             assert entry["peak_flops_per_second"] == 1e9
 
 
-def test_a_kernel_that_dies_beside_numpy_does_not_lose_the_report(run, monkeypatch):
-    def dies(*_):
+def test_a_kernel_that_dies_beside_numpy_does_not_lose_the_report(run, monkeypatch) -> None:
+    def dies(*_) -> Never:
         raise MeasureError("the process died with signal 11", stage="run", kind="crash")
 
     monkeypatch.setattr(yardsticks, "peer_of", dies)
@@ -106,8 +107,8 @@ def test_a_kernel_that_dies_beside_numpy_does_not_lose_the_report(run, monkeypat
     assert "the process died with signal 11" in found["peer_missing"]
 
 
-def test_the_report_says_why_there_is_no_share_of_numpy(run, monkeypatch):
-    def interrupted(*_):
+def test_the_report_says_why_there_is_no_share_of_numpy(run, monkeypatch) -> None:
+    def interrupted(*_) -> Never:
         raise KeyboardInterrupt
 
     together = json.loads(run("a.yaml", "b.yaml", "--json")[1])["tasks"]
@@ -125,13 +126,13 @@ def test_the_report_says_why_there_is_no_share_of_numpy(run, monkeypatch):
     assert "warning: the best is slower than numpy.matmul" in run("a.yaml")[2]
 
 
-def test_fresh_takes_a_new_name(run, tmp_path):
+def test_fresh_takes_a_new_name(run, tmp_path) -> None:
     run("a.yaml")
     run("a.yaml", "--fresh", "--trials", "4")
     assert len(read_log(tmp_path / "a-2.jsonl").records) == 4
 
 
-def test_nothing_valid(run):
+def test_nothing_valid(run) -> None:
     status, out, err = run("a.yaml", mode="fail")
     assert status == 3
     assert "8 x run crash" in out
@@ -139,21 +140,21 @@ def test_nothing_valid(run):
     assert "no candidate was measured successfully" in err
 
 
-def test_interrupted(run, tmp_path):
+def test_interrupted(run, tmp_path) -> None:
     status, out, _ = run("a.yaml", mode="interrupt")
     assert status == 130
     assert "best" in out
     assert len(read_log(tmp_path / "a.jsonl").records) == 4
 
 
-def test_records_of_another_task(run):
+def test_records_of_another_task(run) -> None:
     run("a.yaml")
     status, _, err = run("b.yaml", "--records", "a.jsonl")
     assert status == 2
     assert "records of another task (matmul(M=8, N=8, K=8)" in err
 
 
-def test_several_tasks(run, tmp_path):
+def test_several_tasks(run, tmp_path) -> None:
     status, out, err = run("a.yaml", "b.yaml", "--strategy", "round-robin", "--weights", "1,2")
     assert status == 0
     assert "16/16 trials" in err
@@ -168,7 +169,7 @@ def test_several_tasks(run, tmp_path):
     assert len(read_log(tmp_path / "a+b.jsonl").records) == 20
 
 
-def test_several_tasks_interrupted(run, tmp_path):
+def test_several_tasks_interrupted(run, tmp_path) -> None:
     status, _, err = run("a.yaml", "b.yaml", mode="interrupt")
     assert status == 130
     assert "stopped: interrupted" in err
@@ -195,7 +196,7 @@ def test_several_tasks_interrupted(run, tmp_path):
         (["--save-model", "none/m.json"], "cost model none/m.json: choose a folder"),
     ],
 )
-def test_what_is_refused(run, tmp_path, arguments, message):
+def test_what_is_refused(run, tmp_path, arguments, message) -> None:
     text = (tmp_path / "b.yaml").read_text() + "cost_model: {kind: random}\n"
     (tmp_path / "c.yaml").write_text(text)
     (tmp_path / "folder").mkdir()
@@ -206,7 +207,7 @@ def test_what_is_refused(run, tmp_path, arguments, message):
     assert "Traceback" not in err
 
 
-def test_models_are_saved_loaded_and_warm_started(run, tmp_path):
+def test_models_are_saved_loaded_and_warm_started(run, tmp_path) -> None:
     status, _, err = run("a.yaml", "--save-model", "model.json")
     assert status == 0
     assert "cost model saved to model.json" in err
@@ -222,7 +223,7 @@ def test_models_are_saved_loaded_and_warm_started(run, tmp_path):
     assert first.search["predicted"] is not None
 
 
-def test_the_file_of_the_configuration_is_written_and_read(run, tmp_path):
+def test_the_file_of_the_configuration_is_written_and_read(run, tmp_path) -> None:
     text = (tmp_path / "a.yaml").read_text() + "cost_model: {file: kept.json}\n"
     (tmp_path / "d.yaml").write_text(text)
     run("d.yaml")
@@ -231,7 +232,7 @@ def test_the_file_of_the_configuration_is_written_and_read(run, tmp_path):
     assert read_log(tmp_path / "d-2.jsonl").records[0].search["predicted"] is not None
 
 
-def test_a_random_model_cannot_be_saved(run, tmp_path):
+def test_a_random_model_cannot_be_saved(run, tmp_path) -> None:
     text = (tmp_path / "a.yaml").read_text() + "cost_model: {kind: random}\n"
     (tmp_path / "e.yaml").write_text(text)
     status, _, err = run("e.yaml", "--save-model", "model.json")
@@ -239,7 +240,7 @@ def test_a_random_model_cannot_be_saved(run, tmp_path):
     assert "learns nothing" in err
 
 
-def test_cuda_dry_run(run):
+def test_cuda_dry_run(run) -> None:
     status, out, _ = run("a.yaml", "--target", "cuda", "--dry-run")
     assert status == 0
     assert "on cuda (sm_80): 1 sketch\n" in out
@@ -247,7 +248,7 @@ def test_cuda_dry_run(run):
     assert "blockIdx.x" in out
 
 
-def test_cuda_cannot_be_tuned_yet(run):
+def test_cuda_cannot_be_tuned_yet(run) -> None:
     status, _, err = run("a.yaml", "--target", "cuda")
     assert status == 2
     assert "--dry-run" in err
@@ -272,7 +273,7 @@ row_blocks = FunctionRule("RowBlocks", condition, apply)
 """
 
 
-def test_sketch_rules_of_the_user(run, tmp_path):
+def test_sketch_rules_of_the_user(run, tmp_path) -> None:
     (tmp_path / "mine.py").write_text(RULES.replace("BACK", "1"))
     text = (tmp_path / "a.yaml").read_text()
     rule = 'sketch_rules: ["mine.py:row_blocks"], '
@@ -293,7 +294,7 @@ def test_sketch_rules_of_the_user(run, tmp_path):
     assert "mine.py:13" in err
 
 
-def test_the_documented_sketch_rule_works(run, tmp_path, monkeypatch):
+def test_the_documented_sketch_rule_works(run, tmp_path, monkeypatch) -> None:
     """The three blocks of docs/search.md: a file of rules, a configuration, a program."""
     text = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
     section = text.split("## Your own sketch rules")[1]
@@ -313,7 +314,7 @@ def _blocks(text):
     return [part.partition("\n")[2] for part in text.split("```")[1::2]]
 
 
-def test_an_unwritable_record_file_is_known_before_anything_is_measured(run, tmp_path):
+def test_an_unwritable_record_file_is_known_before_anything_is_measured(run, tmp_path) -> None:
     (tmp_path / "folder").mkdir()
     for path, reason in (
         ("folder", "Is a directory"),
@@ -327,7 +328,7 @@ def test_an_unwritable_record_file_is_known_before_anything_is_measured(run, tmp
         assert "trials" not in err
 
 
-def test_measured_candidates_of_an_interrupted_round_are_reported(run, tmp_path):
+def test_measured_candidates_of_an_interrupted_round_are_reported(run, tmp_path) -> None:
     status, out, _err = run("a.yaml", mode="cut short")
     assert status == 130
     assert "trials    6 (6 valid)" in out

@@ -52,7 +52,7 @@ def tiles(monkeypatch):
     original = llvm_storage.prologue
     found = []
 
-    def prologue(b, body):
+    def prologue(b, body) -> None:
         known = set(b.pointers)
         original(b, body)
         for var in [v for v in b.pointers if v not in known and v.name.endswith(".acc")]:
@@ -66,7 +66,7 @@ def tiles(monkeypatch):
     return found
 
 
-def problem_of(task, steps, tiles):
+def problem_of(task, steps, tiles) -> str | None:
     """Why accumulators of the candidate are in memory, or None."""
     tiles.clear()
     func = lower_steps(task.dag, steps, TARGET)
@@ -93,7 +93,7 @@ def check(task, candidates, tiles):
 
 
 @pytest.mark.parametrize("op", [name for name in WORKLOADS if name != "add_relu"])
-def test_accumulators_of_random_candidates_are_registers(op, tiles):
+def test_accumulators_of_random_candidates_are_registers(op, tiles) -> None:
     task = Task.from_workload(op, target=TARGET, **ARGS[op])
     rng = np.random.default_rng(len(op))
     found = SearchSpace(task).sample(rng, CANDIDATES)[:CANDIDATES]
@@ -101,7 +101,7 @@ def test_accumulators_of_random_candidates_are_registers(op, tiles):
 
 
 @pytest.mark.parametrize("name", ["conv2d", "matmul"])
-def test_accumulators_of_ansors_candidates_are_registers(name, tiles):
+def test_accumulators_of_ansors_candidates_are_registers(name, tiles) -> None:
     """In the best convolution they were on the heap: its padded input took all the stack."""
     records = read_log(GOLDEN / f"ansor_log_{name}.json").records
     assert len(records) == 64

@@ -52,13 +52,13 @@ LIMITS = {
 class Loop:
     """An innermost loop: its instructions as (mnemonic, operands)."""
 
-    def __init__(self, lines):
+    def __init__(self, lines) -> None:
         self.code = []
         for line in lines:
             name, _, rest = line.partition("\t")
             self.code.append((name, re.findall(r"(?:[^,(]|\([^)]*\))+", rest.replace(" ", ""))))
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "\n".join(f"{name} {', '.join(operands)}" for name, operands in self.code)
 
     @property
@@ -139,7 +139,7 @@ def hottest(loops):
 
 
 @pytest.mark.parametrize("case", LIMITS)
-def test_the_hot_loop(case):
+def test_the_hot_loop(case) -> None:
     loops, wide = compiled(case)
     hot, limits = hottest(loops), LIMITS[case]
     assert hot.multiply_adds
@@ -154,7 +154,7 @@ def test_the_hot_loop(case):
 
 
 @pytest.mark.parametrize("case", LIMITS)
-def test_the_other_loops(case):
+def test_the_other_loops(case) -> None:
     """What is not a reduction over products is vector code too: copies, maxima, sums, ends."""
     loops, wide = compiled(case)
     assert not any(loop.has("gather", "scatter", "call") for loop in loops)
@@ -179,7 +179,7 @@ SPILLING = """
 """
 
 
-def test_reading_assembly():
+def test_reading_assembly() -> None:
     (loop,) = innermost_loops(SPILLING)
     assert [name for name, _ in loop.code][:2] == ["vmovups", "vfmadd231ps"]
     assert loop.code[0][1] == ["8(%rdi,%rax,4)", "%zmm0"]

@@ -41,7 +41,7 @@ def multiply(func):
 
 
 @pytest.mark.parametrize("level", ["auto", "light", "full"])
-def test_levels_agree(multiply, level, run):
+def test_levels_agree(multiply, level, run) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.random((1024,), dtype=np.float32) for _ in range(2))
     c = np.zeros(1024, np.float32)
@@ -50,7 +50,7 @@ def test_levels_agree(multiply, level, run):
     np.testing.assert_allclose(c.reshape(32, 32), expected, rtol=1e-5)
 
 
-def test_loop_invariants_leave_their_loops(multiply):
+def test_loop_invariants_leave_their_loops(multiply) -> None:
     text = emit_llvm(multiply, TARGET)
     innermost = text[text.index("\nloop", text.index("\nloop", text.index("\nloop") + 1) + 1) :]
     body = innermost[: innermost.index("br i1")]
@@ -58,7 +58,7 @@ def test_loop_invariants_leave_their_loops(multiply):
     assert "mul nsw i64" in body
 
 
-def test_vectors_use_the_whole_registers(multiply):
+def test_vectors_use_the_whole_registers(multiply) -> None:
     text = assembly(emit_llvm(multiply, TARGET), TARGET)
     if TARGET.vector_bytes == 64:
         assert "zmm" in text
@@ -66,7 +66,7 @@ def test_vectors_use_the_whole_registers(multiply):
         assert "vfmadd" in text
 
 
-def test_the_level_follows_the_code(multiply, func):
+def test_the_level_follows_the_code(multiply, func) -> None:
     assert is_explicit(emit_llvm(multiply, TARGET))
     a, i = decl_buffer((64,), name="A"), Var("i")
     scalar = func(loop(i, 64, BufferStore(a, BufferLoad(a, (i,)) + 1.0, (i,))), [a])
@@ -75,27 +75,27 @@ def test_the_level_follows_the_code(multiply, func):
     assert "x float>" in optimized(text, TARGET)  # LLVM has vectorised it
 
 
-def test_objects_are_position_independent_elf_or_macho(multiply):
+def test_objects_are_position_independent_elf_or_macho(multiply) -> None:
     code = compile_object(emit_llvm(multiply, TARGET), TARGET)
     assert code[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe")
 
 
-def test_emission_is_repeatable(multiply):
+def test_emission_is_repeatable(multiply) -> None:
     assert emit_llvm(multiply, TARGET) == emit_llvm(multiply, TARGET)
 
 
-def test_rejected_assembly_is_a_compile_error():
+def test_rejected_assembly_is_a_compile_error() -> None:
     with pytest.raises(CompileError, match="LLVM rejected"):
         compile_object("define void @f( {", TARGET)
 
 
-def test_other_targets_can_be_compiled_for(multiply):
+def test_other_targets_can_be_compiled_for(multiply) -> None:
     old = replace(TARGET, cpu="x86-64", features="", vector_bytes=16)
     if TARGET.triple.startswith("x86_64"):
         assert "xmm" in assembly(emit_llvm(multiply, old), old)
 
 
-def test_sizes_and_messages_of_a_function():
+def test_sizes_and_messages_of_a_function() -> None:
     n, m = Var("n"), Var("m")
     a = decl_buffer((n, m), name="A")
     handle = pointer("A_handle", a.dtype)
@@ -105,14 +105,14 @@ def test_sizes_and_messages_of_a_function():
     assert assertion_messages(func) == ("too many rows",)
 
 
-def test_several_indices_are_refused(func):
+def test_several_indices_are_refused(func) -> None:
     a = decl_buffer((4, 4), name="A")
     body = BufferStore(a, op.const(0.0), (IntImm(0), IntImm(0)))
     with pytest.raises(CompileError, match="flatten storage first"):
         emit_llvm(func(body, [a]), TARGET)
 
 
-def test_names_must_be_identifiers(func):
+def test_names_must_be_identifiers(func) -> None:
     a = decl_buffer((4,), name="A")
     body = BufferStore(a, op.const(0.0), (IntImm(0),))
     with pytest.raises(CompileError, match="not an identifier"):

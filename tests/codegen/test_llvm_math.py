@@ -47,7 +47,7 @@ def erf(x: np.ndarray) -> np.ndarray:
         ("sin", np.sin, 2),
     ],
 )
-def test_float32(name, reference, ulps, lanes, elementwise, run):
+def test_float32(name, reference, ulps, lanes, elementwise, run) -> None:
     x = inputs()
     out = np.zeros_like(x)
     f = elementwise(lambda a: op.call(name, a), ["float32"], "float32", len(x), lanes)
@@ -64,7 +64,7 @@ def test_float32(name, reference, ulps, lanes, elementwise, run):
 @pytest.mark.parametrize("lanes", [1, 4])
 @pytest.mark.parametrize("name", ["exp", "tanh", "log", "erf", "sigmoid", "floor", "sqrt", "cos"])
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
-def test_other_floats(dtype, name, lanes, elementwise, run):
+def test_other_floats(dtype, name, lanes, elementwise, run) -> None:
     kind = DType(dtype).numpy
     x = np.linspace(0.1, 5, 64).astype(kind)
     out = np.zeros(64, kind)
@@ -77,7 +77,7 @@ def test_other_floats(dtype, name, lanes, elementwise, run):
 
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("name", ["pow", "fmod", "atan2", "hypot", "copysign"])
-def test_two_arguments(name, lanes, elementwise, run):
+def test_two_arguments(name, lanes, elementwise, run) -> None:
     x, y = np.linspace(0.5, 4, 64, dtype=np.float32), np.linspace(-2, 3, 64, dtype=np.float32)
     out = np.zeros(64, np.float32)
     f = elementwise(lambda a, b: op.call(name, a, b), ["float32"] * 2, "float32", 64, lanes)
@@ -87,7 +87,7 @@ def test_two_arguments(name, lanes, elementwise, run):
 
 
 @pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite"])
-def test_classification(name, elementwise, run):
+def test_classification(name, elementwise, run) -> None:
     x = np.array([0, 1, np.nan, np.inf, -np.inf, -np.nan, 1e-45, 3e38], np.float32)
     f = elementwise(lambda a: op.call(name, a, dtype=DType("bool")), ["float32"], "bool", 8)
     run(f, x, np.zeros(8, bool))
@@ -95,7 +95,7 @@ def test_classification(name, elementwise, run):
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint32"])
 @pytest.mark.parametrize("name", ["clz", "popcount", "bitwise_not"])
-def test_bits_of_one_argument(name, dtype, elementwise, run):
+def test_bits_of_one_argument(name, dtype, elementwise, run) -> None:
     x = np.array([0, 1, 2, 3, 64, 100, 127, 5], DType(dtype).numpy)
     run(elementwise(lambda a: op.call(name, a), [dtype], dtype, 8), x, np.zeros_like(x))
 
@@ -105,7 +105,7 @@ def test_bits_of_one_argument(name, dtype, elementwise, run):
 @pytest.mark.parametrize(
     "name", ["bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"]
 )
-def test_bits_of_two_arguments(name, dtype, lanes, elementwise, run):
+def test_bits_of_two_arguments(name, dtype, lanes, elementwise, run) -> None:
     kind = DType(dtype).numpy
     x = np.array([0, 1, 2, 3, 64, 100, 127, 5], kind)
     y = np.array([0, 1, 2, 3, 4, 5, 6, 7], kind)

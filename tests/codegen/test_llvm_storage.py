@@ -48,7 +48,7 @@ def stack_elements(text):
     return [int(n) for n in re.findall(r"= alloca \[(\d+) x float\]", text)]
 
 
-def test_an_accumulator_is_on_the_stack_when_arrays_before_it_take_all_the_room(func, run):
+def test_an_accumulator_is_on_the_stack_when_arrays_before_it_take_all_the_room(func, run) -> None:
     """It was the order of appearance that counted: the accumulator stayed in memory."""
     elements = STACK_BYTES // 4
     pad, tile = decl_buffer((elements,), name="pad"), decl_buffer((16,), name="tile")
@@ -60,7 +60,7 @@ def test_an_accumulator_is_on_the_stack_when_arrays_before_it_take_all_the_room(
     run(f, np.zeros(64, np.float32))
 
 
-def test_the_large_ones_go_to_the_heap_when_the_small_ones_leave_no_room(func, run):
+def test_the_large_ones_go_to_the_heap_when_the_small_ones_leave_no_room(func, run) -> None:
     sizes = [STACK_BYTES // 4 - 64, 32, 128]
     arrays = [decl_buffer((n,), name=f"a{n}") for n in sizes]
     body = seq(*(filled(a, 32) for a in arrays), filled(OUT, 64))
@@ -73,7 +73,7 @@ def test_the_large_ones_go_to_the_heap_when_the_small_ones_leave_no_room(func, r
     run(f, np.zeros(64, np.float32))
 
 
-def test_many_tiles_leave_the_arrays_their_room(func):
+def test_many_tiles_leave_the_arrays_their_room(func) -> None:
     """Tiles become registers: they do not count against the arrays."""
     pad = decl_buffer((STACK_BYTES // 4,), name="pad")
     body = filled(pad, 8)
@@ -103,5 +103,5 @@ K = Var("k")
         (Evaluate(Call(handle, "call_extern", (A.data,))), True),
     ],
 )
-def test_memory_reached_by_constant_addresses_alone(use, computed):
+def test_memory_reached_by_constant_addresses_alone(use, computed) -> None:
     assert (A.data in computed_addresses(use)) is computed

@@ -8,7 +8,7 @@ from autosched.codegen.llvm_types import constant, iota, llvm_type, memory_type,
 from autosched.tir.dtype import DType
 
 
-def test_types():
+def test_types() -> None:
     assert llvm_type(DType("float32")) == "float"
     assert llvm_type(DType("float16x8")) == "<8 x half>"
     assert llvm_type(DType("boolx4")) == "<4 x i1>"
@@ -20,7 +20,7 @@ def test_types():
     assert suffix(DType("uint16")) == "i16"
 
 
-def test_constants_are_exact():
+def test_constants_are_exact() -> None:
     assert constant(0.1, DType("float32")) == "0x3FB99999A0000000"
     assert constant(0.1, DType("float64")) == "0x3FB999999999999A"
     assert constant(1.0, DType("float16")) == "0xH3C00"
@@ -30,7 +30,7 @@ def test_constants_are_exact():
     assert constant(-5, DType("int64")) == "-5"
 
 
-def test_vectors():
+def test_vectors() -> None:
     assert splat(0.0, DType("float32x4")) == "zeroinitializer"
     assert splat(-0.0, DType("float32x2")) != "zeroinitializer"
     assert splat(7, DType("int32x2")) == "<i32 7, i32 7>"

@@ -6,13 +6,13 @@ from autosched.features.ansor.names import BUFFER_WIDTH, FEATURE_NAMES, NUM_FEAT
 from autosched.features.compare import canonical_rows, first_difference
 
 
-def test_rows_in_any_order():
+def test_rows_in_any_order() -> None:
     rows = np.random.default_rng(0).random((3, NUM_FEATURES), np.float32)
     np.testing.assert_array_equal(canonical_rows(rows), canonical_rows(rows[::-1]))
     assert first_difference(rows, rows[[2, 0, 1]]) == ""
 
 
-def test_tied_slots_may_swap():
+def test_tied_slots_may_swap() -> None:
     rows = np.zeros((1, NUM_FEATURES), np.float32)
     first = FEATURE_NAMES.index("B0.stride")
     rows[0, first] = 7.0
@@ -25,7 +25,7 @@ def test_tied_slots_may_swap():
     )
 
 
-def test_tolerance_is_relative_above_one():
+def test_tolerance_is_relative_above_one() -> None:
     rows = np.full((1, NUM_FEATURES), 20.0, np.float32)
     assert first_difference(rows, rows + np.float32(1e-4)) == ""
     assert first_difference(rows, rows + np.float32(1e-3)).startswith("row 0, float_mad: found 20")

@@ -40,7 +40,7 @@ def dag(workload, args):
 
 
 @pytest.mark.parametrize("case", sorted(CASES), ids=lambda c: f"{c[0]}-{c[1]}-{len(c[2])}")
-def test_rows_equal_ansors(case):
+def test_rows_equal_ansors(case) -> None:
     workload, target, args = case
     problems = []
     for number, line in enumerate(CASES[case]):
@@ -57,12 +57,12 @@ def test_rows_equal_ansors(case):
     assert not problems, f"{len(problems)} of {len(CASES[case])}: {problems[0]}"
 
 
-def test_names_equal_ansors():
+def test_names_equal_ansors() -> None:
     names = [line for line in lines("seed_matmul.jsonl.gz") if "feature_names" in line]
     assert tuple(names[0]["feature_names"]) == FEATURE_NAMES
 
 
-def test_a_difference_is_named():
+def test_a_difference_is_named() -> None:
     rows = np.zeros((1, NUM_FEATURES), np.float32)
     other = rows.copy()
     other[0, FEATURE_NAMES.index("num_loops")] = 2

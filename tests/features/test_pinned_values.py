@@ -96,7 +96,7 @@ def changes(name, columns, found, expected):
 
 
 @pytest.mark.parametrize("name", FEATURE_SETS)
-def test_values_belong_to_their_version(name, update_golden):
+def test_values_belong_to_their_version(name, update_golden) -> None:
     chosen, path = FEATURE_SETS[name], pinned(name)
     found = rows_of_candidates(name)
     if not path.exists():
@@ -114,7 +114,7 @@ def test_values_belong_to_their_version(name, update_golden):
 
 
 @pytest.mark.parametrize("name", FEATURE_SETS)
-def test_the_candidates_show_every_column(name):
+def test_the_candidates_show_every_column(name) -> None:
     """A column that is the same everywhere would pin nothing."""
     values = np.concatenate(rows_of_candidates(name))
     columns = FEATURE_SETS[name].columns
@@ -122,7 +122,7 @@ def test_the_candidates_show_every_column(name):
     assert same <= NEVER_VARIES[name]
 
 
-def test_a_changed_column_is_named():
+def test_a_changed_column_is_named() -> None:
     name = "ansor-0.19"
     with np.load(pinned(name)) as file:
         expected = dict(file)

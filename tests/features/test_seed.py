@@ -44,7 +44,7 @@ def column(row, name):
     return float(row[FEATURE_NAMES.index(name)])
 
 
-def test_reuse_of_a_in_the_store_to_its_shared_copy(second):
+def test_reuse_of_a_in_the_store_to_its_shared_copy(second) -> None:
     rows = [r for r in second if column(r, "B0.reuse_dis_bytes") == 622592]
     assert len(rows) == 1
     row = rows[0]
@@ -55,7 +55,7 @@ def test_reuse_of_a_in_the_store_to_its_shared_copy(second):
     assert column(row, "B0.stride") == 1
 
 
-def test_the_launch_is_the_seeds(second):
+def test_the_launch_is_the_seeds(second) -> None:
     stored = second[second[:, FEATURE_NAMES.index("num_loops")] > 0]
     assert np.all(stored[:, FEATURE_NAMES.index("is_gpu")] == 1)
     assert np.all(stored[:, FEATURE_NAMES.index("blockIdx_x_len")] == 2)
@@ -146,6 +146,6 @@ def as_table(store):
 
 
 @pytest.mark.parametrize("case", TABLES)
-def test_touched_regions(case):
+def test_touched_regions(case) -> None:
     found = [line for store in touched_regions(lowered(case)) for line in as_table(store)]
     assert found == [" ".join(line.split()) for line in TABLES[case].strip().splitlines()]

@@ -9,7 +9,7 @@ from autosched.task import Task
 
 
 @pytest.mark.parametrize("name", FEATURE_SETS)
-def test_columns(name):
+def test_columns(name) -> None:
     chosen = FEATURE_SETS[name]
     assert len(set(chosen.columns)) == len(chosen.columns)
     meanings = [chosen.meaning(column) for column in chosen.columns]
@@ -17,7 +17,7 @@ def test_columns(name):
     assert not any("{" in text for text in meanings)
 
 
-def test_the_groups_of_ansors_set():
+def test_the_groups_of_ansors_set() -> None:
     sizes = {group: len(names) for group, names in feature_set("ansor-0.19").groups.items()}
     assert sizes == {
         "computation": 57,
@@ -28,12 +28,12 @@ def test_the_groups_of_ansors_set():
     }
 
 
-def test_an_unknown_set_is_refused():
+def test_an_unknown_set_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"feature set 'x' is unknown, expected ansor-0\.19"):
         feature_set("x")
 
 
-def test_every_row_has_the_name_of_its_buffer():
+def test_every_row_has_the_name_of_its_buffer() -> None:
     """Ansor's rows begin with what is stored last."""
     task = Task.from_workload("dense_bias_relu", M=8, N=8, K=8)
     func = lower_for_features(task.dag, (), task.target)

@@ -26,19 +26,19 @@ i, j, k, v, y = (Var(name) for name in "ijkvy")
         (Mul(IntImm(4), i), i, 4),
     ],
 )
-def test_examples(index, var, expected):
+def test_examples(index, var, expected) -> None:
     assert stride_along([(index,)], (1024,), var) == expected
 
 
-def test_outer_dimensions_multiply():
+def test_outer_dimensions_multiply() -> None:
     assert stride_along([(i, j)], (8, 32), i) == 32
     assert stride_along([(i * 2, j)], (8, 32), i) == 64
     assert stride_along([(i, j)], (8, 32), k) == 0
 
 
-def test_the_least_of_several_accesses_counts():
+def test_the_least_of_several_accesses_counts() -> None:
     assert stride_along([(i, j), (j, i)], (8, 32), i) == 1
 
 
-def test_a_scalar_has_stride_one():
+def test_a_scalar_has_stride_one() -> None:
     assert stride_along([()], (), i) == 1

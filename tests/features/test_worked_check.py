@@ -27,7 +27,7 @@ def values(row, **expected):
     } == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_reduction(rows):
+def test_the_reduction(rows) -> None:
     d, c = rows
     assert values(
         c,
@@ -43,7 +43,7 @@ def test_the_reduction(rows):
     assert values(d, float_cmp=4096, num_loops=2)
 
 
-def test_the_slots_of_the_reduction(rows):
+def test_the_slots_of_the_reduction(rows) -> None:
     _, c = rows
     assert values(
         c,
@@ -77,7 +77,7 @@ def test_the_slots_of_the_reduction(rows):
     )
 
 
-def test_the_element_wise_stage(rows):
+def test_the_element_wise_stage(rows) -> None:
     d, _ = rows
     for slot, kind in (("B0", "kRead"), ("B1", "kWrite")):
         assert values(
@@ -93,14 +93,14 @@ def test_the_element_wise_stage(rows):
         )
 
 
-def test_arithmetic_intensity(rows):
+def test_arithmetic_intensity(rows) -> None:
     d, c = rows
     curve = [FEATURE_NAMES.index(f"arith_intensity_curve_{k}") for k in range(10)]
     np.testing.assert_allclose(d[curve], 0.125, rtol=1e-5)
     np.testing.assert_allclose(c[curve][[0, 1, 9]], [1.3576, 2.3919, 10.6667], rtol=1e-4)
 
 
-def test_logarithms_keep_the_one_hots(rows):
+def test_logarithms_keep_the_one_hots(rows) -> None:
     A = te.placeholder((4,), name="A")
     B = te.compute((4,), lambda i: A[i] + te.const(1.0), name="B")
     func = schedule_to_prim_func(te.create_schedule(B.op), [A, B])

@@ -40,11 +40,11 @@ def there_and_back(line):
         WORKED.replace("[[1.25e-05, 1.3e-05], 0, 0.75", "[[1e+10], 2, 15"),
     ],
 )
-def test_a_line_survives_byte_for_byte(line):
+def test_a_line_survives_byte_for_byte(line) -> None:
     assert there_and_back(line) == line
 
 
-def test_the_fields_of_the_worked_example():
+def test_the_fields_of_the_worked_example() -> None:
     task, steps, result, when = ansor_log.parse(json.loads(WORKED))
     assert task["workload"] == {
         "op": "matmul",
@@ -57,7 +57,7 @@ def test_the_fields_of_the_worked_example():
     assert when == "2023-11-14T22:13:20+00:00"
 
 
-def test_every_golden_step_list_survives():
+def test_every_golden_step_list_survives() -> None:
     lines = []
     for name in ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz"):
         with gzip.open(GOLDEN / name, "rt") as file:
@@ -74,7 +74,7 @@ def test_every_golden_step_list_survives():
 
 
 @pytest.mark.parametrize("name", ["ansor_log_matmul.json", "ansor_log_conv2d.json"])
-def test_every_line_of_a_whole_log_survives_and_can_be_replayed(name):
+def test_every_line_of_a_whole_log_survives_and_can_be_replayed(name) -> None:
     lines = (GOLDEN / name).read_text().splitlines()
     assert len(lines) == 64
     log = read_log(GOLDEN / name)
@@ -99,19 +99,19 @@ def test_every_line_of_a_whole_log_survives_and_can_be_replayed(name):
         (('"v": ', '"w": 1, "v": '), "unknown key 'w'"),
     ],
 )
-def test_a_foreign_line_is_refused(change, words):
+def test_a_foreign_line_is_refused(change, words) -> None:
     with pytest.raises(ConfigError, match=words):
         ansor_log.parse(json.loads(WORKED.replace(*change)))
 
 
-def test_an_expression_has_no_v06_name():
+def test_an_expression_has_no_v06_name() -> None:
     task = {"workload": {"expr": "..."}, "target": {"kind": "cpu"}, "hardware": {}}
     _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
     with pytest.raises(ConfigError, match="only built-in workloads"):
         ansor_log.format_line(task, steps, result, 0)
 
 
-def test_a_failure_has_no_time():
+def test_a_failure_has_no_time() -> None:
     """Ansor writes 1e10 seconds for it."""
     failed = WORKED.replace("[[1.25e-05, 1.3e-05], 0", "[[1e+10], 2")
     assert failed != WORKED

@@ -20,13 +20,13 @@ def task():
 class Script:
     """Which process got which candidates, and those whose answers wait for others to be done."""
 
-    def __init__(self, waits=None):
+    def __init__(self, waits=None) -> None:
         self.waits = waits or {}
         self.given = []
         self.done = []
         self.held = []
 
-    def release(self):
+    def release(self) -> None:
         for job, answer in list(self.held):
             if self.waits.get(job, 0) <= len(self.done):
                 self.held.remove((job, answer))
@@ -36,12 +36,12 @@ class Script:
 class Process:
     """Stands for a build process: its artifact is the steps' text."""
 
-    def __init__(self, script):
+    def __init__(self, script) -> None:
         self.script = script
         self.connection, self.other = Pipe()
         self.job = -1
 
-    def send(self, request):
+    def send(self, request) -> None:
         _, steps = request
         self.job = [steps_to_json(s) for s in BATCH].index(steps)
         self.script.given.append(self.job)
@@ -61,7 +61,7 @@ class Process:
             raise MeasureError("no such loop", stage="lower", kind="illegal")
         return reply
 
-    def stop(self):
+    def stop(self) -> None:
         pass
 
 
@@ -70,7 +70,7 @@ def build(task, script, workers=2, timeout=60.0):
     return builder.build(task, BATCH)
 
 
-def test_results_are_in_the_order_of_the_batch(task):
+def test_results_are_in_the_order_of_the_batch(task) -> None:
     """The first candidate is the last to be done."""
     script = Script({0: 4})
     results = build(task, script)
@@ -80,7 +80,7 @@ def test_results_are_in_the_order_of_the_batch(task):
     assert all(r.failure is None and r.seconds == 0.5 for r in results)
 
 
-def test_only_the_candidate_that_hangs_fails(task):
+def test_only_the_candidate_that_hangs_fails(task) -> None:
     script = Script({2: 99})
     results = build(task, script, timeout=0.05)
     assert [r.artifact for r in results] == [b"0", b"1", None, b"3", b"4"]
@@ -89,7 +89,7 @@ def test_only_the_candidate_that_hangs_fails(task):
     assert failure.message == "not built within 0.05 s; the process was ended"
 
 
-def test_a_refusal_keeps_its_words(task):
+def test_a_refusal_keeps_its_words(task) -> None:
     results = build(task, Script({"fails": True}), workers=1)
     assert [r.artifact is None for r in results] == [False, True, False, False, False]
     failure = results[1].failure

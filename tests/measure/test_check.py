@@ -7,12 +7,12 @@ import pytest
 from autosched.measure.check import compare
 
 
-def test_equal_arrays_agree():
+def test_equal_arrays_agree() -> None:
     values = np.linspace(-3, 3, 20, dtype=np.float32)
     assert compare("C", values, values.copy()) is None
 
 
-def test_rounding_is_allowed_and_more_is_not():
+def test_rounding_is_allowed_and_more_is_not() -> None:
     want = np.linspace(1, 2, 50, dtype=np.float32)
     assert compare("C", want * np.float32(1 + 1e-5), want) is None
     problem = compare("C", want * np.float32(1.01), want)
@@ -21,7 +21,7 @@ def test_rounding_is_allowed_and_more_is_not():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_value_that_is_not_finite_is_wrong(bad):
+def test_a_value_that_is_not_finite_is_wrong(bad) -> None:
     want = np.ones(4, np.float32)
     got = want.copy()
     got[2] = bad
@@ -30,12 +30,12 @@ def test_a_value_that_is_not_finite_is_wrong(bad):
     assert "(2,)" in problem
 
 
-def test_the_same_nan_and_infinity_are_right():
+def test_the_same_nan_and_infinity_are_right() -> None:
     want = np.array([np.nan, np.inf, 1.0], np.float32)
     assert compare("C", want.copy(), want) is None
 
 
-def test_integers_must_be_equal():
+def test_integers_must_be_equal() -> None:
     want = np.arange(6, dtype=np.int32).reshape(2, 3)
     got = want.copy()
     got[1, 0] += 1
@@ -44,7 +44,7 @@ def test_integers_must_be_equal():
     assert "(1, 0): expected 3, found 4" in problem
 
 
-def test_an_output_of_zeros_may_be_exactly_zero():
+def test_an_output_of_zeros_may_be_exactly_zero() -> None:
     zeros = np.zeros(5, np.float32)
     assert compare("C", zeros, zeros.copy()) is None
     assert compare("C", zeros + np.float32(1e-3), zeros) is not None
@@ -54,7 +54,7 @@ def test_an_output_of_zeros_may_be_exactly_zero():
     ("dtype", "tolerance"),
     [("float64", 1e-9), ("float32", 2e-4), ("float16", 2e-2), ("bfloat16", 6e-2)],
 )
-def test_the_tolerance_of_each_type(dtype, tolerance):
+def test_the_tolerance_of_each_type(dtype, tolerance) -> None:
     """Relative to the element plus the root mean square: to twice the element where all are one."""
     kind = np.dtype(dtype)
     want = np.ones(16, kind)
@@ -70,7 +70,7 @@ def test_the_tolerance_of_each_type(dtype, tolerance):
     assert compare("C", high, want) is not None
 
 
-def test_an_output_without_any_number_is_wrong_without_a_warning():
+def test_an_output_without_any_number_is_wrong_without_a_warning() -> None:
     """What a kernel leaves that writes nothing: the runner fills outputs with NaN before."""
     problem = compare("C", np.full(4, np.nan, np.float32), np.ones(4, np.float32))
     assert problem is not None

@@ -11,7 +11,7 @@ from autosched.measure import environment
 from autosched.measure.environment import fingerprint, fingerprint_hash
 
 
-def test_what_it_holds():
+def test_what_it_holds() -> None:
     found = fingerprint()
     assert {"cpu", "cores", "memory_bytes", "system", "python", "packages"} <= found.keys()
     text = json.dumps(found)
@@ -29,7 +29,7 @@ def test_what_it_holds():
         ({}, ("xgboost", "not installed")),
     ],
 )
-def test_either_build_of_xgboost_is_named(monkeypatch, installed, expected):
+def test_either_build_of_xgboost_is_named(monkeypatch, installed, expected) -> None:
     def version(name):
         if name not in installed:
             raise PackageNotFoundError(name)

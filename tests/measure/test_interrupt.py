@@ -29,7 +29,7 @@ class StubRunner(Runner):
     stop: tuple[str, int] = ("", 0)
     seen: dict[str, int] = field(default_factory=dict)
 
-    def start(self, task):
+    def start(self, task) -> None:
         pass
 
     def _call(self, request, stage, timeout=None):
@@ -49,13 +49,13 @@ def interrupted(*stop):
     return caught.value.results
 
 
-def test_before_any_time_was_taken_only_failures_are_known():
+def test_before_any_time_was_taken_only_failures_are_known() -> None:
     first, second, third, fourth = interrupted("load", 2)
     assert (first, second, fourth) == (None, None, None)
     assert third.failure == BROKEN
 
 
-def test_in_the_first_visit_those_visited_are_kept():
+def test_in_the_first_visit_those_visited_are_kept() -> None:
     first, second, third, fourth = interrupted("time", 3)
     assert first.seconds == (1e-3, 1e-3)
     assert len(second.seconds) == 2
@@ -63,13 +63,13 @@ def test_in_the_first_visit_those_visited_are_kept():
     assert fourth is None
 
 
-def test_in_a_later_visit_every_candidate_is_kept():
+def test_in_a_later_visit_every_candidate_is_kept() -> None:
     results = interrupted("time", 5)
     assert [len(r.seconds) for r in results] == [4, 2, 0, 2]
     assert not any(r.checked for r in results)
 
 
-def test_during_the_comparison_with_numpy_every_candidate_is_kept():
+def test_during_the_comparison_with_numpy_every_candidate_is_kept() -> None:
     results = interrupted("check", 1)
     assert [r.valid for r in results] == [True, True, False, True]
     assert not any(r.checked for r in results)

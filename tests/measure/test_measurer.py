@@ -29,7 +29,7 @@ def measurer(task):
         yield found
 
 
-def test_a_batch_keeps_its_order_and_its_failures(measurer, task):
+def test_a_batch_keeps_its_order_and_its_failures(measurer, task) -> None:
     illegal = (SplitStep(2, 9, 4, (2,)),)
     results = measurer.measure(task, [(), illegal, TILED])
     assert [r.valid for r in results] == [True, False, True]
@@ -40,7 +40,7 @@ def test_a_batch_keeps_its_order_and_its_failures(measurer, task):
     assert len(results[0].seconds) >= 2
 
 
-def test_only_a_new_best_is_checked(task):
+def test_only_a_new_best_is_checked(task) -> None:
     with Measurer.create(options=FAST, check="best") as measurer:
         beaten, second = measurer.measure(task, [(), TILED], best=0.0)
         assert not beaten.checked and not second.checked
@@ -50,7 +50,7 @@ def test_only_a_new_best_is_checked(task):
         assert sum(r.checked for r in results) == 1
 
 
-def test_a_builder_that_dies_costs_one_failure(measurer, task):
+def test_a_builder_that_dies_costs_one_failure(measurer, task) -> None:
     measurer.builder.start()
     for slot in measurer.builder._slots:
         os.kill(slot.worker._process.pid, 9)
@@ -60,7 +60,7 @@ def test_a_builder_that_dies_costs_one_failure(measurer, task):
     assert all(r.valid for r in measurer.measure(task, [(), TILED]))
 
 
-def test_a_runner_that_dies_is_replaced(measurer, task):
+def test_a_runner_that_dies_is_replaced(measurer, task) -> None:
     measurer.runner.start(task)
     os.kill(measurer.runner._worker._process.pid, 9)
     results = measurer.measure(task, [(), TILED])
@@ -68,7 +68,7 @@ def test_a_runner_that_dies_is_replaced(measurer, task):
     assert all(r.valid for r in measurer.measure(task, [(), TILED]))
 
 
-def test_a_build_that_takes_too_long_is_ended(task):
+def test_a_build_that_takes_too_long_is_ended(task) -> None:
     with Measurer.create(build_timeout=0.001, options=FAST) as measurer:
         (result,) = measurer.measure(task, [()])
     assert result.failure is not None
@@ -76,7 +76,7 @@ def test_a_build_that_takes_too_long_is_ended(task):
     assert "0.001 s" in result.failure.message
 
 
-def test_a_wrong_kernel_is_a_failed_measurement(task):
+def test_a_wrong_kernel_is_a_failed_measurement(task) -> None:
     """The runner compares with the reference: a kernel of another task of the same shapes fails."""
     text = "C[i, j] = sum(k, A[i, k] * B[k, j] * 2)"
     other = Task.from_expression(text, _shapes(task))
@@ -93,20 +93,20 @@ def _shapes(task):
     return {t.name: [e.value for e in t.shape] for t in task.tensors[:2]}
 
 
-def test_the_handler_refuses_nothing_it_knows(task):
+def test_the_handler_refuses_nothing_it_knows(task) -> None:
     handle = make_handler()
     assert handle(("task", task.to_json())) is None
     assert handle(("drop",)) is None
 
 
-def test_a_failure_survives_json():
+def test_a_failure_survives_json() -> None:
     result = MeasureResult((1.0, 2.0), Failure("run", "crash", "boom"), 0.5, 1.5)
     assert MeasureResult.from_json(result.to_json()) == result
     assert result.cost == float("inf")
     assert replace(result, failure=None).cost == lower_quartile((1.0, 2.0)) == 1.25
 
 
-def test_inputs_are_the_same_every_time(task):
+def test_inputs_are_the_same_every_time(task) -> None:
     for one, two in zip(task.inputs(0), task.inputs(0), strict=True):
         np.testing.assert_array_equal(one, two)
 
@@ -121,7 +121,7 @@ class Built:
 class Ran:
     """Stands for the runner: candidate k takes `seconds[k]` and is wrong if it is in `wrong`."""
 
-    def __init__(self, seconds, wrong):
+    def __init__(self, seconds, wrong) -> None:
         self.seconds, self.wrong, self.checked = seconds, wrong, []
 
     def run(self, task, artifacts, best, on_done):
@@ -142,7 +142,7 @@ class Ran:
         ("none", float("inf"), [], [True, True, True, True]),
     ],
 )
-def test_from_the_fastest_on_until_one_agrees(task, check, best, checked, valid):
+def test_from_the_fastest_on_until_one_agrees(task, check, best, checked, valid) -> None:
     """Candidates 2 and 0 are the fastest, and wrong: neither may be called best."""
     ran = Ran([2.0, 3.0, 1.0, 4.0], wrong={0, 2})
     results = Measurer(Built(), ran, check).measure(task, [()] * 4, best)

@@ -11,21 +11,21 @@ from autosched.task import Task
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("fused", [True, False])
-def test_nothing_is_optimised_away(dtype, fused):
+def test_nothing_is_optimised_away(dtype, fused) -> None:
     target = cpu_target(1)
     code = assembly(peak_ir(target.vector_bytes, dtype, fused=fused), target, "full")
     operations = [line for line in code.splitlines() if "fma" in line or "mul" in line]
     assert len(operations) >= 12
 
 
-def test_peak_of_this_machine():
+def test_peak_of_this_machine() -> None:
     single, double = (peak_flops(cpu_target(1), dtype) for dtype in ("float32", "float64"))
     assert single is not None and double is not None
     assert single > 1e9 and double > 5e8
     assert peak_flops(cpu_target(1), "int32") is None
 
 
-def test_the_measurer_asks_once_for_each_type():
+def test_the_measurer_asks_once_for_each_type() -> None:
     task = Task.from_workload("matmul", M=8, N=8, K=8)
     other = Task.from_workload("matmul", M=8, N=8, K=16)
     whole = Task.from_workload("matmul", M=8, N=8, K=8, dtype="int32")

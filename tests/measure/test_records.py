@@ -25,7 +25,7 @@ def record(task_json, seconds=1e-3, failure=None):
     return Record(task_json, STEPS, MeasureResult((seconds,), failure, 0.1, 0.2, failure is None))
 
 
-def test_records_come_back(tmp_path, task_json):
+def test_records_come_back(tmp_path, task_json) -> None:
     log = RecordLog(tmp_path / "r.jsonl")
     log.append([record(task_json), record(task_json, failure=Failure("run", "timeout", "slow"))])
     log.append([record(task_json, 2e-3)])
@@ -38,7 +38,7 @@ def test_records_come_back(tmp_path, task_json):
     assert Task.from_json(contents.records[0].task).to_json() == task_json
 
 
-def test_a_torn_last_line_is_reported_and_the_next_run_goes_on(tmp_path, task_json):
+def test_a_torn_last_line_is_reported_and_the_next_run_goes_on(tmp_path, task_json) -> None:
     path = tmp_path / "r.jsonl"
     RecordLog(path).append([record(task_json), record(task_json)])
     data = path.read_bytes()
@@ -63,7 +63,7 @@ def test_a_torn_last_line_is_reported_and_the_next_run_goes_on(tmp_path, task_js
         '{"i": [["[\\"matmul\\", 1, 1, 1]", "llvm"], [[], []]], "r": [[1], 0, 1, 1], "v": "v9"}',
     ],
 )
-def test_a_line_that_is_no_record_is_reported(tmp_path, line):
+def test_a_line_that_is_no_record_is_reported(tmp_path, line) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(line + "\n")
     contents = read_log(path)
@@ -71,23 +71,23 @@ def test_a_line_that_is_no_record_is_reported(tmp_path, line):
     assert len(contents.problems) == 1
 
 
-def test_a_missing_file_is_the_users_mistake(tmp_path):
+def test_a_missing_file_is_the_users_mistake(tmp_path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         read_log(tmp_path / "none.jsonl")
 
 
-def test_a_folder_cannot_be_written(tmp_path, task_json):
+def test_a_folder_cannot_be_written(tmp_path, task_json) -> None:
     with pytest.raises(ConfigError, match="cannot write the record file"):
         RecordLog(tmp_path).append([record(task_json)])
 
 
-def _write(path, task_json, count):
+def _write(path, task_json, count) -> None:
     log = RecordLog(path)
     for _ in range(count):
         log.append([record(task_json)] * 3)
 
 
-def test_two_writers_do_not_mix_lines(tmp_path, task_json):
+def test_two_writers_do_not_mix_lines(tmp_path, task_json) -> None:
     path = tmp_path / "r.jsonl"
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=_write, args=(path, task_json, 20)) for _ in range(2)]
@@ -100,7 +100,7 @@ def test_two_writers_do_not_mix_lines(tmp_path, task_json):
     assert len(contents.records) == 2 * 20 * 3
 
 
-def test_lines_are_json(tmp_path, task_json):
+def test_lines_are_json(tmp_path, task_json) -> None:
     path = tmp_path / "r.jsonl"
     RecordLog(path).append([record(task_json)])
     first, second = map(json.loads, path.read_text().splitlines())
@@ -108,7 +108,7 @@ def test_lines_are_json(tmp_path, task_json):
     assert set(second) >= {"schema", "task", "steps", "result", "search", "environment", "time"}
 
 
-def test_a_torn_line_swallows_neither_environment_nor_record(tmp_path, task_json):
+def test_a_torn_line_swallows_neither_environment_nor_record(tmp_path, task_json) -> None:
     path = tmp_path / "r.jsonl"
     log = RecordLog(path)
     log.append([record(task_json), record(task_json)])
@@ -124,11 +124,11 @@ def test_a_torn_line_swallows_neither_environment_nor_record(tmp_path, task_json
 
 def test_what_another_writes_until_the_lock_is_there_is_kept_apart(
     tmp_path, task_json, monkeypatch
-):
+) -> None:
     """The other writer dies in the middle of a line while this one waits for the lock."""
     path = tmp_path / "r.jsonl"
 
-    def waited(file, operation):
+    def waited(file, operation) -> None:
         assert operation == fcntl.LOCK_EX
         with path.open("ab") as other:
             other.write(b'{"schema": 1, "task": {"wo')
@@ -140,7 +140,7 @@ def test_what_another_writes_until_the_lock_is_there_is_kept_apart(
     assert [p.partition(": ")[2] for p in contents.problems] == ["not a whole JSON object; skipped"]
 
 
-def test_a_record_of_a_newer_program_is_skipped(tmp_path, task_json):
+def test_a_record_of_a_newer_program_is_skipped(tmp_path, task_json) -> None:
     path = tmp_path / "r.jsonl"
     newer = {**record(task_json).to_json(), "schema": SCHEMA + 1}
     path.write_text(json.dumps(newer) + "\n")

@@ -74,7 +74,7 @@ def layouts(artifact):
     ],
     ids=lambda s: s.get("name", "expr") + "".join(str(s.get(k, "")) for k in ("M", "groups")),
 )
-def test_sampled_candidates_agree_with_numpy(source, rewrite):
+def test_sampled_candidates_agree_with_numpy(source, rewrite) -> None:
     task = of(source, rewrite)
     handle = run.make_handler()
     handle(("task", task.to_json()))
@@ -88,7 +88,7 @@ def test_sampled_candidates_agree_with_numpy(source, rewrite):
 
 
 @pytest.mark.parametrize("rewrite", REWRITES)
-def test_a_split_that_does_not_divide_keeps_the_order(rewrite):
+def test_a_split_that_does_not_divide_keeps_the_order(rewrite) -> None:
     task = Task.from_workload("matmul", M=8, N=30, K=16, target=TARGET, layout_rewrite=rewrite)
     artifact = built(task, TILED)
     assert layouts(artifact) == []
@@ -98,7 +98,7 @@ def test_a_split_that_does_not_divide_keeps_the_order(rewrite):
     handle(("check", 0))
 
 
-def test_a_wrong_order_is_a_wrong_answer():
+def test_a_wrong_order_is_a_wrong_answer() -> None:
     task = Task.from_workload(
         "matmul", M=8, N=32, K=16, target=TARGET, layout_rewrite="pre-transformed"
     )
@@ -114,7 +114,7 @@ def test_a_wrong_order_is_a_wrong_answer():
         handle(("check", 0))
 
 
-def test_transformed_inputs_are_dropped_when_there_is_no_room(monkeypatch):
+def test_transformed_inputs_are_dropped_when_there_is_no_room(monkeypatch) -> None:
     monkeypatch.setattr(run, "STORED_BYTES", 1)
     task = Task.from_workload(
         "matmul", M=12, N=18, K=16, target=TARGET, layout_rewrite="pre-transformed"
@@ -133,7 +133,7 @@ def test_transformed_inputs_are_dropped_when_there_is_no_room(monkeypatch):
     assert not runner._stored
 
 
-def test_a_user_prepares_the_constant_inputs_once():
+def test_a_user_prepares_the_constant_inputs_once() -> None:
     task = Task.from_workload(
         "matmul", M=8, N=32, K=16, target=TARGET, layout_rewrite="pre-transformed"
     )
@@ -153,7 +153,7 @@ def test_a_user_prepares_the_constant_inputs_once():
     assert plain.prepare(a, b, c) == (a, b, c)
 
 
-def test_a_kernel_that_writes_nothing_is_wrong_even_after_a_right_one():
+def test_a_kernel_that_writes_nothing_is_wrong_even_after_a_right_one() -> None:
     task = Task.from_workload("matmul", M=8, N=32, K=16, target=TARGET)
     right = CpuArtifact.from_bytes(built(task, TILED))
     buffers = [decl_buffer(tuple(e.value for e in t.shape), t.dtype, t.name) for t in task.tensors]

@@ -33,7 +33,7 @@ def runner():
     found.close()
 
 
-def test_every_candidate_is_visited(runner, task, artifact):
+def test_every_candidate_is_visited(runner, task, artifact) -> None:
     (one, none, two) = runner.run(task, [artifact, None, artifact])
     # On a disturbed machine one may look so slow after two visits that it gets no third.
     counts = {len(one[0]), len(two[0])}
@@ -43,7 +43,7 @@ def test_every_candidate_is_visited(runner, task, artifact):
     assert none == ([], None)
 
 
-def test_a_hopeless_candidate_keeps_its_first_call(runner, task, artifact):
+def test_a_hopeless_candidate_keeps_its_first_call(runner, task, artifact) -> None:
     # A best time no kernel can have, and no allowance for waking up: everything is hopeless.
     runner.options = RunOptions(hopeless=-1e9, min_repeat_ms=4.0)
     ((seconds, failure),) = runner.run(task, [artifact])
@@ -51,7 +51,7 @@ def test_a_hopeless_candidate_keeps_its_first_call(runner, task, artifact):
     assert len(seconds) == 1
 
 
-def test_the_limit_of_a_call_is_said(runner, task, artifact):
+def test_the_limit_of_a_call_is_said(runner, task, artifact) -> None:
     runner.start(task)
     runner.options = RunOptions(timeout=1e-9)
     ((seconds, failure),) = runner.run(task, [artifact])
@@ -64,7 +64,7 @@ def test_the_limit_of_a_call_is_said(runner, task, artifact):
     assert failure is None and seconds
 
 
-def test_the_comparison_with_numpy_ends_in_time(runner, task, artifact, monkeypatch):
+def test_the_comparison_with_numpy_ends_in_time(runner, task, artifact, monkeypatch) -> None:
     theirs, ours = runner.compare_with_numpy(task, artifact)
     assert 1 <= len(theirs) == len(ours) <= 25
     monkeypatch.setattr("autosched.measure.runner._COMPARE_SECONDS", 0.0)
@@ -76,12 +76,12 @@ def test_the_comparison_with_numpy_ends_in_time(runner, task, artifact, monkeypa
 class Process:
     """Stands for the process that runs kernels: `calls` of each candidate, in seconds."""
 
-    def __init__(self, first, later=None, dies=()):
+    def __init__(self, first, later=None, dies=()) -> None:
         self.first, self.later, self.dies = first, later or first, set(dies)
         self.requests = []
         self.loaded = set()
 
-    def stop(self):
+    def stop(self) -> None:
         pass
 
     def call(self, request, timeout, stage):
@@ -108,21 +108,21 @@ def run_with(process, task, **options):
     return results, [visits.count(index) for index in range(len(process.first))]
 
 
-def test_a_slow_candidate_is_given_up_after_two_visits(task):
+def test_a_slow_candidate_is_given_up_after_two_visits(task) -> None:
     process = Process(first=[1.0, 1.0, 1.0], later=[1.0, 1.4, 1.6])
     results, visits = run_with(process, task, visits=5, give_up=1.5)
     assert visits == [5, 5, 2]
     assert [len(seconds) for seconds, _ in results] == [15, 15, 6]
 
 
-def test_a_hopeless_candidate_is_not_visited(task):
+def test_a_hopeless_candidate_is_not_visited(task) -> None:
     process = Process(first=[1.0, 2.9, 3.2])
     results, visits = run_with(process, task, visits=4, hopeless=3.0, give_up=9.0)
     assert visits == [4, 4, 0]
     assert results[2] == ([3.2], None)
 
 
-def test_after_a_crash_the_others_are_loaded_into_the_new_process(task):
+def test_after_a_crash_the_others_are_loaded_into_the_new_process(task) -> None:
     process = Process(first=[1.0, 1.0, 1.0], dies=[1])
     results, visits = run_with(process, task, visits=3)
     assert visits == [3, 0, 3]

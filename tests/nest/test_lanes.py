@@ -9,26 +9,26 @@ def nests(*loops, reads=1, folds=True):
     return [nest] if nest.scattered else list(output_lanes(nest, 16, folds=folds))
 
 
-def test_powers_of_two_or_a_short_odd_loop_become_lanes():
+def test_powers_of_two_or_a_short_odd_loop_become_lanes() -> None:
     assert [lanes_from(extent, 16) for extent in (64, 24, 12, 20, 7, 1)] == [16, 8, 12, 4, 7, 1]
     assert lanes_from(64, 5) == 4
 
 
-def test_a_vectorised_loop_is_where_lanes_begin():
+def test_a_vectorised_loop_is_where_lanes_begin() -> None:
     (nest,) = nests(InnerLoop(9, 0, (64,)), InnerLoop(4, 4, (4,)), InnerLoop(4, 1, (1,), True))
     assert (nest.width, nest.gathers) == (16, 0)
     assert [loop.extent for loop in nest.loops] == [9, 1]
     assert nest.moves == (Take(1, 4),)
 
 
-def test_lanes_end_where_a_read_does_not_go_on_as_they_began():
+def test_lanes_end_where_a_read_does_not_go_on_as_they_began() -> None:
     """C[i, j] of a tile 4 wide: the next row follows in C, but B starts again."""
     loops = InnerLoop(9, 0, (1, 512)), InnerLoop(8, 4, (64, 0)), InnerLoop(4, 1, (0, 1))
     (nest,) = nests(*loops, reads=2)
     assert (nest.width, nest.gathers) == (4, 0)
 
 
-def test_a_loop_that_was_taken_whole_does_not_hide_the_next_one():
+def test_a_loop_that_was_taken_whole_does_not_hide_the_next_one() -> None:
     """The loop of 4 becomes lanes; then it moves the store as far as the loop of 2 outside."""
     (nest,) = nests(InnerLoop(2, 8, ()), InnerLoop(2, 4, ()), InnerLoop(4, 1, ()), reads=0)
     assert nest.width == 16
@@ -37,7 +37,7 @@ def test_a_loop_that_was_taken_whole_does_not_hide_the_next_one():
     assert same.width == 16
 
 
-def test_a_loop_of_vectors_is_cut_into_whole_registers_and_a_rest():
+def test_a_loop_of_vectors_is_cut_into_whole_registers_and_a_rest() -> None:
     """25 vectors of 4: six registers of 16 lanes, and 4."""
     loops = InnerLoop(9, 0, (100,)), InnerLoop(25, 4, (4,)), InnerLoop(4, 1, (1,), True)
     whole, rest = nests(*loops)
@@ -47,7 +47,7 @@ def test_a_loop_of_vectors_is_cut_into_whole_registers_and_a_rest():
     assert rest.moves == (Slice(1, 24, 1),)
 
 
-def test_a_long_loop_fills_registers_though_half_a_register_divides_it():
+def test_a_long_loop_fills_registers_though_half_a_register_divides_it() -> None:
     """1000 = 62 * 16 + 8; 24 elements are three times 8."""
     whole, rest = nests(InnerLoop(1000, 1, (1,)))
     assert (whole.width, whole.iterations, rest.width, rest.iterations) == (16, 992, 8, 8)
@@ -55,17 +55,17 @@ def test_a_long_loop_fills_registers_though_half_a_register_divides_it():
     assert short.width == 8
 
 
-def test_lanes_that_are_stored_apart_stay_as_they_are():
+def test_lanes_that_are_stored_apart_stay_as_they_are() -> None:
     (nest,) = nests(InnerLoop(9, 0, (1,)), InnerLoop(8, 64, (1,), True))
     assert (nest.width, nest.own, nest.scattered, nest.folded) == (8, 64, True, False)
 
 
-def test_a_vectorised_loop_that_reduces_runs_lane_by_lane():
+def test_a_vectorised_loop_that_reduces_runs_lane_by_lane() -> None:
     nest = scheduled_lanes((InnerLoop(9, 1, (1,)), InnerLoop(8, 0, (1,), True)), 1)
     assert (nest.width, len(nest.loops)) == (1, 2)
 
 
-def test_the_rest_of_a_sum_along_lanes_is_a_nest_of_its_own():
+def test_the_rest_of_a_sum_along_lanes_is_a_nest_of_its_own() -> None:
     whole, rest = nests(InnerLoop(3, 1, (50,)), InnerLoop(50, 0, (1,)))
     assert (whole.width, whole.folded, whole.iterations) == (16, True, 3 * 48)
     assert (rest.width, rest.folded, rest.iterations) == (1, False, 3 * 2)
@@ -73,19 +73,19 @@ def test_the_rest_of_a_sum_along_lanes_is_a_nest_of_its_own():
     assert rest.moves == (Slice(1, 48, 2),)
 
 
-def test_lanes_along_outputs_are_taken_back_when_reads_need_the_reduction():
+def test_lanes_along_outputs_are_taken_back_when_reads_need_the_reduction() -> None:
     """Vectors of 4 outputs whose reads are 64 apart: the reduction's neighbours are contiguous."""
     (nest,) = nests(InnerLoop(64, 0, (1,)), InnerLoop(4, 1, (64,), True))
     assert nest.folded
     assert nest.moves == (Unlane(), Fold(), Take(0, 16))
 
 
-def test_a_sum_that_must_keep_its_order_gathers():
+def test_a_sum_that_must_keep_its_order_gathers() -> None:
     (nest,) = nests(InnerLoop(64, 0, (1,)), InnerLoop(16, 1, (64,)), folds=False)
     assert (nest.folded, nest.width, nest.gathers) == (False, 16, 1)
 
 
-def test_lanes_of_conditions_do_not_grow():
+def test_lanes_of_conditions_do_not_grow() -> None:
     inner = InnerLoop(4, 1, (1,), True, conditional=True)
     (nest,) = nests(InnerLoop(8, 4, (4,)), inner)
     assert (nest.width, nest.closed) == (4, True)
@@ -95,7 +95,7 @@ def test_lanes_of_conditions_do_not_grow():
     assert outside.width == 4
 
 
-def test_a_value_without_a_vector_form_runs_lane_by_lane():
+def test_a_value_without_a_vector_form_runs_lane_by_lane() -> None:
     (nest,) = nests(InnerLoop(9, 1, (1,), True, lanes=1))
     assert (nest.width, nest.moves) == (1, ())
     (some,) = nests(InnerLoop(16, 1, (1,), lanes=4), reads=1)
@@ -104,7 +104,7 @@ def test_a_value_without_a_vector_form_runs_lane_by_lane():
     assert less.width == 4
 
 
-def test_lanes_across_the_blocks_of_a_quotient_are_gathered_and_do_not_grow():
+def test_lanes_across_the_blocks_of_a_quotient_are_gathered_and_do_not_grow() -> None:
     """A[i // 8 * 20 + i % 8]: contiguous in blocks of 8."""
     block = InnerLoop(8, 1, (1,), blocks=(8,))
     (within,) = nests(block)
@@ -117,7 +117,7 @@ def test_lanes_across_the_blocks_of_a_quotient_are_gathered_and_do_not_grow():
     assert stays.width == 4  # the loop outside goes through blocks
 
 
-def test_the_nest_described_is_given_back_when_nothing_becomes_lanes():
+def test_the_nest_described_is_given_back_when_nothing_becomes_lanes() -> None:
     nest = LoopNest((InnerLoop(8, 2, (1,)),), 1, (0,))
     assert list(output_lanes(nest, 16)) == [nest]
     assert next(output_lanes(nest, 16)) is nest

@@ -16,7 +16,7 @@ def loops(*pairs):
     return tuple(InnerLoop(extent, stride, ()) for extent, stride in pairs)
 
 
-def test_injective_means_that_no_element_is_written_twice():
+def test_injective_means_that_no_element_is_written_twice() -> None:
     rng = random.Random(0)
     seen = set()
     for _ in range(400):
@@ -35,7 +35,7 @@ def test_injective_means_that_no_element_is_written_twice():
     assert seen == {True, False}
 
 
-def test_loops_that_run_once_disappear():
+def test_loops_that_run_once_disappear() -> None:
     nest = LoopNest(loops((1, 64), (8, 1), (1, 0), (4, 0)), 1, ())
     less = without_single_iterations(nest)
     assert [loop.extent for loop in less.loops] == [8, 4]
@@ -43,7 +43,7 @@ def test_loops_that_run_once_disappear():
     assert without_single_iterations(less) is less
 
 
-def test_one_loop_that_reduces_stays():
+def test_one_loop_that_reduces_stays() -> None:
     nest = LoopNest(loops((8, 1), (1, 0), (1, 0)), 1, ())
     less = without_single_iterations(nest)
     assert [(loop.extent, loop.stride) for loop in less.loops] == [(8, 1), (1, 0)]

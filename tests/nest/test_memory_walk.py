@@ -32,7 +32,7 @@ def matmul(i, j, k, n):
     )
 
 
-def test_the_tile_is_inside_the_reduction():
+def test_the_tile_is_inside_the_reduction() -> None:
     """2 vectors of the loop over j and 8 of that over i are held in registers while k runs."""
     store = ScalarStore(matmul(64, 64, 32, 1024), 2, 4, 1.0, True, True)
     order = vector_code(store, MACHINE.core, 3).order
@@ -46,7 +46,7 @@ def test_the_tile_is_inside_the_reduction():
     )
 
 
-def test_a_copy_moves_every_line_once():
+def test_a_copy_moves_every_line_once() -> None:
     visits = Visit(1024, (64, 64)), Visit(64, (1, 1))
     found = walk(visits, (4, 4), MEMORY)
     assert found.lines == (2 * 4096, 2 * 4096, 2 * 4096)
@@ -54,7 +54,7 @@ def test_a_copy_moves_every_line_once():
     assert found.pages == (2 * 64, 2 * 64)
 
 
-def test_rows_a_page_apart_compete_for_the_same_lines_of_a_cache():
+def test_rows_a_page_apart_compete_for_the_same_lines_of_a_cache() -> None:
     """16 rows of 64 lines are 64 KiB and fit L2; 512 rows of one line are 32 KiB and fit L1 when
     they follow each other, but with a page between them only 8 do, and L2 holds 256."""
     again = 10
@@ -68,12 +68,12 @@ def test_rows_a_page_apart_compete_for_the_same_lines_of_a_cache():
     assert few.lines == (again * 256, 256, 256)
 
 
-def test_pages_beyond_the_tlb_are_looked_up_again():
+def test_pages_beyond_the_tlb_are_looked_up_again() -> None:
     rows = walk((Visit(10, (0,)), Visit(65, (1024,))), (4,), MEMORY)
     assert rows.pages == (650, 65)
 
 
-def test_a_walk_times_a_factor():
+def test_a_walk_times_a_factor() -> None:
     found = walk((Visit(64, (1,)),), (4,), MEMORY)
     twice = found.times(2.0)
     assert twice.lines == tuple(2 * lines for lines in found.lines)
@@ -81,7 +81,7 @@ def test_a_walk_times_a_factor():
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_touched_is_counted_like_the_addresses(seed):
+def test_what_is_touched_is_counted_like_the_addresses(seed) -> None:
     """Loops whose steps are whole multiples of what runs inside them, as those of tiles are."""
     rng = random.Random(seed)
     stride, loops = 4, []

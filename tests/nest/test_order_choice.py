@@ -29,7 +29,7 @@ def convolution(channels, width, outputs, rows=2):
     )
 
 
-def test_weights_that_no_cache_holds_are_not_read_again_for_every_output():
+def test_weights_that_no_cache_holds_are_not_read_again_for_every_output() -> None:
     """1.2 MB of weights for each of 14 tiles, or 9 steps between two visits of an accumulator:
     TVM's order took a fifth of the time."""
     piece, steps = planned(*convolution(256, 256, 128))
@@ -37,12 +37,12 @@ def test_weights_that_no_cache_holds_are_not_read_again_for_every_output():
     assert piece.nest.loops[piece.tile.outer[0]].extent == 256
 
 
-def test_weights_that_stay_in_the_cache_are():
+def test_weights_that_stay_in_the_cache_are() -> None:
     _, steps = planned(*convolution(8, 16, 16))
     assert steps == 8 * 9
 
 
-def test_a_reduction_in_two_loops_is_done_at_once():
+def test_a_reduction_in_two_loops_is_done_at_once() -> None:
     """A matmul's C[2 x 1024, 16 x 32] in registers over all 512 steps, not over 8 of them."""
     _, steps = planned(
         InnerLoop(64, 0, (8, 4096)),

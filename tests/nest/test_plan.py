@@ -23,7 +23,7 @@ def matmul(i, j, k, n=1024):
     )
 
 
-def test_a_matmul_fills_the_registers():
+def test_a_matmul_fills_the_registers() -> None:
     (piece,) = pieces(*matmul(64, 64, 32))
     assert piece.lanes == 16
     assert piece.accumulators == 16
@@ -32,37 +32,37 @@ def test_a_matmul_fills_the_registers():
     assert (tile.outer, tile.inside) == ((0, 1), (2,))
 
 
-def test_a_wide_vector_is_held_in_pieces():
+def test_a_wide_vector_is_held_in_pieces() -> None:
     loops = InnerLoop(256, 0, (1, 64)), InnerLoop(64, 1, (0, 1), True)
     (piece,) = pieces(*loops)
     assert (piece.tile.chunks, piece.tile.held, piece.lanes) == (4, 4, 16)
 
 
-def test_an_odd_vector_is_held_whole():
+def test_an_odd_vector_is_held_whole() -> None:
     loops = InnerLoop(256, 0, (1, 40)), InnerLoop(40, 1, (0, 1), True)
     (piece,) = pieces(*loops)
     assert (piece.tile.chunks, piece.lanes) == (1, 40)
 
 
-def test_loops_that_run_once_are_dropped():
+def test_loops_that_run_once_are_dropped() -> None:
     (piece,) = pieces(InnerLoop(16, 1, (1,)), InnerLoop(50, 0, (64,)), reads=1)
     assert piece.nest.moves == (Take(0, 16), Drop((0,)))
     assert len(piece.nest.loops) == len(piece.tile.factors) == 1
 
 
-def test_what_does_not_update_has_no_tile():
+def test_what_does_not_update_has_no_tile() -> None:
     (piece,) = pieces(*matmul(64, 64, 32), updates=False)
     assert piece.tile is None
     assert (piece.lanes, piece.accumulators) == (16, 0)
 
 
-def test_stores_that_stay_as_they_are_have_no_moves():
+def test_stores_that_stay_as_they_are_have_no_moves() -> None:
     nest = LoopNest((InnerLoop(4, 16, ()), InnerLoop(1, 0, ())), 16, ())
     (piece,) = plan_stores(nest, CORE, 4)
     assert piece.nest is nest
 
 
-def test_folding_is_asked_for():
+def test_folding_is_asked_for() -> None:
     loops = InnerLoop(8, 1, (64,)), InnerLoop(64, 0, (1,))
     nest = LoopNest(loops, 1, (0,))
     (folded,) = plan_reduction(nest, CORE, 4, 1.0, folds=True)
@@ -71,7 +71,7 @@ def test_folding_is_asked_for():
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
-def test_tiles_need_no_more_registers_than_there_are(vector_bytes):
+def test_tiles_need_no_more_registers_than_there_are(vector_bytes) -> None:
     core = core_of(vector_bytes)
     for i in (1, 3, 8, 14, 64):
         for j in (16, 48, 112, 512):
@@ -79,7 +79,7 @@ def test_tiles_need_no_more_registers_than_there_are(vector_bytes):
                 assert 1 <= piece.accumulators < core.registers
 
 
-def test_the_key_tells_pieces_apart():
+def test_the_key_tells_pieces_apart() -> None:
     (one,), (other,) = pieces(*matmul(64, 64, 32)), pieces(*matmul(64, 64, 64))
     assert Planned("C", 2, one).key() == Planned("C", 2, one).key()
     assert Planned("C", 2, one).key() != Planned("C", 2, other).key()

@@ -25,7 +25,7 @@ def matmul(rows: int, chunks: int, registers: int = 32, steps: int = 512) -> Til
     return TileProblem((rows, chunks), operands, steps, Core(64, registers))
 
 
-def test_a_matmul_fills_the_registers_without_spilling():
+def test_a_matmul_fills_the_registers_without_spilling() -> None:
     for registers in (16, 32):
         tile = choose_tile(matmul(24, 4, registers))
         accumulators = math.prod(tile)
@@ -33,32 +33,32 @@ def test_a_matmul_fills_the_registers_without_spilling():
         assert cost(matmul(24, 4, registers), (registers, 1)) == math.inf
 
 
-def test_a_single_accumulator_is_always_possible():
+def test_a_single_accumulator_is_always_possible() -> None:
     assert choose_tile(matmul(1, 1, registers=1)) == (1, 1)
 
 
-def test_factors_divide_the_extents():
+def test_factors_divide_the_extents() -> None:
     assert choose_tile(matmul(7, 1)) == (7, 1)
     assert choose_tile(matmul(13 * 17, 1))[0] in (13, 17)
 
 
-def test_more_reuse_is_cheaper():
+def test_more_reuse_is_cheaper() -> None:
     problem = matmul(12, 4)
     assert cost(problem, (6, 4)) < cost(problem, (1, 4)) < math.inf
 
 
-def test_a_long_reduction_spreads_what_surrounds_it():
+def test_a_long_reduction_spreads_what_surrounds_it() -> None:
     problem = matmul(6, 2, steps=4)
     assert cost(problem, (6, 2), 400) < cost(problem, (6, 2)) == cost(problem, (6, 2), 4)
 
 
-def test_the_operand_with_most_copies_streams_through_one_register():
+def test_the_operand_with_most_copies_streams_through_one_register() -> None:
     operands = matmul(6, 2).operands
     assert operand_registers(operands, (6, 2)) == (1 + 2, 8.0)
     assert operand_registers(operands, (1, 4)) == (1 + 1, 5.0)
 
 
-def test_arrays_of_tiles_cost_what_each_of_them_costs():
+def test_arrays_of_tiles_cost_what_each_of_them_costs() -> None:
     problem = matmul(24, 4)
     tiles = list(itertools.product((1, 2, 3, 4, 6, 8, 12, 24), (1, 2, 4)))
     rows, chunks = np.array(tiles).T
@@ -72,7 +72,7 @@ def test_arrays_of_tiles_cost_what_each_of_them_costs():
     assert cost(problem, (6, 2), steps).tolist() == [cost(problem, (6, 2), int(n)) for n in steps]
 
 
-def test_rounds_of_the_innermost_loop_divide_it_and_stay_small():
+def test_rounds_of_the_innermost_loop_divide_it_and_stay_small() -> None:
     assert unrolled_steps(64, 1) == 4
     assert unrolled_steps(6, 1) == 2
     assert unrolled_steps(7, 1) == 1
@@ -80,7 +80,7 @@ def test_rounds_of_the_innermost_loop_divide_it_and_stay_small():
     assert unrolled_steps(64, 40) == 1
 
 
-def test_short_reductions_are_unrolled_whole_from_the_inside():
+def test_short_reductions_are_unrolled_whole_from_the_inside() -> None:
     assert whole_loops([3, 3], 7, 32) == 2  # 63 copies
     assert whole_loops([3, 3], 8, 32) == 1
     assert whole_loops([3, 3], 22, 64) == 0
@@ -88,6 +88,6 @@ def test_short_reductions_are_unrolled_whole_from_the_inside():
     assert whole_loops([], 1, 32) == 0
 
 
-def test_loops_stay_rolled_where_what_steps_share_would_not_fit_registers():
+def test_loops_stay_rolled_where_what_steps_share_would_not_fit_registers() -> None:
     assert whole_loops([3], 14, 32) == 1
     assert whole_loops([3], 14, 16) == 0

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from typing import Never
 
 import pytest
 
@@ -17,7 +18,7 @@ def interruptible():
     signal.signal(signal.SIGINT, earlier)
 
 
-def test_an_interruption_waits_for_what_must_not_be_cut():
+def test_an_interruption_waits_for_what_must_not_be_cut() -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), interrupts_held():
         os.kill(os.getpid(), signal.SIGINT)
@@ -26,8 +27,8 @@ def test_an_interruption_waits_for_what_must_not_be_cut():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_nothing_is_held_where_no_interruption_arrives(monkeypatch):
-    def hold():
+def test_nothing_is_held_where_no_interruption_arrives(monkeypatch) -> None:
+    def hold() -> None:
         with interrupts_held():
             handlers.append(signal.getsignal(signal.SIGINT))
 
@@ -44,6 +45,6 @@ def test_nothing_is_held_where_no_interruption_arrives(monkeypatch):
     assert handlers[1] is signal.SIG_IGN
 
 
-def test_an_error_inside_is_not_hidden():
+def test_an_error_inside_is_not_hidden() -> Never:
     with pytest.raises(ValueError, match="disk full"), interrupts_held():
         raise ValueError("disk full")

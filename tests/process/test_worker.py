@@ -19,11 +19,11 @@ def failure(worker, request, timeout=20.0):
     return caught.value
 
 
-def test_it_answers(worker):
+def test_it_answers(worker) -> None:
     assert worker.call(("echo", [1, 2]), 20, "run") == [1, 2]
 
 
-def test_a_hanging_request_is_ended_and_the_worker_replaced(worker):
+def test_a_hanging_request_is_ended_and_the_worker_replaced(worker) -> None:
     error = failure(worker, ("sleep", 60), timeout=0.3)
     assert (error.stage, error.kind) == ("run", "timeout")
     assert worker.call(("echo", 3), 20, "run") == 3
@@ -32,7 +32,7 @@ def test_a_hanging_request_is_ended_and_the_worker_replaced(worker):
 @pytest.mark.parametrize(
     ("request_", "words"), [(("die", 7), "exit status 7"), (("kill",), "signal 11")]
 )
-def test_a_crash_is_reported_and_the_worker_replaced(worker, request_, words):
+def test_a_crash_is_reported_and_the_worker_replaced(worker, request_, words) -> None:
     error = failure(worker, request_)
     assert (error.stage, error.kind) == ("run", "crash")
     assert words in str(error)
@@ -48,13 +48,13 @@ def test_a_crash_is_reported_and_the_worker_replaced(worker, request_, words):
         (("bug",), "run", "error", "ZeroDivisionError: a bug of ours"),
     ],
 )
-def test_errors_keep_their_kind(worker, request_, stage, kind, words):
+def test_errors_keep_their_kind(worker, request_, stage, kind, words) -> None:
     error = failure(worker, request_)
     assert (error.stage, error.kind) == (stage, kind)
     assert words in str(error)
 
 
-def test_memory_beyond_the_limit_is_refused():
+def test_memory_beyond_the_limit_is_refused() -> None:
     """A gigabyte of addresses is enough for Python, and not for four more."""
     limited = Worker("kit.handlers:make_handler", memory_limit=1 << 30)
     free = Worker("kit.handlers:make_handler")

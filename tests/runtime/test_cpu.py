@@ -55,14 +55,14 @@ def kernel(artifact: CpuArtifact) -> CpuKernel:
     return load(artifact)
 
 
-def test_sizes_come_from_shapes_and_scalars_by_value(kernel):
+def test_sizes_come_from_shapes_and_scalars_by_value(kernel) -> None:
     for n in (1, 7, 1000):
         a, out = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
         kernel(a, 2.5, out)
         np.testing.assert_array_equal(out, a * np.float32(2.5))
 
 
-def test_bytes_run_in_another_process(artifact, tmp_path):
+def test_bytes_run_in_another_process(artifact, tmp_path) -> None:
     path = tmp_path / "kernel.bin"
     path.write_bytes(artifact.to_bytes())
     script = (
@@ -85,7 +85,7 @@ def test_bytes_run_in_another_process(artifact, tmp_path):
     assert done.stdout.strip() == "fine", done.stderr
 
 
-def test_round_trip_of_the_artifact(artifact):
+def test_round_trip_of_the_artifact(artifact) -> None:
     assert CpuArtifact.from_bytes(artifact.to_bytes()) == artifact
     with pytest.raises(MeasureError, match="not a compiled CPU kernel"):
         CpuArtifact.from_bytes(b"something else entirely")
@@ -100,7 +100,7 @@ def refused(kernel: CpuKernel, *args: object) -> str:
     return message
 
 
-def test_arguments_are_checked_before_anything_runs(kernel):
+def test_arguments_are_checked_before_anything_runs(kernel) -> None:
     a, out = np.ones(8, np.float32), np.full(8, -1, np.float32)
     assert "takes 3 arguments (a, factor, out), found 2" in refused(kernel, a, 1.0)
     assert "argument 1 (a) must have dtype float32, found float64" in refused(
@@ -123,7 +123,7 @@ def test_arguments_are_checked_before_anything_runs(kernel):
     assert (out == -1).all()
 
 
-def test_outputs_may_not_share_memory(kernel):
+def test_outputs_may_not_share_memory(kernel) -> None:
     whole = np.ones(12, np.float32)
     message = refused(kernel, whole[:8], 1.0, whole[4:])
     assert (
@@ -146,13 +146,13 @@ class Exporter:
         return self.array.__dlpack_device__()
 
 
-def test_dlpack_objects(kernel):
+def test_dlpack_objects(kernel) -> None:
     a, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
     kernel(Exporter(a), 4.0, out)
     np.testing.assert_array_equal(out, a * 4)
 
 
-def test_integer_scalars_must_fit(kernel):
+def test_integer_scalars_must_fit(kernel) -> None:
     n = Var("k", "int8")
     out = decl_buffer((1,), "int8", "out")
     handle = pointer("handle", out.dtype)
@@ -167,7 +167,7 @@ def test_integer_scalars_must_fit(kernel):
     assert "must fit int8, found 1.5" in refused(put, 1.5, o)
 
 
-def test_bound_kernels_time_themselves(kernel):
+def test_bound_kernels_time_themselves(kernel) -> None:
     a, out = np.ones(64, np.float32), np.zeros(64, np.float32)
     bound = kernel.bind(a, 2.0, out)
     assert bound.time_ns(10) > 0
@@ -179,7 +179,7 @@ def test_bound_kernels_time_themselves(kernel):
         kernel.timer(a, 2.0, out)(0)
 
 
-def test_aligned_empty():
+def test_aligned_empty() -> None:
     for dtype in (np.float32, np.int8, np.float64):
         array = aligned_empty((3, 5), dtype)
         assert array.shape == (3, 5)
@@ -187,7 +187,7 @@ def test_aligned_empty():
         assert array.__array_interface__["data"][0] % 64 == 0
 
 
-def test_constant_shapes_must_agree():
+def test_constant_shapes_must_agree() -> None:
     a, out = decl_buffer((4, 6), "float32", "a"), decl_buffer((4,), "float32", "out")
     handles = pointer("a_handle", a.dtype), pointer("out_handle", out.dtype)
     body = BufferStore(out, BufferLoad(a, (IntImm(0),)), (IntImm(0),))

@@ -44,7 +44,7 @@ def kernel(artifact: CpuArtifact) -> CpuKernel:
     return load(artifact)
 
 
-def test_the_pool_can_be_resized_and_restarted(kernel):
+def test_the_pool_can_be_resized_and_restarted(kernel) -> None:
     a, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
     pool = ensure_pool()
     bound = kernel.bind(a, 2.0, out)
@@ -63,7 +63,7 @@ def test_the_pool_can_be_resized_and_restarted(kernel):
     ensure_pool(2)
 
 
-def test_sleeping_workers_wake(kernel):
+def test_sleeping_workers_wake(kernel) -> None:
     a, out = np.arange(4096, dtype=np.float32), np.zeros(4096, np.float32)
     bound = kernel.bind(a, 2.0, out)
     for _ in range(20):
@@ -73,7 +73,7 @@ def test_sleeping_workers_wake(kernel):
         np.testing.assert_array_equal(out, a * 2)
 
 
-def test_kernels_called_from_several_threads(kernel):
+def test_kernels_called_from_several_threads(kernel) -> None:
     failures = []
 
     def work(seed: int) -> None:
@@ -94,7 +94,7 @@ def test_kernels_called_from_several_threads(kernel):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_gets_its_own_workers(artifact):
+def test_a_forked_child_gets_its_own_workers(artifact) -> None:
     script = (
         "import os, sys, numpy as np\n"
         "from autosched.runtime.cpu import CpuArtifact, load\n"
@@ -121,11 +121,11 @@ def test_a_forked_child_gets_its_own_workers(artifact):
     assert done.stdout.decode().strip() == "fine", done.stderr.decode()
 
 
-def test_a_new_pool_has_one_thread():
+def test_a_new_pool_has_one_thread() -> None:
     assert WorkerPool().size == 1
 
 
-def test_workspace_is_reused_and_returned():
+def test_workspace_is_reused_and_returned() -> None:
     addresses = native.runtime_library().addresses
     alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(
         addresses["autosched_workspace_alloc"]
@@ -149,7 +149,7 @@ def test_workspace_is_reused_and_returned():
     free(None)
 
 
-def test_resizing_waits_for_running_loops(kernel):
+def test_resizing_waits_for_running_loops(kernel) -> None:
     a, out = np.arange(20000, dtype=np.float32), np.zeros(20000, np.float32)
     bound = kernel.bind(a, 2.0, out)
     stop = threading.Event()
@@ -172,7 +172,7 @@ def test_resizing_waits_for_running_loops(kernel):
     ensure_pool(2)
 
 
-def test_the_number_of_threads(monkeypatch):
+def test_the_number_of_threads(monkeypatch) -> None:
     monkeypatch.setenv("AUTOSCHED_NUM_THREADS", "3")
     assert default_threads() == 3
     monkeypatch.setenv("AUTOSCHED_NUM_THREADS", "many")

@@ -37,10 +37,10 @@ class StubHelper:
     def start(self):
         return self
 
-    def close(self):
+    def close(self) -> None:
         pass
 
-    def send(self, request):
+    def send(self, request) -> None:
         self.reply = make_handler()(request)
 
     def receive(self, timeout, stage):

@@ -26,36 +26,36 @@ def state(cost, rounds=1, **more):
     return found
 
 
-def test_the_objective_is_weighted():
+def test_the_objective_is_weighted() -> None:
     assert objective([state(2.0), state(3.0, weight=4.0)]) == 14.0
 
 
-def test_after_one_round_a_task_promises_all_of_its_cost():
+def test_after_one_round_a_task_promises_all_of_its_cost() -> None:
     # forward = c - c / 1 - c = -c, times 1 - alpha; nothing is known of the past
     assert gradients([state(2.0)], OPTIONS) == pytest.approx([-0.8 * 2.0])
     # after four rounds: forward = c - c / 4 - c = -c / 4
     assert gradients([state(2.0, 4)], OPTIONS) == pytest.approx([-0.8 * 0.5])
 
 
-def test_recent_improvement_counts():
+def test_recent_improvement_counts() -> None:
     improving = state(1.0, 4, history=[4.0, 2.0, 1.5, 1.0])
     # backward = (1 - 4) / 3 = -1; forward = -1 / 4
     assert gradients([improving], OPTIONS) == pytest.approx([0.2 * -1.0 + 0.8 * -0.25])
 
 
-def test_weights_scale_the_gradient():
+def test_weights_scale_the_gradient() -> None:
     light, heavy = gradients([state(1.0), state(1.0, weight=3.0)], OPTIONS)
     assert heavy == pytest.approx(3 * light)
 
 
-def test_a_slow_task_learns_from_a_similar_one():
+def test_a_slow_task_learns_from_a_similar_one() -> None:
     fast = state(0.1, 10, group="conv_40")
     slow = state(1.0, 10, group="conv_40")
     # by_group = beta * 0.1 = 0.2 s: 0.8 s may be won, where the rounds promise only 0.1 s
     assert gradients([fast, slow], OPTIONS)[1] == pytest.approx(0.8 * (0.2 - 1.0))
 
 
-def test_a_hopeless_task_leaves_its_group():
+def test_a_hopeless_task_leaves_its_group() -> None:
     fast, slow = state(0.1, 2, group="g"), state(1.0, 7, group="g")
     leave_group(slow, [fast, slow], OPTIONS)
     assert slow.group == "g"
@@ -64,7 +64,7 @@ def test_a_hopeless_task_leaves_its_group():
     assert slow.group == ""
 
 
-def test_the_steepest_task_is_next():
+def test_the_steepest_task_is_next() -> None:
     rng = np.random.default_rng(0)
     states = [state(1.0), state(5.0), state(2.0)]
     assert next_task(states, OPTIONS, 0, rng) == 1
@@ -72,7 +72,7 @@ def test_the_steepest_task_is_next():
     assert next_task(states, OPTIONS, 0, rng) == 2
 
 
-def test_equal_tasks_are_drawn():
+def test_equal_tasks_are_drawn() -> None:
     rng = np.random.default_rng(0)
     states = [state(1.0), state(1.0), state(1.0, dead=True)]
     states[2].dead = True
@@ -80,7 +80,7 @@ def test_equal_tasks_are_drawn():
     assert {next_task(states, OPTIONS, 0, rng) for _ in range(30)} == {0, 1}
 
 
-def test_round_robin_passes_over_dead_tasks():
+def test_round_robin_passes_over_dead_tasks() -> None:
     options = AllocationOptions("round-robin")
     rng = np.random.default_rng(0)
     states = [state(1.0), state(1.0, dead=True), state(1.0)]
@@ -92,12 +92,12 @@ def test_round_robin_passes_over_dead_tasks():
 
 
 @pytest.mark.parametrize("strategy", ["gradient", "round-robin"])
-def test_nothing_is_left(strategy):
+def test_nothing_is_left(strategy) -> None:
     dead = [state(1.0, dead=True)]
     assert next_task(dead, AllocationOptions(strategy), 0, np.random.default_rng(0)) == -1
 
 
-def test_updates():
+def test_updates() -> None:
     found = TaskState(1e9)
     for cost in (float("inf"), 2.0, 2.0, 1.0):
         found.update(cost)
@@ -105,12 +105,12 @@ def test_updates():
     assert (found.rounds, found.best_round, found.best_cost) == (4, 4, 1.0)
 
 
-def test_unknown_strategies_are_refused():
+def test_unknown_strategies_are_refused() -> None:
     with pytest.raises(ConfigError, match="gradient, round-robin"):
         AllocationOptions("greedy")
 
 
-def test_similarity_tags():
+def test_similarity_tags() -> None:
     a = te.placeholder((8, 8), name="A")
     attrs = {"auto_scheduler_task_scheduler_tag": "relu"}
     tagged = te.compute((8, 8), lambda i, j: a[i, j] * 2.0, name="B", attrs=attrs)

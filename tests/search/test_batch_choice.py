@@ -14,32 +14,32 @@ def chosen(opinions, known=NOTHING, group=None, seed=0):
     return in_turns(opinions, known, group, np.random.default_rng(seed))
 
 
-def test_one_member_chooses_the_best_first():
+def test_one_member_chooses_the_best_first() -> None:
     assert chosen([[1.0], [3.0], [2.0]]) == [1, 2, 0]
 
 
-def test_members_take_turns_by_their_own_order():
+def test_members_take_turns_by_their_own_order() -> None:
     """The first member ranks 0, 1, 2, 3 and the second 3, 2, 1, 0; either may begin."""
     opinions = [[4.0, 1.0], [3.0, 2.0], [2.0, 3.0], [1.0, 4.0]]
     found = {tuple(chosen(opinions, seed=seed)) for seed in range(8)}
     assert found == {(0, 3, 1, 2), (3, 0, 2, 1)}
 
 
-def test_every_group_is_chosen_from():
+def test_every_group_is_chosen_from() -> None:
     """The candidates of the second group are worse, and get every other turn all the same."""
     opinions = [[9.0], [8.0], [7.0], [2.0], [1.0]]
     assert chosen(opinions, group=[1, 1, 1, 0, 0]) == [0, 3, 1, 4, 2]
     assert chosen(opinions, group=[0, 0, 0, 1, 1]) == [3, 0, 4, 1, 2]
 
 
-def test_what_cannot_be_told_apart_comes_last():
+def test_what_cannot_be_told_apart_comes_last() -> None:
     """Of candidates that look alike to all members one is tried, and none that look measured."""
     opinions = [[5.0, 5.0], [5.0, 5.0], [4.0, 4.0], [3.0, 3.0]]
     assert chosen(opinions) == [0, 2, 3, 1]
     assert chosen(opinions, known=[[4.0, 4.0]]) == [0, 3, 1, 2]
 
 
-def test_nothing_is_lost_or_named_twice():
+def test_nothing_is_lost_or_named_twice() -> None:
     rng = np.random.default_rng(1)
     opinions = rng.integers(0, 4, (40, 8))
     known = opinions[:5]

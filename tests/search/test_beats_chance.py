@@ -29,7 +29,7 @@ def best_of(task, model, seed):
     return result.best.result.cost
 
 
-def test_the_model_beats_chance(make_task):
+def test_the_model_beats_chance(make_task) -> None:
     """The best of four seeds' searches, on average; single seeds are lucky or not."""
     task = make_task("matmul")
     best = {

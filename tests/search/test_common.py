@@ -55,14 +55,14 @@ CONDITIONS = [
 @pytest.mark.parametrize(
     ("rule", "stage", "cpu", "gpu"), CONDITIONS, ids=[f"{c[0].name}-{c[1]}" for c in CONDITIONS]
 )
-def test_conditions(rule, stage, cpu, gpu):
+def test_conditions(rule, stage, cpu, gpu) -> None:
     dag, ids = chain()
     assert rule.condition(context_of(dag), dag.init_state, ids[stage]) is cpu
     if gpu is not None:
         assert rule.condition(context_of(dag, gpu=True), dag.init_state, ids[stage]) is gpu
 
 
-def test_an_output_is_written_through_a_cache_and_fused_with_it():
+def test_an_output_is_written_through_a_cache_and_fused_with_it() -> None:
     dag, ids = chain()
     alone = ComputeDAG([*dag.tensors[:2], dag.ops[ids["C"]].output(0)])
     stage_id = len(alone.ops) - 1
@@ -78,7 +78,7 @@ def test_an_output_is_written_through_a_cache_and_fused_with_it():
 @pytest.mark.parametrize(
     ("structure", "places"), [("SSRSRS", [1, 3]), ("SRSRS", [1]), ("RSSRS", [3])]
 )
-def test_fusion_at_each_spatial_level(structure, places):
+def test_fusion_at_each_spatial_level(structure, places) -> None:
     dag, ids = chain()
     context = context_of(dag, cpu_multi_level_tiling_structure=structure)
     results = MULTI_LEVEL_TILING_WITH_FUSION.apply(context, dag.init_state, ids["C"])
@@ -87,7 +87,7 @@ def test_fusion_at_each_spatial_level(structure, places):
     ]
 
 
-def test_rfactor_gives_both_orders():
+def test_rfactor_gives_both_orders() -> None:
     dag, ids = chain(m=2, n=2, depth=4096)
     context, stage_id = context_of(dag), ids["C"]
     assert ADD_RFACTOR.condition(context, dag.init_state, stage_id) is Decision.APPLY
@@ -102,7 +102,7 @@ def test_rfactor_gives_both_orders():
     ]
 
 
-def test_constant_indices_are_unrolled_inside():
+def test_constant_indices_are_unrolled_inside() -> None:
     dag, ids = chain(attrs={CONST: ["k"]})
     context, stage_id = context_of(dag), ids["C"]
     rule = SIMPLIFY_COMPUTE_WITH_CONST_TENSOR

@@ -32,13 +32,13 @@ def model():
     return found
 
 
-def test_it_ranks_what_it_has_not_seen(model):
+def test_it_ranks_what_it_has_not_seen(model) -> None:
     rows, speed = programs(80, seed=1)
     found = prediction_quality([float(s) for s in model.predict(rows)], list(1 / speed))
     assert found.rank_accuracy > 0.8
 
 
-def test_a_program_of_zero_rows_scores_minus_infinity(model):
+def test_a_program_of_zero_rows_scores_minus_infinity(model) -> None:
     rows, _ = programs(2, seed=2)
     scores = model.predict([rows[0], np.zeros((1, 20), np.float32), rows[1]])
     assert scores[1] == -np.inf
@@ -46,14 +46,14 @@ def test_a_program_of_zero_rows_scores_minus_infinity(model):
     assert len(model.predict([])) == 0
 
 
-def test_the_same_seed_gives_the_same_model(model):
+def test_the_same_seed_gives_the_same_model(model) -> None:
     other = XGBoostModel(seed=0, threads=1)
     other.fit(*programs(150, seed=0))
     rows, _ = programs(10, seed=3)
     np.testing.assert_array_equal(model.predict(rows), other.predict(rows))
 
 
-def test_it_can_be_saved_and_loaded(model, tmp_path):
+def test_it_can_be_saved_and_loaded(model, tmp_path) -> None:
     model.save(tmp_path / "model.json")
     other = XGBoostModel()
     assert not other.trained
@@ -63,7 +63,7 @@ def test_it_can_be_saved_and_loaded(model, tmp_path):
     np.testing.assert_array_equal(model.predict(rows), other.predict(rows))
 
 
-def test_what_cannot_be_saved_or_loaded(tmp_path):
+def test_what_cannot_be_saved_or_loaded(tmp_path) -> None:
     with pytest.raises(ConfigError, match="not been trained"):
         XGBoostModel().save(tmp_path / "model.json")
     (tmp_path / "text.json").write_text("no model")
@@ -71,7 +71,7 @@ def test_what_cannot_be_saved_or_loaded(tmp_path):
         XGBoostModel().load(tmp_path / "text.json")
 
 
-def test_the_random_model():
+def test_the_random_model() -> None:
     model = RandomModel(seed=5)
     rows, speed = programs(20, seed=0)
     model.fit(rows, speed)
@@ -81,19 +81,19 @@ def test_the_random_model():
     np.testing.assert_array_equal(scores, RandomModel(seed=5).opinions(rows))
 
 
-def test_kinds():
+def test_kinds() -> None:
     assert isinstance(make_cost_model("random", 0), RandomModel)
     assert isinstance(make_cost_model("xgboost", 0), XGBoostModel)
     with pytest.raises(ConfigError, match="expected xgboost or random"):
         make_cost_model("forest", 0)
 
 
-def test_a_prediction_is_a_throughput_relative_to_the_best(model):
+def test_a_prediction_is_a_throughput_relative_to_the_best(model) -> None:
     rows, speed = programs(80, seed=1)
     assert abs(float(np.mean(np.log(model.predict(rows) / speed)))) < 0.2
 
 
-def test_a_file_without_an_offset_is_refused(model, tmp_path):
+def test_a_file_without_an_offset_is_refused(model, tmp_path) -> None:
     model.save(tmp_path / "model.json")
     text = (tmp_path / "model.json").read_text()
     (tmp_path / "other.json").write_text(text.replace('"offset"', '"other"'))
@@ -101,7 +101,7 @@ def test_a_file_without_an_offset_is_refused(model, tmp_path):
         XGBoostModel().load(tmp_path / "other.json")
 
 
-def test_a_model_of_other_features_is_refused(tmp_path):
+def test_a_model_of_other_features_is_refused(tmp_path) -> None:
     rows, speed = programs(20, seed=0)
     model = XGBoostModel()
     model.fit(rows, speed)
@@ -113,7 +113,7 @@ def test_a_model_of_other_features_is_refused(tmp_path):
         XGBoostModel().load(tmp_path / "model.json", schema="ansor-0.19/1")
 
 
-def test_the_members_differ(model):
+def test_the_members_differ(model) -> None:
     """Each has its own opinion of a program it has not seen, and of which of two is faster."""
     rows, _ = programs(60, seed=6)
     opinions = np.log(model.opinions(rows))
@@ -123,7 +123,7 @@ def test_the_members_differ(model):
     assert len(orders) == MEMBERS
 
 
-def test_fast_programs_weigh_more():
+def test_fast_programs_weigh_more() -> None:
     """Of programs with the same features, one fast and one ten times slower, the fast one counts
     ten times: the geometric mean of the times, which equal weights would give, is 0.32."""
     same = np.ones((1, 20), np.float32)
@@ -133,7 +133,7 @@ def test_fast_programs_weigh_more():
     assert found == pytest.approx(10 ** (-1 / 11), rel=0.15)
 
 
-def test_the_times_of_rows_add_up():
+def test_the_times_of_rows_add_up() -> None:
     """Every row has its share of the time: what two, four and six slow rows in eight cost."""
     kinds = np.repeat(np.eye(2, dtype=np.float32), 10, axis=1)  # the second takes ten times longer
     rows = [kinds[[0] * (8 - n) + [1] * n] for n in (0, 1, 3, 5, 7, 8) for _ in range(30)]
@@ -144,12 +144,12 @@ def test_the_times_of_rows_add_up():
     np.testing.assert_allclose(found, np.array([8, 26, 44, 62, 80]) / 8, rtol=0.15)
 
 
-def test_the_consensus_is_the_geometric_mean():
+def test_the_consensus_is_the_geometric_mean() -> None:
     opinions = np.array([[0.25, 1.0], [-np.inf, -np.inf], [0.5, 0.5]], np.float32)
     np.testing.assert_allclose(consensus(opinions), [0.5, -np.inf, 0.5])
 
 
-def test_the_members_differ_where_few_programs_tell():
+def test_the_members_differ_where_few_programs_tell() -> None:
     """Each draws its own weights: of four contradictory programs they make different things, of
     four hundred the same."""
     same = np.ones((1, 20), np.float32)

@@ -54,7 +54,7 @@ def always(apply, decision=Decision.APPLY_AND_SKIP_REST):
     return FunctionRule("Mine", lambda *_: decision, apply)
 
 
-def test_a_file_gives_rules_and_lists_of_rules(rules, sketches):
+def test_a_file_gives_rules_and_lists_of_rules(rules, sketches) -> None:
     assert [rule.name for rule in rules("halves", "both")] == ["Halves", "Never", "Halves"]
     (sketch,) = sketches(*rules("both"))
     assert [step.to_json() for step in sketch.steps] == [["SP", 2, 0, 16, [2], 1]]
@@ -72,7 +72,7 @@ def test_a_file_gives_rules_and_lists_of_rules(rules, sketches):
         ("broken.py:rule", "sketch_rules: broken.py failed: ZeroDivisionError"),
     ],
 )
-def test_what_is_no_rule_is_refused(rules, tmp_path, spec, message):
+def test_what_is_no_rule_is_refused(rules, tmp_path, spec, message) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     with pytest.raises(ConfigError, match=message):
         load_rules([spec])
@@ -98,13 +98,13 @@ def last(context, state, stage_id):
         ),
     ],
 )
-def test_an_error_names_the_rule_and_the_stage(sketches, apply, message):
+def test_an_error_names_the_rule_and_the_stage(sketches, apply, message) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         sketches(always(apply))
     assert "Mine" in str(caught.value)
 
 
-def test_an_error_in_a_condition_names_the_rule(sketches):
+def test_an_error_in_a_condition_names_the_rule(sketches) -> None:
     with pytest.raises(ConfigError, match=r"'Mine': condition on stage 2 \(C\) failed at .*Key"):
         sketches(FunctionRule("Mine", lambda *_: {}["x"], last))
     with pytest.raises(ConfigError, match=r"returned True; expected Decision\.SKIP"):

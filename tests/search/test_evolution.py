@@ -25,10 +25,10 @@ class Levels:
 
     trained = True
 
-    def prepare(self):
+    def prepare(self) -> None:
         pass
 
-    def fit(self, programs, throughputs):
+    def fit(self, programs, throughputs) -> None:
         pass
 
     def opinions(self, programs):
@@ -69,7 +69,7 @@ def levels_of(found, size=16):
     return [np.mean([level(s) for s in found[k : k + size]]) for k in range(0, len(found), size)]
 
 
-def test_parents_follow_their_scores(make_task, parents):
+def test_parents_follow_their_scores(make_task, parents) -> None:
     """With the second best fifty times less likely, nearly all are of the best level there is."""
     policy = make_policy(make_task("matmul"), evolutionary_search_num_iters=1)
     samples = policy._sample(8)
@@ -80,7 +80,7 @@ def test_parents_follow_their_scores(make_task, parents):
     assert sum(level(s) == top for s in parents) >= 13
 
 
-def test_a_candidate_without_a_score_is_no_parent(make_task, parents):
+def test_a_candidate_without_a_score_is_no_parent(make_task, parents) -> None:
     policy = make_policy(make_task("matmul"))
     population = policy._sample(8)[:6]
     scores = np.array([0.0, 1.0, -np.inf, np.nan, 3.0, 0.0])
@@ -90,7 +90,7 @@ def test_a_candidate_without_a_score_is_no_parent(make_task, parents):
     assert 0.65 < counts[4] / 400 < 0.85
 
 
-def test_without_any_score_all_are_parents_alike(make_task, parents):
+def test_without_any_score_all_are_parents_alike(make_task, parents) -> None:
     policy = make_policy(make_task("matmul"))
     population = policy._sample(8)[:4]
     policy._offspring(population, np.zeros(4), 400)
@@ -98,7 +98,7 @@ def test_without_any_score_all_are_parents_alike(make_task, parents):
     assert min(counts[k] for k in range(4)) > 60
 
 
-def test_generations_improve(make_task, parents):
+def test_generations_improve(make_task, parents) -> None:
     policy = make_policy(make_task("matmul"), evolutionary_search_num_iters=6)
     batch = policy.next_batch(8)
     means = levels_of(parents)
@@ -109,7 +109,7 @@ def test_generations_improve(make_task, parents):
     assert max(c.predicted for c in batch) > max(c.predicted for c in still if c.predicted)
 
 
-def test_the_best_measured_have_offspring(make_task, parents):
+def test_the_best_measured_have_offspring(make_task, parents) -> None:
     task = make_task("matmul")
     policy = make_policy(task, sample_init_use_measured_ratio=0.25)
     found = sorted(policy._sample(8), key=level)
@@ -121,7 +121,7 @@ def test_the_best_measured_have_offspring(make_task, parents):
     assert not set(found[:4]) & set(parents)
 
 
-def test_illegal_offspring_is_dropped(make_task):
+def test_illegal_offspring_is_dropped(make_task) -> None:
     """Ansor's features of an illegal candidate are one row of zeros; a model may like them."""
 
     def rows(candidates):
@@ -141,7 +141,7 @@ def test_illegal_offspring_is_dropped(make_task):
         policy.tell([c.steps for c in batch], [1.0] * len(batch))
 
 
-def test_what_was_measured_leaves_the_pool(make_task):
+def test_what_was_measured_leaves_the_pool(make_task) -> None:
     """After forty measured candidates of the best levels, the model still chooses the next ones."""
     policy = make_policy(make_task("matmul"), eps_greedy=0.0)
     for _ in range(10):

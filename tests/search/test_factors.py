@@ -35,7 +35,7 @@ def test_factorizations(extent: int, parts: int, limit: int) -> None:
     assert list(factorizations(extent, parts, limit)) == expected
 
 
-def test_a_split_without_lengths_has_no_factor_to_move():
+def test_a_split_without_lengths_has_no_factor_to_move() -> None:
     dag = ComputeDAG(workloads.get("matmul").tensors(M=8, N=8, K=8))
     context = Context(dag, HardwareParams(8), False, SearchOptions())
     steps = (SplitStep(2, 0, 8, ()),)  # as a record may hold it

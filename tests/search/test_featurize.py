@@ -17,7 +17,7 @@ def candidates(make_task, make_space):
     return space.sample(np.random.default_rng(0), 10)
 
 
-def test_each_is_worked_out_once(make_task, candidates):
+def test_each_is_worked_out_once(make_task, candidates) -> None:
     calls = []
 
     def extract(steps):
@@ -36,7 +36,7 @@ def test_each_is_worked_out_once(make_task, candidates):
 
 
 @pytest.mark.parametrize("features", FEATURE_SETS)
-def test_the_helper_changes_nothing(make_task, candidates, features):
+def test_the_helper_changes_nothing(make_task, candidates, features) -> None:
     task = make_task("matmul")
     asked = [*candidates, ILLEGAL]
     alone = task_featurizer(task, None, features)(asked)

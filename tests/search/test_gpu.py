@@ -40,7 +40,7 @@ def residual(n=64):
     return ComputeDAG([a, b, te.compute((n, n), lambda i, j: c[i, j] + a[i, j], name="D")])
 
 
-def test_a_consumer_without_reduction_reads_the_tensor_itself():
+def test_a_consumer_without_reduction_reads_the_tensor_itself() -> None:
     dag = residual()
     space = SearchSpace.of(context_of(dag))
     (sketch,) = space.sketches
@@ -63,7 +63,7 @@ def test_a_consumer_without_reduction_reads_the_tensor_itself():
     assert len(refused) < 4
 
 
-def test_an_outer_product_has_nothing_to_fetch():
+def test_an_outer_product_has_nothing_to_fetch() -> None:
     a, b = te.placeholder((64,), name="A"), te.placeholder((64,), name="B")
     dag = ComputeDAG([a, b, te.compute((64, 64), lambda i, j: a[i] * b[j], name="C")])
     space = SearchSpace.of(context_of(dag))
@@ -73,7 +73,7 @@ def test_an_outer_product_has_nothing_to_fetch():
     assert "threadIdx.x" in dag.infer_bound_of(steps).to_str()
 
 
-def test_every_reduction_gets_its_own_fetch():
+def test_every_reduction_gets_its_own_fetch() -> None:
     n = 64
     a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
     k, r = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="r")
@@ -90,20 +90,20 @@ def test_every_reduction_gets_its_own_fetch():
     ("size", "decision"),
     [((4, 64), Decision.APPLY), ((4, 32), Decision.SKIP), ((4, 33), Decision.APPLY)],
 )
-def test_reductions_longer_than_a_warp_may_cross_threads(size, decision):
+def test_reductions_longer_than_a_warp_may_cross_threads(size, decision) -> None:
     dag = row_sums(*size)
     found = CROSS_THREAD_REDUCTION.condition(context_of(dag), dag.init_state, 1)
     assert found is decision
 
 
-def test_a_reduction_across_threads():
+def test_a_reduction_across_threads() -> None:
     dag = row_sums(4, 64)
     ((state, following),) = CROSS_THREAD_REDUCTION.apply(context_of(dag), dag.init_state, 1)
     assert following == 0
     assert steps_to_json(state.steps) == [["SP", 1, 1, 64, [32], 1], ["AN", 1, 2, 6]]
 
 
-def test_the_consumer_is_split_for_the_same_threads():
+def test_the_consumer_is_split_for_the_same_threads() -> None:
     dag = row_sums(4, 64, divided=True)
     ((state, following),) = CROSS_THREAD_REDUCTION.apply(context_of(dag), dag.init_state, 1)
     assert following == 0
@@ -116,7 +116,7 @@ def test_the_consumer_is_split_for_the_same_threads():
     ]
 
 
-def test_a_rule_that_fails_is_passed_over():
+def test_a_rule_that_fails_is_passed_over() -> None:
     def twice(context, state, stage_id):
         for position in (0, 2):
             state, _ = state.split(stage_id, state.stages[stage_id].iters[position], [2])
@@ -139,7 +139,7 @@ def constant(attrs):
     return ComputeDAG([a, c])
 
 
-def test_inputs_of_constant_transforms_are_computed_inside():
+def test_inputs_of_constant_transforms_are_computed_inside() -> None:
     dag = constant({"auto_scheduler_simplify_const_tensor_indices": ["k"]})
     context, state = context_of(dag), dag.init_state
     rule = SPECIAL_COMPUTE_LOCATION_GPU
@@ -152,7 +152,7 @@ def test_inputs_of_constant_transforms_are_computed_inside():
     assert rule.condition(context_of(plain), plain.init_state, 1) is Decision.SKIP
 
 
-def test_untiled_consumers_need_no_fetch():
+def test_untiled_consumers_need_no_fetch() -> None:
     dag = row_sums(4, 64)
     assert ADD_CACHE_READ.condition(context_of(dag), dag.init_state, 0) is Decision.SKIP
     assert ADD_CACHE_READ.condition(context_of(dag), dag.init_state, 1) is Decision.SKIP

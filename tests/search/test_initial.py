@@ -35,7 +35,7 @@ def elementwise(shape, **attrs):
     return Context(ComputeDAG([a, b]), HardwareParams(8), False, SearchOptions())
 
 
-def test_tile_sizes_divide(make_space, make_task):
+def test_tile_sizes_divide(make_space, make_task) -> None:
     space = make_space(make_task("matmul"))
     for sketch in space.sketches:
         filled = fill_tile_size(space.context, sketch, rng())
@@ -45,7 +45,7 @@ def test_tile_sizes_divide(make_space, make_task):
                 assert step.extent % prod(step.lengths) == 0
 
 
-def test_parallel_fuses_until_there_is_enough():
+def test_parallel_fuses_until_there_is_enough() -> None:
     context = elementwise((4, 8, 16, 32))
     state = parallel(context, context.dag.init_state, rng())
     # 4 * 8 = 32, times 16 is over 16 * 8 cores: three loops
@@ -55,7 +55,7 @@ def test_parallel_fuses_until_there_is_enough():
     assert state.to_str().splitlines()[1] == "parallel i0 (0,200)"
 
 
-def test_parallel_goes_into_attached_stages_when_the_outer_loop_is_one_long():
+def test_parallel_goes_into_attached_stages_when_the_outer_loop_is_one_long() -> None:
     a = te.placeholder((1, 64), name="A")
     b = te.compute((1, 64), lambda i, j: a[i, j] + 1.0, name="B")
     c = te.compute((1, 64), lambda i, j: b[i, j] * b[i, j], name="C")
@@ -71,7 +71,7 @@ def test_parallel_goes_into_attached_stages_when_the_outer_loop_is_one_long():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_vectorize_stays_within_the_limit(seed):
+def test_vectorize_stays_within_the_limit(seed) -> None:
     context = elementwise((4, 8, 2))
     state = context.dag.infer_bound(vectorize(context, context.dag.init_state, rng(seed)))
     last = state.stages[1].iters[-1]
@@ -81,7 +81,7 @@ def test_vectorize_stays_within_the_limit(seed):
     assert vectorize(wide, wide.dag.init_state, rng(seed)) is wide.dag.init_state
 
 
-def test_unroll_draws_a_value_for_reductions(make_context, make_task):
+def test_unroll_draws_a_value_for_reductions(make_context, make_task) -> None:
     for target, values in (("cpu", CPU_UNROLL), ("cuda", GPU_UNROLL)):
         context = make_context(make_task("matmul", target))
         seen = set()
@@ -92,14 +92,14 @@ def test_unroll_draws_a_value_for_reductions(make_context, make_task):
         assert seen == set(values)
 
 
-def test_unroll_obeys_the_operation():
+def test_unroll_obeys_the_operation() -> None:
     context = elementwise((4, 2, 3), auto_scheduler_always_unroll_inner=["i2"])
     state = unroll(context, context.dag.init_state, rng())
     marks = [it.annotation for it in state.stages[1].iters]
     assert marks == [Annotation.NONE, Annotation.NONE, Annotation.UNROLL]
 
 
-def test_compute_location_draws_every_place(make_context, make_task):
+def test_compute_location_draws_every_place(make_context, make_task) -> None:
     context = make_context(make_task("softmax"))
     initial = context.dag.init_state
     ids = range(len(initial.stages))
@@ -113,7 +113,7 @@ def test_compute_location_draws_every_place(make_context, make_task):
     assert change_compute_location(off, initial, rng()) is initial
 
 
-def test_locations_are_loops_of_the_consumer(make_context, make_task):
+def test_locations_are_loops_of_the_consumer(make_context, make_task) -> None:
     context = make_context(make_task("dense_bias_relu"))
     state = context.dag.init_state
     outputs = len(state.stages) - 1

@@ -10,13 +10,13 @@ class Recorder:
 
     trained = False
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.fits = []
 
-    def prepare(self):
+    def prepare(self) -> None:
         pass
 
-    def fit(self, programs, throughputs):
+    def fit(self, programs, throughputs) -> None:
         self.fits.append((len(programs), [float(t) for t in throughputs]))
 
     def opinions(self, programs):
@@ -26,7 +26,7 @@ class Recorder:
 ROW = np.ones((1, 3), np.float32)
 
 
-def test_throughputs_are_relative_to_the_best_of_the_task():
+def test_throughputs_are_relative_to_the_best_of_the_task() -> None:
     learner = Learner(Recorder())
     learner.add("a", [ROW, ROW], [2.0, 4.0])
     learner.add("b", [ROW], [10.0])
@@ -34,14 +34,14 @@ def test_throughputs_are_relative_to_the_best_of_the_task():
     assert learner.model.fits == [(3, [1.0, 0.5, 1.0])]
 
 
-def test_failed_and_illegal_programs_are_left_out():
+def test_failed_and_illegal_programs_are_left_out() -> None:
     learner = Learner(Recorder())
     learner.add("a", [ROW, None, ROW, ROW], [2.0, 1.0, np.inf, 1.0])
     learner.refresh()
     assert learner.model.fits == [(2, [0.5, 1.0])]
 
 
-def test_it_trains_only_on_something_new():
+def test_it_trains_only_on_something_new() -> None:
     learner = Learner(Recorder())
     learner.add("a", [ROW], [1.0])
     learner.refresh()
@@ -55,7 +55,7 @@ def test_it_trains_only_on_something_new():
     assert len(learner.model.fits) == 1
 
 
-def test_illegal_programs_score_minus_infinity():
+def test_illegal_programs_score_minus_infinity() -> None:
     learner = Learner(Recorder())
     np.testing.assert_array_equal(
         learner.opinions([ROW, None, ROW]), [[1, 2], [-np.inf, -np.inf], [3, 4]]

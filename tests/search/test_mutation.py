@@ -71,12 +71,12 @@ SMALL = {
 }
 
 
-def test_every_workload_is_mutated():
+def test_every_workload_is_mutated() -> None:
     assert set(SMALL) == set(WORKLOADS)
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_chains_of_mutations_are_valid_or_refused(name, target, make_space):
+def test_chains_of_mutations_are_valid_or_refused(name, target, make_space) -> None:
     """Each one can be lowered and featurised, or ScheduleError says why not; nothing else."""
     kind = cuda_target() if target == "cuda" else "cpu"
     task = Task.from_workload(name, target=kind, **SMALL[name])
@@ -105,7 +105,7 @@ def test_chains_of_mutations_are_valid_or_refused(name, target, make_space):
 
 
 @pytest.mark.parametrize("name", ["matmul", "dense_bias_relu"])
-def test_tile_sizes_keep_their_product(name, target, make_space, make_task):
+def test_tile_sizes_keep_their_product(name, target, make_space, make_task) -> None:
     space = make_space(make_task(name, target))
     rng = np.random.default_rng(0)
     changed_once = False
@@ -124,7 +124,7 @@ def test_tile_sizes_keep_their_product(name, target, make_space, make_task):
     assert changed_once
 
 
-def test_auto_unroll_changes_only_its_value(make_space, make_task):
+def test_auto_unroll_changes_only_its_value(make_space, make_task) -> None:
     space = make_space(make_task("matmul"))
     rng = np.random.default_rng(0)
     seen = set()
@@ -139,7 +139,7 @@ def test_auto_unroll_changes_only_its_value(make_space, make_task):
     assert len(seen) > 1
 
 
-def test_parallel_fuses_another_number_of_loops(make_space, make_task):
+def test_parallel_fuses_another_number_of_loops(make_space, make_task) -> None:
     space = make_space(make_task("matmul"))
     rng = np.random.default_rng(0)
     changed_once = False
@@ -157,7 +157,7 @@ def test_parallel_fuses_another_number_of_loops(make_space, make_task):
     assert changed_once
 
 
-def test_compute_location_moves_one_stage(make_space, make_task):
+def test_compute_location_moves_one_stage(make_space, make_task) -> None:
     space = make_space(make_task("softmax"))
     rng = np.random.default_rng(0)
     moved = 0
@@ -171,7 +171,7 @@ def test_compute_location_moves_one_stage(make_space, make_task):
     assert moved
 
 
-def test_compute_location_can_be_switched_off(make_space, make_task):
+def test_compute_location_can_be_switched_off(make_space, make_task) -> None:
     space = make_space(make_task("softmax"), disable_change_compute_location=True)
     rng = np.random.default_rng(0)
     for steps in population(space):
@@ -181,14 +181,14 @@ def test_compute_location_can_be_switched_off(make_space, make_task):
 @pytest.mark.parametrize(
     "rule", [mutate_tile_size, mutate_auto_unroll, mutate_compute_location, mutate_parallel]
 )
-def test_nothing_to_mutate_is_refused(rule, make_context, make_task):
+def test_nothing_to_mutate_is_refused(rule, make_context, make_task) -> None:
     context = make_context(make_task("matmul"))
     rng = np.random.default_rng(0)
     assert rule(context, (), rng) is None
     assert rule(context, (AnnotationStep(2, 0, Annotation.PARALLEL),), rng) is None
 
 
-def test_a_candidate_with_nested_parallel_loops_is_refused(make_context):
+def test_a_candidate_with_nested_parallel_loops_is_refused(make_context) -> None:
     """One parallel loop in all of B, which is computed inside C, and C: never a second one."""
     A = te.placeholder((8, 6), name="A")
     B = te.compute((8, 6), lambda i, j: te.exp(A[i, j]), name="B")

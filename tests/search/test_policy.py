@@ -18,10 +18,10 @@ class TileModel:
 
     trained = True
 
-    def prepare(self):
+    def prepare(self) -> None:
         pass
 
-    def fit(self, programs, throughputs):
+    def fit(self, programs, throughputs) -> None:
         pass
 
     def opinions(self, programs):
@@ -55,7 +55,7 @@ def play(policy, rounds=3, count=5):
     return proposed
 
 
-def test_gpu_candidates_keep_the_limits_even_before_training(make_task):
+def test_gpu_candidates_keep_the_limits_even_before_training(make_task) -> None:
     task = make_task("matmul", "cuda")
     settings = SearchOptions(sample_init_min_population=8)
     real = task_featurizer(task)
@@ -65,7 +65,7 @@ def test_gpu_candidates_keep_the_limits_even_before_training(make_task):
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
-def test_nothing_is_proposed_twice(target, make_task):
+def test_nothing_is_proposed_twice(target, make_task) -> None:
     task = make_task("matmul", target)
     proposed = play(make_policy(task))
     texts = [task.dag.infer_bound_of(c.steps).to_str() for c in proposed]
@@ -73,13 +73,13 @@ def test_nothing_is_proposed_twice(target, make_task):
     assert len(set(texts)) == len(texts)
 
 
-def test_the_same_seed_gives_the_same_sequence(make_task):
+def test_the_same_seed_gives_the_same_sequence(make_task) -> None:
     first, second, other = (play(make_policy(make_task("matmul"), seed=s)) for s in (4, 4, 5))
     assert first == second
     assert first != other
 
 
-def test_the_same_seed_with_a_trained_model(make_task):
+def test_the_same_seed_with_a_trained_model(make_task) -> None:
     sequences = [
         play(make_policy(make_task("matmul"), XGBoostModel(0, rounds=5, threads=1), seed=2))
         for _ in range(2)
@@ -87,7 +87,7 @@ def test_the_same_seed_with_a_trained_model(make_task):
     assert sequences[0] == sequences[1]
 
 
-def test_evolution_finds_better_scores_than_sampling(make_task):
+def test_evolution_finds_better_scores_than_sampling(make_task) -> None:
     task = make_task("matmul")
     evolved = make_policy(task, evolutionary_search_num_iters=4).next_batch(8)
     sampled = make_policy(task, RandomModel(0)).next_batch(8)
@@ -96,12 +96,12 @@ def test_evolution_finds_better_scores_than_sampling(make_task):
     assert np.mean([c.predicted for c in evolved]) > np.mean(chance)
 
 
-def test_some_are_random(make_task):
+def test_some_are_random(make_task) -> None:
     batch = make_policy(make_task("matmul"), eps_greedy=0.5).next_batch(8)
     assert [c.predicted is None for c in batch] == [False] * 4 + [True] * 4
 
 
-def test_illegal_candidates_are_not_proposed(make_task):
+def test_illegal_candidates_are_not_proposed(make_task) -> None:
     policy = make_policy(make_task("matmul"))
     policy._featurize = lambda candidates: [
         None if k % 3 else row for k, row in enumerate(featurize(candidates))
@@ -110,7 +110,7 @@ def test_illegal_candidates_are_not_proposed(make_task):
         assert candidate.predicted is None or candidate.predicted > -np.inf
 
 
-def test_told_candidates_are_known(make_task):
+def test_told_candidates_are_known(make_task) -> None:
     task = make_task("matmul")
     earlier = play(make_policy(task), rounds=1)
     policy = make_policy(task)
@@ -120,7 +120,7 @@ def test_told_candidates_are_known(make_task):
     assert not {c.steps for c in again} & {c.steps for c in earlier}
 
 
-def test_a_space_is_used_up(make_task):
+def test_a_space_is_used_up(make_task) -> None:
     from autosched.task import Task
 
     policy = make_policy(Task.from_workload("matmul", M=1, N=1, K=2))

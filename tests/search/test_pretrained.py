@@ -10,7 +10,7 @@ from autosched.search.featurize import task_featurizer
 from autosched.search.pretrained import pretrained_model, start_pretrained
 
 
-def test_it_is_for_the_features_of_this_version(make_task, make_space):
+def test_it_is_for_the_features_of_this_version(make_task, make_space) -> None:
     """A new version of the features needs benchmarks/pretrain.py to be run again."""
     model = XGBoostModel()
     assert start_pretrained(model, "cpu", TUNING)
@@ -23,13 +23,13 @@ def test_it_is_for_the_features_of_this_version(make_task, make_space):
     assert scores.max() > 2 * scores.min()
 
 
-def test_there_is_none_for_others():
+def test_there_is_none_for_others() -> None:
     assert pretrained_model("cuda", TUNING) is None
     assert not start_pretrained(XGBoostModel(), "cpu", ANSOR)
     assert not start_pretrained(RandomModel(), "cpu", TUNING)
 
 
-def test_what_is_measured_corrects_it():
+def test_what_is_measured_corrects_it() -> None:
     """Targets relative to another best shift what the model expects, not its ranking."""
     rng = np.random.default_rng(0)
     rows = [rng.random((1, len(feature_set(TUNING).columns)), dtype=np.float32) for _ in range(40)]
@@ -40,14 +40,14 @@ def test_what_is_measured_corrects_it():
     assert np.mean(np.log(model.predict(rows) / speeds)) == pytest.approx(0, abs=0.2)
 
 
-def test_a_damaged_compressed_file_is_refused(tmp_path):
+def test_a_damaged_compressed_file_is_refused(tmp_path) -> None:
     whole = pretrained_model("cpu", TUNING).read_bytes()
     (tmp_path / "half.json.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ConfigError, match=r"cannot read the cost model .*half\.json\.gz"):
         XGBoostModel().load(tmp_path / "half.json.gz")
 
 
-def test_a_compressed_file_is_read_again(tmp_path):
+def test_a_compressed_file_is_read_again(tmp_path) -> None:
     model = XGBoostModel()
     start_pretrained(model, "cpu", TUNING)
     model.save(tmp_path / "m.json.gz", feature_set(TUNING).schema)

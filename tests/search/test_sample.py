@@ -9,7 +9,7 @@ from autosched.state.steps import SplitStep
 from autosched.task import Task
 
 
-def test_samples_are_legal_and_differ(space):
+def test_samples_are_legal_and_differ(space) -> None:
     found = space.sample(np.random.default_rng(1), 8)
     assert len(found) == 8 or space.context.is_gpu
     assert len(found) >= 4
@@ -25,12 +25,12 @@ def test_samples_are_legal_and_differ(space):
             assert not queries.has_nested_parallel(space.context.dag.state_of(steps))
 
 
-def test_the_same_seed_gives_the_same_samples(space):
+def test_the_same_seed_gives_the_same_samples(space) -> None:
     first, second = (space.sample(np.random.default_rng(7), 4) for _ in range(2))
     assert first == second
 
 
-def test_gpu_samples_are_bound_to_threads(make_space, make_task):
+def test_gpu_samples_are_bound_to_threads(make_space, make_task) -> None:
     space = make_space(make_task("matmul", "cuda"))
     for steps in space.sample(np.random.default_rng(0), 8):
         state = space.context.dag.infer_bound_of(steps)
@@ -38,14 +38,14 @@ def test_gpu_samples_are_bound_to_threads(make_space, make_task):
         assert {Annotation.BLOCK_X, Annotation.VTHREAD, Annotation.THREAD_X} <= marks
 
 
-def test_a_tiny_space_ends(make_space):
+def test_a_tiny_space_ends(make_space) -> None:
     space = make_space(Task.from_workload("matmul", M=1, N=1, K=1))
     found = space.sample(np.random.default_rng(0), 50)
     assert 1 <= len(found) < 50
 
 
 @pytest.mark.parametrize("limit", [1, 4])
-def test_vectors_have_a_limit(limit, make_space, make_task):
+def test_vectors_have_a_limit(limit, make_space, make_task) -> None:
     space = make_space(
         make_task("dense_bias_relu"), max_innermost_split_factor=limit, max_vectorize_size=limit
     )
@@ -57,7 +57,7 @@ def test_vectors_have_a_limit(limit, make_space, make_task):
                     assert it.extent <= limit
 
 
-def test_samples_that_cannot_be_lowered_are_dropped(make_space, make_task):
+def test_samples_that_cannot_be_lowered_are_dropped(make_space, make_task) -> None:
     space = make_space(make_task("matmul"))
     asked = []
 
@@ -70,7 +70,7 @@ def test_samples_that_cannot_be_lowered_are_dropped(make_space, make_task):
     assert set(found) < set(asked)
 
 
-def test_nothing_legal_ends(make_space, make_task):
+def test_nothing_legal_ends(make_space, make_task) -> None:
     space = make_space(make_task("softmax"))
     refuse = lambda batch: [False] * len(batch)  # noqa: E731
     assert space.sample(np.random.default_rng(0), 4, refuse) == []

@@ -11,7 +11,7 @@ from autosched.search.sketch import generate_sketches
 from autosched.search.space import SearchSpace
 
 
-def test_it_is_the_sketches_of_the_task_and_samples_of_them(make_task):
+def test_it_is_the_sketches_of_the_task_and_samples_of_them(make_task) -> None:
     task = make_task("matmul")
     context = Context(task.dag, task.target.hardware, task.target.is_gpu, SearchOptions())
     sketches = generate_sketches(context)
@@ -22,7 +22,7 @@ def test_it_is_the_sketches_of_the_task_and_samples_of_them(make_task):
     assert SearchSpace.of(context).sample(np.random.default_rng(5), 6) == drawn
 
 
-def test_one_sketch_alone_may_be_sampled(make_task):
+def test_one_sketch_alone_may_be_sampled(make_task) -> None:
     space = SearchSpace(make_task("matmul"))
     assert len(space.sketches) > 1
     for sketch in space.sketches:
@@ -31,7 +31,7 @@ def test_one_sketch_alone_may_be_sampled(make_task):
             assert [stage.name for stage in space.context.dag.state_of(steps).stages] == stages
 
 
-def test_options_and_rules_are_part_of_it(make_task):
+def test_options_and_rules_are_part_of_it(make_task) -> None:
     never = FunctionRule("Never", lambda *_: Decision.SKIP, lambda *_: [])
     nothing = FunctionRule("Empty", lambda *_: Decision.APPLY_AND_SKIP_REST, lambda *_: [])
     task = make_task("matmul")

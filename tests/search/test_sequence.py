@@ -33,10 +33,10 @@ SEARCH = SearchOptions(
 class StubTimer:
     """In place of `Runner`: the time of a kernel is made of its object code."""
 
-    def start(self, task):
+    def start(self, task) -> None:
         pass
 
-    def close(self):
+    def close(self) -> None:
         pass
 
     def run(self, task, artifacts, best=float("inf"), on_done=None):
@@ -47,10 +47,10 @@ class StubTimer:
 class NoHelper:
     """In place of `Helper`, for the tuner only: no request is ever sent."""
 
-    def start(self):
+    def start(self) -> None:
         pass
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
@@ -106,14 +106,14 @@ def builders():
         measurer.close()
 
 
-def test_build_workers_change_nothing(builders):
+def test_build_workers_change_nothing(builders) -> None:
     one, two = (measured_by(tuner_of(matmul(), builders(n), trials=8, batch=4)) for n in (1, 2))
     assert len(one) == 8
     assert any(predicted is not None for _, predicted in one)
     assert one == two
 
 
-def test_the_helper_changes_nothing():
+def test_the_helper_changes_nothing() -> None:
     alone = measured_by(tuner_of(matmul(), StubMeasurer()))
     helper = Helper()
     try:
@@ -124,7 +124,7 @@ def test_the_helper_changes_nothing():
     assert alone == together
 
 
-def test_the_hash_seed_changes_nothing():
+def test_the_hash_seed_changes_nothing() -> None:
     """String hashes, and with them the order of sets, differ between processes."""
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     done = subprocess.run(
@@ -144,7 +144,7 @@ def test_the_hash_seed_changes_nothing():
 
 
 @pytest.mark.parametrize("sizes", [{"M": 1, "N": 1, "K": 1}, {"M": 1, "N": 1, "K": 2}])
-def test_a_tiny_space_is_measured_once_and_for_all(sizes):
+def test_a_tiny_space_is_measured_once_and_for_all(sizes) -> None:
     task, measurer = matmul(**sizes), StubMeasurer()
     result = tuner_of(task, measurer, trials=1000).run()
     assert result.reason == "the search space holds no more candidates"
@@ -157,7 +157,7 @@ def test_a_tiny_space_is_measured_once_and_for_all(sizes):
 
 
 @pytest.mark.parametrize("op", ["softmax", "conv1d_nlc"])
-def test_nothing_is_measured_twice(op):
+def test_nothing_is_measured_twice(op) -> None:
     """Neither in later rounds nor by a later run with another seed that continues."""
     sizes = {"M": 2, "N": 6}
     if op == "conv1d_nlc":

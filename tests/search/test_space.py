@@ -44,7 +44,7 @@ def texts(states):
 
 
 @pytest.mark.parametrize(("expr", "levels"), NEW)
-def test_a_tiled_structure_beside_ansors(expr, levels):
+def test_a_tiled_structure_beside_ansors(expr, levels) -> None:
     task = task_of(expr)
     old, new = (texts(sketches_of(task, space)) for space in ("ansor", "autosched"))
     (added,) = [text for text in new if text not in old]
@@ -60,20 +60,20 @@ def test_a_tiled_structure_beside_ansors(expr, levels):
 
 
 @pytest.mark.parametrize("expr", UNCHANGED)
-def test_other_operators_keep_ansors_sketches(expr):
+def test_other_operators_keep_ansors_sketches(expr) -> None:
     task = task_of(expr)
     assert texts(sketches_of(task, "ansor")) == texts(sketches_of(task, "autosched"))
 
 
 @pytest.mark.parametrize("expr", [case[0] for case in NEW])
-def test_a_gpu_keeps_ansors_sketches(expr):
+def test_a_gpu_keeps_ansors_sketches(expr) -> None:
     task = task_of(expr)
     both = [texts(sketches_of(task, space, gpu=True)) for space in ("ansor", "autosched")]
     assert both[0] == both[1]
 
 
 @pytest.mark.parametrize("expr", [case[0] for case in NEW])
-def test_samples_compute_the_reference(expr):
+def test_samples_compute_the_reference(expr) -> None:
     task = task_of(expr)
     inputs = task.inputs(seed=1)
     (want,) = task.reference(inputs)

@@ -42,19 +42,19 @@ def make(tasks, stub_helper):
     return made
 
 
-def test_round_robin_shares_evenly(make):
+def test_round_robin_shares_evenly(make) -> None:
     result = make(strategy="round-robin").run()
     assert [t.progress.done for t in result.tasks] == [12, 12]
     assert result.objective == sum(t.best.result.cost for t in result.tasks)
 
 
-def test_the_gradient_favours_a_heavy_task(make):
+def test_the_gradient_favours_a_heavy_task(make) -> None:
     done = [t.progress.done for t in make(weights=[1000.0, 0.001], trials=32).run().tasks]
     assert sum(done) == 32
     assert done[0] > done[1] >= 4
 
 
-def test_one_file_holds_all_and_is_continued(make, tasks, tmp_path):
+def test_one_file_holds_all_and_is_continued(make, tasks, tmp_path) -> None:
     log = RecordLog(tmp_path / "log.jsonl")
     make(log=log).run()
     records = read_log(log.path).records
@@ -72,7 +72,7 @@ def test_one_file_holds_all_and_is_continued(make, tasks, tmp_path):
         assert not known & {r.steps for r in again if r.task["key"] == task.key}
 
 
-def test_a_failing_task_gets_no_second_round(make, tasks):
+def test_a_failing_task_gets_no_second_round(make, tasks) -> None:
     class Failing(StubMeasurer):
         def measure(self, task, batch, best):
             self.bad = 1 if task is tasks[0] else 0
@@ -83,7 +83,7 @@ def test_a_failing_task_gets_no_second_round(make, tasks):
     assert result.tasks[0].best is None
 
 
-def test_small_improvements_count_beside_a_failing_task(make, tasks):
+def test_small_improvements_count_beside_a_failing_task(make, tasks) -> None:
     class Slowly(StubMeasurer):
         def one(self, steps, k):
             count = sum(map(len, self.batches))
@@ -99,7 +99,7 @@ def test_small_improvements_count_beside_a_failing_task(make, tasks):
     assert [t.progress.done for t in result.tasks] == [4, 20]
 
 
-def test_every_task_gets_a_first_round_before_patience_ends(make, tasks):
+def test_every_task_gets_a_first_round_before_patience_ends(make, tasks) -> None:
     class Failing(StubMeasurer):
         def measure(self, task, batch, best):
             self.bad = 1 if task is tasks[0] else 0
@@ -110,7 +110,7 @@ def test_every_task_gets_a_first_round_before_patience_ends(make, tasks):
     assert "no improvement" in result.reason
 
 
-def test_a_task_whose_records_all_failed_starts_afresh(make, tasks, tmp_path):
+def test_a_task_whose_records_all_failed_starts_afresh(make, tasks, tmp_path) -> None:
     log = RecordLog(tmp_path / "log.jsonl")
     make(StubMeasurer(bad=1), log=log, trials=8).run()
     records = read_log(log.path).records
@@ -120,18 +120,18 @@ def test_a_task_whose_records_all_failed_starts_afresh(make, tasks, tmp_path):
     assert all(t.best is not None for t in scheduler.run().tasks)
 
 
-def test_an_interruption_keeps_the_bests(make):
+def test_an_interruption_keeps_the_bests(make) -> None:
     result = make(StubMeasurer(interrupt_after=3)).run()
     assert result.interrupted
     assert all(t.best is not None for t in result.tasks)
 
 
-def test_early_stopping_and_time(make):
+def test_early_stopping_and_time(make) -> None:
     assert "no improvement" in make(trials=3200, early_stopping=12).run().reason
     assert "time budget" in make(time_budget_s=1e-9).run().reason
 
 
-def test_what_is_refused(make, tasks):
+def test_what_is_refused(make, tasks) -> None:
     with pytest.raises(ConfigError, match="too few for 2 tasks"):
         make(trials=1)
     with pytest.raises(ConfigError, match="expected 2 weights, found 1"):

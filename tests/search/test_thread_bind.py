@@ -29,17 +29,17 @@ def elementwise(shape):
     return [a, te.compute(shape, lambda *i: a(*i) * 2.0, name="B")]
 
 
-def test_a_short_stage_is_one_block_of_threads():
+def test_a_short_stage_is_one_block_of_threads() -> None:
     lines = bound(elementwise((4, 8))).to_str().splitlines()
     assert lines[1] == "threadIdx.x i0@i1@ (0,32)"
 
 
-def test_a_long_stage_is_cut_into_warps():
+def test_a_long_stage_is_cut_into_warps() -> None:
     lines = bound(elementwise((64, 33))).to_str().splitlines()
     assert lines[1:3] == ["blockIdx.x i0@i1@.0 (0,66)", "  threadIdx.x i0@i1@.1 (0,32)"]
 
 
-def test_tiled_stages_keep_the_limits_or_are_discarded(make_space, make_task):
+def test_tiled_stages_keep_the_limits_or_are_discarded(make_space, make_task) -> None:
     space = make_space(make_task("matmul", "cuda"))
     (sketch,) = space.sketches
     outcomes = set()
@@ -58,7 +58,7 @@ def test_tiled_stages_keep_the_limits_or_are_discarded(make_space, make_task):
     assert outcomes == {True, False}
 
 
-def test_fetches_into_shared_memory_use_the_same_threads(make_space, make_task):
+def test_fetches_into_shared_memory_use_the_same_threads(make_space, make_task) -> None:
     space = make_space(make_task("matmul", "cuda"))
     (sketch,) = space.sketches
     state = None

@@ -25,7 +25,7 @@ def names(state, stage_id):
     return " ".join(it.name for it in state.stages[stage_id].iters)
 
 
-def test_levels_alternate():
+def test_levels_alternate() -> None:
     state = matmul().init_state
     cpu, splits = multi_level_tile(state, 2, "SSRSRS")
     assert names(cpu, 2) == "i.0 j.0 i.1 j.1 k.0 i.2 j.2 k.1 i.3 j.3"
@@ -34,30 +34,30 @@ def test_levels_alternate():
     assert names(gpu, 2) == "i.0 j.0 i.1 j.1 i.2 j.2 k.0 k.1 i.3 j.3 k.2 i.4 j.4"
 
 
-def test_a_single_level_is_not_split():
+def test_a_single_level_is_not_split() -> None:
     state, splits = multi_level_tile(matmul().init_state, 2, "SRS")
     assert names(state, 2) == "i.0 j.0 k i.1 j.1"
     assert splits == [0, 1]
 
 
-def test_whole_iterators_stand_before_the_innermost_level():
+def test_whole_iterators_stand_before_the_innermost_level() -> None:
     state, splits = multi_level_tile(matmul(["j", "k"]).init_state, 2, "SSRSRS")
     assert names(state, 2) == "i.0 i.1 i.2 k j i.3"
     assert splits == [0]
 
 
-def test_the_follower_has_one_level_more_than_it_follows():
+def test_the_follower_has_one_level_more_than_it_follows() -> None:
     state, splits = multi_level_tile(matmul().init_state, 2, "SSRSRS")
     assert names(follow_tiling(state, 3, splits, 2), 3) == "i.0 j.0 i.1 j.1 i.2 j.2"
     assert names(follow_tiling(state, 3, splits, 1), 3) == "i.0 j.0 i.1 j.1"
 
 
-def test_whole_iterators_of_the_follower_stay_in_their_order():
+def test_whole_iterators_of_the_follower_stay_in_their_order() -> None:
     state, splits = multi_level_tile(matmul(["j"]).init_state, 2, "SSRSRS")
     assert names(follow_tiling(state, 3, splits, 2), 3) == "i.0 i.1 i.2 j"
 
 
-def test_annotations_move_to_the_outer_or_inner_piece():
+def test_annotations_move_to_the_outer_or_inner_piece() -> None:
     state, splits = multi_level_tile(matmul().init_state, 2, "SSRSRS")
     i, j = state.stages[3].iters
     state, _ = state.parallel(3, i)
@@ -71,7 +71,7 @@ def test_annotations_move_to_the_outer_or_inner_piece():
     ]
 
 
-def test_what_cannot_be_followed():
+def test_what_cannot_be_followed() -> None:
     state, splits = multi_level_tile(matmul().init_state, 2, "SSRSRS")
     with pytest.raises(ScheduleError, match="no split to follow for iterator j"):
         follow_tiling(state, 3, splits[:1], 1)
@@ -81,7 +81,7 @@ def test_what_cannot_be_followed():
         follow_tiling(state, 2, [*splits, *splits], 1)
 
 
-def test_structures_that_are_none():
+def test_structures_that_are_none() -> None:
     assert structure_problem("ssrsrs", is_gpu=False) == ""
     assert "letters S and R" in structure_problem("SXR", is_gpu=False)
     with pytest.raises(ScheduleError, match="only the letters S and R"):
@@ -91,7 +91,7 @@ def test_structures_that_are_none():
 
 
 @pytest.mark.parametrize(("gpu", "name"), [(False, "cpu"), (True, "gpu")])
-def test_options_with_such_a_structure_are_refused(gpu, name):
+def test_options_with_such_a_structure_are_refused(gpu, name) -> None:
     key = f"{name}_multi_level_tiling_structure"
     options = SearchOptions(**{key: "SR"})
     with pytest.raises(ConfigError, match=f"{key}: expected"):

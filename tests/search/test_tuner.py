@@ -35,7 +35,7 @@ def make(stub_helper):
     return made
 
 
-def test_every_trial_is_recorded(make, task, tmp_path):
+def test_every_trial_is_recorded(make, task, tmp_path) -> None:
     log = RecordLog(tmp_path / "log.jsonl")
     result = make(task, log=log).run()
     written = read_log(log.path).records
@@ -51,14 +51,14 @@ def test_every_trial_is_recorded(make, task, tmp_path):
     assert set(result.progress.seconds) == {"start", "search", "measure", "learn"}
 
 
-def test_the_same_seed_gives_the_same_candidates(make, task):
+def test_the_same_seed_gives_the_same_candidates(make, task) -> None:
     runs = [make(task, seed=seed).run() for seed in (1, 1, 2)]
     steps = [[r.steps for r in run.records] for run in runs]
     assert steps[0] == steps[1]
     assert steps[0] != steps[2]
 
 
-def test_it_continues_from_records(make, task, tmp_path):
+def test_it_continues_from_records(make, task, tmp_path) -> None:
     log = RecordLog(tmp_path / "log.jsonl")
     make(task, log=log).run()
     earlier = read_log(log.path).records
@@ -69,20 +69,20 @@ def test_it_continues_from_records(make, task, tmp_path):
     assert result.best.result.cost == min(r.result.cost for r in every)
 
 
-def test_failures_are_counted_and_kept(make, task):
+def test_failures_are_counted_and_kept(make, task) -> None:
     result = make(task, StubMeasurer(bad=2)).run()
     assert result.progress.failures == {"run crash": 6}
     assert result.progress.valid == 6
     assert len(result.records) == 12
 
 
-def test_nothing_valid(make, task):
+def test_nothing_valid(make, task) -> None:
     result = make(task, StubMeasurer(bad=1)).run()
     assert result.best is None
     assert result.progress.quality == []
 
 
-def test_an_interruption_keeps_what_was_measured(make, task, tmp_path):
+def test_an_interruption_keeps_what_was_measured(make, task, tmp_path) -> None:
     log = RecordLog(tmp_path / "log.jsonl")
     result = make(task, StubMeasurer(interrupt_after=2), log).run()
     assert result.interrupted
@@ -90,7 +90,7 @@ def test_an_interruption_keeps_what_was_measured(make, task, tmp_path):
     assert result.best is not None
 
 
-def test_what_was_measured_of_an_interrupted_round_is_kept(make, task, tmp_path):
+def test_what_was_measured_of_an_interrupted_round_is_kept(make, task, tmp_path) -> None:
     class CutShort(StubMeasurer):
         def measure(self, task, batch, best):
             results = super().measure(task, batch, best)
@@ -112,7 +112,7 @@ def test_what_was_measured_of_an_interrupted_round_is_kept(make, task, tmp_path)
     assert not {r.steps for r in again.records} & {r.steps for r in written}
 
 
-def test_early_stopping(make, task):
+def test_early_stopping(make, task) -> None:
     result = make(task, trials=1000, early_stopping=8).run()
     assert "no better candidate in" in result.reason
     costs = [r.result.cost for r in result.records]
@@ -120,20 +120,20 @@ def test_early_stopping(make, task):
     assert len(costs) < 1000
 
 
-def test_a_time_budget(make, task):
+def test_a_time_budget(make, task) -> None:
     result = make(task, trials=1000, time_budget_s=1e-9).run()
     assert result.records == []
     assert "time budget" in result.reason
 
 
-def test_a_small_space_ends(make):
+def test_a_small_space_ends(make) -> None:
     tiny = Task.from_workload("matmul", M=1, N=1, K=1)
     result = make(tiny, trials=1000).run()
     assert result.reason == "the search space holds no more candidates"
     assert len({r.steps for r in result.records}) == len(result.records) < 1000
 
 
-def test_observers_see_every_phase(make, task):
+def test_observers_see_every_phase(make, task) -> None:
     seen = []
     make(task, observer=lambda p, records: seen.append((p.phase, p.done, len(records)))).run()
     assert seen[0] == ("start", 0, 0)
@@ -144,7 +144,7 @@ def test_observers_see_every_phase(make, task):
     ]
 
 
-def test_cuda_cannot_be_measured(make, task):
+def test_cuda_cannot_be_measured(make, task) -> None:
     cuda = Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target())
     with pytest.raises(ConfigError, match="--dry-run"):
         make(cuda)

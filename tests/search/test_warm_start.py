@@ -20,7 +20,7 @@ def records_of(task, make_space, count=8):
     ]
 
 
-def test_other_tasks_train_the_model(make_space):
+def test_other_tasks_train_the_model(make_space) -> None:
     other = Task.from_workload("matmul", M=8, N=8, K=8)
     cuda = Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target())
     records = records_of(other, make_space)
@@ -37,7 +37,7 @@ def test_other_tasks_train_the_model(make_space):
     assert scores[0] > scores[1]
 
 
-def test_training_goes_on_from_a_loaded_model(tmp_path):
+def test_training_goes_on_from_a_loaded_model(tmp_path) -> None:
     rng = np.random.default_rng(0)
     rows = [rng.random((1, 6), dtype=np.float32) for _ in range(60)]
     first = XGBoostModel(0, rounds=40)

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from typing import Never
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def quick(measurer, search):
     return lambda task, **settings: tune(task, **{**SMALL, "search": search, **settings})
 
 
-def test_one_task(quick, task, tmp_path):
+def test_one_task(quick, task, tmp_path) -> None:
     path = tmp_path / "mm.jsonl"
     result = quick(task, records=path)
     assert not result.interrupted
@@ -41,7 +42,7 @@ def test_one_task(quick, task, tmp_path):
     assert again.best.seconds == min(result.best.seconds, *(r.result.cost for r in again.records))
 
 
-def test_several_tasks_share_the_trials_and_the_record_file(quick, tasks, tmp_path):
+def test_several_tasks_share_the_trials_and_the_record_file(quick, tasks, tmp_path) -> None:
     path = tmp_path / "two.jsonl"
     result = quick(tasks, records=path, weights=[1, 3], strategy="round-robin")
     assert [entry.task for entry in result] == tasks
@@ -56,7 +57,7 @@ def test_several_tasks_share_the_trials_and_the_record_file(quick, tasks, tmp_pa
     assert again[1].best.seconds <= result[1].best.seconds
 
 
-def test_without_a_number_each_task_has_the_same_trials(measurer, search, tasks):
+def test_without_a_number_each_task_has_the_same_trials(measurer, search, tasks) -> None:
     def number(asked):
         return len(tune(asked, batch=32, search=search).records)
 
@@ -65,7 +66,7 @@ def test_without_a_number_each_task_has_the_same_trials(measurer, search, tasks)
     assert number(tasks) == 128
 
 
-def test_early_stopping_of_one_task_and_of_several(quick, measurer, tasks):
+def test_early_stopping_of_one_task_and_of_several(quick, measurer, tasks) -> None:
     measurer(seconds=lambda steps: 1e-3)  # the first is never beaten
     one = quick(tasks[0], trials=40, early_stopping=6)
     assert len(one.records) == 8
@@ -74,12 +75,12 @@ def test_early_stopping_of_one_task_and_of_several(quick, measurer, tasks):
     assert 8 <= len(several.records) < 40
 
 
-def test_a_time_budget_ends_the_run(quick, task):
+def test_a_time_budget_ends_the_run(quick, task) -> None:
     with pytest.raises(MeasureError, match="nothing was measured: the time budget of 1e-06 s"):
         quick(task, trials=400, time_budget_s=1e-6)
 
 
-def test_an_interrupt_returns_what_there_is(quick, measurer, tasks, tmp_path):
+def test_an_interrupt_returns_what_there_is(quick, measurer, tasks, tmp_path) -> None:
     measurer(interrupt_after=1)
     for number, asked in enumerate((tasks[0], tasks)):
         path = tmp_path / f"{number}.jsonl"
@@ -97,7 +98,7 @@ def test_an_interrupt_returns_what_there_is(quick, measurer, tasks, tmp_path):
     assert (result.interrupted, len(result.records)) == (True, 2)
 
 
-def test_an_interrupt_before_anything_was_measured_returns_too(quick, measurer, task):
+def test_an_interrupt_before_anything_was_measured_returns_too(quick, measurer, task) -> None:
     measurer(interrupt_after=0)
     result = quick(task)
     assert result.interrupted
@@ -107,8 +108,8 @@ def test_an_interrupt_before_anything_was_measured_returns_too(quick, measurer, 
 
 def test_an_interrupt_while_the_model_is_loaded_returns_the_best_known(
     quick, tasks, tmp_path, monkeypatch
-):
-    def interrupted(*_):
+) -> None:
+    def interrupted(*_) -> Never:
         raise KeyboardInterrupt
 
     first = quick(tasks[0], records=tmp_path / "a.jsonl")
@@ -121,12 +122,12 @@ def test_an_interrupt_while_the_model_is_loaded_returns_the_best_known(
     assert len(read_log(tmp_path / "a.jsonl").records) == 8
 
 
-def test_an_interrupt_while_processes_end_loses_nothing(quick, task, monkeypatch):
+def test_an_interrupt_while_processes_end_loses_nothing(quick, task, monkeypatch) -> None:
     """The second Ctrl-C of somebody impatient."""
     earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
     closed = []
 
-    def close(self, *_):
+    def close(self, *_) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         closed.append(self)
 
@@ -141,12 +142,14 @@ def test_an_interrupt_while_processes_end_loses_nothing(quick, task, monkeypatch
     assert result.best.seconds > 0
 
 
-def test_an_interrupt_that_python_would_forget_comes_again(quick, measurer, task, monkeypatch):
+def test_an_interrupt_that_python_would_forget_comes_again(
+    quick, measurer, task, monkeypatch
+) -> None:
     """Ctrl-C in a weak reference's callback is printed and lost, but not while tuning."""
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
     seen = []
 
-    def seconds(steps):
+    def seconds(steps) -> float:
         seen.append(sys.unraisablehook)
         return 1e-3
 
@@ -161,7 +164,7 @@ def test_an_interrupt_that_python_would_forget_comes_again(quick, measurer, task
     assert all(hook is mine for hook in seen)
 
 
-def test_nothing_valid(quick, measurer, tasks):
+def test_nothing_valid(quick, measurer, tasks) -> None:
     measurer(bad=1)
     message = r"K=8.*no candidate was valid: 8 x run crash; for example: signal 11"
     with pytest.raises(MeasureError, match=message):
@@ -170,14 +173,14 @@ def test_nothing_valid(quick, measurer, tasks):
         quick(tasks)
 
 
-def test_a_record_file_of_another_task_is_refused(quick, tasks, tmp_path):
+def test_a_record_file_of_another_task_is_refused(quick, tasks, tmp_path) -> None:
     quick(tasks[0], records=tmp_path / "a.jsonl")
     with pytest.raises(ConfigError, match=r"another task \(matmul.*Give another file for the rec"):
         quick(tasks[1], records=tmp_path / "a.jsonl")
     assert len(quick(tasks, records=tmp_path / "a.jsonl").records) == 8
 
 
-def test_skipped_lines_are_python_warnings(quick, task, tmp_path):
+def test_skipped_lines_are_python_warnings(quick, task, tmp_path) -> None:
     quick(task, records=tmp_path / "a.jsonl")
     with (tmp_path / "a.jsonl").open("a") as file:
         file.write("{\n" * 5)
@@ -192,17 +195,17 @@ def test_skipped_lines_are_python_warnings(quick, task, tmp_path):
 class LongIsGood:
     """A cost model of somebody's own: the sum of the first column."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.calls = []
 
     @property
     def trained(self):
         return "fit" in self.calls
 
-    def prepare(self):
+    def prepare(self) -> None:
         self.calls.append("prepare")
 
-    def fit(self, programs, throughputs):
+    def fit(self, programs, throughputs) -> None:
         assert len(programs) == len(throughputs)
         self.calls.append("fit")
 
@@ -210,7 +213,7 @@ class LongIsGood:
         return np.array([[1 + p[:, 0].sum()] for p in programs], np.float32)
 
 
-def test_a_cost_model_of_the_users_own(quick, task, tasks):
+def test_a_cost_model_of_the_users_own(quick, task, tasks) -> None:
     model = LongIsGood()
     result = quick(task, cost_model=model)
     assert model.calls[0] == "prepare"
@@ -220,21 +223,21 @@ def test_a_cost_model_of_the_users_own(quick, task, tasks):
     assert len(quick(tasks, cost_model=LongIsGood()).records) == 8
 
 
-def test_a_model_that_was_given_is_not_replaced_by_the_one_that_comes_along(quick, task):
+def test_a_model_that_was_given_is_not_replaced_by_the_one_that_comes_along(quick, task) -> None:
     assert quick(task, trials=4).records[0].search["predicted"] is not None  # comes along
     result = quick(task, trials=4, cost_model=XGBoostModel())
     assert result.records[0].search["predicted"] is None
     assert quick(task, trials=4, pretrained=False).records[0].search["predicted"] is None
 
 
-def test_a_model_with_a_wrong_answer_is_told_so(quick, task):
+def test_a_model_with_a_wrong_answer_is_told_so(quick, task) -> None:
     model = LongIsGood()
     model.opinions = lambda programs: np.ones(len(programs))
     with pytest.raises(ConfigError, match=r"LongIsGood: opinions returned an array of shape \("):
         quick(task, cost_model=model)
 
 
-def test_models_are_saved_loaded_and_warm_started(quick, tasks, tmp_path):
+def test_models_are_saved_loaded_and_warm_started(quick, tasks, tmp_path) -> None:
     first, second = tasks
     model, log = tmp_path / "m.json", tmp_path / "a.jsonl"
     quick(first, pretrained=False, save_model=model, records=log)
@@ -253,11 +256,11 @@ def test_models_are_saved_loaded_and_warm_started(quick, tasks, tmp_path):
         quick(second, warm_start=tmp_path / "empty.jsonl")
 
 
-def test_a_model_that_cannot_be_written_does_not_cost_the_results(quick, task, tmp_path):
+def test_a_model_that_cannot_be_written_does_not_cost_the_results(quick, task, tmp_path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
 
-    def observer(progress, records):
+    def observer(progress, records) -> None:
         if folder.exists() and records:
             folder.rmdir()
 
@@ -266,7 +269,7 @@ def test_a_model_that_cannot_be_written_does_not_cost_the_results(quick, task, t
     assert len(result.records) == 8
 
 
-def test_options_of_measuring_arrive(quick, measurer, task):
+def test_options_of_measuring_arrive(quick, measurer, task) -> None:
     made = measurer()
     options = RunOptions(min_repeat_ms=7.0)
     quick(task, measure=options, workers=3, build_timeout_s=4.0, check="none")
@@ -278,7 +281,7 @@ def test_options_of_measuring_arrive(quick, measurer, task):
     }
 
 
-def test_an_observer_sees_every_batch(quick, tasks):
+def test_an_observer_sees_every_batch(quick, tasks) -> None:
     seen = []
     quick(tasks, observer=lambda progress, records: seen.append((progress.task.key, len(records))))
     assert [key for key, number in seen if number] == [task.key for task in tasks]
@@ -337,7 +340,7 @@ FINE = object()
 )
 def test_arguments_of_wrong_types_are_refused_in_words(
     settings, message, task, measurer, monkeypatch, tmp_path
-):
+) -> None:
     made = measurer()
     monkeypatch.chdir(tmp_path)
     asked = settings.pop("task", task)
@@ -348,9 +351,9 @@ def test_arguments_of_wrong_types_are_refused_in_words(
     assert not made or not made[0][0].batches
 
 
-def test_integers_of_numpy_are_integers(quick, task):
+def test_integers_of_numpy_are_integers(quick, task) -> None:
     assert len(quick(task, trials=np.int64(4), batch=np.int32(4)).records) == 4
 
 
-def test_it_is_public():
+def test_it_is_public() -> None:
     assert autosched.tune is tune

@@ -10,7 +10,7 @@ from kit.measurer import StubMeasurer
 
 
 @pytest.mark.filterwarnings("error")
-def test_the_page_runs_as_it_stands(monkeypatch, tmp_path):
+def test_the_page_runs_as_it_stands(monkeypatch, tmp_path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert len(blocks) == 6

@@ -55,7 +55,7 @@ def built(monkeypatch):
     return seen
 
 
-def assert_multiplies(kernel, k=16):
+def assert_multiplies(kernel, k=16) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(s).astype(np.float32) for s in ((16, k), (k, 16)))
     c = np.empty((16, 16), np.float32)
@@ -63,7 +63,7 @@ def assert_multiplies(kernel, k=16):
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
 
 
-def test_the_best_record_is_built_and_nothing_is_measured(log, built, monkeypatch):
+def test_the_best_record_is_built_and_nothing_is_measured(log, built, monkeypatch) -> None:
     monkeypatch.setattr("autosched.measure.measurer.Measurer.measure", None)
     broken = record(matmul(), failure=Failure("run", "crash", "signal 11"))
     path = log(record(matmul(), 2e-3), record(matmul(), 1e-3, TILED), broken)
@@ -75,7 +75,7 @@ def test_the_best_record_is_built_and_nothing_is_measured(log, built, monkeypatc
     assert [steps for _, steps in built] == [TILED, TILED]
 
 
-def test_a_record_of_another_cpu_is_rebuilt_for_this_one(log, built):
+def test_a_record_of_another_cpu_is_rebuilt_for_this_one(log, built) -> None:
     path = log(record(matmul(target=ELSEWHERE), 1e-3, TILED))
     message = r"measured on cpu \(another-cpu.*built for this machine's cpu \(.*tune again"
     with pytest.warns(UserWarning, match=message):
@@ -86,13 +86,13 @@ def test_a_record_of_another_cpu_is_rebuilt_for_this_one(log, built):
     assert steps == TILED
 
 
-def test_a_cpu_with_other_features_is_another_cpu(log):
+def test_a_cpu_with_other_features_is_another_cpu(log) -> None:
     task = matmul(target=replace(cpu_target(), features=cpu_target().features + ",+imaginary"))
     with pytest.warns(UserWarning, match="built for this machine's"):
         assert_multiplies(autosched.load_best(log(record(task))))
 
 
-def test_records_of_this_cpu_come_first(log, built):
+def test_records_of_this_cpu_come_first(log, built) -> None:
     path = log(record(matmul(target=ELSEWHERE), 1e-9), record(matmul(), 1e-3, TILED))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -100,19 +100,19 @@ def test_records_of_this_cpu_come_first(log, built):
     assert [steps for _, steps in built] == [TILED]
 
 
-def test_a_record_that_names_no_cpu(log):
+def test_a_record_that_names_no_cpu(log) -> None:
     path = log(record(matmul(target=replace(cpu_target(), cpu="", features="", triple=""))))
     with pytest.warns(UserWarning, match="measured on an unknown CPU"):
         assert_multiplies(autosched.load_best(path))
 
 
-def test_a_record_that_was_never_compared_is_said(log):
+def test_a_record_that_was_never_compared_is_said(log) -> None:
     path = log(record(matmul(), checked=False))
     with pytest.warns(UserWarning, match="never compared with NumPy; `autosched replay"):
         autosched.load_best(path)
 
 
-def test_the_task_chooses_among_several(log):
+def test_the_task_chooses_among_several(log) -> None:
     path = log(record(matmul(16), 1e-3), record(matmul(32), 1e-6))
     with pytest.raises(ConfigError, match=r"2 tasks: matmul\(.*K=16\).*K=32.*load_best\(records, "):
         autosched.load_best(path)
@@ -131,14 +131,14 @@ def test_the_task_chooses_among_several(log):
         ("empty.jsonl", "matmul", "task: expected a Task, e"),
     ],
 )
-def test_what_is_refused(tmp_path, monkeypatch, records, task, message):
+def test_what_is_refused(tmp_path, monkeypatch, records, task, message) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(ConfigError, match=message):
         autosched.load_best(records, task)
 
 
-def test_a_file_of_failures_and_a_gpu_are_refused(log, tmp_path):
+def test_a_file_of_failures_and_a_gpu_are_refused(log, tmp_path) -> None:
     path = log(record(matmul(), failure=Failure("run", "crash", "it died")))
     with pytest.raises(ConfigError, match="holds no valid record"):
         autosched.load_best(path)

@@ -17,14 +17,14 @@ def jobs(tasks, search):
     return [Job(task, options, weight) for task, weight in zip(tasks, (1.0, 2.0), strict=True)]
 
 
-def test_trials_are_the_sum_unless_they_are_given(measurer, jobs):
+def test_trials_are_the_sum_unless_they_are_given(measurer, jobs) -> None:
     assert Session(jobs).trials == 8
     assert Session(jobs, trials=30).trials == 30
     with Session(jobs[:1], trials=7) as session:
         assert len(session.run().tasks[0].records) == 7
 
 
-def test_earlier_records_are_counted_and_continued_from(measurer, jobs, tmp_path):
+def test_earlier_records_are_counted_and_continued_from(measurer, jobs, tmp_path) -> None:
     path = tmp_path / "r.jsonl"
     with Session(jobs, records=path) as session:
         assert session.known == 0
@@ -38,13 +38,13 @@ def test_earlier_records_are_counted_and_continued_from(measurer, jobs, tmp_path
     assert second.objective <= first.objective
 
 
-def test_the_objective_of_one_task_is_weighted(measurer, jobs):
+def test_the_objective_of_one_task_is_weighted(measurer, jobs) -> None:
     with Session(jobs[1:]) as session:
         result = session.run()
     assert result.objective == 2.0 * result.tasks[0].best.result.cost
 
 
-def test_what_is_told(measurer, jobs, tmp_path):
+def test_what_is_told(measurer, jobs, tmp_path) -> None:
     info, warning = [], []
     messages = Messages(info.append, warning.append, "Take another")
     model = ModelOptions(save=tmp_path / "m.json")
@@ -65,13 +65,13 @@ def test_what_is_told(measurer, jobs, tmp_path):
         Session(jobs[1:], records=path, messages=messages)
 
 
-def test_tasks_of_two_kinds_of_target_are_refused(jobs):
+def test_tasks_of_two_kinds_of_target_are_refused(jobs) -> None:
     cuda = Job(Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target()))
     with pytest.raises(ConfigError, match="target cuda differs from cpu of matmul"):
         Session([*jobs, cuda])
 
 
-def test_processes_end_when_the_model_is_refused(measurer, jobs, tmp_path, monkeypatch):
+def test_processes_end_when_the_model_is_refused(measurer, jobs, tmp_path, monkeypatch) -> None:
     closed = []
     monkeypatch.setattr("autosched.session.session.Helper.close", lambda self: closed.append(self))
     session = Session(jobs[:1], model=ModelOptions(load=tmp_path / "none.json"))

@@ -33,7 +33,7 @@ def optimised(func):
     return Sequential(GPU_PIPELINE if is_gpu(func) else CPU_PIPELINE)(func)
 
 
-def compiles(func):
+def compiles(func) -> bool:
     """Whether the CPU's code generator takes `func`."""
     calls = (e for e in all_exprs(func.body) if isinstance(e, Call))
     return not is_gpu(func) and not any(c.op == "call_extern" for c in calls)
@@ -67,7 +67,7 @@ def check():
     from the compiled kernel.
     """
 
-    def check_schedule(schedule, args, reference):
+    def check_schedule(schedule, args, reference) -> None:
         func = schedule_to_prim_func(schedule, args)
         last = optimised(func)
         runs = [partial(interp.run, func), partial(interp.run, last)]

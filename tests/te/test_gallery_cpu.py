@@ -321,5 +321,5 @@ GALLERY = {
 
 
 @pytest.mark.parametrize("name", GALLERY)
-def test_cpu_schedule(name, check):
+def test_cpu_schedule(name, check) -> None:
     check(*GALLERY[name]())

@@ -279,5 +279,5 @@ GALLERY = {
 
 
 @pytest.mark.parametrize("name", GALLERY)
-def test_gpu_schedule(name, check):
+def test_gpu_schedule(name, check) -> None:
     check(*GALLERY[name]())

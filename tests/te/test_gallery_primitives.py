@@ -247,5 +247,5 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_docstring_example(name, check):
+def test_docstring_example(name, check) -> None:
     check(*EXAMPLES[name]())

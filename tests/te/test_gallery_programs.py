@@ -167,7 +167,7 @@ def _register(name, function):
 
 
 def extern_function():
-    def sort(source, target):
+    def sort(source, target) -> int:
         target[...] = np.sort(source)
         return 0
 
@@ -182,7 +182,7 @@ def extern_function():
 
 
 def extern_with_two_outputs():
-    def split_signs(source, positive, negative):
+    def split_signs(source, positive, negative) -> int:
         positive[...] = np.maximum(source, 0)
         negative[...] = np.minimum(source, 0)
         return 0
@@ -220,5 +220,5 @@ GALLERY = {
 
 
 @pytest.mark.parametrize("name", GALLERY)
-def test_program(name, check):
+def test_program(name, check) -> None:
     check(*GALLERY[name]())

@@ -79,7 +79,7 @@ def inlined(stage):
 class Driver:
     """Applies random primitives to a schedule."""
 
-    def __init__(self, schedule, rng):
+    def __init__(self, schedule, rng) -> None:
         self.schedule, self.rng = schedule, rng
         self.log = []
 
@@ -89,54 +89,54 @@ class Driver:
     def stages(self):
         return [stage for stage in self.schedule.stages if isinstance(stage.op, ComputeOp)]
 
-    def split(self, stage):
+    def split(self, stage) -> None:
         iv = self.one_of(stage.leaf_iter_vars)
         size = int(self.rng.integers(1, 6))
         if len(stage.leaf_iter_vars) < MAX_LOOPS:
             stage.split(iv, **{self.one_of(["factor", "nparts"]): size})
 
-    def fuse(self, stage):
+    def fuse(self, stage) -> None:
         leaves = stage.leaf_iter_vars
         first = int(self.rng.integers(len(leaves)))
         axes = leaves[first : first + int(self.rng.integers(0, 4))]
         if len(leaves) < MAX_LOOPS:
             stage.fuse(*axes)
 
-    def reorder(self, stage):
+    def reorder(self, stage) -> None:
         leaves = list(stage.leaf_iter_vars)
         self.rng.shuffle(leaves)
         stage.reorder(*leaves[: int(self.rng.integers(1, len(leaves) + 1))])
 
-    def annotate(self, stage):
+    def annotate(self, stage) -> None:
         iv = self.one_of(stage.leaf_iter_vars)
         getattr(stage, self.one_of(["vectorize", "unroll", "parallel"]))(iv)
 
-    def compute_at(self, stage):
+    def compute_at(self, stage) -> None:
         others = [other for other in self.stages() if other is not stage and not inlined(other)]
         if not others:
             return
         parent = self.one_of(others)
         stage.compute_at(parent, self.one_of(parent.leaf_iter_vars))
 
-    def inline(self, stage):
+    def inline(self, stage) -> None:
         if all(other.attach_stage is not stage for other in self.schedule.stages):
             stage.compute_inline()
 
-    def root(self, stage):
+    def root(self, stage) -> None:
         stage.compute_root()
 
-    def cache_write(self, stage):
+    def cache_write(self, stage) -> None:
         self.schedule.cache_write(stage.op.output(0), "global")
 
-    def cache_read(self, stage):
+    def cache_read(self, stage) -> None:
         self.schedule.cache_read(self.one_of(stage.op.inputs), "global", stage.op)
 
-    def rfactor(self, stage):
+    def rfactor(self, stage) -> None:
         axes = [iv for iv in stage.leaf_iter_vars if iv.kind == IterKind.REDUCE]
         iv = self.one_of(axes or stage.leaf_iter_vars)
         self.schedule.rfactor(stage.op.output(0), iv, int(self.rng.integers(-2, 3)))
 
-    def step(self):
+    def step(self) -> None:
         names = ["split", "fuse", "reorder", "annotate", "compute_at"] * 3
         names += ["inline", "root", "cache_write", "cache_read", "rfactor"]
         if len(self.schedule.stages) > 7:
@@ -153,7 +153,7 @@ class Driver:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_schedules_keep_the_meaning(seed, check):
+def test_random_schedules_keep_the_meaning(seed, check) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(MAX_DRAWS):
         args, reference = PROGRAMS[seed % len(PROGRAMS)]()
@@ -178,7 +178,7 @@ def is_computed_too_late(error):
 
 
 @pytest.mark.parametrize("factor", [1, 2, 3, 5, 7, 8])
-def test_compute_at_every_place_of_every_stage(factor, check):
+def test_compute_at_every_place_of_every_stage(factor, check) -> None:
     """P into every loop of C, C into every loop of D, for an uneven tiling."""
     args, reference = _padded_window_sums()
     for place in range(2):
@@ -233,5 +233,5 @@ def _random_gpu_matmul(rng):
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_random_gpu_tilings_keep_the_meaning(seed, check):
+def test_random_gpu_tilings_keep_the_meaning(seed, check) -> None:
     check(*_random_gpu_matmul(np.random.default_rng(seed)))

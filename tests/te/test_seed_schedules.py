@@ -98,12 +98,12 @@ def case(request):
     return request.param, func, FIRST if request.param == "seed-first" else SECOND
 
 
-def test_the_whole_text(case, golden):
+def test_the_whole_text(case, golden) -> None:
     name, func, _ = case
     golden.check(f"{name.replace('-', '_')}.tir", to_text(func))
 
 
-def test_launch_and_loops(case):
+def test_launch_and_loops(case) -> None:
     _, func, expected = case
     nodes = list(stmts(func.body))
     threads = [
@@ -117,7 +117,7 @@ def test_launch_and_loops(case):
     assert [s.extent.value for s in nodes if isinstance(s, For)] == expected["loops"]
 
 
-def test_indices_of_the_stores(case):
+def test_indices_of_the_stores(case) -> None:
     _, func, expected = case
     found = [
         (s.buffer.name, *map(to_text, s.indices))
@@ -127,7 +127,7 @@ def test_indices_of_the_stores(case):
     assert found == expected["stores"]
 
 
-def test_realized_regions(case):
+def test_realized_regions(case) -> None:
     _, func, expected = case
     found = {
         s.buffer.name: tuple(r.extent.value for r in s.bounds)

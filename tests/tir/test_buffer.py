@@ -7,7 +7,7 @@ from autosched.tir.dtype import float32, handle
 from autosched.tir.expr import BufferLoad, IntImm, Var
 
 
-def test_declaration():
+def test_declaration() -> None:
     n = Var("n")
     buffer = decl_buffer((n, 4), "float32", "A", "shared")
     assert buffer.shape == (n, IntImm(4))
@@ -16,14 +16,14 @@ def test_declaration():
     assert buffer.data.element is float32
 
 
-def test_a_view_shares_the_pointer():
+def test_a_view_shares_the_pointer() -> None:
     a = decl_buffer((4, 4), name="A")
     flat = decl_buffer((16,), name="F", data=a.data)
     assert flat.data is a.data
     assert repr(flat) == "Buffer(F: float32[16], global)"
 
 
-def test_indexing():
+def test_indexing() -> None:
     a, i = decl_buffer((4, 4), name="A"), Var("i")
     assert a[i, 1] is BufferLoad(a, (i, IntImm(1)))
     assert decl_buffer((4,))[i].indices == (i,)

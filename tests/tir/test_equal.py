@@ -43,7 +43,7 @@ def program(tir, extent=8, name="A", swap=False, scope="local", kind=ForKind.SER
     return tir.func([A, B], body, [n])
 
 
-def test_programs_that_differ_in_names_are_equal(tir):
+def test_programs_that_differ_in_names_are_equal(tir) -> None:
     a, b = program(tir), program(tir, name="Z")
     assert structural_equal(a, b)
     assert structural_hash(a) == structural_hash(b)
@@ -61,13 +61,13 @@ def test_programs_that_differ_in_names_are_equal(tir):
     ],
     ids=lambda c: next(iter(c)),
 )
-def test_what_makes_a_difference(tir, change):
+def test_what_makes_a_difference(tir, change) -> None:
     a, b = program(tir), program(tir, **change)
     assert not structural_equal(a, b)
     assert structural_hash(a) != structural_hash(b)
 
 
-def test_free_variables_must_be_the_same_objects():
+def test_free_variables_must_be_the_same_objects() -> None:
     i, j, k = Var("i"), Var("i"), Var("k")
     assert structural_equal(i + k, i + k)
     assert not structural_equal(i + k, j + k)
@@ -76,7 +76,7 @@ def test_free_variables_must_be_the_same_objects():
     assert not structural_equal(i + j, i + i, map_free_vars=True)
 
 
-def test_a_variable_bound_twice_in_a_row(tir):
+def test_a_variable_bound_twice_in_a_row(tir) -> None:
     i, j = Var("i"), Var("j")
     A = decl_buffer((8,), name="A")
 
@@ -87,7 +87,7 @@ def test_a_variable_bound_twice_in_a_row(tir):
     assert structural_equal(twice(i, i), twice(i, j))
 
 
-def test_bound_and_free_are_not_confused(tir):
+def test_bound_and_free_are_not_confused(tir) -> None:
     i, j, outer = Var("i"), Var("j"), Var("outer")
     A = decl_buffer((8,), name="A")
     a = tir.loop(i, 8, BufferStore(A, op.const(0.0), (i,)))
@@ -95,7 +95,7 @@ def test_bound_and_free_are_not_confused(tir):
     assert not structural_equal(a, b)
 
 
-def test_expressions_with_bindings():
+def test_expressions_with_bindings() -> None:
     def total(name):
         x, y, k = Var(name), Var("y"), Var("k")
         reducer = CommReducer((x,), (y,), (x + y,), (IntImm(0),))
@@ -107,7 +107,7 @@ def test_expressions_with_bindings():
     assert not structural_equal(Let(a, v, a + 1), Let(b, v, v + 1))
 
 
-def test_symbolic_shapes_are_bound_by_parameters(tir):
+def test_symbolic_shapes_are_bound_by_parameters(tir) -> None:
     def copy():
         n, i = Var("n"), Var("i")
         A, B = decl_buffer((n,), name="A"), decl_buffer((n,), name="B")
@@ -116,7 +116,7 @@ def test_symbolic_shapes_are_bound_by_parameters(tir):
     assert structural_equal(copy(), copy())
 
 
-def test_a_buffer_declared_in_two_places_is_two_buffers():
+def test_a_buffer_declared_in_two_places_is_two_buffers() -> None:
     """One object or two: each declaration makes a buffer of its own."""
     data = pointer("A", float32)
     index = IntImm(0)

@@ -40,7 +40,7 @@ from autosched.tir.walk import combine
 I, J = Var("i"), Var("j")
 
 
-def test_equal_parts_make_the_same_object():
+def test_equal_parts_make_the_same_object() -> None:
     assert I + J is I + J
     assert Add(I, J) is Add(I, J)
     assert Add(I, J) is not Add(J, I)
@@ -50,12 +50,12 @@ def test_equal_parts_make_the_same_object():
     assert Select(I < J, I, J) is Select(I < J, I, J)
 
 
-def test_variables_are_unique_by_identity():
+def test_variables_are_unique_by_identity() -> None:
     assert Var("i") is not I
     assert Var("i") + J is not I + J
 
 
-def test_dead_nodes_leave_the_table():
+def test_dead_nodes_leave_the_table() -> None:
     a, b = Var("a"), Var("b")
 
     def entries():
@@ -68,12 +68,12 @@ def test_dead_nodes_leave_the_table():
     assert entries() == []
 
 
-def test_truth_of_a_symbolic_expression_is_refused():
+def test_truth_of_a_symbolic_expression_is_refused() -> None:
     with pytest.raises(TypeError, match="truth value"):
         bool(I < J)
 
 
-def test_result_types():
+def test_result_types() -> None:
     assert EQ(I, J).dtype is bool_
     assert EQ(Ramp(I, IntImm(1), 4), Broadcast(J, 4)).dtype.name == "boolx4"
     assert Ramp(I, IntImm(1), 8).dtype.name == "int32x8"
@@ -105,16 +105,16 @@ def nodes():
 
 
 @pytest.mark.parametrize("node", nodes(), ids=lambda e: type(e).__name__)
-def test_rebuilding_over_the_same_children_gives_the_node(node):
+def test_rebuilding_over_the_same_children_gives_the_node(node) -> None:
     assert node.with_children(node.children()) is node
 
 
-def test_rebuilding_folds():
+def test_rebuilding_folds() -> None:
     assert (I + J).with_children((I, IntImm(0))) is I
     assert Cast(float32, I).with_children((Ramp(I, IntImm(1), 4),)).dtype.name == "float32x4"
 
 
-def test_iteration_variables_stand_for_their_variable():
+def test_iteration_variables_stand_for_their_variable() -> None:
     iv = IterVar(Range.of(8), I, IterKind.DATA_PAR)
     assert iv * 2 + 1 is I * 2 + 1
     assert 3 - iv is 3 - I
@@ -124,18 +124,18 @@ def test_iteration_variables_stand_for_their_variable():
     assert decl_buffer((8,), name="A")[iv].indices == (I,)
 
 
-def test_ranges_unify_their_ends():
+def test_ranges_unify_their_ends() -> None:
     r = Range.of(4, Var("n", "int64"))
     assert r.extent is IntImm(4, DType("int64"))
 
 
-def test_reducers_combine():
+def test_reducers_combine() -> None:
     x, y = Var("x"), Var("y")
     reducer = CommReducer((x,), (y,), (op.max_(x, y),), (op.min_value("int32"),))
     assert combine(reducer, (I,), (J,)) == (op.max_(I, J),)
 
 
-def test_types_are_interned():
+def test_types_are_interned() -> None:
     assert DType("float32x4") is DType("float32x4")
     assert DType("float32x4").element is float32
     assert float32.with_lanes(4).with_lanes(1) is float32
@@ -154,6 +154,6 @@ def test_types_are_interned():
         ("int64", -(2**63), 2**63 - 1, 8),
     ],
 )
-def test_integer_types(name, low, high, size):
+def test_integer_types(name, low, high, size) -> None:
     dtype = DType(name)
     assert (dtype.min_value, dtype.max_value, dtype.bytes) == (low, high, size)

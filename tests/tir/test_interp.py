@@ -55,7 +55,7 @@ def int_buffer(n, name):
     return decl_buffer((n,), "int32", name)
 
 
-def test_matmul(tir):
+def test_matmul(tir) -> None:
     n = 16
     A, B, C = (decl_buffer((n, n), name=x) for x in "ABC")
     update = BufferStore(C, C[I, J] + A[I, K] * B[K, J], (I, J))
@@ -68,7 +68,7 @@ def test_matmul(tir):
     np.testing.assert_array_equal(c, a @ b)
 
 
-def test_realised_region_is_what_may_be_accessed(tir):
+def test_realised_region_is_what_may_be_accessed(tir) -> None:
     A, B = decl_buffer((16,), name="A"), decl_buffer((16,), name="B")
     L = decl_buffer((16,), name="L", scope="local")
 
@@ -89,7 +89,7 @@ def test_realised_region_is_what_may_be_accessed(tir):
 
 @pytest.mark.parametrize("index", [-1, 8])
 @pytest.mark.parametrize("lanes", [1, 4])
-def test_flat_memory_is_checked(tir, index, lanes):
+def test_flat_memory_is_checked(tir, index, lanes) -> None:
     A = int_buffer(8, "A")
     data = pointer("p", int32)
     flat = Buffer(data, int32, (IntImm(8),))
@@ -100,7 +100,7 @@ def test_flat_memory_is_checked(tir, index, lanes):
         interp.run(func, [np.zeros(8, "int32")])
 
 
-def test_fresh_memory_is_poison(tir):
+def test_fresh_memory_is_poison(tir) -> None:
     out = decl_buffer((1,), name="out")
     L = decl_buffer((1,), name="L")
     body = BufferRealize(L, (Range.of(1),), TRUE, BufferStore(out, L[0], (IntImm(0),)))
@@ -109,7 +109,7 @@ def test_fresh_memory_is_poison(tir):
     assert np.isnan(found[0])
 
 
-def test_loops_conditions_and_lets(tir):
+def test_loops_conditions_and_lets(tir) -> None:
     A = int_buffer(10, "A")
     t = Var("t")
     body = For(
@@ -132,7 +132,7 @@ def test_loops_conditions_and_lets(tir):
     assert found.tolist() == [0, 0, 4, 100, 16, 260, 36, 500, 0, 0]
 
 
-def test_while(tir):
+def test_while(tir) -> None:
     A = int_buffer(1, "A")
     body = While(A[0] < 100, BufferStore(A, A[0] * 2, (IntImm(0),)))
     found = np.array([3], "int32")
@@ -140,7 +140,7 @@ def test_while(tir):
     assert found[0] == 192
 
 
-def test_assertions(tir):
+def test_assertions(tir) -> None:
     A = int_buffer(1, "A")
     func = tir.func([A], AssertStmt(A[0] < 3, "A is small", Evaluate(IntImm(0))))
     interp.run(func, [np.array([2], "int32")])
@@ -148,7 +148,7 @@ def test_assertions(tir):
         interp.run(func, [np.array([3], "int32")])
 
 
-def test_if_then_else_is_lazy_and_select_is_not(tir):
+def test_if_then_else_is_lazy_and_select_is_not(tir) -> None:
     A, B = int_buffer(8, "A"), int_buffer(10, "B")
     found = np.zeros(10, "int32")
     for guard in (op.if_then_else, Select):
@@ -159,7 +159,7 @@ def test_if_then_else_is_lazy_and_select_is_not(tir):
         interp.run(tir.func([A, B], body), [np.arange(8, dtype="int32"), found], eager_select=True)
 
 
-def test_vector_branch_reads_only_chosen_lanes(tir):
+def test_vector_branch_reads_only_chosen_lanes(tir) -> None:
     A, B = int_buffer(6, "A"), int_buffer(8, "B")
     index = Ramp(IntImm(0), IntImm(1), 8)
     value = op.if_then_else(op.lt(index, 6), BufferLoad(A, (index,)), Broadcast(IntImm(-1), 8))
@@ -170,7 +170,7 @@ def test_vector_branch_reads_only_chosen_lanes(tir):
     assert found.tolist() == [0, 1, 2, 3, 4, 5, -1, -1]
 
 
-def test_predicated_vectors(tir):
+def test_predicated_vectors(tir) -> None:
     A, B = int_buffer(6, "A"), int_buffer(6, "B")
     index = Ramp(IntImm(0), IntImm(1), 8)
     on = op.lt(index, 6)
@@ -180,14 +180,14 @@ def test_predicated_vectors(tir):
     assert found.tolist() == [1, 2, 3, 4, 5, 6]
 
 
-def test_lanes_that_disagree_are_refused(tir):
+def test_lanes_that_disagree_are_refused(tir) -> None:
     A = int_buffer(6, "A")
     body = BufferStore(A, Ramp(IntImm(0), IntImm(1), 4), (Broadcast(IntImm(0), 4),))
     with pytest.raises(interp.RaceError, match="store different values"):
         interp.run(tir.func([A], body), [np.zeros(6, "int32")])
 
 
-def test_vector_elements_and_views(tir):
+def test_vector_elements_and_views(tir) -> None:
     A = decl_buffer((8,), name="A")
     data = pointer("p", DType("float32x4"))
     vectors = Buffer(data, DType("float32x4"), (IntImm(2),))
@@ -206,7 +206,7 @@ def test_vector_elements_and_views(tir):
     assert found.tolist() == [16, 14, 12, 10, 8, 6, 4, np.float32(bits)]
 
 
-def test_constants_declared_views_and_notes_for_nothing(tir):
+def test_constants_declared_views_and_notes_for_nothing(tir) -> None:
     A = int_buffer(4, "A")
     data = pointer("table", int32)
     table = Buffer(data, int32, (IntImm(4),))
@@ -235,7 +235,7 @@ def test_constants_declared_views_and_notes_for_nothing(tir):
     assert found.tolist() == [0, 0, 3, 4]
 
 
-def test_strided_and_offset_views(tir):
+def test_strided_and_offset_views(tir) -> None:
     A = int_buffer(12, "A")
     view = Buffer(A.data, int32, (IntImm(2), IntImm(3)), (IntImm(5), IntImm(1)), IntImm(2), "V")
     body = tir.loop(I, 2, tir.loop(J, 3, BufferStore(view, I * 3 + J, (I, J))))
@@ -244,7 +244,7 @@ def test_strided_and_offset_views(tir):
     assert found.tolist() == [-1, -1, 0, 1, 2, -1, -1, 3, 4, 5, -1, -1]
 
 
-def test_many_nested_loops(tir):
+def test_many_nested_loops(tir) -> None:
     A = int_buffer(1, "A")
     body = BufferStore(A, A[0] + 1, (IntImm(0),))
     for k in range(30):
@@ -254,7 +254,7 @@ def test_many_nested_loops(tir):
     assert found[0] == 8
 
 
-def test_symbolic_sizes_come_from_arrays_and_scalars(tir):
+def test_symbolic_sizes_come_from_arrays_and_scalars(tir) -> None:
     n, m = Var("n"), Var("m")
     A, B = decl_buffer((n,), name="A"), decl_buffer((n, m), name="B")
     body = For(
@@ -272,7 +272,7 @@ def test_symbolic_sizes_come_from_arrays_and_scalars(tir):
         interp.run(func, [a, b, 4])
 
 
-def test_arguments_are_checked(tir):
+def test_arguments_are_checked(tir) -> None:
     A = int_buffer(4, "A")
     func = tir.func([A], BufferStore(A, IntImm(1), (IntImm(0),)))
     with pytest.raises(ValueError, match="takes 1 arguments"):
@@ -286,7 +286,7 @@ def test_arguments_are_checked(tir):
     assert strided.tolist() == [1, 0, 0, 0]
 
 
-def test_pointer_parameters():
+def test_pointer_parameters() -> None:
     p = pointer("p", float32)
     flat = Buffer(p, float32, (IntImm(4),))
     func = PrimFunc((p,), BufferStore(flat, op.const(2.0), (IntImm(3),)), {})
@@ -295,14 +295,14 @@ def test_pointer_parameters():
     assert found.tolist() == [0, 0, 0, 2]
 
 
-def test_zero_dimensional_buffers(tir):
+def test_zero_dimensional_buffers(tir) -> None:
     A = decl_buffer((), name="A")
     found = np.zeros((), "float32")
     interp.run(tir.func([A], BufferStore(A, op.const(2.0), ())), [found])
     assert found == 2
 
 
-def test_integer_overflow_wraps(tir):
+def test_integer_overflow_wraps(tir) -> None:
     A = decl_buffer((3,), "int32", "A")
     big = 2**31 - 1
     body = seq(
@@ -315,7 +315,7 @@ def test_integer_overflow_wraps(tir):
     assert found.tolist() == [-(2**31), 131073, -56]
 
 
-def test_runtime_division_by_zero_names_the_statement(tir):
+def test_runtime_division_by_zero_names_the_statement(tir) -> None:
     A = int_buffer(2, "A")
     body = BufferStore(A, Div(A[0], A[1]), (IntImm(0),))
     with pytest.raises(ZeroDivisionError) as info:
@@ -323,7 +323,7 @@ def test_runtime_division_by_zero_names_the_statement(tir):
     assert "truncdiv(A[0], A[1])" in info.value.__notes__[0]
 
 
-def test_blocks_initialise_match_and_allocate(tir):
+def test_blocks_initialise_match_and_allocate(tir) -> None:
     A, C = decl_buffer((4, 4), name="A"), decl_buffer((4,), name="C")
     vi = IterVar(Range.of(4), Var("vi"), IterKind.DATA_PAR)
     vk = IterVar(Range.of(4), Var("vk"), IterKind.REDUCE)
@@ -349,16 +349,16 @@ def test_blocks_initialise_match_and_allocate(tir):
     np.testing.assert_array_equal(c, a.sum(1))
 
 
-def test_external_functions(tir):
+def test_external_functions(tir) -> None:
     A, B = decl_buffer((4,), name="A"), decl_buffer((2, 2), name="B")
     log = []
 
-    def double(source, target, count):
+    def double(source, target, count) -> int:
         log.append((source.shape, target.shape, count))
         target[:count] = source[:count] * 2
         return 7
 
-    def total(matrix):
+    def total(matrix) -> None:
         log.append(matrix.shape)
         matrix[0, 0] = matrix.sum()
 
@@ -391,7 +391,7 @@ def test_external_functions(tir):
         interp.run(tir.func([A], missing), [a])
 
 
-def test_what_cannot_run_is_named(tir):
+def test_what_cannot_run_is_named(tir) -> None:
     A = decl_buffer((4,), name="A")
     with pytest.raises(interp.InterpreterError, match="variable i is used but nothing binds it"):
         interp.run(tir.func([A], BufferStore(A, op.const(0.0), (I,))), [np.zeros(4, "float32")])

@@ -38,18 +38,18 @@ def reverse(*between):
     return make
 
 
-def test_read_after_write(tir):
+def test_read_after_write(tir) -> None:
     with pytest.raises(interp.RaceError, match=r"race on S\[63\].*read by thread 0, written by"):
         run(tir, reverse())
     assert run(tir, reverse(sync()))[0] == 126
 
 
-def test_schedules_without_barriers_are_not_asked(tir):
+def test_schedules_without_barriers_are_not_asked(tir) -> None:
     assert run(tir, reverse(), check_races=None)[0] == 126
     assert run(tir, reverse(), check_races=False)[0] == 126
 
 
-def test_own_element_needs_no_barrier(tir):
+def test_own_element_needs_no_barrier(tir) -> None:
     def make(t, S, out):
         return seq(
             BufferStore(S, t, (t,)),
@@ -60,7 +60,7 @@ def test_own_element_needs_no_barrier(tir):
     assert run(tir, make).tolist() == list(range(1, N + 1))
 
 
-def test_write_after_read_around_a_loop(tir):
+def test_write_after_read_around_a_loop(tir) -> None:
     def make(*last):
         def body(t, S, out):
             step = seq(
@@ -75,7 +75,7 @@ def test_write_after_read_around_a_loop(tir):
     run(tir, make(sync()))
 
 
-def test_write_after_write(tir):
+def test_write_after_write(tir) -> None:
     def make(*between):
         return lambda t, S, out: seq(BufferStore(S, t, (t,)), *between, BufferStore(S, t, (t + 1,)))
 
@@ -84,7 +84,7 @@ def test_write_after_write(tir):
     run(tir, make(sync()))
 
 
-def test_all_threads_storing_the_same_is_no_race_until_it_is_read(tir):
+def test_all_threads_storing_the_same_is_no_race_until_it_is_read(tir) -> None:
     def make(*between):
         fill = lambda S: tir.loop(I, 8, BufferStore(S, I * 3, (I,)))  # noqa: E731
         return lambda t, S, out: seq(fill(S), *between, BufferStore(out, S[t % 8], (t,)))
@@ -94,12 +94,12 @@ def test_all_threads_storing_the_same_is_no_race_until_it_is_read(tir):
     assert run(tir, make(sync()))[:3].tolist() == [0, 3, 6]
 
 
-def test_different_values_at_one_place_are_never_right(tir):
+def test_different_values_at_one_place_are_never_right(tir) -> None:
     with pytest.raises(interp.RaceError, match="store different values"):
         run(tir, lambda t, S, out: BufferStore(S, t, (t // 2,)), check_races=False)
 
 
-def test_a_warp_barrier_orders_one_warp(tir):
+def test_a_warp_barrier_orders_one_warp(tir) -> None:
     def neighbour(t):
         return op.select(op.eq(t % 32, 31), t, t + 1)
 
@@ -113,7 +113,7 @@ def test_a_warp_barrier_orders_one_warp(tir):
         run(tir, make(lambda t: op.select(op.eq(t, N - 1), t, t + 1)))
 
 
-def test_a_tree_with_warp_barriers(tir):
+def test_a_tree_with_warp_barriers(tir) -> None:
     """The in-warp part of a reduction over shared memory: read, meet, store, meet."""
 
     def make(t, S, out):

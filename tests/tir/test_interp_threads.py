@@ -58,7 +58,7 @@ def kernel(tir, make, n=64, blocks=1, inputs=1):
     return out
 
 
-def test_divergent_conditions(tir):
+def test_divergent_conditions(tir) -> None:
     def make(t, b, A, out):
         inner = IfThenElse(t < 8, BufferStore(out, A[t] * 10, (t,)))
         return IfThenElse(op.eq(t % 2, 0), inner, BufferStore(out, IntImm(-1), (t,)))
@@ -68,7 +68,7 @@ def test_divergent_conditions(tir):
     np.testing.assert_array_equal(kernel(tir, make), wanted)
 
 
-def test_divergent_loop_bounds(tir):
+def test_divergent_loop_bounds(tir) -> None:
     L = decl_buffer((1,), "int32", "L", "local")
 
     def make(t, b, A, out):
@@ -81,7 +81,7 @@ def test_divergent_loop_bounds(tir):
     assert kernel(tir, make).tolist() == wanted
 
 
-def test_divergent_while(tir):
+def test_divergent_while(tir) -> None:
     L = decl_buffer((1,), "int32", "L", "local")
 
     def make(t, b, A, out):
@@ -100,7 +100,7 @@ def test_divergent_while(tir):
     assert kernel(tir, make).tolist() == [last(t + 1) for t in range(64)]
 
 
-def test_lets_do_not_alias_memory(tir):
+def test_lets_do_not_alias_memory(tir) -> None:
     L = decl_buffer((1,), "int32", "L", "local")
 
     def make(t, b, A, out):
@@ -112,7 +112,7 @@ def test_lets_do_not_alias_memory(tir):
     assert kernel(tir, make).tolist() == [t * 3 for t in range(64)]
 
 
-def test_lazy_branch_per_thread(tir):
+def test_lazy_branch_per_thread(tir) -> None:
     def make(t, b, A, out):
         guarded = op.if_then_else(t < 60, A[t + 4], op.if_then_else(t < 62, A[t - 60], -7))
         return BufferStore(out, guarded, (t,))
@@ -121,7 +121,7 @@ def test_lazy_branch_per_thread(tir):
     assert kernel(tir, make).tolist() == wanted
 
 
-def test_out_of_bounds_counts_only_for_running_threads(tir):
+def test_out_of_bounds_counts_only_for_running_threads(tir) -> None:
     def make(t, b, A, out):
         return IfThenElse(t < 60, BufferStore(out, A[t + 4], (t,)))
 
@@ -132,7 +132,7 @@ def test_out_of_bounds_counts_only_for_running_threads(tir):
         kernel(tir, lambda t, b, A, out: BufferStore(out, A[t + 4], (t,)))
 
 
-def test_scopes_have_their_instances(tir):
+def test_scopes_have_their_instances(tir) -> None:
     """Shared memory is per block, local memory per thread."""
     S = decl_buffer((4,), "int32", "S", "shared")
     L = decl_buffer((4,), "int32", "L", "local")
@@ -151,7 +151,7 @@ def test_scopes_have_their_instances(tir):
     assert kernel(tir, make, n=4, blocks=3).tolist() == wanted
 
 
-def test_scopes_are_inferred_from_the_enclosing_axis(tir):
+def test_scopes_are_inferred_from_the_enclosing_axis(tir) -> None:
     """Before StorageFlatten: block level means shared, thread level local."""
     S, L = ints(4, "S"), ints(4, "L")
     for b in (S, L):
@@ -167,7 +167,7 @@ def test_scopes_are_inferred_from_the_enclosing_axis(tir):
     assert found.tolist() == [30, 21, 12, 3]
 
 
-def test_nested_axes_of_one_name_are_the_same_threads(tir):
+def test_nested_axes_of_one_name_are_the_same_threads(tir) -> None:
     out = ints(8, "out")
     a, b = tir.thread("threadIdx.x"), tir.thread("threadIdx.x")
     store = BufferStore(out, a.var * 10 + b.var, (a.var,))
@@ -178,7 +178,7 @@ def test_nested_axes_of_one_name_are_the_same_threads(tir):
         interp.run(tir.func([out], tir.launch(store, (a, 8), (b, 4))), [found])
 
 
-def test_thread_binding_loops(tir):
+def test_thread_binding_loops(tir) -> None:
     out = ints(8, "out")
     iv = tir.thread("threadIdx.x")
     store = BufferStore(out, I * 2, (I,))
@@ -188,7 +188,7 @@ def test_thread_binding_loops(tir):
     assert found.tolist() == [2 * t for t in range(8)]
 
 
-def test_virtual_threads_have_their_own_memory(tir):
+def test_virtual_threads_have_their_own_memory(tir) -> None:
     L = decl_buffer((1,), "int32", "L", "local")
     vthread = tir.thread("vthread")
 
@@ -207,7 +207,7 @@ def test_virtual_threads_have_their_own_memory(tir):
     assert found.tolist() == [0, 10, 20, 30, 41, 51, 61, 71]
 
 
-def test_vectors_in_threads(tir):
+def test_vectors_in_threads(tir) -> None:
     A, out = decl_buffer((32,), name="A"), decl_buffer((32,), name="out")
     tx = tir.thread("threadIdx.x")
     index = Ramp(tx.var * 4, IntImm(1), 4)
@@ -240,7 +240,7 @@ def temporaries(body, *buffers):
 
 
 @pytest.mark.parametrize("shape", [(1, 32), (2, 16), (3, 10), (1, 33), (4, 1)])
-def test_sum_over_threads(tir, shape):
+def test_sum_over_threads(tir, shape) -> None:
     rows, cols = shape
     A, out = decl_buffer(shape, name="A"), decl_buffer(shape, name="out")
     tx, ty = tir.thread("threadIdx.x"), tir.thread("threadIdx.y")
@@ -258,7 +258,7 @@ def test_sum_over_threads(tir, shape):
     np.testing.assert_array_equal(found, np.broadcast_to(a.sum(1, keepdims=True), shape))
 
 
-def test_reduction_over_two_axes_takes_only_what_the_condition_allows(tir):
+def test_reduction_over_two_axes_takes_only_what_the_condition_allows(tir) -> None:
     A, out = decl_buffer((4, 8), name="A"), decl_buffer((1,), name="out")
     tx, ty = tir.thread("threadIdx.x"), tir.thread("threadIdx.y")
     temp = decl_buffer((1,), name="reduce_temp0", scope="local")
@@ -278,7 +278,7 @@ def test_reduction_over_two_axes_takes_only_what_the_condition_allows(tir):
     assert found[0] == a[xs + ys < 5].max()
 
 
-def test_two_values_reduced_together(tir):
+def test_two_values_reduced_together(tir) -> None:
     """argmax: the first index of the largest value."""
     A, out = decl_buffer((16,), name="A"), ints(1, "out")
     tx = tir.thread("threadIdx.x")
@@ -309,7 +309,7 @@ def test_two_values_reduced_together(tir):
         ("tvm_warp_shuffle", 3, 16, lambda t: t // 16 * 16 + 3),
     ],
 )
-def test_warp_shuffles(tir, name, offset, width, source):
+def test_warp_shuffles(tir, name, offset, width, source) -> None:
     def make(t, b, A, out):
         args = (IntImm(0), A[t] * 2, IntImm(offset), IntImm(width), IntImm(32))
         return BufferStore(out, Call(int32, name, args), (t,))
@@ -317,7 +317,7 @@ def test_warp_shuffles(tir, name, offset, width, source):
     assert kernel(tir, make).tolist() == [2 * source(t) for t in range(64)]
 
 
-def test_many_blocks_run_in_parts(tir):
+def test_many_blocks_run_in_parts(tir) -> None:
     def make(t, b, A, out):
         return BufferStore(out, A[b * 1024 + t] + 1, (b * 1024 + t,))
 
@@ -325,7 +325,7 @@ def test_many_blocks_run_in_parts(tir):
     np.testing.assert_array_equal(out, np.arange(1024 * 70) + 1)
 
 
-def test_barriers_must_be_reached_by_whole_blocks(tir):
+def test_barriers_must_be_reached_by_whole_blocks(tir) -> None:
     def make(condition):
         return lambda t, b, A, out: seq(
             IfThenElse(condition(t, b), sync()), BufferStore(out, t, (b * 64 + t,))
@@ -336,7 +336,7 @@ def test_barriers_must_be_reached_by_whole_blocks(tir):
         kernel(tir, make(lambda t, b: op.lt(t, 32)))
 
 
-def test_merged_shared_memory_is_viewed_as_several_types(tir):
+def test_merged_shared_memory_is_viewed_as_several_types(tir) -> None:
     out = decl_buffer((64,), name="out")
     data = pointer("buf", DType("uint8"), "shared.dyn")
     halves = Buffer(data, DType("float16"), (IntImm(32),), name="H")
@@ -360,7 +360,7 @@ def test_merged_shared_memory_is_viewed_as_several_types(tir):
     )
 
 
-def test_externs_are_called_per_running_thread(tir):
+def test_externs_are_called_per_running_thread(tir) -> None:
     calls = []
     interp.register_extern("test.square", lambda x: calls.append(int(x)) or int(x) ** 2)
 

@@ -37,7 +37,7 @@ def values(kind, a, b, skip_zero=False):
 
 
 @pytest.mark.parametrize("kind", [Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod])
-def test_arithmetic(kind):
+def test_arithmetic(kind) -> None:
     divides = kind in (Div, Mod, FloorDiv, FloorMod)
     for a, b in itertools.product(PAIRS, PAIRS):
         va, vb = Value("a", low=a[0], high=a[1]), Value("b", low=b[0], high=b[1])
@@ -46,13 +46,13 @@ def test_arithmetic(kind):
 
 
 @pytest.mark.parametrize("kind", [EQ, NE, LT, LE, GT, GE])
-def test_comparisons(kind):
+def test_comparisons(kind) -> None:
     for a, b in itertools.product(PAIRS, PAIRS):
         known = decide(kind, Value("a", low=a[0], high=a[1]), Value("b", low=b[0], high=b[1]))
         if known is not None:
             assert set(values(kind, a, b)) == {known}
 
 
-def test_text_is_parenthesised_by_strength():
+def test_text_is_parenthesised_by_strength() -> None:
     assert Value("a + b", 4).at(5) == "(a + b)"
     assert Value("a + b", 4).at(4) == "a + b"

@@ -31,12 +31,12 @@ def value(e: Expr) -> int:
         (X - X, 0, {}),
     ],
 )
-def test_forms(e, constant, terms):
+def test_forms(e, constant, terms) -> None:
     assert linear(e) == (constant, terms)
     assert value(sum_of(terms, constant, int32)) == value(e)
 
 
-def test_only_casts_to_more_bits_are_looked_through():
+def test_only_casts_to_more_bits_are_looked_through() -> None:
     wide = cast("int64", X + 1) * 8
     assert linear(wide) == (8, {X: 8})
     narrow = cast("int8", X * 2)
@@ -44,7 +44,7 @@ def test_only_casts_to_more_bits_are_looked_through():
     assert sum_of({X: 8}, 8, int64).dtype is int64
 
 
-def test_random_sums_come_back():
+def test_random_sums_come_back() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
         e: Expr = const(int(rng.integers(-9, 9)))

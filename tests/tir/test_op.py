@@ -140,7 +140,7 @@ def same(a, b):
 @pytest.mark.parametrize("name", [*INTS, *FLOATS])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_folding_equals_evaluation(name, data, tir):
+def test_folding_equals_evaluation(name, data, tir) -> None:
     dtype = DType(name)
     tree, values = data.draw(programs(name))
     values = [dtype.numpy.type(v) for v in values]
@@ -194,27 +194,27 @@ F = Var("f", "float32")
         (lambda: op.neg(op.const(3)), lambda: IntImm(-3)),
     ],
 )
-def test_fold(found, wanted):
+def test_fold(found, wanted) -> None:
     assert found() is wanted()
 
 
-def test_floats_do_not_fold_where_it_would_change_the_value():
+def test_floats_do_not_fold_where_it_would_change_the_value() -> None:
     assert isinstance(op.floordiv(F, 1.0), FloorDiv)
     assert isinstance(op.truncdiv(F, 0.0), Div)
 
 
-def test_division_by_zero_is_refused():
+def test_division_by_zero_is_refused() -> None:
     for fn in (op.truncdiv, op.truncmod, op.floordiv, op.floormod):
         with pytest.raises(ZeroDivisionError):
             fn(I, 0)
 
 
-def test_integer_slash_is_ambiguous():
+def test_integer_slash_is_ambiguous() -> None:
     with pytest.raises(TypeError, match="ambiguous"):
         I / 2
 
 
-def test_numbers_adapt_to_the_other_operand():
+def test_numbers_adapt_to_the_other_operand() -> None:
     assert (F + 1).dtype is float32
     assert (I + 1).dtype is int32
     assert (I + 2**40).dtype is int64
@@ -224,7 +224,7 @@ def test_numbers_adapt_to_the_other_operand():
     assert (Var("u", "uint8") + 1).dtype.name == "uint8"
 
 
-def test_vectors_take_scalars():
+def test_vectors_take_scalars() -> None:
     vector = Ramp(I, IntImm(1), 4)
     assert (vector + 1).b is Broadcast(IntImm(1), 4)
     selected = op.select(op.lt(vector, 3), 1.0, 0.0)
@@ -233,12 +233,12 @@ def test_vectors_take_scalars():
         op.add(vector, Ramp(I, IntImm(1), 8))
 
 
-def test_half_and_brain_floats_meet_in_float32():
+def test_half_and_brain_floats_meet_in_float32() -> None:
     total = Var("h", "float16") + Var("b", "bfloat16")
     assert total.dtype is float32
 
 
-def test_constants_round():
+def test_constants_round() -> None:
     assert op.const(0.1).value == float(np.float32(0.1))
     assert op.const(1e39, "float32").value == float("inf")
     assert op.const(2**31).dtype is int64
@@ -248,11 +248,11 @@ def test_constants_round():
     assert op.max_value("float16").value == 65504
 
 
-def test_intrinsics_take_the_type_of_their_first_argument():
+def test_intrinsics_take_the_type_of_their_first_argument() -> None:
     assert op.call("exp", F) is Call(float32, "exp", (F,))
     assert op.likely(I < J).dtype is bool_
 
 
-def test_no_arithmetic_on_pointers():
+def test_no_arithmetic_on_pointers() -> None:
     with pytest.raises(TypeError, match="handle"):
         op.add(Var("p", "handle"), I)

@@ -96,7 +96,7 @@ EXPRESSIONS = [
 
 
 @pytest.mark.parametrize("expr", EXPRESSIONS, ids=to_text)
-def test_an_expression_is_the_same_object_again(expr):
+def test_an_expression_is_the_same_object_again(expr) -> None:
     found = parse_expr(to_text(expr).replace("\n", " "), NAMES)
     if "nan" in to_text(expr) or expr is A.data:
         assert to_text(found) == to_text(expr)
@@ -104,7 +104,7 @@ def test_an_expression_is_the_same_object_again(expr):
         assert found is expr
 
 
-def test_let_binds_a_new_variable():
+def test_let_binds_a_new_variable() -> None:
     again = parse_expr(to_text(Let(I, J + 1, I * I) + J), {"j": J})
     assert to_text(again) == "(let i = j + 1 in i * i) + j"
 
@@ -203,7 +203,7 @@ def tidy(text):
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_function_prints_as_it_was_written(name):
+def test_a_function_prints_as_it_was_written(name) -> None:
     text = tidy(TEXTS[name])
     func = parse_func(text)
     assert to_text(func) == text
@@ -211,7 +211,7 @@ def test_a_function_prints_as_it_was_written(name):
     assert structural_equal(parse_func(text), func, map_free_vars=True)
 
 
-def test_what_the_text_of_a_parameter_says():
+def test_what_the_text_of_a_parameter_says() -> None:
     func = parse_func(TEXTS["buffers"])
     a, b, c, d = func.params
     A, B, C, D = (func.buffer_map[p] for p in func.params)
@@ -222,7 +222,7 @@ def test_what_the_text_of_a_parameter_says():
     assert d.element is int32 and func.attrs == {}
 
 
-def test_the_node_of_an_attribute_is_what_it_was():
+def test_the_node_of_an_attribute_is_what_it_was() -> None:
     func = parse_func(TEXTS["attributes"])
     nodes, stmt = [], func.body
     while hasattr(stmt, "body") or isinstance(stmt, SeqStmt):
@@ -234,7 +234,7 @@ def test_the_node_of_an_attribute_is_what_it_was():
     assert isinstance(nodes[6], Var) and nodes[6].scope == ""
 
 
-def test_one_name_is_one_variable_and_one_buffer():
+def test_one_name_is_one_variable_and_one_buffer() -> None:
     func = parse_func("""
         def main(A: Buffer((4,), float32)):
             for i in range(4):
@@ -247,7 +247,7 @@ def test_one_name_is_one_variable_and_one_buffer():
     assert first.body.buffer is second.body.buffer is func.buffers[0]
 
 
-def test_odd_names_are_printed_as_names():
+def test_odd_names_are_printed_as_names() -> None:
     odd = decl_buffer((4,), name="my tensor#1")
     param = pointer("for", handle)
     func = PrimFunc((param,), BufferStore(odd, op.const(1.0), (Var("2x"),)), {param: odd})
@@ -259,7 +259,7 @@ def test_odd_names_are_printed_as_names():
     assert structural_equal(parse_func(to_text(stmt)), stmt)
 
 
-def test_modules():
+def test_modules() -> None:
     text = tidy("""
         module_attrs({"k": 1})
 
@@ -316,7 +316,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("text", ERRORS)
-def test_what_cannot_be_read_is_refused_at_its_place(text):
+def test_what_cannot_be_read_is_refused_at_its_place(text) -> None:
     at, message = ERRORS[text]
     line, column = at if isinstance(at, tuple) else (2, at)
     with pytest.raises(ParseError) as caught:

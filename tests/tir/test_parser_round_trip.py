@@ -71,7 +71,7 @@ TARGETS = {"cpu": cpu_target(threads=2), "cuda": cuda_target()}
 SIZES = {"H": 7, "W": 7, "D": 5, "L": 11, "M": 12, "S": 8, "CI": 6, "CO": 10, "C": 5, "groups": 1}
 
 
-def check(func):
+def check(func) -> None:
     text = to_text(func)
     again = parse_func(text)
     assert structural_equal(again, func), text
@@ -86,7 +86,7 @@ def small(name):
 
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize("name", workloads.WORKLOADS)
-def test_every_stage_of_lowering(name, kind):
+def test_every_stage_of_lowering(name, kind) -> None:
     accepted = workloads.get(name).args
     args = {key: value for key, value in small(name).items() if key in accepted}
     task = Task.from_workload(name, target=TARGETS[kind], **args)
@@ -222,7 +222,16 @@ def programs(draw, depth=3):
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(programs())
-def test_random_programs(body):
+def test_random_programs(body) -> None:
     handles = (Var("A_handle", "handle"), pointer("N", N.dtype))
     buffers = dict(zip(handles, (A, N), strict=True))
     check(PrimFunc((*handles, I, J, K, W), body, buffers, {"global_symbol": "main"}))
+
+
+def test_a_buffer_declared_twice_has_two_names() -> None:
+    view = Buffer(A.data, A.dtype, (IntImm(4),), (), IntImm(8), "view")
+    store = BufferStore(view, op.const(2.0), (K,))
+    inner = DeclBuffer(view, seq(DeclBuffer(view, store), store))
+    body = seq(While(op.lt(K, 3), inner), DeclBuffer(view, store))
+    handle = Var("A_handle", "handle")
+    check(PrimFunc((handle, K), body, {handle: A}, {"global_symbol": "main"}))

@@ -105,15 +105,15 @@ EXPRESSIONS = {
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_expression(text):
+def test_expression(text) -> None:
     assert to_text(EXPRESSIONS[text]) == text
 
 
-def test_variables_of_one_name_differ():
+def test_variables_of_one_name_differ() -> None:
     assert to_text(Var("i") + Var("i") + FloorMod(I, Var("i"))) == "i + i_1 + i_2 % i_3"
 
 
-def test_pieces():
+def test_pieces() -> None:
     assert to_text(A) == "A: Buffer((16, 16), float32)"
     local = decl_buffer((4,), "int8", "B", "local")
     assert to_text(local) == 'B: Buffer((4,), int8, scope="local")'
@@ -123,11 +123,11 @@ def test_pieces():
     assert to_text(IterVar(Range.of(4), I, IterKind.DATA_PAR)) == "i in 0:4"
 
 
-def check(node, wanted):
+def check(node, wanted) -> None:
     assert to_text(node) == textwrap.dedent(wanted).strip("\n")
 
 
-def test_function_of_a_schedule(tir):
+def test_function_of_a_schedule(tir) -> None:
     local = decl_buffer((16,), name="B.local", scope="local")
     inner, again = Var("i"), Var("i")
     body = seq(
@@ -163,7 +163,7 @@ def test_function_of_a_schedule(tir):
     )
 
 
-def test_flat_kernel(tir):
+def test_flat_kernel(tir) -> None:
     bx, tx = tir.thread("blockIdx.x"), tir.thread("threadIdx.x")
     data = pointer("S", float32, "shared")
     shared = Buffer(data, float32, (IntImm(32),))
@@ -193,7 +193,7 @@ def test_flat_kernel(tir):
     assert to_text(IRModule({"f": func, "g": func})).count("def ") == 2
 
 
-def test_rare_statements():
+def test_rare_statements() -> None:
     view = Buffer(A.data, float32, (IntImm(256),), name="V")
     n = Var("n")
     check(
@@ -230,7 +230,7 @@ def test_rare_statements():
     )
 
 
-def test_block():
+def test_block() -> None:
     vi, vk = (
         IterVar(Range.of(16), Var("vi"), "data_par"),
         IterVar(Range.of(16), Var("vk"), "reduce"),
@@ -257,12 +257,12 @@ def test_block():
     )
 
 
-def test_text_is_what_repr_shows():
+def test_text_is_what_repr_shows() -> None:
     assert repr(I + 1) == "i + 1"
     assert repr(BufferStore(A, op.const(0.0), (I, J))) == "A[i, j] = 0.0"
 
 
-def test_tensors_of_one_name_differ():
+def test_tensors_of_one_name_differ() -> None:
     class Tensor:
         name, dtype = "T", float32
 

@@ -62,14 +62,14 @@ BAD = {
 }
 
 
-def test_a_good_function_passes(tir):
+def test_a_good_function_passes(tir) -> None:
     func = tir.func([A], seq(good(tir), good(tir)))
     verify(func)
     assert is_well_formed(func)
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_refused(tir, message):
+def test_refused(tir, message) -> None:
     func = tir.func([A], BAD[message](tir))
     with pytest.raises(VerifyError, match=message) as info:
         verify(func)
@@ -77,7 +77,7 @@ def test_refused(tir, message):
     assert not is_well_formed(func)
 
 
-def test_the_scope_of_an_expression_ends(tir):
+def test_the_scope_of_an_expression_ends(tir) -> None:
     x = Var("x")
     index = Let(x, IntImm(1), x + 1)
     verify(tir.func([A], BufferStore(A, ONE, (index, index))))
@@ -85,14 +85,14 @@ def test_the_scope_of_an_expression_ends(tir):
         verify(tir.func([A], BufferStore(A, ONE, (index, x))))
 
 
-def test_an_allocation_ends(tir):
+def test_an_allocation_ends(tir) -> None:
     inside = Allocate(L.data, float32, (IntImm(8),), TRUE, BufferStore(L, ONE, (IntImm(0),)))
     verify(tir.func([A], inside))
     with pytest.raises(VerifyError, match="outside of its allocation"):
         verify(tir.func([A], seq(inside, BufferStore(L, ONE, (IntImm(0),)))))
 
 
-def test_a_declared_buffer_needs_memory_and_sizes(tir):
+def test_a_declared_buffer_needs_memory_and_sizes(tir) -> None:
     n = Var("n")
     view = Buffer(L.data, float32, (n,), name="view")
     store = DeclBuffer(view, BufferStore(view, ONE, (IntImm(0),)))
@@ -104,7 +104,7 @@ def test_a_declared_buffer_needs_memory_and_sizes(tir):
     verify(tir.func([A], LetStmt(n, IntImm(4), inside)))
 
 
-def test_sizes_inside_dimensions_of_parameters_are_known(tir):
+def test_sizes_inside_dimensions_of_parameters_are_known(tir) -> None:
     n = Var("n")
     B = decl_buffer((n + 2,), name="B")
     verify(tir.func([B], BufferStore(B, ONE, (n,))))

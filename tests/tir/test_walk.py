@@ -63,14 +63,14 @@ STATEMENTS = {
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_unchanged_is_the_same_object(name):
+def test_unchanged_is_the_same_object(name) -> None:
     stmt = STATEMENTS[name]()
     assert walk.map_children(stmt, lambda s: s, lambda e: e) is stmt
     assert walk.substitute_stmt(stmt, {Var("unused"): IntImm(0)}) is stmt
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_substitution_reaches_every_expression(name):
+def test_substitution_reaches_every_expression(name) -> None:
     stmt = STATEMENTS[name]()
     changed = walk.substitute_stmt(stmt, {N: IntImm(2)})
     assert (changed is not stmt) == (N in set(walk.all_exprs(stmt)))
@@ -78,7 +78,7 @@ def test_substitution_reaches_every_expression(name):
     assert [type(s) for s in walk.stmts(changed)] == [type(s) for s in walk.stmts(stmt)]
 
 
-def test_substitute_folds_and_keeps_the_rest():
+def test_substitute_folds_and_keeps_the_rest() -> None:
     shared = J * 3
     e = (I * 4 + shared) // 1
     found = walk.substitute(e, {I: IntImm(0)})
@@ -86,7 +86,7 @@ def test_substitute_folds_and_keeps_the_rest():
     assert walk.substitute(e, {N: I}) is e
 
 
-def test_rewrite_expr_goes_bottom_up():
+def test_rewrite_expr_goes_bottom_up() -> None:
     double = {I: J * 2}
     found = walk.rewrite_expr(I + I, lambda e: double.get(e))
     assert found is J * 2 + J * 2
@@ -94,7 +94,7 @@ def test_rewrite_expr_goes_bottom_up():
     assert strip is J + I
 
 
-def test_free_variables():
+def test_free_variables() -> None:
     assert walk.free_vars(I + J * I) == {I, J}
     assert walk.free_vars(Let(I, J, I + N)) == {J, N}
     assert walk.free_vars(IntImm(3)) == frozenset()
@@ -102,33 +102,33 @@ def test_free_variables():
     assert not walk.uses(A[I, 0], [J])
 
 
-def test_orders_of_visits():
+def test_orders_of_visits() -> None:
     e = (I + J) * N
     assert list(walk.pre_order(e)) == [e, I + J, I, J, N]
     assert list(walk.post_order(e)) == [I, J, I + J, N, e]
 
 
-def test_loads_in_order():
+def test_loads_in_order() -> None:
     inner = A[I, J]
     outer = BufferLoad(A, (op.cast("int32", inner), I))
     assert list(walk.loads(outer + A[J, J])) == [outer, inner, A[J, J]]
 
 
-def test_sequences_flatten():
+def test_sequences_flatten() -> None:
     a, b, c = store(), store(J), store(N)
     assert seq(a, seq(b, c)).stmts == (a, b, c)
     assert seq(nop(), a) is a
     assert is_nop(seq())
 
 
-def test_statement_order():
+def test_statement_order() -> None:
     loop = For(I, IntImm(0), N, ForKind.SERIAL, seq(store(), store(J)))
     kinds = [type(s).__name__ for s in walk.stmts(loop)]
     assert kinds == ["For", "SeqStmt", "BufferStore", "BufferStore"]
     assert walk.direct_exprs(loop) == (IntImm(0), N)
 
 
-def test_substitution_reaches_buffers_declared_inside():
+def test_substitution_reaches_buffers_declared_inside() -> None:
     view = Buffer(A.data, A.dtype, (N, N * 2), (N * 2, IntImm(1)), N + 1, name="view")
     body = seq(BufferStore(view, view[I, J] + 1.0, (I, N)), AttrStmt(view, "note", N, store()))
     new = walk.substitute_stmt(DeclBuffer(view, body), {N: IntImm(5)})

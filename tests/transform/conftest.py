@@ -47,7 +47,7 @@ def body_text():
 def same_result():
     """same_result(before, after, *scalars): both functions leave equal arrays behind."""
 
-    def check(before, after, *scalars, seed=0):
+    def check(before, after, *scalars, seed=0) -> None:
         rng = np.random.default_rng(seed)
         arrays = [_random_array(b, rng) for b in before.buffers]
         others = [a.copy() for a in arrays]

@@ -80,7 +80,7 @@ def problem_of(task, func, expected, eager_select):
     return next((problem for problem in problems if problem is not None), None)
 
 
-def check(task, seed, steps, expected, passes):
+def check(task, seed, steps, expected, passes) -> None:
     """Fails, naming the first pass after which the candidate no longer computes `expected`."""
     eager = False
     for name, func in stages_of_lowering(task, steps, passes):
@@ -95,7 +95,7 @@ def check(task, seed, steps, expected, passes):
 
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize(("op", "args"), WORKLOADS, ids=lambda p: str(p).replace(" ", ""))
-def test_every_pass_keeps_the_meaning(op, args, kind):
+def test_every_pass_keeps_the_meaning(op, args, kind) -> None:
     task = Task.from_workload(op, target=TARGETS[kind], **args)
     expected = task.reference(task.inputs(seed=0))
     seed = sum(args.values())
@@ -113,7 +113,7 @@ class _DropsTheBody(FunctionPass):
         return replace(func, body=Evaluate(const(0)))
 
 
-def test_a_pass_that_errs_is_named():
+def test_a_pass_that_errs_is_named() -> None:
     task = Task.from_workload("add_relu", M=3, N=5, target=TARGETS["cpu"])
     expected = task.reference(task.inputs(seed=0))
     (steps,) = drawn(task, 3, 1)
@@ -134,7 +134,7 @@ STRADDLING = [
 ]
 
 
-def test_a_vectorized_loop_of_varying_length_is_refused():
+def test_a_vectorized_loop_of_varying_length_is_refused() -> None:
     """Ansor generates such candidates and fails to build them."""
     args = {"N": 1, "H": 3, "W": 3, "CI": 4, "CO": 6, "KH": 1, "KW": 1}
     args |= {"stride": 1, "padding": 1, "groups": 2}
@@ -149,7 +149,7 @@ def golden_dag(workload, args):
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_candidates_of_ansor_are_lowered(kind):
+def test_candidates_of_ansor_are_lowered(kind) -> None:
     """Limits of a GPU are asked for where features are worked out; a sixth of them all."""
     with gzip.open(GOLDEN / "ansor_v06.jsonl.gz", "rt") as file:
         lines = [line for line in map(json.loads, file) if "steps" in line]

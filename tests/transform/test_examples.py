@@ -26,10 +26,10 @@ FILES = [
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_examples(path, golden, same_result):
+def test_examples(path, golden, same_result) -> None:
     own = PASS_OF[path.stem]
 
-    def run(example):
+    def run(example) -> None:
         before = parse_func(example.before.text)
         example.before.found = to_text(before)
         for block in example.outcomes:

@@ -71,7 +71,7 @@ def gpu_schedule(bind=True):
     return schedule_to_prim_func(sch, [A, B, D])
 
 
-def test_cpu(same_result):
+def test_cpu(same_result) -> None:
     before = cpu_schedule()
     after = run(CPU_PIPELINE, before)
     same_result(before, after)
@@ -80,29 +80,29 @@ def test_cpu(same_result):
         assert not isinstance(s, BufferStore) or len(s.indices) == 1
 
 
-def test_gpu(same_result):
+def test_gpu(same_result) -> None:
     before = gpu_schedule()
     same_result(before, run(GPU_PIPELINE, before))
     same_result(before, run(FEATURE_CHECK, before))
 
 
-def test_host_code_is_found():
+def test_host_code_is_found() -> None:
     with pytest.raises(ScheduleError, match="accessed by the host"):
         run(GPU_PIPELINE, gpu_schedule(bind=False))
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_every_pass_is_registered_under_its_name(name):
+def test_every_pass_is_registered_under_its_name(name) -> None:
     assert PASSES[name]().info.name == name
 
 
 @pytest.mark.parametrize("name", sorted(PASSES))
-def test_every_pass_keeps_a_lowered_function_meaningful(name, same_result):
+def test_every_pass_keeps_a_lowered_function_meaningful(name, same_result) -> None:
     lowered = run(CPU_PIPELINE, cpu_schedule())
     same_result(lowered, PASSES[name]()(lowered))
 
 
-def test_numpy():
+def test_numpy() -> None:
     rng = np.random.default_rng(0)
     a = rng.integers(-4, 5, (12, 9)).astype(np.float32)
     b = rng.integers(-4, 5, (9, 10)).astype(np.float32)
@@ -123,13 +123,13 @@ class Count(FunctionPass):
         return func
 
 
-def test_disabled_passes_are_skipped():
+def test_disabled_passes_are_skipped() -> None:
     before = cpu_schedule()
     with PassContext(disabled_pass=["StorageFlatten"]):
         assert run((PASSES["StorageFlatten"](),), before) is before
 
 
-def test_user_passes_by_phase():
+def test_user_passes_by_phase() -> None:
     seen = [[] for _ in range(4)]
     before = cpu_schedule()
     extra = [[phase, Count(notes)] for phase, notes in enumerate(seen)]
@@ -203,13 +203,13 @@ def refusal(sch_args, **config):
 
 
 @pytest.mark.parametrize("key", CONFIG_KEYS)
-def test_every_configuration_key_changes_something(key):
+def test_every_configuration_key_changes_something(key) -> None:
     value, outcome = CHANGED_BY_KEY[key]
     assert outcome(**{key: CONFIG_KEYS[key].default}) == outcome()
     assert outcome(**{key: value}) != outcome()
 
 
-def test_user_passes_are_no_pass_to_instruments():
+def test_user_passes_are_no_pass_to_instruments() -> None:
     seen = []
     with PassContext(trace=lambda program, info, before: seen.append(info.name)):
         run(CPU_PIPELINE, cpu_schedule())

@@ -194,7 +194,7 @@ def host_code():
     return sch, [A, C], GPU
 
 
-def is_hoisted(func):
+def is_hoisted(func) -> bool:
     """No condition stands in a loop that does not change it."""
     return not any(
         loop.loop_var not in free_vars(test.condition)
@@ -255,7 +255,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_work_of_a_pass_shows(name):
+def test_the_work_of_a_pass_shows(name) -> None:
     made, holds = CASES[name]
     func = lower(*made())
     assert holds(func), to_text(func)
@@ -264,12 +264,12 @@ def test_the_work_of_a_pass_shows(name):
     assert not holds(without), to_text(without)
 
 
-def test_host_code_for_a_gpu_is_refused():
+def test_host_code_for_a_gpu_is_refused() -> None:
     with pytest.raises(ScheduleError, match="accessed by the host"):
         lower(*host_code())
 
 
-def test_every_pass_has_a_case():
+def test_every_pass_has_a_case() -> None:
     """VerifyMemory only refuses; what users put in between is their own."""
     names = {p.name for p in (*CPU_PIPELINE, *GPU_PIPELINE)}
     cases = {name.partition(" ")[0] for name in CASES}

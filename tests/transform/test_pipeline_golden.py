@@ -25,7 +25,7 @@ def text_of(passes, func):
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", CASES)
-def test_cpu(name, width, golden, same_result):
+def test_cpu(name, width, golden, same_result) -> None:
     before = lowered(name, gpu=False)
     after = Sequential(cpu_pipeline(width))(before)
     golden.check(f"pipeline/{name}-{width}.tir", to_text(after))
@@ -33,14 +33,14 @@ def test_cpu(name, width, golden, same_result):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_gpu(name, golden, same_result):
+def test_gpu(name, golden, same_result) -> None:
     before = lowered(name, gpu=True)
     after = Sequential(GPU_PIPELINE)(before)
     golden.check(f"pipeline/{name}-cuda.tir", to_text(after))
     same_result(before, after)
 
 
-def test_host_code_for_a_gpu(golden):
+def test_host_code_for_a_gpu(golden) -> None:
     text = text_of(GPU_PIPELINE, lowered("tiled_matmul", gpu=False))
     golden.check("pipeline/tiled_matmul-refused.txt", text)
 
@@ -60,13 +60,13 @@ def ids(passes):
 
 
 @pytest.mark.parametrize("place", places(cpu_pipeline()), ids=ids(cpu_pipeline()))
-def test_every_pass_for_a_cpu_is_noticed(place):
+def test_every_pass_for_a_cpu_is_noticed(place) -> None:
     funcs = [(name, lowered(name, gpu=False)) for name in CASES]
     assert any(changed_by(cpu_pipeline(width), place, funcs) for width in WIDTHS)
 
 
 @pytest.mark.parametrize("place", places(GPU_PIPELINE), ids=ids(GPU_PIPELINE))
-def test_every_pass_for_a_gpu_is_noticed(place):
+def test_every_pass_for_a_gpu_is_noticed(place) -> None:
     funcs = [(name, lowered(name, gpu=True)) for name in CASES]
     funcs.append(("host", lowered("tiled_matmul", gpu=False)))
     assert changed_by(GPU_PIPELINE, place, funcs)

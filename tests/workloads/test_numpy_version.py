@@ -30,7 +30,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", sorted(workloads.WORKLOADS))
-def test_built_ins(name):
+def test_built_ins(name) -> None:
     workload = workloads.get(name)
     args = {key: SMALL.get(key, 3) for key in workload.args}
     inputs = workload.inputs(**args)
@@ -53,7 +53,7 @@ def test_built_ins(name):
         ("C[i] = A[i]; D[i] = C[i]", {"A": [3]}, False),
     ],
 )
-def test_expressions(expr, shapes, subscripts):
+def test_expressions(expr, shapes, subscripts) -> None:
     workload = ExpressionWorkload.parse(expr, shapes)
     version = workload.numpy_version()
     assert (version is not None) == subscripts
@@ -64,7 +64,7 @@ def test_expressions(expr, shapes, subscripts):
         np.testing.assert_allclose(got, workload.reference(inputs)[0], rtol=1e-5)
 
 
-def test_a_python_function_has_its_own_reference(tmp_path):
+def test_a_python_function_has_its_own_reference(tmp_path) -> None:
     path = tmp_path / "my.py"
     path.write_text(
         "from autosched import te\n"

@@ -30,17 +30,17 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize("index", INSIDE)
-def test_what_stays_inside(index):
+def test_what_stays_inside(index) -> None:
     check_reads("p", program(index))
 
 
 @pytest.mark.parametrize(("index", "message"), OUTSIDE)
-def test_what_leaves_the_tensor_is_refused(index, message):
+def test_what_leaves_the_tensor_is_refused(index, message) -> None:
     with pytest.raises(ConfigError, match=message):
         check_reads("p", program(index))
 
 
-def test_a_condition_may_guard_a_read():
+def test_a_condition_may_guard_a_read() -> None:
     a = te.placeholder((16,), name="A")
     guarded = te.compute(
         (18,), lambda i: te.if_then_else(te.all(i >= 1, i < 17), a[i - 1], 0.0), name="P"
@@ -61,7 +61,7 @@ def test_a_condition_may_guard_a_read():
         (lambda v, i: 15 - v, 15),
     ],
 )
-def test_values_of_an_index_tensor_stay_inside(index, limit):
+def test_values_of_an_index_tensor_stay_inside(index, limit) -> None:
     table = te.placeholder((16,), name="T")
     where = te.placeholder((8,), "int32", name="I")
     gathered = te.compute((8,), lambda i: table[index(where[i], i)], name="G")
@@ -71,7 +71,7 @@ def test_values_of_an_index_tensor_stay_inside(index, limit):
     assert values.min() >= 0 and values.max() <= limit and other.dtype.kind == "f"
 
 
-def test_an_index_tensor_that_cannot_stay_inside():
+def test_an_index_tensor_that_cannot_stay_inside() -> None:
     table = te.placeholder((16,), name="T")
     where = te.placeholder((8,), "int32", name="I")
     with pytest.raises(ConfigError, match="no index from 0 on keeps inside"):

@@ -29,14 +29,14 @@ def analyse(accesses, nest, ops=1, line=64):
     return analyse_store(accesses, nest, prod, ops, line)
 
 
-def test_without_loops():
+def test_without_loops() -> None:
     (slot,), curve = analyse([access("kWrite", (), ())], [])
     assert (slot.bytes, slot.unique_bytes, slot.lines, slot.unique_lines) == (4, 4, 1, 1)
     assert (slot.reuse_type, slot.stride) == ("kNoReuse", 0)
     assert curve == [0.0] * 10
 
 
-def test_a_loop_without_the_access_is_reuse():
+def test_a_loop_without_the_access_is_reuse() -> None:
     slots, _ = analyse([access("kRead", (8,), (k,)), access("kWrite", (4,), (i,))], loops(i=4, k=8))
     read, write = slots
     assert (read.reuse_type, read.reuse_ct, read.reuse_dis_iter) == ("kLoopMultipleRead", 4, 8)
@@ -45,7 +45,7 @@ def test_a_loop_without_the_access_is_reuse():
     assert write.reuse_dis_bytes == 8  # one element of each buffer
 
 
-def test_an_earlier_store_under_the_same_loop_is_serial_reuse():
+def test_an_earlier_store_under_the_same_loop_is_serial_reuse() -> None:
     nest = loops(i=16)
     store = access("kWrite", (16,), (i,))
     analyse([store], nest)
@@ -54,7 +54,7 @@ def test_an_earlier_store_under_the_same_loop_is_serial_reuse():
     assert (slot.reuse_dis_iter, slot.reuse_dis_bytes, slot.reuse_ct) == (1, 8, 1)
 
 
-def test_lines_follow_the_stride():
+def test_lines_follow_the_stride() -> None:
     slots, _ = analyse(
         [access("kRead", (64, 64), (j, i)), access("kWrite", (64, 64), (i, j))], loops(i=64, j=64)
     )
@@ -63,7 +63,7 @@ def test_lines_follow_the_stride():
     assert (row.stride, row.lines) == (1, 256)
 
 
-def test_contiguity_is_judged_by_the_stored_buffer():
+def test_contiguity_is_judged_by_the_stored_buffer() -> None:
     slots, _ = analyse(
         [access("kRead", (64, 2), (i, IntImm(0))), access("kWrite", (64, 64), (i, j))],
         loops(i=64, j=64),
@@ -72,7 +72,7 @@ def test_contiguity_is_judged_by_the_stored_buffer():
     assert [slot.unique_lines for slot in slots] == [pytest.approx(4.0), pytest.approx(256.0)]
 
 
-def test_intensity_rises_to_that_of_the_whole_nest():
+def test_intensity_rises_to_that_of_the_whole_nest() -> None:
     _, curve = analyse(
         [access("kRead", (8,), (k,)), access("kWrite", (4,), (i,))], loops(i=4, k=8), ops=2
     )
@@ -80,6 +80,6 @@ def test_intensity_rises_to_that_of_the_whole_nest():
     assert curve == sorted(curve)
 
 
-def test_no_float_operations_no_intensity():
+def test_no_float_operations_no_intensity() -> None:
     _, curve = analyse([access("kWrite", (4,), (i,))], loops(i=4), ops=0)
     assert curve == [0.0] * 10

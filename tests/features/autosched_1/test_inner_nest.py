@@ -81,13 +81,13 @@ CASES = [
 ]
 
 
-def test_all_built_in_workloads_are_compared():
+def test_all_built_in_workloads_are_compared() -> None:
     assert {name for name, _ in CASES} == set(workloads.WORKLOADS)
 
 
 @pytest.mark.parametrize("vector_bytes", [64, 32, 16])
 @pytest.mark.parametrize(("workload", "args"), CASES, ids=lambda value: str(value)[:60])
-def test_every_nest_is_foreseen(workload, args, vector_bytes):
+def test_every_nest_is_foreseen(workload, args, vector_bytes) -> None:
     """Loops, lanes, tiles and their order; of every buffer, not the largest alone."""
     machine = target(vector_bytes)
     task = Task.from_workload(workload, target=machine, **args)
@@ -116,7 +116,7 @@ def matmul(m, n, k):
 
 
 @pytest.mark.parametrize(("rows", "level"), [(8, 0), (64, 1)])
-def test_a_loop_over_many_outputs_is_not_distributed(rows, level):
+def test_a_loop_over_many_outputs_is_not_distributed(rows, level) -> None:
     """Start and steps of 8 * 256 outputs fit the nearest cache, of 64 * 256 only row by row."""
     sch, _, args = matmul(rows, 256, 32)
     start, steps = compare(sch, args)
@@ -124,14 +124,14 @@ def test_a_loop_over_many_outputs_is_not_distributed(rows, level):
 
 
 @pytest.mark.parametrize("key", ["auto_unroll_max_step", "unroll_explicit"])
-def test_a_pragma_ends_the_nests_around_it(key):
+def test_a_pragma_ends_the_nests_around_it(key) -> None:
     sch, C, args = matmul(8, 256, 32)
     sch[C].pragma(C.op.axis[1], key, 16)
     start, steps = compare(sch, args)
     assert start.times == steps.times == 8
 
 
-def test_a_value_that_reads_one_buffer_twice_has_two_reads():
+def test_a_value_that_reads_one_buffer_twice_has_two_reads() -> None:
     """The lanes of A[i] and of A[i * 2] differ: one is a vector, the other gathered."""
     A = te.placeholder((128,), name="A")
     B = te.compute((64,), lambda i: A[i] + A[i * 2], name="B")
@@ -139,7 +139,7 @@ def test_a_value_that_reads_one_buffer_twice_has_two_reads():
     assert (nest.piece.lanes, nest.piece.nest.gathers) == (16, 1)
 
 
-def test_masked_lanes_do_not_grow_and_masked_gathers_are_no_lanes():
+def test_masked_lanes_do_not_grow_and_masked_gathers_are_no_lanes() -> None:
     A = te.placeholder((8, 8), name="A")
 
     def padded(i, j):
@@ -154,7 +154,7 @@ def test_masked_lanes_do_not_grow_and_masked_gathers_are_no_lanes():
     assert {nest.piece.lanes for nest in compare(sch, [A, P])} == {1}
 
 
-def test_fused_loops_are_even_within_a_row():
+def test_fused_loops_are_even_within_a_row() -> None:
     """A row of 24 of a wider array: 8 lanes at a time stay in one row, 16 do not."""
     A = te.placeholder((6, 32), name="A")
     B = te.compute((6, 24), lambda i, j: A[i, j], name="B")
@@ -165,7 +165,7 @@ def test_fused_loops_are_even_within_a_row():
     assert nest.piece.nest.gathers == 1
 
 
-def test_sums_that_are_no_sums_at_the_top_are_not_folded():
+def test_sums_that_are_no_sums_at_the_top_are_not_folded() -> None:
     A, r = te.placeholder((8, 64), name="A"), te.reduce_axis((0, 64), name="k")
     B = te.compute((8,), lambda i: te.sum(A[i, r], axis=r), name="B")
     folded = compare(te.create_schedule(B.op), [A, B])
@@ -193,18 +193,18 @@ def foreseen(body):
     return nests
 
 
-def test_loops_that_meet_are_outside_the_nest():
+def test_loops_that_meet_are_outside_the_nest() -> None:
     (nest,) = foreseen(loop(I, 8, loop(J, 8, add_to(Y, I + J))))
     assert nest.times == 8
 
 
-def test_a_nest_that_reads_what_it_writes_elsewhere_is_none():
+def test_a_nest_that_reads_what_it_writes_elsewhere_is_none() -> None:
     value = BufferLoad(Y, (I * 64 + J,)) + BufferLoad(Y, (I * 64 + J + 1,))
     (nest,) = foreseen(loop(I, 8, loop(J, 8, BufferStore(Y, value, (I * 64 + J,)))))
     assert (nest.times, nest.piece.lanes) == (64, 1)
 
 
-def test_storage_between_two_sequences_does_not_part_them():
+def test_storage_between_two_sequences_does_not_part_them() -> None:
     """Start and steps follow a nest that is not perfect: the loop over all three stays one."""
     start = loop(J, 16, BufferStore(Y, const(0.0), (I * 64 + J,)))
     steps = loop(K, 4, loop(J, 16, add_to(Y, I * 64 + J)))

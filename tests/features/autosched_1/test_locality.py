@@ -36,7 +36,7 @@ def moved(found, capacity):
     return [found.lines_moved(which, level) for which in range(len(found.lines))]
 
 
-def test_lines_per_level(matmul):
+def test_lines_per_level(matmul) -> None:
     c, a, b = matmul.lines
     assert a == [256, 4, 4, 1]
     assert b == [256, 256, 64, 1]
@@ -45,47 +45,47 @@ def test_lines_per_level(matmul):
     assert matmul.inner == [64**3, 64**2, 64, 1]
 
 
-def test_all_data_fit(matmul):
+def test_all_data_fit(matmul) -> None:
     assert moved(matmul, 48 * 1024) == [256, 256, 256]
 
 
-def test_b_stays_while_rows_change(matmul):
+def test_b_stays_while_rows_change(matmul) -> None:
     """All of B and a row of A and C fit: nothing is loaded twice."""
     assert matmul.fits(32 * 1024) == 1
     assert moved(matmul, 32 * 1024) == [256, 256, 256]
 
 
-def test_b_is_loaded_for_every_row(matmul):
+def test_b_is_loaded_for_every_row(matmul) -> None:
     """A column of B, a row of A: A's row stays while j runs, B comes again for every i."""
     assert matmul.fits(8 * 1024) == 2
     assert moved(matmul, 8 * 1024) == [4 * 64, 4 * 64, 256 * 64]
 
 
-def test_nothing_fits(matmul):
+def test_nothing_fits(matmul) -> None:
     """Only the innermost loop's last iteration is kept: its own regions for every i and j."""
     assert moved(matmul, 1) == [64**2, 4 * 64**2, 64 * 64**2]
 
 
-def test_elements_and_memory(matmul):
+def test_elements_and_memory(matmul) -> None:
     assert matmul.elements[2] == [4096, 4096, 64, 1]
     accesses = [access("kReadWrite", i, j), access("kRead", i, k), access("kRead", k, j)]
     assert matmul.memory(accesses) == [129 * 4, (64 + 64 + 4096) * 4, 3 * 4096 * 4]
 
 
-def test_tables_gain_an_entry():
+def test_tables_gain_an_entry() -> None:
     loops = nest(i=64, j=16)
     a = access("kWrite", i, j)
     locality([a], loops, 64)
     assert [loop.table[a.data] for loop in loops] == [[(1024, 4)], [(16, 4)]]
 
 
-def test_runs_join_where_inner_dimensions_are_whole():
+def test_runs_join_where_inner_dimensions_are_whole() -> None:
     whole, part = access("kRead", i, j), access("kRead", i, j, shape=(64, 128))
     found = locality([whole, part], nest(i=8, j=64), 64)
     assert found.runs == [8 * 64 * 4, 64 * 4]
 
 
-def test_short_runs_share_lines_in_narrow_storage():
+def test_short_runs_share_lines_in_narrow_storage() -> None:
     """Four rows of two elements, eight elements apart: 26 elements from first to last, 2 lines."""
     narrow = access("kRead", i, j, shape=(64, 8))
     wide = access("kRead", i, j, shape=(64, 128))
@@ -93,6 +93,6 @@ def test_short_runs_share_lines_in_narrow_storage():
     assert [lines[0] for lines in found.lines] == [2, 4]
 
 
-def test_the_realised_part_is_the_storage():
+def test_the_realised_part_is_the_storage() -> None:
     tile = access("kRead", i, j, shape=(64, 128), realized=(4, 2))
     assert locality([tile], nest(i=4, j=2), 64).lines[0][0] == 1

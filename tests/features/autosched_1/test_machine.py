@@ -10,26 +10,26 @@ from autosched.target import HardwareParams, Target, cpu_target, cuda_target
 CPU = Target("cpu", HardwareParams(2), 2, "cascadelake", vector_bytes=64, caches=(1, 2, 3))
 
 
-def test_caches_are_those_of_the_record():
+def test_caches_are_those_of_the_record() -> None:
     assert machine_of(CPU).caches == (1, 2, 3)
     assert machine_of(Target.from_json(CPU.to_json())) == machine_of(CPU)
 
 
-def test_a_record_without_caches_has_typical_ones():
+def test_a_record_without_caches_has_typical_ones() -> None:
     assert machine_of(replace(CPU, caches=())).caches == TYPICAL
 
 
-def test_registers_go_by_the_width_of_vectors():
+def test_registers_go_by_the_width_of_vectors() -> None:
     assert machine_of(CPU).core == Core(64, 32)
     assert machine_of(replace(CPU, vector_bytes=32)).core == Core(32, 16)
 
 
-def test_an_ansor_record_tells_the_width_by_its_hardware():
+def test_an_ansor_record_tells_the_width_by_its_hardware() -> None:
     hardware = HardwareParams(2, vector_unit_bytes=32)
     assert machine_of(Target("cpu", hardware, 2)).core.vector_bytes == 32
 
 
-def test_a_gpu_is_known_by_its_architecture():
+def test_a_gpu_is_known_by_its_architecture() -> None:
     ampere = machine_of(cuda_target("sm_80"))
     assert ampere.caches[0] == 49152
     assert (ampere.gpu, ampere.sm_shared) == (True, 164 * 1024)
@@ -37,11 +37,11 @@ def test_a_gpu_is_known_by_its_architecture():
     assert machine_of(cuda_target("sm_999")) == ampere
 
 
-def test_this_machines_caches_are_recorded():
+def test_this_machines_caches_are_recorded() -> None:
     assert cpu_target().caches == cache_sizes()
 
 
-def test_sizes_as_linux_tells_them(tmp_path):
+def test_sizes_as_linux_tells_them(tmp_path) -> None:
     for k, (kind, level, size) in enumerate(
         [("Data", 1, "48K"), ("Instruction", 1, "32K"), ("Unified", 2, "2M")]
     ):

@@ -27,16 +27,16 @@ STORED = frozenset(var for name, var in VARS.items() if name.startswith("i"))
         )
     ),
 )
-def test_six_positions(loop, expected):
+def test_six_positions(loop, expected) -> None:
     assert POSITIONS[position(NEST[loop], NEST, STORED)] == f"kPos{expected}"
 
 
-def test_loops_of_one_iteration_do_not_count():
+def test_loops_of_one_iteration_do_not_count() -> None:
     nest = [*NEST[:4], Loop(VARS["i2"], 1, (0, 0), (0, 0), {})]
     assert POSITIONS[position(NEST[2], nest, STORED)] == "kPosInnerSpatial"
 
 
-def test_several_loops():
+def test_several_loops() -> None:
     assert annotation([], NEST, STORED) == NONE
     assert annotation([NEST[0], NEST[1]], NEST, STORED) == MIXED
     assert POSITIONS[annotation([NEST[5]], NEST, STORED)] == "kPosInnerReduce"

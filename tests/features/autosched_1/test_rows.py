@@ -46,23 +46,23 @@ def rows_of(func, target=CPU):
     return found
 
 
-def values(row, **expected):
+def values(row, **expected) -> None:
     found = {name: row[name.replace("__", ".")] for name in expected}
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_columns_are_named_once_and_explained():
+def test_columns_are_named_once_and_explained() -> None:
     assert len(set(COLUMNS)) == len(COLUMNS) == sum(map(len, GROUPS.values()))
     assert all(meaning(column) for column in COLUMNS)
 
 
-def test_a_sum_of_products_is_multiply_adds():
+def test_a_sum_of_products_is_multiply_adds() -> None:
     c, d = rows_of(matmul_relu())
     values(c, float_mad=64**3, float_addsub=0, float_mul=0, outer_prod=64**3, num_loops=3)
     values(d, float_mad=0, float_cmp=64**2, num_loops=2)
 
 
-def test_slots_of_the_matmul():
+def test_slots_of_the_matmul() -> None:
     c, _ = rows_of(matmul_relu())
     values(
         c,
@@ -91,7 +91,7 @@ def test_slots_of_the_matmul():
         (2, 64**2 + 4 * 64**2 + 64 * 64**2),  # not even those
     ],
 )
-def test_traffic_into_l1(l1, lines):
+def test_traffic_into_l1(l1, lines) -> None:
     """Computed by hand in test_locality; the initialisation of C moves its 256 lines as well."""
     target = replace(CPU, caches=(l1 * 1024, 2**20, 2**25))
     c, _ = rows_of(matmul_relu(), target)
@@ -99,8 +99,8 @@ def test_traffic_into_l1(l1, lines):
     values(c, l1_intensity=2 * 64**3 / ((lines + 256) * 64))
 
 
-def test_the_register_tile_spans_what_the_nest_holds_alone():
-    def fused(sch, c, d):
+def test_the_register_tile_spans_what_the_nest_holds_alone() -> None:
+    def fused(sch, c, d) -> None:
         outer, _ = sch[d].split(d.op.axis[0], factor=8)
         sch[c].compute_at(sch[d], outer)
 
@@ -112,21 +112,21 @@ def test_the_register_tile_spans_what_the_nest_holds_alone():
     assert alone["register_share"] <= 1
 
 
-def annotated(sch, c, d):
+def annotated(sch, c, d) -> None:
     i, j = d.op.axis
     sch[d].vectorize(j)
     sch[d].parallel(i)
     sch[c].unroll(c.op.reduce_axis[0])
 
 
-def test_positions_of_annotated_loops():
+def test_positions_of_annotated_loops() -> None:
     c, d = rows_of(matmul_relu(annotated))
     values(d, vec_type__kPosInnerSpatial=1, vec_len=64, vec_excess=4)
     values(d, parallel_type__kPosOuterSpatial=1, parallel_len=64, parallel_balance=1)
     values(c, unroll_type__kPosInnerReduce=1, parallel_balance=0.5, vec_num=0)
 
 
-def test_lanes_follow_the_vectorised_loop():
+def test_lanes_follow_the_vectorised_loop() -> None:
     _, d = rows_of(matmul_relu(annotated))
     values(d, B0__lanes__contiguous=1, B1__lanes__contiguous=1, lanes_contiguous=1)
     c, _ = rows_of(matmul_relu())
@@ -157,7 +157,7 @@ def slot(row, scope):
     return next(f"B{b}" for b in range(5) if row[f"B{b}.scope.{scope}"])
 
 
-def test_conflicts_and_transactions_of_a_transpose():
+def test_conflicts_and_transactions_of_a_transpose() -> None:
     fetch, c = rows_of(shared_fetch(), CUDA)
     # Neighbouring threads of the fetch read elements of A that are a row apart.
     values(fetch, **{f"{slot(fetch, 'global')}__sectors": 32})
@@ -168,7 +168,7 @@ def test_conflicts_and_transactions_of_a_transpose():
     values(c, shared_bytes=32 * 8 * 4, occupancy=1)
 
 
-def test_a_fetch_names_the_kernels_threads_again():
+def test_a_fetch_names_the_kernels_threads_again() -> None:
     """256 elements for each of 256 blocks, however often the thread axes are named."""
     fetch, _ = rows_of(shared_fetch(), CUDA)
     values(fetch, outer_prod=256 * 256)
@@ -188,7 +188,7 @@ CASES = cases()
 
 
 @pytest.mark.parametrize("case", sorted(CASES), ids="-".join)
-def test_properties_of_sampled_candidates(case):
+def test_properties_of_sampled_candidates(case) -> None:
     workload, kind = case
     target = CPU if kind == "cpu" else CUDA
     shares = sorted(set(range(len(COLUMNS))) - set(SCALED))

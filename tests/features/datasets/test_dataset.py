@@ -33,7 +33,7 @@ SAMPLES = [
 ]
 
 
-def test_npz(tmp_path):
+def test_npz(tmp_path) -> None:
     path = tmp_path / "d.npz"
     dataset.export(SAMPLES, path, None, "workload", 0)
     data = np.load(path, allow_pickle=False)
@@ -50,7 +50,7 @@ def test_npz(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_tables(tmp_path, suffix):
+def test_tables(tmp_path, suffix) -> None:
     path = tmp_path / f"d{suffix}"
     dataset.export(SAMPLES, path, None, "workload", 0)
     frame = pd.read_csv(path) if suffix == ".csv" else pd.read_parquet(path)
@@ -61,7 +61,7 @@ def test_tables(tmp_path, suffix):
     assert frame["num_loops"].tolist()[:2] == [2.0, 2.0]
 
 
-def test_the_formats_hold_the_same(tmp_path):
+def test_the_formats_hold_the_same(tmp_path) -> None:
     rng = np.random.default_rng(0)
     blocks = rng.standard_normal((6, 2, NUM_FEATURES)).astype(np.float32)
     samples = [replace(s, rows=lambda b=block: b) for s, block in zip(SAMPLES, blocks, strict=True)]
@@ -82,7 +82,7 @@ def test_the_formats_hold_the_same(tmp_path):
         np.testing.assert_array_equal(failure, data["failure"][of_row])
 
 
-def test_parquet_says_what_to_install(tmp_path, monkeypatch):
+def test_parquet_says_what_to_install(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"pip install 'autosched\[data\]'"):
         dataset.export(SAMPLES, tmp_path / "d.parquet")
@@ -90,7 +90,7 @@ def test_parquet_says_what_to_install(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("by", "groups"), [("workload", "op"), ("shape", "key")])
-def test_splits_keep_groups_together(tmp_path, by, groups):
+def test_splits_keep_groups_together(tmp_path, by, groups) -> None:
     samples = [sample(op, size, 1.0, rows=1) for op in "abcdefghij" for size in (1, 2, 3)]
     path = tmp_path / "d.npz"
     dataset.export(samples, path, (0.6, 0.2, 0.2), by, 3)
@@ -103,7 +103,7 @@ def test_splits_keep_groups_together(tmp_path, by, groups):
     assert counts == {"train": 18, "valid": 6, "test": 6}
 
 
-def test_what_is_wrong_is_said(tmp_path):
+def test_what_is_wrong_is_said(tmp_path) -> None:
     with pytest.raises(ConfigError, match=r"ending in \.npz, \.csv, \.parquet"):
         dataset.export(SAMPLES, tmp_path / "d.pickle", None, "workload", 0)
     with pytest.raises(ConfigError, match="no records"):
@@ -127,7 +127,7 @@ def test_what_is_wrong_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
-def test_info(tmp_path, suffix):
+def test_info(tmp_path, suffix) -> None:
     path = tmp_path / f"d{suffix}"
     dataset.export(SAMPLES, path, None, "workload", 0)
     text = describe(path)

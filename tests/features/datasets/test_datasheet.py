@@ -9,7 +9,7 @@ from autosched.features.datasets.sample import Sample
 TASK = {"workload": {"op": "matmul", "args": {"M": 4}}, "target": {"kind": "cpu"}, "key": "k"}
 
 
-def test_the_sheet(tmp_path):
+def test_the_sheet(tmp_path) -> None:
     block = np.ones((2, NUM_FEATURES), np.float32)
     samples = [
         Sample(TASK, lambda: block, 0.5, environment="abc"),

@@ -16,14 +16,14 @@ def counted(expr):
     return {name: n for name, n in zip(OP_COUNTERS, count_ops(expr), strict=True) if n}
 
 
-def test_float_or_int_goes_by_the_left_operand():
+def test_float_or_int_goes_by_the_left_operand() -> None:
     assert counted(x * y + x) == {"float_addsub": 1, "float_mul": 1}
     assert counted(i * j - i) == {"int_addsub": 1, "int_mul": 1}
     assert counted(op.max_(x, y)) == {"float_cmp": 1}
     assert counted(op.lt(i, j)) == {"int_cmp": 1}
 
 
-def test_index_arithmetic_of_loads_counts():
+def test_index_arithmetic_of_loads_counts() -> None:
     buffer = decl_buffer((64,), name="A")
     assert counted(BufferLoad(buffer, (i * IntImm(8) + j,)) + x) == {
         "float_addsub": 1,
@@ -32,14 +32,14 @@ def test_index_arithmetic_of_loads_counts():
     }
 
 
-def test_calls_and_logic():
+def test_calls_and_logic() -> None:
     assert counted(te.exp(x)) == {"float_mathfunc": 1}
     assert counted(Call(DType("float32"), "call_extern", (x,))) == {"float_otherfunc": 1}
     chosen = op.select(op.and_(op.lt(i, j), op.lt(j, i)), x, y)
     assert counted(chosen) == {"int_cmp": 2, "bool_op": 1, "select_op": 1}
 
 
-def test_multiply_adds_are_found_but_not_counted():
+def test_multiply_adds_are_found_but_not_counted() -> None:
     assert count_ops(x * y + x)[0] == 0
     assert count_mads(x * y + x) == 1
     assert count_mads((x * y + x) * y + y) == 2

@@ -30,23 +30,23 @@ def access(*indices, shape=(64,), kind="kRead"):
         (i + j - i, [(-3, 10), (0, 7)]),  # every occurrence is independent
     ],
 )
-def test_outer_loops_stand_at_their_first_iteration(index, expected):
+def test_outer_loops_stand_at_their_first_iteration(index, expected) -> None:
     bounds = IndexBounds([walked(i, 4), walked(j, 8)])
     assert bounds.levels(index) == expected
 
 
-def test_a_loop_need_not_start_at_zero():
+def test_a_loop_need_not_start_at_zero() -> None:
     assert IndexBounds([walked(i, 4, 2)]).levels(i * 3) == [(6, 15)]
 
 
-def test_lets_take_part():
+def test_lets_take_part() -> None:
     inner = Var("t")
     loops = [walked(i, 4), walked(j, 8)]
     loops[1].lets.append((inner, i + j))
     assert IndexBounds(loops).levels(inner * 2) == [(0, 20), (0, 14)]
 
 
-def test_tables_remember_every_store():
+def test_tables_remember_every_store() -> None:
     loops = [walked(i, 4), walked(j, 8)]
     read = access((i * 8 + j,), (j,))
     memory, outermost = touch([read], loops)
@@ -58,7 +58,7 @@ def test_tables_remember_every_store():
     assert [size for size, _ in loops[1].table[read.data]] == [8, 8]
 
 
-def test_a_region_of_unknown_size_is_truncated_to_32_bits():
+def test_a_region_of_unknown_size_is_truncated_to_32_bits() -> None:
     data_dependent = Var("n")
     memory, outermost = touch([access((data_dependent,))], [walked(i, 4)])
     assert (memory, outermost) == ([0], [[0]])

@@ -22,22 +22,22 @@ def strides(shape, *index, realized=None):
     return Strides(NEST, {}).along(access)
 
 
-def test_a_later_product_does_not_overwrite_a_coefficient():
+def test_a_later_product_does_not_overwrite_a_coefficient() -> None:
     index = k * 128 + i * 16 + j
     assert strides([4096], index) == [16, 1, 128]
     assert stride_along([(index,)], (4096,), k) == 16  # Ansor's
 
 
-def test_dimensions_multiply():
+def test_dimensions_multiply() -> None:
     assert strides([64, 32], i, j) == [32, 1, 0]
     assert strides([64, 32], i * 2 + k, j + i) == [65, 1, 32]
 
 
-def test_a_realised_part_has_its_own_width():
+def test_a_realised_part_has_its_own_width() -> None:
     assert strides([64, 32], i, j, realized=(8, 8)) == [8, 1, 0]
 
 
-def test_signs_count():
+def test_signs_count() -> None:
     assert strides([64], IntImm(63) - i) == [-1, 0, 0]
 
 
@@ -49,18 +49,18 @@ def test_signs_count():
         (op.floordiv(i, IntImm(2)) * 16 + k, [0, 0, 1]),
     ],
 )
-def test_divisions_step_from_the_first_iteration(index, expected):
+def test_divisions_step_from_the_first_iteration(index, expected) -> None:
     assert strides([512], index) == expected
 
 
-def test_what_no_variable_changes():
+def test_what_no_variable_changes() -> None:
     buffer = decl_buffer((64, 32), name="A")
     index = i * 2 + 3, 7 - (j - 1) * 2
     access = Access(buffer.data, BufferInfo((64, 32), 4, buffer), "kRead", [index], frozenset())
     assert Strides(NEST, {}).constant(access) == 3 * 32 + 9
 
 
-def test_uneven_variables_are_named():
+def test_uneven_variables_are_named() -> None:
     index = op.floordiv(i, IntImm(2)) * 16 + k
     buffer = decl_buffer((512,), name="A")
     access = Access(
@@ -69,7 +69,7 @@ def test_uneven_variables_are_named():
     assert Strides(NEST, {}).uneven(access) == {i}
 
 
-def test_quotients_and_remainders_that_make_up_a_whole():
+def test_quotients_and_remainders_that_make_up_a_whole() -> None:
     def flat(shape, *index):
         return flat_terms(index, shape)
 

@@ -18,15 +18,15 @@ i, j = Var("i"), Var("j")
 
 
 class Spy:
-    def __init__(self):
+    def __init__(self) -> None:
         self.stores = []
 
-    def store(self, stmt, nest):
+    def store(self, stmt, nest) -> None:
         self.stores.append(
             ([loop.var.name for loop in nest.loops], nest.prod, list(nest.guards), nest.step)
         )
 
-    def allocation(self, data, info, extents, nest):
+    def allocation(self, data, info, extents, nest) -> None:
         self.stores.append((info.name, extents))
 
 
@@ -40,35 +40,35 @@ def store(index=i):
     return BufferStore(A, te.const(1.0), (index,))
 
 
-def test_guards_remember_their_depth():
+def test_guards_remember_their_depth() -> None:
     guarded = IfThenElse(op.lt(i, IntImm(3)), loop(j, 2, store()), store())
     assert walk(loop(i, 8, guarded)) == [(["i", "j"], 16, [1], 0), (["i"], 8, [1], 0)]
 
 
-def test_the_unroll_pragma_holds_for_its_body():
+def test_the_unroll_pragma_holds_for_its_body() -> None:
     pragma = AttrStmt(i, "pragma_auto_unroll_max_step", IntImm(64), store())
     found = walk(loop(i, 8, SeqStmt((pragma, store()))))
     assert [step for *_, step in found] == [64, 0]
 
 
-def test_a_variable_bound_twice_alike_is_fine_and_otherwise_refused():
+def test_a_variable_bound_twice_alike_is_fine_and_otherwise_refused() -> None:
     assert len(walk(SeqStmt((loop(i, 8, store()), loop(i, 8, store()))))) == 2
     with pytest.raises(ScheduleError, match=r"loop variable i is bound twice, to \(0, 7\) and"):
         walk(SeqStmt((loop(i, 8, store()), loop(i, 4, store()))))
 
 
-def test_an_unknown_thread_axis_is_refused():
+def test_an_unknown_thread_axis_is_refused() -> None:
     axis = IterVar(Range(IntImm(0), IntImm(4)), Var("warp.x"), IterKind.THREAD, "warp.x")
     with pytest.raises(ScheduleError, match=r"unknown thread axis 'warp.x'"):
         walk(AttrStmt(axis, "thread_extent", IntImm(4), store()))
 
 
-def test_a_let_needs_a_loop():
+def test_a_let_needs_a_loop() -> None:
     with pytest.raises(ScheduleError, match="let j is outside all loops"):
         walk(LetStmt(j, IntImm(1), store(j)))
 
 
-def test_allocations_are_told_with_their_extents():
+def test_allocations_are_told_with_their_extents() -> None:
     B = te.placeholder((8,), name="B")
     C = te.compute((8,), lambda i: B[i] + te.const(1.0), name="C")
     func = schedule_to_prim_func(te.create_schedule(C.op), [B, C])

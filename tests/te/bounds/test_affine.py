@@ -23,7 +23,7 @@ def random_affine(rng, depth=4):
     return a + b if kind < 0.7 else a - b
 
 
-def test_the_same_form_as_the_analyzer():
+def test_the_same_form_as_the_analyzer() -> None:
     rng = random.Random(7)
     for _ in range(300):
         e = random_affine(rng)
@@ -31,7 +31,7 @@ def test_the_same_form_as_the_analyzer():
         assert quick is None or quick is Analyzer().simplify(e), e
 
 
-def test_forms():
+def test_forms() -> None:
     assert affine_form(X * 4 + Y - (X - 3)) == ({X: 3, Y: 1}, 3)
     assert affine_form(X * Y) is None
     assert affine_form(max_(X, Y) + 1) is None
@@ -47,5 +47,5 @@ def test_forms():
         (X // 2, X // 2 + 0 * Y, None),
     ],
 )
-def test_equality(a, b, expected):
+def test_equality(a, b, expected) -> None:
     assert equal_affine(a, b) is expected

@@ -25,25 +25,25 @@ def stage_of(*extents):
     return s[B], B.op.axis
 
 
-def test_none_when_the_split_divides():
+def test_none_when_the_split_divides() -> None:
     stage, (i,) = stage_of(12)
     stage.split(i, factor=4)
     assert checked(stage) == []
 
 
-def test_one_when_it_does_not():
+def test_one_when_it_does_not() -> None:
     stage, (i,) = stage_of(10)
     stage.split(i, factor=4)
     assert checked(stage) == ["i.inner + i.outer * 4 < 10"]
 
 
-def test_none_when_switched_off():
+def test_none_when_switched_off() -> None:
     stage, (i,) = stage_of(10)
     stage.split(i, factor=4, disable_predication=True)
     assert checked(stage) == []
 
 
-def test_roots_come_before_the_parts_split_again():
+def test_roots_come_before_the_parts_split_again() -> None:
     stage, (i,) = stage_of(10)
     outer, _ = stage.split(i, factor=4)
     stage.split(outer, factor=2)
@@ -51,7 +51,7 @@ def test_roots_come_before_the_parts_split_again():
     assert checked(stage) == [f"i.inner + ({inner}) * 4 < 10", f"{inner} < 3"]
 
 
-def test_the_inner_part_of_a_fused_axis_needs_none():
+def test_the_inner_part_of_a_fused_axis_needs_none() -> None:
     stage, (i, j) = stage_of(3, 4)
     fused = stage.fuse(i, j)
     stage.split(fused, factor=5)
@@ -59,7 +59,7 @@ def test_the_inner_part_of_a_fused_axis_needs_none():
     assert checked(stage) == [f"({value}) // 4 < 3", f"{value} < 12"]
 
 
-def test_skipped_axes_have_none():
+def test_skipped_axes_have_none() -> None:
     stage, (i,) = stage_of(10)
     stage.split(i, factor=4)
     assert checked(stage, skip={i}) == []
@@ -74,7 +74,7 @@ def test_skipped_axes_have_none():
         (-1, 22, ["i + -1 >= 0", "i + -1 < 20"]),
     ],
 )
-def test_domain_that_differs_from_the_declared_one(low, extent, expected):
+def test_domain_that_differs_from_the_declared_one(low, extent, expected) -> None:
     A = te.placeholder((20,), name="A")
     B = te.compute((20,), lambda i: A[i] + 1.0, name="B")
     s = te.create_schedule(B.op).normalize()
@@ -84,7 +84,7 @@ def test_domain_that_differs_from_the_declared_one(low, extent, expected):
     assert checked(s[B], {i: region}, skip_domain=True) == []
 
 
-def test_flags_pass_through_fuse():
+def test_flags_pass_through_fuse() -> None:
     stage, (i, j) = stage_of(3, 4)
     fused = stage.fuse(i, j)
     stage.split(fused, factor=5)

@@ -32,7 +32,7 @@ def random_index(rng, depth=4):
     )()
 
 
-def test_agrees_and_contains_every_value():
+def test_agrees_and_contains_every_value() -> None:
     rng = random.Random(3)
     sets = {iv.var: IntSet.from_range(r) for iv, r in DOMAINS}
     evaluate = ConstIntervals(DOMAINS)
@@ -47,7 +47,7 @@ def test_agrees_and_contains_every_value():
             assert low <= substitute(e, table).value <= high
 
 
-def test_unknown_variables_and_products_are_left_to_the_general_way():
+def test_unknown_variables_and_products_are_left_to_the_general_way() -> None:
     evaluate = ConstIntervals(DOMAINS)
     x, y = DOMAINS[0][0].var, DOMAINS[1][0].var
     assert evaluate(Var("n") + 1) is None

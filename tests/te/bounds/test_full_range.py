@@ -34,7 +34,7 @@ def batched(n: int = 6, h: int = 8) -> tuple[Schedule, Any, Any]:
         (1, "[b.outer.i.outer.fused // 2, b.outer.i.outer.fused // 2 + 1)"),
     ],
 )
-def test_a_fused_loop_moves_only_the_tiles_it_counts(tile, rows):
+def test_a_fused_loop_moves_only_the_tiles_it_counts(tile, rows) -> None:
     s, P, C = batched()
     b, i = C.op.axis
     bo, bi = s[C].split(b, factor=tile)
@@ -45,7 +45,7 @@ def test_a_fused_loop_moves_only_the_tiles_it_counts(tile, rows):
     assert regions(s, P) == [rows, f"[{columns}, {columns} + 6)"]
 
 
-def test_a_stage_inside_a_whole_region_forgets_the_fused_loop():
+def test_a_stage_inside_a_whole_region_forgets_the_fused_loop() -> None:
     """Q is whole along b in the loop it stands in: what P needs of it does not mention the loop."""
     A = te.placeholder((6, 8), name="A")
     P = te.compute((6, 8), lambda b, i: A[b, i] * 2.0, name="P")
@@ -63,7 +63,7 @@ def test_a_stage_inside_a_whole_region_forgets_the_fused_loop():
 
 
 @pytest.mark.parametrize("around", [0, 1])
-def test_a_point_and_the_whole_of_one_axis_are_the_whole(around):
+def test_a_point_and_the_whole_of_one_axis_are_the_whole(around) -> None:
     """expsum reads all of exp's row, norm one element of it, both inside norm's loops."""
     A = te.placeholder((3, 8), name="A")
     E = te.compute((3, 8), lambda i, j: te.exp(A[i, j]), name="E")

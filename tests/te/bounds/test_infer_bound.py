@@ -24,7 +24,7 @@ def producer_consumer(size=20, offsets=(0, 1, 2)):
     return s, P, B
 
 
-def test_root_stage_has_the_region_its_consumers_read():
+def test_root_stage_has_the_region_its_consumers_read() -> None:
     A = te.placeholder((20,), name="A")
     P = te.compute((20,), lambda i: A[i] * 2.0, name="P")
     B = te.compute((8,), lambda i: P[i + 3], name="B")
@@ -32,7 +32,7 @@ def test_root_stage_has_the_region_its_consumers_read():
     assert region(n, bounds, P) == ["[3, 3 + 8)"]
 
 
-def test_attached_region_follows_the_loop():
+def test_attached_region_follows_the_loop() -> None:
     s, P, B = producer_consumer()
     outer, _ = s[B].split(B.op.axis[0], factor=6)
     s[P].compute_at(s[B], outer)
@@ -40,7 +40,7 @@ def test_attached_region_follows_the_loop():
     assert region(n, bounds, P) == ["[i.outer * 6, i.outer * 6 + 8)"]
 
 
-def test_shape_is_preferred_when_it_is_smaller():
+def test_shape_is_preferred_when_it_is_smaller() -> None:
     A = te.placeholder((4,), name="A")
     P = te.compute((4,), lambda i: A[i], name="P")
     B = te.compute((4,), lambda i: te.if_then_else(i < 2, P[i + 2], P[i - 2]), name="B")
@@ -51,7 +51,7 @@ def test_shape_is_preferred_when_it_is_smaller():
     assert region(n, bounds, P) == ["[0, 0 + 4)"]
 
 
-def test_data_dependent_reads_need_the_whole_tensor():
+def test_data_dependent_reads_need_the_whole_tensor() -> None:
     I = te.placeholder((8,), "int32", name="I")
     A = te.placeholder((30,), name="A")
     P = te.compute((30,), lambda i: A[i], name="P")
@@ -88,13 +88,13 @@ def tiled_matmul(scope):
         ("global", "[0, 0 + 64)"),
     ],
 )
-def test_storage_decides_which_threads_share_a_region(scope, rows):
+def test_storage_decides_which_threads_share_a_region(scope, rows) -> None:
     s, copy = tiled_matmul(scope)
     n, bounds = bounds_of(s)
     assert region(n, bounds, copy) == [rows, "[k.outer * 8, k.outer * 8 + 8)"]
 
 
-def test_consumer_attached_further_in_is_relaxed():
+def test_consumer_attached_further_in_is_relaxed() -> None:
     A = te.placeholder((32,), name="A")
     P = te.compute((32,), lambda i: A[i], name="P")
     Q = te.compute((32,), lambda i: P[i], name="Q")
@@ -112,7 +112,7 @@ def test_consumer_attached_further_in_is_relaxed():
     assert [iv.var.name for iv in attach_path(n[Q])] == ["i.inner.outer", "i.outer"]
 
 
-def test_int64_axes_keep_their_type():
+def test_int64_axes_keep_their_type() -> None:
     n = te.size_var("n", "int64")
     A = te.placeholder((n,), name="A")
     B = te.compute((n,), lambda i: A[i], name="B")
@@ -123,7 +123,7 @@ def test_int64_axes_keep_their_type():
         assert str(bounds[iv].extent.dtype) == str(bounds[iv].min.dtype) == "int64"
 
 
-def test_attach_that_does_not_enclose_all_consumers():
+def test_attach_that_does_not_enclose_all_consumers() -> None:
     A = te.placeholder((8,), name="A")
     P = te.compute((8,), lambda i: A[i], name="P")
     B = te.compute((8,), lambda i: P[i], name="B")
@@ -134,7 +134,7 @@ def test_attach_that_does_not_enclose_all_consumers():
         infer_bound(s.normalize())
 
 
-def test_attach_axis_that_is_gone():
+def test_attach_axis_that_is_gone() -> None:
     s, P, B = producer_consumer()
     (i,) = B.op.axis
     s[P].compute_at(s[B], i)
@@ -144,7 +144,7 @@ def test_attach_axis_that_is_gone():
         infer_bound(s)
 
 
-def test_thread_axis_shared_by_stages_needs_one_extent():
+def test_thread_axis_shared_by_stages_needs_one_extent() -> None:
     A = te.placeholder((8, 8), name="A")
     P = te.compute((8, 4), lambda i, j: A[i, j], name="P")
     B = te.compute((8, 4), lambda i, j: P[i, j], name="B")

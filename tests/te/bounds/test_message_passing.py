@@ -38,21 +38,21 @@ def extent(state, iv):
     ("total", "factor", "inner", "outer"),
     [(10, 4, 4, 3), (12, 4, 4, 3), (3, 8, 3, 1), (1, 1, 1, 1)],
 )
-def test_split_by_factor(total, factor, inner, outer):
+def test_split_by_factor(total, factor, inner, outer) -> None:
     stage, (i,) = stage_of(total)
     io, ii = stage.split(i, factor=factor)
     state = domains(stage)
     assert (extent(state, ii), extent(state, io)) == (inner, outer)
 
 
-def test_split_by_nparts_tightens_the_outer_part():
+def test_split_by_nparts_tightens_the_outer_part() -> None:
     stage, (i,) = stage_of(3)
     io, ii = stage.split(i, nparts=8)
     state = domains(stage)
     assert (extent(state, io), extent(state, ii)) == (3, 1)
 
 
-def test_no_tightening_when_a_thread_hangs_on_it():
+def test_no_tightening_when_a_thread_hangs_on_it() -> None:
     stage, (i,) = stage_of(3)
     _, ii = stage.split(i, factor=8)
     thread = te.thread_axis("threadIdx.x")
@@ -62,13 +62,13 @@ def test_no_tightening_when_a_thread_hangs_on_it():
     assert extent(state, thread) == 8
 
 
-def test_no_tightening_while_the_schedule_is_made():
+def test_no_tightening_while_the_schedule_is_made() -> None:
     stage, (i,) = stage_of(3)
     _, ii = stage.split(i, factor=8)
     assert extent(domains(stage, allow_missing=True), ii) == 8
 
 
-def test_symbolic_extents_are_simplified():
+def test_symbolic_extents_are_simplified() -> None:
     n = te.var("n")
     stage, (i,) = stage_of(n)
     io, ii = stage.split(i, factor=4)
@@ -77,7 +77,7 @@ def test_symbolic_extents_are_simplified():
     assert extent(state, ii) == 4
 
 
-def test_a_thread_axis_keeps_one_extent():
+def test_a_thread_axis_keeps_one_extent() -> None:
     stage, (i, j) = stage_of(4, 8)
     thread = te.thread_axis("threadIdx.x")
     stage.bind(i, thread)
@@ -86,7 +86,7 @@ def test_a_thread_axis_keeps_one_extent():
         domains(stage)
 
 
-def test_missing_root_is_an_error():
+def test_missing_root_is_an_error() -> None:
     stage, (i,) = stage_of(8)
     stage.split(i, factor=4)
     with pytest.raises(ScheduleError, match="stage B, axis i"):
@@ -94,7 +94,7 @@ def test_missing_root_is_an_error():
     pass_down_domain(stage, {}, Analyzer(), allow_missing=True)
 
 
-def test_up_index_of_split_and_fuse():
+def test_up_index_of_split_and_fuse() -> None:
     stage, (i, j) = stage_of(10, 12)
     fused = stage.fuse(i, j)
     outer, inner = stage.split(fused, factor=7)
@@ -107,7 +107,7 @@ def test_up_index_of_split_and_fuse():
     assert repr(values[j]) == f"({value}) % 12"
 
 
-def test_up_index_adds_the_min_of_the_parent():
+def test_up_index_adds_the_min_of_the_parent() -> None:
     stage, (i,) = stage_of(8)
     outer, inner = stage.split(i, factor=4)
     state = {i: Range(IntImm(3), IntImm(8))}
@@ -117,7 +117,7 @@ def test_up_index_adds_the_min_of_the_parent():
     assert repr(values[i]) == "i.inner + i.outer * 4 + 3"
 
 
-def test_down_index_of_split_and_fuse():
+def test_down_index_of_split_and_fuse() -> None:
     stage, (i, j) = stage_of(10, 12)
     io, ii = stage.split(i, factor=4)
     fused = stage.fuse(ii, j)
@@ -128,7 +128,7 @@ def test_down_index_of_split_and_fuse():
     assert repr(values[fused]) == "i % 4 * 12 + j"
 
 
-def test_down_index_needs_domains_from_zero():
+def test_down_index_needs_domains_from_zero() -> None:
     stage, (i,) = stage_of(8)
     stage.split(i, factor=4)
     state = {i: Range(IntImm(3), IntImm(8))}
@@ -137,7 +137,7 @@ def test_down_index_needs_domains_from_zero():
         pass_down_index(stage, state, {i: i.var})
 
 
-def test_up_domain_of_a_point_and_a_row():
+def test_up_domain_of_a_point_and_a_row() -> None:
     stage, (i, j) = stage_of(10, 12)
     fused = stage.fuse(i, j)
     outer, inner = stage.split(fused, factor=4)
@@ -151,7 +151,7 @@ def test_up_domain_of_a_point_and_a_row():
     assert Analyzer().can_prove_equal(sets[j].min_value, outer.var * 4 % 12)
 
 
-def test_up_domain_that_leaves_its_row_takes_whole_rows():
+def test_up_domain_that_leaves_its_row_takes_whole_rows() -> None:
     stage, (i, j) = stage_of(10, 12)
     fused = stage.fuse(i, j)
     outer, inner = stage.split(fused, factor=5)
@@ -161,7 +161,7 @@ def test_up_domain_that_leaves_its_row_takes_whole_rows():
     assert (sets[j].min_value.value, sets[j].max_value.value) == (0, 11)
 
 
-def test_full_sets_stay_full():
+def test_full_sets_stay_full() -> None:
     stage, (i, j) = stage_of(10, 12)
     fused = stage.fuse(i, j)
     parts = stage.split(fused, factor=7)
@@ -171,7 +171,7 @@ def test_full_sets_stay_full():
     assert (sets[i].max_value.value, sets[j].max_value.value) == (9, 11)
 
 
-def test_bit_masks():
+def test_bit_masks() -> None:
     stage, (i, j) = stage_of(10, 12)
     io, ii = stage.split(i, factor=4)
     fused = stage.fuse(ii, j)

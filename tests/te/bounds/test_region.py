@@ -12,7 +12,7 @@ def interval(low, high):
     return IntSet.interval(*(IntImm(e) if isinstance(e, int) else e for e in (low, high)))
 
 
-def test_cover():
+def test_cover() -> None:
     x = Var("x")
     regions = Regions()
     assert repr(regions.cover(interval(2, 5), DEFAULT)) == "[2, 2 + 4)"
@@ -20,7 +20,7 @@ def test_cover():
     assert regions.cover(IntSet.everything(), DEFAULT) is DEFAULT
 
 
-def test_union():
+def test_union() -> None:
     x = Var("x")
     regions = Regions()
     assert repr(regions.union([interval(2, 5), interval(0, 3)], DEFAULT)) == "[0, 0 + 6)"
@@ -30,7 +30,7 @@ def test_union():
     assert regions.union([interval(2, 5), IntSet.everything()], DEFAULT) is DEFAULT
 
 
-def test_reads_are_recorded_per_dimension():
+def test_reads_are_recorded_per_dimension() -> None:
     A = te.placeholder((10, 20), name="A")
     B = te.compute((10, 5), lambda i, j: A[i, j * 2] + A[i, j * 2 + 1], name="B")
     i, j = B.op.axis

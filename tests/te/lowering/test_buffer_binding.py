@@ -24,7 +24,7 @@ def ints(exprs):
     ("aligned", "strides"),
     [((), [32, 8, 1]), (((1, 16, 0),), [64, 16, 1]), (((1, 5, 2),), [48, 12, 1])],
 )
-def test_strides_of_a_realized_region(aligned, strides):
+def test_strides_of_a_realized_region(aligned, strides) -> None:
     buffer = decl_buffer((9, 9, 9))
     assert ints(storage_of(buffer, ranges((1, 2), (2, 4), (0, 8)), aligned).strides) == strides
 
@@ -34,7 +34,7 @@ def declared(shape, **options):
     return Buffer(data, float32, tuple(map(IntImm, shape)), **options)
 
 
-def test_loads_and_stores_are_moved_to_the_region():
+def test_loads_and_stores_are_moved_to_the_region() -> None:
     whole = decl_buffer((4, 8), name="whole")
     part = declared((8,))
     storage = storage_of(whole, ranges((0, 4), (0, 8)))
@@ -43,7 +43,7 @@ def test_loads_and_stores_are_moved_to_the_region():
     assert repr(bound) == "whole[3, 2] = whole[3, 1]"
 
 
-def test_offset_and_strides_become_numbers():
+def test_offset_and_strides_become_numbers() -> None:
     whole = decl_buffer((4, 8), name="whole")
     offset, stride = Var("offset"), Var("stride")
     part = declared((2, 4), strides=(stride, IntImm(1)), elem_offset=offset)
@@ -69,7 +69,7 @@ def test_offset_and_strides_become_numbers():
         ),
     ],
 )
-def test_refusals(part, region, message):
+def test_refusals(part, region, message) -> None:
     whole = decl_buffer((4, 8), name="whole")
     storage = storage_of(whole, ranges((0, 4), (0, 8)))
     stmt = Evaluate(te.call_extern("f", part.data))
@@ -77,7 +77,7 @@ def test_refusals(part, region, message):
         bind_buffers(stmt, [Binding(part, storage, ranges(*region))], "here")
 
 
-def test_extern_between_two_stages():
+def test_extern_between_two_stages() -> None:
     A = te.placeholder((16,), name="A")
     B = te.compute((16,), lambda i: A[i] + 1.0, name="B")
     E = te.extern((16,), [B], lambda i, o: te.call_extern("sort", i[0].data, o[0].data), name="E")

@@ -20,7 +20,7 @@ def row_sums(rows, columns):
     return A, C, te.create_schedule(C.op), C.op.axis[0], k
 
 
-def test_reduction_is_initialised_inside_the_common_loops():
+def test_reduction_is_initialised_inside_the_common_loops() -> None:
     A, C, s, i, k = row_sums(10, 7)
     io, ii = s[C].split(i, factor=4)
     ko, ki = s[C].split(k, factor=3)
@@ -48,7 +48,7 @@ for i.outer in range(3):
     )
 
 
-def test_guard_of_an_attached_stage_that_sticks_out():
+def test_guard_of_an_attached_stage_that_sticks_out() -> None:
     A = te.placeholder((20,), name="A")
     P = te.compute(
         (22,), lambda i: te.if_then_else(te.all(i >= 1, i < 21), A[i - 1], 0.0), name="P"
@@ -74,7 +74,7 @@ A[i + i.outer * 6 - 1], 0.0)
     )
 
 
-def test_a_loop_of_one_iteration_disappears():
+def test_a_loop_of_one_iteration_disappears() -> None:
     A = te.placeholder((3,), name="A")
     B = te.compute((3,), lambda i: A[i] + 1.0, name="B")
     s = te.create_schedule(B.op)
@@ -88,7 +88,7 @@ for i.inner in range(3):
     )
 
 
-def test_reduction_with_condition_and_init():
+def test_reduction_with_condition_and_init() -> None:
     A = te.placeholder((4, 6), name="A")
     k = te.reduce_axis((0, 6), "k")
     C = te.compute((4,), lambda i: te.sum(A[i, k], axis=k, where=te.all(k > i), init=1.0), name="C")
@@ -104,7 +104,7 @@ for i in range(4):
     )
 
 
-def test_several_outputs_and_store_predicate():
+def test_several_outputs_and_store_predicate() -> None:
     A = te.placeholder((4,), name="A")
     B, C = te.compute((4,), lambda i: (A[i] + 1.0, A[i] * 2.0), name="B")
     s = te.create_schedule(B.op)
@@ -121,7 +121,7 @@ for i in range(4):
     )
 
 
-def test_data_axis_inside_a_bound_reduction_is_refused():
+def test_data_axis_inside_a_bound_reduction_is_refused() -> None:
     _, C, s, i, k = row_sums(4, 8)
     s[C].bind(k, te.thread_axis("threadIdx.x"))
     s[C].reorder(k, i)

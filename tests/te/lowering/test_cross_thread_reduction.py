@@ -14,7 +14,7 @@ def row_sums(rows, columns, **options):
     return A, C, te.create_schedule(C.op)
 
 
-def test_worked_example():
+def test_worked_example() -> None:
     A, C, s = row_sums(4, 100)
     _, ki = s[C].split(C.op.reduce_axis[0], factor=32)
     s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
@@ -39,7 +39,7 @@ if threadIdx.x == 0:
     ]
 
 
-def test_without_loops_of_its_own_the_source_is_reduced_directly():
+def test_without_loops_of_its_own_the_source_is_reduced_directly() -> None:
     A, C, s = row_sums(4, 32)
     s[C].bind(C.op.reduce_axis[0], te.thread_axis("threadIdx.x"))
     text = repr(schedule_to_prim_func(s, [A, C]))
@@ -47,7 +47,7 @@ def test_without_loops_of_its_own_the_source_is_reduced_directly():
     assert "normal_reduce_temp" not in text
 
 
-def test_two_bound_loops_store_from_the_first_thread(check):
+def test_two_bound_loops_store_from_the_first_thread(check) -> None:
     A, C, s = row_sums(5, 24)
     _, ki = s[C].split(C.op.reduce_axis[0], factor=12)
     ko, ki = s[C].split(ki, factor=4)
@@ -58,7 +58,7 @@ def test_two_bound_loops_store_from_the_first_thread(check):
     check(s, [A, C], lambda a: a.sum(1))
 
 
-def test_guards_on_data_axes_are_kept(check):
+def test_guards_on_data_axes_are_kept(check) -> None:
     A, C, s = row_sums(5, 8)
     io, _ = s[C].split(C.op.axis[0], factor=2)
     s[C].bind(io, te.thread_axis("blockIdx.x"))
@@ -66,7 +66,7 @@ def test_guards_on_data_axes_are_kept(check):
     check(s, [A, C], lambda a: a.sum(1))
 
 
-def test_condition_of_the_reduction_guards_the_accumulation(check):
+def test_condition_of_the_reduction_guards_the_accumulation(check) -> None:
     A = te.placeholder((3, 8), name="A")
     k = te.reduce_axis((0, 8), "k")
     C = te.compute((3,), lambda i: te.sum(A[i, k], axis=k, where=k > 2), name="C")
@@ -75,7 +75,7 @@ def test_condition_of_the_reduction_guards_the_accumulation(check):
     check(s, [A, C], lambda a: a[:, 3:].sum(1))
 
 
-def test_init_is_refused():
+def test_init_is_refused() -> None:
     _, C, s = row_sums(4, 8, init=1.0)
     s[C].bind(C.op.reduce_axis[0], te.thread_axis("threadIdx.x"))
     with pytest.raises(ScheduleError, match="stage C: a reduction with init"):

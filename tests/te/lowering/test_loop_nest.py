@@ -28,7 +28,7 @@ def stage(shape=(8, 4), scope=""):
     return s, B, B.op.axis
 
 
-def test_kinds_follow_the_annotations():
+def test_kinds_follow_the_annotations() -> None:
     s, B, (i, j) = stage()
     s[B].parallel(i)
     s[B].vectorize(j)
@@ -38,7 +38,7 @@ def test_kinds_follow_the_annotations():
     assert [iv.var.name for iv in building.markers] == ["i", "j"]
 
 
-def test_init_loops_have_variables_of_their_own_and_no_markers():
+def test_init_loops_have_variables_of_their_own_and_no_markers() -> None:
     s, B, _ = stage()
     nest, values, building = nest_of(s, B, is_init=True)
     loops = [x for x in stmts(wrap_all(nest, nop())) if isinstance(x, For)]
@@ -60,7 +60,7 @@ def test_init_loops_have_variables_of_their_own_and_no_markers():
         ("local", "vthread", "vthread"),
     ],
 )
-def test_value_of_a_bound_axis_depends_on_the_storage(scope, tag, value):
+def test_value_of_a_bound_axis_depends_on_the_storage(scope, tag, value) -> None:
     s, B, (i, _) = stage(scope=scope)
     s[B].bind(i, te.thread_axis(tag))
     nest, values, _ = nest_of(s, B)
@@ -69,7 +69,7 @@ def test_value_of_a_bound_axis_depends_on_the_storage(scope, tag, value):
     assert (nest[0][0].key, nest[0][0].value.value) == (key, 8)
 
 
-def test_an_extent_of_one_leaves_no_loop_but_its_pragmas():
+def test_an_extent_of_one_leaves_no_loop_but_its_pragmas() -> None:
     s, B, (i, _) = stage((1, 4))
     s[B].pragma(i, "unroll_explicit", 1)
     s[B].unroll(i)
@@ -78,7 +78,7 @@ def test_an_extent_of_one_leaves_no_loop_but_its_pragmas():
     assert repr(values[i]) == "0"
 
 
-def test_a_bound_axis_of_one_iteration_is_a_constant():
+def test_a_bound_axis_of_one_iteration_is_a_constant() -> None:
     s, B, (i, _) = stage((1, 4))
     s[B].bind(i, te.thread_axis("threadIdx.x"))
     _, values, _ = nest_of(s, B)

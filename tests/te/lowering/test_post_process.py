@@ -10,7 +10,7 @@ from autosched.tir.expr import IntImm, Var
 from autosched.tir.stmt import AttrStmt, Evaluate, For, ForKind
 
 
-def test_stages_store_into_the_tensors_of_their_first_operation():
+def test_stages_store_into_the_tensors_of_their_first_operation() -> None:
     A = te.placeholder((8,), name="A")
     B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
     s = te.create_schedule(B.op)
@@ -24,7 +24,7 @@ def thread_attr(thread, extent, body):
     return AttrStmt(thread, "thread_extent", IntImm(extent), body)
 
 
-def test_an_open_thread_axis_is_not_opened_again():
+def test_an_open_thread_axis_is_not_opened_again() -> None:
     x, other = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.x")
     call = Evaluate(
         te.call_extern(
@@ -37,14 +37,14 @@ def test_an_open_thread_axis_is_not_opened_again():
     assert both.body.node is other
 
 
-def test_two_extents_of_one_thread_axis():
+def test_two_extents_of_one_thread_axis() -> None:
     x = te.thread_axis("threadIdx.x")
     nested = thread_attr(x, 4, thread_attr(x, 8, Evaluate(IntImm(1))))
     with pytest.raises(ScheduleError, match=r"threadIdx\.x is used with extent 4 outside and 8"):
         post_process(nested, Schedule(), {})
 
 
-def test_variables_without_loop_are_replaced():
+def test_variables_without_loop_are_replaced() -> None:
     i, j = Var("i"), Var("j")
     call = Evaluate(te.call_extern("f", i + j))
     loop = For(j, IntImm(0), IntImm(4), ForKind.SERIAL, call)

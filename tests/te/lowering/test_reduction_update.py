@@ -32,19 +32,19 @@ def arg_max(index_first):
     return A, te.compute((5,), element, name="M")
 
 
-def test_updates_in_sequence_when_that_is_right():
+def test_updates_in_sequence_when_that_is_right() -> None:
     _, outputs = arg_max(index_first=True)
     op_ = outputs[0].op
     assert isinstance(assignments(op_, op_.body[0]), SeqStmt)
 
 
-def test_values_first_when_a_later_one_reads_what_was_overwritten():
+def test_values_first_when_a_later_one_reads_what_was_overwritten() -> None:
     _, outputs = arg_max(index_first=False)
     op_ = outputs[0].op
     assert isinstance(assignments(op_, op_.body[0]), LetStmt)
 
 
-def test_both_orders_compute_the_same(check):
+def test_both_orders_compute_the_same(check) -> None:
     for index_first in (True, False):
         A, outputs = arg_max(index_first)
         s = te.create_schedule(outputs[0].op)
@@ -57,7 +57,7 @@ def test_both_orders_compute_the_same(check):
         check(s, [A, *outputs], reference)
 
 
-def test_split_point():
+def test_split_point() -> None:
     A = te.placeholder((8, 8), name="A")
     k = te.reduce_axis((0, 8), "k")
     C = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="C")

@@ -15,7 +15,7 @@ def running_sum(m=6, n=8):
     return X, init, update, total
 
 
-def test_init_before_the_time_loop(check):
+def test_init_before_the_time_loop(check) -> None:
     X, _, update, total = running_sum()
     s = te.create_schedule(total.op)
     s[update].split(update.op.axis[1], factor=4)
@@ -25,7 +25,7 @@ def test_init_before_the_time_loop(check):
     check(s, [X, total], lambda x: x.cumsum(0))
 
 
-def test_environment_threads_are_opened_once(check):
+def test_environment_threads_are_opened_once(check) -> None:
     X, init, update, total = running_sum()
     s = te.create_schedule(total.op)
     threads = te.thread_axis((0, 8), "threadIdx.x")
@@ -36,7 +36,7 @@ def test_environment_threads_are_opened_once(check):
     check(s, [X, total], lambda x: x.cumsum(0))
 
 
-def test_two_stages_in_a_step(check):
+def test_two_stages_in_a_step(check) -> None:
     m, n = 5, 4
     X = te.placeholder((m, n), name="X")
     state = te.placeholder((m, n), name="state")

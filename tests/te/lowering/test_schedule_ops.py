@@ -29,27 +29,27 @@ def realized(stmt):
     return [s.producer.name for s in stmts(stmt) if isinstance(s, ProducerRealize)]
 
 
-def test_stages_at_the_root_in_order():
+def test_stages_at_the_root_in_order() -> None:
     s, *_ = chain()
     stmt = lowered(s)
     assert realized(stmt) == ["B", "C", "D"]
     assert [type(x).__name__ for x in stmt.body.stmts] == ["For", "ProducerRealize"]
 
 
-def test_the_earlier_of_two_stages_at_one_loop_is_outermost():
+def test_the_earlier_of_two_stages_at_one_loop_is_outermost() -> None:
     s, B, C, D = chain()
     s[B].compute_at(s[D], D.op.axis[0])
     s[C].compute_at(s[D], D.op.axis[0])
     assert realized(lowered(s)) == ["D", "B", "C"]
 
 
-def test_no_marker_is_left():
+def test_no_marker_is_left() -> None:
     s, B, _, D = chain()
     s[B].compute_at(s[D], D.op.axis[0])
     assert not [x for x in stmts(lowered(s)) if isinstance(x, AttrStmt)]
 
 
-def test_double_buffer_and_storage_align():
+def test_double_buffer_and_storage_align() -> None:
     s, B, _, D = chain()
     s[B].compute_at(s[D], D.op.axis[0])
     s[B].double_buffer()
@@ -63,7 +63,7 @@ def test_double_buffer_and_storage_align():
     assert isinstance(attrs[0].body, ProducerRealize)
 
 
-def test_prefetch_stands_inside_its_loop():
+def test_prefetch_stands_inside_its_loop() -> None:
     s, B, _, D = chain()
     s[D].prefetch(B, D.op.axis[0], 2)
     (attr,) = [x for x in stmts(lowered(s)) if isinstance(x, AttrStmt)]
@@ -72,14 +72,14 @@ def test_prefetch_stands_inside_its_loop():
     assert isinstance(loops[-1].body, AttrStmt)
 
 
-def test_scope_is_on_the_realization():
+def test_scope_is_on_the_realization() -> None:
     s, B, *_ = chain()
     s[B].set_scope("shared")
     scopes = {x.producer.name: x.scope for x in stmts(lowered(s)) if isinstance(x, ProducerRealize)}
     assert scopes == {"B": "shared", "C": "", "D": ""}
 
 
-def test_vectorize_needs_a_constant_extent():
+def test_vectorize_needs_a_constant_extent() -> None:
     n = te.size_var("n")
     A = te.placeholder((n,), name="A")
     B = te.compute((n,), lambda i: A[i], name="B")
@@ -90,7 +90,9 @@ def test_vectorize_needs_a_constant_extent():
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_extent_is_constant_where_one_consumer_reads_a_point_of_what_another_reads_whole(fused):
+def test_extent_is_constant_where_one_consumer_reads_a_point_of_what_another_reads_whole(
+    fused,
+) -> None:
     """B covers the point i and [0, 8): [min(i, 0), max(i, 7)], with i known to be in [0, 8)."""
     A = te.placeholder((8,), name="A")
     B = te.compute((8,), lambda i: A[i], name="B")
@@ -107,7 +109,7 @@ def test_extent_is_constant_where_one_consumer_reads_a_point_of_what_another_rea
     assert "B[0:8] = A[0:8]" in repr(lower(s, [A, D], cpu_target()))
 
 
-def test_virtual_threads_need_a_constant_extent():
+def test_virtual_threads_need_a_constant_extent() -> None:
     n = te.size_var("n")
     A = te.placeholder((n,), name="A")
     B = te.compute((n,), lambda i: A[i], name="B")
@@ -117,7 +119,7 @@ def test_virtual_threads_need_a_constant_extent():
         lowered(s)
 
 
-def test_members_of_a_group_are_put_where_it_is(check):
+def test_members_of_a_group_are_put_where_it_is(check) -> None:
     A = te.placeholder((16,), name="A")
     B = te.compute((16,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((16,), lambda i: B[i] * 2.0, name="C")

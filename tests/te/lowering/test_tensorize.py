@@ -58,11 +58,11 @@ def calls(s, args):
     return [line.strip() for line in text.splitlines()[3:]]
 
 
-def address(name, *indices):
+def address(name, *indices) -> str:
     return f"address_of({name}[{', '.join(indices)}], dtype=handle)"
 
 
-def test_reduction_with_init_and_update():
+def test_reduction_with_init_and_update() -> None:
     A, B, C, s = matmul()
     s[C].tensorize(tiled(s, C), gemm())
     a = address("A", "i.outer * 8", "k.outer * 16")
@@ -77,14 +77,14 @@ def test_reduction_with_init_and_update():
     ]
 
 
-def test_whole_reduction_inside_needs_the_body_only():
+def test_whole_reduction_inside_needs_the_body_only() -> None:
     A, B, C, s = matmul(l=16)
     s[C].tensorize(tiled(s, C), gemm(parts=1))
     text = "\n".join(calls(s, [A, B, C]))
     assert '"gemm"' in text and '"update"' not in text
 
 
-def test_the_body_starts_a_reduction_without_init():
+def test_the_body_starts_a_reduction_without_init() -> None:
     A, B, C, s = matmul()
     s[C].tensorize(tiled(s, C), gemm(parts=2))
     lines = calls(s, [A, B, C])
@@ -101,7 +101,7 @@ def test_the_body_starts_a_reduction_without_init():
         ((30, 32, 32), {}, "would be needed inside the intrinsic"),
     ],
 )
-def test_refusals(sizes, options, message):
+def test_refusals(sizes, options, message) -> None:
     A, B, C, s = matmul(*sizes)
     s[C].tensorize(tiled(s, C), gemm(**options))
     with pytest.raises(ScheduleError, match=f"stage C, axis i.inner, intrinsic gemm: .*{message}"):
@@ -116,7 +116,7 @@ def own_operation(dtype="float32"):
     return A, B, C
 
 
-def test_the_operation_of_the_stage_may_be_the_pattern():
+def test_the_operation_of_the_stage_may_be_the_pattern() -> None:
     A, B, C = own_operation()
 
     def call(ins, outs):
@@ -138,7 +138,7 @@ ORDERS = [
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "float32"])
 @pytest.mark.parametrize("order", range(len(ORDERS)))
-def test_operands_may_be_exchanged(dtype, order):
+def test_operands_may_be_exchanged(dtype, order) -> None:
     def program(combine, prefix):
         x, y, z = (te.placeholder((8,), dtype, name=prefix + n) for n in "xyz")
         c = te.compute((8,), lambda i: combine(x[i], y[7 - i], z[i]), name=prefix + "c")
@@ -158,7 +158,7 @@ def test_operands_may_be_exchanged(dtype, order):
     assert places == sorted(places)  # each input takes the place of its partner
 
 
-def test_sums_of_integers_may_be_regrouped_those_of_floats_not():
+def test_sums_of_integers_may_be_regrouped_those_of_floats_not() -> None:
     def program(dtype, prefix, left):
         x, y, z = (te.placeholder((8,), dtype, name=prefix + n) for n in "xyz")
 

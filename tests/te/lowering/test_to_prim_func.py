@@ -17,7 +17,7 @@ def program():
     return A, B, C
 
 
-def test_parameters_and_attributes():
+def test_parameters_and_attributes() -> None:
     A, _, C = program()
     func = schedule_to_prim_func(te.create_schedule(C.op), [A, C], name="add_mul")
     assert [b.name for b in func.buffers] == ["A", "C"]
@@ -29,7 +29,7 @@ def test_parameters_and_attributes():
     }
 
 
-def test_internal_buffers_have_the_full_shape():
+def test_internal_buffers_have_the_full_shape() -> None:
     A, B, C = program()
     s = te.create_schedule(C.op)
     s[B].compute_at(s[C], C.op.axis[0])
@@ -41,14 +41,14 @@ def test_internal_buffers_have_the_full_shape():
     assert [repr(r) for r in inner.bounds] == ["[i, i + 1)", "[0, 0 + 4)"]
 
 
-def test_no_tensor_is_left():
+def test_no_tensor_is_left() -> None:
     A, _, C = program()
     func = schedule_to_prim_func(te.create_schedule(C.op), [A, C])
     assert not [x for x in stmts(func.body) if isinstance(x, ProducerStore | ProducerRealize)]
     assert not [e for e in all_exprs(func.body) if isinstance(e, ProducerLoad)]
 
 
-def test_symbolic_sizes_can_be_arguments():
+def test_symbolic_sizes_can_be_arguments() -> None:
     n = te.size_var("n")
     A = te.placeholder((n,), name="A")
     B = te.compute((n,), lambda i: A[i], name="B")
@@ -56,12 +56,12 @@ def test_symbolic_sizes_can_be_arguments():
     assert func.params[0] is n
 
 
-def test_an_intermediate_result_can_be_an_argument(check):
+def test_an_intermediate_result_can_be_an_argument(check) -> None:
     A, B, C = program()
     check(te.create_schedule(C.op), [A, B, C], lambda a: (a + 1, (a + 1) * 2))
 
 
-def test_a_missing_input_is_refused():
+def test_a_missing_input_is_refused() -> None:
     A, _, C = program()
     with pytest.raises(ScheduleError, match="tensor A is neither computed"):
         schedule_to_prim_func(te.create_schedule(C.op), [C])
@@ -69,7 +69,7 @@ def test_a_missing_input_is_refused():
         schedule_to_prim_func(te.create_schedule(C.op), [A, A, C])
 
 
-def test_the_schedule_is_not_changed():
+def test_the_schedule_is_not_changed() -> None:
     A, _, C = program()
     s = te.create_schedule(C.op)
     before = [list(stage.leaf_iter_vars) for stage in s.stages]

@@ -6,7 +6,7 @@ from autosched import te
 from autosched.tir.expr import Add, IterKind, Mul, ProducerLoad
 
 
-def test_compute_names_its_axes_after_the_parameters():
+def test_compute_names_its_axes_after_the_parameters() -> None:
     A = te.placeholder((8, 4), name="A")
     B = te.compute((4, 8), lambda i, j: A[j, i] * 2.0, name="B")
     i, j = B.op.axis
@@ -17,7 +17,7 @@ def test_compute_names_its_axes_after_the_parameters():
     assert [e.value for e in B.shape] == [4, 8]
 
 
-def test_compute_names_of_star_arguments_and_overrides():
+def test_compute_names_of_star_arguments_and_overrides() -> None:
     A = te.placeholder((2, 3, 4), name="A")
     B = te.compute(A.shape, lambda *i: A(*i) + 1.0)
     assert [iv.var.name for iv in B.op.axis] == ["i0", "i1", "i2"]
@@ -27,12 +27,12 @@ def test_compute_names_of_star_arguments_and_overrides():
     assert [iv.var.name for iv in D.op.axis] == ["x", "y", "z"]
 
 
-def test_compute_with_the_wrong_number_of_parameters():
+def test_compute_with_the_wrong_number_of_parameters() -> None:
     with pytest.raises(ValueError, match=r"takes 1 indices, the shape has 2"):
         te.compute((4, 4), lambda i: i)
 
 
-def test_several_outputs_share_the_axes():
+def test_several_outputs_share_the_axes() -> None:
     A = te.placeholder((8,), name="A")
     B, C = te.compute((8,), lambda i: (A[i] + 1.0, A[i] * 2.0), name="B")
     assert B.op is C.op
@@ -40,7 +40,7 @@ def test_several_outputs_share_the_axes():
     assert [type(e) for e in B.op.body] == [Add, Mul]
 
 
-def test_symbolic_and_wide_extents_give_the_type_of_the_axis():
+def test_symbolic_and_wide_extents_give_the_type_of_the_axis() -> None:
     n = te.size_var("n")
     A = te.placeholder((n, te.const(4, "int64")), name="A")
     B = te.compute(A.shape, lambda i, j: A[i, j])
@@ -50,7 +50,7 @@ def test_symbolic_and_wide_extents_give_the_type_of_the_axis():
         te.placeholder((te.const(1.5),))
 
 
-def test_reductions_must_be_whole_bodies():
+def test_reductions_must_be_whole_bodies() -> None:
     A = te.placeholder((8, 4), name="A")
     k = te.reduce_axis((0, 4), "k")
     with pytest.raises(ValueError, match="must be the whole body"):
@@ -64,7 +64,7 @@ def test_reductions_must_be_whole_bodies():
         te.compute((8,), lambda i: te.sum(te.sum(A[i, k], axis=k) * A[i, j], axis=j))
 
 
-def test_thread_axis_forms():
+def test_thread_axis_forms() -> None:
     x = te.thread_axis("threadIdx.x")
     assert (x.dom, x.thread_tag, x.var.name, x.kind) == (
         None,
@@ -77,7 +77,7 @@ def test_thread_axis_forms():
     assert te.thread_axis(8, "threadIdx.y").dom.extent.value == 8
 
 
-def test_indexing_checks_the_number_of_dimensions():
+def test_indexing_checks_the_number_of_dimensions() -> None:
     A = te.placeholder((8, 4), name="A")
     assert isinstance(A[1, 2], ProducerLoad)
     with pytest.raises(ValueError, match="A has 2 dimensions, found 1"):

@@ -10,7 +10,7 @@ def _call(ins, outs):
     return te.call_extern("f", *(b.data for b in (*ins, *outs)))
 
 
-def test_one_output_takes_the_type_of_the_inputs():
+def test_one_output_takes_the_type_of_the_inputs() -> None:
     A = te.placeholder((4,), "float16", name="A")
     B = te.extern((4, 2), [A], _call, name="B")
     assert (str(B.dtype), [e.value for e in B.shape]) == ("float16", [4, 2])
@@ -20,14 +20,14 @@ def test_one_output_takes_the_type_of_the_inputs():
     assert B.op.root_iter_vars == ()
 
 
-def test_several_outputs():
+def test_several_outputs() -> None:
     A = te.placeholder((4,), name="A")
     B, C = te.extern([(4,), (2, 2)], [A], _call, dtype=["float32", "int32"], name="B")
     assert B.op is C.op
     assert (str(C.dtype), C.name) == ("int32", "B.v1")
 
 
-def test_an_unclear_type_is_refused():
+def test_an_unclear_type_is_refused() -> None:
     A, B = te.placeholder((4,), "int32"), te.placeholder((4,), "float32")
     with pytest.raises(ValueError, match="the type of the output is not clear"):
         te.extern((4,), [A, B], _call)
@@ -35,7 +35,7 @@ def test_an_unclear_type_is_refused():
         te.extern([(4,), (4,)], [A], _call, dtype=["int32"])
 
 
-def test_caching_an_input_of_an_extern():
+def test_caching_an_input_of_an_extern() -> None:
     A = te.placeholder((4,), name="A")
     E = te.extern((4,), [A], _call, name="E")
     s = te.create_schedule(E.op)

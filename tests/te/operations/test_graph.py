@@ -18,27 +18,27 @@ def _diamond():
     return A, B, C, D
 
 
-def test_post_order_follows_first_appearance():
+def test_post_order_follows_first_appearance() -> None:
     A, B, C, D = _diamond()
     assert post_order_ops([D.op]) == [A.op, C.op, B.op, D.op]
     assert post_order_ops([B.op, D.op]) == [A.op, B.op, C.op, D.op]
     assert D.op.inputs == (C, B, A)
 
 
-def test_read_and_feed_graph():
+def test_read_and_feed_graph() -> None:
     A, B, C, D = _diamond()
     assert read_graph([D.op]) == {D.op: (C, B, A), C.op: (A,), B.op: (A,), A.op: ()}
     assert feed_graph([B.op, C.op, D.op])[A] == [B.op, C.op, D.op]
 
 
-def test_sub_graph_with_and_without_its_inputs():
+def test_sub_graph_with_and_without_its_inputs() -> None:
     A, B, C, D = _diamond()
     assert sub_graph([D], [A], include_inputs=False) == [C.op, B.op, D.op]
     assert sub_graph([D], [B], include_inputs=True) == [B.op, D.op]
     assert sub_graph([B], [C], include_inputs=False) == []
 
 
-def test_replace_inputs_keeps_axes_and_leaves_others_alone():
+def test_replace_inputs_keeps_axes_and_leaves_others_alone() -> None:
     A, B, _, D = _diamond()
     E = te.placeholder((8,), name="E")
     new = replace_inputs(B.op, {A: E})
@@ -48,7 +48,7 @@ def test_replace_inputs_keeps_axes_and_leaves_others_alone():
     assert replace_inputs(D.op, {E: A}) is D.op
 
 
-def test_replace_inputs_of_several_outputs_keeps_one_reduction():
+def test_replace_inputs_of_several_outputs_keeps_one_reduction() -> None:
     A = te.placeholder((8, 4), name="A")
     E = te.placeholder((8, 4), name="E")
     k = te.reduce_axis((0, 4), "k")

@@ -6,7 +6,7 @@ from autosched import te
 from autosched.tir.expr import Call, Select
 
 
-def test_float_functions_keep_the_type():
+def test_float_functions_keep_the_type() -> None:
     x = te.var("x", "float16")
     call = te.exp(x)
     assert isinstance(call, Call)
@@ -14,22 +14,22 @@ def test_float_functions_keep_the_type():
     assert te.power(x, 2.0).args[1].dtype is x.dtype
 
 
-def test_float_functions_refuse_integers():
+def test_float_functions_refuse_integers() -> None:
     with pytest.raises(TypeError, match=r"te.sqrt takes a float, found int32"):
         te.sqrt(te.var("i"))
 
 
-def test_abs_of_floats_and_integers():
+def test_abs_of_floats_and_integers() -> None:
     assert te.abs(te.var("x", "float32")).op == "fabs"
     assert isinstance(te.abs(te.var("i")), Select)
 
 
-def test_call_extern_has_the_name_first():
+def test_call_extern_has_the_name_first() -> None:
     call = te.call_extern("sort", te.var("i"))
     assert (call.op, call.args[0].value, str(call.dtype)) == ("call_extern", "sort", "int32")
 
 
 @pytest.mark.parametrize("name", ["int32", "float32", "handle", "bool"])
-def test_a_type_in_place_of_the_name_is_refused(name):
+def test_a_type_in_place_of_the_name_is_refused(name) -> None:
     with pytest.raises(TypeError, match=rf"'{name}' is a type.*te.call_extern\('f', ..., dtype"):
         te.call_extern(name, "f", 1)

@@ -4,14 +4,14 @@ from autosched import te
 from autosched.te.operations.operation import tensor_loads
 
 
-def test_inputs_are_listed_once_in_order_of_first_appearance():
+def test_inputs_are_listed_once_in_order_of_first_appearance() -> None:
     A, B = te.placeholder((8,), name="A"), te.placeholder((8,), "int32", name="B")
     C = te.compute((8,), lambda i: A[B[i]] * A[i] + B[0].astype("float32"), name="C")
     assert C.op.inputs == (A, B)
     assert [load.producer.name for load in tensor_loads(C.op.body[0])] == ["A", "B", "A", "B"]
 
 
-def test_roots_are_data_axes_then_reduction_axes():
+def test_roots_are_data_axes_then_reduction_axes() -> None:
     A = te.placeholder((8, 4), name="A")
     k = te.reduce_axis((0, 4), "k")
     B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B", attrs={"hint": 1})

@@ -20,7 +20,7 @@ def _rows(dtype="float32"):
         (te.max, "float16", -65504.0),
     ],
 )
-def test_identities(reduce, dtype, identity):
+def test_identities(reduce, dtype, identity) -> None:
     A, k = _rows(dtype)
     B = te.compute((8,), lambda i: reduce(A[i, k], axis=k))
     (body,) = B.op.body
@@ -31,19 +31,19 @@ def test_identities(reduce, dtype, identity):
     assert B.op.root_iter_vars == (*B.op.axis, k)
 
 
-def test_equal_reductions_are_one_object():
+def test_equal_reductions_are_one_object() -> None:
     A, k = _rows()
     assert te.sum(A[0, k], axis=k) is te.sum(A[0, k], axis=[k])
 
 
-def test_condition_and_init():
+def test_condition_and_init() -> None:
     A, k = _rows()
     body = te.sum(A[0, k], axis=k, where=k.var < 3, init=te.const(5.0))
     assert body.condition is (k.var < 3)
     assert body.init[0].value == 5.0
 
 
-def test_argmax_is_one_reduction_with_two_components():
+def test_argmax_is_one_reduction_with_two_components() -> None:
     A, k = _rows()
     argmax = te.comm_reducer(
         lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
@@ -58,13 +58,13 @@ def test_argmax_is_one_reduction_with_two_components():
     assert first.source == second.source == (k.var, A[index.op.axis[0], k])
 
 
-def test_two_expressions_are_combined_directly():
+def test_two_expressions_are_combined_directly() -> None:
     A, _ = _rows()
     assert isinstance(te.max(A[0, 0], A[0, 1]), Max)
     assert te.max(3, 4).value == 4
 
 
-def test_only_reduce_axes_can_be_reduced():
+def test_only_reduce_axes_can_be_reduced() -> None:
     A, _ = _rows()
     B = te.compute((8,), lambda i: A[i, 0])
     with pytest.raises(ValueError, match=r"reduces over te\.reduce_axis"):

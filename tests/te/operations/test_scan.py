@@ -17,7 +17,7 @@ def _prefix_sum(m=5, n=4):
     return X, state, init, mid, update, te.scan(init, update, state, [X], name="scan")
 
 
-def test_axes_of_a_scan():
+def test_axes_of_a_scan() -> None:
     *_, scan = _prefix_sum()
     op = scan.op
     assert (op.scan_axis.var.name, op.scan_axis.kind) == ("scan.idx", IterKind.ORDERED)
@@ -26,7 +26,7 @@ def test_axes_of_a_scan():
     assert [e.value for e in scan.shape] == [5, 4]
 
 
-def test_the_update_is_attached_as_a_group():
+def test_the_update_is_attached_as_a_group() -> None:
     _X, _state, _init, mid, update, scan = _prefix_sum()
     s = te.create_schedule(scan.op)
     (group,) = s.groups
@@ -40,7 +40,7 @@ def test_the_update_is_attached_as_a_group():
         s[scan].split(scan.op.spatial_axis[0], factor=2)
 
 
-def test_env_threads():
+def test_env_threads() -> None:
     *_, scan = _prefix_sum()
     s = te.create_schedule(scan.op)
     thread = te.thread_axis((0, 4), "threadIdx.x")
@@ -52,7 +52,7 @@ def test_env_threads():
         te.create_schedule(scan.op)[scan].env_threads(te.thread_axis("threadIdx.x"))
 
 
-def test_caching_the_state_rebuilds_the_scan():
+def test_caching_the_state_rebuilds_the_scan() -> None:
     _X, state, _init, mid, update, scan = _prefix_sum()
     s = te.create_schedule(scan.op)
     cached = s.cache_read(state, "local", [mid])
@@ -61,7 +61,7 @@ def test_caching_the_state_rebuilds_the_scan():
     assert s.outputs == [s[scan].op]
 
 
-def test_shapes_must_fit():
+def test_shapes_must_fit() -> None:
     _X, state, init, _, update, _ = _prefix_sum()
     with pytest.raises(ValueError, match="give one of each"):
         te.scan([init, init], update, state)
@@ -75,7 +75,7 @@ def test_shapes_must_fit():
         te.scan(init, update, te.compute((5, 4), lambda i, j: 0.0, name="init2"))
 
 
-def test_several_states():
+def test_several_states() -> None:
     m, n = 5, 4
     A, B = te.placeholder((m, n), name="A"), te.placeholder((m, n), name="B")
     one = te.placeholder((1, n), name="one")

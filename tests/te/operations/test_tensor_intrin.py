@@ -16,7 +16,7 @@ def _call(name):
     return lambda ins, outs: te.call_extern(name, *(b.data for b in (*ins, *outs)))
 
 
-def test_body_only_and_with_init_and_update():
+def test_body_only_and_with_init_and_update() -> None:
     c = _dot()
     whole = te.decl_tensor_intrin(c.op, _call("dot"), name="dot")
     assert isinstance(whole.body, Evaluate)
@@ -30,7 +30,7 @@ def test_body_only_and_with_init_and_update():
     assert parts.reduce_update is not None
 
 
-def test_refusals():
+def test_refusals() -> None:
     c = _dot()
     with pytest.raises(ValueError, match="one to three"):
         te.decl_tensor_intrin(c.op, lambda i, o: [])
@@ -43,7 +43,7 @@ def test_refusals():
         te.decl_tensor_intrin(d.op, lambda i, o: (_call("a")(i, o), None, _call("b")(i, o)))
 
 
-def test_tensorize_marks_the_loop():
+def test_tensorize_marks_the_loop() -> None:
     c = _dot()
     intrin = te.decl_tensor_intrin(c.op, _call("dot"))
     stage = te.create_schedule(c.op)[c]

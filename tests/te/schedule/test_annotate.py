@@ -15,7 +15,7 @@ def stage():
     return te.create_schedule(C.op)[C]
 
 
-def test_annotations_are_recorded_on_the_loop(stage):
+def test_annotations_are_recorded_on_the_loop(stage) -> None:
     i, k = stage.leaf_iter_vars
     stage.parallel(i)
     stage.unroll(k)
@@ -25,7 +25,7 @@ def test_annotations_are_recorded_on_the_loop(stage):
     assert stage.iter_var_attrs[i].iter_kind == IterKind.VECTORIZED
 
 
-def test_bind_reduction_and_data_loops(stage):
+def test_bind_reduction_and_data_loops(stage) -> None:
     i, k = stage.leaf_iter_vars
     block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
     stage.bind(i, block)
@@ -34,7 +34,7 @@ def test_bind_reduction_and_data_loops(stage):
     assert stage.iter_var_attrs[k].bind_thread is thread
 
 
-def test_pragmas_keep_their_order(stage):
+def test_pragmas_keep_their_order(stage) -> None:
     i, k = stage.leaf_iter_vars
     stage.pragma(i, "auto_unroll_max_step", 16)
     stage.pragma(i, "unroll_explicit", 1)
@@ -48,7 +48,7 @@ def test_pragmas_keep_their_order(stage):
     assert stage.iter_var_attrs[k].iter_kind == IterKind.UNROLLED
 
 
-def test_copies_do_not_share_annotations(stage):
+def test_copies_do_not_share_annotations(stage) -> None:
     i, _ = stage.leaf_iter_vars
     stage.pragma(i, "first")
     copy = stage.copy()
@@ -57,7 +57,7 @@ def test_copies_do_not_share_annotations(stage):
     assert [key for key, _ in copy.iter_var_attrs[i].pragmas] == ["first", "second"]
 
 
-def test_storage_align_works_on_axes_that_are_no_loops_any_more(stage):
+def test_storage_align_works_on_axes_that_are_no_loops_any_more(stage) -> None:
     i, _ = stage.leaf_iter_vars
     stage.split(i, factor=4)
     stage.storage_align(i, 32, 1)
@@ -65,7 +65,7 @@ def test_storage_align_works_on_axes_that_are_no_loops_any_more(stage):
     assert (attr.dim_align_factor, attr.dim_align_offset) == (32, 1)
 
 
-def test_prefetch(stage):
+def test_prefetch(stage) -> None:
     i, _ = stage.leaf_iter_vars
     (A,) = stage.op.inputs
     stage.prefetch(A, i, 2)
@@ -108,14 +108,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals_change_nothing(stage, name):
+def test_refusals_change_nothing(stage, name) -> None:
     act, message = REFUSED[name]
     with pytest.raises(ScheduleError, match=message):
         act(stage, *stage.leaf_iter_vars)
     assert stage.iter_var_attrs == {}
 
 
-def test_binding_twice_is_refused(stage):
+def test_binding_twice_is_refused(stage) -> None:
     i, _ = stage.leaf_iter_vars
     stage.bind(i, te.thread_axis("blockIdx.x"))
     with pytest.raises(ScheduleError, match=r"axis i: already bound to blockIdx.x"):

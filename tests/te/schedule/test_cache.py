@@ -22,7 +22,7 @@ def _names(schedule):
     return [stage.op.name for stage in schedule.stages]
 
 
-def test_cache_read_changes_only_the_given_readers(matmul):
+def test_cache_read_changes_only_the_given_readers(matmul) -> None:
     s, A, _, C, D = matmul
     AS = s.cache_read(A, "shared", [C])
     assert _names(s) == ["A", "A.shared", "B", "C", "D"]
@@ -34,7 +34,7 @@ def test_cache_read_changes_only_the_given_readers(matmul):
     assert s[D].op.inputs[0] is s[C].op.output(0)
 
 
-def test_a_second_cache_in_the_same_scope_gets_another_name(matmul):
+def test_a_second_cache_in_the_same_scope_gets_another_name(matmul) -> None:
     s, A, _, C, D = matmul
     s.cache_read(A, "shared", [C])
     again = s.cache_read(A, "shared", [D])
@@ -44,14 +44,14 @@ def test_a_second_cache_in_the_same_scope_gets_another_name(matmul):
     assert nested.op.name == "A.d.shared.local"
 
 
-def test_cache_read_keeps_loops_of_the_reader(matmul):
+def test_cache_read_keeps_loops_of_the_reader(matmul) -> None:
     s, A, _, C, _ = matmul
     io, _ = s[C].split(C.op.axis[0], factor=2)
     s.cache_read(A, "local", [C])
     assert io in s[C].leaf_iter_vars
 
 
-def test_cache_write_relabels_an_untransformed_stage(matmul):
+def test_cache_write_relabels_an_untransformed_stage(matmul) -> None:
     s, A, B, C, _D = matmul
     CL = s.cache_write(C, "local")
     assert _names(s) == ["A", "B", "C.local", "C", "D"]
@@ -66,7 +66,7 @@ def test_cache_write_relabels_an_untransformed_stage(matmul):
     assert s[C].leaf_iter_vars == list(C.op.axis)
 
 
-def test_cache_write_follows_the_loop_order(matmul):
+def test_cache_write_follows_the_loop_order(matmul) -> None:
     s, _, _, C, _ = matmul
     i, j, _ = s[C].leaf_iter_vars
     s[C].reorder(j, i)
@@ -75,7 +75,7 @@ def test_cache_write_follows_the_loop_order(matmul):
     assert s[C].op.body == (CL[j, i],)
 
 
-def test_cache_write_of_an_output():
+def test_cache_write_of_an_output() -> None:
     A = te.placeholder((8,), name="A")
     B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
     s = te.create_schedule(B.op)
@@ -85,7 +85,7 @@ def test_cache_write_of_an_output():
     assert not s[BL].is_output
 
 
-def test_cache_write_of_several_outputs():
+def test_cache_write_of_several_outputs() -> None:
     A = te.placeholder((8,), name="A")
     B, C = te.compute((8,), lambda i: (A[i] + 1.0, A[i] * 2.0), name="B")
     s = te.create_schedule(B.op)
@@ -97,7 +97,7 @@ def test_cache_write_of_several_outputs():
         s.cache_write(B, "local")
 
 
-def test_cache_read_of_one_of_several_outputs():
+def test_cache_read_of_one_of_several_outputs() -> None:
     A = te.placeholder((8,), name="A")
     B, C = te.compute((8,), lambda i: (A[i] + 1.0, A[i] * 2.0), name="B")
     D = te.compute((8,), lambda i: B[i] + C[i], name="D")
@@ -124,7 +124,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals_change_nothing(matmul, name):
+def test_refusals_change_nothing(matmul, name) -> None:
     act, message = REFUSED[name]
     s = matmul[0]
     before = [(stage, stage.op) for stage in s.stages]
@@ -133,7 +133,7 @@ def test_refusals_change_nothing(matmul, name):
     assert [(stage, stage.op) for stage in s.stages] == before
 
 
-def test_cache_write_after_a_split_of_the_reduction_is_refused(matmul):
+def test_cache_write_after_a_split_of_the_reduction_is_refused(matmul) -> None:
     s, _, _, C, _ = matmul
     s[C].split(C.op.reduce_axis[0], factor=2)
     with pytest.raises(ScheduleError, match=r"cache_write: stage C, axis k.outer"):
@@ -141,7 +141,7 @@ def test_cache_write_after_a_split_of_the_reduction_is_refused(matmul):
     assert _names(s) == ["A", "B", "C", "D"]
 
 
-def test_cache_write_after_an_uneven_split_is_guarded():
+def test_cache_write_after_an_uneven_split_is_guarded() -> None:
     A = te.placeholder((10,), name="A")
     k = te.reduce_axis((0, 3), "k")
     B = te.compute((10,), lambda i: te.sum(A[i] * k.var.astype("float32"), axis=k), name="B")

@@ -96,8 +96,8 @@ def computation_of(block):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_examples(name, golden):
-    def run(example):
+def test_examples(name, golden) -> None:
+    def run(example) -> None:
         computation = computation_of(example.before)
         before = scheduled(computation, example.before.label)
         example.before.found = body_of(before)
@@ -109,7 +109,7 @@ def test_examples(name, golden):
     assert golden.check_examples(SOURCES / f"{name}.py", run) > 0
 
 
-def same_result(before, after):
+def same_result(before, after) -> None:
     """Both programs leave the same arrays; those that call another language are not run."""
     if any(isinstance(e, Call) and e.op == "call_extern" for e in all_exprs(after.body)):
         return

@@ -16,7 +16,7 @@ def chain():
     return te.create_schedule(tensors[-1].op), *tensors
 
 
-def test_members_of_a_group(chain):
+def test_members_of_a_group(chain) -> None:
     s, A, B, C, D, _E = chain
     g = s.create_group(outputs=C, inputs=A)
     assert [x.op.name for x in s.stages if x.group is g] == ["B", "C"]
@@ -27,7 +27,7 @@ def test_members_of_a_group(chain):
     assert s[D].attach_spec() is s[D]
 
 
-def test_groups_nest(chain):
+def test_groups_nest(chain) -> None:
     s, A, B, C, D, _E = chain
     inner = s.create_group(outputs=C, inputs=B)
     outer = s.create_group(outputs=D, inputs=A)
@@ -40,7 +40,7 @@ def test_groups_nest(chain):
     assert (middle.num_child_stages, outer.num_child_stages) == (2, 2)
 
 
-def test_copies_of_groups_are_independent(chain):
+def test_copies_of_groups_are_independent(chain) -> None:
     s, A, B, C, D, _E = chain
     g = s.create_group(outputs=C, inputs=A)
     g.compute_at(s[D], s[D].leaf_iter_vars[0])
@@ -51,7 +51,7 @@ def test_copies_of_groups_are_independent(chain):
     assert h.attach_stage is t[D]
 
 
-def test_members_cannot_leave_their_group(chain):
+def test_members_cannot_leave_their_group(chain) -> None:
     s, A, B, C, D, _E = chain
     s.create_group(outputs=C, inputs=A)
     with pytest.raises(ScheduleError, match=r"compute_at: stage C.*D is outside of the stage's"):
@@ -59,7 +59,7 @@ def test_members_cannot_leave_their_group(chain):
     s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
 
 
-def test_overlapping_groups_are_refused(chain):
+def test_overlapping_groups_are_refused(chain) -> None:
     s, A, B, C, D, _E = chain
     g = s.create_group(outputs=C, inputs=A)
     with pytest.raises(ScheduleError, match=r"create_group: stage B: it belongs to a group"):

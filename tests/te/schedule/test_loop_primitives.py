@@ -20,7 +20,7 @@ def _loops(stage):
     return [iv.var.name for iv in stage.leaf_iter_vars]
 
 
-def test_split_by_factor_and_by_parts(stage):
+def test_split_by_factor_and_by_parts(stage) -> None:
     i, j, k = stage.leaf_iter_vars
     io, ii = stage.split(i, factor=3)
     ko, ki = stage.split(k, nparts=2)
@@ -33,7 +33,7 @@ def test_split_by_factor_and_by_parts(stage):
     assert (io.kind, ki.kind) == (i.kind, k.kind)
 
 
-def test_fuse_is_a_left_fold_in_either_order(stage):
+def test_fuse_is_a_left_fold_in_either_order(stage) -> None:
     i, j, k = stage.leaf_iter_vars
     fused = stage.fuse(j, i)
     assert fused.var.name == "i.j.fused"
@@ -43,33 +43,33 @@ def test_fuse_is_a_left_fold_in_either_order(stage):
     assert all(isinstance(r, Fuse) for r in stage.relations)
 
 
-def test_fuse_of_nothing_is_a_singleton(stage):
+def test_fuse_of_nothing_is_a_singleton(stage) -> None:
     iv = stage.fuse()
     assert _loops(stage) == ["singleton", "i", "j", "k"]
     assert iv.dom.extent.value == 1
     assert isinstance(stage.relations[0], Singleton)
 
 
-def test_fuse_of_one_changes_nothing(stage):
+def test_fuse_of_one_changes_nothing(stage) -> None:
     i = stage.leaf_iter_vars[0]
     assert stage.fuse(i) is i
     assert stage.relations == []
 
 
-def test_fused_type_is_the_wider_one():
+def test_fused_type_is_the_wider_one() -> None:
     A = te.placeholder((4, te.const(8, "int64")), name="A")
     B = te.compute(A.shape, lambda i, j: A[i, j], name="B")
     stage = te.create_schedule(B.op)[B]
     assert str(stage.fuse(*stage.leaf_iter_vars).var.dtype) == "int64"
 
 
-def test_reorder_permutes_only_the_named_loops(stage):
+def test_reorder_permutes_only_the_named_loops(stage) -> None:
     i, j, k = stage.leaf_iter_vars
     stage.reorder(k, i)
     assert stage.leaf_iter_vars == [k, j, i]
 
 
-def test_tile(stage):
+def test_tile(stage) -> None:
     i, j, _ = stage.leaf_iter_vars
     xo, yo, xi, yi = stage.tile(i, j, 4, 8)
     assert stage.leaf_iter_vars[:4] == [xo, yo, xi, yi]
@@ -111,7 +111,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals_name_the_place_and_change_nothing(stage, name):
+def test_refusals_name_the_place_and_change_nothing(stage, name) -> None:
     act, message = REFUSED[name]
     i, _ = stage.split(stage.leaf_iter_vars[0], factor=4)
     j, k = stage.leaf_iter_vars[2:]

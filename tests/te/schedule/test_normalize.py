@@ -16,7 +16,7 @@ def _chain():
     return A, B, C, D, te.create_schedule(D.op)
 
 
-def test_inlined_bodies_replace_loads_and_the_schedule_stays():
+def test_inlined_bodies_replace_loads_and_the_schedule_stays() -> None:
     A, B, C, D, s = _chain()
     s[B].compute_inline()
     s[C].compute_inline()
@@ -29,7 +29,7 @@ def test_inlined_bodies_replace_loads_and_the_schedule_stays():
     assert s[B].attach_type is AttachType.INLINE
 
 
-def test_inlining_between_stored_stages_rebuilds_what_follows():
+def test_inlining_between_stored_stages_rebuilds_what_follows() -> None:
     _A, B, C, D, s = _chain()
     s[B].compute_inline()
     n = s.normalize()
@@ -38,7 +38,7 @@ def test_inlining_between_stored_stages_rebuilds_what_follows():
     assert n[C].leaf_iter_vars[0].var.name == "i"
 
 
-def test_inlining_into_a_reduction_with_several_outputs():
+def test_inlining_into_a_reduction_with_several_outputs() -> None:
     A = te.placeholder((4, 8), name="A")
     B = te.compute((4, 8), lambda i, j: A[i, j] * 2.0, name="B")
     k = te.reduce_axis((0, 8), "k")
@@ -53,7 +53,7 @@ def test_inlining_into_a_reduction_with_several_outputs():
     assert first.source == second.source == (A[C.op.axis[0], k] * 2.0,) * 2
 
 
-def test_constant_matrices_cost_nothing_in_features():
+def test_constant_matrices_cost_nothing_in_features() -> None:
     A, _B, _C, _, _ = _chain()
     M = te.compute((16,), lambda i: te.const(0.5), name="M", attrs={"const_matrix": True})
     E = te.compute((16,), lambda i: M[i] * A[i], name="E")
@@ -65,7 +65,7 @@ def test_constant_matrices_cost_nothing_in_features():
     assert isinstance(M.op.body[0], FloatImm)
 
 
-def test_rebase_moves_loops_annotations_and_attach_points():
+def test_rebase_moves_loops_annotations_and_attach_points() -> None:
     _A, _B, C, D, s = _chain()
     (i,) = s[D].leaf_iter_vars
     s[C].compute_at(s[D], i)
@@ -84,7 +84,7 @@ def test_rebase_moves_loops_annotations_and_attach_points():
     assert again[D].relations == [relation]
 
 
-def test_split_and_thread_bound_axes_are_not_rebased():
+def test_split_and_thread_bound_axes_are_not_rebased() -> None:
     _A, _B, C, D, s = _chain()
     s[D].bind(D.op.axis[0], te.thread_axis("blockIdx.x"))
     s[C].split(C.op.axis[0], factor=4)
@@ -93,7 +93,7 @@ def test_split_and_thread_bound_axes_are_not_rebased():
     assert len(n[C].relations) == 1
 
 
-def test_attach_points_follow_split_and_fuse():
+def test_attach_points_follow_split_and_fuse() -> None:
     A = te.placeholder((4, 4), name="A")
     B = te.compute((4, 4), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((4, 4), lambda i, j: B[i, j] * 2.0, name="C")
@@ -106,7 +106,7 @@ def test_attach_points_follow_split_and_fuse():
     assert s[B].attach_ivar is j
 
 
-def test_attached_to_an_inlined_stage():
+def test_attached_to_an_inlined_stage() -> None:
     _A, B, C, _D, s = _chain()
     s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
     s[C].compute_inline()
@@ -114,7 +114,7 @@ def test_attached_to_an_inlined_stage():
         s.normalize()
 
 
-def test_an_extern_reader_needs_its_input_stored():
+def test_an_extern_reader_needs_its_input_stored() -> None:
     A = te.placeholder((4,), name="A")
     B = te.compute((4,), lambda i: A[i], name="B")
     E = te.extern((4,), [B], lambda i, o: te.call_extern("f", i[0].data, o[0].data), name="E")

@@ -17,7 +17,7 @@ def chain():
     return s, A, B, C, D
 
 
-def test_compute_at_and_back(chain):
+def test_compute_at_and_back(chain) -> None:
     s, _, B, C, _ = chain
     (i,) = s[C].leaf_iter_vars
     s[B].compute_at(s[C], i)
@@ -28,14 +28,14 @@ def test_compute_at_and_back(chain):
     assert (s[B].attach_stage, s[B].attach_ivar) == (None, None)
 
 
-def test_inline_drops_the_attach_point(chain):
+def test_inline_drops_the_attach_point(chain) -> None:
     s, _, B, C, _ = chain
     s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
     s[B].compute_inline()
     assert (s[B].attach_type, s[B].attach_stage) == (AttachType.INLINE, None)
 
 
-def test_storage(chain):
+def test_storage(chain) -> None:
     s, _, B, _, _ = chain
     s[B].set_scope("shared.dyn")
     s[B].double_buffer()
@@ -99,7 +99,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals_change_nothing(chain, name):
+def test_refusals_change_nothing(chain, name) -> None:
     act, message = REFUSED[name]
     s = chain[0]
     with pytest.raises(ScheduleError, match=message):
@@ -107,14 +107,14 @@ def test_refusals_change_nothing(chain, name):
     assert all(x.attach_type is AttachType.GROUP_ROOT and x.scope == "" for x in s.stages)
 
 
-def test_attach_cycles_are_refused(chain):
+def test_attach_cycles_are_refused(chain) -> None:
     s, _, B, C, _D = chain
     s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
     with pytest.raises(ScheduleError, match=r"compute_at: stage C.*B is itself computed in its"):
         s[C].compute_at(s[B], s[B].leaf_iter_vars[0])
 
 
-def test_reductions_and_several_outputs_cannot_be_inlined():
+def test_reductions_and_several_outputs_cannot_be_inlined() -> None:
     s, R, M = _reduction()
     with pytest.raises(ScheduleError, match="compute_inline: stage R: a reduction"):
         s[R].compute_inline()

@@ -20,7 +20,7 @@ def _names(axes):
     return [iv.var.name for iv in axes]
 
 
-def test_both_operations(rows):
+def test_both_operations(rows) -> None:
     s, A, B, C, k = rows
     ko, ki = s[B].split(k, factor=5)
     BF = s.rfactor(B, ki)
@@ -43,7 +43,7 @@ def test_both_operations(rows):
     assert s[C].op.inputs == (final.output(0),)
 
 
-def test_the_position_of_the_new_axis(rows):
+def test_the_position_of_the_new_axis(rows) -> None:
     for position, expected in (
         (1, ["i", "k.inner"]),
         (-1, ["i", "k.inner"]),
@@ -55,7 +55,7 @@ def test_the_position_of_the_new_axis(rows):
         assert _names(s.rfactor(B, ki, position).op.axis) == expected
 
 
-def test_a_split_that_does_not_divide_gets_a_condition(rows):
+def test_a_split_that_does_not_divide_gets_a_condition(rows) -> None:
     s, _, B, _, k = rows
     ko, ki = s[B].split(k, factor=7)
     (body,) = s.rfactor(B, ko).op.body
@@ -64,14 +64,14 @@ def test_a_split_that_does_not_divide_gets_a_condition(rows):
     assert body.condition.args == ((ki + ko * 7) < 30,)
 
 
-def test_a_factor_of_extent_one_reads_at_its_minimum(rows):
+def test_a_factor_of_extent_one_reads_at_its_minimum(rows) -> None:
     s, A, B, _, k = rows
     ko, ki = s[B].split(k, factor=30)
     (body,) = s.rfactor(B, ko).op.body
     assert body.source == (A[B.op.axis[0], ki],)
 
 
-def test_untouched_reductions_and_loops_stay():
+def test_untouched_reductions_and_loops_stay() -> None:
     A = te.placeholder((6, 4, 10), name="A")
     x, y = te.reduce_axis((0, 4), "x"), te.reduce_axis((0, 10), "y")
     B = te.compute((6,), lambda i: te.sum(A[i, x, y], axis=[x, y]), name="B")
@@ -92,7 +92,7 @@ def test_untouched_reductions_and_loops_stay():
     assert len(s[BF].relations) == 2
 
 
-def test_a_fused_reduction():
+def test_a_fused_reduction() -> None:
     A = te.placeholder((6, 4, 10), name="A")
     x, y = te.reduce_axis((0, 4), "x"), te.reduce_axis((0, 10), "y")
     B = te.compute((6,), lambda i: te.sum(A[i, x, y], axis=[x, y]), name="B")
@@ -104,7 +104,7 @@ def test_a_fused_reduction():
     assert body.axis[0].var is inner.var
 
 
-def test_init_is_used_once():
+def test_init_is_used_once() -> None:
     A = te.placeholder((8, 30), name="A")
     I = te.placeholder((8,), name="I")
     k = te.reduce_axis((0, 30), "k")
@@ -115,7 +115,7 @@ def test_init_is_used_once():
     assert s[B].op.body[0].init == (I[s[B].op.axis[0]],)
 
 
-def test_a_whole_reduction_axis_leaves_a_copy():
+def test_a_whole_reduction_axis_leaves_a_copy() -> None:
     A = te.placeholder((30,), name="A")
     k = te.reduce_axis((0, 30), "k")
     B = te.compute((1,), lambda i: te.sum(A[k], axis=k, where=k.var < 20), name="B")
@@ -143,7 +143,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals_change_nothing(rows, name):
+def test_refusals_change_nothing(rows, name) -> None:
     act, message = REFUSED[name]
     s = rows[0]
     before = [(stage, stage.op, list(stage.leaf_iter_vars)) for stage in s.stages]
@@ -152,7 +152,7 @@ def test_refusals_change_nothing(rows, name):
     assert [(stage, stage.op, list(stage.leaf_iter_vars)) for stage in s.stages] == before
 
 
-def test_a_reduction_fused_with_a_data_axis_is_refused(rows):
+def test_a_reduction_fused_with_a_data_axis_is_refused(rows) -> None:
     s, _, B, _, k = rows
     fused = s[B].fuse(B.op.axis[0], k)
     with pytest.raises(ScheduleError, match=r"rfactor: stage B.*it is fused with data axis i"):

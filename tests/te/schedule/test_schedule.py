@@ -19,7 +19,7 @@ def _names(schedule):
     return [stage.op.name for stage in schedule.stages]
 
 
-def test_stages_are_in_post_order_and_outputs_marked():
+def test_stages_are_in_post_order_and_outputs_marked() -> None:
     _A, _B, C, D = _matmul_relu()
     s = te.create_schedule(D)
     assert _names(s) == ["A", "B", "C", "D"]
@@ -28,7 +28,7 @@ def test_stages_are_in_post_order_and_outputs_marked():
     assert s[C].leaf_iter_vars == list(C.op.root_iter_vars)
 
 
-def test_several_outputs_one_of_which_is_read():
+def test_several_outputs_one_of_which_is_read() -> None:
     _A, _B, C, D = _matmul_relu()
     s = te.create_schedule([C.op, D.op])
     assert s.outputs == [C.op, D.op]
@@ -37,7 +37,7 @@ def test_several_outputs_one_of_which_is_read():
         te.create_schedule([])
 
 
-def test_copies_are_independent():
+def test_copies_are_independent() -> None:
     _A, _B, C, D = _matmul_relu()
     s = te.create_schedule(D)
     s[C].compute_at(s[D], s[D].leaf_iter_vars[1])
@@ -53,7 +53,7 @@ def test_copies_are_independent():
     assert s[C].op is C.op
 
 
-def test_stages_are_found_by_original_and_by_new_operations():
+def test_stages_are_found_by_original_and_by_new_operations() -> None:
     _A, _B, C, D = _matmul_relu()
     s = te.create_schedule(D)
     CL = s.cache_write(C, "local")

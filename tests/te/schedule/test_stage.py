@@ -11,7 +11,7 @@ def _stage():
     return te.create_schedule(B.op)[B]
 
 
-def test_a_fresh_stage():
+def test_a_fresh_stage() -> None:
     stage = _stage()
     assert stage.name == "B"
     assert stage.leaf_iter_vars == stage.all_iter_vars == list(stage.op.axis)
@@ -20,7 +20,7 @@ def test_a_fresh_stage():
     assert stage.attach_spec() is stage
 
 
-def test_a_copy_has_every_field_and_lists_of_its_own():
+def test_a_copy_has_every_field_and_lists_of_its_own() -> None:
     stage = _stage()
     copy = stage.copy()
     for field in Stage.__slots__:
@@ -32,7 +32,7 @@ def test_a_copy_has_every_field_and_lists_of_its_own():
     assert stage.iter_var_attrs == {}
 
 
-def test_reset_keeps_what_is_known_of_the_axes():
+def test_reset_keeps_what_is_known_of_the_axes() -> None:
     stage = _stage()
     i, j = stage.leaf_iter_vars
     stage.storage_align(i, 8, 1)

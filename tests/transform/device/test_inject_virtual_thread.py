@@ -21,7 +21,7 @@ def virtual(extent, make_body, tag="vthread"):
     return AttrStmt(thread, "virtual_thread", extent, make_body(thread.var))
 
 
-def test_copies_of_a_let_bind_their_own_variables(make_func, same_result):
+def test_copies_of_a_let_bind_their_own_variables(make_func, same_result) -> None:
     t = Var("t")
     before = make_func(
         virtual(3, lambda vx: LetStmt(t, vx * 2, BufferStore(B, A[t], (t + 1,)))), A, B
@@ -31,7 +31,7 @@ def test_copies_of_a_let_bind_their_own_variables(make_func, same_result):
     same_result(before, after)
 
 
-def test_touched_variables_follow_stores_and_loads():
+def test_touched_variables_follow_stores_and_loads() -> None:
     vx, t = Var("vx"), Var("t")
     m = decl_buffer((4,), "float32", "M", scope="local")
     body = seq(

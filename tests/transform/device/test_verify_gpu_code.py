@@ -105,13 +105,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_refuses_what_is_beyond_a_limit(make_func, case):
+def test_refuses_what_is_beyond_a_limit(make_func, case) -> None:
     body, limits, message = case
     with pytest.raises(ScheduleError, match=message):
         VerifyGPUCode(**limits)(make_func(body, A, B))
 
 
-def test_strided_vector_of_narrow_values(make_func):
+def test_strided_vector_of_narrow_values(make_func) -> None:
     half = decl_buffer((64,), "float16", "H")
     index = Ramp(IntImm(0), IntImm(2), 4)
     func = make_func(kernel(BufferStore(half, half[index], (index,))), half)
@@ -119,7 +119,7 @@ def test_strided_vector_of_narrow_values(make_func):
         VerifyGPUCode(max_vector_bytes=8)(func)
 
 
-def test_within_the_limits_returns_the_same_object(make_func):
+def test_within_the_limits_returns_the_same_object(make_func) -> None:
     body = allocate(64, "shared", allocate(4, "local", seq(vector(), STORE)))
     func = make_func(seq(kernel(body), kernel(body, x=64, y=2)), A, B)
     check = VerifyGPUCode(
@@ -134,12 +134,12 @@ def test_within_the_limits_returns_the_same_object(make_func):
     assert VerifyGPUCode()(func) is func
 
 
-def test_a_repeated_thread_counts_once(make_func):
+def test_a_repeated_thread_counts_once(make_func) -> None:
     func = make_func(kernel(launch("threadIdx.x", 32, STORE)), A, B)
     assert VerifyGPUCode(max_threads_per_block=128)(func) is func
 
 
-def test_limits_of_a_mapping():
+def test_limits_of_a_mapping() -> None:
     assert VerifyGPUCode.of({"max_thread_x": 3}) == VerifyGPUCode(max_thread_x=3)
     with pytest.raises(ConfigError, match="unknown limit 'max_warps'; known limits: max_local"):
         VerifyGPUCode.of({"max_warps": 1})

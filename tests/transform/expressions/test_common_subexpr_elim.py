@@ -15,7 +15,7 @@ A, B = decl_buffer((64,), "float32", "A"), decl_buffer((64,), "float32", "B")
 i, j = Var("i"), Var("j")
 
 
-def test_golden(make_func, body_text, same_result):
+def test_golden(make_func, body_text, same_result) -> None:
     index = i * 8 + j
     before = make_func(loop(i, 8, loop(j, 8, BufferStore(B, A[index] + 1.0, (index,)))), A, B)
     after = CommonSubexprElimTIR()(before)
@@ -30,7 +30,7 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_each_part_stands_where_it_is_known(make_func, body_text, same_result):
+def test_each_part_stands_where_it_is_known(make_func, body_text, same_result) -> None:
     stores = [BufferStore(B, A[i * 8 + k], (i * 8 + j,)) for k in (1, 2)]
     before = make_func(loop(i, 8, loop(j, 8, seq(*stores))), A, B)
     after = CommonSubexprElimTIR()(before)
@@ -47,12 +47,12 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_nothing_repeated_is_unchanged(make_func):
+def test_nothing_repeated_is_unchanged(make_func) -> None:
     before = make_func(loop(i, 8, BufferStore(B, A[i * 2], (i,))), A, B)
     assert CommonSubexprElimTIR()(before) is before
 
 
-def test_it_can_be_disabled(make_func):
+def test_it_can_be_disabled(make_func) -> None:
     index = i * 8 + 1
     before = make_func(loop(i, 4, BufferStore(B, A[index], (index,))), A, B)
     assert CommonSubexprElimTIR(enable=False)(before) is before
@@ -61,7 +61,7 @@ def test_it_can_be_disabled(make_func):
     assert CommonSubexprElimTIR()(before) is not before
 
 
-def test_loads_and_divisions_that_may_trap_stay(make_func):
+def test_loads_and_divisions_that_may_trap_stay(make_func) -> None:
     n = Var("n")
     ratio = floordiv(64, n)
     guarded = IfThenElse(lt(0, n), BufferStore(B, A[ratio], (ratio,)))
@@ -71,7 +71,7 @@ def test_loads_and_divisions_that_may_trap_stay(make_func):
     assert CommonSubexprElimTIR()(twice) is twice
 
 
-def test_sibling_loops_over_one_variable(make_func, same_result):
+def test_sibling_loops_over_one_variable(make_func, same_result) -> None:
     """What is named in one loop is not in scope in the next."""
     index = i * 8 + 1
     first = loop(i, 4, BufferStore(B, A[index], (index,)))
@@ -82,7 +82,7 @@ def test_sibling_loops_over_one_variable(make_func, same_result):
     same_result(before, after)
 
 
-def test_schedule(same_result):
+def test_schedule(same_result) -> None:
     X, Y = te.placeholder((12, 9), name="X"), te.placeholder((9, 10), name="Y")
     k = te.reduce_axis((0, 9), name="k")
     Z = te.compute((12, 10), lambda r, c: te.sum(X[r, k] * Y[k, c], axis=k), name="Z")
@@ -96,7 +96,7 @@ def test_schedule(same_result):
     same_result(before, after)
 
 
-def test_the_most_used_get_the_names(make_func, body_text, same_result):
+def test_the_most_used_get_the_names(make_func, body_text, same_result) -> None:
     often, twice = i * 8 + j, i * 3 + j * 2
     store = BufferStore(B, A[often] + A[often + 1] + A[twice], (often,))
     other = BufferStore(B, A[twice], (often,))

@@ -21,6 +21,6 @@ extern = Call(float32, "call_extern", (StringImm("f"),))
         (Call(int32, "no_such_intrinsic", ()), False, True),
     ],
 )
-def test_effects(expr, lasting, effect):
+def test_effects(expr, lasting, effect) -> None:
     assert is_lasting(expr) == lasting
     assert has_side_effect(expr) == effect

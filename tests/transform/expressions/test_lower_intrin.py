@@ -23,7 +23,7 @@ from autosched.transform.expressions.lower_intrin import LowerIntrin
 ALL = np.arange(-128, 128)
 
 
-def is_lowered(func):
+def is_lowered(func) -> bool:
     return not any(isinstance(e, FloorDiv | FloorMod) for e in all_exprs(func.body))
 
 
@@ -49,14 +49,14 @@ def pairs(low, high, dividends=ALL):
     return a[keep], b[keep]
 
 
-def test_any_signs(make_func):
+def test_any_signs(make_func) -> None:
     a, b = pairs(-128, 128)
     np.testing.assert_array_equal(run_both(make_func, floordiv, a, b, "int8"), a // b)
     np.testing.assert_array_equal(run_both(make_func, floormod, a, b, "int8"), a % b)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
-def test_constant_divisors(make_func, dtype):
+def test_constant_divisors(make_func, dtype) -> None:
     """Powers of two, other positive ones and negative ones."""
     divisors = [d for d in range(-128, 128) if d not in (0, -1)] if dtype == "int8" else [3, -5, 8]
     A = decl_buffer((256,), dtype, "A")
@@ -78,7 +78,7 @@ def test_constant_divisors(make_func, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32"])
-def test_divisors_known_to_be_positive(make_func, dtype):
+def test_divisors_known_to_be_positive(make_func, dtype) -> None:
     a, b = pairs(1, 128)
 
     def positive(y):
@@ -94,7 +94,7 @@ def test_divisors_known_to_be_positive(make_func, dtype):
     np.testing.assert_array_equal(run_both(make_func, rest, a, b, dtype), a % b)
 
 
-def test_uint8(make_func):
+def test_uint8(make_func) -> None:
     a, b = pairs(1, 256, np.arange(256))
     np.testing.assert_array_equal(run_both(make_func, floordiv, a, b, "uint8"), a // b)
     np.testing.assert_array_equal(run_both(make_func, floormod, a, b, "uint8"), a % b)
@@ -102,7 +102,7 @@ def test_uint8(make_func):
 
 @pytest.mark.parametrize("low", [-128, -127, -100, -5, 0, 3])
 @pytest.mark.parametrize("divisor", [3, 7, 100, 127])
-def test_bounded_dividends(make_func, low, divisor):
+def test_bounded_dividends(make_func, low, divisor) -> None:
     """A loop variable with a known lower bound; nothing may overflow int8 on the way."""
     i = Var("i", "int8")
     extent = min(127, 127 - low)
@@ -118,7 +118,7 @@ def test_bounded_dividends(make_func, low, divisor):
         np.testing.assert_array_equal(result[:extent], expected)
 
 
-def test_golden(make_func, body_text):
+def test_golden(make_func, body_text) -> None:
     A, C = decl_buffer((16,), "int32", "A"), decl_buffer((16,), "int32", "C")
     i = Var("i")
 
@@ -133,14 +133,14 @@ def test_golden(make_func, body_text):
     assert "shift_right(" in text(floordiv(A[i], 3)) and "31" in text(floordiv(A[i], 3))
 
 
-def test_unchanged(make_func):
+def test_unchanged(make_func) -> None:
     A, i = decl_buffer((16,), "int32", "A"), Var("i")
     loop = For(i, IntImm(0), IntImm(16), ForKind.SERIAL, BufferStore(A, A[i] * 2, (i,)))
     before = make_func(loop, A)
     assert LowerIntrin()(before) is before
 
 
-def test_comparison_with_zero(make_func):
+def test_comparison_with_zero(make_func) -> None:
     a, b = pairs(3, 8)
     for compare, expected in ((eq, a % b == 0), (ne, a % b != 0)):
 
@@ -150,7 +150,7 @@ def test_comparison_with_zero(make_func):
         np.testing.assert_array_equal(run_both(make_func, value, a, b, "int8"), expected)
 
 
-def test_maximum_with_zero(make_func):
+def test_maximum_with_zero(make_func) -> None:
     a, b = pairs(1, 128)
 
     def value(x, y):
@@ -159,7 +159,7 @@ def test_maximum_with_zero(make_func):
     np.testing.assert_array_equal(run_both(make_func, value, a, b, "int8"), np.maximum(a // b, 0))
 
 
-def test_conditions_bound_the_dividend(make_func, same_result):
+def test_conditions_bound_the_dividend(make_func, same_result) -> None:
     A, i = decl_buffer((16,), "int32", "A"), Var("i")
     store = BufferStore(A, floormod(i - 5, 3), (i,))
     guarded = IfThenElse(ge(i, 5), store)
@@ -170,7 +170,7 @@ def test_conditions_bound_the_dividend(make_func, same_result):
     same_result(before, after)
 
 
-def test_vectors(make_func, same_result):
+def test_vectors(make_func, same_result) -> None:
     A = decl_buffer((16,), "int32", "A")
     lanes = Ramp(IntImm(0), IntImm(1), 16)
     for divisor in (8, 3, -3):
@@ -181,7 +181,7 @@ def test_vectors(make_func, same_result):
         same_result(before, after)
 
 
-def test_floats(make_func, same_result):
+def test_floats(make_func, same_result) -> None:
     A, i = decl_buffer((16,), "float32", "A"), Var("i")
     loop = For(
         i, IntImm(0), IntImm(16), ForKind.SERIAL, BufferStore(A, floordiv(A[i], const(3.0)), (i,))
@@ -190,7 +190,7 @@ def test_floats(make_func, same_result):
     same_result(before, LowerIntrin()(before))
 
 
-def test_mathematics_stays(make_func):
+def test_mathematics_stays(make_func) -> None:
     A, i = decl_buffer((16,), "float32", "A"), Var("i")
     store = BufferStore(A, call("exp", A[i]), (i,))
     before = make_func(

@@ -29,7 +29,7 @@ def has_int64(func):
     return any(e.dtype is int64 for e in all_exprs(func.body))
 
 
-def test_golden(make_func, body_text, same_result):
+def test_golden(make_func, body_text, same_result) -> None:
     guarded = IfThenElse(lt(i * 8, wide(50)), BufferStore(B, A[i * 8], (i + 1,)))
     before = make_func(wide_loop(i, 8, guarded), A, B)
     after = NarrowDataType()(before)
@@ -45,31 +45,31 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_narrow_functions_are_unchanged(make_func):
+def test_narrow_functions_are_unchanged(make_func) -> None:
     j = Var("j")
     body = For(j, IntImm(0), IntImm(8), ForKind.SERIAL, BufferStore(B, A[j], (j,)))
     before = make_func(body, A, B)
     assert NarrowDataType()(before) is before
 
 
-def test_what_may_not_fit_stays(make_func):
+def test_what_may_not_fit_stays(make_func) -> None:
     big = mul(i, wide(2**30))
     before = make_func(wide_loop(i, 8, BufferStore(B, A[floormod(big, wide(64))], (i,))), A, B)
     after = NarrowDataType()(before)
     assert after.body.loop_var.dtype is int64
 
 
-def test_64_bits_change_nothing(make_func):
+def test_64_bits_change_nothing(make_func) -> None:
     before = make_func(wide_loop(i, 8, BufferStore(B, A[i], (i,))), A, B)
     assert NarrowDataType(64)(before) is before
 
 
-def test_other_widths_are_refused(make_func):
+def test_other_widths_are_refused(make_func) -> None:
     with pytest.raises(ConfigError, match="target_bits must be 32 or 64"):
         NarrowDataType(16)(make_func(wide_loop(i, 8, BufferStore(B, A[i], (i,))), A, B))
 
 
-def test_values_keep_their_type(make_func, same_result):
+def test_values_keep_their_type(make_func, same_result) -> None:
     store = BufferStore(I64, i * wide(3), (i,))
     before = make_func(wide_loop(i, 8, store), I64)
     after = NarrowDataType()(before)
@@ -77,7 +77,7 @@ def test_values_keep_their_type(make_func, same_result):
     same_result(before, after)
 
 
-def test_loaded_indices_stay_wide(make_func):
+def test_loaded_indices_stay_wide(make_func) -> None:
     index = floormod(I64[i], wide(64))
     before = make_func(wide_loop(i, 8, BufferStore(B, A[index], (i,))), I64, A, B)
     after = NarrowDataType()(before)
@@ -85,7 +85,7 @@ def test_loaded_indices_stay_wide(make_func):
     assert any(e.dtype is int64 for e in all_exprs(after.body))
 
 
-def test_casts_and_branches_narrow(make_func, same_result):
+def test_casts_and_branches_narrow(make_func, same_result) -> None:
     j = Var("j")
     index = select(lt(i, wide(4)), cast(int64, j) + i, wide(0))
     inner = For(
@@ -97,7 +97,7 @@ def test_casts_and_branches_narrow(make_func, same_result):
     same_result(before, after)
 
 
-def test_parameters_keep_their_type(make_func):
+def test_parameters_keep_their_type(make_func) -> None:
     n = Var("n", "int64")
     body = wide_loop(i, 8, IfThenElse(lt(i, n), BufferStore(B, A[i], (i,))))
     after = NarrowDataType()(make_func(body, A, B, scalars=(n,)))
@@ -107,7 +107,7 @@ def test_parameters_keep_their_type(make_func):
 
 @pytest.mark.parametrize("offset", [0, 5, 2**33])
 @pytest.mark.parametrize("stride", [1, 3])
-def test_after_vectorize_the_types_agree(make_func, same_result, offset, stride):
+def test_after_vectorize_the_types_agree(make_func, same_result, offset, stride) -> None:
     """Ramps and broadcasts of int64, where all, some or none of the parts fit in 32 bits."""
     lane, k = Var("lane", "int64"), Var("k", "int64")
     at = (k * 4 + lane) * stride + offset - offset
@@ -125,7 +125,7 @@ def test_after_vectorize_the_types_agree(make_func, same_result, offset, stride)
     same_result(before, after)
 
 
-def test_predicates_are_narrowed_with_their_variables(make_func):
+def test_predicates_are_narrowed_with_their_variables(make_func) -> None:
     lane = Ramp(i * 4, wide(1), 4)
     predicate = lt(lane, Broadcast(wide(30), 4))
     load = BufferLoad(A, (lane,), predicate)

@@ -16,7 +16,7 @@ def func_of(make_func, index):
     return make_func(For(i, IntImm(0), IntImm(64), ForKind.SERIAL, store), A, B)
 
 
-def test_golden(make_func, body_text, same_result):
+def test_golden(make_func, body_text, same_result) -> None:
     before = func_of(make_func, i % 32 // 4)
     after = RenormalizeSplitPattern()(before)
     assert (
@@ -29,7 +29,7 @@ for i in range(64):
     same_result(before, after)
 
 
-def test_inside_other_expressions(make_func, body_text, same_result):
+def test_inside_other_expressions(make_func, body_text, same_result) -> None:
     before = func_of(make_func, (i * 3 % 48 // 2 + 1) % 12 // 3)
     after = RenormalizeSplitPattern()(before)
     assert "A[(i * 3 // 2 % 24 + 1) // 3 % 4]" in body_text(after)
@@ -46,6 +46,6 @@ def test_inside_other_expressions(make_func, body_text, same_result):
         floordiv(i, 4),
     ],
 )
-def test_other_forms_return_the_same_object(make_func, index):
+def test_other_forms_return_the_same_object(make_func, index) -> None:
     func = func_of(make_func, index)
     assert RenormalizeSplitPattern()(func) is func

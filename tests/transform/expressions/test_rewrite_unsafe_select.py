@@ -16,7 +16,7 @@ def stored(make_func, value, index=i):
     return before, RewriteUnsafeSelect()(before)
 
 
-def test_golden(make_func, body_text):
+def test_golden(make_func, body_text) -> None:
     _, after = stored(make_func, Select(lt(i, 8), A[i], zero))
     assert (
         body_text(after)
@@ -26,24 +26,24 @@ for i in range(16):
     )
 
 
-def test_it_makes_an_illegal_read_legal(make_func, same_result):
+def test_it_makes_an_illegal_read_legal(make_func, same_result) -> None:
     _, after = stored(make_func, Select(lt(i, 8), A[i], zero))
     _, guarded = stored(make_func, if_then_else(lt(i, 8), A[i], zero))
     same_result(guarded, after)
 
 
-def test_arithmetic_arms_are_unchanged(make_func):
+def test_arithmetic_arms_are_unchanged(make_func) -> None:
     before, after = stored(make_func, Select(lt(i, 8), const(1.0), zero))
     assert after is before
 
 
-def test_impure_calls_count(make_func):
+def test_impure_calls_count(make_func) -> None:
     call = Call(float32, "call_extern", (StringImm("f"),))
     _, after = stored(make_func, Select(lt(i, 8), call, zero))
     assert isinstance(after.body.body.value, Call)
 
 
-def test_only_the_condition_of_a_nested_guard_counts(make_func):
+def test_only_the_condition_of_a_nested_guard_counts(make_func) -> None:
     inner = if_then_else(lt(i, 4), A[i], zero)
     before, after = stored(make_func, Select(lt(i, 8), inner, zero))
     assert after is before
@@ -52,7 +52,7 @@ def test_only_the_condition_of_a_nested_guard_counts(make_func):
     assert isinstance(after.body.body.value, Call)
 
 
-def test_vector_conditions_stay(make_func):
+def test_vector_conditions_stay(make_func) -> None:
     lanes = Ramp(i, IntImm(1), 4)
     value = Select(lt(lanes, Broadcast(IntImm(4), 4)), A[lanes], Broadcast(zero, 4))
     before, after = stored(make_func, value, lanes)

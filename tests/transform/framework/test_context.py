@@ -34,25 +34,25 @@ def func(make_func):
     return make_func(nop())
 
 
-def test_unknown_key_lists_candidates():
+def test_unknown_key_lists_candidates() -> None:
     with pytest.raises(ConfigError, match=r"'tir\.noalia'; candidates: tir\.noalias"):
         PassContext(config={"tir.noalia": True})
 
 
-def test_none_and_wrong_types_are_refused():
+def test_none_and_wrong_types_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"'tir\.noalias' is None"):
         PassContext(config={"tir.noalias": None})
     with pytest.raises(ConfigError, match="must be a list, found True"):
         PassContext(config={"tir.add_lower_pass": True})
 
 
-def test_settings_and_defaults():
+def test_settings_and_defaults() -> None:
     ctx = PassContext(config={"tir.noalias": False})
     assert ctx.setting("tir.noalias") is False
     assert ctx.setting("tir.disable_vectorize") is False
 
 
-def test_contexts_nest():
+def test_contexts_nest() -> None:
     default = PassContext.current()
     assert default.opt_level == 2
     with PassContext(opt_level=0) as outer:
@@ -62,7 +62,7 @@ def test_contexts_nest():
     assert PassContext.current() is default
 
 
-def test_disabled_beats_required(func):
+def test_disabled_beats_required(func) -> None:
     both = PassContext(required_pass=["Mark"], disabled_pass=["Mark"])
     assert not both.pass_enabled(PassInfo("Mark"))
     with both:
@@ -70,7 +70,7 @@ def test_disabled_beats_required(func):
         assert Mark()(func).attrs["marked"]  # calling a pass does not ask
 
 
-def test_required_runs_whatever_the_level(func):
+def test_required_runs_whatever_the_level(func) -> None:
     with PassContext(opt_level=0):
         assert Sequential((Late(),))(func) is func
     with PassContext(opt_level=0, required_pass=["Late"]):
@@ -84,7 +84,7 @@ class Veto(BaseInstrument):
         return info.name != "Mark"
 
 
-def test_a_veto_leaves_the_program_identical(func):
+def test_a_veto_leaves_the_program_identical(func) -> None:
     with PassContext(instruments=[Veto()]):
         assert Mark()(func) is func
         assert Sequential((Mark(),))(func) is func
@@ -92,7 +92,7 @@ def test_a_veto_leaves_the_program_identical(func):
         assert Mark()(func) is not func
 
 
-def test_trace_sees_before_and_after(func):
+def test_trace_sees_before_and_after(func) -> None:
     seen = []
     with PassContext(trace=lambda program, info, before: seen.append((info.name, before))):
         Mark()(func)
@@ -100,19 +100,19 @@ def test_trace_sees_before_and_after(func):
 
 
 class Recorder(BaseInstrument):
-    def __init__(self, log, name, fails=False):
+    def __init__(self, log, name, fails=False) -> None:
         self.log, self.name, self.fails = log, name, fails
 
-    def enter_pass_ctx(self):
+    def enter_pass_ctx(self) -> None:
         if self.fails:
             raise RuntimeError(self.name)
         self.log.append(f"enter {self.name}")
 
-    def exit_pass_ctx(self):
+    def exit_pass_ctx(self) -> None:
         self.log.append(f"exit {self.name}")
 
 
-def test_failure_on_entering_leaves_what_was_entered():
+def test_failure_on_entering_leaves_what_was_entered() -> None:
     log = []
     ctx = PassContext(
         instruments=[Recorder(log, "a"), Recorder(log, "b"), Recorder(log, "c", fails=True)]

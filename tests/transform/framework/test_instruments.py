@@ -1,4 +1,5 @@
 import itertools
+from typing import Never
 
 import pytest
 
@@ -28,7 +29,7 @@ def func(make_func):
 PASSES = Sequential((Simplify(), RemoveNoOp()), label="cleanup")
 
 
-def test_printing(func):
+def test_printing(func) -> None:
     lines = []
     instruments = [
         PrintBefore(("Simplify",), lines.append),
@@ -41,7 +42,7 @@ def test_printing(func):
     assert lines[1].startswith("# after Simplify") and "A[i * 2]" in lines[1]
 
 
-def test_diff_shows_only_what_changed(func):
+def test_diff_shows_only_what_changed(func) -> None:
     diffs = []
     with PassContext(instruments=[PrintDiff(diffs.append)]):
         Sequential((Simplify(), Simplify()))(func)
@@ -50,7 +51,7 @@ def test_diff_shows_only_what_changed(func):
     assert "before Sequential" in whole
 
 
-def test_timing_tree(func):
+def test_timing_tree(func) -> None:
     ticks = itertools.count()
     timing = PassTiming(clock=lambda: next(ticks) * 1e-6)
     with PassContext(instruments=[timing]):
@@ -64,15 +65,15 @@ def test_timing_tree(func):
     assert timing.render() == ""  # leaving the context clears the tree
 
 
-def test_rendering_inside_a_pass_is_refused(func):
+def test_rendering_inside_a_pass_is_refused(func) -> None:
     timing = PassTiming()
     timing.run_before_pass(func, Simplify().info)
     with pytest.raises(RuntimeError, match="inside a running pass: Simplify"):
         timing.render()
 
 
-def test_verify_names_the_pass(func):
-    def check(_):
+def test_verify_names_the_pass(func) -> None:
+    def check(_) -> Never:
         raise ValueError("broken")
 
     with (

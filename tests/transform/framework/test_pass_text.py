@@ -23,7 +23,7 @@ from autosched.transform.pipeline import PASSES
         ("VerifyGPUCode{max_thread_x=3}", (PASSES["VerifyGPUCode"](max_thread_x=3),)),
     ],
 )
-def test_text(text, passes):
+def test_text(text, passes) -> None:
     assert parse_passes(text, PASSES) == passes
 
 
@@ -39,6 +39,6 @@ def test_text(text, passes):
         ("RemoveNoOp{x=1}", "expected option=value with one of no options"),
     ],
 )
-def test_what_is_refused(text, message):
+def test_what_is_refused(text, message) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_passes(text, PASSES)

@@ -48,41 +48,41 @@ def module(make_func):
     return IRModule({"f": make_func(nop()), "g": make_func(nop(), private=True)})
 
 
-def test_a_function_pass_runs_on_every_function(module):
+def test_a_function_pass_runs_on_every_function(module) -> None:
     after = Tag("a")(module)
     assert [f.attrs["tags"] for f in after.functions.values()] == ["a", "a"]
 
 
-def test_none_removes_a_function(module):
+def test_none_removes_a_function(module) -> None:
     after = DropPrivate()(module)
     assert list(after.functions) == ["f"]
     with pytest.raises(ValueError, match="DropPrivate removed the function main"):
         DropPrivate()(module["g"])
 
 
-def test_nothing_changed_is_the_same_module(module):
+def test_nothing_changed_is_the_same_module(module) -> None:
     once = DropPrivate()(module)
     assert DropPrivate()(once) is once
 
 
-def test_module_passes(module):
+def test_module_passes(module) -> None:
     assert Keep()(module) is module
     assert Keep()(module["f"]) is module["f"]
     with pytest.raises(TypeError, match="Keep returned None, expected an IRModule"):
         Keep(None)(module)
 
 
-def test_sequences_nest_and_run_what_is_required(make_func):
+def test_sequences_nest_and_run_what_is_required(make_func) -> None:
     func = make_func(nop())
     inner = Sequential((Tag("b"), Needs("c")), registry={"First": lambda: Tag("1")})
     assert Sequential((Tag("a"), inner))(func).attrs["tags"] == "ab1c"
 
 
-def test_required_passes_are_not_remembered(make_func):
+def test_required_passes_are_not_remembered(make_func) -> None:
     twice = Sequential((Needs("c"), Needs("d")), registry={"First": lambda: Tag("1")})
     assert twice(make_func(nop())).attrs["tags"] == "1c1d"
 
 
-def test_unknown_required_pass(make_func):
+def test_unknown_required_pass(make_func) -> None:
     with pytest.raises(ConfigError, match="Needs requires the pass 'First', which is not in"):
         Sequential((Needs(),))(make_func(nop()))

@@ -36,15 +36,15 @@ def nest(rows, columns, cache_line=64):
         (5, 8, [3]),  # two rows a line
     ],
 )
-def test_one_call_a_line(rows, columns, loops):
+def test_one_call_a_line(rows, columns, loops) -> None:
     assert nest(rows, columns)[0] == loops
 
 
-def test_address(body_text):
+def test_address(body_text) -> None:
     loops, address = nest(2, 64)
     assert loops == [2, 4]
     assert repr(address.indices[0]).endswith("* 16")
 
 
-def test_short_lines_mean_every_element():
+def test_short_lines_mean_every_element() -> None:
     assert nest(1, 3, cache_line=1)[0] == [1, 3]

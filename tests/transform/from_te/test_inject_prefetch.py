@@ -17,7 +17,7 @@ i, j = Var("i"), Var("j")
 copy = loop(j, 4, BufferStore(B, A[i, j], (i, j)))
 
 
-def test_golden(make_func, body_text):
+def test_golden(make_func, body_text) -> None:
     marked = AttrStmt(A, "prefetch_scope", IntImm(2), copy)
     after = InjectPrefetch()(make_func(loop(i, 8, marked), A, B))
     prefetch = after.body.body.stmts[0]
@@ -26,25 +26,25 @@ def test_golden(make_func, body_text):
     assert after.body.body.stmts[1] is copy
 
 
-def test_unchanged(make_func):
+def test_unchanged(make_func) -> None:
     before = make_func(loop(i, 8, copy), A, B)
     assert InjectPrefetch()(before) is before
 
 
-def test_outside_of_loops_is_refused(make_func):
+def test_outside_of_loops_is_refused(make_func) -> None:
     marked = AttrStmt(A, "prefetch_scope", IntImm(2), copy)
     with pytest.raises(ScheduleError, match="the prefetch of A is in no loop"):
         InjectPrefetch()(make_func(marked, A, B))
 
 
-def test_what_is_not_read_is_not_prefetched(make_func):
+def test_what_is_not_read_is_not_prefetched(make_func) -> None:
     other = decl_buffer((4,), "float32", "other")
     marked = AttrStmt(other, "prefetch_scope", IntImm(2), copy)
     after = InjectPrefetch()(make_func(loop(i, 8, marked), A, B, other))
     assert not any(isinstance(s, Prefetch | AttrStmt) for s in stmts(after.body))
 
 
-def test_schedule():
+def test_schedule() -> None:
     X = te.placeholder((32, 16), name="X")
     Y = te.compute((32, 16), lambda r, c: X[r, c] + 1.0, name="Y")
     sch = te.create_schedule(Y.op)

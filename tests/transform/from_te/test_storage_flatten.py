@@ -32,7 +32,7 @@ def tile(dtype="float32"):
     return A, B, T, loop(i, 2, BufferRealize(T, bounds, TRUE, seq(fill, drain)))
 
 
-def test_golden(make_func, body_text, same_result):
+def test_golden(make_func, body_text, same_result) -> None:
     A, B, _, body = tile()
     before = make_func(body, A, B, te=True)
     after = StorageFlatten()(before)
@@ -53,19 +53,19 @@ for i in range(2):
     same_result(before, after)
 
 
-def test_only_te_functions(make_func):
+def test_only_te_functions(make_func) -> None:
     A, B, _, body = tile()
     before = make_func(body, A, B)
     assert StorageFlatten()(before) is before
 
 
-def test_flat_function_is_unchanged(make_func):
+def test_flat_function_is_unchanged(make_func) -> None:
     A, i = decl_buffer((8,), "float32", "A"), Var("i")
     before = make_func(loop(i, 8, BufferStore(A, A[i] + 1.0, (i,))), A, te=True)
     assert StorageFlatten()(before) is before
 
 
-def test_bool_is_stored_as_int8(make_func, same_result):
+def test_bool_is_stored_as_int8(make_func, same_result) -> None:
     A, B = decl_buffer((4, 4), "float32", "A"), decl_buffer((4, 4), "bool", "B")
     C = decl_buffer((4, 4), "float32", "C")
     T = decl_buffer((4, 4), "bool", "T", scope="")
@@ -88,7 +88,7 @@ def test_bool_is_stored_as_int8(make_func, same_result):
     same_result(before, after)
 
 
-def test_alignment_pads_the_stride(make_func, same_result):
+def test_alignment_pads_the_stride(make_func, same_result) -> None:
     A, B, T, body = tile()
     realize = body.body
     numbers = tuple(IntImm(n) for n in (0, 8, 1))
@@ -110,7 +110,7 @@ def test_alignment_pads_the_stride(make_func, same_result):
         (["threadIdx.x", "blockIdx.x"], "shared"),
     ],
 )
-def test_scope_follows_the_threads(make_func, tags, scope):
+def test_scope_follows_the_threads(make_func, tags, scope) -> None:
     A, B, _, body = tile()
     for tag in reversed(tags):
         axis = te.thread_axis((0, 1), tag)
@@ -120,7 +120,7 @@ def test_scope_follows_the_threads(make_func, tags, scope):
     assert allocate.buffer_var.scope == scope
 
 
-def test_explicit_scope_stays(make_func):
+def test_explicit_scope_stays(make_func) -> None:
     A, B = decl_buffer((4,), "float32", "A"), decl_buffer((4,), "float32", "B")
     T, i = decl_buffer((4,), "float32", "T", scope="local"), Var("i")
     stores = seq(BufferStore(T, A[i], (i,)), BufferStore(B, T[i], (i,)))
@@ -129,7 +129,7 @@ def test_explicit_scope_stays(make_func):
     assert after.body.buffer_var.scope == "local"
 
 
-def test_parameter_realized_otherwise_is_refused(make_func):
+def test_parameter_realized_otherwise_is_refused(make_func) -> None:
     A, i = decl_buffer((8,), "float32", "A"), Var("i")
     store = loop(i, 4, BufferStore(A, const(1.0), (i,)))
     body = BufferRealize(A, (Range(IntImm(0), IntImm(4)),), TRUE, store)
@@ -137,7 +137,7 @@ def test_parameter_realized_otherwise_is_refused(make_func):
         StorageFlatten()(make_func(body, A, te=True))
 
 
-def test_symbolic_parameter_is_asserted(make_func, body_text):
+def test_symbolic_parameter_is_asserted(make_func, body_text) -> None:
     n, m, i = Var("n"), Var("m"), Var("i")
     A = decl_buffer((n,), "float32", "A")
     store = loop(i, 4, BufferStore(A, const(1.0), (i,)))
@@ -146,7 +146,7 @@ def test_symbolic_parameter_is_asserted(make_func, body_text):
     assert "assert" in body_text(after)
 
 
-def test_prefetch_becomes_calls_by_cache_line(make_func, body_text):
+def test_prefetch_becomes_calls_by_cache_line(make_func, body_text) -> None:
     A, B, i = decl_buffer((8, 64), "float32", "A"), decl_buffer((8,), "float32", "B"), Var("i")
     region = (Range(add(i, 1), IntImm(1)), Range(IntImm(0), IntImm(64)))
     body = loop(i, 7, seq(Prefetch(A, region), BufferStore(B, A[i, 0], (i,))))
@@ -156,7 +156,7 @@ def test_prefetch_becomes_calls_by_cache_line(make_func, body_text):
     assert "range(4)" in text  # 64 floats are four lines
 
 
-def test_schedule(same_result):
+def test_schedule(same_result) -> None:
     A = te.placeholder((10, 12), name="A")
     B = te.compute((10, 12), lambda i, j: A[i, j] * 2.0, name="B")
     C = te.compute((10, 10), lambda i, j: B[i, j] + B[i, j + 2], name="C")

@@ -18,5 +18,5 @@ THREAD = te.thread_axis((0, 4), "threadIdx.x")
         ("global", [BLOCK], "global"),
     ],
 )
-def test_scope(scope, threads, expected):
+def test_scope(scope, threads, expected) -> None:
     assert infer_scope(scope, threads) == expected

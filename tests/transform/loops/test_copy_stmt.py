@@ -22,13 +22,13 @@ A = decl_buffer((8,), "float32", "A")
 x, i, t, u = Var("x"), Var("i"), Var("t", float32), Var("u")
 
 
-def test_without_binders_variables_are_substituted():
+def test_without_binders_variables_are_substituted() -> None:
     store = BufferStore(A, A[x + 1], (x,))
     assert repr(copy_stmt(store, {x: IntImm(3)})) == "A[3] = A[4]"
     assert copy_stmt(store, {}) is store
 
 
-def test_every_bound_variable_is_new():
+def test_every_bound_variable_is_new() -> None:
     L = decl_buffer((8,), "float32", "L")
     view = decl_buffer((8,), "float32", "view", data=L.data)
     C = decl_buffer((8,), "float32", "C")
@@ -50,7 +50,7 @@ def test_every_bound_variable_is_new():
         assert not isinstance(e, BufferLoad) or e.buffer.data not in old
 
 
-def test_copies_keep_the_first_ones_variables():
+def test_copies_keep_the_first_ones_variables() -> None:
     loop = For(i, IntImm(0), IntImm(4), ForKind.SERIAL, BufferStore(A, A[x], (i,)))
     first, second, third = copies(loop, [{x: IntImm(n)} for n in range(3)])
     assert first.loop_var is i

@@ -61,7 +61,7 @@ def func_of(make_func, body, kind=ForKind.SERIAL, extent=8, **attrs):
 
 
 @pytest.mark.parametrize("kind", [ForKind.SERIAL, ForKind.UNROLLED])
-def test_golden(kind, make_func, body_text, same_result):
+def test_golden(kind, make_func, body_text, same_result) -> None:
     before = func_of(make_func, allocate(TOTAL, seq(summed(), used())), kind)
     after = HoistInvariants()(before)
     unrolled = "unrolled(8)" if kind is ForKind.UNROLLED else "range(8)"
@@ -79,7 +79,7 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_out_of_several_loops(make_func, body_text, same_result):
+def test_out_of_several_loops(make_func, body_text, same_result) -> None:
     inner = allocate(TOTAL, seq(summed(index=const(3)), used()))
     before = func_of(make_func, inner)
     after = HoistInvariants()(before)
@@ -97,7 +97,7 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_one_stage_out_of_two(make_func, body_text, same_result):
+def test_one_stage_out_of_two(make_func, body_text, same_result) -> None:
     """`other` depends on the loop: it stays, `total` after it moves."""
     varying = BufferStore(OTHER, read(X, j), (ZERO,))
     body = allocate(OTHER, allocate(TOTAL, seq(varying, summed(), used(read(OTHER) + read(TOTAL)))))
@@ -119,7 +119,7 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_a_stage_that_reads_a_moved_one_moves_too(make_func, body_text, same_result):
+def test_a_stage_that_reads_a_moved_one_moves_too(make_func, body_text, same_result) -> None:
     second = BufferStore(OTHER, read(TOTAL) * 2.0, (ZERO,))
     body = allocate(TOTAL, seq(summed(), allocate(OTHER, seq(second, used(read(OTHER))))))
     before = func_of(make_func, body)
@@ -131,7 +131,7 @@ def test_a_stage_that_reads_a_moved_one_moves_too(make_func, body_text, same_res
     same_result(before, after)
 
 
-def test_storage_that_is_not_flat_yet_moves_with_its_pragmas(make_func, body_text):
+def test_storage_that_is_not_flat_yet_moves_with_its_pragmas(make_func, body_text) -> None:
     total = decl_buffer((8,), "float32", "total")
     first = BufferStore(total, read(X, i), (i,))
     produced = AttrStmt(k, "pragma_unroll_explicit", const(1), first)
@@ -184,30 +184,30 @@ STAYS = {
 
 
 @pytest.mark.parametrize("body", STAYS.values(), ids=STAYS.keys())
-def test_what_stays_is_the_same_object(body, make_func):
+def test_what_stays_is_the_same_object(body, make_func) -> None:
     func = func_of(make_func, body)
     assert HoistInvariants()(func) is func
 
 
 @pytest.mark.parametrize("kind", [ForKind.PARALLEL, ForKind.THREAD_BINDING])
-def test_loops_of_several_threads_keep_their_body(kind, make_func):
+def test_loops_of_several_threads_keep_their_body(kind, make_func) -> None:
     func = func_of(make_func, produced_and_used(), kind)
     assert HoistInvariants()(func) is func
 
 
-def test_a_loop_that_may_not_run_keeps_its_body(make_func):
+def test_a_loop_that_may_not_run_keeps_its_body(make_func) -> None:
     """Reading what the body reads could be out of bounds."""
     n = Var("n")
     func = make_func(loop(i, 8, loop(j, n, produced_and_used())), X, Y, scalars=(n,))
     assert HoistInvariants()(func) is func
 
 
-def test_arguments_that_may_overlap_are_left_alone(make_func):
+def test_arguments_that_may_overlap_are_left_alone(make_func) -> None:
     func = func_of(make_func, produced_and_used(), **{"tir.noalias": False})
     assert HoistInvariants()(func) is func
 
 
-def test_two_writers_move_in_order_or_not_at_all(make_func, same_result):
+def test_two_writers_move_in_order_or_not_at_all(make_func, same_result) -> None:
     """A value read between two writers is the first one's."""
     first = BufferStore(TOTAL, const(1.0, float32), (ZERO,))
     second = BufferStore(TOTAL, const(2.0, float32), (ZERO,))
@@ -219,7 +219,7 @@ def test_two_writers_move_in_order_or_not_at_all(make_func, same_result):
     assert HoistInvariants()(apart) is apart
 
 
-def test_a_quotient_by_the_sum_of_its_row_sums_once_a_row():
+def test_a_quotient_by_the_sum_of_its_row_sums_once_a_row() -> None:
     """The schedule sums anew for each of the 512 outputs of a row, and as scalars."""
     a = te.placeholder((4, 512), name="A")
     r = te.reduce_axis((0, 512), name="r")

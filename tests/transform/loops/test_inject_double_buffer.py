@@ -41,14 +41,14 @@ def use(value):
 
 
 @pytest.mark.parametrize("extent", [0, 1, 5])
-def test_a_symbolic_extent(make_func, same_result, extent):
+def test_a_symbolic_extent(make_func, same_result, extent) -> None:
     n = Var("n")
     body = loop(i, n, allocate(L, fill(L, copy(L)), use(L[k])))
     before = make_func(body, A, B, scalars=(n,))
     same_result(before, InjectDoubleBuffer()(before), extent)
 
 
-def test_from_a_schedule():
+def test_from_a_schedule() -> None:
     X = te.placeholder((32, 8), name="X")
     Y = te.compute((32, 8), lambda a, b: X[a, b] * 2.0, name="Y")
     Z = te.compute((32, 8), lambda a, b: Y[a, 7 - b] + 1.0, name="Z")

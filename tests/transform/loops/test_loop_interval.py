@@ -19,13 +19,13 @@ def guarded(condition, extent=4):
     return For(j, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
 
 
-def test_likely_parts():
+def test_likely_parts() -> None:
     parts = list(likely_parts(all_(i < 1, likely(all_(i < 2, j < 3)))))
     assert parts == [(i < 1, False), (i < 2, True), (j < 3, True)]
 
 
 @pytest.mark.parametrize("condition", [i < 5, i <= 5, j > i, j + 2 >= i, i * 2 - j > 3, 3 - i >= j])
-def test_a_part_is_the_comparison(condition):
+def test_a_part_is_the_comparison(condition) -> None:
     part = as_part(condition)
     for a, b in itertools.product(range(-2, 9), range(4)):
         low, high = part.bounds({i: (a, a), j: (b, b)})
@@ -35,7 +35,7 @@ def test_a_part_is_the_comparison(condition):
 
 
 @pytest.mark.parametrize("condition", [eq(i, 3), A[i] < A[0], i < N[0]])
-def test_not_a_part(condition):
+def test_not_a_part(condition) -> None:
     assert as_part(condition) is None
 
 
@@ -49,11 +49,11 @@ def test_not_a_part(condition):
         (i < n, (0, 8)),
     ],
 )
-def test_constant_interval(condition, expected):
+def test_constant_interval(condition, expected) -> None:
     assert loop_conditions(i, guarded(condition)).constant_interval(0, 8) == expected
 
 
-def test_limits_of_variables_outside():
+def test_limits_of_variables_outside() -> None:
     conditions = loop_conditions(i, guarded(all_(i * 4 + j < n, i + j >= n)))
     lows, highs = conditions.limits()
     assert [repr(e) for e in lows] == ["n"]
@@ -61,7 +61,7 @@ def test_limits_of_variables_outside():
     assert len(conditions.symbolic()) == 2
 
 
-def test_conditions_on_what_is_bound_inside_are_left_out():
+def test_conditions_on_what_is_bound_inside_are_left_out() -> None:
     t = Var("t")
     body = LetStmt(t, i + 1, guarded(i + t < 5))
     assert loop_conditions(i, body).parts == []

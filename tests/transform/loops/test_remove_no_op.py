@@ -25,7 +25,7 @@ store = BufferStore(A, const(1.0), (i,))
 effect = Call(handle, "call_extern", (StringImm("f"),))
 
 
-def test_golden(make_func, body_text, same_result):
+def test_golden(make_func, body_text, same_result) -> None:
     branch = IfThenElse(lt(i, 2), nop(), store)
     before = make_func(seq(loop(i, 4, branch), loop(j, 0, store), loop(j, 3, nop())), A)
     after = RemoveNoOp()(before)
@@ -39,7 +39,7 @@ for i in range(4):
     same_result(before, after)
 
 
-def test_unchanged(make_func):
+def test_unchanged(make_func) -> None:
     before = make_func(loop(i, 4, IfThenElse(lt(i, 2), store)), A)
     assert RemoveNoOp()(before) is before
 
@@ -59,17 +59,17 @@ def test_unchanged(make_func):
         BufferStore(A, A[i], (i,)),
     ],
 )
-def test_removed(make_func, stmt):
+def test_removed(make_func, stmt) -> None:
     assert is_nop(RemoveNoOp()(make_func(stmt, A)).body)
 
 
-def test_else_without_effect_is_dropped(make_func):
+def test_else_without_effect_is_dropped(make_func) -> None:
     after = RemoveNoOp()(make_func(IfThenElse(lt(i, 2), store, nop()), A, scalars=[i]))
     assert after.body.else_case is None
     assert after.body.then_case is store
 
 
-def test_effects_stay(make_func):
+def test_effects_stay(make_func) -> None:
     kept = Evaluate(effect)
     assert RemoveNoOp()(make_func(kept, A)).body is kept
     let = LetStmt(Var("h", handle), effect, nop())
@@ -77,12 +77,12 @@ def test_effects_stay(make_func):
     assert isinstance(after.body, Evaluate) and after.body.value is effect
 
 
-def test_loop_whose_extent_is_never_positive(make_func):
+def test_loop_whose_extent_is_never_positive(make_func) -> None:
     inner = loop(j, mul(i, -1), store)
     assert is_nop(RemoveNoOp()(make_func(loop(i, 4, inner), A)).body)
 
 
-def test_store_to_another_element_stays(make_func):
+def test_store_to_another_element_stays(make_func) -> None:
     move = BufferStore(A, A[i + 1], (i,))
     before = make_func(loop(i, 4, IfThenElse(ge(i, 1), move)), A)
     assert RemoveNoOp()(before) is before

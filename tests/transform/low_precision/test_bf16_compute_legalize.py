@@ -23,7 +23,7 @@ def computes_in_bf16(func):
     return any(isinstance(e, computing) and e.dtype is BF16 for e in all_exprs(func.body))
 
 
-def test_golden(make_func, body_text):
+def test_golden(make_func, body_text) -> None:
     A, B, C = map(buffer, "ABC")
     before = make_func(loop(i, 8, BufferStore(C, A[i] + B[i], (i,))), A, B, C)
     after = BF16ComputeLegalize()(before)
@@ -35,19 +35,19 @@ for i in range(8):
     )
 
 
-def test_other_types_are_unchanged(make_func):
+def test_other_types_are_unchanged(make_func) -> None:
     A = decl_buffer((8,), "float32", "A")
     before = make_func(loop(i, 8, BufferStore(A, A[i] + 1.0, (i,))), A)
     assert BF16ComputeLegalize()(before) is before
 
 
-def test_a_copy_is_not_converted(make_func):
+def test_a_copy_is_not_converted(make_func) -> None:
     A, B = buffer("A"), buffer("B")
     before = make_func(loop(i, 8, BufferStore(B, A[i], (i,))), A, B)
     assert isinstance(BF16ComputeLegalize()(before).body.body.value, BufferLoad)
 
 
-def test_one_operation_rounds_as_before(make_func, same_result):
+def test_one_operation_rounds_as_before(make_func, same_result) -> None:
     A, B, C = map(buffer, "ABC")
     before = make_func(loop(i, 8, BufferStore(C, A[i] * B[i], (i,))), A, B, C)
     after = BF16ComputeLegalize()(before)
@@ -55,7 +55,7 @@ def test_one_operation_rounds_as_before(make_func, same_result):
     same_result(before, after)
 
 
-def test_internal_buffers_are_promoted(make_func):
+def test_internal_buffers_are_promoted(make_func) -> None:
     A, B, T = buffer("A"), buffer("B"), buffer("T", "local")
     body = seq(BufferStore(T, A[i] + A[i], (i,)), BufferStore(B, T[i] * A[i], (i,)))
     before = make_func(Allocate(T.data, BF16, (IntImm(8),), TRUE, loop(i, 8, body)), A, B)
@@ -69,7 +69,7 @@ def test_internal_buffers_are_promoted(make_func):
     assert (arrays[1] == 4.5).all()
 
 
-def test_a_buffer_whose_address_is_taken_keeps_its_type(make_func):
+def test_a_buffer_whose_address_is_taken_keeps_its_type(make_func) -> None:
     A, T = buffer("A"), buffer("T")
     taken = Evaluate(Call(DType("handle"), "call_extern", (StringImm("f"), T.data)))
     body = seq(loop(i, 8, BufferStore(T, A[i] + A[i], (i,))), taken)
@@ -78,7 +78,7 @@ def test_a_buffer_whose_address_is_taken_keeps_its_type(make_func):
     assert allocate.dtype is BF16
 
 
-def test_casts_constants_and_calls(make_func, same_result):
+def test_casts_constants_and_calls(make_func, same_result) -> None:
     A, B = buffer("A"), decl_buffer((8,), "float32", "B")
     value = cast("float32", call("fabs", A[i]) + const(2.0, BF16)) + cast(
         "float32", cast(BF16, B[i] + 0.001)
@@ -89,7 +89,7 @@ def test_casts_constants_and_calls(make_func, same_result):
     same_result(before, after)  # the cast to bfloat16 still rounds
 
 
-def test_lets(make_func, same_result):
+def test_lets(make_func, same_result) -> None:
     A, B = buffer("A"), buffer("B")
     x = Var("x", BF16)
     before = make_func(loop(i, 8, LetStmt(x, A[i], BufferStore(B, x + x, (i,)))), A, B)

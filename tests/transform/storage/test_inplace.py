@@ -46,15 +46,15 @@ at = i * 8 + j
         (AttrStmt(None, "extern_scope", IntImm(1), nest(store(at))), False),
     ],
 )
-def test_can_run_in_place(stmt, expected):
+def test_can_run_in_place(stmt, expected) -> None:
     assert can_run_in_place(stmt, T.data, S.data) is expected
 
 
-def test_a_loop_of_unknown_length_is_refused():
+def test_a_loop_of_unknown_length_is_refused() -> None:
     stmt = For(i, IntImm(0), Var("n"), ForKind.SERIAL, store(i))
     assert not can_run_in_place(stmt, T.data, S.data)
 
 
-def test_a_lone_store():
+def test_a_lone_store() -> None:
     assert can_run_in_place(store(IntImm(0)), T.data, S.data)
     assert not can_run_in_place(Evaluate(StringImm("x")), T.data, S.data)

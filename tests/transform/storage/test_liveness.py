@@ -10,7 +10,7 @@ Q = decl_buffer((8,), "float32", "Q")
 i = Var("i")
 
 
-def test_births_and_deaths():
+def test_births_and_deaths() -> None:
     first = loop(i, 8, BufferStore(P, A[i], (i,)))
     second = BufferStore(Q, P[0] + P[1], (IntImm(0),))
     third = loop(i, 8, BufferStore(A, Q[0], (i,)))
@@ -27,7 +27,7 @@ def test_births_and_deaths():
     assert (events[third].born, events[third].dying) == ([], [Q.data])
 
 
-def test_an_access_counts_for_the_statement_beside_the_allocation():
+def test_an_access_counts_for_the_statement_beside_the_allocation() -> None:
     store = BufferStore(P, A[i], (i,))
     inner = Allocate(P.data, P.dtype, P.shape, TRUE, store)
     access = linear_access(loop(i, 8, inner))

@@ -21,7 +21,7 @@ def allocate(*body):
 FILL = BufferStore(P, A[ramp(i * 4)], (ramp(i * 4),))
 
 
-def test_golden():
+def test_golden() -> None:
     stmt = allocate(FILL, BufferStore(A, P[ramp(12 - i * 4)], (ramp(0),)))
     assert (
         repr(vectorise_pointers(stmt))
@@ -44,11 +44,11 @@ A[0:4] = P[3 - i]"""
         DeclBuffer(P, Evaluate(IntImm(1))),
     ],
 )
-def test_other_accesses_keep_the_type(other):
+def test_other_accesses_keep_the_type(other) -> None:
     stmt = allocate(FILL, other)
     assert vectorise_pointers(stmt) is stmt
 
 
-def test_the_width_must_divide_the_extent():
+def test_the_width_must_divide_the_extent() -> None:
     stmt = Allocate(P.data, P.dtype, (IntImm(18),), TRUE, FILL)
     assert vectorise_pointers(stmt) is stmt

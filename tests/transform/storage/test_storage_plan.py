@@ -31,24 +31,24 @@ def buffers(*sizes):
     return [decl_buffer((n,), "float32", f"T{k}") for k, n in enumerate(sizes)]
 
 
-def test_a_chain_needs_two_blocks():
+def test_a_chain_needs_two_blocks() -> None:
     names, blocks = plan(chain(*buffers(8, 8, 8, 8)))
     assert names == [["T0", "T2"], ["T1", "T3"]]
     assert [b.attach for b in blocks] == [None, None]
 
 
-def test_a_larger_block_is_preferred_then_a_smaller_one_grows():
+def test_a_larger_block_is_preferred_then_a_smaller_one_grows() -> None:
     names, blocks = plan(chain(*buffers(32, 16, 64, 16)))
     assert names == [["T0", "T2"], ["T1", "T3"]]
     assert [b.extents()[0].value for b in blocks] == [64, 16]
 
 
-def test_no_reuse():
+def test_no_reuse() -> None:
     names, _ = plan(chain(*buffers(8, 8, 8)), reuse=False)
     assert names == [["T0"], ["T1"], ["T2"]]
 
 
-def test_memory_of_a_parallel_loop_is_its_own():
+def test_memory_of_a_parallel_loop_is_its_own() -> None:
     outer, inner = chain(*buffers(8, 8)), chain(*buffers(8, 8, 8))
     parallel = For(Var("p"), IntImm(0), IntImm(2), ForKind.PARALLEL, inner)
     names, blocks = plan(seq(outer, parallel))

@@ -42,7 +42,7 @@ def sizes(func):
     return {s.buffer_var.name: s.extents[0].value for s in stmts(func.body) if type(s) is Allocate}
 
 
-def test_golden(make_func, body_text, same_result):
+def test_golden(make_func, body_text, same_result) -> None:
     P, Q, R = internal("P", 64), internal("Q", 32), internal("R", 64)
     before = make_func(
         allocate(
@@ -75,7 +75,7 @@ for i in range(64):
     assert StorageRewrite()(after) is after
 
 
-def test_nothing_to_do_returns_the_same_object(make_func):
+def test_nothing_to_do_returns_the_same_object(make_func) -> None:
     func = make_func(copy(B, A), A, B)
     assert StorageRewrite()(func) is func
     P = internal("P", 64)
@@ -84,7 +84,7 @@ def test_nothing_to_do_returns_the_same_object(make_func):
     assert StorageRewrite(pointer_vectors=True)(func) is func
 
 
-def test_a_result_overwrites_its_dying_source(make_func, same_result):
+def test_a_result_overwrites_its_dying_source(make_func, same_result) -> None:
     P, Q = internal("P", 64), internal("Q", 64)
     before = make_func(allocate([P, Q], copy(P, A), copy(Q, P), copy(B, Q)), A, B)
     after = StorageRewrite()(before)
@@ -108,7 +108,7 @@ def test_a_result_overwrites_its_dying_source(make_func, same_result):
         ),
     ],
 )
-def test_no_overwriting_when_values_are_still_needed(make_func, second):
+def test_no_overwriting_when_values_are_still_needed(make_func, second) -> None:
     P, Q = internal("P", 64), internal("Q", 64)
     body = allocate([P, Q], copy(P, A), second(P, Q), copy(B, Q))
     assert sizes(StorageRewrite()(make_func(body, A, B))) == {"P": 64, "Q": 64}
@@ -142,11 +142,13 @@ def reused(make_func, first, second):
         (internal("P", 1), internal("Q", 1), False),  # 32 bits
     ],
 )
-def test_which_free_blocks_are_taken(make_func, first, second, expected):
+def test_which_free_blocks_are_taken(make_func, first, second, expected) -> None:
     assert reused(make_func, first, second) is expected
 
 
-def test_allocations_stand_at_the_parallel_loop_or_thread(make_func, body_text, same_result):
+def test_allocations_stand_at_the_parallel_loop_or_thread(
+    make_func, body_text, same_result
+) -> None:
     P, Q = internal("P", 64), internal("Q", 64)
     inner = allocate([P], copy(P, A), loop(i, 64, BufferStore(B, P[i] + Q[i], (i,))))
     body = allocate([Q], copy(Q, A), loop(Var("p"), 1, loop(j, 2, inner), ForKind.PARALLEL))
@@ -179,19 +181,19 @@ for p in parallel(1):
     )
 
 
-def test_unused_allocations_disappear(make_func, body_text):
+def test_unused_allocations_disappear(make_func, body_text) -> None:
     func = make_func(allocate([internal("P", 64)], copy(B, A)), A, B)
     assert "allocate" not in body_text(StorageRewrite()(func))
 
 
-def test_an_allocation_sized_by_a_loop_variable_stays(make_func, body_text):
+def test_an_allocation_sized_by_a_loop_variable_stays(make_func, body_text) -> None:
     P = internal("P", 64)
     inner = Allocate(P.data, P.dtype, (j + 1,), TRUE, seq(BufferStore(P, A[j], (j,))))
     func = make_func(loop(j, 4, inner), A)
     assert StorageRewrite()(func) is func
 
 
-def test_pointers_used_directly_count_as_accesses(make_func, body_text):
+def test_pointers_used_directly_count_as_accesses(make_func, body_text) -> None:
     P, Q = internal("P", 64), internal("Q", 64)
     touch = Evaluate(Call(A.dtype, "call_extern", (Q.data,)))
     func = make_func(allocate([P, Q], copy(P, A), copy(B, P), copy(Q, A), touch), A, B)
@@ -200,7 +202,7 @@ def test_pointers_used_directly_count_as_accesses(make_func, body_text):
     assert body_text(after).endswith("call_extern(P, dtype=float32)")
 
 
-def test_pointer_vectors(make_func, body_text, same_result):
+def test_pointer_vectors(make_func, body_text, same_result) -> None:
     P = internal("P", 64)
 
     def four(e):
@@ -233,7 +235,7 @@ for i in range(16):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_chains_keep_their_meaning(make_func, same_result, seed):
+def test_random_chains_keep_their_meaning(make_func, same_result, seed) -> None:
     rng = np.random.default_rng(seed)
     buffers = [internal(f"T{n}", int(rng.choice([8, 16, 32, 64]))) for n in range(6)]
     known, body = [A], []
@@ -254,7 +256,7 @@ def test_random_chains_keep_their_meaning(make_func, same_result, seed):
     same_result(before, after, seed=seed)
 
 
-def test_what_declares_or_annotates_an_allocation_without_access_goes_with_it(make_func):
+def test_what_declares_or_annotates_an_allocation_without_access_goes_with_it(make_func) -> None:
     P = internal("P", 64)
     view = Buffer(P.data, P.dtype, (IntImm(8),), name="view")
     note = AttrStmt(P.data, "volatile_scope", IntImm(1), DeclBuffer(view, copy(B, A)))

@@ -16,7 +16,7 @@ def allocate(*body):
     return Allocate(L.data, L.dtype, L.shape, TRUE, seq(*body))
 
 
-def test_copies_follow_one_another():
+def test_copies_follow_one_another() -> None:
     stmt = allocate(BufferStore(L, A[i], (i,)), BufferStore(A, L[L[i].astype("int32")], (i,)))
     assert (
         repr(widen_allocate(stmt, 2, v, innermost=False))
@@ -27,7 +27,7 @@ A[i] = L[int32(L[i + v * 4]) + v * 4]"""
     )
 
 
-def test_copies_are_interleaved():
+def test_copies_are_interleaved() -> None:
     view = decl_buffer((4,), "float32", "view", data=L.data)
     stmt = allocate(DeclBuffer(view, BufferStore(view, A[i], (i,))))
     assert (
@@ -39,7 +39,7 @@ view[i * 2 + v] = A[i]"""
     )
 
 
-def test_access_pointers_move_bare_ones_are_refused():
+def test_access_pointers_move_bare_ones_are_refused() -> None:
     args = (StringImm("float32"), L.data, i, IntImm(4), IntImm(1))
     stmt = allocate(Evaluate(Call(handle, "tvm_access_ptr", args)))
     wide = widen_allocate(stmt, 2, v, innermost=False)

@@ -29,7 +29,7 @@ def copy(*loops):
     return nest(I * 4 + J, BufferLoad(A, (J * 64 + I,)), *loops)
 
 
-def text(found):
+def text(found) -> str:
     loops = " ".join(f"{axis.var.name}:{axis.extent}:{axis.stride}" for axis in found.axes)
     return f"{loops} | C[{found.index}] = {found.value}"
 
@@ -54,11 +54,11 @@ def text(found):
         ),
     ],
 )
-def test_text(moves, expected):
+def test_text(moves, expected) -> None:
     assert text(apply_moves(copy((I, 8), (J, 4)), moves)) == expected
 
 
-def test_folding_leaves_the_output_out():
+def test_folding_leaves_the_output_out() -> None:
     total = nest(I, BufferLoad(C, (I,)) + BufferLoad(A, (I * 8 + J,)), (I, 4), (J, 8))
     folded = apply_moves(total, [Fold(), Take(1, 8)])
     assert folded.fold is Add
@@ -66,14 +66,14 @@ def test_folding_leaves_the_output_out():
     assert text(folded) == "i:4:1 j:1:0 | C[i] = A[i * 8 + j * 8:i * 8 + j * 8 + 8]"
 
 
-def test_a_move_without_a_vector_form_is_refused():
+def test_a_move_without_a_vector_form_is_refused() -> None:
     at = Ramp(I * 2, IntImm(1), 2)
     pairs = nest(at, BufferLoad(A, (Ramp(I * 3, IntImm(1), 2),)), (I, 8))
     with pytest.raises(NoVectorFormError):
         apply_moves(pairs, [Take(0, 4)])
 
 
-def test_a_loop_whose_values_have_no_vector_form_after_all_is_barred():
+def test_a_loop_whose_values_have_no_vector_form_after_all_is_barred() -> None:
     """A call that is not known to work lane by lane: the description does not tell."""
     odd = nest(I * 4 + J, op.call("q_multiply_shift", BufferLoad(A, (I * 4 + J,))), (I, 8), (J, 4))
     asked = []

@@ -46,7 +46,7 @@ VALUES = {
 }
 
 
-def test_examples():
+def test_examples() -> None:
     assert along(VALUES["plain"], J) is UNCONDITIONAL
     assert along(VALUES["padding"], J) == Conditions(True, 0)
     assert along(VALUES["padding"], I) == Conditions(True, 0)
@@ -55,7 +55,7 @@ def test_examples():
     assert along(VALUES["otherwise"], J) == Conditions(True, 1)
 
 
-def test_masked_loads_are_guarded():
+def test_masked_loads_are_guarded() -> None:
     masked = BufferLoad(A, (J,), op.ge(J, 2))
     assert guarded_parts(masked * load(I)) == [masked]
     assert along(masked, J) == Conditions(True, 0)
@@ -65,7 +65,7 @@ def test_masked_loads_are_guarded():
 @pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("var", [I, J])
 @pytest.mark.parametrize("count", [2, 4, 16])
-def test_values_have_a_vector_form_just_where_that_is_foreseen(name, var, count):
+def test_values_have_a_vector_form_just_where_that_is_foreseen(name, var, count) -> None:
     value = VALUES[name]
     lane = Var("lane")
     moved = widen(moved_by(value, var, lane, count), lane, count)
@@ -74,7 +74,7 @@ def test_values_have_a_vector_form_just_where_that_is_foreseen(name, var, count)
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_lanes_of_conditions_do_not_grow(name):
+def test_lanes_of_conditions_do_not_grow(name) -> None:
     value = VALUES[name]
     if not along(value, J).conditional or along(value, J).lanes:
         return

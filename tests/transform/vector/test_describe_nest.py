@@ -25,7 +25,7 @@ def nest(index, value, *loops):
     return found
 
 
-def test_loops_move_the_store_and_its_reads():
+def test_loops_move_the_store_and_its_reads() -> None:
     value = load(C, I * 64 + J) + load(A, I * 32 + K) * load(B, K * 64 + J)
     described = describe_nest(nest(I * 64 + J, value, (I, 8), (K, 32), (J, 64)))
     assert described.loops == (
@@ -36,12 +36,12 @@ def test_loops_move_the_store_and_its_reads():
     assert (described.width, described.steps, described.own) == (1, (0, 0), 1)
 
 
-def test_an_element_read_twice_is_one_read():
+def test_an_element_read_twice_is_one_read() -> None:
     described = describe_nest(nest(I, load(A, I) * load(A, I) + load(A, I + 1), (I, 8)))
     assert described.loops == (InnerLoop(8, 1, (1, 1)),)
 
 
-def test_lanes_that_are_there_already():
+def test_lanes_that_are_there_already() -> None:
     at = Ramp(I * 4, IntImm(1), 4)
     gathered = op.floormod(Ramp(IntImm(0), IntImm(1), 4), Broadcast(IntImm(3), 4))
     value = (
@@ -56,13 +56,13 @@ def test_lanes_that_are_there_already():
     assert [described.gathered(k) for k in range(4)] == [False, False, True, True]
 
 
-def test_quotients_have_blocks_and_barred_loops_no_lanes():
+def test_quotients_have_blocks_and_barred_loops_no_lanes() -> None:
     value = load(A, op.floordiv(I, 8) * 20 + op.floormod(I, 8))
     described = describe_nest(nest(I, value, (I, 64)), barred=[0])
     assert described.loops == (InnerLoop(64, 1, (1,), blocks=(8,), lanes=1),)
 
 
-def test_conditions_close_lanes():
+def test_conditions_close_lanes() -> None:
     value = op.if_then_else(op.ge(I, 1), load(A, I - 1), op.const(0.0))
     scalar = describe_nest(nest(I, value, (I, 64)))
     assert (scalar.loops[0].conditional, scalar.closed) == (True, False)
@@ -71,7 +71,7 @@ def test_conditions_close_lanes():
     assert describe_nest(nest(at, masked, (J, 8))).closed
 
 
-def test_partial_results_need_an_operation_whose_order_can_change():
+def test_partial_results_need_an_operation_whose_order_can_change() -> None:
     total, term = load(C, I), load(A, I * 8 + K)
     loops = (I, 8), (K, 8)
     assert can_fold(nest(I, total + term, *loops), reassociate=True)

@@ -35,7 +35,7 @@ def same(before: Stmt, after: Stmt) -> None:
     np.testing.assert_array_equal(run(before), run(after))
 
 
-def test_start_and_steps_get_loops_of_their_own():
+def test_start_and_steps_get_loops_of_their_own() -> None:
     before = loop(
         I, 14, seq(BufferStore(Y, ZERO, (I,)), loop(K, 9, step(I, BufferLoad(A, (I + K,)))))
     )
@@ -45,7 +45,7 @@ def test_start_and_steps_get_loops_of_their_own():
     same(before, after)
 
 
-def test_two_levels_and_interleaved_outputs():
+def test_two_levels_and_interleaved_outputs() -> None:
     # i moves by 1 inside what j moves by 4: outputs j*4 + {0, 16} + i.
     start = loop(J, 2, BufferStore(Y, ZERO, (I * 4 + J * 16,)))
     again = loop(J, 2, loop(K, 3, step(I * 4 + J * 16, BufferLoad(A, (K + I,)))))
@@ -67,7 +67,7 @@ def _shifted(stmt: Stmt, outer: Var) -> Stmt:
     return substitute_stmt(stmt, {J: J + outer * 2})
 
 
-def test_what_depends_on_other_iterations_stays():
+def test_what_depends_on_other_iterations_stays() -> None:
     scan = loop(I, 8, seq(BufferStore(Y, ZERO, (I,)), step(I, BufferLoad(Y, (I + 1,)))))
     assert distribute(scan) is scan
     overlap = loop(I, 8, seq(BufferStore(Y, ZERO, (I,)), BufferStore(Y, ZERO, (I + 1,))))
@@ -78,7 +78,7 @@ def test_what_depends_on_other_iterations_stays():
     assert distribute(two_buffers) is two_buffers
 
 
-def test_large_outputs_stay_together():
+def test_large_outputs_stay_together() -> None:
     extent = MAX_ELEMENTS + 1
     big = loop(I, extent, seq(BufferStore(Y, ZERO, (I,)), step(I, op.const(1.0))))
     assert distribute(big) is big

@@ -21,7 +21,7 @@ INDICES = [
 ]
 
 
-def test_examples():
+def test_examples() -> None:
     assert step_along(linear(INDICES[0])[1], I) == (3, 0)
     assert step_along(linear(INDICES[1])[1], I) == (1, 8)
     assert step_along(linear(INDICES[1])[1], J) == (0, 0)
@@ -34,7 +34,7 @@ def test_examples():
 
 @pytest.mark.parametrize("index", INDICES, ids=str)
 @pytest.mark.parametrize("other", [0, 1, 3])
-def test_steps_are_even_inside_blocks(index, other):
+def test_steps_are_even_inside_blocks(index, other) -> None:
     step, block = step_along(linear(index)[1], I)
     values = [substitute(index, {I: const(i), J: const(other)}).value for i in range(48)]
     for i in range(47):

@@ -15,25 +15,25 @@ def ramp(base, lanes):
     return Ramp(base, IntImm(1), lanes)
 
 
-def test_scalars_become_vectors():
+def test_scalars_become_vectors() -> None:
     assert widen(BufferLoad(A, (X + I,)), I, 4) is BufferLoad(A, (ramp(X, 4),))
     assert widen(BufferLoad(A, (X,)), I, 4) is Broadcast(BufferLoad(A, (X,)), 4)
 
 
-def test_vectors_become_wider():
+def test_vectors_become_wider() -> None:
     narrow = BufferLoad(A, (ramp(X + I * 2, 2),)) * Broadcast(BufferLoad(A, (X,)), 2)
     wide = BufferLoad(A, (ramp(X, 8),)) * Broadcast(BufferLoad(A, (X,)), 8)
     assert widen(narrow, I, 4) is wide
 
 
-def test_what_does_not_fit_together_is_refused():
+def test_what_does_not_fit_together_is_refused() -> None:
     assert widen(BufferLoad(A, (ramp(X + I * 3, 2),)), I, 4) is None  # gaps
     assert widen(BufferLoad(A, (ramp(X, 2),)), I, 4) is None  # repeats
     assert widen(Broadcast(BufferLoad(A, (I,)), 2), I, 4) is None  # pairs
     assert widen(op.call("call_extern", ramp(X + I * 2, 2)), I, 4) is None
 
 
-def test_slices_undo_it():
+def test_slices_undo_it() -> None:
     wide = BufferLoad(A, (ramp(X, 8),)) * Broadcast(BufferLoad(A, (X,)), 8)
     part = lane_slice(wide, 4, 2)
     assert part is BufferLoad(A, (ramp(X + 4, 2),)) * Broadcast(BufferLoad(A, (X,)), 2)

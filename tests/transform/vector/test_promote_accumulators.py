@@ -64,7 +64,7 @@ def agree(func: PrimFunc, new: PrimFunc, *sizes: int) -> None:
         np.testing.assert_array_equal(x, y)
 
 
-def test_text():
+def test_text() -> None:
     func = matmul(4, 4, 8, "i2 k1", {"i2": 4, "k1": 8}, 4)
     assert to_text(PromoteAccumulators(16, 8)(func)) == to_text(PromoteAccumulators(16, 8)(func))
     text = to_text(PromoteAccumulators(16, 8)(func))
@@ -91,7 +91,7 @@ CASES = [
 
 @pytest.mark.parametrize(("order", "extents", "lanes"), CASES)
 @pytest.mark.parametrize(("vector_bytes", "registers"), [(16, 16), (64, 32), (32, 4)])
-def test_results_are_equal_to_the_last_bit(order, extents, lanes, vector_bytes, registers):
+def test_results_are_equal_to_the_last_bit(order, extents, lanes, vector_bytes, registers) -> None:
     size = dict.fromkeys("ijk", 1)
     for name in order.split():
         size[name[0]] *= extents[name]
@@ -104,7 +104,7 @@ def test_results_are_equal_to_the_last_bit(order, extents, lanes, vector_bytes, 
 
 @pytest.mark.parametrize(("order", "extents", "lanes"), CASES)
 @pytest.mark.parametrize(("vector_bytes", "registers"), [(16, 16), (64, 32), (32, 4)])
-def test_what_is_planned_is_what_is_done(order, extents, lanes, vector_bytes, registers):
+def test_what_is_planned_is_what_is_done(order, extents, lanes, vector_bytes, registers) -> None:
     """The storage of accumulators has the size that the plan tells, nest by nest."""
     size = dict.fromkeys("ijk", 1)
     for name in order.split():
@@ -128,7 +128,7 @@ def accumulate(index: Expr, value: Expr, target, loops: list[tuple[Var, int]]) -
     return body
 
 
-def test_what_is_no_reduction_stays_the_same_object():
+def test_what_is_no_reduction_stays_the_same_object() -> None:
     a, c = decl_buffer((64,), name="A"), decl_buffer((64,), name="C")
     i, j = Var("i"), Var("j")
     copy = func_of(
@@ -147,7 +147,7 @@ def test_what_is_no_reduction_stays_the_same_object():
     assert PromoteAccumulators()(folded) is folded
 
 
-def test_conditions_and_other_types():
+def test_conditions_and_other_types() -> None:
     a, c = decl_buffer((64,), "int8", "A"), decl_buffer((16,), "int32", "C")
     i, k = Var("i"), Var("k")
     value = op.if_then_else(
@@ -163,7 +163,7 @@ def test_conditions_and_other_types():
     np.testing.assert_array_equal(arrays[1], other[1])
 
 
-def test_maximum_and_nested_statements():
+def test_maximum_and_nested_statements() -> None:
     a, c = decl_buffer((240,), name="A"), decl_buffer((24,), name="C")
     i, j, k = Var("i"), Var("j"), Var("k")
     at = (i * 6 + j,)
@@ -188,7 +188,7 @@ def dot(extent: int, fold=None, dtype: str = "float32") -> tuple[PrimFunc, list[
 
 
 @pytest.mark.parametrize("extent", [16, 64, 37, 8, 3])
-def test_partial_sums_in_lanes(extent):
+def test_partial_sums_in_lanes(extent) -> None:
     func, sizes = dot(extent)
     new = PromoteAccumulators()(func)
     rng = np.random.default_rng(0)
@@ -203,7 +203,7 @@ HALVES = re.compile(r"C.acc\[0:8\] = .*C.acc\[0:8\].*C.acc\[8:16\]")
 """Partial results in 16 lanes are put together: the upper eight into the lower eight."""
 
 
-def test_sums_of_floats_keep_their_order_unless_allowed():
+def test_sums_of_floats_keep_their_order_unless_allowed() -> None:
     func, sizes = dot(64)
     new = PromoteAccumulators(reassociate=False)(func)
     assert HALVES.search(to_text(new)) is None
@@ -211,7 +211,7 @@ def test_sums_of_floats_keep_their_order_unless_allowed():
     assert HALVES.search(to_text(PromoteAccumulators()(func)))
 
 
-def test_maxima_and_integer_sums_are_folded_exactly():
+def test_maxima_and_integer_sums_are_folded_exactly() -> None:
     for func, sizes in (dot(64, op.max_), dot(40, op.min_)):
         new = PromoteAccumulators(reassociate=False)(func)
         assert HALVES.search(to_text(new))
@@ -226,7 +226,7 @@ def test_maxima_and_integer_sums_are_folded_exactly():
     np.testing.assert_array_equal(arrays[2], other[2])
 
 
-def test_outputs_that_are_no_whole_vectors_are_cut():
+def test_outputs_that_are_no_whole_vectors_are_cut() -> None:
     a, c = decl_buffer((37 * 5,), name="A"), decl_buffer((37,), name="C")
     i, k = Var("i"), Var("k")
     store = BufferStore(c, BufferLoad(c, (i,)) + BufferLoad(a, (k * 37 + i,)), (i,))
@@ -256,7 +256,7 @@ def windows(channels: int, size: int, window: int, lanes: int) -> PrimFunc:
 
 
 @pytest.mark.parametrize(("window", "kind"), [(3, "unrolled(3)"), (40, "range(40")])
-def test_a_window_of_few_steps_is_unrolled_whole(window, kind):
+def test_a_window_of_few_steps_is_unrolled_whole(window, kind) -> None:
     """Its counter took longer than its steps: a pooling of 3x3 up to 12 times as long."""
     func = windows(16, 8, window, 16)
     new = PromoteAccumulators(64, 32)(func)

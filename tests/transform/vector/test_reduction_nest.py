@@ -33,7 +33,7 @@ def rows(kind: str, dtype: str, m: int = 3, n: int = 64) -> tuple[PrimFunc, int]
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int8"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [64, 70, 33])
-def test_rows_are_folded_from_lanes(kind, dtype, n):
+def test_rows_are_folded_from_lanes(kind, dtype, n) -> None:
     """Maxima, minima and sums of integers may be taken in any order, sums of floats if allowed."""
     func, m = rows(kind, dtype, n=n)
     fit = 32 // DType(dtype).bytes
@@ -49,7 +49,7 @@ def test_rows_are_folded_from_lanes(kind, dtype, n):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_sums_of_floats_need_leave(kind):
+def test_only_sums_of_floats_need_leave(kind) -> None:
     strict = PromoteAccumulators(32, 16, reassociate=False)
     (whole, *_) = strict.planned(rows(kind, "float32")[0])
     assert whole.piece.nest.folded == (kind != "sum")
@@ -57,7 +57,7 @@ def test_only_sums_of_floats_need_leave(kind):
     assert whole.piece.nest.folded
 
 
-def test_a_difference_is_not_folded():
+def test_a_difference_is_not_folded() -> None:
     """out - a is no operation whose order can be changed."""
     a, out = decl_buffer((192,), name="a"), decl_buffer((3,), name="out")
     store = BufferStore(out, BufferLoad(out, (I,)) - BufferLoad(a, (I * 64 + K,)), (I,))
@@ -73,7 +73,7 @@ def test_a_difference_is_not_folded():
         (I * K, lambda out: BufferLoad(out, (I * K,)), "the index is not a sum of loops"),
     ],
 )
-def test_what_is_no_reduction(index, value, why):
+def test_what_is_no_reduction(index, value, why) -> None:
     a, out = decl_buffer((64,), name="a"), decl_buffer((64,), name="out")
     store = BufferStore(out, value(out) + BufferLoad(a, (K,)), (index,))
     assert match_nest(loop(I, 4, loop(K, 8, store))) is None, why

@@ -47,7 +47,7 @@ def result(stores):
 
 @pytest.mark.parametrize("lanes", [1, 4, 8])
 @pytest.mark.parametrize("name", EXPRESSIONS)
-def test_the_parts_are_the_whole(name, lanes):
+def test_the_parts_are_the_whole(name, lanes) -> None:
     e = EXPRESSIONS[name]
     whole = result([BufferStore(B, e, (Ramp(IntImm(0), IntImm(1), 16),))])
     stores = []
@@ -59,7 +59,7 @@ def test_the_parts_are_the_whole(name, lanes):
     np.testing.assert_array_equal(result(stores), whole)
 
 
-def test_a_scalar_stays_and_other_calls_have_no_parts():
+def test_a_scalar_stays_and_other_calls_have_no_parts() -> None:
     assert lane_slice(X + 1, 4, 2) == X + 1
     shuffled = Call(F32, "vectorlow", (load(Ramp(IntImm(0), IntImm(1), 32)),))
     assert lane_slice(shuffled, 0, 4) is None

@@ -20,12 +20,12 @@ def vector(e, **options):
     return LaneExprs(j, 4, options.get("masked", False))(e)
 
 
-def test_what_is_the_same_in_all_lanes_is_the_same_object():
+def test_what_is_the_same_in_all_lanes_is_the_same_object() -> None:
     e = A[i * 4] + 1.0
     assert vector(e) is e
 
 
-def test_a_vector_that_turns_out_to_be_one_value_is_scalar():
+def test_a_vector_that_turns_out_to_be_one_value_is_scalar() -> None:
     assert vector(i + j - j) is i
     assert vector((i * 8 + j) // 8) is vector(i * 8 // 8)
 
@@ -40,23 +40,23 @@ def test_a_vector_that_turns_out_to_be_one_value_is_scalar():
         Call(int32, "if_then_else", (j < 2, i, j)),
     ],
 )
-def test_no_vector_form(e):
+def test_no_vector_form(e) -> None:
     with pytest.raises(NotVectorisableError):
         vector(e)
 
 
-def test_indirect_loads_are_gathers():
+def test_indirect_loads_are_gathers() -> None:
     assert repr(vector(N[i, N[i, j]])) == "N[i, N[i, 0:4]]"
 
 
-def test_split_condition():
+def test_split_condition() -> None:
     scalar, mixed = split_condition(vector(likely(all_(i < 3, j < 2, i > 0))))
     assert repr(scalar) == "i < 3 and i > 0"
     assert repr(mixed) == "ramp(0, 1, 4) < broadcast(2, 4)"
     assert split_condition(i < 3) == (i < 3, None)
 
 
-def test_unsafe_loads_read_what_the_condition_may_guard():
+def test_unsafe_loads_read_what_the_condition_may_guard() -> None:
     assert unsafe_loads(A[i], j, i + j < 5)
     assert not unsafe_loads(A[i + j], j, i + j < 5)
     assert not unsafe_loads(A[Var("k")], j, i + j < 5)

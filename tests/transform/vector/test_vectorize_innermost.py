@@ -27,7 +27,7 @@ def agree(func: PrimFunc, new: PrimFunc) -> None:
         np.testing.assert_array_equal(x, y)
 
 
-def test_text():
+def test_text() -> None:
     a, b = decl_buffer((29,), name="A"), decl_buffer((29,), name="B")
     func = func_of(loop(I, 29, BufferStore(b, BufferLoad(a, (I,)) + 1.0, (I,))), a, b)
     lines = to_text(VectorizeInnermost(64)(func)).splitlines()
@@ -39,7 +39,7 @@ def test_text():
 
 @pytest.mark.parametrize("extents", [(1, 1), (3, 5), (4, 16), (2, 37), (5, 64), (29, 3), (7, 8)])
 @pytest.mark.parametrize("lanes", [1, 2])
-def test_meaning(extents, lanes):
+def test_meaning(extents, lanes) -> None:
     m, n = extents
     a, b = decl_buffer((m * n * lanes + 4,), name="A"), decl_buffer((m * n * lanes,), name="B")
     at = (I * n + J) * lanes
@@ -50,7 +50,7 @@ def test_meaning(extents, lanes):
     agree(func, VectorizeInnermost(32)(func))
 
 
-def test_padding_reads_nothing_outside():
+def test_padding_reads_nothing_outside() -> None:
     a, b = decl_buffer((20,), name="A"), decl_buffer((24,), name="B")
     inside = op.and_(op.ge(I, 2), op.lt(I, 22))
     value = op.if_then_else(inside, BufferLoad(a, (I - 2,)), op.const(0.0))
@@ -60,7 +60,7 @@ def test_padding_reads_nothing_outside():
     agree(func, new)
 
 
-def test_transposed_loops_keep_their_order():
+def test_transposed_loops_keep_their_order() -> None:
     a, b = decl_buffer((64,), name="A"), decl_buffer((64,), name="B")
     store = BufferStore(b, BufferLoad(a, (J * 8 + I,)), (I + J * 8,))
     func = func_of(loop(I, 8, loop(J, 8, store)), a, b)
@@ -69,7 +69,7 @@ def test_transposed_loops_keep_their_order():
     agree(func, new)
 
 
-def test_what_cannot_be_widened_is_the_same_object():
+def test_what_cannot_be_widened_is_the_same_object() -> None:
     a, b = decl_buffer((64,), name="A"), decl_buffer((64,), name="B")
     scatter = func_of(loop(I, 8, BufferStore(b, BufferLoad(a, (I,)), (I * 2,))), a, b)
     assert VectorizeInnermost()(scatter) is scatter
@@ -87,7 +87,7 @@ def test_what_cannot_be_widened_is_the_same_object():
     assert VectorizeInnermost(64)(full) is full
 
 
-def test_what_is_planned_is_what_is_done():
+def test_what_is_planned_is_what_is_done() -> None:
     a, b = decl_buffer((29,), name="A"), decl_buffer((29,), name="B")
     func = func_of(loop(I, 29, BufferStore(b, BufferLoad(a, (I,)) + 1.0, (I,))), a, b)
     planned = VectorizeInnermost(64).planned(func)

@@ -50,7 +50,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("expr", "shapes", "dtype"), CASES, ids=[c[0][:40] for c in CASES])
-def test_candidates_compute_the_reference(expr, shapes, dtype):
+def test_candidates_compute_the_reference(expr, shapes, dtype) -> None:
     task = Task.from_json_workload({"expr": expr, "shapes": shapes, "dtype": dtype}, "cpu")
     inputs = task.inputs(seed=3)
     wanted = task.reference(inputs)
