@@ -211,8 +211,8 @@ class BoundEvaluator:
 def eval_bound(e: Expr, env: Mapping[Var, Bound]) -> Bound:
     """(low, high) of `e` when each variable lies in its interval of `env`.
 
-    Variables outside `env` have the range of their type. Raises ZeroDivisionError for a division
-    by the constant 0.
+    Variables outside `env` have the range of their type. Of a division by what is always 0, which
+    code that is never reached may contain, nothing is known.
     """
     return BoundEvaluator(env)(e)
 
@@ -253,9 +253,9 @@ def _mul(ev: BoundEvaluator, e: Any) -> Bound:
 
 
 def _divide(a: Bound, b: Bound, quotient: Callable[[int, int], int]) -> Bound:
+    if b[0] >= 0 >= b[1]:
+        return EVERYTHING  # by 0 always, or never reached
     if b[0] == 0:
-        if b[1] == 0:
-            raise ZeroDivisionError("bound of a division by the constant 0")
         b = (1, b[1])
     if b[0] > 0:
         # The quotient falls or rises with b only by the sign of a.

@@ -1,7 +1,8 @@
 """Building blocks of rewrite rules: constants that do not fit in their type are no result.
 
 Rules hold for exact arithmetic. Where a rule would make a constant that its type cannot hold,
-`DoesNotFitError` is raised and the rule is not applied.
+`DoesNotFitError` is raised and the rule is not applied; nor is one that would divide by 0, which
+code that is never reached may do.
 """
 
 from __future__ import annotations

@@ -267,7 +267,7 @@ def compile_rules(root: type[Expr], *tables: str) -> RuleFn:
     def rules(e: Any, s: RuleScope) -> Expr | None:
         try:
             return function(e, s)
-        except exact.DoesNotFitError:
+        except (exact.DoesNotFitError, ZeroDivisionError):
             return None
 
     return rules
