@@ -9,7 +9,7 @@ from autosched.te.operations.graph import post_order_ops, replace_inputs
 from autosched.te.operations.operation import Operation, ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
-from autosched.te.schedule import cache, groups
+from autosched.te.schedule import auto_inline, cache, groups
 from autosched.te.schedule import normalize as normalization
 from autosched.te.schedule import rfactor as factoring
 from autosched.te.schedule.stage import Stage
@@ -43,6 +43,9 @@ class Schedule:
     cache_write = cache.cache_write
     rfactor = factoring.rfactor
     create_group = groups.create_group
+    auto_inline_elementwise = auto_inline.auto_inline_elementwise
+    auto_inline_broadcast = auto_inline.auto_inline_broadcast
+    auto_inline_injective = auto_inline.auto_inline_injective
     normalize = normalization.normalize
     normalize_for_feature_extraction = normalization.normalize_for_feature_extraction
 

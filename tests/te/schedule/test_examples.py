@@ -20,7 +20,7 @@ from autosched.tir.printer import to_text
 from autosched.tir.walk import all_exprs
 
 SOURCES = Path(__file__).resolve().parents[3] / "autosched" / "te" / "schedule"
-FILES = ["annotate", "cache", "groups", "loop_primitives", "placement", "rfactor"]
+FILES = ["annotate", "auto_inline", "cache", "groups", "loop_primitives", "placement", "rfactor"]
 
 
 def scaled():
