@@ -1,5 +1,6 @@
 """Tensor expressions: declaring tensor programs and scheduling them."""
 
+from autosched.te.bounds.scan_fix_point import scan_fix_points
 from autosched.te.operations import elementwise as elementwise
 from autosched.te.operations.compute import (
     compute,
@@ -150,6 +151,7 @@ __all__ = [
     "round",
     "rsqrt",
     "scan",
+    "scan_fix_points",
     "select",
     "shift_left",
     "shift_right",

@@ -19,6 +19,7 @@ from autosched.errors import ScheduleError
 from autosched.te.bounds.affine import simplify_affine
 from autosched.te.bounds.message_passing import is_zero, pass_down_domain, pass_up_domain
 from autosched.te.bounds.region import Regions, record_reads
+from autosched.te.bounds.scan_fix_point import scan_fix_points
 from autosched.te.bounds.thread_scope import (
     WARP,
     inferred_storage_rank,
@@ -230,12 +231,40 @@ class _Context:
             time = regions.union((s for r in reads for s in r[0]), declared)
             steps = sub(add(time.min, time.extent), declared.min)
             domains[op.scan_axis] = Range(declared.min, regions.simplify(steps))
-            rest = op.spatial_axis
+            rest = self._gather_spatial(op, needed)
         else:
             rest = op.root_iter_vars
         for iv in rest:
             assert iv.dom is not None
             domains[iv] = iv.dom
+
+    def _gather_spatial(
+        self, op: ScanOp, needed: dict[Tensor, list[list[IntSet]]]
+    ) -> list[IterVar]:
+        """Put the domains of a scan's fixed points into the map; the other axes.
+
+        A state whose first steps are an input, which is copied whole, keeps its domains.
+        """
+        fixed = scan_fix_points(op)
+        reads: dict[IterVar, list[IntSet]] = {}
+        copied: set[IterVar] = set()
+        axes = iter(op.spatial_axis)
+        for init, output in zip(op.init, op.outputs, strict=True):
+            for dim in range(1, output.ndim):
+                iv = next(axes)
+                reads[iv] = needed[output][dim]
+                if isinstance(init.op, PlaceholderOp):
+                    copied.add(iv)
+        rest = []
+        for iv in op.spatial_axis:
+            together = fixed.get(iv)
+            if together is None or not together.isdisjoint(copied):
+                rest.append(iv)
+                continue
+            assert iv.dom is not None
+            sets = (s for other in op.spatial_axis if other in together for s in reads[other])
+            self.domains[iv] = self.regions.union(sets, iv.dom)
+        return rest
 
     def analyzer_for(self, stage: Stage) -> Analyzer:
         """The shared analyzer; it knows all domains so far when those of `stage` are symbolic."""

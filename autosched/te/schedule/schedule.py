@@ -118,7 +118,9 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
 def _attach_scan(schedule: Schedule, scan: ScanOp) -> None:
     """Group what a step of the scan computes, and attach it and the updates to the scan."""
     stage = schedule[scan]
-    group = schedule.create_group(scan.update, (*scan.state, *scan.inputs_list))
+    given = (*scan.state, *scan.inputs_list)
+    read = [tensor for tensor in given if tensor.op in schedule.stage_map]
+    group = schedule.create_group(scan.update, read)
     updates = [schedule[tensor] for tensor in scan.update]
     for member in (group, *updates):
         member.attach_type = AttachType.SCAN_UPDATE

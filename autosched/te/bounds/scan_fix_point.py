@@ -1,0 +1,112 @@
+"""Fixed points of a scan: axes along which an element depends on its own place in earlier steps.
+
+    step = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i])     i is a fixed point
+    step = te.compute((m, n), lambda t, i: state[t - 1, n - 1 - i])       i is none
+
+Who reads only a part of the scan along a fixed point needs only that part of every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autosched.arith import Analyzer
+from autosched.te.operations.graph import sub_graph
+from autosched.te.operations.operation import ComputeOp, Operation, ScanOp, tensor_loads
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.expr import IterVar, ProducerLoad, Var
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Dimension `dim` of state number `state`; anything else an index may be is `_ELSEWHERE`."""
+
+    state: int
+    dim: int
+
+
+_ELSEWHERE = _Place(-1, -1)
+Labels = dict[Tensor, list[set[_Place]]]
+"""For each dimension of a tensor: where the elements of the update lie that it is read for."""
+
+
+def scan_fix_points(op: ScanOp) -> dict[IterVar, frozenset[IterVar]]:
+    """The axes of `op.spatial_axis` that are fixed points, each with those that belong to it.
+
+    An axis is a fixed point when element i along it reads the states, through all operations of a
+    step, at index i of this axis or of another one only (that of another state, which then belongs
+    to it: whoever needs a range of one needs the same range of all). All of them have the same
+    extent. Axes that are not in the result need their whole domain.
+    """
+    places = list(_places(op))
+    axes = dict(zip(places, op.spatial_axis, strict=True))
+    groups = {place: {place} for place in places}
+    moving: set[_Place] = set()
+    labels = _labels(op)
+    for place in places:
+        for origin in labels.get(op.state[place.state], [set()] * (place.dim + 1))[place.dim]:
+            if origin not in axes:
+                moving.add(place)
+                continue
+            merged = groups[place] | groups[origin]
+            groups.update(dict.fromkeys(merged, merged))
+    return {
+        axes[place]: frozenset(axes[p] for p in group)
+        for place, group in groups.items()
+        if group.isdisjoint(moving) and _alike([(p, axes[p]) for p in group])
+    }
+
+
+def _places(op: ScanOp) -> Iterable[_Place]:
+    """What the spatial axes are, in their order; dimension 0 is the time."""
+    for k, state in enumerate(op.state):
+        for dim in range(1, state.ndim):
+            yield _Place(k, dim)
+
+
+def _alike(group: list[tuple[_Place, IterVar]]) -> bool:
+    """True for axes of different states that have the same extent."""
+    if len({place.state for place, _ in group}) < len(group):
+        return False
+    domains = [iv.dom for _, iv in group if iv.dom is not None]
+    analyzer = Analyzer()
+    return all(analyzer.can_prove_equal(r.extent, domains[0].extent) for r in domains[1:])
+
+
+def _labels(op: ScanOp) -> Labels:
+    """The labels of all tensors of a step and of the states, readers before what they read."""
+    labels: Labels = {}
+
+    def label(tensor: Tensor, dim: int, origins: set[_Place]) -> None:
+        labels.setdefault(tensor, [set() for _ in tensor.shape])[dim] |= origins
+
+    for k, update in enumerate(op.update):
+        for dim in range(update.ndim):
+            label(update, dim, {_Place(k, dim)})
+    for reader in reversed(sub_graph(op.update, op.state, False)):
+        if not isinstance(reader, ComputeOp):
+            for tensor in reader.inputs:
+                for dim in range(tensor.ndim):
+                    label(tensor, dim, {_ELSEWHERE})
+            continue
+        own = _own_labels(reader, labels)
+        for load in _loads(reader):
+            for dim, index in enumerate(load.indices):
+                found = own.get(index) if isinstance(index, Var) else None
+                label(load.producer, dim, {_ELSEWHERE} if found is None else found)
+    return labels
+
+
+def _own_labels(op: Operation, labels: Labels) -> dict[Var, set[_Place]]:
+    """The label of each data axis of `op`: that of the dimension in all its outputs."""
+    assert isinstance(op, ComputeOp)
+    own: dict[Var, set[_Place]] = {iv.var: set() for iv in op.axis}
+    for tensor in op.outputs:
+        for iv, origins in zip(op.axis, labels.get(tensor, ()), strict=False):
+            own[iv.var] |= origins
+    return own
+
+
+def _loads(op: ComputeOp) -> list[ProducerLoad]:
+    return [load for e in op.body for load in tensor_loads(e)]
