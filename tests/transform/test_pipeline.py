@@ -1,5 +1,5 @@
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -180,6 +180,16 @@ def common_subexpressions(**config):
         return to_text(PASSES["CommonSubexprElimTIR"]()(func))
 
 
+def double_buffered(**config: Any) -> str:
+    A = te.placeholder((32, 8), name="A")
+    B = te.compute((32, 8), lambda i, j: A[i, j] * 2.0, name="B")
+    C = te.compute((32, 8), lambda i, j: B[i, 7 - j] + 1.0, name="C")
+    sch = te.create_schedule(C.op)
+    sch[B].compute_at(sch[C], C.op.axis[0])
+    sch[B].double_buffer()
+    return lowered_text((sch, [A, C]), **config)
+
+
 CHANGED_BY_KEY = {
     "tir.noalias": (False, lambda **config: lowered_text(vectorized_copies(), **config)),
     "tir.disable_vectorize": (True, vectorized),
@@ -188,6 +198,7 @@ CHANGED_BY_KEY = {
         lambda **config: lowered_text(vectorized_copies(), **config),
     ),
     "tir.disable_cse_tir": (True, common_subexpressions),
+    "tir.InjectDoubleBuffer": ({"split_loop": 2}, double_buffered),
     "tir.add_lower_pass": (
         [[2, PASSES["VerifyMemory"]("cuda")]],
         lambda **config: refusal(vectorized_copies(), **config),

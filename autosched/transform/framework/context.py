@@ -45,7 +45,10 @@ class Instrument(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """The type of a configuration value and the value when it is not given."""
+    """The type of a configuration value and the value when it is not given.
+
+    A dict holds the options of one pass: those of `default`, each with its own default value.
+    """
 
     type: type
     default: Any
@@ -59,6 +62,7 @@ CONFIG_KEYS: dict[str, ConfigKey] = {
     "tir.disable_storage_rewrite": _FLAG,
     "tir.disable_cse_tir": _FLAG,
     "tir.add_lower_pass": ConfigKey(list, []),
+    "tir.InjectDoubleBuffer": ConfigKey(dict, {"split_loop": 0}),
 }
 """Every configuration key a context accepts: those of Ansor's that something here reads."""
 
@@ -79,6 +83,21 @@ def _check_config(config: Mapping[str, Any]) -> None:
         if type(value) is not known.type:
             raise ConfigError(
                 f"PassContext: {key!r} must be a {known.type.__name__}, found {value!r}"
+            )
+        if known.type is dict:
+            _check_options(key, config[key], known.default)
+
+
+def _check_options(key: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        if name not in known:
+            raise ConfigError(
+                f"PassContext: {key!r} has no option {name!r}; expected {', '.join(known)}"
+            )
+        if type(value) is not type(known[name]):
+            raise ConfigError(
+                f"PassContext: {name!r} of {key!r} must be a {type(known[name]).__name__}, "
+                f"found {value!r}"
             )
 
 
@@ -109,8 +128,14 @@ class PassContext:
         return _stack.contexts[-1]
 
     def setting(self, key: str) -> Any:
-        """The configured value of `key`, or the default registered for it."""
-        return self.config.get(key, CONFIG_KEYS[key].default)
+        """The configured value of `key`, or the default registered for it.
+
+        The options of a pass that are not given have their defaults.
+        """
+        default = CONFIG_KEYS[key].default
+        if isinstance(default, dict):
+            return {**default, **self.config.get(key, {})}
+        return self.config.get(key, default)
 
     def pass_enabled(self, info: PassInfo) -> bool:
         """Disabled passes never run, required ones always; others by opt_level."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from autosched.errors import ScheduleError
+from autosched.errors import ConfigError, ScheduleError
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import IntImm, Var
+from autosched.tir.dtype import bool_
+from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import add, floormod, gt, lt, sub
+from autosched.tir.op import add, floordiv, floormod, gt, lt, max_, mul, sub
 from autosched.tir.stmt import (
+    FALSE,
     Allocate,
     AttrStmt,
     BufferStore,
@@ -18,6 +20,7 @@ from autosched.tir.stmt import (
     ForKind,
     IfThenElse,
     Stmt,
+    nop,
     seq,
 )
 from autosched.tir.walk import free_vars, map_children, stmts, substitute_stmt
@@ -27,6 +30,7 @@ from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.storage.widen_allocate import widen_allocate
 
 _KEY = "double_buffer_scope"
+_CONFIG = "tir.InjectDoubleBuffer"
 
 
 @dataclass(frozen=True)
@@ -54,11 +58,38 @@ class InjectDoubleBuffer(FunctionPass):
                 for j_1 in range(8):
                     B[i * 8 + j_1] = b[7 - j_1 + i % 2 * 8]
 
+    after InjectDoubleBuffer{split_loop=2}:
+        def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
+            b = allocate((16,), float32, "shared")
+            for j in range(8):
+                b[j] = A[j]
+            for i.outer in range(3):
+                for j_1 in range(8):
+                    b[j_1 + 8] = A[(i.outer * 2 + 1) * 8 + j_1]
+                for j_1 in range(8):
+                    B[i.outer * 2 * 8 + j_1] = b[7 - j_1]
+                for j_2 in range(8):
+                    b[j_2] = A[(i.outer * 2 + 1 + 1) * 8 + j_2]
+                for j_3 in range(8):
+                    B[(i.outer * 2 + 1) * 8 + j_3] = b[7 - j_3 + 8]
+            for j_4 in range(8):
+                b[j_4 + 8] = A[56 + j_4]
+            for j_5 in range(8):
+                B[48 + j_5] = b[7 - j_5]
+            for j_6 in range(8):
+                B[56 + j_6] = b[7 - j_6 + 8]
+
     The loop is the innermost one around the allocation. The allocation moves out of it. Raises
     ScheduleError when no serial loop encloses it, or its size changes from iteration to iteration.
+
+    `split_loop`, or the configuration `"tir.InjectDoubleBuffer": {"split_loop": 2}`, an even
+    number, carries out so many iterations in one, so that which half is used is a constant, and the
+    remaining ones (at least the last, which fills nothing) after the loop; 1 only takes the last
+    iteration out, 0 (the default) leaves the loop whole. Raises ConfigError for another number.
     """
 
     name: ClassVar[str] = "InjectDoubleBuffer"
+    split_loop: int = 0
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         marked = {
@@ -68,24 +99,37 @@ class InjectDoubleBuffer(FunctionPass):
         }
         if not marked:
             return func
-        return func.with_body(_DoubleBuffer(marked).stmt(func.body))
+        split = self.split_loop or ctx.setting(_CONFIG)["split_loop"]
+        if split < 0 or (split % 2 and split != 1):
+            raise ConfigError(
+                f"InjectDoubleBuffer: split_loop must be 0, 1 or an even number, found {split}"
+            )
+        return func.with_body(_DoubleBuffer(marked, split).stmt(func.body))
 
 
 @dataclass(slots=True, eq=False)
 class _Loop:
-    """An open loop, with what will stand before it: memory, and fills for the first iteration."""
+    """An open loop, with what will stand before it: memory, and fills for the first iteration.
+
+    In its body, `slot` stands for the half that an iteration uses, `next_slot` for that of the
+    following one, and `more` for there being a following one.
+    """
 
     loop: For
+    slot: Var
+    next_slot: Var
+    more: Var
     allocations: list[Allocate] = field(default_factory=list)
     first_fills: list[Stmt] = field(default_factory=list)
     conditions: int = 0
 
 
 class _DoubleBuffer:
-    def __init__(self, marked: set[Var]) -> None:
+    def __init__(self, marked: set[Var], split: int) -> None:
         self._marked = marked
+        self._split = split
         self._loops: list[_Loop] = []
-        self._slots: dict[Var, tuple[_Loop, Var]] = {}
+        self._filled_in: dict[Var, _Loop] = {}
 
     def stmt(self, s: Stmt) -> Stmt:
         match s:
@@ -106,11 +150,16 @@ class _DoubleBuffer:
         return map_children(s, self.stmt)
 
     def _loop(self, s: For) -> Stmt:
-        entry = _Loop(s)
+        dtype = s.loop_var.dtype
+        entry = _Loop(s, Var("slot", dtype), Var("next_slot", dtype), Var("more", bool_))
         self._loops.append(entry)
         new = map_children(s, self.stmt)
         self._loops.pop()
-        result = seq(*entry.first_fills, new) if entry.first_fills else new
+        if not entry.allocations:
+            return new
+        assert isinstance(new, For)
+        whole = _split(entry, new, self._split) if self._split else _whole(entry, new)
+        result = seq(*entry.first_fills, whole)
         for a in reversed(entry.allocations):
             result = a.with_(body=result)
         return result
@@ -128,28 +177,91 @@ class _DoubleBuffer:
             raise ScheduleError(
                 f"InjectDoubleBuffer: the size of {name} depends on the loop {loop.loop_var.name}"
             )
-        slot = Var(f"{name}.slot", loop.loop_var.dtype)
-        wide = widen_allocate(s, 2, slot, innermost=False)
+        wide = widen_allocate(s, 2, entry.slot, innermost=False)
         entry.allocations.append(wide)
-        self._slots[s.buffer_var] = (entry, slot)
-        body = self.stmt(wide.body)
-        return substitute_stmt(body, {slot: floormod(sub(loop.loop_var, loop.min), 2)})
+        self._filled_in[s.buffer_var] = entry
+        return self.stmt(wide.body)
 
     def _fill(self, s: AttrStmt) -> Stmt:
         pointer = s.node.data if isinstance(s.node, Buffer) else s.node
-        entry, slot = self._slots.get(pointer, (None, None))
-        if entry is None or slot is None or entry is not self._loops[-1] or entry.conditions:
+        entry = self._filled_in.get(pointer)
+        if entry is None or entry is not self._loops[-1] or entry.conditions:
             raise ScheduleError(
                 f"InjectDoubleBuffer: {pointer.name} must be filled once in every iteration of the "
                 "loop around its allocation"
             )
         fill = self.stmt(s.body)
         loop = entry.loop
-        var, low = loop.loop_var, loop.min
-        first = copy_stmt(fill, {var: low, slot: IntImm(0, slot.dtype)})
+        var = loop.loop_var
+        first = copy_stmt(fill, {var: loop.min, entry.slot: IntImm(0, var.dtype)})
         if not isinstance(loop.extent, IntImm):
             first = IfThenElse(gt(loop.extent, 0), first)
         entry.first_fills.append(first)
-        following = add(var, 1)
-        table = {var: following, slot: floormod(sub(following, low), 2)}
-        return IfThenElse(lt(following, add(low, loop.extent)), substitute_stmt(fill, table))
+        following = substitute_stmt(fill, {var: add(var, 1), entry.slot: entry.next_slot})
+        return IfThenElse(entry.more, following)
+
+
+def _whole(entry: _Loop, loop: For) -> Stmt:
+    """The loop with the half worked out in every iteration."""
+    var, low = loop.loop_var, loop.min
+    following = add(var, 1)
+    table = {
+        entry.slot: floormod(sub(var, low), 2),
+        entry.next_slot: floormod(sub(following, low), 2),
+        entry.more: lt(following, add(low, loop.extent)),
+    }
+    return loop.with_(body=substitute_stmt(loop.body, table))
+
+
+def _split(entry: _Loop, loop: For, split: int) -> Stmt:
+    """All iterations but the last, `split` at a time, and those that are left."""
+    var, zero = loop.loop_var, IntImm(0, loop.loop_var.dtype)
+    groups = floordiv(max_(sub(loop.extent, 1), 0), split)
+    parts: list[Stmt] = []
+    filling = _with_fills(loop.body, entry.more, None)
+    if not (isinstance(groups, IntImm) and groups.value == 0):
+        outer = Var(f"{var.name}.outer", var.dtype)
+        begin = mul(outer, split)
+        copies = [_copy(entry, filling, begin, n, split, first=n == 0) for n in range(split)]
+        parts.append(loop.with_(loop_var=outer, min=zero, extent=groups, body=seq(*copies)))
+    begin = mul(groups, split)
+    for n in range(split):
+        runs = lt(add(begin, n), loop.extent)
+        more = lt(add(begin, n + 1), loop.extent) if n + 1 < split else FALSE
+        if _is(runs, 0):
+            break
+        body = _with_fills(loop.body, entry.more, more)
+        last = _copy(entry, body, begin, n, split, first=not parts and n == 0)
+        parts.append(last if _is(runs, 1) else IfThenElse(runs, last))
+    return seq(*parts)
+
+
+def _copy(entry: _Loop, body: Stmt, begin: Expr, n: int, split: int, *, first: bool) -> Stmt:
+    """The body of iteration `begin + n`, where `begin` is a multiple of `split`."""
+    count = add(begin, n)
+    even = split % 2 == 0
+    table = {
+        entry.loop.loop_var: add(entry.loop.min, count),
+        entry.slot: IntImm(n % 2, count.dtype) if even else floormod(count, 2),
+        entry.next_slot: IntImm((n + 1) % 2, count.dtype) if even else floormod(add(count, 1), 2),
+    }
+    return substitute_stmt(body, table) if first else copy_stmt(body, table)
+
+
+def _with_fills(body: Stmt, more: Var, condition: Expr | None) -> Stmt:
+    """`body` whose fills for the following iteration depend on `condition`, on nothing if None."""
+
+    def stmt(s: Stmt) -> Stmt:
+        if isinstance(s, BufferStore):
+            return s
+        if isinstance(s, IfThenElse) and s.condition is more:
+            if condition is None or _is(condition, 1):
+                return s.then_case
+            return nop() if _is(condition, 0) else IfThenElse(condition, s.then_case)
+        return map_children(s, stmt)
+
+    return stmt(body)
+
+
+def _is(condition: Expr, value: int) -> bool:
+    return isinstance(condition, IntImm) and condition.value == value

@@ -44,6 +44,10 @@ def test_none_and_wrong_types_are_refused() -> None:
         PassContext(config={"tir.noalias": None})
     with pytest.raises(ConfigError, match="must be a list, found True"):
         PassContext(config={"tir.add_lower_pass": True})
+    with pytest.raises(ConfigError, match="has no option 'split'; expected split_loop"):
+        PassContext(config={"tir.InjectDoubleBuffer": {"split": 2}})
+    with pytest.raises(ConfigError, match=r"'split_loop' of .* must be a int, found True"):
+        PassContext(config={"tir.InjectDoubleBuffer": {"split_loop": True}})
 
 
 def test_settings_and_defaults() -> None:

@@ -1,18 +1,28 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from autosched import te
+from autosched.errors import ConfigError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, Var
+from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
     AttrStmt,
     BufferStore,
+    For,
+    IfThenElse,
     seq,
 )
+from autosched.tir.verify import verify
+from autosched.tir.walk import all_exprs, stmts
+from autosched.transform.expressions.simplify import Simplify
+from autosched.transform.framework.context import PassContext
 from autosched.transform.from_te.storage_flatten import StorageFlatten
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
 from kit.stmts import loop
@@ -62,3 +72,55 @@ def test_from_a_schedule() -> None:
     x, z = rng.random((32, 8), dtype=np.float32), np.zeros((32, 8), np.float32)
     interp.run(doubled, [x, z])
     np.testing.assert_array_equal(z, x[:, ::-1] * np.float32(2) + np.float32(1))
+
+
+MakeFunc = Callable[..., PrimFunc]
+SameResult = Callable[..., None]
+
+
+@pytest.mark.parametrize("split", [1, 2, 4, 6])
+@pytest.mark.parametrize("extent", [1, 2, 3, 4, 5, 8, 9])
+@pytest.mark.parametrize("low", [0, 3])
+def test_split_loops(
+    make_func: MakeFunc, same_result: SameResult, split: int, extent: int, low: int
+) -> None:
+    """Constant lengths need no condition; an even split needs no remainder either."""
+    both = allocate(L, allocate(M, fill(L, copy(L)), fill(M, copy(M, 1)), use(L[3 - k] + M[k])))
+    before = make_func(loop(i, extent, both, low=low), A, B)
+    after = InjectDoubleBuffer(split_loop=split)(before)
+    verify(after)
+    same_result(before, after)
+    assert not [s for s in stmts(after.body) if isinstance(s, IfThenElse)]
+    remainders = [e for e in all_exprs(Simplify()(after).body) if type(e).__name__ == "FloorMod"]
+    assert not remainders or split == 1
+
+
+@pytest.mark.parametrize("split", [1, 2, 4])
+@pytest.mark.parametrize("low", [0, 2])
+def test_split_loops_of_symbolic_length(
+    make_func: MakeFunc, same_result: SameResult, split: int, low: int
+) -> None:
+    """Inside the loop there is no condition; only the iterations left over have them."""
+    n = Var("n")
+    body = loop(i, n, allocate(L, fill(L, copy(L)), use(L[3 - k])), low=low)
+    before = make_func(body, A, B, scalars=(n,))
+    after = InjectDoubleBuffer(split_loop=split)(before)
+    for extent in range(10):
+        same_result(before, after, extent)
+    main = next(s for s in stmts(after.body) if isinstance(s, For) and "outer" in s.loop_var.name)
+    assert not [s for s in stmts(main.body) if isinstance(s, IfThenElse)]
+
+
+def test_the_configuration_splits_loops_unless_the_pass_does(make_func: MakeFunc) -> None:
+    func = make_func(loop(i, 8, allocate(L, fill(L, copy(L)), use(L[k]))), A, B)
+    with PassContext(config={"tir.InjectDoubleBuffer": {"split_loop": 2}}):
+        by_key = str(InjectDoubleBuffer()(func))
+        assert str(InjectDoubleBuffer(split_loop=4)(func)) != by_key
+    assert str(InjectDoubleBuffer(split_loop=2)(func)) == by_key
+
+
+@pytest.mark.parametrize("split", [-2, 3, 5])
+def test_odd_splits_are_refused(make_func: MakeFunc, split: int) -> None:
+    func = make_func(loop(i, 8, allocate(L, fill(L, copy(L)), use(L[k]))), A, B)
+    with pytest.raises(ConfigError, match=f"0, 1 or an even number, found {split}"):
+        InjectDoubleBuffer(split_loop=split)(func)
