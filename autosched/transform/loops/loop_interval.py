@@ -1,27 +1,48 @@
-"""Where in a loop its likely() conditions hold for every iteration of the loops inside."""
+"""Where in a loop its conditions hold, or fail, for every iteration of the loops inside."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from autosched.tir.dtype import DType
-from autosched.tir.expr import GE, GT, LE, LT, And, BufferLoad, Call, Expr, IntImm, IterVar, Var
+from autosched.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    IterVar,
+    Let,
+    Select,
+    Var,
+)
 from autosched.tir.linear import combine, linear, sum_of
 from autosched.tir.op import add, floordiv
 from autosched.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt
-from autosched.tir.walk import free_vars, pre_order, stmts
+from autosched.tir.walk import direct_exprs, free_vars, pre_order, stmts
 
 Bounds = Mapping[Var, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A comparison as `sum(factor * term) + constant <= 0`; `source` is its expression."""
+    """A comparison as `sum(factor * term) + constant <= 0`; `source` is its expression.
+
+    Of a relaxed one the left side is the greatest, and `slack` less than it the least, of those
+    for the values of the variables that it was relaxed over.
+    """
 
     source: Expr
     terms: dict[Expr, int]
     constant: int
+    slack: int = 0
 
     def bounds(self, env: Bounds) -> tuple[int, int] | None:
         """Least and greatest value of the left side; None when a term is not bounded."""
@@ -36,14 +57,23 @@ class Part:
 
     def relaxed(self, inner: Bounds) -> Part:
         """The condition that holds exactly when this one does for all values of `inner`."""
-        terms, constant = {}, self.constant
+        terms, constant, slack = {}, self.constant, self.slack
         for term, factor in self.terms.items():
             span = inner.get(term) if isinstance(term, Var) else None
             if span is None:
                 terms[term] = factor
             else:
                 constant += factor * (span[1] if factor > 0 else span[0])
-        return Part(self.source, terms, constant)
+                slack += abs(factor) * (span[1] - span[0])
+        return Part(self.source, terms, constant, slack)
+
+    def loosened(self) -> Part:
+        """The condition that fails exactly when the one it was relaxed from fails throughout."""
+        return Part(self.source, self.terms, self.constant - self.slack)
+
+    def says_as(self, other: Part) -> bool:
+        """True when both left sides are the same."""
+        return self.terms == other.terms and self.constant == other.constant
 
     def expr(self, dtype: DType) -> Expr:
         """The condition as `terms <= -constant`."""
@@ -74,53 +104,143 @@ def as_part(condition: Expr) -> Part | None:
     return Part(condition, terms, constant + isinstance(condition, LT | GT))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Condition:
+    """A comparison, an equality (two parts) or an inequality (those of the equality, `negated`)."""
+
+    source: Expr
+    parts: tuple[Part, ...]
+    negated: bool = False
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether this is a comparison with `<`, `<=`, `>` or `>=`."""
+        return len(self.parts) == 1
+
+    def truth(self, env: Bounds) -> bool | None:
+        """Whether the condition holds for all values in `env` (True) or for none (False)."""
+        found = True
+        for part in self.parts:
+            bounds = part.bounds(env)
+            if bounds is None:
+                return None
+            if bounds[0] - part.slack > 0:
+                return self.negated
+            found = found and bounds[1] <= 0
+        return not self.negated if found else None
+
+    def constant_interval(self, var: Var, low: int, high: int) -> tuple[int, int]:
+        """The part of [low, high) where all parts hold; parts with other variables do not count."""
+        for part in self.parts:
+            low, high = _constant_interval(part, var, low, high)
+        return low, high
+
+    def loosened(self) -> Condition:
+        """The condition of whose parts one fails exactly when this one's fails throughout."""
+        return Condition(self.source, tuple(p.loosened() for p in self.parts), self.negated)
+
+
+def as_condition(source: Expr) -> Condition | None:
+    """The integer comparison `source`; None for any other or one that reads memory."""
+    if isinstance(source, EQ | NE):
+        first, second = as_part(LE(source.a, source.b)), as_part(GE(source.a, source.b))
+        if first is None or second is None:
+            return None
+        return Condition(source, (first, second), isinstance(source, NE))
+    part = as_part(source)
+    return None if part is None else Condition(source, (part,))
+
+
+def _constant_interval(part: Part, var: Var, low: int, high: int) -> tuple[int, int]:
+    if set(part.terms) == {var}:
+        factor = part.terms[var]
+        if factor > 0:
+            high = min(high, -part.constant // factor + 1)
+        else:
+            low = max(low, -(-part.constant // -factor))
+    return low, high
+
+
+def upper_limit(part: Part, var: Var) -> Expr | None:
+    """The (exclusive) limit below which `var` must be for `part` to hold; None if there is none."""
+    factor = part.terms[var]
+    if factor < 0:
+        return None
+    opposite = {t: -f for t, f in part.terms.items() if t is not var}
+    return add(floordiv(sum_of(opposite, -part.constant, var.dtype), factor), 1)
+
+
+def lower_limit(part: Part, var: Var) -> Expr | None:
+    """The least value of `var` for which `part` holds; None if there is none."""
+    factor = part.terms[var]
+    if factor > 0:
+        return None
+    others = {t: f for t, f in part.terms.items() if t is not var}
+    least = sum_of(others, part.constant - factor - 1, var.dtype)
+    return floordiv(least, -factor)
+
+
 @dataclass(slots=True, eq=False)
 class LoopConditions:
     """The conditions in a body that depend on `var`, relaxed over the loops inside it."""
 
     var: Var
-    parts: list[Part]
+    conditions: list[Condition]
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts that must all hold: those of every condition that is not negated."""
+        return [p for c in self.conditions if not c.negated for p in c.parts]
 
     def constant_interval(self, low: int, high: int) -> tuple[int, int]:
         """The part of [low, high) where all conditions without other variables hold."""
         for part in self.parts:
-            if set(part.terms) == {self.var}:
-                factor = part.terms[self.var]
-                if factor > 0:
-                    high = min(high, -part.constant // factor + 1)
-                else:
-                    low = max(low, -(-part.constant // -factor))
+            low, high = _constant_interval(part, self.var, low, high)
         return low, high
+
+    def deciding_interval(self, low: int, high: int) -> tuple[int, int] | None:
+        """A proper part of [low, high) at whose ends one condition changes; None without any.
+
+        It holds throughout (a negated one fails) inside, or fails (holds) outside.
+        """
+        exact = [c for c in self.conditions if all(set(p.terms) == {self.var} for p in c.parts)]
+        for condition in (*exact, *(c.loosened() for c in exact)):
+            found = condition.constant_interval(self.var, low, high)
+            if found != (low, high) and found[0] < found[1]:
+                return found
+        return None
 
     def limits(self) -> tuple[list[Expr], list[Expr]]:
         """Lower limits and (exclusive) upper limits of `var` that the conditions set."""
-        lows, highs = [], []
-        for part in self.parts:
-            factor = part.terms[self.var]
-            others = {t: f for t, f in part.terms.items() if t is not self.var}
-            if factor > 0:
-                opposite = {t: -f for t, f in others.items()}
-                last = sum_of(opposite, -part.constant, self.var.dtype)
-                highs.append(add(floordiv(last, factor), 1))
-            else:
-                least = sum_of(others, part.constant - factor - 1, self.var.dtype)
-                lows.append(floordiv(least, -factor))
-        return lows, highs
+        lows = [lower_limit(p, self.var) for p in self.parts]
+        highs = [upper_limit(p, self.var) for p in self.parts]
+        return [e for e in lows if e is not None], [e for e in highs if e is not None]
 
     def symbolic(self) -> list[Part]:
-        """The conditions that depend on variables outside the loop."""
-        return [p for p in self.parts if len(p.terms) > 1]
+        """The comparisons that depend on variables outside the loop."""
+        comparisons = [c.parts[0] for c in self.conditions if c.one_sided]
+        return [p for p in comparisons if len(p.terms) > 1]
 
 
-def loop_conditions(var: Var, body: Stmt) -> LoopConditions:
+def loop_conditions(
+    var: Var, body: Stmt, *, every: bool = False, in_values: bool = False
+) -> LoopConditions:
     """The likely() conditions of statements in `body` that are linear in `var`.
 
-    They are relaxed over the loops and threads that begin in `body`: those variables mean nothing
-    outside.
+    With `in_values` also those of Select and if_then_else; with `every` also conditions that do
+    not stand in a likely(). They are relaxed over the loops and threads that begin in `body`:
+    those variables mean nothing outside.
     """
     inner: dict[Var, tuple[int, int]] = {}
     unknown: set[Var] = set()
     found: dict[Expr, None] = {}
+
+    def note(condition: Expr) -> None:
+        if var in free_vars(condition):
+            for part, is_likely in likely_parts(condition):
+                if (is_likely or every) and var in free_vars(part):
+                    found.setdefault(part)
+
     for s in stmts(body):
         if isinstance(s, For):
             _bound_inside(s.loop_var, constant_span(s), inner, unknown)
@@ -130,20 +250,34 @@ def loop_conditions(var: Var, body: Stmt) -> LoopConditions:
                 _bound_inside(s.node.var, span, inner, unknown)
         elif isinstance(s, LetStmt):
             unknown.add(s.var)
-        elif isinstance(s, IfThenElse) and var in free_vars(s.condition):
-            for condition, likely in likely_parts(s.condition):
-                if likely and var in free_vars(condition):
-                    found.setdefault(condition)
-    parts = []
+        elif isinstance(s, IfThenElse):
+            note(s.condition)
+        if in_values:
+            for e in direct_exprs(s):
+                _conditions_in(e, note, unknown)
+    conditions = []
     bound_inside = unknown | inner.keys()
-    for condition in found:
-        exact = as_part(condition)
-        if exact is None or var not in exact.terms:
+    for source in found:
+        exact = as_condition(source)
+        if exact is None or any(var not in p.terms for p in exact.parts):
             continue
-        part = exact.relaxed({v: span for v, span in inner.items() if v not in unknown})
-        if all(t is var or free_vars(t).isdisjoint({var, *bound_inside}) for t in part.terms):
-            parts.append(part)
-    return LoopConditions(var, parts)
+        known = {v: span for v, span in inner.items() if v not in unknown}
+        parts = tuple(p.relaxed(known) for p in exact.parts)
+        terms = {t for p in parts for t in p.terms}
+        if all(t is var or free_vars(t).isdisjoint({var, *bound_inside}) for t in terms):
+            conditions.append(Condition(source, parts, exact.negated))
+    return LoopConditions(var, conditions)
+
+
+def _conditions_in(e: Expr, note: Callable[[Expr], None], unknown: set[Var]) -> None:
+    """Notes the conditions that choose between values in `e`, and the variables it binds."""
+    for node in pre_order(e):
+        if isinstance(node, Select):
+            note(node.condition)
+        elif isinstance(node, Call) and node.op == "if_then_else":
+            note(node.args[0])
+        elif isinstance(node, Let):
+            unknown.add(node.var)
 
 
 def _bound_inside(

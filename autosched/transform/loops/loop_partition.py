@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from autosched.tir.expr import Call, Expr, IntImm, IterVar, Var
+from autosched.tir.expr import Call, Expr, IntImm, IterVar, Select, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import add, all_, and_, max_, min_, sub
+from autosched.tir.op import add, all_, and_, sub
 from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
@@ -35,13 +35,15 @@ from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.loops.loop_interval import (
+    Condition,
     LoopConditions,
     Part,
-    as_part,
+    as_condition,
     constant_span,
     likely_parts,
     loop_conditions,
 )
+from autosched.transform.loops.symbolic_spans import symbolic_spans
 
 HINT = "pragma_loop_partition_hint"
 
@@ -68,8 +70,24 @@ class LoopPartition(FunctionPass):
     three: before, inside and after the interval where the conditions that depend on it hold.
     `partition_const_loops` does so for all loops but parallel ones; where the interval depends on
     variables outside, the loop gets a second version without the conditions, taken when they hold
-    throughout. At most `max_growth` statements are added. Code with a cross-thread reduction
-    inside is not partitioned.
+    throughout. Each piece is treated as a loop of its own: where there is no iteration in which all
+    conditions hold, it is cut where the first one begins to hold or is sure to fail. Conditions are
+    comparisons, equalities and their opposites; those that choose between values (in Select and
+    if_then_else) count like those of statements, and under the pragma no likely() is needed.
+
+    before:
+        def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
+            for i in range(16):
+                B[i] = Select(likely(i == 0), 0.0, A[max(i - 1, 0)])
+    after LoopPartition{partition_const_loops=True}, Simplify:
+        def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
+            B[0] = 0.0
+            for i in range(15):
+                B[i + 1] = A[i]
+
+    What follows the interval in a loop of symbolic length is cut again when several conditions have
+    an upper limit. At most `max_growth` statements are added, and vectorized loops are cut no finer
+    than in three. Code with a cross-thread reduction inside is not partitioned.
     """
 
     name: ClassVar[str] = "LoopPartition"
@@ -78,39 +96,54 @@ class LoopPartition(FunctionPass):
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         body = func.body
-        if not _has_work(body):
+        work = _work_in(body)
+        if not work:
             return func
-        return func.with_body(_drop_likely(_Partitioner(self).stmt(body)))
+        partitioner = _Partitioner(self, in_values=_VALUES in work)
+        return func.with_body(_drop_likely(partitioner.stmt(body)))
 
 
-def _has_work(body: Stmt) -> bool:
-    """True when there is a likely() or a hint in `body`."""
-    seen: set[Expr] = set()
+_CONDITIONS, _VALUES = "conditions of statements", "values"
+
+
+def _work_in(body: Stmt) -> set[str]:
+    """Where in `body` a likely() or a hint asks for work; empty when nowhere."""
+    known: dict[Expr, bool] = {}
 
     def in_expr(e: Expr) -> bool:
-        if e in seen:
-            return False
-        seen.add(e)
-        return (isinstance(e, Call) and e.op == "likely") or any(map(in_expr, e.children()))
+        found = known.get(e)
+        if found is None:
+            found = (isinstance(e, Call) and e.op == "likely") or any(map(in_expr, e.children()))
+            known[e] = found
+        return found
 
-    return any(
-        (isinstance(s, AttrStmt) and s.key == HINT) or any(map(in_expr, direct_exprs(s)))
-        for s in stmts(body)
-    )
+    work: set[str] = set()
+    for s in stmts(body):
+        if isinstance(s, AttrStmt) and s.key == HINT:
+            work |= {_CONDITIONS, _VALUES}
+        elif isinstance(s, IfThenElse):
+            if in_expr(s.condition):
+                work.add(_CONDITIONS)
+        elif any(map(in_expr, direct_exprs(s))):
+            work.add(_VALUES)
+    return work
 
 
 class _Partitioner:
-    def __init__(self, options: LoopPartition) -> None:
+    def __init__(self, options: LoopPartition, in_values: bool) -> None:
         self._const_loops = options.partition_const_loops
         self._budget = options.max_growth
+        self._in_values = in_values
         self._env: dict[Var, tuple[int, int]] = {}
-        self._known: set[Expr] = set()
+        self._known: dict[Expr, bool] = {}
+        self._not_throughout: list[Part] = []
         self._hinted: set[Var] = set()
+        self._every = False  # conditions count without a likely(): a hinted loop is around
 
     def stmt(self, s: Stmt) -> Stmt:
         match s:
             case BufferStore() | Evaluate():
-                return s
+                return map_children(s, self.stmt, self._value) if self._in_values else s
             case For():
                 return self._loop(s)
             case IfThenElse():
@@ -121,71 +154,111 @@ class _Partitioner:
                 return self.stmt(s.body)
             case AttrStmt(key="thread_extent") if isinstance(s.node, IterVar):
                 return self._threads(s, s.node)
-        return map_children(s, self.stmt)
+        return map_children(s, self.stmt, self._value)
 
     # -- conditions
 
     def _if(self, s: IfThenElse) -> Stmt:
-        kept: list[Expr] = []
-        for part, likely in likely_parts(s.condition):
-            truth = self._truth(part) if likely else None
-            if truth is False:
-                return nop() if s.else_case is None else self.stmt(s.else_case)
-            if truth is None:
-                kept.append(Call(part.dtype, "likely", (part,)) if likely else part)
-        if not kept:
+        condition = self._left_of(s.condition)
+        if condition is False:
+            return nop() if s.else_case is None else self.stmt(s.else_case)
+        if condition is True:
             return self.stmt(s.then_case)
         then_case = self.stmt(s.then_case)
         if s.else_case is None:
-            return then_case if is_nop(then_case) else IfThenElse(all_(*kept), then_case)
-        return IfThenElse(all_(*kept), then_case, self.stmt(s.else_case))
+            return then_case if is_nop(then_case) else IfThenElse(condition, then_case)
+        return IfThenElse(condition, then_case, self.stmt(s.else_case))
 
-    def _truth(self, condition: Expr) -> bool | None:
-        if condition in self._known:
-            return True
-        if isinstance(condition, IntImm):
-            return bool(condition.value)
-        part = as_part(condition)
-        bounds = None if part is None else part.bounds(self._env)
-        if bounds is None or bounds[0] <= 0 < bounds[1]:
-            return None
-        return bounds[1] <= 0
+    def _value(self, e: Expr) -> Expr:
+        """`e` with the choices that are decided made."""
+        if not self._in_values:
+            return e
+        match e:
+            case Select(whole, a, b) | Call("if_then_else", (whole, a, b)):
+                condition = self._left_of(whole)
+                if isinstance(condition, bool):
+                    return self._value(a if condition else b)
+                if condition is whole:
+                    return map_expr_children(e, self._value)
+                return e.with_children((condition, self._value(a), self._value(b)))
+        return map_expr_children(e, self._value)
+
+    def _left_of(self, condition: Expr) -> Expr | bool:
+        """What is left to ask of `condition`: nothing (True), its decided conjuncts removed."""
+        kept: list[Expr] = []
+        decided = False
+        for part, is_likely in likely_parts(condition):
+            truth = self._truth(part) if is_likely or self._every else None
+            if truth is False:
+                return False
+            if truth is None:
+                kept.append(Call(part.dtype, "likely", (part,)) if is_likely else part)
+            else:
+                decided = True
+        if not decided:
+            return condition
+        return all_(*kept) if kept else True
+
+    def _truth(self, source: Expr) -> bool | None:
+        known = self._known.get(source)
+        if known is not None:
+            return known
+        if isinstance(source, IntImm):
+            return bool(source.value)
+        condition = as_condition(source)
+        return None if condition is None else condition.truth(self._env)
 
     # -- loops
 
     def _loop(self, loop: For) -> Stmt:
+        hinted = loop.loop_var in self._hinted
+        if hinted and not self._every:
+            self._every = True
+            try:
+                return self._loop(loop)
+            finally:
+                self._every = False
+        self._env.pop(loop.loop_var, None)  # the values that it had in a loop before
         span = constant_span(loop)
         allowed = (
-            span is None
-            or loop.loop_var in self._hinted
-            or (self._const_loops and loop.kind is not ForKind.PARALLEL)
+            span is None or hinted or (self._const_loops and loop.kind is not ForKind.PARALLEL)
         )
         if allowed and loop.kind is not ForKind.THREAD_BINDING and not _reduces_threads(loop):
             conditions = self._undecided(loop, span)
-            if conditions.parts and self._afford(loop):
+            if conditions.conditions and self._afford(loop):
+                done = self._cut_constant(loop, conditions, span) if span else None
                 if span is None:
-                    return self._cut_symbolic(loop, conditions)
-                low, high = conditions.constant_interval(span[0], span[1] + 1)
-                if (low, high) != (span[0], span[1] + 1) and low < high:
-                    return self._cut(loop, [span[0], low, high, span[1] + 1])
-                symbolic = conditions.symbolic()
-                if symbolic:
-                    return self._two_versions(loop, symbolic, span)
+                    done = self._cut_symbolic(loop, conditions)
+                if done is not None:
+                    return done
         return self._inside(loop, span)
 
-    def _undecided(self, loop: For, span: tuple[int, int] | None) -> LoopConditions:
-        conditions = loop_conditions(loop.loop_var, loop.body)
-        env = self._env if span is None else {**self._env, loop.loop_var: span}
-        parts = []
-        for part in conditions.parts:
-            bounds = part.bounds(env)
-            held = bounds is not None and bounds[1] <= 0
-            if part.source not in self._known and not held:
-                parts.append(part)
-        return LoopConditions(loop.loop_var, parts)
+    def _cut_constant(
+        self, loop: For, conditions: LoopConditions, span: tuple[int, int]
+    ) -> Stmt | None:
+        first, end = span[0], span[1] + 1
+        low, high = conditions.constant_interval(first, end)
+        if (low, high) != (first, end) and low < high:
+            return self._cut(loop, [first, low, high, end])
+        symbolic = conditions.symbolic()
+        if loop.kind is not ForKind.VECTORIZED:
+            found = conditions.deciding_interval(first, end)
+            if found is not None:
+                return self._cut(loop, [first, *found, end])
+        return self._two_versions(loop, symbolic, span) if symbolic else None
 
-    def _afford(self, s: Stmt) -> bool:
-        size = sum(isinstance(x, BufferStore | Evaluate) for x in stmts(s))
+    def _undecided(self, loop: For, span: tuple[int, int] | None) -> LoopConditions:
+        found = loop_conditions(
+            loop.loop_var, loop.body, every=self._every, in_values=self._in_values
+        )
+        env = self._env if span is None else {**self._env, loop.loop_var: span}
+        return LoopConditions(
+            loop.loop_var,
+            [c for c in found.conditions if c.source not in self._known and c.truth(env) is None],
+        )
+
+    def _afford(self, s: Stmt, copies: int = 1) -> bool:
+        size = copies * sum(isinstance(x, BufferStore | Evaluate) for x in stmts(s))
         if size > self._budget:
             return False
         self._budget -= size
@@ -209,29 +282,22 @@ class _Partitioner:
                 pieces.append(self.stmt(_piece(loop, base, extent, first=not pieces)))
         return seq(*pieces)
 
-    def _cut_symbolic(self, loop: For, conditions: LoopConditions) -> Stmt:
-        lows, highs = conditions.limits()
+    def _cut_symbolic(self, loop: For, found: LoopConditions) -> Stmt:
         begin, end = loop.min, add(loop.min, loop.extent)
-        middle = begin
-        for limit in lows:
-            middle = max_(middle, limit)
-        middle = min_(middle, end) if lows else middle
-        last = end
-        for limit in highs:
-            last = min_(last, limit)
-        last = max_(last, middle) if highs else last
+        # Where an inequality fails is cut when nothing else is left to cut.
+        conditions = [c for c in found.conditions if not c.negated] or found.conditions[:1]
+        spans = symbolic_spans(loop.loop_var, begin, end, conditions, nested=True)
+        if len(spans) > 3 and not self._afford(loop, len(spans) - 3):
+            spans = symbolic_spans(loop.loop_var, begin, end, conditions, nested=False)
         pieces: list[Stmt] = []
-        for low, high, known in ((begin, middle, ()), (middle, last, conditions.parts)):
-            if low is high:
-                continue
-            with self._assuming(known):
+        for s in spans:
+            not_throughout = [c.parts[0] for c in s.not_throughout if c.one_sided]
+            with self._assuming(s.holds, s.fails, not_throughout):
                 # The conditions are recognised in the loop's own body, renamed only afterwards.
                 body = self.stmt(loop.body)
-            whole = _loop_over(loop, loop.loop_var, loop.extent, body)
-            pieces.append(_piece(whole, low, sub(high, low), first=not pieces))
-        if last is not end:
-            whole = _loop_over(loop, loop.loop_var, loop.extent, self.stmt(loop.body))
-            pieces.append(_piece(whole, last, sub(end, last), first=False))
+            if not is_nop(body):
+                whole = _loop_over(loop, loop.loop_var, loop.extent, body)
+                pieces.append(_piece(whole, s.low, sub(s.high, s.low), first=not pieces))
         return seq(*pieces)
 
     def _two_versions(self, loop: For, parts: list[Part], span: tuple[int, int]) -> Stmt:
@@ -239,10 +305,12 @@ class _Partitioner:
         test: Expr | None = None
         for part in parts:
             whole = part.relaxed({loop.loop_var: span})
+            if any(map(whole.says_as, self._not_throughout)):
+                return self._inside(loop, span)
             condition = whole.expr(loop.loop_var.dtype)
             test = condition if test is None else and_(test, condition)
         assert test is not None
-        with self._assuming(parts):
+        with self._assuming([Condition(p.source, (p,)) for p in parts]):
             plain = self._inside(loop, span)
         guarded = self._inside(loop, span)
         if is_nop(plain) and is_nop(guarded):
@@ -250,23 +318,35 @@ class _Partitioner:
         return IfThenElse(test, plain, copy_stmt(guarded, {}))
 
     @contextmanager
-    def _assuming(self, parts: list[Part] | tuple[()]) -> Iterator[None]:
-        added = {p.source for p in parts} - self._known
-        self._known |= added
+    def _assuming(
+        self,
+        holds: Iterable[Condition],
+        fails: Iterable[Condition] = (),
+        not_throughout: Iterable[Part] = (),
+    ) -> Iterator[None]:
+        known, parts = self._known, self._not_throughout
+        self._known = {
+            **known,
+            **{c.source: not c.negated for c in holds},
+            **{c.source: c.negated for c in fails},
+        }
+        self._not_throughout = [*parts, *not_throughout]
         yield
-        self._known -= added
+        self._known, self._not_throughout = known, parts
 
     def _threads(self, s: AttrStmt, thread: IterVar) -> Stmt:
         if isinstance(s.value, IntImm):
             self._env[thread.var] = (0, s.value.value - 1)
             return map_children(s, self.stmt)
+        self._env.pop(thread.var, None)
         if not thread.thread_tag.startswith("blockIdx") or _reduces_threads(s):
             return map_children(s, self.stmt)
-        conditions = loop_conditions(thread.var, s.body)
-        if not conditions.parts or not self._afford(s):
+        found = loop_conditions(thread.var, s.body, in_values=self._in_values)
+        conditions = [c for c in found.conditions if c.one_sided]
+        if not conditions or not self._afford(s):
             return map_children(s, self.stmt)
-        test = all_(*(p.expr(thread.var.dtype) for p in conditions.parts))
-        with self._assuming(conditions.parts):
+        test = all_(*(c.parts[0].expr(thread.var.dtype) for c in conditions))
+        with self._assuming(conditions):
             plain = self.stmt(s.body)
         guarded = copy_stmt(self.stmt(s.body), {})
         return AttrStmt(s.node, s.key, s.value, IfThenElse(test, plain, guarded))

@@ -3,11 +3,16 @@ import itertools
 import pytest
 
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import IntImm, Var
-from autosched.tir.op import all_, eq, likely
+from autosched.tir.expr import Expr, IntImm, Var
+from autosched.tir.op import all_, eq, if_then_else, likely, ne, select
 from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse, LetStmt
 from autosched.tir.walk import substitute
-from autosched.transform.loops.loop_interval import as_part, likely_parts, loop_conditions
+from autosched.transform.loops.loop_interval import (
+    as_condition,
+    as_part,
+    likely_parts,
+    loop_conditions,
+)
 
 A = decl_buffer((64,), "float32", "A")
 N = decl_buffer((8,), "int32", "N")
@@ -68,3 +73,49 @@ def test_conditions_on_what_is_bound_inside_are_left_out() -> None:
     assert loop_conditions(i, guarded(i // 2 + j < 5)).parts == []
     unknown = For(n, IntImm(0), i + 1, ForKind.SERIAL, guarded(i + n < 5))
     assert loop_conditions(i, unknown).parts == []
+
+
+@pytest.mark.parametrize("source", [eq(i * 2, j + 3), ne(i, j), i - j < 3, i >= j * 2])
+def test_the_truth_of_a_condition(source: Expr) -> None:
+    """Where the condition is the same for all values, and only there, its truth is known."""
+    condition = as_condition(source)
+    assert condition is not None
+    spans = [(0, 0), (1, 1), (2, 5), (5, 6), (0, 9)]
+    for a, b in itertools.product(spans, spans):
+        found = {
+            bool(getattr(substitute(source, {i: IntImm(v), j: IntImm(w)}), "value", None))
+            for v in range(a[0], a[1] + 1)
+            for w in range(b[0], b[1] + 1)
+        }
+        truth = condition.truth({i: a, j: b})
+        assert truth is None or found == {truth}
+        if a[0] == a[1] and b[0] == b[1]:
+            assert truth is not None
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (i < 5, (0, 5)),
+        (eq(i, 5), (5, 6)),
+        (ne(i, 5), (5, 6)),
+        (eq(i * 2, 5), None),
+        (i * 4 + j < 10, (0, 2)),
+        (i * 4 + j < 3, (0, 1)),  # holds nowhere throughout, and fails from 1 on
+        (eq(i * 4 + j, 6), (1, 2)),
+        (i < 9, None),
+        (i < n, None),
+    ],
+)
+def test_where_a_condition_changes(condition: Expr, expected: tuple[int, int] | None) -> None:
+    assert loop_conditions(i, guarded(condition)).deciding_interval(0, 8) == expected
+
+
+def test_conditions_of_values_and_without_likely() -> None:
+    value = select(likely(i < 3), if_then_else(i < 5, A[i], A[0]), A[1])
+    body = IfThenElse(i < 7, BufferStore(A, value, (i,)))
+    sources = [
+        [repr(c.source) for c in loop_conditions(i, body, in_values=a, every=b).conditions]
+        for a, b in ((False, False), (True, False), (False, True), (True, True))
+    ]
+    assert sources == [[], ["i < 3"], ["i < 7"], ["i < 7", "i < 3", "i < 5"]]
