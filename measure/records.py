@@ -18,6 +18,7 @@ from autosched.errors import ConfigError
 from autosched.measure import ansor_log
 from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.result import MeasureResult, short
+from autosched.output_file import FileKind, is_kind, require_replaceable
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 
 SCHEMA = 1
@@ -82,11 +83,16 @@ class LogContents:
 
 
 class RecordLog:
-    """Appends records to `path`; each line is written whole, under a lock, and flushed."""
+    """Appends records to `path`; each line is written whole, under a lock, and flushed.
 
-    def __init__(self, path: Path | str) -> None:
+    A file that is there and holds no records is not touched, or with `overwrite` begun anew.
+    """
+
+    def __init__(self, path: Path | str, *, overwrite: bool = False) -> None:
         self.path = Path(path)
         self._environment = ""
+        self._overwrite = overwrite
+        self._known = False
 
     def append(self, records: Sequence[Record] = ()) -> None:
         """Write the records, stamped with this run's environment and time.
@@ -94,7 +100,7 @@ class RecordLog:
         Without records it writes the environment alone, so that a file that cannot be written is
         known before anything is measured.
 
-        Raises ConfigError when the file cannot be written.
+        Raises ConfigError when the file cannot be written or is one of another kind.
         """
         lines: list[dict[str, Any]] = []
         if not self._environment:
@@ -110,7 +116,7 @@ class RecordLog:
     def copy(self, contents: LogContents) -> None:
         """Write records of other files as they are, with their environments and times.
 
-        Raises ConfigError when the file cannot be written.
+        Raises ConfigError when the file cannot be written or is one of another kind.
         """
         environments = [{"environment": e, "hash": h} for h, e in contents.environments.items()]
         self._write([*environments, *(record.to_json() for record in contents.records)])
@@ -118,6 +124,7 @@ class RecordLog:
     def _write(self, lines: Sequence[dict[str, Any]]) -> None:
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         try:
+            self._require_records()
             with self.path.open("ab+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if file.seek(0, 2) and _last_byte(file) != b"\n":
@@ -128,6 +135,15 @@ class RecordLog:
             raise ConfigError(
                 f"cannot write the record file {self.path}: {error.strerror}"
             ) from error
+
+    def _require_records(self) -> None:
+        """Before the first line is written: that what is there is a record file."""
+        if self._known:
+            return
+        require_replaceable(self.path, FileKind.RECORDS, overwrite=self._overwrite)
+        if not is_kind(self.path, FileKind.RECORDS):
+            self.path.unlink()
+        self._known = True
 
 
 def _last_byte(file: Any) -> bytes:

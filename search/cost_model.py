@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
+from autosched.output_file import FileKind, replacing, require_replaceable
 
 Scores = npt.NDArray[np.float32]
 MEMBERS = 8
@@ -157,21 +158,22 @@ class XGBoostModel:
         """What the members agree on: a score per program."""
         return consensus(self.opinions(programs))
 
-    def save(self, path: Path | str, schema: str = "") -> None:
-        """Write the model as JSON (XGBoost's own format), replacing the file in one go.
+    def save(self, path: Path | str, schema: str = "", *, overwrite: bool = False) -> None:
+        """Write the model as JSON (XGBoost's own format), replacing an earlier one in one go.
 
         A name that ends in .gz is compressed. `schema` names the feature set and its version;
-        the file keeps it.
+        the file keeps it. Raises ConfigError when there is no model to write, when it cannot be
+        written, and when the file is there and no cost model, unless `overwrite` is set.
         """
         if self._booster is None:
             raise ConfigError("the cost model has not been trained; there is nothing to save")
         self._booster.set_attr(feature_set=schema or None)
         path = Path(path)
-        partial = path.with_name(path.name + ".part")
+        require_replaceable(path, FileKind.MODEL, overwrite=overwrite)
         try:
             raw = bytes(self._booster.save_raw("json"))
-            partial.write_bytes(gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)
-            partial.replace(path)
+            with replacing(path) as partial:
+                partial.write_bytes(gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)
         except OSError as error:
             raise ConfigError(f"cannot write the cost model {path}: {error.strerror}") from error
 

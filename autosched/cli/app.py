@@ -36,6 +36,7 @@ Records = Annotated[Path, typer.Argument(help="Record file: autosched's or Ansor
 Index = Annotated[int | None, typer.Option("--index", help="The N-th record, from 0.")]
 Best = Annotated[bool, typer.Option("--best", help="The fastest valid record (the default).")]
 Features = Annotated[str, typer.Option(help="Feature set: ansor-0.19 or autosched-1.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file of another kind.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
@@ -87,6 +88,7 @@ def tune(
     weights: Annotated[
         str | None, typer.Option(help="Several tasks: their weights, e.g. 1,2.5,1.")
     ] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Tune a workload, or several; continues from the record file."""
@@ -102,6 +104,7 @@ def tune(
         ManyFlags(strategy, weights),
         fresh=fresh,
         dry_run=dry_run,
+        force=force,
         as_json=as_json,
     )
 
@@ -189,11 +192,12 @@ def dataset_export(
     ] = "workload",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
     features: Features = "ansor-0.19",
+    force: Force = False,
 ) -> None:
     """Features and times of every candidate, a row per stored buffer."""
     from autosched.cli import dataset as command
 
-    command.export(records, output, split, by, seed, features)
+    command.export(records, output, split, by, seed, features, force=force)
 
 
 @dataset_app.command("info")
@@ -209,11 +213,12 @@ def records_convert(
     source: Annotated[Path, typer.Argument(help="Record file.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")],
     to: Annotated[str, typer.Option(help="ansor-v0.6 or autosched.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file to write.")] = False,
 ) -> None:
     """Convert between autosched's records and Ansor v0.6 logs."""
     from autosched.cli import records as command
 
-    command.convert(source, output, to)
+    command.convert(source, output, to, force=force)
 
 
 @records_app.command("info")

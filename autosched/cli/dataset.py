@@ -10,14 +10,30 @@ from autosched.errors import ConfigError
 from autosched.features.datasets import dataset
 from autosched.features.datasets.dataset_info import describe
 from autosched.features.datasets.sample import SPLIT_BY
+from autosched.output_file import require_apart
+
+_REPLACE = "give another file with -o, or --force to replace it"
 
 
 def export(
-    records: list[Path], output: Path, split: str | None, by: str, seed: int, features: str
+    records: list[Path],
+    output: Path,
+    split: str | None,
+    by: str,
+    seed: int,
+    features: str,
+    *,
+    force: bool = False,
 ) -> None:
-    """Write the dataset of all record files to `output`, and a datasheet beside it."""
+    """Write the dataset of all record files to `output`, and a datasheet beside it.
+
+    With `force` they take the place of files of other kinds, but never of the records.
+    """
     if by not in SPLIT_BY:
         raise ConfigError(f"--by {by!r}: expected one of {', '.join(SPLIT_BY)}")
+    read = [("a record file of the dataset", path) for path in records]
+    require_apart([("the dataset", output), ("the datasheet", dataset.page_of(output))], read)
+    dataset.require_export(output, _REPLACE, overwrite=force)
     shares = None if split is None else _shares(split)
     samples = RecordSamples(records, features)
     summary = dataset.export(
@@ -29,6 +45,7 @@ def export(
         features=features,
         environments=samples.environments,
         sources=[path.name for path in records],
+        overwrite=force,
     )
     warn(summary)
 

@@ -11,28 +11,36 @@ from autosched.cli.console import plain, rate_text, seconds_text, warn
 from autosched.errors import ConfigError
 from autosched.measure import ansor_log
 from autosched.measure.records import Record, RecordLog
+from autosched.output_file import FileKind, replacing, require_apart, require_replaceable
 from autosched.task import Task
 from autosched.words import count
 
 FORMATS = ("ansor-v0.6", "autosched")
 
 
-def convert(source: Path, output: Path, to: str) -> None:
-    """Write the records of `source` in the other format to `output`, which must not exist."""
+def convert(source: Path, output: Path, to: str, *, force: bool = False) -> None:
+    """Write the records of `source` in the other format to `output`.
+
+    That must not exist, or with `force` is replaced, but for `source` itself.
+    """
     if to not in FORMATS:
         raise ConfigError(f"--to {to!r}: expected one of {', '.join(FORMATS)}")
     contents = read(source)
     if not contents.records:
         raise ConfigError(f"{source} holds no records")
-    if output.exists():
-        raise ConfigError(f"{output} exists; give another name with -o")
-    if to == "autosched":
-        RecordLog(output).copy(contents)
-    else:
-        try:
-            output.write_text("".join(_ansor_line(r) + "\n" for r in contents.records))
-        except OSError as error:
-            raise ConfigError(f"cannot write {output}: {error.strerror}") from error
+    if output.exists() and not force:
+        raise ConfigError(f"{output} exists; give another name with -o, or --force to replace it")
+    require_apart([("the output", output)], [("the file that is read", source)])
+    require_replaceable(output, FileKind.RECORDS, overwrite=force)
+    text = "" if to == "autosched" else "".join(_ansor_line(r) + "\n" for r in contents.records)
+    try:
+        with replacing(output) as partial:
+            if text:
+                partial.write_text(text)
+            else:
+                RecordLog(partial).copy(contents)
+    except OSError as error:
+        raise ConfigError(f"cannot write {output}: {error.strerror}") from error
     warn(f"{count(len(contents.records), 'record')} written to {output}")
 
 

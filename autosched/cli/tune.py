@@ -20,6 +20,7 @@ from autosched.cli.tune_settings import (
     Overrides,
     load,
     records_path,
+    require_unread,
     session_of,
     tune_options,
 )
@@ -39,6 +40,7 @@ def run(
     *,
     fresh: bool,
     dry_run: bool,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Tune the workloads of the configuration files; docs/configuration.md has the exit statuses.
@@ -53,7 +55,8 @@ def run(
             sys.exit(EXIT_NOTHING_VALID)
         return
     path = records_path(configs, overrides, fresh=fresh)
-    session = session_of(configs, overrides, model, many, path)
+    require_unread(config_paths, path, model.options(configs[0]))
+    session = session_of(configs, overrides, model, many, path, force=force)
     tune = _one if len(configs) == 1 else _several
     result = tune(configs, session, path, as_json=as_json)
     if result.interrupted:

@@ -9,6 +9,7 @@ from pathlib import Path
 from autosched.cli.config import Config, load_config
 from autosched.cli.console import warn, warning
 from autosched.errors import ConfigError
+from autosched.output_file import require_apart
 from autosched.search.allocation import STRATEGIES
 from autosched.search.options import SearchOptions
 from autosched.search.rules.custom import load_rules
@@ -18,6 +19,7 @@ from autosched.session.reading import unused
 from autosched.session.session import Job, MeasureOptions, Messages, Session
 from autosched.words import count
 
+_REPLACE = "give another file, or --force to replace it"
 _OTHER_FILE = "Give another file with --records, or start a new one with --fresh"
 
 
@@ -114,8 +116,13 @@ def session_of(
     model: ModelFlags,
     many: ManyFlags,
     records: Path,
+    *,
+    force: bool = False,
 ) -> Session:
-    """The session that tunes the configurations together. Raises ConfigError."""
+    """The session that tunes the configurations together. Raises ConfigError.
+
+    `force` lets it replace files of other kinds.
+    """
     _same_settings(configs)
     section = configs[0].measure
     return Session(
@@ -130,7 +137,8 @@ def session_of(
         measure=MeasureOptions(
             section.run_options(), section.workers, section.build_timeout_s, section.check
         ),
-        messages=Messages(warn, warning, _OTHER_FILE),
+        messages=Messages(warn, warning, _OTHER_FILE, _REPLACE),
+        overwrite=force,
     )
 
 
@@ -138,6 +146,14 @@ def records_path(configs: Sequence[Config], overrides: Overrides, *, fresh: bool
     """The record file of the run; with `fresh` one that does not exist yet."""
     path = overrides.records or _configured_path(configs)
     return unused(path) if fresh else path
+
+
+def require_unread(paths: Sequence[Path], records: Path, model: ModelOptions) -> None:
+    """Raise ConfigError when a configuration that is read would be written to, --force or not."""
+    require_apart(
+        [("the record file", records), ("the saved cost model", model.save)],
+        [("a configuration of this run", path) for path in paths],
+    )
 
 
 def _configured_path(configs: Sequence[Config]) -> Path:

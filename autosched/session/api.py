@@ -65,7 +65,7 @@ def tune(
         task: a Task or a list of them; several are tuned together with one cost model.
         trials: candidates to measure, of all tasks together; default: 64 for each.
         records: every result is appended to this file; records of the tasks that it holds already
-            are learned from and not measured again.
+            are learned from and not measured again. A file of another kind is refused.
         seed: of every random draw.
         batch: candidates measured between two rounds of search.
         time_budget_s: stop after the round in which this is reached.
@@ -74,7 +74,7 @@ def tune(
         features: the feature set that the cost model learns from.
         pretrained: start from the cost model that comes with autosched, where there is one.
         load_model: a saved cost model to start from instead.
-        save_model: file for the trained cost model.
+        save_model: file for the trained cost model, which replaces a cost model only.
         warm_start: record files of other tasks to train the cost model on.
         search: the parameters of the search.
         sketch_rules: tried before the built-in ones, see docs/search.md.

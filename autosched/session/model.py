@@ -66,18 +66,20 @@ def make_learner(
     return learner
 
 
-def save_model(learner: Learner, options: ModelOptions, features: str) -> bool:
+def save_model(
+    learner: Learner, options: ModelOptions, features: str, *, overwrite: bool = False
+) -> bool:
     """Train on everything there is and write the model, if `options` say so; whether it was.
 
     It is not when there was nothing to train it on. Raises ConfigError when the file cannot be
-    written.
+    written, or is one of another kind and `overwrite` is not set.
     """
     if options.save is None or not isinstance(learner.model, XGBoostModel):
         return False
     learner.refresh()
     if not learner.trained:
         return False
-    learner.model.save(options.save, feature_set(features).schema)
+    learner.model.save(options.save, feature_set(features).schema, overwrite=overwrite)
     return True
 
 
@@ -98,10 +100,7 @@ def _require_possible(model: CostModel, options: ModelOptions) -> None:
 
 
 def _require_writable(target: Path) -> None:
-    """Raise ConfigError unless `target` may be replaced: saving would replace a device, too."""
-    if target.exists() and not target.is_file():
-        found = "a folder" if target.is_dir() else "a device or pipe"
-        raise ConfigError(f"cannot write the cost model {target}: it is {found}; give a file")
+    """Raise ConfigError unless its folder lets `target` be written."""
     if not os.access(target.parent, os.W_OK):
         raise ConfigError(f"cannot write the cost model {target}: choose a folder you can write to")
 

@@ -17,6 +17,7 @@ from autosched.lost_interrupt import none_lost
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import RecordLog
 from autosched.measure.runner import RunOptions
+from autosched.output_file import FileKind, is_kind, require_apart, require_replaceable
 from autosched.process.interrupt import interrupts_held
 from autosched.search.allocation import AllocationOptions
 from autosched.search.featurize import Helper
@@ -56,12 +57,13 @@ class Messages:
     """Who is told what happens beside the search: files read and written, and what was wrong.
 
     `other_file` is the end of the message that a record file belongs to another task: how to name
-    another one.
+    another one. `replace` is that of the message that a file of another kind is in the way.
     """
 
     info: Tell = _nothing
     warning: Tell = _nothing
     other_file: str = "Give another file"
+    replace: str = "give another file"
 
 
 class Session:
@@ -90,11 +92,13 @@ class Session:
         model: ModelOptions | None = None,
         measure: MeasureOptions | None = None,
         messages: Messages | None = None,
+        overwrite: bool = False,
     ) -> None:
         """Reads the record file.
 
-        `trials` are those of all tasks together (default: the sum of the jobs'). Raises ConfigError
-        when a setting or file is wrong.
+        `trials` are those of all tasks together (default: the sum of the jobs'). With `overwrite`
+        a file of another kind that has the name of the record file or of the model to save is
+        replaced. Raises ConfigError when a setting or file is wrong.
         """
         tasks = [job.task for job in jobs]
         for task in tasks[1:]:
@@ -110,8 +114,13 @@ class Session:
         self._model = model or ModelOptions()
         self._measure = measure or MeasureOptions()
         self._messages = messages or Messages()
+        self._overwrite = overwrite
+        self._require_writable()
         self._earlier = earlier_records(
-            records, tasks, self._messages.warning, self._messages.other_file
+            records if records is not None and is_kind(records, FileKind.RECORDS) else None,
+            tasks,
+            self._messages.warning,
+            self._messages.other_file,
         )
         self._open = ExitStack()
 
@@ -208,7 +217,21 @@ class Session:
         return ScheduleResult(results, objective, True, INTERRUPTED)
 
     def _log(self) -> RecordLog | None:
-        return None if self._records is None else RecordLog(self._records)
+        if self._records is None:
+            return None
+        return RecordLog(self._records, overwrite=self._overwrite)
+
+    def _require_writable(self) -> None:
+        """Before anything is measured: that no file of another kind would be lost."""
+        saved = self._model.save
+        require_apart([("the record file", self._records), ("the saved cost model", saved)])
+        require_apart(
+            [("the saved cost model", saved)],
+            [("a file of the warm start", path) for path in self._model.warm_start],
+        )
+        for path, kind in ((self._records, FileKind.RECORDS), (saved, FileKind.MODEL)):
+            if path is not None:
+                require_replaceable(path, kind, self._messages.replace, overwrite=self._overwrite)
 
     def save_model(self) -> None:
         """Write the trained model to the file of the options, if there is one.
@@ -219,7 +242,12 @@ class Session:
         if path is None:
             return
         with interrupts_held():
-            written = save_model(self.learner, self._model, self.jobs[0].options.features)
+            written = save_model(
+                self.learner,
+                self._model,
+                self.jobs[0].options.features,
+                overwrite=self._overwrite,
+            )
         if written:
             self._messages.info(f"cost model saved to {path}")
         else:

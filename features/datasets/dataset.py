@@ -19,6 +19,7 @@ from autosched.features.datasets.datasheet import datasheet
 from autosched.features.datasets.sample import SPLIT_NAMES, Index, Sample, index_of
 from autosched.features.datasets.writers import open_writer
 from autosched.features.sets import DEFAULT, FeatureSet, feature_set
+from autosched.output_file import FileKind, replacing, require_replaceable
 
 FORMATS = (".npz", ".csv", ".parquet")
 
@@ -33,39 +34,49 @@ def export(
     features: str = DEFAULT,
     environments: dict[str, dict[str, Any]] | None = None,
     sources: Sequence[str] = (),
+    overwrite: bool = False,
 ) -> str:
     """Write the dataset in the format of the file's suffix, and a datasheet `<path>.md` beside it.
 
     `samples` is gone through twice; `environments`, filled in meanwhile, and `sources` are for
-    the datasheet. Returns a one-line summary. Raises ConfigError when it cannot be written.
+    the datasheet. Returns a one-line summary. Raises ConfigError when it cannot be written, and
+    when a file of another kind has one of the two names, unless `overwrite` is set.
     """
     if path.suffix not in FORMATS:
         raise ConfigError(f"{path}: expected a file name ending in {', '.join(FORMATS)}")
+    require_export(path, overwrite=overwrite)
     chosen = feature_set(features)
     index = index_of(samples, shares, by, seed)
     rows = 0
-    partial = path.with_name(path.name + ".part")
     try:
-        with open_writer(path.suffix, partial, index, chosen) as writer:
+        with replacing(path) as partial, open_writer(path.suffix, partial, index, chosen) as writer:
             for candidate, sample in enumerate(samples):
                 if candidate == len(index.task):  # the file grew meanwhile
                     break
                 block = _block(sample, chosen)
                 rows += len(block)
                 writer.append(candidate, block)
-        partial.replace(path)
         split_by = None if shares is None else by
         sheet = datasheet(path.name, index, rows, chosen, environments or {}, sources, split_by)
-        path.with_name(path.name + ".md").write_text(sheet, encoding="utf-8")
+        page_of(path).write_text(sheet, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
     summary = (
         f"{path}: {rows} rows, {len(index.task)} candidates ({int((~index.valid).sum())} failed), "
         f"{len(index.tasks)} tasks, {chosen.schema}"
     )
     return summary + _empty_splits(index, shares, by)
+
+
+def page_of(path: Path) -> Path:
+    """Where the datasheet of the dataset `path` stands."""
+    return path.with_name(path.name + ".md")
+
+
+def require_export(path: Path, remedy: str = "give another file", *, overwrite: bool) -> None:
+    """Raise ConfigError, ending with `remedy`, when dataset or datasheet would replace others."""
+    require_replaceable(path, FileKind.DATASET, remedy, overwrite=overwrite)
+    require_replaceable(page_of(path), FileKind.DATASHEET, remedy, overwrite=overwrite)
 
 
 def _block(sample: Sample, chosen: FeatureSet) -> FeatureRows:

@@ -1,6 +1,9 @@
 """`autosched records`: conversion both ways, summaries, files that are none."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,3 +72,16 @@ def test_a_task_that_cannot_be_rebuilt_is_named(cli, log) -> None:
     done = cli("records", "info", log)
     assert done.status == 0
     assert "cannot be rebuilt: unknown workload 'matmull'; did you mean 'matmul'?" in done.out
+
+
+def test_force_replaces_the_output_but_not_the_source(cli: Callable[..., Any], log: Path) -> None:
+    output = log.parent / "x"
+    for to in ("ansor-v0.6", "autosched"):
+        output.write_text("not: kept\n")
+        assert "--force to replace it" in cli("records", "convert", log, "-o", "x", "--to", to).err
+        assert cli("records", "convert", log, "-o", "x", "--to", to, "--force").status == 0
+        contents = read_log(output)
+        assert (len(contents.records), contents.problems) == (3, [])
+        done = cli("records", "convert", "x", "-o", "x", "--to", "autosched", "--force")
+        assert "the output: x is the file that is read" in done.err
+        assert len(read_log(output).records) == 3

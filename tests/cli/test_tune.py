@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Never
 
@@ -317,7 +318,7 @@ def _blocks(text):
 def test_an_unwritable_record_file_is_known_before_anything_is_measured(run, tmp_path) -> None:
     (tmp_path / "folder").mkdir()
     for path, reason in (
-        ("folder", "Is a directory"),
+        ("folder", "it is a folder"),
         ("none/a.jsonl", "No such file"),
         ("/dev/full", "No space left"),
     ):
@@ -339,3 +340,48 @@ def test_measured_candidates_of_an_interrupted_round_are_reported(run, tmp_path)
     assert [task["trials"] for task in found["tasks"]] == [4, 2]
     best = sum(task["best"]["seconds"] for task in found["tasks"])
     assert found["objective_seconds"] == pytest.approx(best)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--records", "other.yaml"], "record file other.yaml: it is a YAML file; give another"),
+        (["--save-model", "other.yaml"], "cost model other.yaml: it is a YAML file; give another"),
+        (["--save-model", "b.jsonl"], "cost model b.jsonl: it is a record file; give another"),
+        (["--records", "model.json"], "record file model.json: it is a cost model; give another"),
+        (["--records", "x", "--save-model", "x"], "the saved cost model: x is the record file"),
+        (
+            ["--warm-start", "b.jsonl", "--save-model", "b.jsonl", "--force"],
+            "the saved cost model: b.jsonl is a file of the warm start",
+        ),
+        (["--records", "a.yaml", "--force"], "the record file: a.yaml is a configuration of this"),
+        (["--save-model", "a.yaml"], "the saved cost model: a.yaml is a configuration of this run"),
+    ],
+)
+def test_a_file_of_another_kind_is_not_written_to(
+    run: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
+) -> None:
+    run("b.yaml", "--save-model", "model.json")
+    (tmp_path / "other.yaml").write_text("keep: me\n")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    status, _, err = run("a.yaml", *arguments)
+    assert status == 2
+    assert message in " ".join(err.split())
+    assert ("--force to replace it" in err) == ("; give another file, or" in err)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_force_replaces_files_of_other_kinds(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    for name in ("notes.md", "other.yaml"):
+        (tmp_path / name).write_text("not: kept\n")
+    status, _, err = run("a.yaml", "--records", "other.yaml", "--save-model", "notes.md", "--force")
+    assert status == 0
+    assert "skipped" not in err
+    contents = read_log(tmp_path / "other.yaml")
+    assert (len(contents.records), contents.problems) == (8, [])
+    XGBoostModel().load(tmp_path / "notes.md")

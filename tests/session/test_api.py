@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Never
 
 import numpy as np
@@ -15,6 +17,7 @@ from autosched.measure.runner import RunOptions
 from autosched.search.cost_model import XGBoostModel
 from autosched.search.options import SearchOptions
 from autosched.session.api import tune
+from autosched.task import Task
 
 SMALL = {"batch": 4, "trials": 8}
 
@@ -357,3 +360,22 @@ def test_integers_of_numpy_are_integers(quick, task) -> None:
 
 def test_it_is_public() -> None:
     assert autosched.tune is tune
+
+
+@pytest.mark.parametrize("argument", ["records", "save_model"])
+def test_a_file_of_another_kind_is_not_written_to(
+    quick: Callable[..., object], task: Task, tmp_path: Path, argument: str
+) -> None:
+    path = tmp_path / "mm.yaml"
+    path.write_text("workload: {op: matmul}\n")
+    with pytest.raises(ConfigError, match=r"mm\.yaml: it is a YAML file; give another file$"):
+        quick(task, **{argument: path})
+    assert path.read_text() == "workload: {op: matmul}\n"
+
+
+def test_records_and_model_need_a_file_each(
+    quick: Callable[..., object], task: Task, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"the saved cost model: .*x is the record file"):
+        quick(task, records=tmp_path / "x", save_model=tmp_path / "x")
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,154 @@
+"""Files about to be written: what stands there is replaced only by a file of its own kind.
+
+Everything that writes a file asks here first, so that a slip of the keyboard
+(`--save-model matmul.jsonl`) costs a message and not an evening's records.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+
+from autosched.errors import ConfigError
+
+
+class FileKind(StrEnum):
+    """What autosched writes; the value is what messages call it."""
+
+    RECORDS = "record file"
+    MODEL = "cost model"
+    DATASET = "dataset"
+    DATASHEET = "datasheet"
+
+
+_HEAD = 1 << 20  # bytes that are looked at: a record file's first lines may be torn
+_GZIP = 31  # zlib's number for "with the header of gzip"
+
+# How lines of record files begin: an environment, a record, an Ansor v0.6 record.
+_RECORD = re.compile(rb'^\{\s*"(environment|schema|i|r)"\s*:', re.MULTILINE)
+# Two of the columns of every dataset: a CSV's first line and a Parquet file's end name them.
+_COLUMNS = (b"candidate", b"throughput")
+_SUFFIXES = {
+    ".yaml": "it is a YAML file",
+    ".yml": "it is a YAML file",
+    ".py": "it is a Python file",
+}
+
+
+def require_replaceable(
+    path: Path, kind: FileKind, remedy: str = "give another file", *, overwrite: bool = False
+) -> None:
+    """Raise ConfigError, ending with `remedy`, unless a `kind` may be written to `path`.
+
+    It may where nothing stands, or an empty file, or a `kind`: a record file is continued, the
+    others are replaced. With `overwrite` any file may go, but no folder or device.
+    """
+    if path.exists() and not path.is_file():
+        # Records may go to /dev/null; whatever is replaced as a whole would replace the device.
+        if not path.is_dir() and kind is FileKind.RECORDS:
+            return
+        found = "a folder" if path.is_dir() else "a device or pipe"
+        raise ConfigError(f"cannot write the {kind} {path}: it is {found}; give another file")
+    found = "" if overwrite else _other_kind(path, kind)
+    if found:
+        raise ConfigError(f"cannot write the {kind} {path}: {found}; {remedy}")
+
+
+def is_kind(path: Path, kind: FileKind) -> bool:
+    """Whether a `kind` may be written to `path`, a file or nothing yet, without loss."""
+    return not _other_kind(path, kind)
+
+
+def require_apart(
+    written: Sequence[tuple[str, Path | None]], read: Sequence[tuple[str, Path]] = ()
+) -> None:
+    """Raise ConfigError when a file that is to be written is another one of a run too.
+
+    Files have names, such as ("the records", path); None is a file that is not asked for.
+    """
+    wanted = [(name, path) for name, path in written if path is not None]
+    for index, (name, path) in enumerate(wanted):
+        for other, earlier in (*wanted[:index], *read):
+            if path.resolve() == earlier.resolve():
+                raise ConfigError(f"{name}: {path} is {other}; give another file")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to; it takes the place of `path` when the block succeeds.
+
+    What a link points to is replaced, not the link; a device is written to as it is.
+    """
+    target = path.resolve() if path.is_symlink() else path
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    partial = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        yield partial
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def kind_of(path: Path) -> FileKind | None:
+    """What the file is, told from its contents; None for anything that autosched does not write.
+
+    Raises OSError when it cannot be read.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _HEAD))
+        tail = file.read()
+    if head.startswith(b"\x1f\x8b"):
+        head = _unzipped(head)
+    if re.match(rb'\s*\{\s*"learner"', head):
+        return FileKind.MODEL if b'"offset"' in head else None
+    if _is_dataset(path, head, tail):
+        return FileKind.DATASET
+    if head.startswith(b"# ") and b"candidate schedule" in head:
+        return FileKind.DATASHEET
+    return FileKind.RECORDS if _RECORD.search(head) else None
+
+
+def _other_kind(path: Path, kind: FileKind) -> str:
+    """Why the file at `path` may not become a `kind`; an empty text where it may."""
+    try:
+        if not path.is_file() or path.stat().st_size == 0:
+            return ""
+        found = kind_of(path)
+    except OSError as error:
+        return f"the file there cannot be read ({error.strerror})"
+    if found is kind:
+        return ""
+    if found is None:
+        return _SUFFIXES.get(path.suffix, f"the file there is no {kind}")
+    return f"it is a {found}"
+
+
+def _is_dataset(path: Path, head: bytes, tail: bytes) -> bool:
+    if set(_COLUMNS) <= set(head.partition(b"\n")[0].split(b",")):
+        return True
+    if head.startswith(b"PAR1"):
+        return all(name in tail for name in _COLUMNS)
+    if not head.startswith(b"PK"):
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {"features.npy", "row_candidate.npy"} <= set(archive.namelist())
+    except zipfile.BadZipFile:
+        return False
+
+
+def _unzipped(data: bytes) -> bytes:
+    """The beginning of what was compressed; nothing when it is damaged."""
+    try:
+        return zlib.decompressobj(_GZIP).decompress(data, _HEAD)
+    except zlib.error:
+        return b""

@@ -1,0 +1,207 @@
+"""Whatever writes a file replaces its own kind only: every writer on every kind of file."""
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.features.ansor.names import NUM_FEATURES
+from autosched.features.datasets import dataset
+from autosched.features.datasets.sample import Sample
+from autosched.measure import ansor_log
+from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.result import MeasureResult
+from autosched.output_file import FileKind, kind_of, replacing, require_apart, require_replaceable
+from autosched.search.cost_model import XGBoostModel
+from autosched.task import Task
+
+Write = Callable[[Path, bool], None]
+
+
+def record() -> Record:
+    task = Task.from_workload("matmul", M=8, N=8, K=8)
+    return Record(task.to_json(), (), MeasureResult((1e-3,)))
+
+
+def write_records(path: Path, overwrite: bool = False) -> None:
+    RecordLog(path, overwrite=overwrite).append([record()])
+
+
+def write_copies(path: Path, overwrite: bool = False) -> None:
+    source = path.with_name("source-of-copies")
+    write_records(source)
+    RecordLog(path, overwrite=overwrite).copy(read_log(source))
+
+
+def ansor_line() -> str:
+    found = record()
+    return ansor_log.format_line(found.task, (), found.result, 0)
+
+
+def write_ansor_log(path: Path) -> None:
+    path.write_text(f"{ansor_line()}\n")
+
+
+def write_model(path: Path, overwrite: bool = False) -> None:
+    model = XGBoostModel(rounds=2)
+    model.fit([np.ones((2, 4), np.float32), np.zeros((2, 4), np.float32)], [1.0, 0.5])
+    model.save(path, "test/1", overwrite=overwrite)
+
+
+def write_dataset(path: Path, overwrite: bool = False) -> None:
+    task = {"workload": {"op": "a", "args": {}}, "key": "a"}
+    rows = np.ones((2, NUM_FEATURES), np.float32)
+    dataset.export([Sample(task, lambda: rows, 1.0)], path, overwrite=overwrite)
+
+
+def write_datasheet(path: Path) -> None:
+    made = path.with_name("made.npz")
+    write_dataset(made)
+    made.with_name("made.npz.md").rename(path)
+
+
+def write_text(text: str) -> Callable[[Path], None]:
+    return lambda path: path.write_text(text) and None
+
+
+def write_npz(path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, features=np.ones(3))
+
+
+def write_parquet(path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(pa.table({"mine": [1, 2]}), path)
+
+
+def of_suffix(suffix: str, write: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Written under a name with `suffix`, which chooses the format, then renamed."""
+
+    def make(path: Path) -> None:
+        other = path.with_name(f"other{suffix}")
+        write(other)
+        other.rename(path)
+
+    return make
+
+
+FILES: dict[str, tuple[Callable[[Path], None], FileKind | None]] = {
+    "records": (write_records, FileKind.RECORDS),
+    "Ansor's log": (write_ansor_log, FileKind.RECORDS),
+    "records after a torn line": (
+        lambda path: write_text(f'{{"environment":{{"c\n{ansor_line()}\n')(path),
+        FileKind.RECORDS,
+    ),
+    "model": (write_model, FileKind.MODEL),
+    "compressed model": (of_suffix(".json.gz", write_model), FileKind.MODEL),
+    "npz dataset": (of_suffix(".npz", write_dataset), FileKind.DATASET),
+    "csv dataset": (of_suffix(".csv", write_dataset), FileKind.DATASET),
+    "parquet dataset": (of_suffix(".parquet", write_dataset), FileKind.DATASET),
+    "datasheet": (write_datasheet, FileKind.DATASHEET),
+    "configuration": (write_text("workload: {op: matmul, args: {M: 8, N: 8, K: 8}}\n"), None),
+    "Python file": (write_text("def records():\n    return {'schema': 1}\n"), None),
+    "page": (write_text("# Notes\n\nwhat I found\n"), None),
+    "csv": (write_text("time,task\n1,2\n"), None),
+    "JSON": (write_text('{"learner": "mine"}\n'), None),
+    "arrays": (write_npz, None),
+    "table": (write_parquet, None),
+    "compressed text": (lambda path: path.write_bytes(gzip.compress(b"text")) and None, None),
+    "damaged gzip": (lambda path: path.write_bytes(b"\x1f\x8b\x08what") and None, None),
+    "damaged zip": (lambda path: path.write_bytes(b"PK\x03\x04what") and None, None),
+    "bytes": (lambda path: path.write_bytes(bytes(range(256))) and None, None),
+}
+
+WRITERS: dict[str, tuple[Write, FileKind, str]] = {
+    "RecordLog.append": (write_records, FileKind.RECORDS, "x.jsonl"),
+    "RecordLog.copy": (write_copies, FileKind.RECORDS, "x.jsonl"),
+    "XGBoostModel.save": (write_model, FileKind.MODEL, "x.json"),
+    "export .npz": (write_dataset, FileKind.DATASET, "x.npz"),
+    "export .csv": (write_dataset, FileKind.DATASET, "x.csv"),
+    "export .parquet": (write_dataset, FileKind.DATASET, "x.parquet"),
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_kinds_are_told_from_the_contents(tmp_path: Path, file: str) -> None:
+    write, kind = FILES[file]
+    write(tmp_path / "x")
+    assert kind_of(tmp_path / "x") is kind
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("file", FILES)
+def test_only_its_own_kind_is_replaced(tmp_path: Path, file: str, writer: str) -> None:
+    write, own, name = WRITERS[writer]
+    make, kind = FILES[file]
+    path = tmp_path / name
+    make(path)
+    before = path.read_bytes()
+    if kind is own:
+        write(path, False)
+    else:
+        with pytest.raises(ConfigError, match=f"cannot write the {own} .*{name}: .*give another"):
+            write(path, False)
+        assert path.read_bytes() == before
+        write(path, True)
+    assert kind_of(path) is own
+    if own is FileKind.RECORDS:
+        assert path.read_bytes().startswith(before) == (kind is own)
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_an_empty_file_may_be_written(tmp_path: Path, writer: str) -> None:
+    write, own, name = WRITERS[writer]
+    (tmp_path / name).touch()
+    write(tmp_path / name, False)
+    assert kind_of(tmp_path / name) is own
+
+
+def test_a_page_beside_the_dataset_is_kept(tmp_path: Path) -> None:
+    page = tmp_path / "x.csv.md"
+    page.write_text("# My notes\n")
+    with pytest.raises(ConfigError, match=r"cannot write the datasheet .*x\.csv\.md: "):
+        write_dataset(tmp_path / "x.csv")
+    assert page.read_text() == "# My notes\n"
+    assert not (tmp_path / "x.csv").exists()
+
+
+@pytest.mark.parametrize("kind", FileKind)
+def test_folders_and_devices_are_never_replaced(tmp_path: Path, kind: FileKind) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="it is a folder; give another file"):
+        require_replaceable(tmp_path, kind, overwrite=True)
+    if kind is FileKind.RECORDS:  # they are appended
+        require_replaceable(tmp_path / "pipe", kind)
+    else:
+        with pytest.raises(ConfigError, match="it is a device or pipe"):
+            require_replaceable(tmp_path / "pipe", kind, overwrite=True)
+
+
+def test_two_outputs_or_an_output_and_an_input_are_never_one_file(tmp_path: Path) -> None:
+    path, other = tmp_path / "a", tmp_path / "b" / ".." / "a"
+    (tmp_path / "b").mkdir()
+    require_apart([("one", path), ("two", tmp_path / "c"), ("three", None)])
+    with pytest.raises(ConfigError, match=r"two: .*a is one; give another file"):
+        require_apart([("one", path), ("two", other)])
+    with pytest.raises(ConfigError, match=r"one: .*a is the input; give another file"):
+        require_apart([("one", path)], [("the input", other)])
+
+
+def test_a_link_stays_and_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    with pytest.raises(RuntimeError), replacing(link) as partial:
+        partial.write_text("half")
+        raise RuntimeError
+    assert target.read_text() == "old"
+    with replacing(link) as partial:
+        partial.write_text("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "target"]
