@@ -11,6 +11,7 @@ from typing import Any
 
 from autosched.cpu_caches import cache_sizes
 from autosched.errors import ConfigError
+from autosched.words import count
 
 _UNLIMITED = 2**31 - 1
 KINDS = ("cpu", "cuda")
@@ -184,6 +185,23 @@ def _vector_bytes(features: str) -> int:
     if "+avx512f" in enabled:
         return 64
     return 32 if "+avx2" in enabled or "+avx" in enabled else 16
+
+
+def require_threads(where: str, threads: int) -> None:
+    """Raise ConfigError, which begins with `where`, when this machine has fewer for us."""
+    most = hardware_threads()
+    if threads > most:
+        cores = count(physical_cores(), "core")
+        raise ConfigError(
+            f"{where}: expected at most {most}, the hardware threads of the {cores} that can be "
+            f"used here, found {threads}"
+        )
+
+
+def hardware_threads() -> int:
+    """Hardware threads of all cores that this process may use."""
+    available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    return len(available) if available else os.cpu_count() or 1
 
 
 @lru_cache(maxsize=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,7 +45,38 @@ def _load(path: Path, key: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{key}: {path} failed: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{key}: {failure_in(path, error)}") from error
     finally:
         sys.path.remove(str(path.resolve().parent))
     return module
+
+
+def failure_in(path: str | Path, error: BaseException, name: str = "") -> str:
+    """`my_ops.py:7: my_matmul failed: KeyError: 'n'`: where in the user's file `error` arose.
+
+    The line is the last one of that file on the way to the error. `name` is the function that was
+    called; without one, the file itself failed.
+    """
+    line = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if _same(frame.filename, path):
+            line = frame.lineno
+    if line is None and isinstance(error, SyntaxError) and _same(error.filename or "", path):
+        line = error.lineno
+    where = str(path) if line is None else f"{path}:{line}"
+    text = str(error).strip()
+    kind = type(error).__name__
+    failed = f"{name} failed" if name else "the file failed"
+    return f"{where}: {failed}: {kind}: {text}" if text else f"{where}: {failed}: {kind}"
+
+
+def _same(one: str, other: str | Path) -> bool:
+    return bool(one) and Path(one).resolve() == Path(other).resolve()
+
+
+def place_of(function: Any, path: str | Path, name: str) -> str:
+    """`my_ops.py:7: my_matmul`: where the user's file defines `function`, as far as it is known."""
+    code = getattr(function, "__code__", None)
+    if code is None or not _same(code.co_filename, path):
+        return f"{path}: {name}"
+    return f"{path}:{code.co_firstlineno}: {name}"

@@ -106,7 +106,10 @@ class Builder:
             except MeasureError as error:
                 message = str(error)
                 if error.kind == "timeout":
-                    message = f"not built within {self.timeout:g} s; the process was ended"
+                    message = (
+                        f"not built within {self.timeout:g} s (measure.build_timeout_s); the "
+                        "process was ended"
+                    )
                 failure = Failure(error.stage, error.kind, message)
                 results[slot.job] = BuildResult(None, now - slot.started, failure)
             slot.job = -1

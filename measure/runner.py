@@ -254,9 +254,10 @@ class _Batch:
         except MeasureError as error:
             message = str(error)
             if error.kind == "timeout":
-                message = f"one call took longer than {limit:.3g} s; the process was ended"
+                why = "measure.timeout_s"
                 if limit < self.runner.options.timeout:
-                    message += f" ({self.runner.options.patience:g} times the best known time)"
+                    why = f"{self.runner.options.patience:g} times the best known time"
+                message = f"one call took longer than {limit:.3g} s ({why}); the process was ended"
             self.failures[index] = Failure(error.stage, error.kind, message)
             if error.kind in ("timeout", "crash", "memory"):
                 self._reload()

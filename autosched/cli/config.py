@@ -31,7 +31,7 @@ from autosched.features.sets import TUNING, FeatureSetName
 from autosched.measure.runner import RunOptions
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.rules.tiling import structure_problem
-from autosched.target import Target, make_target
+from autosched.target import Target, make_target, require_threads
 from autosched.task import Task
 from autosched.workloads.source import SOURCES
 
@@ -115,6 +115,8 @@ class TargetSection(_Section):
 
     def make(self) -> Target:
         """The target. Raises ConfigError for a value that it does not accept."""
+        if self.threads is not None and self.kind == "cpu":
+            require_threads("target.threads", self.threads)
         return make_target(
             self.kind,
             threads=self.threads,
@@ -277,6 +279,8 @@ def _suspect(workload: WorkloadSection, message: str) -> tuple[str, ...]:
     for start in ("expr", "einsum", "dtype"):
         if message.startswith(f"{start}:") and getattr(workload, start) is not None:
             return ("workload", start)
+    if message.startswith("target.threads:"):
+        return ("target", "threads")
     if message.startswith("layout_rewrite:"):
         return ("layout_rewrite",)
     if message.startswith("layout_free:"):

@@ -11,6 +11,7 @@ from autosched.cli.task_table import TaskTable
 from autosched.cli.tune_report import show_reasons, summary
 from autosched.cli.yardsticks import Yardsticks
 from autosched.search.task_scheduler import ScheduleResult
+from autosched.words import in_shell
 
 _NO_PEER = "tasks that are tuned together are not compared with NumPy"
 
@@ -37,6 +38,7 @@ def report_many(
     outside = sum(task.progress.outside_measuring for task in result.tasks) / done
     plain(f"trials    {done} in all, {outside:.2f} s of each outside measuring")
     plain(f"records   {path}")
+    plain(f"next      autosched replay {in_shell(path)}")
     if result.reason != "all trials were used":
         warn(f"stopped: {result.reason}")
 

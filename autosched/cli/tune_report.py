@@ -9,6 +9,7 @@ from autosched.cli.console import plain, print_json, rate_text, seconds_text, wa
 from autosched.cli.yardsticks import Yardsticks
 from autosched.search.ranking_quality import Quality
 from autosched.search.tuner import TuneResult
+from autosched.words import in_shell
 
 
 def report(result: TuneResult, path: Path, known: Yardsticks, *, as_json: bool) -> None:
@@ -44,7 +45,7 @@ def report(result: TuneResult, path: Path, known: Yardsticks, *, as_json: bool) 
     )
     plain(f"time      {spent}")
     plain(f"records   {path}")
-    plain(f"next      autosched replay {path}")
+    plain(f"next      autosched replay {in_shell(path)}")
     if result.reason != "all trials were used":
         warn(f"stopped: {result.reason}")
 

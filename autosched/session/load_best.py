@@ -15,7 +15,7 @@ from autosched.session.reading import identity, read_records
 from autosched.session.this_cpu import for_this_cpu, is_this_cpu
 from autosched.session.tuned import TunedKernel
 from autosched.task import Task
-from autosched.words import count
+from autosched.words import count, in_shell
 
 
 def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuKernel:
@@ -51,7 +51,7 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
     if not best.result.checked:
         _warn(
             f"{path}: the best record of {recorded.name} was never compared with NumPy; "
-            f"`autosched replay {path}` does that"
+            f"`autosched replay {in_shell(path)}` does that"
         )
     return TunedKernel(here, best).build()
 

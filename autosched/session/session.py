@@ -26,6 +26,7 @@ from autosched.search.task_scheduler import ScheduleOptions, ScheduleResult, Tas
 from autosched.search.tuner import INTERRUPTED, Observer, Progress, TuneOptions, Tuner, TuneResult
 from autosched.session.model import ModelOptions, make_learner, save_model
 from autosched.session.reading import Tell, earlier_records
+from autosched.target import require_threads
 from autosched.task import Task
 
 
@@ -101,6 +102,9 @@ class Session:
         replaced. Raises ConfigError when a setting or file is wrong.
         """
         tasks = [job.task for job in jobs]
+        for task in tasks:
+            if not task.target.is_gpu:
+                require_threads(f"{task.name}: threads", task.target.threads)
         for task in tasks[1:]:
             if task.target.kind != tasks[0].target.kind:
                 raise ConfigError(

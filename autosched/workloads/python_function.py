@@ -18,7 +18,8 @@ from autosched.errors import ConfigError
 from autosched.te.operations.graph import post_order_ops
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
-from autosched.user_file import load_object
+from autosched.user_file import failure_in, load_object, place_of
+from autosched.words import count
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.numpy_version import NumpyVersion
 from autosched.workloads.reads import index_limits
@@ -38,8 +39,8 @@ class PythonWorkload:
     def load(spec: str, args: Mapping[str, Any] | None = None) -> PythonWorkload:
         """The workload; running the user's file executes whatever it contains.
 
-        Raises ConfigError when the file or function does not exist, refuses the arguments, or
-        returns something else than tensors.
+        Raises ConfigError, with the file and line, when the file or function does not exist, fails,
+        refuses the arguments, or returns something else than tensors.
         """
         module, function = load_object(spec, "python", "function")
         path, _, name = spec.rpartition(":")
@@ -93,36 +94,58 @@ class PythonWorkload:
         if self.reference_function is None:
             results = evaluate(tensors, inputs)
         else:
-            results = list(self.reference_function(list(inputs), **dict(self.args)))
+            results = self._called(self.reference_function, "reference", list(inputs))
         outputs = tensors[len(tensors) - self.num_outputs :]
         if len(results) != len(outputs):
             raise ConfigError(
-                f"python: the reference of {self.spec} returned {len(results)} arrays, "
-                f"expected {len(outputs)}"
+                f"{self._where('reference')} returned {count(len(results), 'array')}, expected "
+                f"{len(outputs)}"
             )
-        return [
-            np.asarray(array, tensor.dtype.numpy, order="C")
-            for array, tensor in zip(results, outputs, strict=True)
-        ]
+        arrays = []
+        for result, tensor in zip(results, outputs, strict=True):
+            try:
+                arrays.append(np.asarray(result, tensor.dtype.numpy, order="C"))
+            except (TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"{self._where('reference')} returned no array of {tensor.dtype} for "
+                    f"{tensor.name}: {error}"
+                ) from error
+        return arrays
+
+    def _called(self, function: Callable[..., Any], role: str, first: Any) -> list[Any]:
+        """What a function beside the user's returns; ConfigError says where it failed."""
+        path, _, name = self.spec.rpartition(":")
+        try:
+            return list(function(first, **dict(self.args)))
+        except (Exception, SystemExit) as error:
+            failed = failure_in(path, error, f"{name}_{role}")
+            raise ConfigError(f"python: {failed}") from error
+
+    def _where(self, role: str) -> str:
+        """The place and name of the function beside the user's that has that role."""
+        path, _, name = self.spec.rpartition(":")
+        return f"python: {place_of(self.reference_function, path, f'{name}_{role}')}"
 
 
 def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -> list[Tensor]:
+    path, _, name = spec.rpartition(":")
+    where = f"python: {place_of(function, path, name)}"
     try:
         inspect.signature(function).bind(**args)
     except TypeError as error:
-        raise ConfigError(f"python: {spec} does not accept the arguments: {error}") from None
+        raise ConfigError(f"{where} does not accept the arguments: {error}") from None
     try:
         tensors = function(**args)
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"python: {spec} failed: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"python: {failure_in(path, error, name)}") from error
     if isinstance(tensors, Tensor):
         tensors = [tensors]
     if not isinstance(tensors, list | tuple) or not all(isinstance(t, Tensor) for t in tensors):
-        raise ConfigError(f"python: {spec} must return a list of tensors, found {tensors!r}")
+        raise ConfigError(f"{where} must return a list of tensors, found {tensors!r}")
     kinds = [isinstance(tensor.op, PlaceholderOp) for tensor in tensors]
     if not tensors or kinds != sorted(kinds, reverse=True) or kinds[-1]:
         raise ConfigError(
-            f"python: {spec} must return the inputs, then the outputs; found "
+            f"{where} must return the inputs, then the outputs; found "
             f"{[tensor.name for tensor in tensors]}"
         )
     returned = {tensor.op for tensor in tensors}
@@ -130,7 +153,7 @@ def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -
     missing = [op.name for op in read if isinstance(op, PlaceholderOp) and op not in returned]
     if missing:
         raise ConfigError(
-            f"python: {spec} must return every input that it reads, then the outputs; "
+            f"{where} must return every input that it reads, then the outputs; "
             f"{', '.join(missing)} is missing among {[tensor.name for tensor in tensors]}"
         )
     return list(tensors)

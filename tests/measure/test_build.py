@@ -86,7 +86,8 @@ def test_only_the_candidate_that_hangs_fails(task) -> None:
     assert [r.artifact for r in results] == [b"0", b"1", None, b"3", b"4"]
     failure = results[2].failure
     assert (failure.stage, failure.kind) == ("compile", "timeout")
-    assert failure.message == "not built within 0.05 s; the process was ended"
+    why = "not built within 0.05 s (measure.build_timeout_s)"
+    assert failure.message == f"{why}; the process was ended"
 
 
 def test_a_refusal_keeps_its_words(task) -> None:

@@ -58,7 +58,7 @@ def test_the_limit_of_a_call_is_said(runner, task, artifact) -> None:
     assert seconds == []
     assert failure is not None
     assert (failure.stage, failure.kind) == ("run", "timeout")
-    assert failure.message.startswith("one call took longer than 1e-09 s")
+    assert failure.message.startswith("one call took longer than 1e-09 s (measure.timeout_s)")
     runner.options = FAST
     ((seconds, failure),) = runner.run(task, [artifact])
     assert failure is None and seconds

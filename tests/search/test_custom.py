@@ -69,7 +69,7 @@ def test_a_file_gives_rules_and_lists_of_rules(rules, sketches) -> None:
         ("mine.py:nothing", "mine.py:nothing: expected a rule with a name, condition"),
         ("mine.py:Halves", "expected a rule with a name, condition"),
         ("mine.py:nameless", "has no name"),
-        ("broken.py:rule", "sketch_rules: broken.py failed: ZeroDivisionError"),
+        ("broken.py:rule", "sketch_rules: broken.py:1: the file failed: ZeroDivisionError"),
     ],
 )
 def test_what_is_no_rule_is_refused(rules, tmp_path, spec, message) -> None:

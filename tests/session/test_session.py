@@ -7,7 +7,7 @@ from autosched.measure.records import read_log
 from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.session import Job, Messages, Session
-from autosched.target import cuda_target
+from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
 
 
@@ -78,3 +78,10 @@ def test_processes_end_when_the_model_is_refused(measurer, jobs, tmp_path, monke
     with pytest.raises(ConfigError, match="cannot read the cost model"):
         session.__enter__()
     assert len(closed) == 1
+
+
+def test_more_threads_than_the_machine_has_are_refused() -> None:
+    target = cpu_target(threads=9999)
+    task = Task.from_workload("matmul", M=8, N=8, K=8, target=target)
+    with pytest.raises(ConfigError, match=r"threads: expected at most \d+, .* found 9999"):
+        Session([Job(task)])

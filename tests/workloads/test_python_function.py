@@ -107,3 +107,104 @@ def test_an_edited_body_is_another_task(source: Path, old: str, new: str) -> Non
         Task.from_json(entry)
     source.write_text(SOURCE.replace("def nothing", "# a comment\ndef nothing"))
     assert Task.from_json(entry).key == entry["key"]
+
+
+LINES = """
+from autosched import te
+
+def good(n=4):
+    A = te.placeholder((n,), name="A")
+    return [A, te.compute((n,), lambda i: A[i] * 2.0, name="B")]
+
+def _deep(n):
+    return n // 0
+
+def deep(n=4):
+    return _deep(n)
+
+def inside(n=4):
+    A = te.placeholder((n,), name="A")
+    return [A, te.compute((n,), lambda i: A[i].missing, name="B")]
+
+def exits(n=4):
+    raise SystemExit
+
+def three(n=4):
+    return 3
+
+def raises(n=4):
+    return good(n)
+
+def raises_reference(inputs, n=4):
+    return [inputs[0].nothing]
+
+def too_few(n=4):
+    return good(n)
+
+def too_few_reference(inputs, n=4):
+    return []
+
+def ragged(n=4):
+    return good(n)
+
+def ragged_reference(inputs, n=4):
+    return ["text"]
+"""
+
+
+def line_of(text: str) -> int:
+    """The line of LINES that holds `text`, from 1."""
+    return next(k for k, line in enumerate(LINES.splitlines(), 1) if text in line)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("deep", "n // 0", "deep failed: ZeroDivisionError: "),
+        ("inside", ".missing", "inside failed: AttributeError: "),
+        ("exits", "raise SystemExit", "exits failed: SystemExit$"),
+        ("three", "def three", "three must return a list of tensors, found 3"),
+    ],
+)
+def test_a_function_that_fails_has_file_and_line(
+    tmp_path: Path, name: str, line: str, message: str
+) -> None:
+    path = tmp_path / "ops.py"
+    path.write_text(LINES)
+    expected = f"python: {path}:{line_of(line)}: {message}"
+    with pytest.raises(ConfigError, match=expected):
+        PythonWorkload.load(f"{path}:{name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("raises", ".nothing", "raises_reference failed: AttributeError: "),
+        ("too_few", "def too_few_r", "too_few_reference returned 0 arrays, expected 1"),
+        ("ragged", "def ragged_r", "ragged_reference returned no array of float32 for B: "),
+    ],
+)
+def test_a_reference_that_fails_has_file_and_line(
+    tmp_path: Path, name: str, line: str, message: str
+) -> None:
+    path = tmp_path / "ops.py"
+    path.write_text(LINES)
+    workload = PythonWorkload.load(f"{path}:{name}")
+    with pytest.raises(ConfigError, match=f"python: {path}:{line_of(line)}: {message}"):
+        workload.reference(workload.inputs())
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("import math\n\nmath.nothing\n", 3, "AttributeError"),
+        ("x = 1\nif x\n    pass\n", 2, "SyntaxError"),
+        ("\nimport a_module_that_does_not_exist\n", 2, "ModuleNotFoundError"),
+        ("\n\nimport sys; sys.exit('no')\n", 3, "SystemExit: no"),
+    ],
+)
+def test_a_file_that_fails_has_a_line(tmp_path: Path, text: str, line: int, message: str) -> None:
+    path = tmp_path / "ops.py"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=f"python: {path}:{line}: the file failed: {message}"):
+        PythonWorkload.load(f"{path}:f")
