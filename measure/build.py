@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any
@@ -72,8 +72,13 @@ class Builder:
             slot.worker.stop()
         self._slots.clear()
 
-    def build(self, task: Task, batch: Sequence[tuple[Step, ...]]) -> list[BuildResult]:
-        """One result per candidate, in order."""
+    def build(
+        self,
+        task: Task,
+        batch: Sequence[tuple[Step, ...]],
+        on_done: Callable[[int], None] | None = None,
+    ) -> list[BuildResult]:
+        """One result per candidate, in order. `on_done` is told how many there are so far."""
         self.start()
         task_json = task.to_json()
         results: list[BuildResult | None] = [None] * len(batch)
@@ -85,6 +90,8 @@ class Builder:
                         slot.job, slot.started = todo.pop(), time.perf_counter()
                         slot.worker.send((task_json, steps_to_json(batch[slot.job])))
                 self._collect(results)
+                if on_done is not None:
+                    on_done(sum(r is not None for r in results))
         except BaseException:  # Ctrl-C: what is under way must not answer a later request
             self.close()
             raise

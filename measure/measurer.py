@@ -15,7 +15,7 @@ from autosched.task import Task
 
 CHECKS = ("best", "all", "none")
 
-# Progress: ("build" | "run" | "check", done, total).
+# Progress: ("build" | "run", candidates' worth of work done, total).
 Progress = Callable[[str, int, int], None]
 
 
@@ -79,7 +79,9 @@ class Measurer:
         Building and running are separate phases: a compiler on the other core makes times two
         to five times longer. Raises MeasureInterrupted on Ctrl-C once candidates run.
         """
-        built = self.builder.build(task, batch)
+        total = len(batch)
+        on_built = None if progress is None else lambda k: progress("build", k, total)
+        built = self.builder.build(task, batch, on_built)
         start = time.perf_counter()
         interrupted = False
         try:
@@ -87,7 +89,7 @@ class Measurer:
                 task,
                 [b.artifact for b in built],
                 best,
-                None if progress is None else lambda k: progress("run", k + 1, len(batch)),
+                None if progress is None else lambda k: progress("run", k, total),
             )
         except RunInterrupted as stop:
             ran, interrupted = list(stop.results), True

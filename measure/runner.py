@@ -109,7 +109,8 @@ class Runner:
     ) -> list[RunResult]:
         """Raw repeats (seconds per call) and failure of each artifact; None ones are skipped.
 
-        `best` is the best time known before, in seconds per call. Raises RunInterrupted on Ctrl-C.
+        `best` is the best time known before, in seconds per call. `on_done` is told how many
+        candidates' worth of work is done. Raises RunInterrupted on Ctrl-C.
         """
         batch = _Batch(self, artifacts, best)
         self.start(task)
@@ -122,14 +123,20 @@ class Runner:
     def _round_robin(self, batch: _Batch, on_done: Callable[[int], None] | None) -> None:
         with contextlib.suppress(MeasureError):  # a fresh process holds nothing to drop
             self._call(("drop",), "load")
-        for index in range(len(batch.artifacts)):
+        total, rounds = len(batch.artifacts), 1 + self.options.visits
+        for index in range(total):
             batch.first_run(index)
+            if on_done:
+                on_done((index + 1) // rounds)
         budget = self.options.min_repeat_ms / 1e3 / self.options.visits
-        for visit in range(self.options.visits):
-            for index in batch.alive(visit):
+        for visit in range(1, rounds):
+            alive = batch.alive(visit - 1)
+            for position, index in enumerate(alive, 1):
                 batch.visit(index, budget)
-                if on_done and visit == 0:
-                    on_done(index)
+                if on_done:
+                    on_done(total * (visit * len(alive) + position) // (rounds * len(alive)))
+        if on_done:
+            on_done(total)
 
     def check(self, task: Task, artifact: bytes) -> Failure | None:
         """Run once and compare the outputs with the reference."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -49,9 +49,18 @@ class TuneOptions:
     sketch_rules: tuple[SketchRule, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How far measuring a batch is: `build` or `run`, and how many of its candidates' worth."""
+
+    name: str
+    done: int
+    total: int
+
+
 @dataclass(slots=True)
 class Progress:
-    """What an observer sees after every phase and batch."""
+    """What an observer sees after every phase and batch; `part` is known while one is measured."""
 
     task: Task
     trials: int
@@ -59,6 +68,7 @@ class Progress:
     valid: int = 0
     round: int = 0
     phase: str = "start"
+    part: Part | None = None
     best: Record | None = None
     failures: Counter[str] = field(default_factory=Counter)
     quality: list[Quality] = field(default_factory=list)
@@ -86,7 +96,7 @@ class Observer(Protocol):
     """Told of every change; `records` are the ones just written, if any."""
 
     def __call__(self, progress: Progress, records: Sequence[Record]) -> None:
-        """Called after every phase and batch."""
+        """Called after every phase and batch, and while a batch is built and run."""
 
 
 @dataclass(slots=True)
@@ -108,9 +118,16 @@ class Measures(Protocol):
         """Start what takes time, ahead of the first batch."""
 
     def measure(
-        self, task: Task, batch: Sequence[tuple[Step, ...]], best: float
+        self,
+        task: Task,
+        batch: Sequence[tuple[Step, ...]],
+        best: float,
+        progress: Callable[[str, int, int], None],
     ) -> list[MeasureResult]:
-        """A result for each candidate, in order; `best` is the best cost so far, in seconds."""
+        """A result for each candidate, in order; `best` is the best cost so far, in seconds.
+
+        `progress` is told what is done ("build" or "run"), of how many candidates, of how many.
+        """
 
 
 class Tuner:
@@ -225,7 +242,8 @@ class Tuner:
         best = progress.best.result.cost if progress.best is not None else float("inf")
         try:
             with self._phase("measure"):
-                results = self._measurer.measure(progress.task, [c.steps for c in batch], best)
+                steps = [c.steps for c in batch]
+                results = self._measurer.measure(progress.task, steps, best, self._tell_part)
         except MeasureInterrupted as stop:
             with interrupts_held():
                 self._record(batch, stop.results, None)
@@ -296,8 +314,13 @@ class Tuner:
     def _phase(self, name: str) -> _Phase:
         return _Phase(self, name)
 
+    def _tell_part(self, name: str, done: int, total: int) -> None:
+        self.progress.part = Part(name, done, total)
+        if self._observer is not None:
+            self._observer(self.progress, ())
+
     def _tell(self, phase: str, records: Sequence[Record] = ()) -> None:
-        self.progress.phase = phase
+        self.progress.phase, self.progress.part = phase, None
         if self._observer is not None:
             self._observer(self.progress, records)
 

@@ -1,14 +1,18 @@
-"""Live progress of a tuning run: a bar on a terminal, plain lines elsewhere."""
+"""Live progress of a tuning run: a line that moves on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
-from rich.console import RenderableType
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.text import Text
 
 from autosched.cli.console import err, rate_text, seconds_text, warn
+from autosched.cli.status_line import Status, status_line
 from autosched.cli.task_table import TaskTable
 from autosched.measure.records import Record
 from autosched.search.tuner import Observer
@@ -29,15 +33,71 @@ def status_text(progress: TuneProgress, peak: float | None = None) -> str:
     return ", ".join(parts)
 
 
-class _Bar(Progress):
-    """A progress bar below the table of the tasks, where there are several."""
+class _Screen:
+    """The line of the run below the table of its tasks, drawn anew several times a second."""
 
-    tasks_table: TaskTable | None = None
+    def __init__(self, trials: int, table: TaskTable | None, time_budget_s: float | None) -> None:
+        self._table = table
+        self._status = Status("start", 0, trials)
+        self._eta = Eta(trials, time_budget_s)
 
-    def get_renderables(self) -> Iterable[RenderableType]:
-        if self.tasks_table is not None:
-            yield self.tasks_table.live()
-        yield from super().get_renderables()
+    def update(self, status: Status, finished: int) -> None:
+        """Show `status`; `finished` trials are recorded."""
+        self._status = status
+        self._eta.update(finished)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._table is not None:
+            yield self._table.live(options.max_width)
+        status = replace(self._status, eta=self._eta.seconds())
+        line = status_line(status, options.max_width, ascii_only=options.ascii_only)
+        yield Text(line, no_wrap=True, overflow="crop")
+
+
+class Eta:
+    """Seconds to go, counted down between the ends of rounds.
+
+    `clock` gives the time in seconds; `time_budget_s` ends the run whatever is left.
+    """
+
+    def __init__(
+        self,
+        trials: int,
+        time_budget_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._trials = trials
+        self._budget = time_budget_s
+        self._clock = clock
+        self._start = self._last = clock()
+        self._finished = 0
+
+    def update(self, finished: int) -> None:
+        """`finished` trials are recorded by now."""
+        if finished > self._finished:
+            self._finished, self._last = finished, self._clock()
+
+    def seconds(self) -> float | None:
+        """None before the end of the first round, unless there is a time budget."""
+        now = self._clock()
+        limits = []
+        if self._finished:
+            each = (self._last - self._start) / self._finished
+            limits.append(each * (self._trials - self._finished) - (now - self._last))
+        if self._budget is not None:
+            limits.append(self._budget - (now - self._start))
+        return max(0.0, min(limits)) if limits else None
+
+
+def _phase(progress: TuneProgress) -> str:
+    part = progress.part
+    return progress.phase if part is None else f"{part.name} {part.done}/{part.total}"
+
+
+def _under_way(progress: TuneProgress) -> int:
+    """Trials of the round that run, as many as their share of the work."""
+    part = progress.part
+    return part.done if part is not None and part.name == "run" else 0
 
 
 @contextmanager
@@ -47,51 +107,62 @@ def make_observer(
     trials: int,
     table: TaskTable | None = None,
     peak_of: Callable[[Task], float | None] = lambda task: None,
+    time_budget_s: float | None = None,
 ) -> Iterator[Observer]:
-    """An observer for tuners: silent, a live bar, or a line after every batch.
+    """An observer for tuners: silent, a live line, or a line after every batch.
 
     `trials` is the number of all tasks together. Several tuners may share it: then `table` has a
     row for each. `peak_of` measures the operations a second that a task could reach at most; it is
     asked after the task's first batch.
     """
     runs: dict[str, TuneProgress] = {} if table is None else table.runs
-
     peaks: dict[str, float | None] = {}
 
-    def counted(progress: TuneProgress, records: Sequence[Record]) -> tuple[int, str]:
-        """Trials done and status."""
+    def take(progress: TuneProgress, records: Sequence[Record]) -> tuple[int, str]:
+        """Trials done by all tasks, and the name of this one among several."""
         key = progress.task.key
         runs[key] = progress
         if records and progress.best is not None and key not in peaks:
             peaks[key] = peak_of(progress.task)
-        name = "" if table is None else f"{table.name(key)}: "
-        return sum(run.done for run in runs.values()), name + status_text(progress, peaks.get(key))
+        return sum(run.done for run in runs.values()), "" if table is None else table.name(key)
 
     if quiet:
         yield lambda progress, records: None
     elif err.is_terminal:
-        columns = (
-            TextColumn("{task.fields[phase]:8}", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("{task.completed}/{task.total} trials", markup=False),
-            TextColumn("{task.fields[status]}", markup=False),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        with _Bar(*columns, console=err, transient=True) as bar:
-            bar.tasks_table = table
-            row = bar.add_task("tune", total=trials, phase="start", status="")
+        screen = _Screen(trials, table, time_budget_s)
+        with Live(screen, console=err, transient=True):
 
             def live(progress: TuneProgress, records: Sequence[Record]) -> None:
-                done, status = counted(progress, records)
-                bar.update(row, completed=done, phase=progress.phase, status=status)
+                done, name = take(progress, records)
+                peak = peaks.get(progress.task.key)
+                screen.update(_status(progress, done, trials, name, peak), done)
 
             yield live
     else:
 
         def lines(progress: TuneProgress, records: Sequence[Record]) -> None:
             if records:
-                done, status = counted(progress, records)
-                warn(f"[{progress.elapsed:6.1f} s] {done}/{trials} trials, {status}")
+                done, name = take(progress, records)
+                text = status_text(progress, peaks.get(progress.task.key))
+                prefix = f"{name}: " if name else ""
+                warn(f"[{progress.elapsed:6.1f} s] {done}/{trials} trials, {prefix}{text}")
 
         yield lines
+
+
+def _status(
+    progress: TuneProgress, done: int, trials: int, name: str, peak: float | None
+) -> Status:
+    best = progress.best
+    rate, _, share = rate_text(progress.flops_per_second(), peak).partition(" (")
+    return Status(
+        _phase(progress),
+        min(trials, done + _under_way(progress)),
+        trials,
+        best="" if best is None else seconds_text(best.result.cost),
+        rate=rate,
+        peak=share.removesuffix(")"),
+        model=f"model {progress.quality[-1].rank_accuracy:.2f}" if progress.quality else "",
+        failures=", ".join(f"{n} {kind}" for kind, n in progress.failures.most_common()),
+        name=name,
+    )

@@ -11,6 +11,7 @@ from rich.table import Table
 from autosched.cli.console import rate_text, seconds_text
 from autosched.search.tuner import Progress
 
+_LESS_TELLING = ("model", "weight", "checked", "valid", "rate")
 HEAD = ("task", "weight", "trials", "valid", "best", "rate", "model", "checked")
 
 
@@ -41,13 +42,19 @@ class TaskTable:
         lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
         return "\n".join(line.rstrip() for line in lines)
 
-    def live(self) -> Table:
-        """The table for a terminal: long names are cut where it is narrow."""
-        table = Table(*HEAD, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    def live(self, width: int) -> Table:
+        """The table for a terminal: where it is narrow, columns are left out, then names cut."""
+        rows = [HEAD, *self.rows()]
+        widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
+        shown = list(range(len(HEAD)))
+        for name in _LESS_TELLING:
+            if sum(widths[k] for k in shown) - 2 > width:
+                shown.remove(HEAD.index(name))
+        table = Table(*(HEAD[k] for k in shown), box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for column in table.columns:
             column.no_wrap = True
-        for row in self.rows():
-            table.add_row(*row)
+        for row in rows[1:]:
+            table.add_row(*(row[k] for k in shown))
         return table
 
 

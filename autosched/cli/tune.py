@@ -73,7 +73,12 @@ def _one(
         warn(f"tuning {task.name} on {task.target}{_continuing(session)}")
     with session:
         measurer = session.measurer
-        with make_observer(quiet=as_json, trials=session.trials, peak_of=measurer.peak) as observer:
+        with make_observer(
+            quiet=as_json,
+            trials=session.trials,
+            peak_of=measurer.peak,
+            time_budget_s=session.jobs[0].options.time_budget_s,
+        ) as observer:
             result = session.run(observer)
             best = result.tasks[0].best
             if best is None:
@@ -101,7 +106,11 @@ def _several(
     with session:
         measurer = session.measurer
         with make_observer(
-            quiet=as_json, trials=session.trials, table=table, peak_of=measurer.peak
+            quiet=as_json,
+            trials=session.trials,
+            table=table,
+            peak_of=measurer.peak,
+            time_budget_s=session.jobs[0].options.time_budget_s,
         ) as observer:
             result = session.run(observer)
             with contextlib.suppress(KeyboardInterrupt):  # the tuning itself is complete

@@ -8,13 +8,13 @@ import pytest
 from autosched.cli import progress as progress_module
 from autosched.cli.console import literal_console
 from autosched.cli.peer import PLAIN_LOOPS, Peer, peer_of
-from autosched.cli.progress import make_observer, status_text
+from autosched.cli.progress import Eta, make_observer, status_text
 from autosched.cli.task_table import TaskTable
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.search.ranking_quality import Quality
-from autosched.search.tuner import Progress
+from autosched.search.tuner import Part, Progress
 from autosched.task import Task
 
 TASK = Task.from_workload("matmul", M=8, N=8, K=8)
@@ -78,15 +78,63 @@ def terminal(monkeypatch, width):
     return written
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_a_terminal_shows_a_bar_from_the_start(monkeypatch, width) -> None:
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_terminal_shows_the_line_from_the_start(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
     written = terminal(monkeypatch, width)
     with make_observer(quiet=False, trials=8) as observer:
         observer(Progress(TASK, 8, done=4, best=BEST), [BEST])
     text = written.getvalue()
-    assert "0/8 trials" in text
-    assert "4/8 trials best 1 us" in text
+    assert "0/8  none valid yet" in text
+    assert "50%  4/8  best 1 us" in text
+    assert "ETA 0:00" in text
     assert "None" not in text
+
+
+def test_trials_move_within_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = terminal(monkeypatch, 80)
+    for part, shown in (
+        (Part("build", 3, 4), "build 3/4    ━━━━━━"),
+        (Part("run", 0, 4), "50%  4/8  "),
+        (Part("run", 3, 4), "88%  7/8  "),
+    ):
+        with make_observer(quiet=False, trials=8) as observer:
+            observer(Progress(TASK, 8, done=4, best=BEST, part=part), ())
+        assert shown in written.getvalue()
+        assert f"{part.name} {part.done}/4" in written.getvalue()
+
+
+class Clock:
+    """A time that is set by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_time_to_go_counts_down_between_rounds() -> None:
+    clock = Clock()
+    eta = Eta(40, clock=clock)
+    assert eta.seconds() is None
+    clock.now += 20
+    eta.update(10)
+    assert eta.seconds() == 60
+    clock.now += 5
+    eta.update(10)
+    assert eta.seconds() == 55
+    clock.now += 500
+    assert eta.seconds() == 0
+
+
+def test_a_time_budget_ends_the_wait() -> None:
+    clock = Clock()
+    eta = Eta(40, time_budget_s=30, clock=clock)
+    assert eta.seconds() == 30
+    clock.now += 20
+    eta.update(10)
+    assert eta.seconds() == 10
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -110,7 +158,7 @@ def test_names_are_no_markup(monkeypatch) -> None:
     with make_observer(quiet=False, trials=8, table=table) as observer:
         observer(Progress(TASK, 8, done=4, best=BEST), [BEST])
     assert written.getvalue().count(name) >= 2
-    assert f"trials {name}: best" in written.getvalue()
+    assert f"4/8  {name}  best" in written.getvalue()
 
 
 def test_quiet(capfd) -> None:

@@ -1,8 +1,9 @@
 """The table of several tasks: plain and for a terminal."""
 
+import pytest
 from rich.console import Console
 
-from autosched.cli.task_table import TaskTable, short_names
+from autosched.cli.task_table import HEAD, TaskTable, short_names
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.search.ranking_quality import Quality
@@ -29,13 +30,19 @@ def test_plain_text() -> None:
     ]
 
 
-def test_it_fits_a_narrow_terminal() -> None:
-    console = Console(width=60, force_terminal=True, color_system=None)
+@pytest.mark.parametrize(
+    ("width", "columns"), [(120, HEAD), (80, HEAD), (60, ("task", "valid")), (40, ("task", "best"))]
+)
+def test_it_fits_the_terminal(width: int, columns: tuple[str, ...]) -> None:
+    """What tells least is left out first; names and best times stay whole."""
+    console = Console(width=width, force_terminal=True, color_system=None)
     with console.capture() as shown:
-        console.print(table().live())
+        console.print(table().live(width))
     lines = shown.get().splitlines()
     assert len(lines) == 3
-    assert max(map(len, lines)) <= 60
+    assert max(map(len, lines)) <= width
+    assert set(columns) <= set(lines[0].split())
+    assert "conv2d_nchw_bn_relu" in lines[1] and "1 us" in lines[1]
 
 
 def test_names_are_told_apart() -> None:

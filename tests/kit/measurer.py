@@ -68,7 +68,11 @@ class StubMeasurer:
         return 1e9
 
     def measure(
-        self, task: Task, batch: Sequence[Steps], best: float = float("inf")
+        self,
+        task: Task,
+        batch: Sequence[Steps],
+        best: float = float("inf"),
+        progress: Callable[[str, int, int], None] | None = None,
     ) -> list[MeasureResult]:
         if len(self.batches) == self.interrupt_after:
             raise KeyboardInterrupt

@@ -114,7 +114,7 @@ def test_inputs_are_the_same_every_time(task) -> None:
 class Built:
     """Stands for the builder: an artifact for every candidate."""
 
-    def build(self, task, batch):
+    def build(self, task, batch, on_done):
         return [BuildResult(bytes([k]), 0.1) for k in range(len(batch))]
 
 
@@ -150,3 +150,17 @@ def test_from_the_fastest_on_until_one_agrees(task, check, best, checked, valid)
     assert [r.valid for r in results] == valid
     assert [r.checked for r in results] == [k in checked and valid[k] for k in range(4)]
     assert all(r.failure.kind == "wrong_answer" for r in results if not r.valid)
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_progress_moves_from_nothing_to_all(measurer: Measurer, task: Task, size: int) -> None:
+    told: list[tuple[str, int, int]] = []
+    batch = [(), (SplitStep(2, 9, 4, (2,)),), TILED, (), TILED][:size]
+    measurer.measure(task, batch, progress=lambda *part: told.append(part))
+    for name in ("build", "run"):
+        done = [k for told_name, k, _ in told if told_name == name]
+        assert done == sorted(done)
+        assert done[-1] == size
+        assert len(set(done)) >= size  # each candidate is seen to be done
+    assert {total for _, _, total in told} == {size}
+    assert [name for name, _, _ in told] == sorted(name for name, _, _ in told)

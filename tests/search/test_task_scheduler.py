@@ -74,9 +74,9 @@ def test_one_file_holds_all_and_is_continued(make, tasks, tmp_path) -> None:
 
 def test_a_failing_task_gets_no_second_round(make, tasks) -> None:
     class Failing(StubMeasurer):
-        def measure(self, task, batch, best):
+        def measure(self, task, batch, best, progress=None):
             self.bad = 1 if task is tasks[0] else 0
-            return super().measure(task, batch, best)
+            return super().measure(task, batch, best, progress)
 
     result = make(Failing()).run()
     assert [t.progress.done for t in result.tasks] == [4, 20]
@@ -89,10 +89,10 @@ def test_small_improvements_count_beside_a_failing_task(make, tasks) -> None:
             count = sum(map(len, self.batches))
             return MeasureResult((1e-3 - 1e-7 * count - 1e-9 * k,))
 
-        def measure(self, task, batch, best):
+        def measure(self, task, batch, best, progress=None):
             if task is tasks[0]:
                 return [MeasureResult((), CRASH)] * len(batch)
-            return super().measure(task, batch, best)
+            return super().measure(task, batch, best, progress)
 
     result = make(Slowly(), trials=24, early_stopping=8).run()
     assert result.reason == "all trials were used"
@@ -101,9 +101,9 @@ def test_small_improvements_count_beside_a_failing_task(make, tasks) -> None:
 
 def test_every_task_gets_a_first_round_before_patience_ends(make, tasks) -> None:
     class Failing(StubMeasurer):
-        def measure(self, task, batch, best):
+        def measure(self, task, batch, best, progress=None):
             self.bad = 1 if task is tasks[0] else 0
-            return super().measure(task, batch, best)
+            return super().measure(task, batch, best, progress)
 
     result = make(Failing(), trials=3200, early_stopping=1).run()
     assert result.tasks[1].best is not None

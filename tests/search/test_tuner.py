@@ -1,15 +1,18 @@
 """The tuning loop with a stub for measuring: records, continuing, stopping, failing."""
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from autosched.errors import ConfigError
 from autosched.measure.interrupt import MeasureInterrupted
 from autosched.measure.records import RecordLog, read_log
+from autosched.measure.result import MeasureResult
 from autosched.search.options import SearchOptions
-from autosched.search.tuner import TuneOptions, Tuner
+from autosched.search.tuner import Part, TuneOptions, Tuner
 from autosched.target import cuda_target
 from autosched.task import Task
-from kit.measurer import StubMeasurer
+from kit.measurer import Steps, StubMeasurer
 
 SEARCH = SearchOptions(
     sample_init_min_population=6,
@@ -92,8 +95,8 @@ def test_an_interruption_keeps_what_was_measured(make, task, tmp_path) -> None:
 
 def test_what_was_measured_of_an_interrupted_round_is_kept(make, task, tmp_path) -> None:
     class CutShort(StubMeasurer):
-        def measure(self, task, batch, best):
-            results = super().measure(task, batch, best)
+        def measure(self, task, batch, best, progress=None):
+            results = super().measure(task, batch, best, progress)
             if len(self.batches) == 2:
                 raise MeasureInterrupted([None, *results[1:3], None])
             return results
@@ -148,3 +151,25 @@ def test_cuda_cannot_be_measured(make, task) -> None:
     cuda = Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target())
     with pytest.raises(ConfigError, match="--dry-run"):
         make(cuda)
+
+
+def test_an_observer_sees_how_far_a_batch_is(make: Callable[..., Tuner], task: Task) -> None:
+    class Telling(StubMeasurer):
+        def measure(
+            self,
+            task: Task,
+            batch: Sequence[Steps],
+            best: float = float("inf"),
+            progress: Callable[[str, int, int], None] | None = None,
+        ) -> list[MeasureResult]:
+            assert progress is not None
+            progress("build", 1, len(batch))
+            progress("run", 3, len(batch))
+            return super().measure(task, batch, best, progress)
+
+    seen: list[tuple[str, Part | None]] = []
+    tuner = make(task, Telling(), observer=lambda p, _: seen.append((p.phase, p.part)))
+    tuner.run()
+    assert ("measure", Part("build", 1, 4)) in seen
+    assert ("measure", Part("run", 3, 4)) in seen
+    assert all(part is None for phase, part in seen if phase != "measure")
