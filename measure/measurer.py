@@ -52,6 +52,14 @@ class Measurer:
         self.builder.start()
         self.runner.start(task)
 
+    def reference(self, task: Task) -> None:
+        """Compute the reference that candidates are checked against, unless none is.
+
+        Raises ConfigError when there is something wrong with it.
+        """
+        if self.check != "none":
+            self.runner.reference(task)
+
     def close(self) -> None:
         """End all processes."""
         self.builder.close()

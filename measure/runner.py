@@ -19,7 +19,9 @@ from autosched.task import Task
 from autosched.workloads.workload import shape_of
 
 _WAKE_SECONDS = 5e-3  # a first call also wakes the worker threads
-_START_SECONDS = 60.0  # imports, inputs and the reference of the task
+_START_SECONDS = 60.0  # imports and inputs of the task
+_LEAST_REFERENCE_SECONDS = 10.0  # the limit of calls may be short where kernels are fast
+_TIMES_OF_A_CALL = 6.0  # a reference without a limit of its own: NumPy may be slower than kernels
 # Of the comparison with NumPy. Eight of them at once on two cores made a call of numpy.matmul take
 # up to 1.8 s instead of 2 ms: 13 of 29 then took more than the minute that ends a process.
 _COMPARE_SECONDS = 10.0
@@ -34,6 +36,8 @@ class RunOptions:
     of the batch after two visits is not visited again. One whose first call is `hopeless` times
     slower than the best known keeps that call as its only repeat. `timeout` (seconds) ends a call
     that does not return, and so does `patience` times the best known time, if that is over 1 s.
+    `reference_timeout` (seconds) is the limit of the NumPy reference, None six times `timeout` but
+    at least 10 s.
     Raises ConfigError for a value of a wrong type or size.
     """
 
@@ -44,6 +48,7 @@ class RunOptions:
     give_up: float = 1.5
     hopeless: float = 3.0
     patience: float = 50.0
+    reference_timeout: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("timeout", "min_repeat_ms"):
@@ -52,6 +57,15 @@ class RunOptions:
             arguments.number(f"measure.{name}", getattr(self, name), least=float("-inf"))
         for name in ("repeats", "visits"):
             arguments.integer(f"measure.{name}", getattr(self, name), 1)
+        if self.reference_timeout is not None:
+            arguments.positive("measure.reference_timeout", self.reference_timeout)
+
+    @property
+    def reference_limit(self) -> float:
+        """Seconds after which the NumPy reference is given up."""
+        if self.reference_timeout is not None:
+            return self.reference_timeout
+        return max(_LEAST_REFERENCE_SECONDS, _TIMES_OF_A_CALL * self.timeout)
 
 
 @dataclass(slots=True)
@@ -138,10 +152,34 @@ class Runner:
         if on_done:
             on_done(total)
 
+    def reference(self, task: Task) -> None:
+        """Compute the NumPy reference, which later checks then have at hand.
+
+        Raises ConfigError, which names it, when it fails, does not end in time, ends its process or
+        returns other shapes than the task's.
+        """
+        self.start(task)
+        try:
+            self._reference()
+        except MeasureError as error:
+            name = task.workload.reference_name
+            why = f"failed: {error}"
+            mend = "mend it"
+            if error.kind == "timeout":
+                why = f"took longer than {self.options.reference_limit:g} s"
+                mend = "mend it, give it more time (measure.reference_timeout_s)"
+            raise ConfigError(
+                f"{name} {why}; {mend}, or check no results (measure.check: none)"
+            ) from None
+
+    def _reference(self) -> None:
+        self._call(("reference",), "check", self.options.reference_limit)
+
     def check(self, task: Task, artifact: bytes) -> Failure | None:
         """Run once and compare the outputs with the reference."""
         self.start(task)
         try:
+            self._reference()
             self._call(("load", 0, artifact), "run")
             self._call(("check", 0), "check", _START_SECONDS)
         except MeasureError as error:

@@ -117,6 +117,9 @@ class Measures(Protocol):
     def start(self, task: Task) -> None:
         """Start what takes time, ahead of the first batch."""
 
+    def reference(self, task: Task) -> None:
+        """Compute what candidates are checked against. Raises ConfigError when it is wrong."""
+
     def measure(
         self,
         task: Task,
@@ -200,9 +203,9 @@ class Tuner:
         return self.result(reason, interrupted)
 
     def begin(self) -> None:
-        """Start all processes and learn from the earlier records.
+        """Start all processes, compute the reference and learn from the earlier records.
 
-        Raises ConfigError when the log cannot be written.
+        Raises ConfigError when the log cannot be written or the reference is wrong.
         """
         if self._log is not None:
             self._log.append()
@@ -210,6 +213,8 @@ class Tuner:
             self.learner.model.prepare()
             self._helper.start()
             self._measurer.start(self.progress.task)
+        with self._phase("reference"):
+            self._measurer.reference(self.progress.task)
         if self._earlier:
             with self._phase("learn"):
                 self._tell_policy(self._earlier)

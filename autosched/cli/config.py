@@ -193,6 +193,12 @@ class MeasureSection(_Section):
 
     timeout_s: float = Field(default=10.0, gt=0, le=_DAY)
     build_timeout_s: float = Field(default=15.0, gt=0, le=_DAY)
+    reference_timeout_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=_DAY,
+        description="of the NumPy reference; default: six times timeout_s, at least 10",
+    )
     min_repeat_ms: float = Field(default=100.0, gt=0, le=_DAY)
     number: Literal["auto"] = Field(default="auto", description="calls per repeat: as many as fit")
     repeat: PositiveInt = 3
@@ -202,7 +208,12 @@ class MeasureSection(_Section):
 
     def run_options(self) -> RunOptions:
         """The settings of the runner."""
-        return RunOptions(self.timeout_s, self.min_repeat_ms, self.repeat)
+        return RunOptions(
+            self.timeout_s,
+            self.min_repeat_ms,
+            self.repeat,
+            reference_timeout=self.reference_timeout_s,
+        )
 
 
 class Config(_Section):

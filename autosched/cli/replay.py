@@ -27,6 +27,8 @@ def run(path: Path, choice: int | str, *, check: bool, as_json: bool) -> None:
     with Measurer.create(
         workers=1, options=_THOROUGH, check="all" if check else "none"
     ) as measurer:
+        for task in rebuilt.values():
+            measurer.reference(task)
         for record in records:
             row = _replay(measurer, rebuilt[record.task["key"]], record)
             rows.append(row)

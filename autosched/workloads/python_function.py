@@ -80,6 +80,13 @@ class PythonWorkload:
         tensors = self.tensors()
         return random_inputs(tensors[: -self.num_outputs], seed, index_limits(tensors))
 
+    @property
+    def reference_name(self) -> str:
+        """The user's function, or the evaluation that stands for it."""
+        if self.reference_function is not None:
+            return f"the reference {self.spec}_reference"
+        return f"the evaluation of {self.spec} with NumPy"
+
     def numpy_version(self) -> NumpyVersion | None:
         """The user's reference, if there is one."""
         reference = self.reference_function

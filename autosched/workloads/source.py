@@ -52,6 +52,10 @@ class WorkloadSource(Protocol):
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for `inputs`, computed with NumPy."""
 
+    @property
+    def reference_name(self) -> str:
+        """What messages call the reference."""
+
     def numpy_version(self) -> NumpyVersion | None:
         """What a kernel is compared with; None where NumPy has nothing."""
 
@@ -94,6 +98,11 @@ class BuiltIn:
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for `inputs`, computed with NumPy."""
         return workloads.get(self.op).reference(inputs, **dict(self.args))
+
+    @property
+    def reference_name(self) -> str:
+        """The reference in NumPy that comes along."""
+        return f"the NumPy reference of {self.title}"
 
     def numpy_version(self) -> NumpyVersion | None:
         """The reference in the types of the inputs."""

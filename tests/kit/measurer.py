@@ -61,6 +61,9 @@ class StubMeasurer:
     def start(self, task: Task) -> None:
         pass
 
+    def reference(self, task: Task) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

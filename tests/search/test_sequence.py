@@ -36,6 +36,9 @@ class StubTimer:
     def start(self, task) -> None:
         pass
 
+    def reference(self, task: Task) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -51,7 +51,8 @@ def test_every_trial_is_recorded(make, task, tmp_path) -> None:
     assert 0 <= written[4].search["quality"]["rank_accuracy"] <= 1
     assert result.progress.quality
     assert result.reason == "all trials were used"
-    assert set(result.progress.seconds) == {"start", "search", "measure", "learn"}
+    phases = {"start", "reference", "search", "measure", "learn"}
+    assert set(result.progress.seconds) == phases
 
 
 def test_the_same_seed_gives_the_same_candidates(make, task) -> None:

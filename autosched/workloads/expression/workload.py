@@ -158,6 +158,11 @@ class ExpressionWorkload:
         tensors = self.tensors()
         return random_inputs(tensors[: -self.num_outputs], seed, index_limits(tensors))
 
+    @property
+    def reference_name(self) -> str:
+        """The evaluation with NumPy."""
+        return f"the evaluation of {self.title} with NumPy"
+
     def numpy_version(self) -> NumpyVersion | None:
         """`numpy.einsum`, where the expression is one."""
         subscripts = as_einsum(self.program.statements, self.program.inputs)
