@@ -35,8 +35,8 @@ BAD = {
     OP.replace("M: 4", f"M: {10**20}"): "argument M must be at most 2147483647",
     'workload: {expr: "C[i] = sum(k, A[i, k]", shapes: {A: [2, 2]}}\n': "'(' was never closed",
     'workload: {python: "none.py:f"}\n': "python: there is no file none.py",
-    'workload: {python: "boom.py:f"}\n': "python: boom.py:f failed: RuntimeError: boom",
-    'workload: {python: "boom.py:leave"}\n': "python: boom.py:leave failed: SystemExit: 4",
+    'workload: {python: "boom.py:f"}\n': "python: boom.py:2: f failed: RuntimeError: boom",
+    'workload: {python: "boom.py:leave"}\n': "python: boom.py:6: leave failed: SystemExit: 4",
 }
 
 
