@@ -57,9 +57,11 @@ from autosched.te.operations.intrinsics import (
 from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp
 from autosched.te.operations.reduction import comm_reducer, max, min, prod, sum
 from autosched.te.operations.scan import scan
-from autosched.te.operations.tensor import Tensor
+from autosched.te.operations.tensor import Tensor, TensorRegion
+from autosched.te.operations.tensor_compute import IntrinCall, TensorComputeOp
 from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
 from autosched.te.schedule.schedule import Schedule, Stage, create_schedule
+from autosched.tir.buffer import decl_buffer
 from autosched.tir.op import (
     all_ as all,
 )
@@ -88,13 +90,16 @@ from autosched.tir.op import (
 __all__ = [
     "ComputeOp",
     "ExternOp",
+    "IntrinCall",
     "Operation",
     "PlaceholderOp",
     "ScanOp",
     "Schedule",
     "Stage",
     "Tensor",
+    "TensorComputeOp",
     "TensorIntrin",
+    "TensorRegion",
     "abs",
     "acos",
     "acosh",
@@ -118,6 +123,7 @@ __all__ = [
     "cos",
     "cosh",
     "create_schedule",
+    "decl_buffer",
     "decl_tensor_intrin",
     "eq",
     "erf",

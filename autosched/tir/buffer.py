@@ -71,9 +71,39 @@ def decl_buffer(
     name: str = "buffer",
     scope: str = "global",
     data: Var | None = None,
+    *,
+    strides: Sequence[Expr | Scalar] = (),
+    elem_offset: Expr | int | None = None,
+    offset_factor: int = 1,
+    data_alignment: int = 64,
 ) -> Buffer:
-    """A new compact buffer of `shape`, over a fresh pointer unless `data` is given."""
+    """A new buffer of `shape`, over a fresh pointer unless `data` is given.
+
+    It is compact without `strides` (elements, one for each dimension). With an `offset_factor`
+    (elements) and no `elem_offset` it begins at some multiple of the factor. `data_alignment` is in
+    bytes. Raises ValueError for strides of another number than dimensions, and for a factor or
+    alignment that is no positive number.
+    """
     dtype = DType(dtype)
     extents = tuple(s if isinstance(s, Expr) else IntImm(int(s), int32) for s in shape)
+    if strides and len(strides) != len(extents):
+        raise ValueError(
+            f"decl_buffer {name}: {len(strides)} strides for {len(extents)} dimensions; give one "
+            "for each, or none for a compact buffer"
+        )
+    for what, value in (("offset_factor", offset_factor), ("data_alignment", data_alignment)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"decl_buffer {name}: {what} is a positive number, found {value!r}")
+    if elem_offset is None and offset_factor > 1:
+        elem_offset = Var(f"{name}_offset")
     pointed = pointer(name, dtype, scope) if data is None else data
-    return Buffer(pointed, dtype, extents, name=name)
+    return Buffer(
+        pointed,
+        dtype,
+        extents,
+        tuple(map(as_expr, strides)),
+        None if elem_offset is None else as_expr(elem_offset),
+        name,
+        data_alignment,
+        offset_factor,
+    )

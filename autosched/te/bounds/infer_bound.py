@@ -29,6 +29,7 @@ from autosched.te.bounds.thread_scope import (
 from autosched.te.operations.graph import feed_graph
 from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderOp, ScanOp
 from autosched.te.operations.tensor import Tensor
+from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.te.relations import AttachType, Fuse
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
 from autosched.tir.op import add, cast, sub
@@ -220,7 +221,7 @@ class _Context:
     def _gather(self, stage: Stage, needed: dict[Tensor, list[list[IntSet]]]) -> None:
         op, regions, domains = stage.op, self.regions, self.domains
         reads = list(needed.values())
-        if isinstance(op, ComputeOp):
+        if isinstance(op, ComputeOp | TensorComputeOp):
             for dim, iv in enumerate(op.axis):
                 assert iv.dom is not None
                 domains[iv] = regions.union((s for r in reads for s in r[dim]), iv.dom)

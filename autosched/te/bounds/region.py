@@ -13,7 +13,8 @@ from autosched.arith import Analyzer, IntSet
 from autosched.arith.interval_eval import eval_set
 from autosched.te.bounds.affine import Unbound
 from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, ScanOp, tensor_loads
-from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
+from autosched.te.operations.tensor_compute import TensorComputeOp
+from autosched.tir.expr import Expr, IntImm, IterVar, ProducerLoad, Range, Var
 from autosched.tir.op import add, const, ge, le, max_, min_, sub
 from autosched.tir.walk import free_vars
 
@@ -70,6 +71,8 @@ def record_reads(
         _record_compute(op, known, needed, loops or {})
     elif isinstance(op, ScanOp):
         _record_scan(op, known, needed)
+    elif isinstance(op, TensorComputeOp):
+        _record_tensor_compute(op, known, needed, loops or {})
     elif isinstance(op, ExternOp):
         for tensor in op.inputs:
             if tensor in needed:
@@ -81,12 +84,16 @@ def record_reads(
 def _record_compute(
     op: ComputeOp, known: AxisSets, needed: Needed, loops: Mapping[IterVar, Range]
 ) -> None:
-    loads = dict.fromkeys(
-        load for body in op.body for load in tensor_loads(body) if load.producer in needed
-    )
+    loads = [load for body in op.body for load in tensor_loads(body)]
+    _record_loads(loads, known, needed, loops)
+
+
+def _record_loads(
+    loads: Iterable[ProducerLoad], known: AxisSets, needed: Needed, loops: Mapping[IterVar, Range]
+) -> None:
     dom: dict[Var, IntSet] = {iv.var: values for iv, (_, values) in known.items()}
     analyzer: Analyzer | None = None
-    for load in loads:
+    for load in dict.fromkeys(load for load in loads if load.producer in needed):
         tensor = load.producer
         for dim, (index, extent) in enumerate(zip(load.indices, tensor.shape, strict=True)):
             values = dom.get(index) if isinstance(index, Var) else None
@@ -96,6 +103,22 @@ def _record_compute(
                 if values is None or _mentions(values, dom):
                     values = eval_set(index, dom, analyzer)
             needed[tensor][dim].append(_within(values, extent, analyzer))
+
+
+def _record_tensor_compute(
+    op: TensorComputeOp, known: AxisSets, needed: Needed, loops: Mapping[IterVar, Range]
+) -> None:
+    _record_loads(op.loads(), known, needed, loops)
+    dom: dict[Var, IntSet] = {iv.var: values for iv, (_, values) in known.items()}
+    analyzer = _knowing(known, loops)
+    for region in op.call.regions:
+        if region.tensor not in needed:
+            continue
+        for dim, (r, extent) in enumerate(zip(region.ranges, region.tensor.shape, strict=True)):
+            low = eval_set(r.min, dom, analyzer)
+            high = eval_set(sub(add(r.min, r.extent), 1), dom, analyzer)
+            values = IntSet.interval(low.min_value, high.max_value)
+            needed[region.tensor][dim].append(_within(values, extent, analyzer))
 
 
 def _knowing(known: AxisSets, loops: Mapping[IterVar, Range]) -> Analyzer:

@@ -132,6 +132,18 @@ def _bind(binding: Binding, values: dict[Var, Expr], where: str, by_pointer: boo
             f"{where}: buffer {declared.name} has more dimensions than the tensor "
             f"{storage.buffer.name}"
         )
+    if declared.scope not in ("", "global", storage.buffer.scope):
+        raise ScheduleError(
+            f"{where}: buffer {declared.name} is declared in scope {declared.scope}, but "
+            f"{storage.buffer.name} is in {storage.buffer.scope or 'none that is given'}; set the "
+            "scope of its stage (cache_read, cache_write, set_scope)"
+        )
+    if storage.buffer.data_alignment % declared.data_alignment:
+        raise ScheduleError(
+            f"{where}: buffer {declared.name} is declared with an alignment of "
+            f"{declared.data_alignment} bytes, {storage.buffer.name} has "
+            f"{storage.buffer.data_alignment}"
+        )
     analyzer = Analyzer()
 
     def match(what: str, expected: Expr, found: Expr) -> None:

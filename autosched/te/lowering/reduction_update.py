@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from autosched.te.bounds.message_passing import pass_down_bit_mask
 from autosched.te.operations.operation import ComputeOp
+from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce, Var
 from autosched.tir.stmt import BufferStore, LetStmt, ProducerStore, Stmt, seq
 from autosched.tir.walk import combine, pre_order
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _DATA, _REDUCE = 1, 2
 
 
-def split_point(stage: Stage, op: ComputeOp) -> tuple[int, set[IterVar]]:
+def split_point(stage: Stage, op: ComputeOp | TensorComputeOp) -> tuple[int, set[IterVar]]:
     """The number of loops outside of all reduction loops, and the purely reducing itervars."""
     masks = dict.fromkeys(op.reduce_axis, _REDUCE)
     masks.update(dict.fromkeys(op.axis, _DATA))

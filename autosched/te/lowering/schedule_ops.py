@@ -15,11 +15,13 @@ from autosched.errors import ScheduleError
 from autosched.te.bounds.bound_check import BoundFacts
 from autosched.te.lowering.buffer_binding import bind_scope, whole
 from autosched.te.lowering.compute_stmt import make_compute_stmt
+from autosched.te.lowering.intrin_calls import make_intrin_calls
 from autosched.te.lowering.loop_nest import Building, Domains
 from autosched.te.lowering.post_process import post_process
 from autosched.te.lowering.scan_stmt import make_scan_stmt
 from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp
 from autosched.te.operations.tensor import Tensor
+from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.te.relations import AttachType
 from autosched.tir.dtype import handle
 from autosched.tir.expr import Call, IntImm, IterVar, Range
@@ -95,6 +97,8 @@ def _provide(stage: Stage, building: Building) -> Stmt:
         return make_compute_stmt(stage, op, building)
     if isinstance(op, ScanOp):
         return make_scan_stmt(stage, building)
+    if isinstance(op, TensorComputeOp):
+        return make_intrin_calls(stage, op, building)
     assert isinstance(op, ExternOp)
     tensors = (*op.input_tensors, *op.outputs)
     buffers = (*op.input_buffers, *op.output_buffers)
@@ -117,12 +121,14 @@ def _realize(stage: Stage, body: Stmt, domains: Domains) -> Stmt:
             rest = op.spatial_axis[axis : axis + len(tensor.shape) - 1]
             axis += len(rest)
             bounds = (steps, *(domains[iv] for iv in rest))
+        elif isinstance(op, TensorComputeOp):
+            bounds = (*(domains[iv] for iv in op.axis), *whole(tensor)[len(op.axis) :])
         else:
             bounds = whole(tensor)
         regions.append((tensor, bounds))
     for tensor, bounds in reversed(regions):
         body = ProducerRealize(tensor, bounds, TRUE, body, stage.scope)
-        if isinstance(op, ComputeOp):
+        if isinstance(op, ComputeOp | TensorComputeOp):
             body = _align(stage, op.axis, tensor, body)
     return body
 

@@ -32,7 +32,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.op import add, cast, sub
-from autosched.tir.walk import combine, loads, substitute
+from autosched.tir.walk import combine, free_vars, loads, substitute
 
 Bound = tuple[Buffer, Tensor, Sequence[Range]]
 
@@ -56,12 +56,19 @@ class Match:
         self.values: dict[Var, Expr] = {}
         self.sizes: dict[Var, Expr] = {}
         self.loads: dict[Tensor, ProducerLoad] = {}
+        self.scalars: dict[Var, Expr] = {}
         self._pair("data", op.axis, intrin.op.axis)
         self._pair("reduction", op.reduce_axis, intrin.op.reduce_axis)
         if len(op.body) != len(intrin.op.body):
             raise self._refuse(f"it has {len(intrin.op.body)} outputs, expected {len(op.body)}")
         for mine, theirs in zip(op.body, intrin.op.body, strict=True):
             self._body(mine, theirs)
+        for param in intrin.scalar_params:
+            if param not in self.scalars:
+                raise self._refuse(
+                    f"its scalar {param.name} does not occur in what it computes, so that nothing "
+                    "says which value it has; call the intrinsic in te.compute instead"
+                )
 
     def _refuse(self, why: str) -> ScheduleError:
         return ScheduleError(f"{self.where}: {why}")
@@ -108,6 +115,10 @@ class Match:
 
     def _same(self, mine: Expr, theirs: Expr) -> None:
         """Check that both are the same computation, and record which loads correspond."""
+        if theirs in self.intrin.scalar_params:
+            assert isinstance(theirs, Var)
+            self._scalar(mine, theirs)
+            return
         if isinstance(mine, ProducerLoad) and isinstance(theirs, ProducerLoad):
             self._load(mine, theirs)
             return
@@ -136,16 +147,28 @@ class Match:
         refusal: ScheduleError | None = None
         tried = operands if len(operands) <= _MAX_EXCHANGED else operands[:1]
         for k, operand in enumerate(tried):
-            known = dict(self.loads)
+            known, scalars = dict(self.loads), dict(self.scalars)
             try:
                 self._same(operand, first)
                 self._pair_up(operands[:k] + operands[k + 1 :], rest, mine, theirs)
                 return
             except ScheduleError as error:
                 refusal = refusal or error
-                self.loads = known
+                self.loads, self.scalars = known, scalars
         assert refusal is not None, "there are operands"
         raise refusal
+
+    def _scalar(self, mine: Expr, param: Var) -> None:
+        """Let the scalar parameter stand for `mine`, which does not change inside."""
+        inside = {iv.var for iv in self.intrin.op.root_iter_vars}
+        if mine.dtype is not param.dtype or not free_vars(mine).isdisjoint(inside):
+            raise self._refuse(
+                f"its scalar {param.name} ({param.dtype}) cannot be {mine!r} ({mine.dtype}), which "
+                "changes inside or is of another type"
+            )
+        known = self.scalars.setdefault(param, mine)
+        if known is not mine:
+            raise self._refuse(f"its scalar {param.name} would be both {known!r} and {mine!r}")
 
     def _differs(self, mine: Expr, theirs: Expr) -> ScheduleError:
         return self._refuse(f"the stage computes {mine!r} where the intrinsic does {theirs!r}")

@@ -131,7 +131,9 @@ class _Convert:
             bindings.append(Binding(declared, self._storage(tensor), region))
             body = body.body
         names = ", ".join(sorted({b.storage.buffer.name for b in bindings}))
-        return bind_buffers(body, bindings, f"to_prim_func: the statement given over {names}")
+        return bind_buffers(
+            self.stmt(body), bindings, f"to_prim_func: the statement given over {names}"
+        )
 
     def _storage(self, tensor: Tensor) -> Storage:
         found = self.storage.get(tensor)

@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
+from autosched.te.operations.tensor_compute import IntrinCall, tensor_compute
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, IterKind, IterVar, ProducerLoad, Range, Reduce, SizeVar, Var
 from autosched.tir.op import Operand, as_expr
@@ -77,7 +78,10 @@ def thread_axis(
 
 
 def axis_names(fcompute: Callable[..., Any], ndim: int) -> list[str]:
-    """Names of the axes: the parameters of `fcompute`; `*i` gives i0, i1 and so on."""
+    """Names of the axes: the parameters of `fcompute`; `*i` gives i0, i1 and so on.
+
+    They may be fewer than the `ndim` dimensions of the result, not more.
+    """
     parameters = inspect.signature(fcompute).parameters.values()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     names = [p.name for p in parameters if p.kind in positional]
@@ -86,12 +90,15 @@ def axis_names(fcompute: Callable[..., Any], ndim: int) -> list[str]:
         names += [f"{rest[0]}{k}" for k in range(ndim - len(names))]
     elif not names:
         names = [f"i{k}" for k in range(ndim)]
-    if len(names) != ndim:
-        raise ValueError(
-            f"the function of te.compute takes {len(names)} indices, the shape has {ndim} "
-            "dimensions"
-        )
+    if len(names) > ndim:
+        raise _other_rank(len(names), ndim)
     return names
+
+
+def _other_rank(indices: int, ndim: int) -> ValueError:
+    return ValueError(
+        f"the function of te.compute takes {indices} indices, the shape has {ndim} dimensions"
+    )
 
 
 def compute(
@@ -109,14 +116,26 @@ def compute(
 
         A = te.placeholder((8, 4), name="A")
         B = te.compute((4, 8), lambda i, j: A[j, i] * 2.0, name="B")
+
+    A function of fewer indices than the shape has dimensions returns the call of a tensor
+    intrinsic (te.decl_tensor_intrin), which fills the other dimensions:
+
+        C = te.compute((4, 8), lambda i: vadd(A[i, 0:8], B[i, 0:8]), name="C")
     """
     extents = as_shape(shape)
-    names = axis_names or _axis_names(fcompute, len(extents))
+    names = _axis_names(fcompute, len(extents)) if axis_names is None else list(axis_names)
+    if len(names) > len(extents):
+        raise _other_rank(len(names), len(extents))
     axes = [
         IterVar(Range.of(extent), Var(axis, extent.dtype), IterKind.DATA_PAR)
-        for axis, extent in zip(names, extents, strict=True)
+        for axis, extent in zip(names, extents, strict=False)
     ]
     result = fcompute(*(iv.var for iv in axes))
+    if isinstance(result, IntrinCall):
+        filled = tensor_compute(name, axes, extents, result, tag, attrs)
+        return filled.outputs if len(filled.outputs) > 1 else filled.output(0)
+    if len(names) != len(extents):
+        raise _other_rank(len(names), len(extents))
     body = tuple(map(as_expr, result if isinstance(result, tuple | list) else (result,)))
     check_body(name, body)
     op = ComputeOp(name, axes, body, tag, attrs)

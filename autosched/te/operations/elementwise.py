@@ -41,7 +41,9 @@ def _at(tensor: Tensor, axes: Sequence[Var]) -> Expr:
     """The element of `tensor` that belongs to the result's element at `axes`."""
     own = axes[len(axes) - tensor.ndim :]
     zero = op.const(0)
-    return tensor[tuple(zero if _is_one(e) else v for e, v in zip(tensor.shape, own, strict=True))]
+    pairs = zip(tensor.shape, own, strict=True)
+    element: Expr = tensor[tuple(zero if _is_one(e) else v for e, v in pairs)]
+    return element
 
 
 def _broadcast_shape(name: str, tensors: Sequence[Tensor]) -> tuple[Expr, ...]:

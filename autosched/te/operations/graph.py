@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, ScanOp
 from autosched.te.operations.tensor import Tensor
+from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.tir.expr import Expr, ProducerLoad
 from autosched.tir.walk import rewrite_expr
 
@@ -101,6 +102,9 @@ def replace_inputs(op: Operation, table: Mapping[Tensor, Tensor]) -> Operation:
             return None
 
         return rewrite_body(op, load)
+
+    if isinstance(op, TensorComputeOp):
+        return op.replace(table)
 
     def new(tensors: Iterable[Tensor]) -> list[Tensor]:
         return [table.get(tensor, tensor) for tensor in tensors]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from autosched.arith import Analyzer
 from autosched.tir import op
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Expr, IterVar, ProducerLoad, Scalar
+from autosched.tir.expr import Expr, IterVar, ProducerLoad, Range, Scalar
 from autosched.tir.op import as_expr
 
 if TYPE_CHECKING:
@@ -20,8 +23,9 @@ class Tensor:
     """Output `value_index` of operation `op`; compared by identity.
 
     An operation creates its tensors once (`op.outputs`), so the same output is the same object.
-    `A[i, j]` is an element; `A + B`, `A * 2.0`, `-A` are new tensors, computed element by element
-    with operands broadcast as NumPy's are.
+    `A[i, j]` is an element, `A[i, 0:8]` a region (for calls of tensor intrinsics); `A + B`,
+    `A * 2.0`, `-A` are new tensors, computed element by element with operands broadcast as NumPy's
+    are.
     """
 
     __slots__ = ("__weakref__", "dtype", "op", "shape", "value_index")
@@ -48,16 +52,36 @@ class Tensor:
 
     def __call__(self, *indices: Expr | IterVar | int) -> Expr:
         """The element at `indices`, like `tensor[indices]`."""
-        return self[indices]
+        element: Expr = self[indices]
+        return element
 
-    def __getitem__(self, indices: Any) -> Expr:
+    def __getitem__(self, indices: Any) -> Any:
         if not isinstance(indices, tuple):
             indices = (indices,)
         if len(indices) != len(self.shape):
             raise ValueError(
                 f"{self.name} has {len(self.shape)} dimensions, found {len(indices)} indices"
             )
+        if any(isinstance(index, slice) for index in indices):
+            return self.region(indices)
         return ProducerLoad(self, tuple(map(as_expr, indices)))
+
+    def region(self, indices: Sequence[Any]) -> TensorRegion:
+        """The region of the given indices and slices, as in `A[i, 0:8]` or `A[i, :]`."""
+        ranges: list[Range] = []
+        for dim, (index, size) in enumerate(zip(indices, self.shape, strict=True)):
+            if not isinstance(index, slice):
+                ranges.append(Range.of(op.const(1, size.dtype), as_expr(index)))
+                continue
+            if index.step not in (None, 1):
+                raise ValueError(
+                    f"{self.name}: the slice of dimension {dim} has step {index.step!r}; regions "
+                    "have no steps"
+                )
+            start = op.const(0, size.dtype) if index.start is None else as_expr(index.start)
+            stop = size if index.stop is None else as_expr(index.stop)
+            ranges.append(Range.of(Analyzer().simplify(op.sub(stop, start)), start))
+        return TensorRegion(self, tuple(ranges))
 
     def __add__(self, other: Tensor | Expr | Scalar) -> Tensor:
         return _elementwise.combine("add", op.add, self, other)
@@ -104,3 +128,15 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}[{', '.join(map(repr, self.shape))}])"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorRegion:
+    """A box of `tensor`: one range for each dimension."""
+
+    tensor: Tensor
+    ranges: tuple[Range, ...]
+
+    def __repr__(self) -> str:
+        parts = (f"{r.min!r}:{op.add(r.min, r.extent)!r}" for r in self.ranges)
+        return f"{self.tensor.name}[{', '.join(parts)}]"

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.te.operations.operation import ComputeOp, Operation
-from autosched.te.operations.tensor import Tensor
-from autosched.tir.buffer import Buffer
-from autosched.tir.expr import Expr, Reduce, Var, pointer
+from autosched.te.operations.tensor import Tensor, TensorRegion
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.expr import Expr, IterVar, Reduce, Var
 from autosched.tir.op import as_expr
 from autosched.tir.stmt import Evaluate, Stmt
+
+if TYPE_CHECKING:
+    from autosched.te.operations import (
+        tensor_compute as _calls,  # `tensor_compute.py` binds itself here when it is loaded
+    )
+    from autosched.te.operations.tensor_compute import IntrinCall
+
+_BUFFER_PARAMS = frozenset(("strides", "elem_offset", "offset_factor", "data_alignment", "scope"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,6 +28,13 @@ class TensorIntrin:
 
     `body` does it all. A reduction may also have `reduce_init` (set the result to the identity)
     and `reduce_update` (accumulate); without them the whole reduction must be tensorized.
+    `scalar_params` are variables of the statements that a call gives values to.
+
+    Called in te.compute, it fills a region of the tensor at every point of the axes; its arguments
+    are regions for the inputs and values for the scalars, in their order:
+
+        te.compute((m, 8), lambda i: vadd(A[i, 0:8], B[i, 0:8]))
+        te.compute((m, 8), lambda i: gemv(W[i, k, 0:8, :], x[k, :], reduce_axis=k))
     """
 
     name: str
@@ -29,28 +44,53 @@ class TensorIntrin:
     body: Stmt
     reduce_init: Stmt | None = None
     reduce_update: Stmt | None = None
+    scalar_params: tuple[Var, ...] = ()
+
+    def __call__(
+        self,
+        *args: TensorRegion | Tensor | Expr | int | float,
+        reduce_axis: IterVar | Sequence[IterVar] = (),
+    ) -> IntrinCall:
+        """The call for te.compute; ValueError where the arguments are not the intrinsic's."""
+        return _calls.call_intrin(self, args, reduce_axis)
 
 
 def decl_tensor_intrin(
     op: Operation,
-    fcompute: Callable[[list[Buffer], list[Buffer]], Any],
+    fcompute: Callable[..., Any],
     name: str = "tensor_intrin",
     binds: Mapping[Tensor, Buffer] | None = None,
+    scalar_params: Sequence[Var] = (),
+    default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:
     """The intrinsic that does `op`; `fcompute(input buffers, output buffers)` writes it.
 
     It returns one statement (or call), or (body, reduce_init, reduce_update). `binds` gives
-    buffers of one's own; the others are compact, with an element offset of their own so that they
-    can lie anywhere within the tensors they stand for.
+    buffers of one's own (te.decl_buffer); the others are compact, with an element offset of their
+    own so that they can lie anywhere within the tensors they stand for, and with the
+    `default_buffer_params` of te.decl_buffer: strides, elem_offset, offset_factor, data_alignment,
+    scope. With `scalar_params` (te.var), which the statements may mention, `fcompute` has a third
+    argument, their list. Raises ValueError for what does not fit together.
     """
     if not isinstance(op, ComputeOp):
         raise ValueError(f"decl_tensor_intrin {name}: expected a te.compute, found {op!r}")
-    binds = binds or {}
-    buffers = [
-        binds[t] if t in binds else intrin_buffer(t, t.op.name) for t in (*op.inputs, *op.outputs)
-    ]
+    binds, scalars = binds or {}, list(scalar_params)
+    tensors = (*op.inputs, *op.outputs)
+    for tensor, buffer in binds.items():
+        _check_bind(name, tensors, tensor, buffer)
+    for v in scalars:
+        if not isinstance(v, Var):
+            raise ValueError(f"decl_tensor_intrin {name}: scalar_params are te.var, found {v!r}")
+    params = dict(default_buffer_params or {})
+    unknown = params.keys() - _BUFFER_PARAMS
+    if unknown:
+        raise ValueError(
+            f"decl_tensor_intrin {name}: default_buffer_params: found {', '.join(sorted(unknown))},"
+            f" expected some of {', '.join(sorted(_BUFFER_PARAMS))}"
+        )
+    buffers = [binds[t] if t in binds else intrin_buffer(t, t.op.name, **params) for t in tensors]
     n = len(op.inputs)
-    result = fcompute(buffers[:n], buffers[n:])
+    result = fcompute(buffers[:n], buffers[n:], *([scalars] if scalars else []))
     parts = list(result) if isinstance(result, tuple | list) else [result]
     if len(parts) > 3 or not parts:
         raise ValueError(f"decl_tensor_intrin {name}: expected one to three statements")
@@ -62,18 +102,32 @@ def decl_tensor_intrin(
         raise ValueError(f"decl_tensor_intrin {name}: reduce_init needs reduce_update beside it")
     if (init or update) and not isinstance(op.body[0], Reduce):
         raise ValueError(f"decl_tensor_intrin {name}: {op.name} is not a reduction")
-    return TensorIntrin(name, op, tuple(op.inputs), tuple(buffers), statements[0], init, update)
-
-
-def intrin_buffer(tensor: Tensor, name: str) -> Buffer:
-    """A compact buffer for `tensor` that may lie at any element offset."""
-    return Buffer(
-        pointer(name, tensor.dtype),
-        tensor.dtype,
-        tensor.shape,
-        elem_offset=Var(f"{name}_offset"),
-        name=name,
+    return TensorIntrin(
+        name,
+        op,
+        tuple(op.inputs),
+        tuple(buffers),
+        statements[0],
+        init,
+        update,
+        tuple(scalars),
     )
+
+
+def _check_bind(name: str, tensors: Sequence[Tensor], tensor: Tensor, buffer: Buffer) -> None:
+    """Refuse a buffer that no input or output needs, or of another type or rank than it."""
+    where = f"decl_tensor_intrin {name}: binds"
+    if tensor not in tensors:
+        names = ", ".join(t.name for t in tensors)
+        raise ValueError(f"{where}: {tensor!r} is none of the operation's tensors {names}")
+    if buffer.dtype is not tensor.dtype or len(buffer.shape) != tensor.ndim:
+        raise ValueError(f"{where}: {buffer!r} cannot stand for {tensor!r}: other type or rank")
+
+
+def intrin_buffer(tensor: Tensor, name: str, **params: Any) -> Buffer:
+    """A buffer for `tensor` by te.decl_buffer, at any element offset unless `params` has one."""
+    params.setdefault("elem_offset", Var(f"{name}_offset"))
+    return decl_buffer(tensor.shape, tensor.dtype, name, **params)
 
 
 def as_stmt(value: Stmt | Expr) -> Stmt:
