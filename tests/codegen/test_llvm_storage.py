@@ -1,6 +1,7 @@
 """What is on the stack and what is on the heap."""
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import bool_, handle
 from autosched.tir.expr import BufferLoad, Call, IntImm, Ramp, Var
 from autosched.tir.op import broadcast, cast, const
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, For, ForKind, seq
+from autosched.transform.storage.storage_rewrite import StorageRewrite
 
 OUT = decl_buffer((64,), "float32", "out")
 
@@ -105,3 +108,32 @@ K = Var("k")
 )
 def test_memory_reached_by_constant_addresses_alone(use, computed) -> None:
     assert (A.data in computed_addresses(use)) is computed
+
+
+SHARED_ACROSS_TYPES = """
+def main(A: Buffer((4096,), float32), B: Buffer((4096,), float32)):
+    P = allocate((16384,), int8, "global")
+    Q = allocate((4096,), float32, "global")
+    S = allocate((2048,), float64, "global")
+    for i in range(16384):
+        P[i] = int8(i % 7)
+    for i in range(4096):
+        B[i] = A[i] + float32(P[i * 3])
+    for i in range(256):
+        Q[i * 16:i * 16 + 16] = B[4080 - i * 16:4080 - i * 16 + 16]
+    for i in range(256):
+        B[i * 16:i * 16 + 16] = Q[i * 16:i * 16 + 16] * A[i * 16:i * 16 + 16]
+    for i in range(2048):
+        S[i] = float64(B[4095 - i])
+    for i in range(2048):
+        B[i] = float32(S[2047 - i]) + B[i]
+"""
+
+
+def test_memory_shared_across_types(run: Callable[..., None]) -> None:
+    """The one block is aligned for vectors of every type in it, and each reads what it wrote."""
+    func = StorageRewrite()(parse_func(SHARED_ACROSS_TYPES))
+    text = emit_llvm(func, cpu_target(2))
+    assert re.findall(r"alloca \[(\d+) x (\w+)\], align 64", text) == [("2048", "double")]
+    numbers = np.random.default_rng(0).integers(-4, 5, 4096).astype(np.float32)
+    run(func, numbers, np.zeros(4096, np.float32))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from autosched.tir.expr import BufferLoad, Expr, Var
+from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Var
 from autosched.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -12,12 +12,14 @@ from autosched.tir.stmt import (
     BufferStore,
     Evaluate,
     For,
+    ForKind,
     IfThenElse,
     LetStmt,
     Stmt,
     While,
 )
 from autosched.tir.walk import child_stmts, direct_exprs, free_vars
+from autosched.transform.expressions.effects import is_lasting
 
 _SCOPE_ATTRIBUTES = ("virtual_thread", "extern_scope")
 
@@ -45,25 +47,35 @@ class Events:
 
 @dataclass(slots=True, eq=False)
 class LinearAccess:
-    """The entries in order; the allocations considered; the events of each statement."""
+    """The entries in order; the allocations considered; the events of each statement.
+
+    The allocations are those that may move to where `opens_attach_scope` holds first, or to the
+    beginning of the function. Of `addressed` ones the pointer itself is used somewhere.
+    """
 
     entries: list[Entry]
     allocations: dict[Var, Allocate]
     events: dict[Stmt, Events]
+    addressed: set[Var]
 
 
 def linear_access(body: Stmt) -> LinearAccess:
-    """The accesses in `body`. Allocations whose size depends on a variable are left out."""
+    """The accesses in `body`.
+
+    Left out are allocations with annotations, and those whose size is not known where they would
+    move to: it reads memory, mentions what is bound further inside, or stands behind a condition.
+    """
     finder = _Finder()
     finder.stmt(body)
-    return LinearAccess(finder.entries, finder.allocations, _liveness(finder.entries))
+    events = _liveness(finder.entries)
+    return LinearAccess(finder.entries, finder.allocations, events, finder.addressed)
 
 
-def is_movable(alloc: Allocate) -> bool:
-    """True when an allocation may move to an enclosing statement: its size is constant."""
-    return not alloc.annotations and not any(
-        free_vars(e) for e in (*alloc.extents, alloc.condition)
-    )
+def opens_attach_scope(s: Stmt) -> bool:
+    """True for what allocations inside move to the beginning of, if it is the outermost such."""
+    if isinstance(s, AttrStmt):
+        return s.key in ("thread_extent", "virtual_thread")
+    return isinstance(s, For) and s.kind is ForKind.PARALLEL
 
 
 class _Finder:
@@ -74,11 +86,52 @@ class _Finder:
         self._scopes: list[dict[Var, None]] = []
         self._in_threads = False
         self._pointers: dict[Expr, tuple[Var, ...]] = {}
+        self.addressed: set[Var] = set()
+        # Since the function or the outermost attach scope began: variables bound, and whether what
+        # follows may not run at all.
+        self._attached = False
+        self._inner: set[Var] = set()
+        self._conditional = False
 
     def stmt(self, s: Stmt) -> None:
+        if isinstance(s, BufferStore | Evaluate):
+            self._leaf(s)
+        elif not self._attached and opens_attach_scope(s):
+            outside = self._inner, self._conditional
+            self._attached, self._inner, self._conditional = True, set(), False
+            self._nested(s)
+            self._attached, (self._inner, self._conditional) = False, outside
+        else:
+            conditional = self._conditional
+            self._enter(s)
+            self._nested(s)
+            self._conditional = conditional
+
+    def _enter(self, s: Stmt) -> None:
         match s:
-            case BufferStore() | Evaluate():
-                self._leaf(s)
+            case For():
+                self._inner.add(s.loop_var)
+                runs = isinstance(s.extent, IntImm) and s.extent.value > 0
+                self._conditional = self._conditional or not runs
+            case LetStmt():
+                self._inner.add(s.var)
+            case AttrStmt() if isinstance(s.node, IterVar):
+                self._inner.add(s.node.var)
+            case IfThenElse() | While() | AssertStmt():
+                self._conditional = True
+
+    def _may_move(self, alloc: Allocate) -> bool:
+        sizes = (*alloc.extents, alloc.condition)
+        if alloc.annotations:
+            return False
+        if all(isinstance(e, IntImm) for e in sizes):
+            return True
+        return not self._conditional and all(
+            is_lasting(e) and self._inner.isdisjoint(free_vars(e)) for e in sizes
+        )
+
+    def _nested(self, s: Stmt) -> None:
+        match s:
             case For() | IfThenElse() | LetStmt() | While() | AssertStmt():
                 self._scope(s)
             case AttrStmt(key="thread_extent") if not self._in_threads:
@@ -88,7 +141,7 @@ class _Finder:
             case AttrStmt() if s.key in _SCOPE_ATTRIBUTES:
                 self._scope(s)
             case _:
-                if isinstance(s, Allocate) and is_movable(s):
+                if isinstance(s, Allocate) and self._may_move(s):
                     self.allocations[s.buffer_var] = s
                     self._levels[s.buffer_var] = len(self._scopes)
                 self._inside(s)
@@ -131,8 +184,11 @@ class _Finder:
     def _pointers_in(self, e: Expr) -> tuple[Var, ...]:
         found = self._pointers.get(e)
         if found is None:
-            found = (e,) if isinstance(e, Var) and e.dtype.is_handle else ()
-            if isinstance(e, BufferLoad):
+            found = ()
+            if isinstance(e, Var) and e.dtype.is_handle:
+                found = (e,)
+                self.addressed.add(e)
+            elif isinstance(e, BufferLoad):
                 found = (e.buffer.data,)
             for child in e.children():
                 found += self._pointers_in(child)

@@ -7,21 +7,18 @@ from dataclasses import dataclass, field
 from itertools import chain
 from math import prod
 
+from autosched.arith import Analyzer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, IntImm, Var
-from autosched.tir.op import max_, mul
-from autosched.tir.stmt import (
-    Allocate,
-    AttrStmt,
-    For,
-    ForKind,
-    Stmt,
-)
+from autosched.tir.op import mul
+from autosched.tir.stmt import Allocate, AttrStmt, Stmt
 from autosched.transform.storage.inplace import can_run_in_place
-from autosched.transform.storage.liveness import Entry, LinearAccess
+from autosched.transform.storage.liveness import Entry, LinearAccess, opens_attach_scope
 
 _MATCH_RANGE = 16
 _SMALL_BITS = 32
+_REGISTER_BITS = 8 * 2048
+"""What is no larger than a register file may become registers, if it holds one type only."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +26,9 @@ class Block:
     """Memory that one or more allocations use one after another.
 
     `attach` is the statement at whose beginning it is allocated, None for the function. `bits` is
-    its size, None when it is not a constant. The first allocation gives the pointer.
+    its size, None when it is not a constant: then all allocations have the same. The first
+    allocation gives the pointer, the one with the widest elements their type, which keeps every
+    one aligned.
     """
 
     attach: Stmt | None
@@ -47,16 +46,14 @@ class Block:
         if len(self.allocations) == 1:
             return self.allocations[0].extents
         if self.bits is not None:
-            width = self.dtype.bits * self.dtype.lanes
-            return (IntImm(-(-self.bits // width)),)
-        size: Expr | None = None
-        for alloc in self.allocations:
-            count: Expr = IntImm(1)
-            for extent in alloc.extents:
-                count = mul(count, extent)
-            size = count if size is None else max_(size, count)
-        assert size is not None
-        return (size,)
+            return (IntImm(-(-self.bits // _width(self.dtype))),)
+        return next(a.extents for a in self.allocations if a.dtype is self.dtype)
+
+    def add(self, alloc: Allocate) -> None:
+        """`alloc` uses this memory from now on."""
+        if _width(alloc.dtype) > _width(self.dtype):
+            self.dtype = alloc.dtype
+        self.allocations.append(alloc)
 
 
 def plan_storage(access: LinearAccess, *, reuse: bool) -> list[Block]:
@@ -88,9 +85,9 @@ class _Planner:
                 source = self._source(entry.stmt, pointer, events.dying) if in_place else None
                 alloc = self._access.allocations[pointer]
                 block = self._find(alloc) if source is None else self._block_of[source]
-                block.allocations.append(alloc)
+                block.add(alloc)
                 self._block_of[pointer] = block
-        if entry.pair is not None and _opens_attach_scope(entry.stmt):
+        if entry.pair is not None and opens_attach_scope(entry.stmt):
             self._switch_scope(entry)
         if events is not None and (entry.is_end or entry.pair is None):
             for pointer in events.dying:
@@ -116,9 +113,10 @@ class _Planner:
             block = self._block_of.get(source)
             if (
                 block is not None
+                and self._access.allocations[source].dtype is alloc.dtype
                 and source not in self._taken_over
                 and source is not target
-                and self._matches(block, alloc)
+                and self._matches(block, alloc, exact=True)
                 and block.bits is not None
                 and block.bits == _constant_bits(alloc)
                 and can_run_in_place(stmt, target, source)
@@ -127,11 +125,26 @@ class _Planner:
                 return source
         return None
 
-    def _matches(self, block: Block, alloc: Allocate) -> bool:
+    def _matches(self, block: Block, alloc: Allocate, *, exact: bool) -> bool:
+        """Whether `alloc` may use the memory of `block`; `exact` wants its elements' type, too."""
+        if block.attach is not self._attach or block.scope != alloc.buffer_var.scope:
+            return False
+        if block.dtype is alloc.dtype:
+            return True
+        return not exact and all(map(self._takes_any_type, (alloc, *block.allocations)))
+
+    def _takes_any_type(self, alloc: Allocate) -> bool:
+        """True when the memory of `alloc` may hold elements of another type at other times."""
+        if alloc.buffer_var in self._access.addressed:
+            return False  # whoever gets the pointer knows what it points to
+        if alloc.buffer_var.scope == "shared":
+            return True
+        bits = _constant_bits(alloc)
+        in_kernel = isinstance(self._attach, AttrStmt)
         return (
-            block.attach is self._attach
-            and block.scope == alloc.buffer_var.scope
-            and block.dtype is alloc.dtype
+            not in_kernel
+            and alloc.buffer_var.scope in ("", "global")
+            and (bits is None or bits > _REGISTER_BITS)
         )
 
     def _find(self, alloc: Allocate) -> Block:
@@ -145,24 +158,28 @@ class _Planner:
         return found
 
     def _find_free(self, alloc: Allocate, bits: int) -> Block | None:
+        if not self._free:
+            return None
         sizes = [f[0] for f in self._free]
         middle = bisect_left(sizes, bits)
         larger = range(middle, bisect_right(sizes, bits * _MATCH_RANGE))
         smaller = range(middle - 1, bisect_left(sizes, bits // _MATCH_RANGE) - 1, -1)
-        for k in chain(larger, smaller):
-            block = self._free[k][2]
-            if self._matches(block, alloc):
-                del self._free[k]
-                assert block.bits is not None
-                block.bits = max(block.bits, bits)
-                return block
+        for exact in (True, False):
+            for k in chain(larger, smaller):
+                block = self._free[k][2]
+                if self._matches(block, alloc, exact=exact):
+                    del self._free[k]
+                    assert block.bits is not None
+                    block.bits = max(block.bits, bits)
+                    return block
         return None
 
     def _find_symbolic(self, alloc: Allocate) -> Block | None:
-        for k, block in enumerate(self._free_symbolic):
-            if self._matches(block, alloc):
-                del self._free_symbolic[k]
-                return block
+        for exact in (True, False):
+            for k, block in enumerate(self._free_symbolic):
+                if self._matches(block, alloc, exact=exact) and _same_size(block, alloc):
+                    del self._free_symbolic[k]
+                    return block
         return None
 
     def _release(self, block: Block) -> None:
@@ -175,17 +192,29 @@ class _Planner:
         insort(self._free, (block.bits, self._freed, block), key=lambda f: f[:2])
 
 
-def _opens_attach_scope(s: Stmt) -> bool:
-    if isinstance(s, AttrStmt):
-        return s.key in ("thread_extent", "virtual_thread")
-    return isinstance(s, For) and s.kind is ForKind.PARALLEL
+def _same_size(block: Block, alloc: Allocate) -> bool:
+    """True when both have the same number of bytes, whatever the variables are."""
+    first, second = map(_bytes, (block.allocations[0], alloc))
+    return first.dtype is second.dtype and Analyzer().can_prove_equal(first, second)
+
+
+def _bytes(alloc: Allocate) -> Expr:
+    size: Expr = IntImm(_width(alloc.dtype) // 8, alloc.extents[0].dtype)
+    for extent in alloc.extents:
+        size = mul(size, extent)
+    return size
+
+
+def _width(dtype: DType) -> int:
+    """Bits of an element in memory; a truth value has a byte."""
+    return 8 * dtype.bytes * dtype.lanes
 
 
 def _constant_bits(alloc: Allocate) -> int | None:
     sizes = [e.value for e in alloc.extents if isinstance(e, IntImm)]
     if len(sizes) < len(alloc.extents):
         return None
-    return prod(sizes) * alloc.dtype.bits * alloc.dtype.lanes
+    return prod(sizes) * _width(alloc.dtype)
 
 
 def _stays_alone(alloc: Allocate, bits: int | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, DeclBuffer
 from autosched.tir.walk import map_children, map_expr_children, map_exprs, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.storage.liveness import is_movable, linear_access
+from autosched.transform.storage.liveness import linear_access
 from autosched.transform.storage.pointer_vectors import vectorise_pointers
 from autosched.transform.storage.storage_plan import Block, plan_storage
 
@@ -43,10 +44,41 @@ class StorageRewrite(FunctionPass):
                 D[i] = C[63 - i]
 
     Allocations stand at the beginning of the outermost thread attribute or parallel loop around
-    them, else of the function; unused ones disappear, and those whose size depends on a variable
-    stay where they are. With `reuse` off nothing is shared; with `tir.disable_storage_rewrite` set
-    nothing is done. With `pointer_vectors`, an allocation accessed only in aligned vectors of one
-    width becomes an array of such vectors.
+    them, else of the function; unused ones disappear. Those whose size depends on a variable move
+    and share with others of the same size, unless the variable is bound on the way there or they
+    stand behind a condition: then they stay where they are. Memory is shared across types, aligned
+    for the widest, in shared memory and, on a CPU, between arrays too large for registers; not
+    where a pointer is handed on.
+
+    before:
+        def main(A: Buffer((64,), float32), B: Buffer((64,), float32), n: int32):
+            P = allocate((n * 4,), int8, "global")
+            for i in range(n * 4):
+                P[i] = int8(i % 5)
+            for i in range(n):
+                B[i] = A[i] + float32(P[i * 4])
+            Q = allocate((n,), float32, "global")
+            for i in range(n):
+                Q[i] = B[n - 1 - i]
+            for i in range(n):
+                B[i] = Q[i] * 2.0
+    after:
+        def main(A: Buffer((64,), float32), B: Buffer((64,), float32), n: int32):
+            P = allocate((n,), float32, "global", element=int8)
+            P = view(P, (n * 4,), int8)
+            Q = view(P, (n,), float32)
+            for i in range(n * 4):
+                P[i] = int8(i % 5)
+            for i in range(n):
+                B[i] = A[i] + float32(P[i * 4])
+            for i in range(n):
+                Q[i] = B[n - 1 - i]
+            for i in range(n):
+                B[i] = Q[i] * 2.0
+
+    With `reuse` off nothing is shared; with `tir.disable_storage_rewrite` set nothing is done. With
+    `pointer_vectors`, an allocation accessed only in aligned vectors of one width becomes an array
+    of such vectors.
     """
 
     name: ClassVar[str] = "StorageRewrite"
@@ -62,7 +94,7 @@ class StorageRewrite(FunctionPass):
         access = linear_access(body)
         blocks = plan_storage(access, reuse=self.reuse)
         if not _in_place_already(body, blocks, len(access.allocations)):
-            body = _Rewriter(body, blocks).function(body)
+            body = _Rewriter(access.allocations, blocks).function(body)
         if self.pointer_vectors:
             body = vectorise_pointers(body)
         return func.with_body(body)
@@ -89,19 +121,15 @@ def _by_attachment(blocks: list[Block]) -> dict[Stmt | None, list[Block]]:
 
 
 class _Rewriter:
-    def __init__(self, body: Stmt, blocks: list[Block]) -> None:
+    def __init__(self, allocations: Mapping[Var, Allocate], blocks: list[Block]) -> None:
+        self._moved = allocations
         self._attached = _by_attachment(blocks)
         self._pointers: dict[Var, Var] = {}
         for block in blocks:
             for alloc in block.allocations[1:]:
                 self._pointers[alloc.buffer_var] = block.pointer
-        kept = {alloc.buffer_var for block in blocks for alloc in block.allocations}
         # Nothing accesses these: what declares or annotates them goes with them.
-        self._removed = {
-            s.buffer_var
-            for s in stmts(body)
-            if isinstance(s, Allocate) and is_movable(s) and s.buffer_var not in kept
-        }
+        self._removed = allocations.keys() - {a.buffer_var for b in blocks for a in b.allocations}
         self._buffers: dict[Buffer, Buffer] = {}
         self._memo: dict[Expr, Expr] = {}
 
@@ -110,7 +138,7 @@ class _Rewriter:
 
     def stmt(self, s: Stmt) -> Stmt:
         match s:
-            case Allocate() if is_movable(s):
+            case Allocate() if s.buffer_var in self._moved:
                 return self.stmt(s.body)
             case For() | AttrStmt() if s in self._attached:
                 new = self._mapped(s)
