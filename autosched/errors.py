@@ -12,7 +12,20 @@ class ScheduleError(AutoschedError):
 
 
 class CompileError(AutoschedError):
-    """Code generation or a vendor's compiler refused the function."""
+    """Code generation or a vendor's compiler refused the function.
+
+    `kind` is `illegal` when the machine lacks what the function asks for, `memory` when the
+    compiler ran out of it, `environment` when its own files are missing, else `error`. `line` is
+    that of the generated source, `statement` what of the function it was made from, where known.
+    """
+
+    def __init__(
+        self, message: str, *, kind: str = "error", line: int | None = None, statement: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.line = line
+        self.statement = statement
 
 
 class MeasureError(AutoschedError):

@@ -1,0 +1,108 @@
+"""Cubins kept in a folder, so that no source is compiled twice.
+
+The key says everything that the cubin depends on: source, options (with the architecture), version
+and size of the compiler. An entry is one file, written under another name and renamed, so several
+processes may share the folder; a file that is cut short or of another format counts as missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from autosched.codegen.nvrtc import Compiled, Nvrtc, nearest_arch
+from autosched.codegen.nvrtc_log import resources
+
+_MAGIC = b"ASCUBIN1"
+_SUFFIX = ".cubin"
+
+
+@dataclass(frozen=True, slots=True)
+class CubinCache:
+    """At most about `max_bytes` of cubins in `folder`; those unused for longest go first."""
+
+    folder: Path
+    max_bytes: int = 1 << 28
+
+    def compile(
+        self,
+        nvrtc: Nvrtc,
+        source: str,
+        arch: str,
+        extra: Sequence[str] = (),
+        statements: Mapping[int, str] | None = None,
+    ) -> Compiled:
+        """What `nvrtc.compile` returns, from the folder when it is there (then 0 seconds)."""
+        chosen = nearest_arch(arch, nvrtc.archs)
+        if chosen is None:
+            return nvrtc.compile(source, arch, extra, statements)  # which says what is wrong
+        key = cache_key(source, nvrtc.options(chosen, extra), nvrtc.build)
+        found = self.get(key)
+        if found is None:
+            found = nvrtc.compile(source, arch, extra, statements)
+            self.put(key, found)
+        return found
+
+    def get(self, key: str) -> Compiled | None:
+        """The entry of `key`, or None."""
+        path = self.folder / (key + _SUFFIX)
+        try:
+            data = path.read_bytes()
+            os.utime(path)  # used now
+        except OSError:
+            return None
+        return _read(data)
+
+    def put(self, key: str, compiled: Compiled) -> None:
+        """Keeps an entry. A folder that cannot be written leaves the cache as it is."""
+        header = json.dumps({"log": compiled.log, "arch": compiled.arch}).encode()
+        data = _MAGIC + struct.pack("<QQ", len(header), len(compiled.cubin))
+        with suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data + header + compiled.cubin)
+                Path(name).replace(self.folder / (key + _SUFFIX))
+            except OSError:
+                Path(name).unlink(missing_ok=True)
+                raise
+            self._shrink()
+
+    def _shrink(self) -> None:
+        entries = []
+        for path in self.folder.glob("*" + _SUFFIX):
+            with suppress(OSError):  # another process may have removed it
+                status = path.stat()
+                entries.append((status.st_mtime_ns, path, status.st_size))
+        total = sum(size for _, _, size in entries)
+        for _, path, size in sorted(entries):
+            if total <= self.max_bytes:
+                return
+            path.unlink(missing_ok=True)
+            total -= size
+
+
+def cache_key(source: str, options: Sequence[str], build: str) -> str:
+    """The name of an entry: a hash of all that decides the cubin."""
+    parts = json.dumps([source, list(options), build])
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def _read(data: bytes) -> Compiled | None:
+    start = len(_MAGIC) + 16
+    if len(data) < start or data[: len(_MAGIC)] != _MAGIC:
+        return None
+    header_size, cubin_size = struct.unpack_from("<QQ", data, len(_MAGIC))
+    if len(data) != start + header_size + cubin_size:
+        return None
+    header = json.loads(data[start : start + header_size])
+    log: str = header["log"]
+    return Compiled(data[start + header_size :], log, resources(log), 0.0, header["arch"])

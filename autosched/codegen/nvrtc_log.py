@@ -1,0 +1,104 @@
+"""What NVRTC's log says: the resources of each kernel, and where an error is.
+
+The forms were read from logs of NVRTC 12.9 and 13.5 run with `--ptxas-options=-v`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autosched.errors import CompileError
+
+_ENTRY = re.compile(
+    r"ptxas info\s*: Compiling entry function '(?P<name>[^']+)' for '(?P<arch>\w+)'"
+)
+_SPILLS = re.compile(
+    r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
+    r"(?P<loads>\d+) bytes spill loads"
+)
+_USED = re.compile(r"ptxas info\s*: Used (?P<registers>\d+) registers(?P<rest>.*)")
+_SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
+_ERROR = re.compile(
+    r"^[^\s(]+\((?P<line>\d+)\): (?:catastrophic )?error(?: #\d+(?:-D)?)?: (?P<text>.*)$", re.M
+)
+_PTXAS = re.compile(r"^\s*ptxas (?:.*; )?\s*(?:error|fatal)\s*: (?P<text>.*)$", re.M)
+_TOO_MUCH = ("uses too much", "too many resources", "too much data", "exceeds the maximum")
+_NO_MEMORY = ("bad_alloc", "out of memory")
+_BUILTINS = "libnvrtc-builtins"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one kernel uses, by ptxas; None where the log does not say.
+
+    `registers` are of a thread, `stack`, `spill_stores` and `spill_loads` bytes of a thread,
+    `shared` bytes of static shared memory of a block.
+    """
+
+    registers: int | None = None
+    stack: int | None = None
+    spill_stores: int | None = None
+    spill_loads: int | None = None
+    shared: int | None = None
+
+
+def resources(log: str) -> dict[str, Resources]:
+    """The resources of each entry function that the log tells of."""
+    found: dict[str, Resources] = {}
+    parts = _ENTRY.split(log)
+    # split() puts the groups name and arch before the text that belongs to them.
+    for name, text in zip(parts[1::3], parts[3::3], strict=True):
+        spills, used = _SPILLS.search(text), _USED.search(text)
+        shared = None if used is None else _SHARED.search(used["rest"])
+        found[name] = Resources(
+            registers=None if used is None else int(used["registers"]),
+            stack=None if spills is None else int(spills["stack"]),
+            spill_stores=None if spills is None else int(spills["stores"]),
+            spill_loads=None if spills is None else int(spills["loads"]),
+            # A kernel without static shared memory has no such part in the line.
+            shared=None if used is None else 0 if shared is None else int(shared[1]),
+        )
+    return found
+
+
+def compile_error(
+    log: str, source: str, status: str, statements: Mapping[int, str]
+) -> CompileError:
+    """The error that a failed compile raises.
+
+    `status` is NVRTC's name of the failure, `statements` the TIR statement of source lines. The
+    kind is `illegal` when the kernel asks for more than the machine has, `memory` when the compiler
+    ran out of it, `environment` when its own files are missing, else `error`: a mistake of the code
+    generator.
+    """
+    kind = _kind(log + status)
+    found = _ERROR.search(log)
+    if found is None:
+        other = _PTXAS.search(log)
+        text = other["text"] if other is not None else log.strip() or status
+        return CompileError(f"nvrtc: {text}", kind=kind)
+    line = int(found["line"])
+    statement = statements.get(line, "")
+    message = f"nvrtc: line {line}: {found['text']}\n{_excerpt(source, line)}"
+    if statement:
+        message += f"\nmade from: {statement}"
+    return CompileError(message, kind=kind, line=line, statement=statement)
+
+
+def _kind(text: str) -> str:
+    if any(part in text for part in _TOO_MUCH):
+        return "illegal"
+    if _BUILTINS in text or "BUILTIN_OPERATION_FAILURE" in text:
+        return "environment"
+    if any(part in text.lower() for part in _NO_MEMORY) or "OUT_OF_MEMORY" in text:
+        return "memory"
+    return "error"
+
+
+def _excerpt(source: str, line: int) -> str:
+    lines = source.split("\n")
+    shown = range(max(1, line - 1), min(len(lines), line + 1) + 1)
+    width = len(str(shown[-1])) if shown else 1
+    return "\n".join(f"{'>' if n == line else ' '} {n:{width}} | {lines[n - 1]}" for n in shown)
