@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from autosched.nest.core import core_of
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
+from autosched.transform.device.thread_sync import ThreadSync
 from autosched.transform.device.verify_gpu_code import VerifyGPUCode
 from autosched.transform.device.verify_memory import VerifyMemory
 from autosched.transform.expressions.common_subexpr_elim import CommonSubexprElimTIR
@@ -125,6 +126,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "Simplify": Simplify,
     "StorageFlatten": StorageFlatten,
     "StorageRewrite": StorageRewrite,
+    "ThreadSync": ThreadSync,
     "UnrollLoop": UnrollLoop,
     "VectorizeInnermost": VectorizeInnermost,
     "VectorizeLoop": VectorizeLoop,

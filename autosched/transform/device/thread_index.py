@@ -1,0 +1,217 @@
+"""Which elements the threads of a block touch, counted out: can two threads meet in one?
+
+An index splits into terms of thread variables and of the loops around it, which are counted out
+for all their values, and the rest, which is the same for all threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from autosched.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Call,
+    Cast,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Or,
+    Ramp,
+    Select,
+    Sub,
+    Var,
+)
+from autosched.tir.linear import linear
+from autosched.tir.walk import free_vars
+
+Array = np.ndarray[Any, Any]
+MOST = 65536
+"""Tuples of values that are counted out; beyond that the answer is that threads may meet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The values low .. low + extent - 1 of a variable."""
+
+    var: Var
+    low: int
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The elements `index` of a buffer for all values of the variables `inner`."""
+
+    index: Expr
+    inner: tuple[Span, ...] = field(default=())
+
+
+def may_meet(
+    first: Place, second: Place, threads: Sequence[Span], loop: Span | None = None
+) -> bool:
+    """True unless no two different threads touch one element.
+
+    One thread is at `first`, the other at `second`, with equal values of all variables but the
+    inner ones; with `loop`, in different iterations of it.
+    """
+    a = _touched(first, threads, loop)
+    b = a if second == first else _touched(second, threads, loop)
+    if a is None or b is None or a.rest != b.rest:
+        return True
+    values = np.concatenate([a.values, b.values])
+    common = np.isin(values, np.intersect1d(a.values, b.values))
+    values = values[common]
+    who = np.concatenate([a.thread, b.thread])[common]
+    when = np.concatenate([a.iteration, b.iteration])[common]
+    order = np.argsort(values, kind="stable")
+    starts = np.flatnonzero(np.diff(values[order], prepend=values.min(initial=0) - 1))
+    if not len(starts):
+        return False
+    several = _differ(who[order], starts)
+    if loop is not None:
+        several &= _differ(when[order], starts)
+    return bool(several.any())
+
+
+def _differ(values: Array, starts: Array) -> Array:
+    least, most = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+    return np.asarray(least != most)
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    values: Array
+    thread: Array
+    iteration: Array
+    rest: dict[Expr, int]
+
+
+def _touched(place: Place, threads: Sequence[Span], loop: Span | None) -> _Touched | None:
+    """All (element, thread, iteration), but for the terms `rest`; None when undecided."""
+    index, inner = place.index, list(place.inner)
+    if isinstance(index, Ramp):
+        if not isinstance(index.stride, IntImm):
+            return None
+        lane = Var("lane")
+        inner.append(Span(lane, 0, index.lanes))
+        constant, terms = linear(index.base)
+        terms = {**terms, lane: index.stride.value}
+    elif index.dtype.lanes > 1:
+        return None
+    else:
+        constant, terms = linear(index)
+    spans = [*threads, *([] if loop is None else [loop]), *inner]
+    if math.prod(span.extent for span in spans) > MOST:
+        return None
+    counted = {span.var for span in spans}
+    env, shape = _grid(spans)
+    total: Array = np.full(shape, constant, np.int64)
+    rest: dict[Expr, int] = {}
+    for term, factor in terms.items():
+        variables = free_vars(term)
+        if variables.isdisjoint(counted):
+            if not _is_plain(term):
+                return None
+            rest[term] = factor
+            continue
+        value = evaluate(term, env) if variables <= counted else None
+        if value is None:
+            return None
+        total = total + factor * value
+    number = np.zeros((1,) * len(shape), np.int64)
+    for span in threads:
+        number = number * span.extent + env[span.var] - span.low
+    when = np.zeros((1,), np.int64) if loop is None else env[loop.var]
+    flat = [np.broadcast_to(part, shape).reshape(-1) for part in (total, number, when)]
+    return _Touched(flat[0], flat[1], flat[2], rest)
+
+
+def _grid(spans: Sequence[Span]) -> tuple[dict[Var, Array], tuple[int, ...]]:
+    shape = tuple(span.extent for span in spans) or (1,)
+    env = {}
+    for axis, span in enumerate(spans):
+        values = np.arange(span.low, span.low + span.extent, dtype=np.int64)
+        env[span.var] = values.reshape([-1 if d == axis else 1 for d in range(len(shape))])
+    return env, shape
+
+
+def _is_plain(e: Expr) -> bool:
+    """True when `e` has one value for all threads: variables and constants, no memory."""
+    if isinstance(e, Call) and e.op not in _CALLS:
+        return False
+    known = isinstance(e, Var | IntImm | Cast | Call | Select) or type(e) in _BINARY
+    return known and all(map(_is_plain, e.children()))
+
+
+_BINARY: dict[type[Expr], Callable[[Any, Any], Any]] = {
+    Add: np.add,
+    Sub: np.subtract,
+    Mul: np.multiply,
+    FloorDiv: np.floor_divide,
+    FloorMod: np.mod,
+    Div: lambda a, b: np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)),
+    Mod: np.fmod,
+    Min: np.minimum,
+    Max: np.maximum,
+    EQ: np.equal,
+    NE: np.not_equal,
+    LT: np.less,
+    LE: np.less_equal,
+    GT: np.greater,
+    GE: np.greater_equal,
+    And: np.logical_and,
+    Or: np.logical_or,
+}
+_CALLS: dict[str, Callable[..., Any]] = {
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
+    "if_then_else": np.where,
+    "likely": lambda x: x,
+}
+
+
+def evaluate(e: Expr, env: Mapping[Var, Array]) -> Array | None:
+    """The integer `e` for all values of its variables; None where that is not known.
+
+    Index arithmetic does not overflow, so int64 holds it.
+    """
+    match e:
+        case IntImm():
+            return np.asarray(e.value, np.int64)
+        case Var():
+            return env.get(e)
+        case Cast() if e.dtype.is_index and e.value.dtype.is_index:
+            return evaluate(e.value, env)
+    function: Callable[..., Any] | None = _BINARY.get(type(e))
+    if isinstance(e, Select):
+        function = np.where
+    elif isinstance(e, Call):
+        function = _CALLS.get(e.op)
+    args = [evaluate(child, env) for child in e.children()]
+    if function is None or any(arg is None for arg in args):
+        return None
+    divides = isinstance(e, FloorDiv | FloorMod | Div | Mod)
+    if divides and not np.all(np.asarray(args[1]) != 0):
+        return None
+    return np.asarray(function(*args))

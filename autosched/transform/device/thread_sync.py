@@ -1,0 +1,330 @@
+"""ThreadSync: barriers between the threads of a block, as few as make shared memory safe.
+
+before:
+    def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
+        launch(threadIdx.x, 32)
+        S = allocate((32,), float32, "shared")
+        for i in range(4):
+            S[threadIdx.x] = A[threadIdx.x]
+            B[threadIdx.x] = S[31 - threadIdx.x]
+after:
+    def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
+        launch(threadIdx.x, 32)
+        S = allocate((32,), float32, "shared")
+        for i in range(4):
+            tvm_storage_sync("shared")
+            S[threadIdx.x] = A[threadIdx.x]
+            tvm_storage_sync("shared")
+            B[threadIdx.x] = S[31 - threadIdx.x]
+
+What only its own thread reads needs none:
+
+before:
+    def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
+        launch(threadIdx.x, 32)
+        S = allocate((32,), float32, "shared")
+        for i in range(4):
+            S[threadIdx.x] = A[threadIdx.x]
+            B[threadIdx.x] = S[threadIdx.x]
+unchanged:
+
+Threads that skip a branch would not come to a barrier inside it:
+
+before:
+    def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
+        launch(threadIdx.x, 32)
+        S = allocate((32,), float32, "shared")
+        if threadIdx.x < 16:
+            S[threadIdx.x] = A[threadIdx.x]
+            B[threadIdx.x] = S[15 - threadIdx.x]
+refused:
+    ThreadSync: main: a barrier for S is needed inside `if threadIdx.x < 16`, which not all threads
+    of a block reach alike; move the condition inside the stage, or compute it elsewhere
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from autosched.errors import ScheduleError
+from autosched.tir.dtype import int32
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, StringImm, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import (
+    AttrStmt,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+    seq,
+)
+from autosched.tir.walk import child_stmts, free_vars, map_children, pre_order, stmts, substitute
+from autosched.transform.device.thread_access import (
+    BARRIER,
+    Access,
+    Barrier,
+    accesses_of,
+    is_barrier,
+)
+from autosched.transform.device.thread_index import Span, may_meet
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+_SCOPES = ("shared", "shared.dyn", "warp")
+_AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+
+
+@dataclass(frozen=True)
+class ThreadSync(FunctionPass):
+    """Puts a barrier before a statement when another thread's access could come too early or late.
+
+    `scope` is the memory that is looked at: shared, shared.dyn or warp. Two accesses conflict when
+    one is a write and different threads may touch one element, which is counted out
+    (`thread_index.py`); of what cannot be counted a conflict is assumed. All buffers in shared.dyn
+    count as one, since they will be. Raises ScheduleError where a barrier would be needed at a
+    place that not all threads reach.
+    """
+
+    name: ClassVar[str] = "ThreadSync"
+    scope: str = "shared"
+
+    def __post_init__(self) -> None:
+        if self.scope not in _SCOPES:
+            raise ValueError(
+                f"ThreadSync: no barriers for scope {self.scope!r}, only for {', '.join(_SCOPES)}"
+            )
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        marked: set[Stmt] = set()
+        for region in kernels(func.body):
+            marked |= missing_barriers(region, self.scope, func.name)
+        if not marked:
+            return func
+        barrier = Evaluate(Call(int32, "tvm_storage_sync", (StringImm(self.scope),)))
+
+        def go(s: Stmt) -> Stmt:
+            new = map_children(s, go)
+            return seq(barrier, new) if s in marked else new
+
+        return func.with_body(go(func.body))
+
+
+def kernels(s: Stmt) -> Iterable[AttrStmt]:
+    """The outermost thread attributes below `s`, each of which is a launch."""
+    if isinstance(s, AttrStmt) and s.key == "thread_extent":
+        yield s
+        return
+    for child in child_stmts(s):
+        yield from kernels(child)
+
+
+def missing_barriers(region: AttrStmt, scope: str, function: str) -> set[Stmt]:
+    """The statements of a kernel that need a barrier before them; none when it is safe."""
+    planner = _Planner(region, scope, function)
+    planner.summary(planner.entries(region, {}), None, None)
+    return planner.marked
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A statement in order with what it does, seen from outside."""
+
+    stmt: Stmt
+    accesses: Sequence[Access | Barrier]
+
+
+class _Planner:
+    def __init__(self, region: AttrStmt, scope: str, function: str) -> None:
+        self.scope = scope
+        self.function = function
+        self.marked: set[Stmt] = set()
+        self.axes = {tag: Var(tag) for tag in _AXES}
+        extents: dict[str, int] = {}
+        for s in stmts(region):
+            if isinstance(s, AttrStmt) and s.key == "thread_extent":
+                tag = s.node.thread_tag or s.node.var.name
+                if tag in self.axes:
+                    extents[tag] = s.value.value if isinstance(s.value, IntImm) else 0
+        # An extent that is not constant makes the threads too many to count.
+        self.threads = [Span(self.axes[tag], 0, n or 1 << 20) for tag, n in extents.items()]
+        self._met: dict[object, bool] = {}
+
+    # -- collecting -----------------------------------------------------------------------------
+
+    def entries(self, s: Stmt, table: dict[Var, Expr]) -> list[_Entry]:
+        """The statements of `s` in order; loops and branches as one entry each."""
+        match s:
+            case SeqStmt():
+                return [entry for part in s.stmts for entry in self.entries(part, table)]
+            case AttrStmt(key="hand_threaded"):
+                return []
+            case AttrStmt(key="thread_extent"):
+                assert isinstance(s.node, IterVar)
+                axis = self.axes.get(s.node.thread_tag or s.node.var.name)
+                if axis is not None:
+                    table = {**table, s.node.var: axis}
+                return self.entries(s.body, table)
+            case AttrStmt(key="double_buffer_write"):
+                inside = self.summary(self.entries(s.body, table), None, None)
+                flagged = [
+                    replace(a, double_buffer=True) if isinstance(a, Access) and a.is_write else a
+                    for a in inside
+                ]
+                return [_Entry(s, flagged)]
+            case LetStmt():
+                own = _Entry(s, accesses_of(s, self.scope, table))
+                table = {**table, s.var: substitute(s.value, table)}
+                return [own, *self.entries(s.body, table)]
+            case For():
+                return [self._loop(s, s.loop_var, table)]
+            case While():
+                return [self._loop(s, None, table)]
+            case IfThenElse():
+                return [self._branch(s, table)]
+        if is_barrier(s, self.scope):
+            return [_Entry(s, [BARRIER])]
+        below = [entry for part in child_stmts(s) for entry in self.entries(part, table)]
+        return [_Entry(s, accesses_of(s, self.scope, table)), *below]
+
+    def _loop(self, s: For | While, var: Var | None, table: dict[Var, Expr]) -> _Entry:
+        span = None
+        if isinstance(s, For) and isinstance(s.min, IntImm) and isinstance(s.extent, IntImm):
+            span = Span(s.loop_var, s.min.value, s.extent.value)
+        head = accesses_of(s, self.scope, table)
+        before = set(self.marked)
+        body = self.entries(s.body, table)
+        if isinstance(s, While):
+            body.insert(0, _Entry(s, head))
+        exposed = self.summary(body, s, span)
+        uneven = [s.condition] if isinstance(s, While) else [s.min, s.extent]
+        self._check_uniform(s, uneven, self.marked - before, table)
+        around = [a.around(span, var) if isinstance(a, Access) else a for a in exposed]
+        cleared = [replace(a, double_buffer=False) if isinstance(a, Access) else a for a in around]
+        return _Entry(s, [*head, *cleared] if isinstance(s, For) else cleared)
+
+    def _branch(self, s: IfThenElse, table: dict[Var, Expr]) -> _Entry:
+        before = set(self.marked)
+        exposed: list[Access | Barrier] = [*accesses_of(s, self.scope, table)]
+        cases = [s.then_case] if s.else_case is None else [s.then_case, s.else_case]
+        for case in cases:
+            exposed += self.summary(self.entries(case, table), None, None)
+        self._check_uniform(s, [s.condition], self.marked - before, table)
+        return _Entry(s, exposed)
+
+    def _check_uniform(
+        self, s: Stmt, decisive: list[Expr], marked: set[Stmt], table: dict[Var, Expr]
+    ) -> None:
+        """All threads must come to the barriers before `marked`, inside `s`, alike."""
+        if not marked or all(self._is_uniform(substitute(e, table)) for e in decisive):
+            return
+        touched = {
+            access.data.name: None
+            for m in marked
+            for part in stmts(m)
+            for access in accesses_of(part, self.scope, table)
+        }
+        head = repr(s).split("\n")[0].rstrip(":")
+        raise ScheduleError(
+            f"ThreadSync: {self.function}: a barrier for {', '.join(touched)} is needed inside "
+            f"`{head}`, which not all threads of a block reach alike; move the condition inside "
+            "the stage, or compute it elsewhere"
+        )
+
+    def _is_uniform(self, e: Expr) -> bool:
+        if isinstance(e, Call) and e.op == "tvm_thread_invariant":
+            return True
+        threads = {span.var for span in self.threads if span.extent > 1}
+        reads = any(isinstance(part, BufferLoad) for part in pre_order(e))
+        return not reads and free_vars(e).isdisjoint(threads)
+
+    # -- deciding -------------------------------------------------------------------------------
+
+    def summary(
+        self, entries: Sequence[_Entry], loop: Stmt | None, span: Span | None
+    ) -> list[Access | Barrier]:
+        """Marks the entries that need a barrier; returns the accesses that others may meet.
+
+        With `loop` the entries are repeated; `span` are its iterations where they are known.
+        """
+        open_: list[Access] = []
+        for entry in entries:
+            if entry.stmt not in self.marked and self._meets(open_, entry, None, None):
+                self.marked.add(entry.stmt)
+            if entry.stmt in self.marked:
+                open_ = []
+            open_ = _after(open_, entry)
+        if loop is not None:
+            self._around(open_, entries, loop, span)
+        return self._exposed(entries)
+
+    def _around(
+        self, open_: list[Access], entries: Sequence[_Entry], loop: Stmt, span: Span | None
+    ) -> None:
+        """What the last iteration left open meets the first statements of the next one."""
+        for entry in entries:
+            if entry.stmt in self.marked or not open_:
+                return
+            if self._meets(open_, entry, loop, span):
+                self.marked.add(entry.stmt)
+                return
+            if any(isinstance(a, Barrier) for a in entry.accesses):
+                return
+
+    def _meets(
+        self, open_: list[Access], entry: _Entry, loop: Stmt | None, span: Span | None
+    ) -> bool:
+        for access in entry.accesses:
+            if isinstance(access, Barrier):
+                return False
+            if any(self._conflict(other, access, loop, span) for other in open_):
+                return True
+        return False
+
+    def _exposed(self, entries: Sequence[_Entry]) -> list[Access | Barrier]:
+        first: list[Access] = []
+        last: list[Access] = []
+        seen = False
+        for entry in entries:
+            parts: list[Access | Barrier] = [*entry.accesses]
+            if entry.stmt in self.marked:
+                parts.insert(0, BARRIER)
+            for part in parts:
+                if isinstance(part, Barrier):
+                    seen, last = True, []
+                else:
+                    (last if seen else first).append(part)
+        return [*first, BARRIER, *last] if seen else [*first]
+
+    def _conflict(
+        self, first: Access, second: Access, loop: Stmt | None, span: Span | None
+    ) -> bool:
+        """True when a barrier must stand between the accesses; `loop` lies between them, if any."""
+        if not (first.is_write or second.is_write):
+            return False
+        if first.data is not second.data:
+            return self.scope == "shared.dyn"  # they will be one allocation
+        if loop is None and first.double_buffer and not second.is_write:
+            return False
+        if first.place is None or second.place is None or first.dtype is not second.dtype:
+            return True
+        if isinstance(loop, For) and span is None:
+            if first.depends_on(loop.loop_var) or second.depends_on(loop.loop_var):
+                return True
+        key = (first.place, second.place, span)
+        if key not in self._met:
+            self._met[key] = may_meet(first.place, second.place, self.threads, span)
+        return self._met[key]
+
+
+def _after(open_: list[Access], entry: _Entry) -> list[Access]:
+    for access in entry.accesses:
+        if isinstance(access, Barrier):
+            open_ = []
+        else:
+            open_ = [*open_, access]
+    return open_

@@ -1,0 +1,333 @@
+"""Where barriers stand, and that what they protect has no race and what lacks one has."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.tir import interp
+from autosched.tir.function import PrimFunc
+from autosched.tir.parser import parse_func
+from autosched.tir.printer import to_text
+from autosched.transform.device.thread_sync import ThreadSync, kernels, missing_barriers
+
+HEAD = """\
+def main(A: Buffer((64,), float32), B: Buffer((64,), float32), n: int32):
+"""
+
+
+def function(body: str, threads: int = 32) -> PrimFunc:
+    """A kernel with shared memory S and R of 64 elements."""
+    start = f"launch(threadIdx.x, {threads})\n" if "launch" not in body else ""
+    memory = "".join(f'{name} = allocate((64,), float32, "shared")\n' for name in "SR")
+    text = start + body if "allocate" in body else start + memory + body
+    return parse_func(HEAD + textwrap.indent(textwrap.dedent(text), "    "))
+
+
+def synced(body: str, threads: int = 32, scope: str = "shared") -> str:
+    """The lines of the body after the pass; a barrier is a line `sync`."""
+    after = ThreadSync(scope)(function(body, threads))
+    lines = to_text(after).split("\n")[1:]
+    kept = [line[4:] for line in lines if not re.search(r"launch|allocate", line)]
+    return "\n".join(re.sub(r"tvm_storage_sync\(.*\)", "sync", line) for line in kept)
+
+
+def has_race(func: PrimFunc) -> bool:
+    arrays = [np.arange(64, dtype=np.float32) for _ in range(2)]
+    try:
+        interp.run(func, [*arrays, 3], check_races=True)
+    except interp.RaceError:
+        return True
+    return False
+
+
+SAFE = {
+    "the same element": """\
+S[threadIdx.x] = A[threadIdx.x]
+B[threadIdx.x] = S[threadIdx.x]
+""",
+    "four elements of one's own": """\
+for j in range(2):
+    S[threadIdx.x * 2 + j] = A[threadIdx.x]
+for k in range(2):
+    B[threadIdx.x * 2 + k] = S[threadIdx.x * 2 + k]
+""",
+    "a permutation by bits": """\
+S[bitwise_xor(threadIdx.x, 5)] = A[threadIdx.x]
+B[threadIdx.x] = S[bitwise_xor(threadIdx.x, 5)]
+""",
+    "what all threads write in a loop over elements": """\
+for i in range(8):
+    S[i] = 1.0
+""",
+    "disjoint halves": """\
+S[threadIdx.x] = A[threadIdx.x]
+B[threadIdx.x] = S[threadIdx.x + 32]
+""",
+    "a let": """\
+t: int32 = threadIdx.x * 2
+S[t] = A[threadIdx.x]
+B[threadIdx.x] = S[threadIdx.x * 2]
+""",
+    "an offset that is the same for all": """\
+S[threadIdx.x + n * 2] = A[threadIdx.x]
+B[threadIdx.x] = S[threadIdx.x + n * 2]
+""",
+}
+NEEDED = {
+    "another thread's element": (
+        """\
+S[threadIdx.x] = A[threadIdx.x]
+B[threadIdx.x] = S[31 - threadIdx.x]
+""",
+        """\
+S[threadIdx.x] = A[threadIdx.x]
+sync
+B[threadIdx.x] = S[31 - threadIdx.x]""",
+    ),
+    "write after write": (
+        """\
+S[threadIdx.x] = A[threadIdx.x]
+S[threadIdx.x + 1] = A[threadIdx.x]
+""",
+        """\
+S[threadIdx.x] = A[threadIdx.x]
+sync
+S[threadIdx.x + 1] = A[threadIdx.x]""",
+    ),
+    "write after read": (
+        """\
+B[threadIdx.x] = S[31 - threadIdx.x]
+S[threadIdx.x] = A[threadIdx.x]
+""",
+        """\
+B[threadIdx.x] = S[31 - threadIdx.x]
+sync
+S[threadIdx.x] = A[threadIdx.x]""",
+    ),
+    "around a loop, through an index that moves": (
+        """\
+for i in range(4):
+    S[(threadIdx.x + i) % 32] = A[threadIdx.x]
+    B[threadIdx.x] = S[(threadIdx.x + i) % 32]
+""",
+        """\
+for i in range(4):
+    sync
+    S[(threadIdx.x + i) % 32] = A[threadIdx.x]
+    sync
+    B[threadIdx.x] = S[(threadIdx.x + i) % 32]""",
+    ),
+    "one before the first reader of what all write": (
+        """\
+for i in range(8):
+    S[i] = 1.0
+B[threadIdx.x] = S[threadIdx.x // 4]
+""",
+        """\
+for i in range(8):
+    S[i] = 1.0
+sync
+B[threadIdx.x] = S[threadIdx.x // 4]""",
+    ),
+    "one barrier for two buffers": (
+        """\
+S[threadIdx.x] = A[threadIdx.x]
+R[threadIdx.x] = A[threadIdx.x]
+B[threadIdx.x] = S[31 - threadIdx.x] + R[31 - threadIdx.x]
+""",
+        """\
+S[threadIdx.x] = A[threadIdx.x]
+R[threadIdx.x] = A[threadIdx.x]
+sync
+B[threadIdx.x] = S[31 - threadIdx.x] + R[31 - threadIdx.x]""",
+    ),
+    "before a branch, not inside it": (
+        """\
+S[threadIdx.x] = A[threadIdx.x]
+if threadIdx.x < 4:
+    B[threadIdx.x] = S[31 - threadIdx.x]
+""",
+        """\
+S[threadIdx.x] = A[threadIdx.x]
+sync
+if threadIdx.x < 4:
+    B[threadIdx.x] = S[31 - threadIdx.x]""",
+    ),
+    "inside a branch that all threads take alike": (
+        """\
+if n < 4:
+    S[threadIdx.x] = A[threadIdx.x]
+    B[threadIdx.x] = S[31 - threadIdx.x]
+""",
+        """\
+if n < 4:
+    S[threadIdx.x] = A[threadIdx.x]
+    sync
+    B[threadIdx.x] = S[31 - threadIdx.x]""",
+    ),
+    "a loop of unknown length whose index moves": (
+        """\
+for i in range(n):
+    S[threadIdx.x + i] = A[threadIdx.x]
+""",
+        """\
+for i in range(n):
+    sync
+    S[threadIdx.x + i] = A[threadIdx.x]""",
+    ),
+}
+MATRIX = """\
+launch(threadIdx.y, 8)
+launch(threadIdx.x, 4)
+S = allocate((64,), float32, "shared")
+{}
+"""
+
+
+@pytest.mark.parametrize("body", SAFE.values(), ids=SAFE)
+def test_no_barrier_where_threads_do_not_meet(body: str) -> None:
+    func = function(body)
+    assert ThreadSync()(func) is func
+
+
+@pytest.mark.parametrize(("body", "expected"), NEEDED.values(), ids=NEEDED)
+def test_barriers_where_they_meet(body: str, expected: str) -> None:
+    assert synced(body) == expected
+
+
+@pytest.mark.parametrize("body", [b for b, _ in NEEDED.values()], ids=NEEDED)
+def test_with_the_barriers_there_is_no_race(body: str) -> None:
+    func = function(body)
+    assert has_race(func)
+    assert not has_race(ThreadSync()(func))
+
+
+@pytest.mark.parametrize(
+    ("index", "needed"),
+    [("threadIdx.y * 4 + threadIdx.x", False), ("threadIdx.y", True), ("threadIdx.x", True)],
+)
+def test_all_axes_of_the_block_count(index: str, needed: bool) -> None:
+    store, load = f"S[{index}] = A[threadIdx.x]", f"B[threadIdx.x] = S[{index}]"
+    func = function(MATRIX.format(f"{store}\n{load}"))
+    assert (ThreadSync()(func) is not func) == needed
+
+
+def test_axes_that_are_bound_twice_are_one() -> None:
+    body = """\
+launch(blockIdx.x, 2)
+S = allocate((64,), float32, "shared")
+with launch(threadIdx.x, 32):
+    S[threadIdx.x] = A[threadIdx.x]
+launch(threadIdx.x_1, 32, tag="threadIdx.x")
+B[threadIdx.x_1] = S[threadIdx.x_1]
+"""
+    func = function(body)
+    assert ThreadSync()(func) is func
+    assert "sync" in synced(body.replace("= S[threadIdx.x_1]", "= S[31 - threadIdx.x_1]"))
+
+
+def test_a_barrier_that_stands_there_is_enough() -> None:
+    func = function("""\
+for i in range(4):
+    tvm_storage_sync("shared")
+    S[threadIdx.x] = A[threadIdx.x]
+    tvm_storage_sync("shared")
+    B[threadIdx.x] = S[31 - threadIdx.x]
+""")
+    assert ThreadSync()(func) is func
+    (kernel,) = kernels(func.body)
+    assert missing_barriers(kernel, "shared", "main") == set()
+
+
+def test_a_barrier_of_a_warp_is_not_one_of_the_block() -> None:
+    body = """\
+S[threadIdx.x] = A[threadIdx.x]
+tvm_storage_sync("warp")
+B[threadIdx.x] = S[31 - threadIdx.x]
+"""
+    assert synced(body).count("sync") == 2
+
+
+def test_a_launch_orders_what_comes_before_it() -> None:
+    func = function("""\
+S = allocate((64,), float32, "shared")
+with launch(threadIdx.x, 32):
+    S[threadIdx.x] = A[threadIdx.x]
+launch(threadIdx.x_1, 32, tag="threadIdx.x")
+B[threadIdx.x_1] = S[31 - threadIdx.x_1]
+""")
+    assert ThreadSync()(func) is func
+
+
+def test_all_dynamic_memory_counts_as_one() -> None:
+    body = """\
+S = allocate((64,), float32, "shared.dyn")
+R = allocate((64,), float16, "shared.dyn")
+S[threadIdx.x] = A[threadIdx.x]
+R[threadIdx.x] = float16(A[threadIdx.x])
+"""
+    assert synced(body, scope="shared.dyn").count("sync") == 1
+    func = function(body)
+    assert ThreadSync("shared")(func) is func
+    other = function(body.replace("shared.dyn", "shared"))
+    assert ThreadSync("shared")(other) is other
+
+
+def test_pointers_given_to_calls_may_be_written() -> None:
+    body = """\
+S[threadIdx.x] = A[threadIdx.x]
+call_extern("f", address_of(S[0]))
+B[threadIdx.x] = S[threadIdx.x]
+"""
+    assert synced(body).count("sync") == 2
+
+
+@pytest.mark.parametrize(
+    "head", ["if threadIdx.x < n:", "while A[0] < 1.0:", "for i in range(threadIdx.x):"]
+)
+def test_a_barrier_where_not_all_threads_come(head: str) -> None:
+    body = f"""\
+{head}
+    S[threadIdx.x] = A[threadIdx.x]
+    B[threadIdx.x] = S[31 - threadIdx.x]
+"""
+    with pytest.raises(ScheduleError, match=r"ThreadSync: main: a barrier for S is needed inside"):
+        ThreadSync()(function(body))
+
+
+def test_a_condition_said_to_be_the_same_for_all_threads() -> None:
+    body = """\
+if tvm_thread_invariant(A[0] < 1.0):
+    S[threadIdx.x] = A[threadIdx.x]
+    B[threadIdx.x] = S[31 - threadIdx.x]
+"""
+    assert synced(body).count("sync") == 1
+
+
+def test_an_index_that_is_read_from_memory_may_be_any() -> None:
+    body = """\
+S[int32(A[threadIdx.x])] = A[threadIdx.x]
+B[threadIdx.x] = S[int32(A[threadIdx.x])]
+"""
+    assert synced(body).count("sync") == 1
+
+
+def test_threads_too_many_to_count() -> None:
+    """Nothing is counted out past a limit: these threads do not meet, and get barriers."""
+    body = """\
+for i in range(4096):
+    S[threadIdx.x * 4096 + i] = A[threadIdx.x]
+for j in range(4096):
+    B[threadIdx.x] = S[threadIdx.x * 4096 + j]
+"""
+    assert synced(body).count("sync") == 2
+
+
+def test_there_are_no_barriers_between_blocks() -> None:
+    with pytest.raises(ValueError, match="no barriers for scope 'global'"):
+        ThreadSync("global")
