@@ -10,7 +10,10 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from autosched.nest.core import core_of
+from autosched.transform.device.annotate_device_regions import AnnotateDeviceRegions
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
+from autosched.transform.device.lower_device_kernel_launch import LowerDeviceKernelLaunch
+from autosched.transform.device.split_host_device import SplitHostDevice
 from autosched.transform.device.thread_sync import ThreadSync
 from autosched.transform.device.verify_gpu_code import VerifyGPUCode
 from autosched.transform.device.verify_memory import VerifyMemory
@@ -109,6 +112,7 @@ FEATURE_CHECK: tuple[Pass, ...] = (
 """What runs on a GPU candidate before VerifyGPUCode."""
 
 PASSES: dict[str, Callable[[], Pass]] = {
+    "AnnotateDeviceRegions": AnnotateDeviceRegions,
     "BF16ComputeLegalize": BF16ComputeLegalize,
     "CommonSubexprElimTIR": CommonSubexprElimTIR,
     "HoistIfThenElse": HoistIfThenElse,
@@ -117,6 +121,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "InjectPrefetch": InjectPrefetch,
     "InjectVirtualThread": InjectVirtualThread,
     "LoopPartition": LoopPartition,
+    "LowerDeviceKernelLaunch": LowerDeviceKernelLaunch,
     "LowerIntrin": LowerIntrin,
     "NarrowDataType": NarrowDataType,
     "PromoteAccumulators": PromoteAccumulators,
@@ -124,6 +129,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "RenormalizeSplitPattern": RenormalizeSplitPattern,
     "RewriteUnsafeSelect": RewriteUnsafeSelect,
     "Simplify": Simplify,
+    "SplitHostDevice": SplitHostDevice,
     "StorageFlatten": StorageFlatten,
     "StorageRewrite": StorageRewrite,
     "ThreadSync": ThreadSync,

@@ -6,14 +6,19 @@ same. `--update-golden` rewrites them.
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autosched.errors import ScheduleError
+from autosched.tir import interp
+from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
 from autosched.transform.framework.pass_text import parse_passes
-from autosched.transform.framework.passes import Sequential
+from autosched.transform.framework.passes import ModulePass, Sequential
 from autosched.transform.pipeline import PASSES
+from kit.golden import Example
+from kit.modules import run_module
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent.parent / "autosched" / "transform"
@@ -32,6 +37,9 @@ def test_examples(path, golden, same_result) -> None:
     def run(example) -> None:
         before = parse_func(example.before.text)
         example.before.found = to_text(before)
+        if issubclass(PASSES[own], ModulePass):
+            run_on_module(example, before, own)
+            return
         for block in example.outcomes:
             passes = Sequential(parse_passes(block.label or own, PASSES))
             if block.kind == "refused":
@@ -46,6 +54,21 @@ def test_examples(path, golden, same_result) -> None:
                 same_result(before, after, *scalars(before))
 
     assert golden.check_examples(path, run), f"{path.name} holds no example"
+
+
+def run_on_module(example: Example, before: PrimFunc, own: str) -> None:
+    """The same for passes over modules: what they make is the text of all functions."""
+    module = IRModule({before.name: before})
+    for block in example.outcomes:
+        after = Sequential(parse_passes(block.label or own, PASSES))(module)
+        assert (after is module) == (block.kind == "unchanged")
+        block.found = "" if after is module else repr(after)
+        arrays = [np.ones([e.value for e in b.shape], b.dtype.numpy) for b in before.buffers]
+        others = [a.copy() for a in arrays]
+        interp.run(before, [*arrays, *scalars(before)])
+        run_module(after, [*others, *scalars(before)], before.name)
+        for a, b in zip(arrays, others, strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def scalars(func):

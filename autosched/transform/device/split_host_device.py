@@ -1,0 +1,168 @@
+"""SplitHostDevice: each region for a device becomes a function, and a call in its place.
+
+before:
+    def main(A: Buffer((16,), float32), n: int32):
+        attr("cuda", "target", 0)
+        launch(threadIdx.x, 16)
+        if threadIdx.x < n:
+            A[threadIdx.x] = 0.0
+after:
+    def main(A: Buffer((16,), float32), n: int32):
+        call_packed("main_kernel", A, n, dtype=int32)
+
+    def main_kernel(A: Buffer((16,), float32), n: int32):
+        attrs(target="cuda", tir.is_global_func=True)
+        launch(threadIdx.x, 16)
+        if threadIdx.x < n:
+            A[threadIdx.x] = 0.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import handle, int32
+from autosched.tir.expr import BufferLoad, Call, Expr, IterVar, Let, StringImm, Var
+from autosched.tir.function import IRModule, PrimFunc
+from autosched.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    LetStmt,
+    Stmt,
+)
+from autosched.tir.walk import all_exprs, direct_exprs, free_vars, map_children, stmts
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import ModulePass
+
+
+@dataclass(frozen=True)
+class SplitHostDevice(ModulePass):
+    """Moves each statement under an attribute `target` into a function of its own.
+
+    It is called NAME_kernel, NAME_kernel_1 and so on after the function it comes from. Its
+    parameters are the memory that the region uses, first that of parameters, in their order, then
+    what the host allocates, and then its scalars by name. The host calls it by `call_packed`.
+    """
+
+    name: ClassVar[str] = "SplitHostDevice"
+
+    def apply_module(self, module: IRModule, ctx: PassContext) -> IRModule:
+        functions = dict(module.functions)
+        for name, func in module.functions.items():
+            splitter = _Splitter(name, func, set(functions))
+            body = splitter.host(func.body)
+            functions[name] = func.with_body(body)
+            functions.update(splitter.kernels)
+        changed = len(functions) > len(module.functions)
+        return IRModule(functions, module.attrs) if changed else module
+
+
+class _Splitter:
+    def __init__(self, name: str, func: PrimFunc, taken: set[str]) -> None:
+        self.func = func
+        self.taken = taken
+        self.base = f"{name}_kernel"
+        self.kernels: dict[str, PrimFunc] = {}
+        self.workspaces: dict[Var, Buffer] = {}
+
+    def host(self, s: Stmt) -> Stmt:
+        """`s` with a call for each region."""
+        if isinstance(s, Allocate):
+            self.workspaces[s.buffer_var] = _whole(s)
+        if isinstance(s, AttrStmt) and s.key == "target":
+            return self._call(s)
+        return map_children(s, self.host)
+
+    def _call(self, region: AttrStmt) -> Stmt:
+        name = self._new_name()
+        free = _free(region.body)
+        params: list[Var] = []
+        arguments: list[Expr] = []
+        buffers: dict[Var, Buffer] = {}
+        for param in self.func.params:
+            buffer = self.func.buffer_map.get(param)
+            if buffer is not None and buffer.data in free:
+                params.append(param)
+                arguments.append(buffer.data)
+                buffers[param] = buffer
+        for data, buffer in self.workspaces.items():
+            if data in free:
+                param = Var(data.name, handle)
+                params.append(param)
+                arguments.append(data)
+                buffers[param] = buffer
+        known = {buffer.data for buffer in buffers.values()}
+        scalars = sorted(free - known, key=lambda var: (not var.dtype.is_handle, var.name))
+        body = region.body
+        for view in reversed(_views(body, set(buffers.values()), known)):
+            body = DeclBuffer(view, body)
+        attrs = {"global_symbol": name, "target": region.node, "tir.is_global_func": True}
+        if "tir.noalias" in self.func.attrs:
+            attrs["tir.noalias"] = self.func.attrs["tir.noalias"]
+        self.kernels[name] = PrimFunc((*params, *scalars), body, buffers, attrs)
+        return Evaluate(Call(int32, "call_packed", (StringImm(name), *arguments, *scalars)))
+
+    def _new_name(self) -> str:
+        name, count = self.base, 0
+        while name in self.taken:
+            count += 1
+            name = f"{self.base}_{count}"
+        self.taken.add(name)
+        return name
+
+
+def _whole(s: Allocate) -> Buffer:
+    """The buffer over all that `s` allocates; one that is in use where there is one."""
+    for buffer in _buffers(s.body):
+        same = buffer.dtype is s.dtype and buffer.shape == s.extents and not buffer.strides
+        if buffer.data is s.buffer_var and same and buffer.elem_offset is None:
+            return buffer
+    return Buffer(s.buffer_var, s.dtype, s.extents, name=s.buffer_var.name)
+
+
+def _free(body: Stmt) -> set[Var]:
+    """The variables and pointers that `body` uses and does not bind."""
+    bound: set[Var] = set()
+    used: set[Var] = set()
+    for s in stmts(body):
+        match s:
+            case For():
+                bound.add(s.loop_var)
+            case LetStmt():
+                bound.add(s.var)
+            case Allocate() | AllocateConst():
+                bound.add(s.buffer_var)
+            case AttrStmt(node=IterVar() as axis):
+                bound.add(axis.var)
+        for e in direct_exprs(s):
+            used |= free_vars(e)
+    for buffer in _buffers(body):
+        used.add(buffer.data)
+        for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            used |= set() if size is None else free_vars(size)
+    bound |= {e.var for e in all_exprs(body) if isinstance(e, Let)}
+    return used - bound
+
+
+def _buffers(body: Stmt) -> Iterator[Buffer]:
+    for s in stmts(body):
+        if isinstance(s, BufferStore | DeclBuffer):
+            yield s.buffer
+    for e in all_exprs(body):
+        if isinstance(e, BufferLoad):
+            yield e.buffer
+
+
+def _views(body: Stmt, declared: set[Buffer], pointers: set[Var]) -> list[Buffer]:
+    """The other buffers over the memory `pointers` that `body` uses and does not declare."""
+    inside = {s.buffer for s in stmts(body) if isinstance(s, DeclBuffer)}
+    found = dict.fromkeys(b for b in _buffers(body) if b.data in pointers)
+    return [b for b in found if b not in declared and b not in inside]

@@ -1,0 +1,37 @@
+"""Modules of a host function and its kernels, run by the interpreter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched.tir import interp
+from autosched.tir.expr import IntImm
+from autosched.tir.function import IRModule, PrimFunc
+
+
+def run_module(module: IRModule, args: Sequence[Any], host: str = "main") -> None:
+    """Runs the host function; its calls of kernels run these, on all their blocks."""
+    for name, func in module.functions.items():
+        if name != host:
+            interp.register_extern(name, _launcher(func))
+    interp.run(module[host], args)
+
+
+def _launcher(kernel: PrimFunc) -> Callable[..., None]:
+    def launch(*args: Any) -> None:
+        given: list[Any] = []
+        for param, value in zip(kernel.params, args, strict=False):  # then the launch's sizes
+            buffer = kernel.buffer_map.get(param)
+            if buffer is None:
+                given.append(value)
+                continue
+            shape = [e.value for e in buffer.shape if isinstance(e, IntImm)]
+            flat = np.asarray(value).reshape(-1)
+            given.append(flat[: math.prod(shape)].reshape(shape))
+        interp.run(kernel, given)
+
+    return launch
