@@ -7,19 +7,19 @@ import pytest
 from kit.golden import Golden
 
 
-def pytest_addoption(parser) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write golden files anew instead of comparing"
     )
 
 
 @pytest.fixture
-def update_golden(request):
+def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be written."""
-    return request.config.getoption("--update-golden")
+    return bool(request.config.getoption("--update-golden"))
 
 
 @pytest.fixture
-def golden(update_golden):
+def golden(update_golden: bool) -> Golden:
     """golden.check(name, text) compares with tests/golden/name; see --update-golden."""
     return Golden(update_golden)

@@ -160,7 +160,7 @@ def joined(text: str) -> str:
 
 def broken(line: str, width: int) -> list[str]:
     """`line` in parts of at most `width` columns, broken at spaces inside brackets."""
-    parts = []
+    parts: list[str] = []
     margin = " " * (len(line) - len(line.lstrip(" ")) + 8)
     while len(line) > width:
         places = [at for at in range(len(margin) + 1, width) if line[at] == " "]
@@ -178,5 +178,5 @@ def _depth(text: str) -> int:
 
 def difference(wanted: str, found: str) -> str:
     """The lines in which two texts differ; nothing when they are equal up to a last line end."""
-    pair = [text.rstrip("\n").split("\n") for text in (wanted, found)]
-    return "\n".join(difflib.unified_diff(*pair, "expected", "found", lineterm="", n=2))
+    a, b = (text.rstrip("\n").split("\n") for text in (wanted, found))
+    return "\n".join(difflib.unified_diff(a, b, "expected", "found", lineterm="", n=2))

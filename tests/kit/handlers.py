@@ -3,12 +3,14 @@
 import os
 import signal
 import time
+from collections.abc import Callable
+from typing import Any
 
 from autosched.errors import MeasureError, ScheduleError
 
 
-def make_handler():
-    def handle(request):
+def make_handler() -> Callable[[Any], Any]:
+    def handle(request: Any) -> Any:
         match request:
             case ("echo", value):
                 return value

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autosched.measure.interrupt import MeasureInterrupted
+from autosched.measure.records import Record
 from autosched.measure.result import Failure, MeasureResult
 from autosched.state.steps import Step, steps_to_json
 from autosched.task import Task
@@ -26,6 +27,18 @@ def seconds_from(data: bytes) -> float:
 def seconds_of(steps: Steps) -> float:
     """A time that belongs to the candidate alone."""
     return seconds_from(json.dumps(steps_to_json(steps)).encode())
+
+
+def failure_of(result: MeasureResult) -> Failure:
+    """The failure of a result that must have one."""
+    assert result.failure is not None
+    return result.failure
+
+
+def cost_of(record: Record | None) -> float:
+    """The cost of a best record that there must be."""
+    assert record is not None
+    return record.result.cost
 
 
 @dataclass

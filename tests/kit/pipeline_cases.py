@@ -11,6 +11,7 @@ from typing import Any
 from autosched import te
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.function import PrimFunc
+from kit.te import both_axes
 
 
 def lowered(name: str, gpu: bool) -> PrimFunc:
@@ -30,7 +31,7 @@ def tiled_matmul(gpu: bool) -> tuple[Any, list[Any]]:
     C = te.compute((21, 36), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     D = te.compute((21, 36), lambda i, j: te.max(C[i, j], 0.0), name="D")
     sch = te.create_schedule(D.op)
-    io, jo, _, ji = sch[D].tile(*D.op.axis, 4, 16)
+    io, jo, _, ji = sch[D].tile(*both_axes(D), 4, 16)
     if gpu:
         _threads(sch, D, io, ji)
         sch[C].compute_at(sch[D], ji)

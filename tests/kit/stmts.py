@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import handle
 from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import For, ForKind, Stmt
+
+T = TypeVar("T")
 
 
 def loop(
@@ -35,6 +37,12 @@ def func_of(
     if te:
         attrs["from_legacy_te_schedule"] = True
     return PrimFunc((*params, *scalars), body, dict(zip(params, buffers, strict=True)), attrs)
+
+
+def as_a(kind: type[T], found: object) -> T:
+    """`found`, which must be of that kind."""
+    assert isinstance(found, kind), f"expected {kind.__name__}, found {found!r}"
+    return found
 
 
 def _expr(value: int | Expr) -> Expr:

@@ -6,10 +6,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from autosched.tir.expr import Expr, FloatImm, IntImm
 from autosched.tir.function import PrimFunc
 from autosched.tir.verify import verify
 from autosched.transform.framework.context import PassContext, PassInfo, Program
 from autosched.transform.framework.instruments import BaseInstrument, Verify
+
+
+def value_of(expr: Expr) -> int:
+    """The value of a constant."""
+    assert isinstance(expr, IntImm)
+    return expr.value
+
+
+def number_of(expr: Expr) -> float:
+    """The value of a constant of any type."""
+    assert isinstance(expr, IntImm | FloatImm)
+    return expr.value
 
 
 @contextmanager
