@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from autosched.tir import op
@@ -9,7 +11,7 @@ from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import float32
 from autosched.tir.equal import structural_equal, structural_hash
 from autosched.tir.expr import CommReducer, IntImm, IterVar, Let, Range, Reduce, Var, pointer
-from autosched.tir.function import IRModule
+from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -19,11 +21,21 @@ from autosched.tir.stmt import (
     ForKind,
     IfThenElse,
     LetStmt,
+    Stmt,
     seq,
 )
+from kit.programs import Programs
 
 
-def program(tir, extent=8, name="A", swap=False, scope="local", kind=ForKind.SERIAL, value=1.0):
+def program(
+    tir: type[Programs],
+    extent: int = 8,
+    name: str = "A",
+    swap: bool = False,
+    scope: str = "local",
+    kind: ForKind = ForKind.SERIAL,
+    value: float = 1.0,
+) -> PrimFunc:
     """A function with every kind of binding, fresh at each call."""
     A, B = decl_buffer((8, 8), name=name), decl_buffer((64,), name="B")
     n, i, j, t = Var("n"), Var(f"{name}_i"), Var("j"), Var("t")
@@ -43,7 +55,7 @@ def program(tir, extent=8, name="A", swap=False, scope="local", kind=ForKind.SER
     return tir.func([A, B], body, [n])
 
 
-def test_programs_that_differ_in_names_are_equal(tir) -> None:
+def test_programs_that_differ_in_names_are_equal(tir: type[Programs]) -> None:
     a, b = program(tir), program(tir, name="Z")
     assert structural_equal(a, b)
     assert structural_hash(a) == structural_hash(b)
@@ -61,7 +73,7 @@ def test_programs_that_differ_in_names_are_equal(tir) -> None:
     ],
     ids=lambda c: next(iter(c)),
 )
-def test_what_makes_a_difference(tir, change) -> None:
+def test_what_makes_a_difference(tir: type[Programs], change: dict[str, Any]) -> None:
     a, b = program(tir), program(tir, **change)
     assert not structural_equal(a, b)
     assert structural_hash(a) != structural_hash(b)
@@ -76,18 +88,18 @@ def test_free_variables_must_be_the_same_objects() -> None:
     assert not structural_equal(i + j, i + i, map_free_vars=True)
 
 
-def test_a_variable_bound_twice_in_a_row(tir) -> None:
+def test_a_variable_bound_twice_in_a_row(tir: type[Programs]) -> None:
     i, j = Var("i"), Var("j")
     A = decl_buffer((8,), name="A")
 
-    def twice(first, second):
+    def twice(first: Var, second: Var) -> Stmt:
         parts = [tir.loop(v, 8, BufferStore(A, op.const(0.0), (v,))) for v in (first, second)]
         return seq(*parts)
 
     assert structural_equal(twice(i, i), twice(i, j))
 
 
-def test_bound_and_free_are_not_confused(tir) -> None:
+def test_bound_and_free_are_not_confused(tir: type[Programs]) -> None:
     i, j, outer = Var("i"), Var("j"), Var("outer")
     A = decl_buffer((8,), name="A")
     a = tir.loop(i, 8, BufferStore(A, op.const(0.0), (i,)))
@@ -96,7 +108,7 @@ def test_bound_and_free_are_not_confused(tir) -> None:
 
 
 def test_expressions_with_bindings() -> None:
-    def total(name):
+    def total(name: str) -> Reduce:
         x, y, k = Var(name), Var("y"), Var("k")
         reducer = CommReducer((x,), (y,), (x + y,), (IntImm(0),))
         return Reduce(reducer, (k * 2,), (IterVar(Range.of(4), k, "reduce"),))
@@ -107,8 +119,8 @@ def test_expressions_with_bindings() -> None:
     assert not structural_equal(Let(a, v, a + 1), Let(b, v, v + 1))
 
 
-def test_symbolic_shapes_are_bound_by_parameters(tir) -> None:
-    def copy():
+def test_symbolic_shapes_are_bound_by_parameters(tir: type[Programs]) -> None:
+    def copy() -> PrimFunc:
         n, i = Var("n"), Var("i")
         A, B = decl_buffer((n,), name="A"), decl_buffer((n,), name="B")
         return tir.func([A, B], tir.loop(i, 4, BufferStore(B, A[i], (i,))))
@@ -121,7 +133,7 @@ def test_a_buffer_declared_in_two_places_is_two_buffers() -> None:
     data = pointer("A", float32)
     index = IntImm(0)
 
-    def declared(buffer):
+    def declared(buffer: Buffer) -> Stmt:
         return DeclBuffer(buffer, BufferStore(buffer, op.const(1.0), (index,)))
 
     first, second = (Buffer(data, float32, (IntImm(4),), name=name) for name in ("v", "w"))

@@ -14,11 +14,13 @@ from autosched.tir.dtype import DType, bool_, float32, int32
 from autosched.tir.expr import (
     EQ,
     Add,
+    BinaryExpr,
     Broadcast,
     BufferLoad,
     Call,
     Cast,
     CommReducer,
+    Expr,
     FloatImm,
     IntImm,
     IterKind,
@@ -44,7 +46,8 @@ def test_equal_parts_make_the_same_object() -> None:
     assert I + J is I + J
     assert Add(I, J) is Add(I, J)
     assert Add(I, J) is not Add(J, I)
-    assert Add(I, J) is not Sub(I, J)
+    other: Expr = Sub(I, J)
+    assert Add(I, J) is not other
     assert IntImm(1) is not IntImm(1, DType("int64"))
     assert FloatImm(0.0) is not FloatImm(-0.0)
     assert Select(I < J, I, J) is Select(I < J, I, J)
@@ -58,7 +61,7 @@ def test_variables_are_unique_by_identity() -> None:
 def test_dead_nodes_leave_the_table() -> None:
     a, b = Var("a"), Var("b")
 
-    def entries():
+    def entries() -> list[tuple[type[BinaryExpr], Var, Var]]:
         return [key for key in _refs if any(part is a or part is b for part in key)]
 
     total = Mul(Add(a, b), Sub(a, b))
@@ -83,7 +86,7 @@ def test_result_types() -> None:
     assert BufferLoad(buffer, (Ramp(I, IntImm(1), 2),)).dtype.name == "float32x8"
 
 
-def nodes():
+def nodes() -> list[Expr]:
     load = decl_buffer((4, 4), name="A")[I, J]
     x, y = Var("x", "float32"), Var("y", "float32")
     reducer = CommReducer((x,), (y,), (x + y,), (FloatImm(0.0),), "sum")
@@ -105,7 +108,7 @@ def nodes():
 
 
 @pytest.mark.parametrize("node", nodes(), ids=lambda e: type(e).__name__)
-def test_rebuilding_over_the_same_children_gives_the_node(node) -> None:
+def test_rebuilding_over_the_same_children_gives_the_node(node: Expr) -> None:
     assert node.with_children(node.children()) is node
 
 
@@ -154,6 +157,6 @@ def test_types_are_interned() -> None:
         ("int64", -(2**63), 2**63 - 1, 8),
     ],
 )
-def test_integer_types(name, low, high, size) -> None:
+def test_integer_types(name: str, low: int, high: int, size: int) -> None:
     dtype = DType(name)
     assert (dtype.min_value, dtype.max_value, dtype.bytes) == (low, high, size)

@@ -44,18 +44,21 @@ from autosched.tir.stmt import (
     LetStmt,
     MatchBufferRegion,
     Prefetch,
+    Stmt,
     While,
     seq,
 )
+from kit.programs import Programs
+from kit.types import Array
 
 I, J, K = Var("i"), Var("j"), Var("k")
 
 
-def int_buffer(n, name):
+def int_buffer(n: int, name: str) -> Buffer:
     return decl_buffer((n,), "int32", name)
 
 
-def test_matmul(tir) -> None:
+def test_matmul(tir: type[Programs]) -> None:
     n = 16
     A, B, C = (decl_buffer((n, n), name=x) for x in "ABC")
     update = BufferStore(C, C[I, J] + A[I, K] * B[K, J], (I, J))
@@ -68,11 +71,11 @@ def test_matmul(tir) -> None:
     np.testing.assert_array_equal(c, a @ b)
 
 
-def test_realised_region_is_what_may_be_accessed(tir) -> None:
+def test_realised_region_is_what_may_be_accessed(tir: type[Programs]) -> None:
     A, B = decl_buffer((16,), name="A"), decl_buffer((16,), name="B")
     L = decl_buffer((16,), name="L", scope="local")
 
-    def program(extent):
+    def program(extent: int) -> PrimFunc:
         fill = tir.loop(J, 4, BufferStore(L, A[I * 4 + J] * 2.0, (I * 4 + J,)))
         use = tir.loop(K, 4, BufferStore(B, L[I * 4 + K], (I * 4 + K,)))
         body = BufferRealize(L, (Range.of(extent, I * 4),), TRUE, seq(fill, use))
@@ -89,7 +92,7 @@ def test_realised_region_is_what_may_be_accessed(tir) -> None:
 
 @pytest.mark.parametrize("index", [-1, 8])
 @pytest.mark.parametrize("lanes", [1, 4])
-def test_flat_memory_is_checked(tir, index, lanes) -> None:
+def test_flat_memory_is_checked(tir: type[Programs], index: int, lanes: int) -> None:
     A = int_buffer(8, "A")
     data = pointer("p", int32)
     flat = Buffer(data, int32, (IntImm(8),))
@@ -100,7 +103,7 @@ def test_flat_memory_is_checked(tir, index, lanes) -> None:
         interp.run(func, [np.zeros(8, "int32")])
 
 
-def test_fresh_memory_is_poison(tir) -> None:
+def test_fresh_memory_is_poison(tir: type[Programs]) -> None:
     out = decl_buffer((1,), name="out")
     L = decl_buffer((1,), name="L")
     body = BufferRealize(L, (Range.of(1),), TRUE, BufferStore(out, L[0], (IntImm(0),)))
@@ -109,7 +112,7 @@ def test_fresh_memory_is_poison(tir) -> None:
     assert np.isnan(found[0])
 
 
-def test_loops_conditions_and_lets(tir) -> None:
+def test_loops_conditions_and_lets(tir: type[Programs]) -> None:
     A = int_buffer(10, "A")
     t = Var("t")
     body = For(
@@ -132,7 +135,7 @@ def test_loops_conditions_and_lets(tir) -> None:
     assert found.tolist() == [0, 0, 4, 100, 16, 260, 36, 500, 0, 0]
 
 
-def test_while(tir) -> None:
+def test_while(tir: type[Programs]) -> None:
     A = int_buffer(1, "A")
     body = While(A[0] < 100, BufferStore(A, A[0] * 2, (IntImm(0),)))
     found = np.array([3], "int32")
@@ -140,7 +143,7 @@ def test_while(tir) -> None:
     assert found[0] == 192
 
 
-def test_assertions(tir) -> None:
+def test_assertions(tir: type[Programs]) -> None:
     A = int_buffer(1, "A")
     func = tir.func([A], AssertStmt(A[0] < 3, "A is small", Evaluate(IntImm(0))))
     interp.run(func, [np.array([2], "int32")])
@@ -148,7 +151,7 @@ def test_assertions(tir) -> None:
         interp.run(func, [np.array([3], "int32")])
 
 
-def test_if_then_else_is_lazy_and_select_is_not(tir) -> None:
+def test_if_then_else_is_lazy_and_select_is_not(tir: type[Programs]) -> None:
     A, B = int_buffer(8, "A"), int_buffer(10, "B")
     found = np.zeros(10, "int32")
     for guard in (op.if_then_else, Select):
@@ -159,7 +162,7 @@ def test_if_then_else_is_lazy_and_select_is_not(tir) -> None:
         interp.run(tir.func([A, B], body), [np.arange(8, dtype="int32"), found], eager_select=True)
 
 
-def test_vector_branch_reads_only_chosen_lanes(tir) -> None:
+def test_vector_branch_reads_only_chosen_lanes(tir: type[Programs]) -> None:
     A, B = int_buffer(6, "A"), int_buffer(8, "B")
     index = Ramp(IntImm(0), IntImm(1), 8)
     value = op.if_then_else(op.lt(index, 6), BufferLoad(A, (index,)), Broadcast(IntImm(-1), 8))
@@ -170,7 +173,7 @@ def test_vector_branch_reads_only_chosen_lanes(tir) -> None:
     assert found.tolist() == [0, 1, 2, 3, 4, 5, -1, -1]
 
 
-def test_predicated_vectors(tir) -> None:
+def test_predicated_vectors(tir: type[Programs]) -> None:
     A, B = int_buffer(6, "A"), int_buffer(6, "B")
     index = Ramp(IntImm(0), IntImm(1), 8)
     on = op.lt(index, 6)
@@ -180,14 +183,14 @@ def test_predicated_vectors(tir) -> None:
     assert found.tolist() == [1, 2, 3, 4, 5, 6]
 
 
-def test_lanes_that_disagree_are_refused(tir) -> None:
+def test_lanes_that_disagree_are_refused(tir: type[Programs]) -> None:
     A = int_buffer(6, "A")
     body = BufferStore(A, Ramp(IntImm(0), IntImm(1), 4), (Broadcast(IntImm(0), 4),))
     with pytest.raises(interp.RaceError, match="store different values"):
         interp.run(tir.func([A], body), [np.zeros(6, "int32")])
 
 
-def test_vector_elements_and_views(tir) -> None:
+def test_vector_elements_and_views(tir: type[Programs]) -> None:
     A = decl_buffer((8,), name="A")
     data = pointer("p", DType("float32x4"))
     vectors = Buffer(data, DType("float32x4"), (IntImm(2),))
@@ -206,7 +209,7 @@ def test_vector_elements_and_views(tir) -> None:
     assert found.tolist() == [16, 14, 12, 10, 8, 6, 4, np.float32(bits)]
 
 
-def test_constants_declared_views_and_notes_for_nothing(tir) -> None:
+def test_constants_declared_views_and_notes_for_nothing(tir: type[Programs]) -> None:
     A = int_buffer(4, "A")
     data = pointer("table", int32)
     table = Buffer(data, int32, (IntImm(4),))
@@ -235,7 +238,7 @@ def test_constants_declared_views_and_notes_for_nothing(tir) -> None:
     assert found.tolist() == [0, 0, 3, 4]
 
 
-def test_strided_and_offset_views(tir) -> None:
+def test_strided_and_offset_views(tir: type[Programs]) -> None:
     A = int_buffer(12, "A")
     view = Buffer(A.data, int32, (IntImm(2), IntImm(3)), (IntImm(5), IntImm(1)), IntImm(2), "V")
     body = tir.loop(I, 2, tir.loop(J, 3, BufferStore(view, I * 3 + J, (I, J))))
@@ -244,9 +247,9 @@ def test_strided_and_offset_views(tir) -> None:
     assert found.tolist() == [-1, -1, 0, 1, 2, -1, -1, 3, 4, 5, -1, -1]
 
 
-def test_many_nested_loops(tir) -> None:
+def test_many_nested_loops(tir: type[Programs]) -> None:
     A = int_buffer(1, "A")
-    body = BufferStore(A, A[0] + 1, (IntImm(0),))
+    body: Stmt = BufferStore(A, A[0] + 1, (IntImm(0),))
     for k in range(30):
         body = tir.loop(Var(f"i{k}"), 2 if k % 10 == 0 else 1, body)
     found = np.zeros(1, "int32")
@@ -254,7 +257,7 @@ def test_many_nested_loops(tir) -> None:
     assert found[0] == 8
 
 
-def test_symbolic_sizes_come_from_arrays_and_scalars(tir) -> None:
+def test_symbolic_sizes_come_from_arrays_and_scalars(tir: type[Programs]) -> None:
     n, m = Var("n"), Var("m")
     A, B = decl_buffer((n,), name="A"), decl_buffer((n, m), name="B")
     body = For(
@@ -272,7 +275,7 @@ def test_symbolic_sizes_come_from_arrays_and_scalars(tir) -> None:
         interp.run(func, [a, b, 4])
 
 
-def test_arguments_are_checked(tir) -> None:
+def test_arguments_are_checked(tir: type[Programs]) -> None:
     A = int_buffer(4, "A")
     func = tir.func([A], BufferStore(A, IntImm(1), (IntImm(0),)))
     with pytest.raises(ValueError, match="takes 1 arguments"):
@@ -295,14 +298,14 @@ def test_pointer_parameters() -> None:
     assert found.tolist() == [0, 0, 0, 2]
 
 
-def test_zero_dimensional_buffers(tir) -> None:
+def test_zero_dimensional_buffers(tir: type[Programs]) -> None:
     A = decl_buffer((), name="A")
     found = np.zeros((), "float32")
     interp.run(tir.func([A], BufferStore(A, op.const(2.0), ())), [found])
     assert found == 2
 
 
-def test_integer_overflow_wraps(tir) -> None:
+def test_integer_overflow_wraps(tir: type[Programs]) -> None:
     A = decl_buffer((3,), "int32", "A")
     big = 2**31 - 1
     body = seq(
@@ -315,7 +318,7 @@ def test_integer_overflow_wraps(tir) -> None:
     assert found.tolist() == [-(2**31), 131073, -56]
 
 
-def test_runtime_division_by_zero_names_the_statement(tir) -> None:
+def test_runtime_division_by_zero_names_the_statement(tir: type[Programs]) -> None:
     A = int_buffer(2, "A")
     body = BufferStore(A, Div(A[0], A[1]), (IntImm(0),))
     with pytest.raises(ZeroDivisionError) as info:
@@ -323,7 +326,7 @@ def test_runtime_division_by_zero_names_the_statement(tir) -> None:
     assert "truncdiv(A[0], A[1])" in info.value.__notes__[0]
 
 
-def test_blocks_initialise_match_and_allocate(tir) -> None:
+def test_blocks_initialise_match_and_allocate(tir: type[Programs]) -> None:
     A, C = decl_buffer((4, 4), name="A"), decl_buffer((4,), name="C")
     vi = IterVar(Range.of(4), Var("vi"), IterKind.DATA_PAR)
     vk = IterVar(Range.of(4), Var("vk"), IterKind.REDUCE)
@@ -349,16 +352,16 @@ def test_blocks_initialise_match_and_allocate(tir) -> None:
     np.testing.assert_array_equal(c, a.sum(1))
 
 
-def test_external_functions(tir) -> None:
+def test_external_functions(tir: type[Programs]) -> None:
     A, B = decl_buffer((4,), name="A"), decl_buffer((2, 2), name="B")
     log = []
 
-    def double(source, target, count) -> int:
+    def double(source: Array, target: Array, count: int) -> int:
         log.append((source.shape, target.shape, count))
         target[:count] = source[:count] * 2
         return 7
 
-    def total(matrix) -> None:
+    def total(matrix: Array) -> None:
         log.append(matrix.shape)
         matrix[0, 0] = matrix.sum()
 
@@ -391,7 +394,7 @@ def test_external_functions(tir) -> None:
         interp.run(tir.func([A], missing), [a])
 
 
-def test_what_cannot_run_is_named(tir) -> None:
+def test_what_cannot_run_is_named(tir: type[Programs]) -> None:
     A = decl_buffer((4,), name="A")
     with pytest.raises(interp.InterpreterError, match="variable i is used but nothing binds it"):
         interp.run(tir.func([A], BufferStore(A, op.const(0.0), (I,))), [np.zeros(4, "float32")])

@@ -15,6 +15,7 @@ from autosched.tir.expr import Call, IntImm, Shuffle, Var
 from autosched.tir.interp_math import BINARY, INTEGER_CALLS, UNARY
 from autosched.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
 from autosched.tir.stmt import BufferStore
+from kit.programs import Programs
 
 X, Y = Var("x", "float32"), Var("y", "float32")
 
@@ -37,7 +38,7 @@ def test_every_listed_intrinsic_is_known() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(UNARY_MATH - {"clz", "popcount"}))
-def test_unary(tir, name) -> None:
+def test_unary(tir: type[Programs], name: str) -> None:
     x = ARGUMENT.get(name, 0.625)
     expr = Call(DType("bool"), name, (X,)) if name.startswith("is") else op.call(name, X)
     reference = REFERENCE.get(name) or getattr(math, name)
@@ -45,17 +46,17 @@ def test_unary(tir, name) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BINARY_MATH - {"ldexp"}))
-def test_binary(tir, name) -> None:
+def test_binary(tir: type[Programs], name: str) -> None:
     reference = getattr(math, name)
     found = tir.evaluate(op.call(name, X, Y), x=1.5, y=0.75)
     assert found == pytest.approx(reference(1.5, 0.75), rel=1e-6)
 
 
-def test_ldexp(tir) -> None:
+def test_ldexp(tir: type[Programs]) -> None:
     assert tir.evaluate(op.call("ldexp", X, Var("k")), x=1.5, k=3) == 12
 
 
-def test_half_precision_rounds_after_every_operation(tir) -> None:
+def test_half_precision_rounds_after_every_operation(tir: type[Programs]) -> None:
     h, g = Var("h", "float16"), Var("g", "float16")
     assert tir.evaluate((h + g) - h, h=2048.0, g=1.0) == 0
     b = Var("b", "bfloat16")
@@ -77,7 +78,9 @@ def test_half_precision_rounds_after_every_operation(tir) -> None:
         ("popcount", (-1,), 32),
     ],
 )
-def test_integer_intrinsics(tir, name, args, wanted) -> None:
+def test_integer_intrinsics(
+    tir: type[Programs], name: str, args: tuple[int, ...], wanted: int
+) -> None:
     variables = [Var(f"x{k}") for k in range(len(args))]
     values = {v.name: a for v, a in zip(variables, args)}
     assert tir.evaluate(Call(int32, name, tuple(variables)), **values) == wanted
@@ -92,14 +95,14 @@ def test_integer_intrinsics(tir, name, args, wanted) -> None:
     assert found.tolist() == [wanted] * 2
 
 
-def test_rounding_multiply_shift(tir) -> None:
+def test_rounding_multiply_shift(tir: type[Programs]) -> None:
     x, y = Var("x"), Var("y")
     call = Call(int32, "q_multiply_shift", (x, y, IntImm(31), IntImm(1)))
     assert tir.evaluate(call, x=100, y=2**30) == 100
     assert tir.evaluate(call, x=3, y=2**29) == 2  # 1.5 rounds up
 
 
-def test_reinterpret_keeps_the_bits(tir) -> None:
+def test_reinterpret_keeps_the_bits(tir: type[Programs]) -> None:
     assert tir.evaluate(Call(int32, "reinterpret", (X,)), x=1.0) == 0x3F800000
     i = Var("i")
     assert tir.evaluate(Call(X.dtype, "reinterpret", (i,)), i=0x40490FDB) == np.float32(math.pi)
@@ -120,7 +123,9 @@ def test_reinterpret_keeps_the_bits(tir) -> None:
         ("int32", 7, "bool", True),
     ],
 )
-def test_conversions(tir, source, value, target, wanted) -> None:
+def test_conversions(
+    tir: type[Programs], source: str, value: float, target: str, wanted: float
+) -> None:
     assert tir.evaluate(op.cast(target, Var("v", source)), v=value) == wanted
     threads = tir.thread("threadIdx.x")
     A, out = decl_buffer((2,), source, "A"), decl_buffer((2,), target, "out")
@@ -131,11 +136,11 @@ def test_conversions(tir, source, value, target, wanted) -> None:
     assert found.tolist() == [wanted] * 2
 
 
-def test_fused_multiply_add(tir) -> None:
+def test_fused_multiply_add(tir: type[Programs]) -> None:
     assert tir.evaluate(Call(X.dtype, "fma", (X, Y, X)), x=2.0, y=3.0) == 8
 
 
-def test_shuffles_pick_lanes(tir) -> None:
+def test_shuffles_pick_lanes(tir: type[Programs]) -> None:
     from autosched.tir.expr import Ramp
 
     i = Var("i")
@@ -145,6 +150,6 @@ def test_shuffles_pick_lanes(tir) -> None:
     assert tir.evaluate(Shuffle((vector,), (IntImm(2),)), i=5) == 25
 
 
-def test_unknown_intrinsics_are_named(tir) -> None:
+def test_unknown_intrinsics_are_named(tir: type[Programs]) -> None:
     with pytest.raises(interp.InterpreterError, match="vscale"):
         tir.evaluate(Call(int32, "vscale", ()))

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from autosched.tir import interp, op
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import int32
-from autosched.tir.expr import Call, IntImm, Range, StringImm, Var
-from autosched.tir.stmt import TRUE, BufferRealize, BufferStore, Evaluate, IfThenElse, seq
+from autosched.tir.expr import Call, Expr, IntImm, Range, StringImm, Var
+from autosched.tir.stmt import (
+    TRUE,
+    BufferRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    Stmt,
+    seq,
+)
+from kit.programs import Programs
+from kit.types import Array
 
 I = Var("i")
 N = 64
 ZERO = IntImm(0)
 
 
-def sync(scope="shared"):
+def sync(scope: str = "shared") -> Evaluate:
     return Evaluate(Call(int32, "tvm_storage_sync", (StringImm(scope),)))
 
 
-def run(tir, make, check_races=True):
+def run(
+    tir: type[Programs],
+    make: Callable[[Var, Buffer, Buffer], Stmt],
+    check_races: bool | None = True,
+) -> Array:
     """Runs make(t, S, out) with 64 threads and shared S of 128; returns the output."""
     S = decl_buffer((2 * N,), "int32", "S", "shared")
     out = decl_buffer((N,), "int32", "out")
@@ -31,26 +48,26 @@ def run(tir, make, check_races=True):
     return found
 
 
-def reverse(*between):
-    def make(t, S, out):
+def reverse(*between: Stmt) -> Callable[[Var, Buffer, Buffer], Stmt]:
+    def make(t: Var, S: Buffer, out: Buffer) -> Stmt:
         return seq(BufferStore(S, t * 2, (t,)), *between, BufferStore(out, S[N - 1 - t], (t,)))
 
     return make
 
 
-def test_read_after_write(tir) -> None:
+def test_read_after_write(tir: type[Programs]) -> None:
     with pytest.raises(interp.RaceError, match=r"race on S\[63\].*read by thread 0, written by"):
         run(tir, reverse())
     assert run(tir, reverse(sync()))[0] == 126
 
 
-def test_schedules_without_barriers_are_not_asked(tir) -> None:
+def test_schedules_without_barriers_are_not_asked(tir: type[Programs]) -> None:
     assert run(tir, reverse(), check_races=None)[0] == 126
     assert run(tir, reverse(), check_races=False)[0] == 126
 
 
-def test_own_element_needs_no_barrier(tir) -> None:
-    def make(t, S, out):
+def test_own_element_needs_no_barrier(tir: type[Programs]) -> None:
+    def make(t: Var, S: Buffer, out: Buffer) -> Stmt:
         return seq(
             BufferStore(S, t, (t,)),
             BufferStore(S, S[t] + 1, (t,)),
@@ -60,9 +77,9 @@ def test_own_element_needs_no_barrier(tir) -> None:
     assert run(tir, make).tolist() == list(range(1, N + 1))
 
 
-def test_write_after_read_around_a_loop(tir) -> None:
-    def make(*last):
-        def body(t, S, out):
+def test_write_after_read_around_a_loop(tir: type[Programs]) -> None:
+    def make(*last: Stmt) -> Callable[[Var, Buffer, Buffer], For]:
+        def body(t: Var, S: Buffer, out: Buffer) -> For:
             step = seq(
                 BufferStore(S, t + I, (t,)), sync(), BufferStore(out, S[N - 1 - t], (t,)), *last
             )
@@ -75,8 +92,8 @@ def test_write_after_read_around_a_loop(tir) -> None:
     run(tir, make(sync()))
 
 
-def test_write_after_write(tir) -> None:
-    def make(*between):
+def test_write_after_write(tir: type[Programs]) -> None:
+    def make(*between: Stmt) -> Callable[[Var, Buffer, Buffer], Stmt]:
         return lambda t, S, out: seq(BufferStore(S, t, (t,)), *between, BufferStore(S, t, (t + 1,)))
 
     with pytest.raises(interp.RaceError, match="written by thread 0, written by thread 1"):
@@ -84,9 +101,11 @@ def test_write_after_write(tir) -> None:
     run(tir, make(sync()))
 
 
-def test_all_threads_storing_the_same_is_no_race_until_it_is_read(tir) -> None:
-    def make(*between):
-        fill = lambda S: tir.loop(I, 8, BufferStore(S, I * 3, (I,)))  # noqa: E731
+def test_all_threads_storing_the_same_is_no_race_until_it_is_read(tir: type[Programs]) -> None:
+    def make(*between: Stmt) -> Callable[[Var, Buffer, Buffer], Stmt]:
+        def fill(S: Buffer) -> Stmt:
+            return tir.loop(I, 8, BufferStore(S, I * 3, (I,)))
+
         return lambda t, S, out: seq(fill(S), *between, BufferStore(out, S[t % 8], (t,)))
 
     with pytest.raises(interp.RaceError):
@@ -94,16 +113,16 @@ def test_all_threads_storing_the_same_is_no_race_until_it_is_read(tir) -> None:
     assert run(tir, make(sync()))[:3].tolist() == [0, 3, 6]
 
 
-def test_different_values_at_one_place_are_never_right(tir) -> None:
+def test_different_values_at_one_place_are_never_right(tir: type[Programs]) -> None:
     with pytest.raises(interp.RaceError, match="store different values"):
         run(tir, lambda t, S, out: BufferStore(S, t, (t // 2,)), check_races=False)
 
 
-def test_a_warp_barrier_orders_one_warp(tir) -> None:
-    def neighbour(t):
+def test_a_warp_barrier_orders_one_warp(tir: type[Programs]) -> None:
+    def neighbour(t: Var) -> Expr:
         return op.select(op.eq(t % 32, 31), t, t + 1)
 
-    def make(source):
+    def make(source: Callable[[Var], Expr]) -> Callable[[Var, Buffer, Buffer], Stmt]:
         return lambda t, S, out: seq(
             BufferStore(S, t, (t,)), sync("warp"), BufferStore(out, S[source(t)], (t,))
         )
@@ -113,10 +132,10 @@ def test_a_warp_barrier_orders_one_warp(tir) -> None:
         run(tir, make(lambda t: op.select(op.eq(t, N - 1), t, t + 1)))
 
 
-def test_a_tree_with_warp_barriers(tir) -> None:
+def test_a_tree_with_warp_barriers(tir: type[Programs]) -> None:
     """The in-warp part of a reduction over shared memory: read, meet, store, meet."""
 
-    def make(t, S, out):
+    def make(t: Var, S: Buffer, out: Buffer) -> Stmt:
         steps = [BufferStore(S, t, (t,)), sync()]
         for offset in (16, 8, 4, 2, 1):
             x = Var("x")
@@ -133,7 +152,7 @@ def test_a_tree_with_warp_barriers(tir) -> None:
             BufferStore(out, S[ZERO], (t,)),
         )
 
-    def widened(t, S, out):
+    def widened(t: Var, S: Buffer, out: Buffer) -> Stmt:
         return make(t, S, out)
 
     assert run(tir, widened)[5] == sum(range(32))

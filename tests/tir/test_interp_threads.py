@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from autosched.tir.expr import (
     BufferLoad,
     Call,
     CommReducer,
+    Expr,
     IntImm,
     Ramp,
     Range,
@@ -31,23 +34,32 @@ from autosched.tir.stmt import (
     ForKind,
     IfThenElse,
     LetStmt,
+    Stmt,
     While,
     seq,
 )
+from kit.programs import Programs
+from kit.types import Array
 
 I, J, K = Var("i"), Var("j"), Var("k")
 ZERO = IntImm(0)
 
 
-def sync(scope="shared"):
+def sync(scope: str = "shared") -> Evaluate:
     return Evaluate(Call(int32, "tvm_storage_sync", (StringImm(scope),)))
 
 
-def ints(n, name):
+def ints(n: int, name: str) -> Buffer:
     return decl_buffer((n,), "int32", name)
 
 
-def kernel(tir, make, n=64, blocks=1, inputs=1):
+def kernel(
+    tir: type[Programs],
+    make: Callable[[Var, Var, Buffer, Buffer], Stmt],
+    n: int = 64,
+    blocks: int = 1,
+    inputs: int = 1,
+) -> Array:
     """Runs make(thread variable, block variable, buffers...) on iota inputs; returns the output."""
     buffers = [ints(n * blocks, f"A{k}") for k in range(inputs)] + [ints(n * blocks, "out")]
     bx, tx = tir.thread("blockIdx.x"), tir.thread("threadIdx.x")
@@ -58,8 +70,8 @@ def kernel(tir, make, n=64, blocks=1, inputs=1):
     return out
 
 
-def test_divergent_conditions(tir) -> None:
-    def make(t, b, A, out):
+def test_divergent_conditions(tir: type[Programs]) -> None:
+    def make(t: Var, b: Var, A: Buffer, out: Buffer) -> Stmt:
         inner = IfThenElse(t < 8, BufferStore(out, A[t] * 10, (t,)))
         return IfThenElse(op.eq(t % 2, 0), inner, BufferStore(out, IntImm(-1), (t,)))
 
@@ -68,10 +80,10 @@ def test_divergent_conditions(tir) -> None:
     np.testing.assert_array_equal(kernel(tir, make), wanted)
 
 
-def test_divergent_loop_bounds(tir) -> None:
+def test_divergent_loop_bounds(tir: type[Programs]) -> None:
     L = decl_buffer((1,), "int32", "L", "local")
 
-    def make(t, b, A, out):
+    def make(t: Var, b: Var, A: Buffer, out: Buffer) -> Stmt:
         add = BufferStore(L, L[0] + I, (ZERO,))
         loop = For(I, t % 3, t % 5, ForKind.SERIAL, add)
         body = seq(BufferStore(L, ZERO, (ZERO,)), loop, BufferStore(out, L[0], (t,)))
@@ -81,10 +93,10 @@ def test_divergent_loop_bounds(tir) -> None:
     assert kernel(tir, make).tolist() == wanted
 
 
-def test_divergent_while(tir) -> None:
+def test_divergent_while(tir: type[Programs]) -> None:
     L = decl_buffer((1,), "int32", "L", "local")
 
-    def make(t, b, A, out):
+    def make(t: Var, b: Var, A: Buffer, out: Buffer) -> Stmt:
         body = seq(
             BufferStore(L, t + 1, (ZERO,)),
             While(L[0] < 40, BufferStore(L, L[0] * 2, (ZERO,))),
@@ -92,7 +104,7 @@ def test_divergent_while(tir) -> None:
         )
         return BufferRealize(L, (Range.of(1),), TRUE, body)
 
-    def last(x):
+    def last(x: int) -> int:
         while x < 40:
             x *= 2
         return x
@@ -100,10 +112,10 @@ def test_divergent_while(tir) -> None:
     assert kernel(tir, make).tolist() == [last(t + 1) for t in range(64)]
 
 
-def test_lets_do_not_alias_memory(tir) -> None:
+def test_lets_do_not_alias_memory(tir: type[Programs]) -> None:
     L = decl_buffer((1,), "int32", "L", "local")
 
-    def make(t, b, A, out):
+    def make(t: Var, b: Var, A: Buffer, out: Buffer) -> Stmt:
         x = Var("x")
         change = seq(BufferStore(L, ZERO, (ZERO,)), BufferStore(out, x, (t,)))
         body = seq(BufferStore(L, t * 3, (ZERO,)), LetStmt(x, L[0], change))
@@ -112,8 +124,8 @@ def test_lets_do_not_alias_memory(tir) -> None:
     assert kernel(tir, make).tolist() == [t * 3 for t in range(64)]
 
 
-def test_lazy_branch_per_thread(tir) -> None:
-    def make(t, b, A, out):
+def test_lazy_branch_per_thread(tir: type[Programs]) -> None:
+    def make(t: Var, b: Var, A: Buffer, out: Buffer) -> BufferStore:
         guarded = op.if_then_else(t < 60, A[t + 4], op.if_then_else(t < 62, A[t - 60], -7))
         return BufferStore(out, guarded, (t,))
 
@@ -121,8 +133,8 @@ def test_lazy_branch_per_thread(tir) -> None:
     assert kernel(tir, make).tolist() == wanted
 
 
-def test_out_of_bounds_counts_only_for_running_threads(tir) -> None:
-    def make(t, b, A, out):
+def test_out_of_bounds_counts_only_for_running_threads(tir: type[Programs]) -> None:
+    def make(t: Var, b: Var, A: Buffer, out: Buffer) -> Stmt:
         return IfThenElse(t < 60, BufferStore(out, A[t + 4], (t,)))
 
     kernel(tir, make)
@@ -132,12 +144,12 @@ def test_out_of_bounds_counts_only_for_running_threads(tir) -> None:
         kernel(tir, lambda t, b, A, out: BufferStore(out, A[t + 4], (t,)))
 
 
-def test_scopes_have_their_instances(tir) -> None:
+def test_scopes_have_their_instances(tir: type[Programs]) -> None:
     """Shared memory is per block, local memory per thread."""
     S = decl_buffer((4,), "int32", "S", "shared")
     L = decl_buffer((4,), "int32", "L", "local")
 
-    def make(t, b, A, out):
+    def make(t: Var, b: Var, A: Buffer, out: Buffer) -> Stmt:
         body = seq(
             BufferStore(S, b * 100 + t, (t,)),
             tir.loop(I, 4, BufferStore(L, S[I] + t * 1000, (I,))),
@@ -151,7 +163,7 @@ def test_scopes_have_their_instances(tir) -> None:
     assert kernel(tir, make, n=4, blocks=3).tolist() == wanted
 
 
-def test_scopes_are_inferred_from_the_enclosing_axis(tir) -> None:
+def test_scopes_are_inferred_from_the_enclosing_axis(tir: type[Programs]) -> None:
     """Before StorageFlatten: block level means shared, thread level local."""
     S, L = ints(4, "S"), ints(4, "L")
     for b in (S, L):
@@ -167,7 +179,7 @@ def test_scopes_are_inferred_from_the_enclosing_axis(tir) -> None:
     assert found.tolist() == [30, 21, 12, 3]
 
 
-def test_nested_axes_of_one_name_are_the_same_threads(tir) -> None:
+def test_nested_axes_of_one_name_are_the_same_threads(tir: type[Programs]) -> None:
     out = ints(8, "out")
     a, b = tir.thread("threadIdx.x"), tir.thread("threadIdx.x")
     store = BufferStore(out, a.var * 10 + b.var, (a.var,))
@@ -178,7 +190,7 @@ def test_nested_axes_of_one_name_are_the_same_threads(tir) -> None:
         interp.run(tir.func([out], tir.launch(store, (a, 8), (b, 4))), [found])
 
 
-def test_thread_binding_loops(tir) -> None:
+def test_thread_binding_loops(tir: type[Programs]) -> None:
     out = ints(8, "out")
     iv = tir.thread("threadIdx.x")
     store = BufferStore(out, I * 2, (I,))
@@ -188,11 +200,11 @@ def test_thread_binding_loops(tir) -> None:
     assert found.tolist() == [2 * t for t in range(8)]
 
 
-def test_virtual_threads_have_their_own_memory(tir) -> None:
+def test_virtual_threads_have_their_own_memory(tir: type[Programs]) -> None:
     L = decl_buffer((1,), "int32", "L", "local")
     vthread = tir.thread("vthread")
 
-    def make(t, b, A, out):
+    def make(t: Var, b: None, A: Buffer, out: Buffer) -> AttrStmt:
         v = vthread.var
         body = seq(BufferStore(L, A[v * 4 + t] + v, (ZERO,)), BufferStore(out, L[0], (v * 4 + t,)))
         body = BufferRealize(L, (Range.of(1),), TRUE, body)
@@ -207,7 +219,7 @@ def test_virtual_threads_have_their_own_memory(tir) -> None:
     assert found.tolist() == [0, 10, 20, 30, 41, 51, 61, 71]
 
 
-def test_vectors_in_threads(tir) -> None:
+def test_vectors_in_threads(tir: type[Programs]) -> None:
     A, out = decl_buffer((32,), name="A"), decl_buffer((32,), name="out")
     tx = tir.thread("threadIdx.x")
     index = Ramp(tx.var * 4, IntImm(1), 4)
@@ -219,13 +231,24 @@ def test_vectors_in_threads(tir) -> None:
     np.testing.assert_array_equal(found, np.where(a < 16, a * (np.arange(32) // 4), -1))
 
 
-def reducer(combine, identity, dtypes=("float32",)):
+def reducer(
+    combine: Callable[..., tuple[Expr, ...]],
+    identity: tuple[Expr, ...],
+    dtypes: tuple[str, ...] = ("float32",),
+) -> CommReducer:
     lhs = tuple(Var(f"x{k}", d) for k, d in enumerate(dtypes))
     rhs = tuple(Var(f"y{k}", d) for k, d in enumerate(dtypes))
     return CommReducer(lhs, rhs, combine(*lhs, *rhs), identity)
 
 
-def allreduce(tir, combiner, values, results, condition, axes):
+def allreduce(
+    tir: type[Programs],
+    combiner: CommReducer,
+    values: tuple[Expr, ...],
+    results: tuple[Buffer, ...],
+    condition: Expr,
+    axes: tuple[Var, ...],
+) -> AttrStmt:
     """Allocate the results, reduce into them under reduce_scope."""
     n = IntImm(len(values))
     loads = tuple(r[0] for r in results)
@@ -233,14 +256,14 @@ def allreduce(tir, combiner, values, results, condition, axes):
     return AttrStmt(combiner, "reduce_scope", ZERO, Evaluate(call))
 
 
-def temporaries(body, *buffers):
+def temporaries(body: Stmt, *buffers: Buffer) -> Stmt:
     for b in buffers:
         body = Allocate(b.data, b.dtype, (IntImm(1),), TRUE, body)
     return body
 
 
 @pytest.mark.parametrize("shape", [(1, 32), (2, 16), (3, 10), (1, 33), (4, 1)])
-def test_sum_over_threads(tir, shape) -> None:
+def test_sum_over_threads(tir: type[Programs], shape: tuple[int, int]) -> None:
     rows, cols = shape
     A, out = decl_buffer(shape, name="A"), decl_buffer(shape, name="out")
     tx, ty = tir.thread("threadIdx.x"), tir.thread("threadIdx.y")
@@ -258,7 +281,7 @@ def test_sum_over_threads(tir, shape) -> None:
     np.testing.assert_array_equal(found, np.broadcast_to(a.sum(1, keepdims=True), shape))
 
 
-def test_reduction_over_two_axes_takes_only_what_the_condition_allows(tir) -> None:
+def test_reduction_over_two_axes_takes_only_what_the_condition_allows(tir: type[Programs]) -> None:
     A, out = decl_buffer((4, 8), name="A"), decl_buffer((1,), name="out")
     tx, ty = tir.thread("threadIdx.x"), tir.thread("threadIdx.y")
     temp = decl_buffer((1,), name="reduce_temp0", scope="local")
@@ -278,14 +301,14 @@ def test_reduction_over_two_axes_takes_only_what_the_condition_allows(tir) -> No
     assert found[0] == a[xs + ys < 5].max()
 
 
-def test_two_values_reduced_together(tir) -> None:
+def test_two_values_reduced_together(tir: type[Programs]) -> None:
     """argmax: the first index of the largest value."""
     A, out = decl_buffer((16,), name="A"), ints(1, "out")
     tx = tir.thread("threadIdx.x")
     best = decl_buffer((1,), name="best", scope="local")
     where = decl_buffer((1,), "int32", "where", "local")
 
-    def combine(v, i, w, j):
+    def combine(v: Var, i: Var, w: Var, j: Var) -> tuple[Expr, Expr]:
         left = op.or_(op.gt(v, w), op.and_(op.eq(v, w), op.lt(i, j)))
         return op.select(left, v, w), op.select(left, i, j)
 
@@ -309,24 +332,26 @@ def test_two_values_reduced_together(tir) -> None:
         ("tvm_warp_shuffle", 3, 16, lambda t: t // 16 * 16 + 3),
     ],
 )
-def test_warp_shuffles(tir, name, offset, width, source) -> None:
-    def make(t, b, A, out):
+def test_warp_shuffles(
+    tir: type[Programs], name: str, offset: int, width: int, source: Callable[[int], int]
+) -> None:
+    def make(t: Var, b: Var, A: Buffer, out: Buffer) -> BufferStore:
         args = (IntImm(0), A[t] * 2, IntImm(offset), IntImm(width), IntImm(32))
         return BufferStore(out, Call(int32, name, args), (t,))
 
     assert kernel(tir, make).tolist() == [2 * source(t) for t in range(64)]
 
 
-def test_many_blocks_run_in_parts(tir) -> None:
-    def make(t, b, A, out):
+def test_many_blocks_run_in_parts(tir: type[Programs]) -> None:
+    def make(t: Var, b: Var, A: Buffer, out: Buffer) -> BufferStore:
         return BufferStore(out, A[b * 1024 + t] + 1, (b * 1024 + t,))
 
     out = kernel(tir, make, n=1024, blocks=70)
     np.testing.assert_array_equal(out, np.arange(1024 * 70) + 1)
 
 
-def test_barriers_must_be_reached_by_whole_blocks(tir) -> None:
-    def make(condition):
+def test_barriers_must_be_reached_by_whole_blocks(tir: type[Programs]) -> None:
+    def make(condition: Callable[[Var, Var], Expr]) -> Callable[[Var, Var, Buffer, Buffer], Stmt]:
         return lambda t, b, A, out: seq(
             IfThenElse(condition(t, b), sync()), BufferStore(out, t, (b * 64 + t,))
         )
@@ -336,7 +361,7 @@ def test_barriers_must_be_reached_by_whole_blocks(tir) -> None:
         kernel(tir, make(lambda t, b: op.lt(t, 32)))
 
 
-def test_merged_shared_memory_is_viewed_as_several_types(tir) -> None:
+def test_merged_shared_memory_is_viewed_as_several_types(tir: type[Programs]) -> None:
     out = decl_buffer((64,), name="out")
     data = pointer("buf", DType("uint8"), "shared.dyn")
     halves = Buffer(data, DType("float16"), (IntImm(32),), name="H")
@@ -360,11 +385,16 @@ def test_merged_shared_memory_is_viewed_as_several_types(tir) -> None:
     )
 
 
-def test_externs_are_called_per_running_thread(tir) -> None:
-    calls = []
-    interp.register_extern("test.square", lambda x: calls.append(int(x)) or int(x) ** 2)
+def test_externs_are_called_per_running_thread(tir: type[Programs]) -> None:
+    calls: list[int] = []
 
-    def make(t, b, A, out):
+    def square(x: int) -> int:
+        calls.append(int(x))
+        return int(x) ** 2
+
+    interp.register_extern("test.square", square)
+
+    def make(t: Var, b: Var, A: Buffer, out: Buffer) -> Stmt:
         value = Call(int32, "call_pure_extern", (StringImm("test.square"), A[t]))
         return IfThenElse(t < 3, BufferStore(out, value, (t,)))
 

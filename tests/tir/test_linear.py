@@ -31,7 +31,7 @@ def value(e: Expr) -> int:
         (X - X, 0, {}),
     ],
 )
-def test_forms(e, constant, terms) -> None:
+def test_forms(e: Expr, constant: int, terms: dict[Expr, int]) -> None:
     assert linear(e) == (constant, terms)
     assert value(sum_of(terms, constant, int32)) == value(e)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from autosched.tir import interp, op
 from autosched.tir.buffer import decl_buffer
@@ -24,6 +28,7 @@ from autosched.tir.expr import (
     Call,
     Cast,
     Div,
+    Expr,
     FloatImm,
     FloorDiv,
     FloorMod,
@@ -39,7 +44,12 @@ from autosched.tir.expr import (
     Sub,
     Var,
 )
-from autosched.tir.stmt import BufferStore
+from autosched.tir.stmt import BufferStore, Stmt
+from kit.programs import Programs
+from kit.tir import number_of
+
+# (class, operand, ...) or ("leaf", index)
+Tree = tuple[Any, ...]
 
 INTS = ("int8", "uint8", "int32", "uint32", "int64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -47,34 +57,34 @@ ARITHMETIC = {Add: op.add, Sub: op.sub, Mul: op.mul, Min: op.min_, Max: op.max_}
 DIVISIONS = {Div: op.truncdiv, Mod: op.truncmod, FloorDiv: op.floordiv, FloorMod: op.floormod}
 COMPARISONS = {EQ: op.eq, NE: op.ne, LT: op.lt, LE: op.le, GT: op.gt, GE: op.ge}
 LOGIC = {And: op.and_, Or: op.or_}
-FOLD = {**ARITHMETIC, **DIVISIONS, **COMPARISONS, **LOGIC}
+FOLD: dict[Any, Callable[..., Expr]] = {**ARITHMETIC, **DIVISIONS, **COMPARISONS, **LOGIC}
 
 
 @st.composite
-def programs(draw, dtype, depth=3):
+def programs(draw: DrawFn, dtype: str, depth: int = 3) -> tuple[Tree, list[float]]:
     """(tree, constants): nodes are (class, ...) tuples, leaves are ("leaf", index)."""
-    dtype = DType(dtype)
-    values = []
+    kind_of = DType(dtype)
+    values: list[float] = []
 
-    def leaf():
-        if dtype.is_float:
+    def leaf() -> Tree:
+        if kind_of.is_float:
             value = draw(st.floats(-64, 64, width=16))
         else:
-            small = st.integers(max(dtype.min_value, -9), 9)
-            value = draw(small | st.integers(dtype.min_value, dtype.max_value))
+            low, high = int(kind_of.min_value), int(kind_of.max_value)
+            value = draw(st.integers(max(low, -9), 9) | st.integers(low, high))
         values.append(value)
         return ("leaf", len(values) - 1)
 
-    def number(level):
+    def number(level: int) -> Tree:
         if level == 0 or draw(st.integers(0, 4)) == 0:
             return leaf()
-        kinds = [*ARITHMETIC, *(DIVISIONS if not dtype.is_float else (Div,)), Select]
+        kinds = [*ARITHMETIC, *(DIVISIONS if not kind_of.is_float else (Div,)), Select]
         kind = draw(st.sampled_from(kinds))
         if kind is Select:
             return (Select, truth(level - 1), number(level - 1), number(level - 1))
         return (kind, number(level - 1), number(level - 1))
 
-    def truth(level):
+    def truth(level: int) -> Tree:
         kind = draw(st.sampled_from([*COMPARISONS, *LOGIC, Not]))
         if level == 0 or kind in COMPARISONS:
             kind = kind if kind in COMPARISONS else LT
@@ -90,7 +100,7 @@ class LeftToRunError(Exception):
     pass
 
 
-def build(tree, leaves, fold):
+def build(tree: Tree, leaves: Sequence[Expr], fold: bool) -> Expr:
     """The expression of `tree`, by the folding functions or the raw classes."""
     kind, *args = tree
     if kind == "leaf":
@@ -100,30 +110,32 @@ def build(tree, leaves, fold):
         return (op.select if fold else Select)(*parts)
     if kind is Not:
         return (op.not_ if fold else Not)(*parts)
-    result = (FOLD[kind] if fold else kind)(*parts)
+    result: Expr = (FOLD[kind] if fold else kind)(*parts)
     if fold and isinstance(result, Div):
         raise LeftToRunError  # x / 0.0
     return result
 
 
-def run_scalar(tir, tree, dtype, values):
+def run_scalar(tir: type[Programs], tree: Tree, dtype: DType, values: Sequence[float]) -> Any:
     variables = [Var(f"x{k:02}", dtype) for k in range(len(values))]
     numbers = {v.name: value for v, value in zip(variables, values)}
     return tir.evaluate(build(tree, variables, False), **numbers)
 
 
-def run_wide(tir, tree, dtype, values, vector):
+def run_wide(
+    tir: type[Programs], tree: Tree, dtype: DType, values: Sequence[float], vector: bool
+) -> Any:
     """All values loaded from memory: by 4 threads, or as vectors of 4 lanes."""
     n = 4
     buffers = [decl_buffer((n,), dtype, f"b{k}") for k in range(len(values))]
     if vector:
-        index = Ramp(IntImm(0), IntImm(1), n)
+        index: Expr = Ramp(IntImm(0), IntImm(1), n)
     else:
         axis = tir.thread("threadIdx.x")
         index = axis.var
     body = build(tree, [BufferLoad(b, (index,)) for b in buffers], False)
     out = decl_buffer((n,), body.dtype.element, "out")
-    stmt = BufferStore(out, body, (index,))
+    stmt: Stmt = BufferStore(out, body, (index,))
     if not vector:
         stmt = tir.launch(stmt, (axis, n))
     arrays = [np.array([v] * n).astype(dtype.numpy) for v in values]
@@ -133,14 +145,14 @@ def run_wide(tir, tree, dtype, values, vector):
     return result[0]
 
 
-def same(a, b):
+def same(a: object, b: float) -> bool:
     return a == b or (a != a and b != b)
 
 
 @pytest.mark.parametrize("name", [*INTS, *FLOATS])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_folding_equals_evaluation(name, data, tir) -> None:
+def test_folding_equals_evaluation(name: str, data: st.DataObject, tir: type[Programs]) -> None:
     dtype = DType(name)
     tree, values = data.draw(programs(name))
     values = [dtype.numpy.type(v) for v in values]
@@ -153,8 +165,11 @@ def test_folding_equals_evaluation(name, data, tir) -> None:
         return
     except LeftToRunError:
         return
-    runs = [run_scalar, lambda *a: run_wide(*a, False), lambda *a: run_wide(*a, True)]
-    found = [run(tir, tree, dtype, values) for run in runs]
+    found = [
+        run_scalar(tir, tree, dtype, values),
+        run_wide(tir, tree, dtype, values, False),
+        run_wide(tir, tree, dtype, values, True),
+    ]
     assert isinstance(folded, IntImm | FloatImm)
     assert all(same(x, folded.value) for x in found), (found, folded)
 
@@ -194,7 +209,7 @@ F = Var("f", "float32")
         (lambda: op.neg(op.const(3)), lambda: IntImm(-3)),
     ],
 )
-def test_fold(found, wanted) -> None:
+def test_fold(found: Callable[[], Expr], wanted: Callable[[], Expr]) -> None:
     assert found() is wanted()
 
 
@@ -220,13 +235,15 @@ def test_numbers_adapt_to_the_other_operand() -> None:
     assert (I + 2**40).dtype is int64
     assert (I + 1.5).dtype is float32
     assert (Var("n", "int64") + 1).dtype is int64
-    assert (I + Var("n", "int64")).a is Cast(int64, I)
+    wider = I + Var("n", "int64")
+    assert isinstance(wider, Add) and wider.a is Cast(int64, I)
     assert (Var("u", "uint8") + 1).dtype.name == "uint8"
 
 
 def test_vectors_take_scalars() -> None:
     vector = Ramp(I, IntImm(1), 4)
-    assert (vector + 1).b is Broadcast(IntImm(1), 4)
+    sums = vector + 1
+    assert isinstance(sums, Add) and sums.b is Broadcast(IntImm(1), 4)
     selected = op.select(op.lt(vector, 3), 1.0, 0.0)
     assert selected.dtype.name == "float32x4"
     with pytest.raises(TypeError, match="different lengths"):
@@ -239,13 +256,13 @@ def test_half_and_brain_floats_meet_in_float32() -> None:
 
 
 def test_constants_round() -> None:
-    assert op.const(0.1).value == float(np.float32(0.1))
-    assert op.const(1e39, "float32").value == float("inf")
+    assert number_of(op.const(0.1)) == float(np.float32(0.1))
+    assert number_of(op.const(1e39, "float32")) == float("inf")
     assert op.const(2**31).dtype is int64
-    assert op.cast("uint8", op.const(300)).value == 44
+    assert number_of(op.cast("uint8", op.const(300))) == 44
     assert op.const(True) is IntImm(1, bool_)
     assert op.min_value("int8") is IntImm(-128, DType("int8"))
-    assert op.max_value("float16").value == 65504
+    assert number_of(op.max_value("float16")) == 65504
 
 
 def test_intrinsics_take_the_type_of_their_first_argument() -> None:

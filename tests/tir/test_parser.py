@@ -14,6 +14,7 @@ from autosched.tir.expr import (
     Call,
     Cast,
     Div,
+    Expr,
     FloatImm,
     IntImm,
     IterKind,
@@ -34,12 +35,12 @@ from autosched.tir.expr import (
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.parser import ParseError, parse_expr, parse_func, parse_module
 from autosched.tir.printer import to_text
-from autosched.tir.stmt import BufferStore, Evaluate, SeqStmt
+from autosched.tir.stmt import BufferStore, Evaluate, For, SeqStmt
 
 I, J, W, F = Var("i"), Var("j"), Var("w", "int64"), Var("f", "float32")
 A = decl_buffer((16, 16), name="A")
 V = decl_buffer((4,), "float32x4", name="V")
-NAMES = {"i": I, "j": J, "w": W, "f": F, "A": A, "V": V, "data": A.data}
+NAMES: dict[str, Var | Buffer] = {"i": I, "j": J, "w": W, "f": F, "A": A, "V": V, "data": A.data}
 FOUR = Ramp(J, IntImm(1), 4)
 
 EXPRESSIONS = [
@@ -96,7 +97,7 @@ EXPRESSIONS = [
 
 
 @pytest.mark.parametrize("expr", EXPRESSIONS, ids=to_text)
-def test_an_expression_is_the_same_object_again(expr) -> None:
+def test_an_expression_is_the_same_object_again(expr: Expr) -> None:
     found = parse_expr(to_text(expr).replace("\n", " "), NAMES)
     if "nan" in to_text(expr) or expr is A.data:
         assert to_text(found) == to_text(expr)
@@ -198,12 +199,12 @@ D: Buffer((n,), int32, param=pointer(int32))):
 }
 
 
-def tidy(text):
+def tidy(text: str) -> str:
     return textwrap.dedent(text).strip("\n").replace(", \\\n", ", ")
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_function_prints_as_it_was_written(name) -> None:
+def test_a_function_prints_as_it_was_written(name: str) -> None:
     text = tidy(TEXTS[name])
     func = parse_func(text)
     assert to_text(func) == text
@@ -242,8 +243,11 @@ def test_one_name_is_one_variable_and_one_buffer() -> None:
             for i in range(2):
                 A[i] = A[i + 2]
     """)
+    assert isinstance(func.body, SeqStmt)
     first, second = func.body.stmts
+    assert isinstance(first, For) and isinstance(second, For)
     assert first.loop_var is second.loop_var
+    assert isinstance(first.body, BufferStore) and isinstance(second.body, BufferStore)
     assert first.body.buffer is second.body.buffer is func.buffers[0]
 
 
@@ -316,7 +320,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("text", ERRORS)
-def test_what_cannot_be_read_is_refused_at_its_place(text) -> None:
+def test_what_cannot_be_read_is_refused_at_its_place(text: str) -> None:
     at, message = ERRORS[text]
     line, column = at if isinstance(at, tuple) else (2, at)
     with pytest.raises(ParseError) as caught:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from autosched import workloads
 from autosched.driver import pipeline_of, schedule_ops
@@ -23,6 +27,7 @@ from autosched.tir.expr import (
     BufferLoad,
     Cast,
     Div,
+    Expr,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -59,6 +64,7 @@ from autosched.tir.stmt import (
     ForKind,
     IfThenElse,
     LetStmt,
+    Stmt,
     While,
     nop,
     seq,
@@ -71,14 +77,14 @@ TARGETS = {"cpu": cpu_target(threads=2), "cuda": cuda_target()}
 SIZES = {"H": 7, "W": 7, "D": 5, "L": 11, "M": 12, "S": 8, "CI": 6, "CO": 10, "C": 5, "groups": 1}
 
 
-def check(func) -> None:
+def check(func: PrimFunc) -> None:
     text = to_text(func)
     again = parse_func(text)
     assert structural_equal(again, func), text
     assert to_text(again) == text
 
 
-def small(name):
+def small(name: str) -> dict[str, Any]:
     """Arguments of a workload: odd sizes, the smallest window that fits."""
     windows = {"K": 3, "KH": 3, "KW": 3, "stride": 1, "padding": 1, "dilation": 1}
     return {**dict.fromkeys(workloads.get(name).args, 4), **SIZES, **windows}
@@ -86,7 +92,7 @@ def small(name):
 
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize("name", workloads.WORKLOADS)
-def test_every_stage_of_lowering(name, kind) -> None:
+def test_every_stage_of_lowering(name: str, kind: str) -> None:
     accepted = workloads.get(name).args
     args = {key: value for key, value in small(name).items() if key in accepted}
     task = Task.from_workload(name, target=TARGETS[kind], **args)
@@ -112,7 +118,7 @@ VIEW = Buffer(A.data, A.dtype, (IntImm(256),), name="A")
 LOCAL = decl_buffer((8,), name="L", scope="local")
 REALIZED = decl_buffer((16, 4), name="R", scope="shared")
 I, J, K, W = Var("i"), Var("i"), Var("k"), Var("w", "int64")
-LEAVES = {
+LEAVES: dict[str, list[Expr]] = {
     "int32": [I, J, K, IntImm(0), IntImm(-3), IntImm(7), N[I]],
     "int64": [W, op.const(5, "int64"), op.const(-(2**40), "int64")],
     "float32": [A[I, J], op.const(0.1), op.const(-2.5e-7), op.const(float("inf"))],
@@ -122,15 +128,16 @@ LEAVES = {
 
 
 @st.composite
-def exprs(draw, dtype, depth=3):
+def exprs(draw: DrawFn, dtype: str, depth: int = 3) -> Expr:
     """An expression of a scalar type; nothing in it is folded."""
     if depth == 0 or draw(st.integers(0, 4)) == 0:
         return draw(st.sampled_from(LEAVES[dtype]))
     sub = exprs(dtype, depth - 1)
     if dtype == "bool":
         a, b = (draw(exprs(draw(st.just("int32")), depth - 1)) for _ in range(2))
-        compared = draw(st.sampled_from([op.lt, op.ge, op.eq, op.ne]))(a, b)
-        kind = draw(st.sampled_from([And, Or, None, Not]))
+        compared: Expr = draw(st.sampled_from([op.lt, op.ge, op.eq, op.ne]))(a, b)
+        connectives: list[Callable[..., Expr] | None] = [And, Or, None, Not]
+        kind = draw(st.sampled_from(connectives))
         if kind is None:
             return compared
         return Not(draw(sub)) if kind is Not else kind(compared, draw(sub))
@@ -147,12 +154,20 @@ def exprs(draw, dtype, depth=3):
         condition = draw(exprs("bool", depth - 1))
         return op.if_then_else(condition, draw(sub), draw(sub))
     whole = dtype.startswith("int")
-    kinds = [Add, Sub, Mul, Min, Max, Div, *([FloorDiv, FloorMod, Mod] if whole else [])]
+    kinds: list[Callable[[Expr, Expr], Expr]] = [
+        Add,
+        Sub,
+        Mul,
+        Min,
+        Max,
+        Div,
+        *([FloorDiv, FloorMod, Mod] if whole else []),
+    ]
     return draw(st.sampled_from(kinds))(draw(sub), draw(sub))
 
 
 @st.composite
-def stores(draw):
+def stores(draw: DrawFn) -> BufferStore:
     """A store of a scalar, or of a vector with or without a mask."""
     low, lanes = draw(exprs("int32", 2)), draw(st.sampled_from([1, 4]))
     if lanes == 1:
@@ -172,16 +187,18 @@ def stores(draw):
 
 
 @st.composite
-def programs(draw, depth=3):
+def programs(draw: DrawFn, depth: int = 3) -> Stmt:
     """A statement; the same variables are bound at several places."""
     if depth == 0:
-        return draw(st.one_of(stores(), st.just(nop())))
+        leaf: Stmt = draw(st.one_of(stores(), st.just(nop())))
+        return leaf
     inside = programs(depth - 1)
     body = draw(inside)
     match draw(st.integers(0, 9)):
         case 0:
             var = draw(st.sampled_from([Var("i"), Var("x.outer"), Var("for")]))
-            notes = draw(st.sampled_from([{}, {"unroll_count": 4}, {"a": [1.5, None, "b"]}]))
+            every: list[dict[str, Any]] = [{}, {"unroll_count": 4}, {"a": [1.5, None, "b"]}]
+            notes = draw(st.sampled_from(every))
             kind = draw(st.sampled_from([k for k in ForKind if k is not ForKind.THREAD_BINDING]))
             low = draw(st.one_of(st.just(IntImm(0)), exprs("int32", 1)))
             return For(var, low, draw(exprs("int32", 1)), kind, body, None, notes)
@@ -194,11 +211,11 @@ def programs(draw, depth=3):
         case 3:
             return LetStmt(Var("let", "float32"), draw(exprs("float32")), body)
         case 4:
-            other = pointer("L", LOCAL.dtype, draw(st.sampled_from(["local", "", "shared"])))
-            own = Buffer(other, LOCAL.dtype, LOCAL.shape)
+            data = pointer("L", LOCAL.dtype, draw(st.sampled_from(["local", "", "shared"])))
+            own = Buffer(data, LOCAL.dtype, LOCAL.shape)
             first = BufferStore(own, draw(exprs("float32", 1)), (K,))
             shape = draw(st.sampled_from([LOCAL.shape, (IntImm(2), IntImm(4))]))
-            return Allocate(other, own.dtype, shape, draw(exprs("bool", 1)), seq(first, body))
+            return Allocate(data, own.dtype, shape, draw(exprs("bool", 1)), seq(first, body))
         case 5:
             buffer = Buffer(pointer("R", REALIZED.dtype, "shared"), REALIZED.dtype, REALIZED.shape)
             bounds = draw(st.sampled_from([(Range.of(16), Range.of(4)), (Range.of(2, K),) * 2]))
@@ -216,13 +233,13 @@ def programs(draw, depth=3):
             view = Buffer(A.data, A.dtype, (IntImm(4),), (), IntImm(8), "view", 128, 2)
             return DeclBuffer(view, seq(BufferStore(view, op.const(2.0), (K,)), body))
         case _:
-            first = draw(st.one_of(inside, st.just(AssertStmt(TRUE, 'a "b"', body))))
-            return seq(While(draw(exprs("bool", 1)), first), first, body, draw(inside))
+            before = draw(st.one_of(inside, st.just(AssertStmt(TRUE, 'a "b"', body))))
+            return seq(While(draw(exprs("bool", 1)), before), before, body, draw(inside))
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(programs())
-def test_random_programs(body) -> None:
+def test_random_programs(body: Stmt) -> None:
     handles = (Var("A_handle", "handle"), pointer("N", N.dtype))
     buffers = dict(zip(handles, (A, N), strict=True))
     check(PrimFunc((*handles, I, J, K, W), body, buffers, {"global_symbol": "main"}))

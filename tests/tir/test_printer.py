@@ -31,7 +31,7 @@ from autosched.tir.expr import (
     Var,
     pointer,
 )
-from autosched.tir.function import IRModule
+from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import (
     TRUE,
@@ -49,16 +49,18 @@ from autosched.tir.stmt import (
     IfThenElse,
     LetStmt,
     Prefetch,
+    Stmt,
     While,
     seq,
 )
+from kit.programs import Programs
 
 I, J, K = Var("i"), Var("j"), Var("k")
 F = Var("f", "float32")
 A = decl_buffer((16, 16), name="A")
 
 
-def summed():
+def summed() -> Reduce:
     x, y = Var("x", "float32"), Var("y", "float32")
     reducer = CommReducer((x,), (y,), (x + y,), (op.const(0.0),), "sum")
     return Reduce(reducer, (A[I, K],), (IterVar(Range.of(16), K, IterKind.REDUCE),), K < 3)
@@ -105,7 +107,7 @@ EXPRESSIONS = {
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_expression(text) -> None:
+def test_expression(text: str) -> None:
     assert to_text(EXPRESSIONS[text]) == text
 
 
@@ -123,11 +125,11 @@ def test_pieces() -> None:
     assert to_text(IterVar(Range.of(4), I, IterKind.DATA_PAR)) == "i in 0:4"
 
 
-def check(node, wanted) -> None:
+def check(node: Stmt | PrimFunc, wanted: str) -> None:
     assert to_text(node) == textwrap.dedent(wanted).strip("\n")
 
 
-def test_function_of_a_schedule(tir) -> None:
+def test_function_of_a_schedule(tir: type[Programs]) -> None:
     local = decl_buffer((16,), name="B.local", scope="local")
     inner, again = Var("i"), Var("i")
     body = seq(
@@ -163,7 +165,7 @@ def test_function_of_a_schedule(tir) -> None:
     )
 
 
-def test_flat_kernel(tir) -> None:
+def test_flat_kernel(tir: type[Programs]) -> None:
     bx, tx = tir.thread("blockIdx.x"), tir.thread("threadIdx.x")
     data = pointer("S", float32, "shared")
     shared = Buffer(data, float32, (IntImm(32),))
@@ -238,7 +240,7 @@ def test_block() -> None:
     read = BufferRegion(A, (Range.of(1, vi.var), Range.of(1, vk.var)))
     C = decl_buffer((16,), name="C")
     write = BufferRegion(C, (Range.of(1, vi.var),))
-    init = BufferStore(C, op.const(0.0), (vi,))
+    init = BufferStore(C, op.const(0.0), (vi.var,))
     body = BufferStore(C, C[vi] + A[vi, vk], (vi.var,))
     block = Block((vi, vk), (read,), (write,), "C", body, BufferStore(C, init.value, (vi.var,)))
     check(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from autosched.tir import op, walk
 from autosched.tir.buffer import Buffer, decl_buffer
-from autosched.tir.expr import BufferLoad, IntImm, Let, Mul, Range, Var
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Let, Mul, Range, Var
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -24,25 +26,28 @@ from autosched.tir.stmt import (
     IfThenElse,
     LetStmt,
     Prefetch,
+    SeqStmt,
+    Stmt,
     While,
     is_nop,
     nop,
     seq,
 )
+from kit.tir import value_of
 
 I, J, N = Var("i"), Var("j"), Var("n")
 A = decl_buffer((8, 8), name="A")
 
 
-def store(index=I):
+def store(index: Var = I) -> BufferStore:
     return BufferStore(A, A[index, N] + 1.0, (index, N))
 
 
-def region():
+def region() -> BufferRegion:
     return BufferRegion(A, (Range.of(4, N), Range.of(4)))
 
 
-STATEMENTS = {
+STATEMENTS: dict[str, Callable[[], Stmt]] = {
     "for": lambda: For(I, IntImm(0), N, ForKind.SERIAL, store()),
     "store": store,
     "seq": lambda: seq(store(), store(J)),
@@ -63,14 +68,14 @@ STATEMENTS = {
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_unchanged_is_the_same_object(name) -> None:
+def test_unchanged_is_the_same_object(name: str) -> None:
     stmt = STATEMENTS[name]()
     assert walk.map_children(stmt, lambda s: s, lambda e: e) is stmt
     assert walk.substitute_stmt(stmt, {Var("unused"): IntImm(0)}) is stmt
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_substitution_reaches_every_expression(name) -> None:
+def test_substitution_reaches_every_expression(name: str) -> None:
     stmt = STATEMENTS[name]()
     changed = walk.substitute_stmt(stmt, {N: IntImm(2)})
     assert (changed is not stmt) == (N in set(walk.all_exprs(stmt)))
@@ -87,7 +92,7 @@ def test_substitute_folds_and_keeps_the_rest() -> None:
 
 
 def test_rewrite_expr_goes_bottom_up() -> None:
-    double = {I: J * 2}
+    double: dict[Expr, Expr] = {I: J * 2}
     found = walk.rewrite_expr(I + I, lambda e: double.get(e))
     assert found is J * 2 + J * 2
     strip = walk.rewrite_expr(Mul(J, IntImm(1)) + I, lambda e: e.a if isinstance(e, Mul) else None)
@@ -116,7 +121,9 @@ def test_loads_in_order() -> None:
 
 def test_sequences_flatten() -> None:
     a, b, c = store(), store(J), store(N)
-    assert seq(a, seq(b, c)).stmts == (a, b, c)
+    both = seq(a, seq(b, c))
+    assert isinstance(both, SeqStmt)
+    assert both.stmts == (a, b, c)
     assert seq(nop(), a) is a
     assert is_nop(seq())
 
@@ -132,11 +139,15 @@ def test_substitution_reaches_buffers_declared_inside() -> None:
     view = Buffer(A.data, A.dtype, (N, N * 2), (N * 2, IntImm(1)), N + 1, name="view")
     body = seq(BufferStore(view, view[I, J] + 1.0, (I, N)), AttrStmt(view, "note", N, store()))
     new = walk.substitute_stmt(DeclBuffer(view, body), {N: IntImm(5)})
+    assert isinstance(new, DeclBuffer)
     changed = new.buffer
-    assert [e.value for e in (*changed.shape, *changed.strides, changed.elem_offset)] == [
+    assert changed.elem_offset is not None
+    assert [value_of(e) for e in (*changed.shape, *changed.strides, changed.elem_offset)] == [
         *(5, 10, 10, 1, 6)
     ]
+    assert isinstance(new.body, SeqStmt)
     first, second = new.body.stmts
+    assert isinstance(first, BufferStore) and isinstance(second, AttrStmt)
     assert first.buffer is changed and second.node is changed
     assert first.value is changed[I, J] + 1.0 and first.indices == (I, IntImm(5))
     assert walk.substitute_stmt(new, {N: IntImm(6)}) is new
