@@ -37,7 +37,9 @@ def both(e: Expr, o: int, t: int, v: int = 1, given: Expr | None = None) -> tupl
         (40, (64, 15, 3), "(o * 40 + t) % 2880 // 960", "o % 72 // 24"),
     ],
 )
-def test_quotients_of_sums_are_merged_last(factor, divisors, ansor, simplest) -> None:
+def test_quotients_of_sums_are_merged_last(
+    factor: int, divisors: tuple[int, ...], ansor: str, simplest: str
+) -> None:
     *quotients, modulus = divisors
     index = T + O * factor
     total = modulus

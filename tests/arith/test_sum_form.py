@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -86,6 +88,7 @@ def test_bounds_of_terms_contain_every_value_and_are_reached() -> None:
     rng = np.random.default_rng(1)
     for _ in range(200):
         term = random_term(rng)
+        assert isinstance(term.atom, Var)
         first, last = RANGES[term.atom]
         found = [term_value(term, {term.atom: v}) for v in range(first, last + 1)]
         low, high = term_bound(term, BOUNDS)
@@ -105,7 +108,9 @@ def test_bounds_of_terms_contain_every_value_and_are_reached() -> None:
         ([(2, 8, 3), (2, 8, -3)], []),
     ],
 )
-def test_what_belongs_together_is_joined(parts, merged) -> None:
+def test_what_belongs_together_is_joined(
+    parts: Sequence[tuple[int, int, int]], merged: Sequence[tuple[int, int, int]] | None
+) -> None:
     terms = [Term(X, lower, upper, scale, False) for lower, upper, scale in parts]
     expected = parts if merged is None else merged
     assert [tuple(t[1:4]) for t in merge_terms(terms)] == [tuple(p) for p in expected]

@@ -20,6 +20,7 @@ from autosched.arith import Analyzer
 from autosched.driver import build_func, lower
 from autosched.runtime.cpu import load
 from autosched.target import cpu_target
+from autosched.te.operations.tensor import Tensor
 from autosched.tir import interp, op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
@@ -50,6 +51,8 @@ from autosched.tir.expr import (
 from autosched.tir.interp_math import trunc_div, trunc_mod, wrap
 from autosched.tir.printer import to_text
 from autosched.tir.walk import substitute
+from kit.te import compute_of
+from kit.types import Array
 
 TARGET = cpu_target(threads=1)
 
@@ -300,7 +303,8 @@ def test_compiled_kernels_compute_what_numpy_does(dtype: str, lanes: int) -> Non
         for k in range(2)
     ]
     arrays[0][: len(special)] = np.array(special[::-1], dtype)
-    wanted, results = [], []
+    wanted: list[tuple[Expr, Array]] = []
+    results: list[Tensor] = []
     while len(results) < outputs:
         e = near.integer(4)
         try:
@@ -315,14 +319,14 @@ def test_compiled_kernels_compute_what_numpy_does(dtype: str, lanes: int) -> Non
     sch = te.create_schedule([r.op for r in results])
     if lanes > 1:
         for r in results:
-            _, inner = sch[r].split(r.op.axis[0], factor=lanes)
+            _, inner = sch[r].split(compute_of(r).axis[0], factor=lanes)
             sch[r].vectorize(inner)
     func = lower(sch, [*tensors, *results], TARGET)
     found = [np.zeros(n, dtype) for _ in results]
     interp.run(func, [*arrays, *found])
-    for (e, values), array in zip(wanted, found):
-        np.testing.assert_array_equal(array, values, err_msg=f"interpreted {e!r}")
+    for (e, expected), array in zip(wanted, found):
+        np.testing.assert_array_equal(array, expected, err_msg=f"interpreted {e!r}")
     found = [np.zeros(n, dtype) for _ in results]
     load(build_func(func, TARGET))(*arrays, *found)
-    for (e, values), array in zip(wanted, found):
-        np.testing.assert_array_equal(array, values, err_msg=f"compiled {e!r}")
+    for (e, expected), array in zip(wanted, found):
+        np.testing.assert_array_equal(array, expected, err_msg=f"compiled {e!r}")
