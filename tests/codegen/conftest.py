@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosched.codegen.llvm_compile import Level
 from autosched.runtime.cpu import build_artifact, load
 from autosched.target import cpu_target
 from autosched.tir import interp
@@ -17,9 +18,7 @@ from autosched.tir.expr import BufferLoad, Expr, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, Stmt
 from kit.stmts import loop
-
-Array = np.ndarray[Any, Any]
-Run = Callable[..., None]
+from kit.types import Elementwise, MakeKernel, RunKernel
 
 
 def make_func(body: Stmt, buffers: Sequence[Buffer], name: str = "kernel") -> PrimFunc:
@@ -34,15 +33,15 @@ def make_func(body: Stmt, buffers: Sequence[Buffer], name: str = "kernel") -> Pr
 
 
 @pytest.fixture
-def func() -> Callable[..., PrimFunc]:
+def func() -> MakeKernel:
     return make_func
 
 
 @pytest.fixture
-def run() -> Run:
+def run() -> RunKernel:
     """Compiles and runs; with `check`, the interpreter must write the same bytes."""
 
-    def apply(f: PrimFunc, *args: Any, check: bool = True, level: Any = "auto") -> None:
+    def apply(f: PrimFunc, *args: Any, check: bool = True, level: Level = "auto") -> None:
         copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
         load(build_artifact(f, cpu_target(2), level))(*args)
         if check:
@@ -58,7 +57,7 @@ def run() -> Run:
 
 
 @pytest.fixture
-def elementwise() -> Callable[..., PrimFunc]:
+def elementwise() -> Elementwise:
     """out[i] = f(in0[i], in1[i], ...) over n elements, `lanes` at a time."""
 
     def make(

@@ -6,20 +6,23 @@ candidates of Ansor's own tuning logs.
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from autosched.codegen import llvm, llvm_parallel, llvm_storage
+from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_compile import optimized
 from autosched.driver import lower_steps
 from autosched.measure.records import read_log
 from autosched.search.space import SearchSpace
-from autosched.state.steps import steps_to_json
+from autosched.state.steps import Step, steps_to_json
 from autosched.target import cpu_target
 from autosched.task import Task
-from autosched.tir.stmt import Allocate
+from autosched.tir.stmt import Allocate, Stmt
 from autosched.tir.walk import stmts
 from autosched.workloads import WORKLOADS
 
@@ -27,7 +30,7 @@ GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 TARGET = cpu_target(threads=2)
 CANDIDATES = 4
 IMAGE = {"N": 1, "H": 14, "W": 14, "stride": 1, "padding": 1}
-ARGS = {
+ARGS: dict[str, dict[str, Any]] = {
     "matmul": {"M": 500, "N": 512, "K": 333},
     "batch_matmul": {"B": 4, "M": 64, "N": 96, "K": 64},
     "dense_bias_relu": {"M": 32, "N": 1000, "K": 256},
@@ -47,12 +50,12 @@ ARGS = {
 
 
 @pytest.fixture
-def tiles(monkeypatch):
+def tiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Emits code in which pointers to register tiles begin with `%tile`; lists them."""
     original = llvm_storage.prologue
-    found = []
+    found: list[str] = []
 
-    def prologue(b, body) -> None:
+    def prologue(b: FunctionBuilder, body: Stmt) -> None:
         known = set(b.pointers)
         original(b, body)
         for var in [v for v in b.pointers if v not in known and v.name.endswith(".acc")]:
@@ -66,7 +69,7 @@ def tiles(monkeypatch):
     return found
 
 
-def problem_of(task, steps, tiles) -> str | None:
+def problem_of(task: Task, steps: tuple[Step, ...], tiles: list[str]) -> str | None:
     """Why accumulators of the candidate are in memory, or None."""
     tiles.clear()
     func = lower_steps(task.dag, steps, TARGET)
@@ -79,11 +82,11 @@ def problem_of(task, steps, tiles) -> str | None:
     return f"not promoted: {left}" if left else None
 
 
-def is_tile(s):
+def is_tile(s: Stmt) -> bool:
     return isinstance(s, Allocate) and s.buffer_var.name.endswith(".acc")
 
 
-def check(task, candidates, tiles):
+def check(task: Task, candidates: Sequence[tuple[Step, ...]], tiles: list[str]) -> int:
     total = 0
     for steps in candidates:
         problem = problem_of(task, steps, tiles)
@@ -93,7 +96,7 @@ def check(task, candidates, tiles):
 
 
 @pytest.mark.parametrize("op", [name for name in WORKLOADS if name != "add_relu"])
-def test_accumulators_of_random_candidates_are_registers(op, tiles) -> None:
+def test_accumulators_of_random_candidates_are_registers(op: str, tiles: list[str]) -> None:
     task = Task.from_workload(op, target=TARGET, **ARGS[op])
     rng = np.random.default_rng(len(op))
     found = SearchSpace(task).sample(rng, CANDIDATES)[:CANDIDATES]
@@ -101,7 +104,7 @@ def test_accumulators_of_random_candidates_are_registers(op, tiles) -> None:
 
 
 @pytest.mark.parametrize("name", ["conv2d", "matmul"])
-def test_accumulators_of_ansors_candidates_are_registers(name, tiles) -> None:
+def test_accumulators_of_ansors_candidates_are_registers(name: str, tiles: list[str]) -> None:
     """In the best convolution they were on the heap: its padded input took all the stack."""
     records = read_log(GOLDEN / f"ansor_log_{name}.json").records
     assert len(records) == 64

@@ -6,8 +6,11 @@ with 512-bit and one with 256-bit vectors. The targets are part of the file: thi
 them on every machine and reads LLVM's assembly text (AT&T syntax: the destination comes last).
 """
 
+from __future__ import annotations
+
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -52,7 +55,7 @@ LIMITS = {
 class Loop:
     """An innermost loop: its instructions as (mnemonic, operands)."""
 
-    def __init__(self, lines) -> None:
+    def __init__(self, lines: list[str]) -> None:
         self.code = []
         for line in lines:
             name, _, rest = line.partition("\t")
@@ -62,15 +65,15 @@ class Loop:
         return "\n".join(f"{name} {', '.join(operands)}" for name, operands in self.code)
 
     @property
-    def multiply_adds(self):
+    def multiply_adds(self) -> list[list[str]]:
         return [ops for name, ops in self.code if name.startswith(("vfmadd", "vfnmadd"))]
 
     @property
-    def arithmetic(self):
+    def arithmetic(self) -> list[list[str]]:
         return [ops for name, ops in self.code if FLOAT.match(name)]
 
     @property
-    def loads(self):
+    def loads(self) -> list[list[str]]:
         """Vector instructions that read memory, constants left out."""
         return [
             ops
@@ -79,11 +82,11 @@ class Loop:
         ]
 
     @property
-    def stores(self):
+    def stores(self) -> list[list[str]]:
         return [ops for name, ops in self.code if name.startswith("v") and "(" in ops[-1]]
 
     @property
-    def accumulators(self):
+    def accumulators(self) -> set[str]:
         """Registers that multiply-adds add to and nothing else writes."""
         others = {
             ops[-1] for name, ops in self.code if not name.startswith(("vfmadd231", "vfnmadd231"))
@@ -91,17 +94,18 @@ class Loop:
         return {ops[-1] for ops in self.multiply_adds} - others
 
     @property
-    def spills(self):
+    def spills(self) -> list[list[str]]:
         """Accesses to fixed places on the stack: arrays there are indexed by a loop variable."""
         return [ops for _, ops in self.code if any(op.endswith("(%rsp)") for op in ops)]
 
-    def has(self, *words):
+    def has(self, *words: str) -> bool:
         return any(word in name for name, _ in self.code for word in words)
 
 
-def innermost_loops(text):
+def innermost_loops(text: str) -> list[Loop]:
     """The loops of an assembly text that contain no other loop."""
-    lines, labels = [], {}
+    lines: list[str] = []
+    labels: dict[str, int] = {}
     for raw in text.splitlines():
         line = raw.partition("#")[0].strip()
         if line.endswith(":"):
@@ -121,7 +125,7 @@ def innermost_loops(text):
 
 
 @cache
-def compiled(case):
+def compiled(case: str) -> tuple[list[Loop], str]:
     """The innermost loops of a case, and the name of its whole vectors' registers."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
@@ -133,13 +137,13 @@ def compiled(case):
     return loops, WIDE[task.target.vector_bytes]
 
 
-def hottest(loops):
+def hottest(loops: Sequence[Loop]) -> Loop:
     """The loop with most multiply-adds; of equals the shortest."""
     return max(loops, key=lambda loop: (len(loop.multiply_adds), -len(loop.code)))
 
 
 @pytest.mark.parametrize("case", LIMITS)
-def test_the_hot_loop(case) -> None:
+def test_the_hot_loop(case: str) -> None:
     loops, wide = compiled(case)
     hot, limits = hottest(loops), LIMITS[case]
     assert hot.multiply_adds
@@ -154,7 +158,7 @@ def test_the_hot_loop(case) -> None:
 
 
 @pytest.mark.parametrize("case", LIMITS)
-def test_the_other_loops(case) -> None:
+def test_the_other_loops(case: str) -> None:
     """What is not a reduction over products is vector code too: copies, maxima, sums, ends."""
     loops, wide = compiled(case)
     assert not any(loop.has("gather", "scatter", "call") for loop in loops)

@@ -14,7 +14,7 @@ from autosched.codegen.llvm import (
     emit_llvm,
     size_variables,
 )
-from autosched.codegen.llvm_compile import is_explicit, optimized
+from autosched.codegen.llvm_compile import Level, is_explicit, optimized
 from autosched.errors import CompileError
 from autosched.target import cpu_target
 from autosched.tir import op
@@ -23,12 +23,13 @@ from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import AssertStmt, BufferStore, Evaluate, ForKind, seq
 from kit.stmts import loop
+from kit.types import MakeKernel, RunKernel
 
 TARGET = cpu_target(2)
 
 
 @pytest.fixture
-def multiply(func):
+def multiply(func: MakeKernel) -> PrimFunc:
     """C[i, j:j+16] += A[i, k] * B[k, j:j+16] over 32 x 32 matrices, in parallel over i."""
     a, b, c = (decl_buffer((1024,), name=s) for s in "ABC")
     i, j, k = Var("i"), Var("j"), Var("k")
@@ -41,7 +42,7 @@ def multiply(func):
 
 
 @pytest.mark.parametrize("level", ["auto", "light", "full"])
-def test_levels_agree(multiply, level, run) -> None:
+def test_levels_agree(multiply: PrimFunc, level: Level, run: RunKernel) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.random((1024,), dtype=np.float32) for _ in range(2))
     c = np.zeros(1024, np.float32)
@@ -50,7 +51,7 @@ def test_levels_agree(multiply, level, run) -> None:
     np.testing.assert_allclose(c.reshape(32, 32), expected, rtol=1e-5)
 
 
-def test_loop_invariants_leave_their_loops(multiply) -> None:
+def test_loop_invariants_leave_their_loops(multiply: PrimFunc) -> None:
     text = emit_llvm(multiply, TARGET)
     innermost = text[text.index("\nloop", text.index("\nloop", text.index("\nloop") + 1) + 1) :]
     body = innermost[: innermost.index("br i1")]
@@ -58,7 +59,7 @@ def test_loop_invariants_leave_their_loops(multiply) -> None:
     assert "mul nsw i64" in body
 
 
-def test_vectors_use_the_whole_registers(multiply) -> None:
+def test_vectors_use_the_whole_registers(multiply: PrimFunc) -> None:
     text = assembly(emit_llvm(multiply, TARGET), TARGET)
     if TARGET.vector_bytes == 64:
         assert "zmm" in text
@@ -66,7 +67,7 @@ def test_vectors_use_the_whole_registers(multiply) -> None:
         assert "vfmadd" in text
 
 
-def test_the_level_follows_the_code(multiply, func) -> None:
+def test_the_level_follows_the_code(multiply: PrimFunc, func: MakeKernel) -> None:
     assert is_explicit(emit_llvm(multiply, TARGET))
     a, i = decl_buffer((64,), name="A"), Var("i")
     scalar = func(loop(i, 64, BufferStore(a, BufferLoad(a, (i,)) + 1.0, (i,))), [a])
@@ -75,12 +76,12 @@ def test_the_level_follows_the_code(multiply, func) -> None:
     assert "x float>" in optimized(text, TARGET)  # LLVM has vectorised it
 
 
-def test_objects_are_position_independent_elf_or_macho(multiply) -> None:
+def test_objects_are_position_independent_elf_or_macho(multiply: PrimFunc) -> None:
     code = compile_object(emit_llvm(multiply, TARGET), TARGET)
     assert code[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe")
 
 
-def test_emission_is_repeatable(multiply) -> None:
+def test_emission_is_repeatable(multiply: PrimFunc) -> None:
     assert emit_llvm(multiply, TARGET) == emit_llvm(multiply, TARGET)
 
 
@@ -89,7 +90,7 @@ def test_rejected_assembly_is_a_compile_error() -> None:
         compile_object("define void @f( {", TARGET)
 
 
-def test_other_targets_can_be_compiled_for(multiply) -> None:
+def test_other_targets_can_be_compiled_for(multiply: PrimFunc) -> None:
     old = replace(TARGET, cpu="x86-64", features="", vector_bytes=16)
     if TARGET.triple.startswith("x86_64"):
         assert "xmm" in assembly(emit_llvm(multiply, old), old)
@@ -105,14 +106,14 @@ def test_sizes_and_messages_of_a_function() -> None:
     assert assertion_messages(func) == ("too many rows",)
 
 
-def test_several_indices_are_refused(func) -> None:
+def test_several_indices_are_refused(func: MakeKernel) -> None:
     a = decl_buffer((4, 4), name="A")
     body = BufferStore(a, op.const(0.0), (IntImm(0), IntImm(0)))
     with pytest.raises(CompileError, match="flatten storage first"):
         emit_llvm(func(body, [a]), TARGET)
 
 
-def test_names_must_be_identifiers(func) -> None:
+def test_names_must_be_identifiers(func: MakeKernel) -> None:
     a = decl_buffer((4,), name="A")
     body = BufferStore(a, op.const(0.0), (IntImm(0),))
     with pytest.raises(CompileError, match="not an identifier"):

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from autosched.tir import op
 from autosched.tir.dtype import DType
+from autosched.tir.expr import BufferLoad, Expr
+from kit.types import Array, Elementwise, RunKernel
 
 N = 64
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 
 
-def sample(dtype: str, seed: int, *, nonzero: bool = False) -> np.ndarray:
+def sample(dtype: str, seed: int, *, nonzero: bool = False) -> Array:
     rng = np.random.default_rng(seed)
     kind = DType(dtype)
     if kind.is_bool:
         return rng.random(N) < 0.5
     if kind.is_float:
-        values = rng.normal(size=N) * 8
+        values: Array = rng.normal(size=N) * 8
         values[:4] = [0.0, -0.0, 1.5, -2.5]
         if nonzero:
             values[values == 0] = 3.0
@@ -36,7 +40,7 @@ def sample(dtype: str, seed: int, *, nonzero: bool = False) -> np.ndarray:
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", FLOATS + INTS)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "min_", "max_"])
-def test_basic(name, dtype, lanes, elementwise, run) -> None:
+def test_basic(name: str, dtype: str, lanes: int, elementwise: Elementwise, run: RunKernel) -> None:
     f = elementwise(getattr(op, name), [dtype, dtype], dtype, N, lanes)
     with np.errstate(over="ignore"):
         run(f, sample(dtype, 1), sample(dtype, 2), np.zeros(N, DType(dtype).numpy))
@@ -44,7 +48,7 @@ def test_basic(name, dtype, lanes, elementwise, run) -> None:
 
 @pytest.mark.parametrize("lanes", [1, 4])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_float_division(dtype, lanes, elementwise, run) -> None:
+def test_float_division(dtype: str, lanes: int, elementwise: Elementwise, run: RunKernel) -> None:
     f = elementwise(op.truncdiv, [dtype, dtype], dtype, N, lanes)
     run(f, sample(dtype, 1), sample(dtype, 2, nonzero=True), np.zeros(N, DType(dtype).numpy))
 
@@ -52,14 +56,18 @@ def test_float_division(dtype, lanes, elementwise, run) -> None:
 @pytest.mark.parametrize("lanes", [1, 4])
 @pytest.mark.parametrize("dtype", INTS)
 @pytest.mark.parametrize("name", ["truncdiv", "truncmod", "floordiv", "floormod"])
-def test_integer_division(name, dtype, lanes, elementwise, run) -> None:
+def test_integer_division(
+    name: str, dtype: str, lanes: int, elementwise: Elementwise, run: RunKernel
+) -> None:
     f = elementwise(getattr(op, name), [dtype, dtype], dtype, N, lanes)
     run(f, sample(dtype, 1), sample(dtype, 2, nonzero=True), np.zeros(N, DType(dtype).numpy))
 
 
 @pytest.mark.parametrize("divisor", [1, 2, 3, 7, 8, -3, -4])
 @pytest.mark.parametrize("name", ["truncdiv", "truncmod", "floordiv", "floormod"])
-def test_division_by_constants_is_exhaustive_for_int8(name, divisor, elementwise, run) -> None:
+def test_division_by_constants_is_exhaustive_for_int8(
+    name: str, divisor: int, elementwise: Elementwise, run: RunKernel
+) -> None:
     f = elementwise(lambda a: getattr(op, name)(a, divisor), ["int8"], "int8", 256, 16)
     run(f, np.arange(-128, 128).astype(np.int8), np.zeros(256, np.int8))
 
@@ -67,7 +75,9 @@ def test_division_by_constants_is_exhaustive_for_int8(name, divisor, elementwise
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8", "uint32"])
 @pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
-def test_comparisons(name, dtype, lanes, elementwise, run) -> None:
+def test_comparisons(
+    name: str, dtype: str, lanes: int, elementwise: Elementwise, run: RunKernel
+) -> None:
     a, b = sample(dtype, 1), sample(dtype, 2)
     b[::3] = a[::3]
     if DType(dtype).is_float:
@@ -76,8 +86,8 @@ def test_comparisons(name, dtype, lanes, elementwise, run) -> None:
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
-def test_booleans(lanes, elementwise, run) -> None:
-    def formula(a, b, c):
+def test_booleans(lanes: int, elementwise: Elementwise, run: RunKernel) -> None:
+    def formula(a: Expr, b: Expr, c: Expr) -> Expr:
         return op.or_(op.and_(a, op.not_(b)), c)
 
     f = elementwise(formula, ["bool"] * 3, "bool", N, lanes)
@@ -87,7 +97,9 @@ def test_booleans(lanes, elementwise, run) -> None:
 @pytest.mark.parametrize("lanes", [1, 16])
 @pytest.mark.parametrize("target", ["float16", "bfloat16", "float64", "int8", "int64", "bool"])
 @pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "int8", "uint16", "bool"])
-def test_casts(source, target, lanes, elementwise, run) -> None:
+def test_casts(
+    source: str, target: str, lanes: int, elementwise: Elementwise, run: RunKernel
+) -> None:
     values = sample(source, 3)
     if target == "int8" and source != "bool":
         values = np.clip(values.astype(np.float64), -100, 100).astype(values.dtype)
@@ -97,7 +109,7 @@ def test_casts(source, target, lanes, elementwise, run) -> None:
     run(f, values, np.zeros(N, DType(target).numpy))
 
 
-def test_float_to_integer_saturates(elementwise, run) -> None:
+def test_float_to_integer_saturates(elementwise: Elementwise, run: RunKernel) -> None:
     values = np.array([1e30, -1e30, np.nan, np.inf, 3.9, -3.9, 0, 1], np.float32)
     out = np.zeros(8, np.int32)
     run(
@@ -109,7 +121,7 @@ def test_float_to_integer_saturates(elementwise, run) -> None:
     assert out.tolist() == [2**31 - 1, -(2**31), 0, 2**31 - 1, 3, -3, 0, 1]
 
 
-def test_nan_goes_through_minimum_and_maximum(elementwise, run) -> None:
+def test_nan_goes_through_minimum_and_maximum(elementwise: Elementwise, run: RunKernel) -> None:
     a = np.array([1, np.nan, 3, np.nan] * 4, np.float32)
     b = np.array([np.nan, 2, 1, np.nan] * 4, np.float32)
     for fn, ref in ((op.min_, np.minimum), (op.max_, np.maximum)):
@@ -119,7 +131,9 @@ def test_nan_goes_through_minimum_and_maximum(elementwise, run) -> None:
             np.testing.assert_array_equal(out, ref(a, b))
 
 
-def test_bfloat16_rounds_ties_to_even_and_keeps_nan(elementwise, run) -> None:
+def test_bfloat16_rounds_ties_to_even_and_keeps_nan(
+    elementwise: Elementwise, run: RunKernel
+) -> None:
     bits = np.arange(0, 1 << 32, 104729, dtype=np.uint64).astype(np.uint32)
     values = bits.view(np.float32)[: len(bits) // 16 * 16]
     n = len(values)
@@ -134,11 +148,13 @@ def test_bfloat16_rounds_ties_to_even_and_keeps_nan(elementwise, run) -> None:
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
-def test_nothing_is_reassociated(lanes, elementwise, run) -> None:
+def test_nothing_is_reassociated(lanes: int, elementwise: Elementwise, run: RunKernel) -> None:
     """(x + 1e8) - 1e8 loses the small part, and (x * 1e30) * 1e10 overflows on the way."""
     f32 = DType("float32").with_lanes(lanes)
 
-    def through(kind, first, second):
+    def through(
+        kind: Callable[..., Expr], first: float, second: float
+    ) -> Callable[[BufferLoad], Expr]:
         return lambda x: kind(kind(x, op.const(first, f32)), op.const(second, f32))
 
     x = np.linspace(0.5, 2.5, 64, dtype=np.float32)
@@ -155,7 +171,9 @@ def test_nothing_is_reassociated(lanes, elementwise, run) -> None:
 
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul"])
-def test_nan_infinity_and_signed_zeros_are_kept(name, elementwise, run) -> None:
+def test_nan_infinity_and_signed_zeros_are_kept(
+    name: str, elementwise: Elementwise, run: RunKernel
+) -> None:
     values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 3e38], np.float32)
     x, y = (a.ravel().copy() for a in np.meshgrid(values, values))
     out = np.empty(64, np.float32)

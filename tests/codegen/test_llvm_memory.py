@@ -14,11 +14,12 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Let, Ramp, Select, Var
 from autosched.tir.stmt import BufferStore, Evaluate, seq
 from kit.stmts import loop
+from kit.types import MakeKernel, RunKernel
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16", "bool"])
 @pytest.mark.parametrize("stride", [-1, 2, 3, 0])
-def test_strided_loads(stride, dtype, func, run) -> None:
+def test_strided_loads(stride: int, dtype: str, func: MakeKernel, run: RunKernel) -> None:
     lanes = 8
     source, out = decl_buffer((64,), DType(dtype), "a"), decl_buffer((lanes,), DType(dtype), "o")
     index = Ramp(IntImm(20), IntImm(stride), lanes)
@@ -29,7 +30,7 @@ def test_strided_loads(stride, dtype, func, run) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "int64"])
 @pytest.mark.parametrize("stride", [-1, 2, 5])
-def test_strided_stores(stride, dtype, func, run) -> None:
+def test_strided_stores(stride: int, dtype: str, func: MakeKernel, run: RunKernel) -> None:
     lanes = 8
     source, out = decl_buffer((lanes,), DType(dtype), "a"), decl_buffer((64,), DType(dtype), "o")
     value = BufferLoad(source, (Ramp(IntImm(0), IntImm(1), lanes),))
@@ -40,7 +41,9 @@ def test_strided_stores(stride, dtype, func, run) -> None:
 
 @pytest.mark.parametrize("lanes", [1, 4, 16])
 @pytest.mark.parametrize("index_type", ["int32", "int64", "uint8"])
-def test_indirect_loads_and_stores(index_type, lanes, func, run) -> None:
+def test_indirect_loads_and_stores(
+    index_type: str, lanes: int, func: MakeKernel, run: RunKernel
+) -> None:
     n = 32
     table = decl_buffer((n,), "float32", "table")
     where = decl_buffer((n,), index_type, "where")
@@ -59,7 +62,7 @@ def test_indirect_loads_and_stores(index_type, lanes, func, run) -> None:
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_predicates_keep_lanes_from_memory(stride, func, run) -> None:
+def test_predicates_keep_lanes_from_memory(stride: int, func: MakeKernel, run: RunKernel) -> None:
     lanes = 8
     source, out = decl_buffer((5,), "float32", "a"), decl_buffer((5 * stride,), "float32", "o")
     lane = Ramp(IntImm(0), IntImm(1), lanes)
@@ -71,7 +74,7 @@ def test_predicates_keep_lanes_from_memory(stride, func, run) -> None:
     np.testing.assert_array_equal(o[::stride], a)
 
 
-def test_a_scalar_store_under_a_predicate(func, run) -> None:
+def test_a_scalar_store_under_a_predicate(func: MakeKernel, run: RunKernel) -> None:
     out = decl_buffer((8,), "float32", "o")
     i = Var("i")
     body = loop(i, 8, BufferStore(out, op.const(1.0), (i,), op.lt(i, 3)))
@@ -81,7 +84,9 @@ def test_a_scalar_store_under_a_predicate(func, run) -> None:
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
-def test_if_then_else_reads_only_the_branch_taken(lanes, func, run) -> None:
+def test_if_then_else_reads_only_the_branch_taken(
+    lanes: int, func: MakeKernel, run: RunKernel
+) -> None:
     # Padding: a[i - 2] for 2 <= i < 34, zero outside; the buffer ends at 32 elements.
     source, out = decl_buffer((32,), "float32", "a"), decl_buffer((40,), "float32", "o")
     i = Var("i")
@@ -101,7 +106,7 @@ def test_if_then_else_reads_only_the_branch_taken(lanes, func, run) -> None:
     np.testing.assert_array_equal(o, np.pad(a * 2, (2, 6)))
 
 
-def test_if_then_else_with_costly_arms_branches(func, run) -> None:
+def test_if_then_else_with_costly_arms_branches(func: MakeKernel, run: RunKernel) -> None:
     source, out = decl_buffer((8,), "float32", "a"), decl_buffer((8,), "float32", "o")
     i = Var("i")
     a = BufferLoad(source, (i,))
@@ -114,7 +119,9 @@ def test_if_then_else_with_costly_arms_branches(func, run) -> None:
     np.testing.assert_allclose(o, expected, rtol=1e-6)
 
 
-def test_a_value_read_before_a_store_is_not_reused_after_it(func, run) -> None:
+def test_a_value_read_before_a_store_is_not_reused_after_it(
+    func: MakeKernel, run: RunKernel
+) -> None:
     a, out = decl_buffer((4,), "float32", "a"), decl_buffer((4,), "float32", "o")
     first = BufferLoad(a, (IntImm(0),))
     body = seq(
@@ -125,7 +132,7 @@ def test_a_value_read_before_a_store_is_not_reused_after_it(func, run) -> None:
     run(func(body, [a, out]), np.ones(4, np.float32), np.zeros(4, np.float32))
 
 
-def test_negative_offsets_and_buffer_offsets(func, run) -> None:
+def test_negative_offsets_and_buffer_offsets(func: MakeKernel, run: RunKernel) -> None:
     a, out = decl_buffer((16,), "int32", "a"), decl_buffer((8,), "int32", "o")
     view = Buffer(a.data, a.dtype, (IntImm(16),), elem_offset=IntImm(5), name="view")
     i = Var("i")
@@ -135,7 +142,7 @@ def test_negative_offsets_and_buffer_offsets(func, run) -> None:
     assert o.tolist() == list(range(7, -1, -1))
 
 
-def test_select_and_let(func, run) -> None:
+def test_select_and_let(func: MakeKernel, run: RunKernel) -> None:
     a, out = decl_buffer((8,), "float32", "a"), decl_buffer((8,), "float32", "o")
     i, x = Var("i"), Var("x", "float32")
     value = Let(x, BufferLoad(a, (i,)) * 2.0, Select(op.lt(x, 6.0), x, x * x))
@@ -146,14 +153,14 @@ def test_select_and_let(func, run) -> None:
     )
 
 
-def test_a_buffer_without_storage_is_refused(func) -> None:
+def test_a_buffer_without_storage_is_refused(func: MakeKernel) -> None:
     a, stranger = decl_buffer((4,), "float32", "a"), decl_buffer((4,), "float32", "stranger")
     body = BufferStore(a, BufferLoad(stranger, (IntImm(0),)), (IntImm(0),))
     with pytest.raises(CompileError, match="stranger is used where it is not allocated"):
         emit_llvm(func(body, [a]), cpu_target(1))
 
 
-def test_address_of_and_reinterpret(func, run) -> None:
+def test_address_of_and_reinterpret(func: MakeKernel, run: RunKernel) -> None:
     a, out = decl_buffer((8,), "float32", "a"), decl_buffer((8,), "int32", "o")
     i = Var("i")
     bits = op.call("reinterpret", BufferLoad(a, (i,)), dtype=DType("int32"))
@@ -170,7 +177,7 @@ def test_address_of_and_reinterpret(func, run) -> None:
     np.testing.assert_array_equal(o, x.view(np.int32))
 
 
-def test_a_guarded_scalar_is_not_read_where_it_may_not_be(func, run) -> None:
+def test_a_guarded_scalar_is_not_read_where_it_may_not_be(func: MakeKernel, run: RunKernel) -> None:
     """The elements that the condition guards against are far outside of all memory."""
     source, out = decl_buffer((4,), "float32", "a"), decl_buffer((8,), "float32", "o")
     where = decl_buffer((8,), "int64", "where")

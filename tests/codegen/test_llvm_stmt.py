@@ -43,12 +43,13 @@ from autosched.tir.stmt import (
     seq,
 )
 from kit.stmts import loop
+from kit.types import MakeKernel, RunKernel
 
 F32 = DType("float32")
 
 
 @pytest.mark.parametrize("kind", [ForKind.SERIAL, ForKind.UNROLLED, ForKind.PARALLEL])
-def test_loops_with_a_minimum(kind, func, run) -> None:
+def test_loops_with_a_minimum(kind: ForKind, func: MakeKernel, run: RunKernel) -> None:
     out = decl_buffer((12,), "int32", "o")
     i = Var("i")
     body = For(i, IntImm(3), IntImm(7), kind, BufferStore(out, i * i, (i,)))
@@ -56,7 +57,7 @@ def test_loops_with_a_minimum(kind, func, run) -> None:
 
 
 @pytest.mark.parametrize("extent", [0, 1, 5])
-def test_loops_whose_extent_is_a_parameter(extent, run) -> None:
+def test_loops_whose_extent_is_a_parameter(extent: int, run: RunKernel) -> None:
     out, n, i = decl_buffer((8,), "int32", "o"), Var("n"), Var("i")
     handle = pointer("o_handle", out.dtype)
     body = For(i, IntImm(0), n, ForKind.SERIAL, BufferStore(out, i + 1, (i,)))
@@ -66,7 +67,7 @@ def test_loops_whose_extent_is_a_parameter(extent, run) -> None:
     assert o.tolist() == [k + 1 if k < extent else 0 for k in range(8)]
 
 
-def test_triangular_loops(func, run) -> None:
+def test_triangular_loops(func: MakeKernel, run: RunKernel) -> None:
     out, i, j = decl_buffer((6, 6), "int32", "o"), Var("i"), Var("j")
     flat = decl_buffer((36,), "int32", "flat", data=out.data)
     inner = For(j, i, 6 - i, ForKind.SERIAL, BufferStore(flat, i * 10 + j, (i * 6 + j,)))
@@ -75,7 +76,7 @@ def test_triangular_loops(func, run) -> None:
     assert o.tolist() == [[10 * a + c if c >= a else 0 for c in range(6)] for a in range(6)]
 
 
-def test_branches_likely_and_lets(func, run) -> None:
+def test_branches_likely_and_lets(func: MakeKernel, run: RunKernel) -> None:
     out, i, x = decl_buffer((9,), "int32", "o"), Var("i"), Var("x")
     body = LetStmt(
         x,
@@ -89,7 +90,7 @@ def test_branches_likely_and_lets(func, run) -> None:
     run(func(loop(i, 9, body), [out]), np.zeros(9, np.int32))
 
 
-def test_a_let_that_was_copied_binds_anew(func, run) -> None:
+def test_a_let_that_was_copied_binds_anew(func: MakeKernel, run: RunKernel) -> None:
     a, out, x = decl_buffer((2,), "int32", "a"), decl_buffer((2,), "int32", "o"), Var("x")
     zero, one = IntImm(0), IntImm(1)
     body = seq(
@@ -99,7 +100,7 @@ def test_a_let_that_was_copied_binds_anew(func, run) -> None:
     run(func(body, [a, out]), np.array([3, 5], np.int32), np.zeros(2, np.int32))
 
 
-def test_while(func, run) -> None:
+def test_while(func: MakeKernel, run: RunKernel) -> None:
     out = decl_buffer((1,), "int32", "o")
     value = BufferLoad(out, (IntImm(0),))
     body = While(op.lt(value, 100), BufferStore(out, value * 3, (IntImm(0),)))
@@ -107,7 +108,9 @@ def test_while(func, run) -> None:
 
 
 @pytest.mark.parametrize("kind", [ForKind.SERIAL, ForKind.PARALLEL])
-def test_a_failed_assertion_raises_its_message(kind, func, run) -> None:
+def test_a_failed_assertion_raises_its_message(
+    kind: ForKind, func: MakeKernel, run: RunKernel
+) -> None:
     a, i = decl_buffer((8,), "int32", "a"), Var("i")
     check = AssertStmt(op.lt(BufferLoad(a, (i,)), 5), "values must be below 5", Evaluate(IntImm(0)))
     f = func(For(i, IntImm(0), IntImm(8), kind, check), [a])
@@ -119,7 +122,9 @@ def test_a_failed_assertion_raises_its_message(kind, func, run) -> None:
 @pytest.mark.parametrize("elements", [16, 100_000])
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_allocations(elements, parallel, dynamic, func, run) -> None:
+def test_allocations(
+    elements: int, parallel: bool, dynamic: bool, func: MakeKernel, run: RunKernel
+) -> None:
     out, i, j, k = decl_buffer((64,), "float32", "o"), Var("i"), Var("j"), Var("k")
     data = pointer("tmp", F32)
     tmp = decl_buffer((elements,), F32, "tmp", data=data)
@@ -141,7 +146,7 @@ def test_allocations(elements, parallel, dynamic, func, run) -> None:
     np.testing.assert_array_equal(o, np.arange(64).reshape(4, 16)[:, ::-1].ravel())
 
 
-def test_constant_arrays(func, run) -> None:
+def test_constant_arrays(func: MakeKernel, run: RunKernel) -> None:
     out, i, data = decl_buffer((6,), "int16", "o"), Var("i"), pointer("table", DType("int16"))
     table = decl_buffer((6,), "int16", "table", data=data)
     values = np.array([3, -1, 4, -1, 5, -9], np.int16)
@@ -155,7 +160,7 @@ def test_constant_arrays(func, run) -> None:
     np.testing.assert_array_equal(o, values)
 
 
-def test_pragmas_are_ignored_and_thread_axes_refused(func, run) -> None:
+def test_pragmas_are_ignored_and_thread_axes_refused(func: MakeKernel, run: RunKernel) -> None:
     out = decl_buffer((1,), "int32", "o")
     store = BufferStore(out, op.const(7), (IntImm(0),))
     run(func(AttrStmt(None, "pragma_something", IntImm(1), store), [out]), np.zeros(1, np.int32))
@@ -164,7 +169,7 @@ def test_pragmas_are_ignored_and_thread_axes_refused(func, run) -> None:
         emit_llvm(func(AttrStmt(axis, "thread_extent", IntImm(4), store), [out]), cpu_target(1))
 
 
-def test_python_functions_can_be_called(func) -> None:
+def test_python_functions_can_be_called(func: MakeKernel) -> None:
     kind = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_float, ctypes.c_int32)
     callback = kind(lambda x, k: x + 10 * k)
     register_extern("test_llvm_stmt_callback", callback)
@@ -176,7 +181,7 @@ def test_python_functions_can_be_called(func) -> None:
     assert o.tolist() == [1, 11, 21, 31]
 
 
-def test_a_missing_function_is_reported_when_loading(func) -> None:
+def test_a_missing_function_is_reported_when_loading(func: MakeKernel) -> None:
     out = decl_buffer((1,), "float32", "o")
     value = Call(F32, "call_extern", (StringImm("no_such_function_anywhere"),))
     artifact = build_artifact(func(BufferStore(out, value, (IntImm(0),)), [out]), cpu_target(1))
@@ -184,14 +189,14 @@ def test_a_missing_function_is_reported_when_loading(func) -> None:
         load(artifact)
 
 
-def test_nested_parallel_loops_and_outer_variables(func, run) -> None:
+def test_nested_parallel_loops_and_outer_variables(func: MakeKernel, run: RunKernel) -> None:
     out, i, j, k, x = decl_buffer((24,), "int32", "o"), Var("i"), Var("j"), Var("k"), Var("x")
     inner = loop(k, 4, BufferStore(out, x * 100 + k, (i * 12 + j * 4 + k,)), ForKind.PARALLEL)
     body = loop(i, 2, LetStmt(x, i + 5, loop(j, 3, inner, ForKind.PARALLEL)), ForKind.SERIAL)
     run(func(body, [out]), np.zeros(24, np.int32))
 
 
-def test_many_parallel_loops_in_one_function(func, run) -> None:
+def test_many_parallel_loops_in_one_function(func: MakeKernel, run: RunKernel) -> None:
     out = decl_buffer((40,), "int32", "o")
     loops = []
     for n in range(4):
@@ -200,7 +205,7 @@ def test_many_parallel_loops_in_one_function(func, run) -> None:
     run(func(seq(*loops), [out]), np.zeros(40, np.int32))
 
 
-def test_nothing_runs_after_a_parallel_loop_that_failed(func, run) -> None:
+def test_nothing_runs_after_a_parallel_loop_that_failed(func: MakeKernel, run: RunKernel) -> None:
     a, out, i = decl_buffer((8,), "int32", "a"), decl_buffer((1,), "int32", "o"), Var("i")
     check = AssertStmt(op.lt(BufferLoad(a, (i,)), 5), "too large", Evaluate(IntImm(0)))
     loop = For(i, IntImm(0), IntImm(8), ForKind.PARALLEL, check)
@@ -214,7 +219,7 @@ def test_nothing_runs_after_a_parallel_loop_that_failed(func, run) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_workspace_is_given_back_also_after_a_failure(fails, func) -> None:
+def test_workspace_is_given_back_also_after_a_failure(fails: bool, func: MakeKernel) -> None:
     """What was free before the call is free after it: the same block is handed out again."""
     elements = 300_000
     a, j = decl_buffer((1,), "int32", "a"), Var("j")

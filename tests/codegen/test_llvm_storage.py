@@ -9,33 +9,34 @@ import pytest
 from autosched.codegen.llvm import emit_llvm
 from autosched.codegen.llvm_storage import ALLOC, STACK_BYTES, computed_addresses
 from autosched.target import cpu_target
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import bool_, handle
-from autosched.tir.expr import BufferLoad, Call, IntImm, Ramp, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Var
 from autosched.tir.op import broadcast, cast, const
 from autosched.tir.parser import parse_func
-from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, For, ForKind, seq
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, For, ForKind, Stmt, seq
 from autosched.transform.storage.storage_rewrite import StorageRewrite
+from kit.types import MakeKernel, RunKernel
 
 OUT = decl_buffer((64,), "float32", "out")
 
 
-def lanes(start, count=16):
+def lanes(start: int, count: int = 16) -> Expr:
     return Ramp(const(start), const(1), count)
 
 
-def allocate(buffer, body):
+def allocate(buffer: Buffer, body: Stmt) -> Allocate:
     return Allocate(buffer.data, buffer.dtype, buffer.shape, TRUE, body)
 
 
-def filled(buffer, n):
+def filled(buffer: Buffer, n: int) -> For:
     """A loop that writes `n` elements at computed addresses."""
     i = Var("i")
     value = cast(buffer.dtype, i)
     return For(i, const(0), const(n), ForKind.SERIAL, BufferStore(buffer, value, (i,)))
 
 
-def summed(tile, source):
+def summed(tile: Buffer, source: Buffer) -> Stmt:
     """tile[0:16] gathers elements of `source` in a loop and is stored to the output."""
     k = Var("k")
     value = BufferLoad(tile, (lanes(0),)) + broadcast(BufferLoad(source, (k,)), 16)
@@ -47,11 +48,13 @@ def summed(tile, source):
     )
 
 
-def stack_elements(text):
+def stack_elements(text: str) -> list[int]:
     return [int(n) for n in re.findall(r"= alloca \[(\d+) x float\]", text)]
 
 
-def test_an_accumulator_is_on_the_stack_when_arrays_before_it_take_all_the_room(func, run) -> None:
+def test_an_accumulator_is_on_the_stack_when_arrays_before_it_take_all_the_room(
+    func: MakeKernel, run: RunKernel
+) -> None:
     """It was the order of appearance that counted: the accumulator stayed in memory."""
     elements = STACK_BYTES // 4
     pad, tile = decl_buffer((elements,), name="pad"), decl_buffer((16,), name="tile")
@@ -63,7 +66,9 @@ def test_an_accumulator_is_on_the_stack_when_arrays_before_it_take_all_the_room(
     run(f, np.zeros(64, np.float32))
 
 
-def test_the_large_ones_go_to_the_heap_when_the_small_ones_leave_no_room(func, run) -> None:
+def test_the_large_ones_go_to_the_heap_when_the_small_ones_leave_no_room(
+    func: MakeKernel, run: RunKernel
+) -> None:
     sizes = [STACK_BYTES // 4 - 64, 32, 128]
     arrays = [decl_buffer((n,), name=f"a{n}") for n in sizes]
     body = seq(*(filled(a, 32) for a in arrays), filled(OUT, 64))
@@ -76,10 +81,10 @@ def test_the_large_ones_go_to_the_heap_when_the_small_ones_leave_no_room(func, r
     run(f, np.zeros(64, np.float32))
 
 
-def test_many_tiles_leave_the_arrays_their_room(func) -> None:
+def test_many_tiles_leave_the_arrays_their_room(func: MakeKernel) -> None:
     """Tiles become registers: they do not count against the arrays."""
     pad = decl_buffer((STACK_BYTES // 4,), name="pad")
-    body = filled(pad, 8)
+    body: Stmt = filled(pad, 8)
     for k in range(40):
         tile = decl_buffer((1024,), name=f"tile{k}")
         body = allocate(tile, seq(body, summed(tile, pad)))
@@ -106,7 +111,7 @@ K = Var("k")
         (Evaluate(Call(handle, "call_extern", (A.data,))), True),
     ],
 )
-def test_memory_reached_by_constant_addresses_alone(use, computed) -> None:
+def test_memory_reached_by_constant_addresses_alone(use: Stmt, computed: bool) -> None:
     assert (A.data in computed_addresses(use)) is computed
 
 
