@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 from autosched.tir import interp
+from autosched.tir.buffer import Buffer
+from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
 from kit.stmts import func_of
-from kit.tir import verified_passes
+from kit.tir import value_of, verified_passes
+from kit.types import Array, BodyText, MakeFunc, SameResult
 
 
-def _random_array(buffer, rng):
-    shape = [extent.value for extent in buffer.shape]
+def _random_array(buffer: Buffer, rng: np.random.Generator) -> Array:
+    shape = [value_of(extent) for extent in buffer.shape]
     if buffer.dtype.is_bool:
         return rng.integers(0, 2, shape).astype(np.bool_)
     low = 0 if buffer.dtype.code == "uint" else -4
@@ -20,23 +25,23 @@ def _random_array(buffer, rng):
 
 
 @pytest.fixture(autouse=True)
-def _verified_passes():
+def _verified_passes() -> Iterator[None]:
     """Every function that a pass makes in these tests must be well formed."""
     with verified_passes():
         yield
 
 
 @pytest.fixture
-def make_func():
+def make_func() -> MakeFunc:
     """make_func(body, *buffers, te=False, scalars=(), **attrs): a PrimFunc over the buffers."""
     return func_of
 
 
 @pytest.fixture
-def body_text():
+def body_text() -> BodyText:
     """body_text(func): the printed statements without the head of the function."""
 
-    def text(func):
+    def text(func: PrimFunc) -> str:
         lines = to_text(func).splitlines()[1:]
         return "\n".join(line[4:] for line in lines if not line.strip().startswith("attrs("))
 
@@ -44,10 +49,10 @@ def body_text():
 
 
 @pytest.fixture
-def same_result():
+def same_result() -> SameResult:
     """same_result(before, after, *scalars): both functions leave equal arrays behind."""
 
-    def check(before, after, *scalars, seed=0) -> None:
+    def check(before: PrimFunc, after: PrimFunc, *scalars: int | float, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         arrays = [_random_array(b, rng) for b in before.buffers]
         others = [a.copy() for a in arrays]

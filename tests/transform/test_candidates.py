@@ -6,10 +6,11 @@ whose output no longer computes what NumPy does, the workload, the seed and the 
 
 import gzip
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -22,17 +23,19 @@ from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
-from autosched.state.steps import steps_from_json, steps_to_json
+from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.target import HardwareParams, cpu_target, cuda_target
 from autosched.task import Task
 from autosched.tir import interp
+from autosched.tir.function import PrimFunc
 from autosched.tir.op import const
 from autosched.tir.stmt import Evaluate
 from autosched.tir.verify import verify
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.instruments import Verify
-from autosched.transform.framework.passes import FunctionPass, Sequential
-from kit.tir import Stages
+from autosched.transform.framework.passes import FunctionPass, Pass, Sequential
+from kit.tir import Stages, value_of
+from kit.types import Array
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 CANDIDATES = 4
@@ -52,14 +55,16 @@ WORKLOADS = [
 ]
 
 
-def drawn(task, seed, count):
+def drawn(task: Task, seed: int, count: int) -> list[tuple[Step, ...]]:
     """Steps of `count` random candidates, fewer where the space is smaller."""
     hardware = HardwareParams.default("cuda") if task.target.is_gpu else HardwareParams(num_cores=2)
     space = SearchSpace.of(Context(task.dag, hardware, task.target.is_gpu, SearchOptions()))
     return space.sample(np.random.default_rng(seed), count)
 
 
-def stages_of_lowering(task, steps, passes):
+def stages_of_lowering(
+    task: Task, steps: tuple[Step, ...], passes: tuple[Pass, ...]
+) -> list[tuple[str, PrimFunc]]:
     """(pass, function) before the first pass and after each one that changed something."""
     stages = Stages()
     with PassContext(instruments=[stages, Verify(verify)]):
@@ -67,10 +72,12 @@ def stages_of_lowering(task, steps, passes):
     return stages.seen
 
 
-def problem_of(task, func, expected, eager_select):
+def problem_of(
+    task: Task, func: PrimFunc, expected: Sequence[Array], eager_select: bool
+) -> str | None:
     """Why `func` is not what NumPy computes, or None."""
     outputs = task.tensors[-task.num_outputs :]
-    found = [np.full([e.value for e in t.shape], 77, t.dtype.numpy) for t in outputs]
+    found = [np.full([value_of(e) for e in t.shape], 77, t.dtype.numpy) for t in outputs]
     try:
         interp.run(func, [*task.inputs(seed=0), *found], eager_select=eager_select)
     except interp.InterpreterError as error:
@@ -80,7 +87,13 @@ def problem_of(task, func, expected, eager_select):
     return next((problem for problem in problems if problem is not None), None)
 
 
-def check(task, seed, steps, expected, passes) -> None:
+def check(
+    task: Task,
+    seed: int,
+    steps: tuple[Step, ...],
+    expected: Sequence[Array],
+    passes: tuple[Pass, ...],
+) -> None:
     """Fails, naming the first pass after which the candidate no longer computes `expected`."""
     eager = False
     for name, func in stages_of_lowering(task, steps, passes):
@@ -95,7 +108,7 @@ def check(task, seed, steps, expected, passes) -> None:
 
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize(("op", "args"), WORKLOADS, ids=lambda p: str(p).replace(" ", ""))
-def test_every_pass_keeps_the_meaning(op, args, kind) -> None:
+def test_every_pass_keeps_the_meaning(op: str, args: dict[str, Any], kind: str) -> None:
     task = Task.from_workload(op, target=TARGETS[kind], **args)
     expected = task.reference(task.inputs(seed=0))
     seed = sum(args.values())
@@ -109,7 +122,7 @@ def test_every_pass_keeps_the_meaning(op, args, kind) -> None:
 class _DropsTheBody(FunctionPass):
     name: ClassVar[str] = "DropsTheBody"
 
-    def apply(self, func, ctx):
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         return replace(func, body=Evaluate(const(0)))
 
 
@@ -136,7 +149,7 @@ STRADDLING = [
 
 def test_a_vectorized_loop_of_varying_length_is_refused() -> None:
     """Ansor generates such candidates and fails to build them."""
-    args = {"N": 1, "H": 3, "W": 3, "CI": 4, "CO": 6, "KH": 1, "KW": 1}
+    args: dict[str, Any] = {"N": 1, "H": 3, "W": 3, "CI": 4, "CO": 6, "KH": 1, "KW": 1}
     args |= {"stride": 1, "padding": 1, "groups": 2}
     task = Task.from_workload("conv2d_nhwc", target=TARGETS["cpu"], **args)
     with pytest.raises(ScheduleError, match="VectorizeLoop: the extent of the loop i3 must be"):
@@ -144,12 +157,12 @@ def test_a_vectorized_loop_of_varying_length_is_refused() -> None:
 
 
 @cache
-def golden_dag(workload, args):
+def golden_dag(workload: str, args: str) -> ComputeDAG:
     return ComputeDAG(workloads.get(workload).tensors(**json.loads(args)))
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_candidates_of_ansor_are_lowered(kind) -> None:
+def test_candidates_of_ansor_are_lowered(kind: str) -> None:
     """Limits of a GPU are asked for where features are worked out; a sixth of them all."""
     with gzip.open(GOLDEN / "ansor_v06.jsonl.gz", "rt") as file:
         lines = [line for line in map(json.loads, file) if "steps" in line]

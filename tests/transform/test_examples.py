@@ -17,8 +17,9 @@ from autosched.tir.printer import to_text
 from autosched.transform.framework.pass_text import parse_passes
 from autosched.transform.framework.passes import ModulePass, Sequential
 from autosched.transform.pipeline import PASSES
-from kit.golden import Example
+from kit.golden import Example, Golden
 from kit.modules import run_module
+from kit.types import SameResult
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent.parent / "autosched" / "transform"
@@ -31,10 +32,10 @@ FILES = [
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_examples(path, golden, same_result) -> None:
+def test_examples(path: Path, golden: Golden, same_result: SameResult) -> None:
     own = PASS_OF[path.stem]
 
-    def run(example) -> None:
+    def run(example: Example) -> None:
         before = parse_func(example.before.text)
         example.before.found = to_text(before)
         if issubclass(PASSES[own], ModulePass):
@@ -71,6 +72,6 @@ def run_on_module(example: Example, before: PrimFunc, own: str) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-def scalars(func):
+def scalars(func: PrimFunc) -> list[int]:
     """Values for the parameters that are no buffers."""
     return [3 for param in func.params if param not in func.buffer_map]

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,25 +10,34 @@ from autosched.driver import lower
 from autosched.errors import ConfigError, ScheduleError
 from autosched.target import cpu_target
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
 from autosched.tir import interp
+from autosched.tir.expr import IterVar
+from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import Allocate, BufferRealize, BufferStore
 from autosched.tir.walk import stmts
+from autosched.transform.device.verify_memory import VerifyMemory
 from autosched.transform.framework.context import CONFIG_KEYS, PassContext
-from autosched.transform.framework.passes import FunctionPass, Sequential
+from autosched.transform.framework.passes import FunctionPass, Pass, Sequential
 from autosched.transform.pipeline import (
     CPU_PIPELINE,
     FEATURE_CHECK,
     GPU_PIPELINE,
     PASSES,
 )
+from kit.te import compute_of
+from kit.types import SameResult
 
 
-def run(pipeline, func):
+def run(pipeline: tuple[Pass, ...], func: PrimFunc) -> PrimFunc:
     return Sequential(pipeline)(func)
 
 
-def matmul(n=12, m=10, depth=9):
+def matmul(
+    n: int = 12, m: int = 10, depth: int = 9
+) -> tuple[Tensor, Tensor, Tensor, Tensor, IterVar]:
     A, B = te.placeholder((n, depth), name="A"), te.placeholder((depth, m), name="B")
     k = te.reduce_axis((0, depth), name="k")
     C = te.compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
@@ -35,10 +45,10 @@ def matmul(n=12, m=10, depth=9):
     return A, B, C, D, k
 
 
-def cpu_schedule():
+def cpu_schedule() -> PrimFunc:
     A, B, C, D, k = matmul()
     sch = te.create_schedule(D.op)
-    i, j = D.op.axis
+    i, j = compute_of(D).axis
     io, ii = sch[D].split(i, factor=4)
     jo, ji = sch[D].split(j, factor=4)
     sch[D].reorder(io, jo, ii, ji)
@@ -48,16 +58,16 @@ def cpu_schedule():
     sch[D].pragma(outer, "auto_unroll_max_step", 16)
     sch[C].compute_at(sch[D], outer)
     ko, ki = sch[C].split(k, factor=2)
-    ci, cj = C.op.axis
+    ci, cj = compute_of(C).axis
     sch[C].reorder(ko, ci, ki, cj)
     sch[C].vectorize(cj)
     return schedule_to_prim_func(sch, [A, B, D])
 
 
-def gpu_schedule(bind=True):
+def gpu_schedule(bind: bool = True) -> PrimFunc:
     A, B, C, D, _ = matmul(16, 16, 8)
     sch = te.create_schedule(D.op)
-    i, j = D.op.axis
+    i, j = compute_of(D).axis
     if not bind:
         return schedule_to_prim_func(sch, [A, B, D])
     io, ii = sch[D].split(i, factor=8)
@@ -71,7 +81,7 @@ def gpu_schedule(bind=True):
     return schedule_to_prim_func(sch, [A, B, D])
 
 
-def test_cpu(same_result) -> None:
+def test_cpu(same_result: SameResult) -> None:
     before = cpu_schedule()
     after = run(CPU_PIPELINE, before)
     same_result(before, after)
@@ -80,7 +90,7 @@ def test_cpu(same_result) -> None:
         assert not isinstance(s, BufferStore) or len(s.indices) == 1
 
 
-def test_gpu(same_result) -> None:
+def test_gpu(same_result: SameResult) -> None:
     before = gpu_schedule()
     same_result(before, run(GPU_PIPELINE, before))
     same_result(before, run(FEATURE_CHECK, before))
@@ -92,12 +102,12 @@ def test_host_code_is_found() -> None:
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_every_pass_is_registered_under_its_name(name) -> None:
+def test_every_pass_is_registered_under_its_name(name: str) -> None:
     assert PASSES[name]().info.name == name
 
 
 @pytest.mark.parametrize("name", sorted(PASSES))
-def test_every_pass_keeps_a_lowered_function_meaningful(name, same_result) -> None:
+def test_every_pass_keeps_a_lowered_function_meaningful(name: str, same_result: SameResult) -> None:
     lowered = run(CPU_PIPELINE, cpu_schedule())
     same_result(lowered, PASSES[name]()(lowered))
 
@@ -115,10 +125,10 @@ def test_numpy() -> None:
 class Count(FunctionPass):
     """Notes what it saw."""
 
-    seen: list
+    seen: list[PrimFunc]
     name: ClassVar[str] = "Count"
 
-    def apply(self, func, ctx):
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         self.seen.append(func)
         return func
 
@@ -130,7 +140,7 @@ def test_disabled_passes_are_skipped() -> None:
 
 
 def test_user_passes_by_phase() -> None:
-    seen = [[] for _ in range(4)]
+    seen: list[list[PrimFunc]] = [[] for _ in range(4)]
     before = cpu_schedule()
     extra = [[phase, Count(notes)] for phase, notes in enumerate(seen)]
     with PassContext(config={"tir.add_lower_pass": extra}):
@@ -149,12 +159,12 @@ def test_user_passes_by_phase() -> None:
         run(CPU_PIPELINE, before)
 
 
-def lowered_text(sch_args, **config):
+def lowered_text(sch_args: tuple[Schedule, list[Tensor]], **config: Any) -> str:
     with PassContext(config=config):
         return to_text(lower(*sch_args, cpu_target()))
 
 
-def vectorized_copies():
+def vectorized_copies() -> tuple[Schedule, list[Tensor]]:
     """Two intermediate stages that do not live together, vectorized."""
     A = te.placeholder((64,), name="A")
     B = te.compute((64,), lambda i: A[i] * 2.0, name="B")
@@ -167,12 +177,12 @@ def vectorized_copies():
     return sch, [A, E]
 
 
-def vectorized(**config):
+def vectorized(**config: bool) -> str:
     with PassContext(config=config):
         return to_text(PASSES["VectorizeLoop"]()(schedule_to_prim_func(*vectorized_copies())))
 
 
-def common_subexpressions(**config):
+def common_subexpressions(**config: bool) -> str:
     _, args = vectorized_copies()
     repeated = te.compute((8, 8), lambda i, j: args[0][i * 8 + j] * args[0][i * 8 + j + 1])
     func = schedule_to_prim_func(te.create_schedule(repeated.op), [args[0], repeated])
@@ -190,7 +200,7 @@ def double_buffered(**config: Any) -> str:
     return lowered_text((sch, [A, C]), **config)
 
 
-CHANGED_BY_KEY = {
+CHANGED_BY_KEY: dict[str, tuple[Any, Callable[..., object]]] = {
     "tir.noalias": (False, lambda **config: lowered_text(vectorized_copies(), **config)),
     "tir.disable_vectorize": (True, vectorized),
     "tir.disable_storage_rewrite": (
@@ -200,13 +210,13 @@ CHANGED_BY_KEY = {
     "tir.disable_cse_tir": (True, common_subexpressions),
     "tir.InjectDoubleBuffer": ({"split_loop": 2}, double_buffered),
     "tir.add_lower_pass": (
-        [[2, PASSES["VerifyMemory"]("cuda")]],
+        [[2, VerifyMemory("cuda")]],
         lambda **config: refusal(vectorized_copies(), **config),
     ),
 }
 
 
-def refusal(sch_args, **config):
+def refusal(sch_args: tuple[Schedule, list[Tensor]], **config: Any) -> str:
     try:
         return lowered_text(sch_args, **config)
     except ScheduleError as error:
@@ -214,7 +224,7 @@ def refusal(sch_args, **config):
 
 
 @pytest.mark.parametrize("key", CONFIG_KEYS)
-def test_every_configuration_key_changes_something(key) -> None:
+def test_every_configuration_key_changes_something(key: str) -> None:
     value, outcome = CHANGED_BY_KEY[key]
     assert outcome(**{key: CONFIG_KEYS[key].default}) == outcome()
     assert outcome(**{key: value}) != outcome()

@@ -4,14 +4,21 @@ Each case has a program and what holds of it after the whole pipeline. It must n
 pass is disabled: the case would say nothing of it.
 """
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 import pytest
 
 from autosched import te
 from autosched.driver import lower
 from autosched.errors import ScheduleError
 from autosched.target import HardwareParams, Target, cuda_target
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
 from autosched.tir import op
-from autosched.tir.expr import BufferLoad, Call, FloorDiv, FloorMod, IntImm, Select, Var
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Select, Var
+from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import (
     Allocate,
@@ -23,36 +30,45 @@ from autosched.tir.stmt import (
     ForKind,
     IfThenElse,
     SeqStmt,
+    Stmt,
 )
 from autosched.tir.walk import all_exprs, child_stmts, free_vars, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.pipeline import CPU_PIPELINE, GPU_PIPELINE
+from kit.te import compute_of
+from kit.tir import value_of
 
 CPU = Target("cpu", HardwareParams(4), 4, "haswell", "+avx2,+fma", "", 32)
 SCALAR = Target("cpu", HardwareParams(4), 4, "x86-64", "", "", 4)
 GPU = cuda_target()
 
 
-def statements(func, kind):
+S = TypeVar("S", bound=Stmt)
+E = TypeVar("E", bound=Expr)
+
+
+def statements(func: PrimFunc, kind: type[S]) -> list[S]:
     return [s for s in stmts(func.body) if isinstance(s, kind)]
 
 
-def expressions(func, kind):
-    return [e for e in all_exprs(func.body) if isinstance(e, kind)]
+def expressions(func: PrimFunc, *kinds: type[E]) -> list[E]:
+    return [e for e in all_exprs(func.body) if isinstance(e, kinds)]
 
 
-def attributes(func):
+def attributes(func: PrimFunc) -> set[str]:
     return {s.key for s in statements(func, AttrStmt)}
 
 
-def chain(n=64, f=lambda x: x + 1.0, g=te.exp):
+def chain(
+    n: int = 64, f: Callable[[Expr], Expr] = lambda x: x + 1.0, g: Callable[..., Expr] = te.exp
+) -> tuple[Tensor, Tensor, Tensor, Schedule]:
     A = te.placeholder((n,), name="A")
     B = te.compute((n,), lambda i: f(A[i]), name="B")
     C = te.compute((n,), lambda i: g(B[i]), name="C")
     return A, B, C, te.create_schedule(C.op)
 
 
-def prefetched():
+def prefetched() -> tuple[Schedule, list[Tensor], Target]:
     A = te.placeholder((64,), name="A")
     B = te.compute((64,), lambda i: te.exp(A[i]), name="B")
     sch = te.create_schedule(B.op)
@@ -61,12 +77,12 @@ def prefetched():
     return sch, [A, B], CPU
 
 
-def two_stages():
+def two_stages() -> tuple[Schedule, list[Tensor], Target]:
     A, _, C, sch = chain()
     return sch, [A, C], CPU
 
 
-def divided_rows():
+def divided_rows() -> tuple[Schedule, list[Tensor], Target]:
     """The sum of a row stands inside the loop over its elements, on which it does not depend."""
     A = te.placeholder((4, 200), name="A")
     k = te.reduce_axis((0, 200), name="k")
@@ -77,22 +93,22 @@ def divided_rows():
     return sch, [A, D], SCALAR
 
 
-def bfloat16():
+def bfloat16() -> tuple[Schedule, list[Tensor], Target]:
     A = te.placeholder((32,), "bfloat16", name="A")
     B = te.compute((32,), lambda i: A[i] * A[i] + A[i], name="B")
     return te.create_schedule(B.op), [A, B], CPU
 
 
-def wide_indices():
+def wide_indices() -> tuple[Schedule, list[Tensor], Target]:
     A = te.placeholder((te.const(64, "int64"),), name="A")
     B = te.compute((te.const(64, "int64"),), lambda i: te.exp(A[i]), name="B")
     return te.create_schedule(B.op), [A, B], SCALAR
 
 
-def odd_tiles(target):
+def odd_tiles(target: Target) -> tuple[Schedule, list[Tensor], Target]:
     A, B, C, sch = chain(100)
     sch[B].compute_inline()
-    outer, inner = sch[C].split(C.op.axis[0], factor=16)
+    outer, inner = sch[C].split(compute_of(C).axis[0], factor=16)
     if target.is_gpu:
         sch[C].bind(outer, te.thread_axis("blockIdx.x"))
         sch[C].bind(inner, te.thread_axis("threadIdx.x"))
@@ -102,35 +118,36 @@ def odd_tiles(target):
     return sch, [A, C], target
 
 
-def virtual_threads():
+def virtual_threads() -> tuple[Schedule, list[Tensor], Target]:
     A, B, C, sch = chain()
-    outer, inner = sch[C].split(C.op.axis[0], nparts=2)
+    outer, inner = sch[C].split(compute_of(C).axis[0], nparts=2)
     sch[C].bind(outer, te.thread_axis("vthread"))
     sch[C].bind(inner, te.thread_axis("threadIdx.x"))
     sch[B].compute_at(sch[C], inner)
     return sch, [A, C], GPU
 
 
-def double_buffer():
+def double_buffer() -> tuple[Schedule, list[Tensor], Target]:
     A, B, C, sch = chain()
-    outer, _ = sch[C].split(C.op.axis[0], factor=16)
+    outer, _ = sch[C].split(compute_of(C).axis[0], factor=16)
     sch[B].compute_at(sch[C], outer)
     sch[B].double_buffer()
     return sch, [A, C], CPU
 
 
-def reversed_of(A, name):
-    return te.compute((64,), lambda i: te.exp(A[63 - i]), name=name)
+def reversed_of(A: Tensor, name: str) -> Tensor:
+    result: Tensor = te.compute((64,), lambda i: te.exp(A[63 - i]), name=name)
+    return result
 
 
-def four_stages():
+def four_stages() -> tuple[Schedule, list[Tensor], Target]:
     A = stage = te.placeholder((64,), name="A")
     for name in "BCDE":
         stage = reversed_of(stage, name)
     return te.create_schedule(stage.op), [A, stage], CPU
 
 
-def store_predicate():
+def store_predicate() -> tuple[Schedule, list[Tensor], Target]:
     A = te.placeholder((8, 24), name="A")
     B = te.compute((8, 24), lambda i, j: te.exp(A[i, j]), name="B")
     sch = te.create_schedule(B.op)
@@ -139,14 +156,14 @@ def store_predicate():
     return sch, [A, B], SCALAR
 
 
-def matmul():
+def matmul() -> tuple[Schedule, list[Tensor], Target]:
     A, B = te.placeholder((8, 64), name="A"), te.placeholder((64, 16), name="B")
     k = te.reduce_axis((0, 64), name="k")
     C = te.compute((8, 16), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     return te.create_schedule(C.op), [A, B, C], CPU
 
 
-def short_loops():
+def short_loops() -> tuple[Schedule, list[Tensor], Target]:
     A = te.placeholder((64, 3), name="A")
     B = te.compute((64, 3), lambda i, j: te.exp(A[i, 2 - j]), name="B")
     sch = te.create_schedule(B.op)
@@ -154,24 +171,24 @@ def short_loops():
     return sch, [A, B], SCALAR
 
 
-def fused_and_split():
+def fused_and_split() -> tuple[Schedule, list[Tensor], Target]:
     A = te.placeholder((8,), name="A")
     B = te.compute((256,), lambda x: A[(x + 16) % 32 // 4], name="B")
     return te.create_schedule(B.op), [A, B], SCALAR
 
 
-def differences_of_indices():
+def differences_of_indices() -> tuple[Schedule, list[Tensor], Target]:
     A, B, C, sch = chain()
-    outer, _ = sch[C].split(C.op.axis[0], factor=16)
+    outer, _ = sch[C].split(compute_of(C).axis[0], factor=16)
     sch[B].compute_at(sch[C], outer)
     return sch, [A, C], SCALAR
 
 
-def nothing_to_do():
+def nothing_to_do() -> tuple[Schedule, list[Tensor], Target]:
     """An extern operation whose statement ends with a loop that does nothing."""
     A = te.placeholder((4,), name="A")
 
-    def body(ins, outs):
+    def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
         i, j = Var("i"), Var("j")
         store = BufferStore(outs[0], BufferLoad(ins[0], (i,)), (i,))
         zero, four = IntImm(0), IntImm(4)
@@ -183,18 +200,18 @@ def nothing_to_do():
     return te.create_schedule(B.op), [A, B], SCALAR
 
 
-def selected():
+def selected() -> tuple[Schedule, list[Tensor], Target]:
     A = te.placeholder((8,), name="A")
     B = te.compute((16,), lambda i: op.select(i < 8, A[i], 0.0), name="B")
     return te.create_schedule(B.op), [A, B], SCALAR
 
 
-def host_code():
+def host_code() -> tuple[Schedule, list[Tensor], Target]:
     A, _, C, sch = chain()
     return sch, [A, C], GPU
 
 
-def is_hoisted(func) -> bool:
+def is_hoisted(func: PrimFunc) -> bool:
     """No condition stands in a loop that does not change it."""
     return not any(
         loop.loop_var not in free_vars(test.condition)
@@ -204,12 +221,13 @@ def is_hoisted(func) -> bool:
     )
 
 
-def depth(stmt):
+def depth(stmt: Stmt) -> int:
     """How many loops are inside one another."""
     return isinstance(stmt, For) + max(map(depth, child_stmts(stmt)), default=0)
 
 
-CASES = {
+Program = Callable[[], tuple[Schedule, list[Tensor], Target]]
+CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     "InjectPrefetch": (prefetched, lambda f: any(e.op == "prefetch" for e in expressions(f, Call))),
     "StorageFlatten": (two_stages, lambda f: not statements(f, BufferRealize)),
     "BF16ComputeLegalize": (bfloat16, lambda f: "float32" in to_text(f)),
@@ -233,7 +251,7 @@ CASES = {
     "InjectVirtualThread": (virtual_threads, lambda f: "virtual_thread" not in attributes(f)),
     "InjectDoubleBuffer": (
         double_buffer,
-        lambda f: [a.extents[0].value for a in statements(f, Allocate)] == [32],
+        lambda f: [value_of(a.extents[0]) for a in statements(f, Allocate)] == [32],
     ),
     "StorageRewrite": (four_stages, lambda f: len(statements(f, Allocate)) == 2),
     "HoistInvariants": (divided_rows, lambda f: depth(f.body) == 2),
@@ -250,12 +268,12 @@ CASES = {
     "RenormalizeSplitPattern": (fused_and_split, lambda f: "shift_right(x, 2)" in to_text(f)),
     "RemoveNoOp": (nothing_to_do, lambda f: len(statements(f, For)) == 1),
     "RewriteUnsafeSelect": (selected, lambda f: not expressions(f, Select)),
-    "LowerIntrin": (fused_and_split, lambda f: not expressions(f, FloorDiv | FloorMod)),
+    "LowerIntrin": (fused_and_split, lambda f: not expressions(f, FloorDiv, FloorMod)),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_work_of_a_pass_shows(name) -> None:
+def test_the_work_of_a_pass_shows(name: str) -> None:
     made, holds = CASES[name]
     func = lower(*made())
     assert holds(func), to_text(func)

@@ -3,19 +3,24 @@
 The texts stand in tests/golden/pipeline; `--update-golden` rewrites them.
 """
 
+from collections.abc import Sequence
+
 import pytest
 
 from autosched.errors import ScheduleError
+from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
-from autosched.transform.framework.passes import Sequential
+from autosched.transform.framework.passes import Pass, Sequential
 from autosched.transform.framework.user_passes import UserPasses
 from autosched.transform.pipeline import GPU_PIPELINE, cpu_pipeline
+from kit.golden import Golden
 from kit.pipeline_cases import CASES, lowered
+from kit.types import SameResult
 
 WIDTHS = (16, 32, 64)
 
 
-def text_of(passes, func):
+def text_of(passes: tuple[Pass, ...], func: PrimFunc) -> str:
     """The text of `func` after the passes, or what they refuse."""
     try:
         return to_text(Sequential(passes)(func))
@@ -25,7 +30,7 @@ def text_of(passes, func):
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", CASES)
-def test_cpu(name, width, golden, same_result) -> None:
+def test_cpu(name: str, width: int, golden: Golden, same_result: SameResult) -> None:
     before = lowered(name, gpu=False)
     after = Sequential(cpu_pipeline(width))(before)
     golden.check(f"pipeline/{name}-{width}.tir", to_text(after))
@@ -33,40 +38,42 @@ def test_cpu(name, width, golden, same_result) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_gpu(name, golden, same_result) -> None:
+def test_gpu(name: str, golden: Golden, same_result: SameResult) -> None:
     before = lowered(name, gpu=True)
     after = Sequential(GPU_PIPELINE)(before)
     golden.check(f"pipeline/{name}-cuda.tir", to_text(after))
     same_result(before, after)
 
 
-def test_host_code_for_a_gpu(golden) -> None:
+def test_host_code_for_a_gpu(golden: Golden) -> None:
     text = text_of(GPU_PIPELINE, lowered("tiled_matmul", gpu=False))
     golden.check("pipeline/tiled_matmul-refused.txt", text)
 
 
-def places(passes):
+def places(passes: tuple[Pass, ...]) -> list[int]:
     return [k for k, pass_ in enumerate(passes) if pass_.name != UserPasses.name]
 
 
-def changed_by(passes, place, funcs):
+def changed_by(
+    passes: tuple[Pass, ...], place: int, funcs: Sequence[tuple[str, PrimFunc]]
+) -> list[str]:
     """The cases whose final text is another when the pass at `place` is taken out."""
     without = passes[:place] + passes[place + 1 :]
     return [name for name, func in funcs if text_of(without, func) != text_of(passes, func)]
 
 
-def ids(passes):
+def ids(passes: tuple[Pass, ...]) -> list[str]:
     return [f"{k}-{passes[k].name}" for k in places(passes)]
 
 
 @pytest.mark.parametrize("place", places(cpu_pipeline()), ids=ids(cpu_pipeline()))
-def test_every_pass_for_a_cpu_is_noticed(place) -> None:
+def test_every_pass_for_a_cpu_is_noticed(place: int) -> None:
     funcs = [(name, lowered(name, gpu=False)) for name in CASES]
     assert any(changed_by(cpu_pipeline(width), place, funcs) for width in WIDTHS)
 
 
 @pytest.mark.parametrize("place", places(GPU_PIPELINE), ids=ids(GPU_PIPELINE))
-def test_every_pass_for_a_gpu_is_noticed(place) -> None:
+def test_every_pass_for_a_gpu_is_noticed(place: int) -> None:
     funcs = [(name, lowered(name, gpu=True)) for name in CASES]
     funcs.append(("host", lowered("tiled_matmul", gpu=False)))
     assert changed_by(GPU_PIPELINE, place, funcs)

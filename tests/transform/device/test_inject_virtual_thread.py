@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, IterKind, IterVar, Var
 from autosched.tir.stmt import (
@@ -8,6 +10,7 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.walk import stmts
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread, touched_variables
+from kit.types import MakeFunc, SameResult
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
@@ -15,13 +18,14 @@ i, j = Var("i"), Var("j")
 L = decl_buffer((4,), "float32", "L", scope="local")
 
 
-def virtual(extent, make_body, tag="vthread"):
+def virtual(extent: int, make_body: Callable[[Var], LetStmt], tag: str = "vthread") -> AttrStmt:
     thread = IterVar(None, Var(tag), IterKind.THREAD, tag)
-    extent = IntImm(extent) if isinstance(extent, int) else extent
-    return AttrStmt(thread, "virtual_thread", extent, make_body(thread.var))
+    return AttrStmt(thread, "virtual_thread", IntImm(extent), make_body(thread.var))
 
 
-def test_copies_of_a_let_bind_their_own_variables(make_func, same_result) -> None:
+def test_copies_of_a_let_bind_their_own_variables(
+    make_func: MakeFunc, same_result: SameResult
+) -> None:
     t = Var("t")
     before = make_func(
         virtual(3, lambda vx: LetStmt(t, vx * 2, BufferStore(B, A[t], (t + 1,)))), A, B

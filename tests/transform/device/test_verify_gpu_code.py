@@ -4,19 +4,20 @@ from autosched.errors import ConfigError, ScheduleError
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Cast, IntImm, IterKind, IterVar, Ramp, Var
-from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, For, ForKind, seq
+from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, For, ForKind, Stmt, seq
 from autosched.transform.device.verify_gpu_code import VerifyGPUCode
+from kit.types import MakeFunc
 
 A = decl_buffer((4096,), "float32", "A")
 B = decl_buffer((4096,), "float32", "B")
 
 
-def launch(tag, extent, body, key="thread_extent"):
-    extent = IntImm(extent) if isinstance(extent, int) else extent
-    return AttrStmt(IterVar(None, Var(tag), IterKind.THREAD, tag), key, extent, body)
+def launch(tag: str, extent: Var | int, body: Stmt, key: str = "thread_extent") -> AttrStmt:
+    value = IntImm(extent) if isinstance(extent, int) else extent
+    return AttrStmt(IterVar(None, Var(tag), IterKind.THREAD, tag), key, value, body)
 
 
-def allocate(size, scope, body, dtype="float32"):
+def allocate(size: int, scope: str, body: Stmt, dtype: str = "float32") -> Allocate:
     buffer = decl_buffer((size,), dtype, "buf", scope=scope)
     return Allocate(buffer.data, buffer.dtype, (IntImm(size),), TRUE, body)
 
@@ -24,12 +25,12 @@ def allocate(size, scope, body, dtype="float32"):
 STORE = BufferStore(B, A[0], (IntImm(0),))
 
 
-def vector(stride=1, lanes=4):
+def vector(stride: int = 1, lanes: int = 4) -> BufferStore:
     index = (Ramp(IntImm(0), IntImm(stride), lanes),)
     return BufferStore(B, A[index], index)
 
 
-def kernel(body, x=32, y=4):
+def kernel(body: Stmt, x: int = 32, y: int = 4) -> AttrStmt:
     return launch("blockIdx.x", 8, launch("threadIdx.x", x, launch("threadIdx.y", y, body)))
 
 
@@ -105,13 +106,15 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_refuses_what_is_beyond_a_limit(make_func, case) -> None:
+def test_refuses_what_is_beyond_a_limit(
+    make_func: MakeFunc, case: tuple[Stmt, dict[str, int], str]
+) -> None:
     body, limits, message = case
     with pytest.raises(ScheduleError, match=message):
         VerifyGPUCode(**limits)(make_func(body, A, B))
 
 
-def test_strided_vector_of_narrow_values(make_func) -> None:
+def test_strided_vector_of_narrow_values(make_func: MakeFunc) -> None:
     half = decl_buffer((64,), "float16", "H")
     index = Ramp(IntImm(0), IntImm(2), 4)
     func = make_func(kernel(BufferStore(half, half[index], (index,))), half)
@@ -119,7 +122,7 @@ def test_strided_vector_of_narrow_values(make_func) -> None:
         VerifyGPUCode(max_vector_bytes=8)(func)
 
 
-def test_within_the_limits_returns_the_same_object(make_func) -> None:
+def test_within_the_limits_returns_the_same_object(make_func: MakeFunc) -> None:
     body = allocate(64, "shared", allocate(4, "local", seq(vector(), STORE)))
     func = make_func(seq(kernel(body), kernel(body, x=64, y=2)), A, B)
     check = VerifyGPUCode(
@@ -134,7 +137,7 @@ def test_within_the_limits_returns_the_same_object(make_func) -> None:
     assert VerifyGPUCode()(func) is func
 
 
-def test_a_repeated_thread_counts_once(make_func) -> None:
+def test_a_repeated_thread_counts_once(make_func: MakeFunc) -> None:
     func = make_func(kernel(launch("threadIdx.x", 32, STORE)), A, B)
     assert VerifyGPUCode(max_threads_per_block=128)(func) is func
 

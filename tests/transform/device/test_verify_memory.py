@@ -8,26 +8,27 @@ from autosched.tir.expr import IntImm, Var
 from autosched.tir.op import const
 from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind
 from autosched.transform.device.verify_memory import VerifyMemory
+from kit.types import MakeFunc
 
 A, B = decl_buffer((8,), "float32", "A"), decl_buffer((8,), "float32", "B")
 i = Var("i")
 copy = For(i, IntImm(0), IntImm(8), ForKind.SERIAL, BufferStore(B, A[i], (i,)))
 
 
-def test_host_access_is_refused(make_func) -> None:
+def test_host_access_is_refused(make_func: MakeFunc) -> None:
     func = make_func(copy, A, B)
     with pytest.raises(ScheduleError, match="buffer B is accessed by the host"):
         VerifyMemory("cuda")(func)
 
 
-def test_the_message_names_what_is_read(make_func) -> None:
+def test_the_message_names_what_is_read(make_func: MakeFunc) -> None:
     T = decl_buffer((8,), "float32", "T")
     func = make_func(BufferStore(T, A[0], (IntImm(0),)), A)
     with pytest.raises(ScheduleError, match=r"buffer A .* bind the loops"):
         VerifyMemory("cuda")(func)
 
 
-def test_the_target_attribute_decides(make_func) -> None:
+def test_the_target_attribute_decides(make_func: MakeFunc) -> None:
     func = make_func(copy, A, B, target=cuda_target())
     with pytest.raises(ScheduleError, match="VerifyMemory"):
         VerifyMemory()(func)
@@ -37,7 +38,7 @@ def test_the_target_attribute_decides(make_func) -> None:
     assert VerifyMemory()(without) is without
 
 
-def test_threads_may(make_func) -> None:
+def test_threads_may(make_func: MakeFunc) -> None:
     axis = te.thread_axis((0, 8), "threadIdx.x")
     store = BufferStore(B, A[axis.var] + const(1.0), (axis.var,))
     func = make_func(AttrStmt(axis, "thread_extent", IntImm(8), store), A, B)

@@ -10,12 +10,13 @@ from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import Sequential
 from autosched.transform.pipeline import CPU_PIPELINE
 from kit.stmts import loop
+from kit.types import BodyText, MakeFunc, SameResult
 
 A, B = decl_buffer((64,), "float32", "A"), decl_buffer((64,), "float32", "B")
 i, j = Var("i"), Var("j")
 
 
-def test_golden(make_func, body_text, same_result) -> None:
+def test_golden(make_func: MakeFunc, body_text: BodyText, same_result: SameResult) -> None:
     index = i * 8 + j
     before = make_func(loop(i, 8, loop(j, 8, BufferStore(B, A[index] + 1.0, (index,)))), A, B)
     after = CommonSubexprElimTIR()(before)
@@ -30,7 +31,9 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_each_part_stands_where_it_is_known(make_func, body_text, same_result) -> None:
+def test_each_part_stands_where_it_is_known(
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
+) -> None:
     stores = [BufferStore(B, A[i * 8 + k], (i * 8 + j,)) for k in (1, 2)]
     before = make_func(loop(i, 8, loop(j, 8, seq(*stores))), A, B)
     after = CommonSubexprElimTIR()(before)
@@ -47,12 +50,12 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_nothing_repeated_is_unchanged(make_func) -> None:
+def test_nothing_repeated_is_unchanged(make_func: MakeFunc) -> None:
     before = make_func(loop(i, 8, BufferStore(B, A[i * 2], (i,))), A, B)
     assert CommonSubexprElimTIR()(before) is before
 
 
-def test_it_can_be_disabled(make_func) -> None:
+def test_it_can_be_disabled(make_func: MakeFunc) -> None:
     index = i * 8 + 1
     before = make_func(loop(i, 4, BufferStore(B, A[index], (index,))), A, B)
     assert CommonSubexprElimTIR(enable=False)(before) is before
@@ -61,7 +64,7 @@ def test_it_can_be_disabled(make_func) -> None:
     assert CommonSubexprElimTIR()(before) is not before
 
 
-def test_loads_and_divisions_that_may_trap_stay(make_func) -> None:
+def test_loads_and_divisions_that_may_trap_stay(make_func: MakeFunc) -> None:
     n = Var("n")
     ratio = floordiv(64, n)
     guarded = IfThenElse(lt(0, n), BufferStore(B, A[ratio], (ratio,)))
@@ -71,7 +74,7 @@ def test_loads_and_divisions_that_may_trap_stay(make_func) -> None:
     assert CommonSubexprElimTIR()(twice) is twice
 
 
-def test_sibling_loops_over_one_variable(make_func, same_result) -> None:
+def test_sibling_loops_over_one_variable(make_func: MakeFunc, same_result: SameResult) -> None:
     """What is named in one loop is not in scope in the next."""
     index = i * 8 + 1
     first = loop(i, 4, BufferStore(B, A[index], (index,)))
@@ -82,7 +85,7 @@ def test_sibling_loops_over_one_variable(make_func, same_result) -> None:
     same_result(before, after)
 
 
-def test_schedule(same_result) -> None:
+def test_schedule(same_result: SameResult) -> None:
     X, Y = te.placeholder((12, 9), name="X"), te.placeholder((9, 10), name="Y")
     k = te.reduce_axis((0, 9), name="k")
     Z = te.compute((12, 10), lambda r, c: te.sum(X[r, k] * Y[k, c], axis=k), name="Z")
@@ -96,7 +99,9 @@ def test_schedule(same_result) -> None:
     same_result(before, after)
 
 
-def test_the_most_used_get_the_names(make_func, body_text, same_result) -> None:
+def test_the_most_used_get_the_names(
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
+) -> None:
     often, twice = i * 8 + j, i * 3 + j * 2
     store = BufferStore(B, A[often] + A[often + 1] + A[twice], (often,))
     other = BufferStore(B, A[twice], (often,))

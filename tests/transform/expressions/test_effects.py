@@ -2,7 +2,7 @@ import pytest
 
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import float32, handle, int32
-from autosched.tir.expr import Call, StringImm, Var
+from autosched.tir.expr import Call, Expr, StringImm, Var
 from autosched.tir.op import call, likely, lt
 from autosched.transform.expressions.effects import has_side_effect, is_lasting
 
@@ -21,6 +21,6 @@ extern = Call(float32, "call_extern", (StringImm("f"),))
         (Call(int32, "no_such_intrinsic", ()), False, True),
     ],
 )
-def test_effects(expr, lasting, effect) -> None:
+def test_effects(expr: Expr, lasting: bool, effect: bool) -> None:
     assert is_lasting(expr) == lasting
     assert has_side_effect(expr) == effect

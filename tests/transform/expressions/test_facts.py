@@ -5,32 +5,33 @@ from autosched.tir.expr import IntImm, Var
 from autosched.tir.op import ge, lt
 from autosched.tir.stmt import nop
 from autosched.transform.expressions.facts import Facts
+from kit.types import MakeFunc
 
 
 @pytest.fixture
-def facts(make_func):
+def facts(make_func: MakeFunc) -> Facts:
     return Facts(make_func(nop()))
 
 
 i, j = Var("i"), Var("j")
 
 
-def bind(facts, var, extent) -> None:
+def bind(facts: Facts, var: Var, extent: int) -> None:
     facts.bind(var, IntImm(0), IntImm(extent))
 
 
-def test_bounds_of_a_loop(facts) -> None:
+def test_bounds_of_a_loop(facts: Facts) -> None:
     bind(facts, i, 8)
     assert facts.analyzer.can_prove(lt(i, 8))
     assert not facts.analyzer.can_prove(lt(i, 7))
 
 
-def test_results_survive_conditions_on_other_variables(facts) -> None:
+def test_results_survive_conditions_on_other_variables(facts: Facts) -> None:
     bind(facts, i, 8)
     bind(facts, j, 8)
     facts.memo(i + 1)[i + 1] = i
 
-    def inside(_) -> None:
+    def inside(_: None) -> None:
         assert facts.memo(i + 1) == {i + 1: i}
         assert facts.memo(j + 1) == {}
         facts.memo(j + 1)[j + 1] = j
@@ -39,13 +40,13 @@ def test_results_survive_conditions_on_other_variables(facts) -> None:
     assert facts.memo(j + 1) == {i + 1: i}  # what held under the condition is gone
 
 
-def test_conditions_hold_only_inside(facts) -> None:
+def test_conditions_hold_only_inside(facts: Facts) -> None:
     bind(facts, i, 8)
     assert facts.under((lt(i, 4), ge(i, 2)), lambda _: facts.analyzer.can_prove(lt(i, 4)), False)
     assert not facts.analyzer.can_prove(lt(i, 4))
 
 
-def test_binding_a_variable_otherwise_forgets(facts) -> None:
+def test_binding_a_variable_otherwise_forgets(facts: Facts) -> None:
     bind(facts, i, 8)
     facts.memo(i)[i] = i
     bind(facts, i, 8)
@@ -55,7 +56,7 @@ def test_binding_a_variable_otherwise_forgets(facts) -> None:
     assert not facts.analyzer.can_prove(lt(i, 8))
 
 
-def test_extents_of_parameters_are_not_negative(make_func) -> None:
+def test_extents_of_parameters_are_not_negative(make_func: MakeFunc) -> None:
     n = Var("n")
     facts = Facts(make_func(nop(), decl_buffer((n,), "float32", "A")))
     assert facts.analyzer.can_prove(ge(n, 0))

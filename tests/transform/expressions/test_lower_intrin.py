@@ -1,33 +1,37 @@
 """Every branch against Python's // and %, on all values of int8."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from autosched.tir import interp
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
-from autosched.tir.expr import (
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Mod,
-    Ramp,
-    Var,
-)
+from autosched.tir.expr import Expr, FloorDiv, FloorMod, IntImm, Max, Mod, Ramp, Var
+from autosched.tir.function import PrimFunc
 from autosched.tir.op import call, cast, const, eq, floordiv, floormod, ge, lt, max_, ne, truncdiv
 from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse, seq
 from autosched.tir.walk import all_exprs
 from autosched.transform.expressions.lower_intrin import LowerIntrin
+from kit.stmts import as_a
+from kit.types import Array, BodyText, MakeFunc, SameResult
 
 ALL = np.arange(-128, 128)
 
 
-def is_lowered(func) -> bool:
+def is_lowered(func: PrimFunc) -> bool:
     return not any(isinstance(e, FloorDiv | FloorMod) for e in all_exprs(func.body))
 
 
-def run_both(make_func, make_value, a, b, dtype, guard=None):
+def run_both(
+    make_func: Callable[..., PrimFunc],
+    make_value: Callable[..., Expr],
+    a: Array,
+    b: Array,
+    dtype: str,
+    guard: None = None,
+) -> Array:
     """make_value(x, y) for all pairs of the arrays, after lowering."""
     A, B = (decl_buffer((len(v),), dtype, n) for v, n in ((a, "A"), (b, "B")))
     i = Var("i")
@@ -43,20 +47,20 @@ def run_both(make_func, make_value, a, b, dtype, guard=None):
     return result
 
 
-def pairs(low, high, dividends=ALL):
+def pairs(low: int, high: int, dividends: Array = ALL) -> tuple[Array, Array]:
     a, b = np.meshgrid(dividends, np.arange(low, high))
     keep = (b != 0) & ~((a == -128) & (b == -1))
     return a[keep], b[keep]
 
 
-def test_any_signs(make_func) -> None:
+def test_any_signs(make_func: MakeFunc) -> None:
     a, b = pairs(-128, 128)
     np.testing.assert_array_equal(run_both(make_func, floordiv, a, b, "int8"), a // b)
     np.testing.assert_array_equal(run_both(make_func, floormod, a, b, "int8"), a % b)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
-def test_constant_divisors(make_func, dtype) -> None:
+def test_constant_divisors(make_func: MakeFunc, dtype: str) -> None:
     """Powers of two, other positive ones and negative ones."""
     divisors = [d for d in range(-128, 128) if d not in (0, -1)] if dtype == "int8" else [3, -5, 8]
     A = decl_buffer((256,), dtype, "A")
@@ -78,23 +82,23 @@ def test_constant_divisors(make_func, dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32"])
-def test_divisors_known_to_be_positive(make_func, dtype) -> None:
+def test_divisors_known_to_be_positive(make_func: MakeFunc, dtype: str) -> None:
     a, b = pairs(1, 128)
 
-    def positive(y):
+    def positive(y: Expr) -> Expr:
         return max_(y, const(1, dtype))
 
-    def quotient(x, y):
+    def quotient(x: Expr, y: Expr) -> Expr:
         return floordiv(x, positive(y))
 
-    def rest(x, y):
+    def rest(x: Expr, y: Expr) -> Expr:
         return floormod(x, positive(y))
 
     np.testing.assert_array_equal(run_both(make_func, quotient, a, b, dtype), a // b)
     np.testing.assert_array_equal(run_both(make_func, rest, a, b, dtype), a % b)
 
 
-def test_uint8(make_func) -> None:
+def test_uint8(make_func: MakeFunc) -> None:
     a, b = pairs(1, 256, np.arange(256))
     np.testing.assert_array_equal(run_both(make_func, floordiv, a, b, "uint8"), a // b)
     np.testing.assert_array_equal(run_both(make_func, floormod, a, b, "uint8"), a % b)
@@ -102,7 +106,7 @@ def test_uint8(make_func) -> None:
 
 @pytest.mark.parametrize("low", [-128, -127, -100, -5, 0, 3])
 @pytest.mark.parametrize("divisor", [3, 7, 100, 127])
-def test_bounded_dividends(make_func, low, divisor) -> None:
+def test_bounded_dividends(make_func: MakeFunc, low: int, divisor: int) -> None:
     """A loop variable with a known lower bound; nothing may overflow int8 on the way."""
     i = Var("i", "int8")
     extent = min(127, 127 - low)
@@ -118,11 +122,11 @@ def test_bounded_dividends(make_func, low, divisor) -> None:
         np.testing.assert_array_equal(result[:extent], expected)
 
 
-def test_golden(make_func, body_text) -> None:
+def test_golden(make_func: MakeFunc, body_text: BodyText) -> None:
     A, C = decl_buffer((16,), "int32", "A"), decl_buffer((16,), "int32", "C")
     i = Var("i")
 
-    def text(value):
+    def text(value: Expr) -> str:
         store = BufferStore(C, value, (i,))
         loop = For(i, IntImm(0), IntImm(16), ForKind.SERIAL, store)
         return body_text(LowerIntrin()(make_func(loop, A, C))).splitlines()[1].strip()
@@ -133,44 +137,45 @@ def test_golden(make_func, body_text) -> None:
     assert "shift_right(" in text(floordiv(A[i], 3)) and "31" in text(floordiv(A[i], 3))
 
 
-def test_unchanged(make_func) -> None:
+def test_unchanged(make_func: MakeFunc) -> None:
     A, i = decl_buffer((16,), "int32", "A"), Var("i")
     loop = For(i, IntImm(0), IntImm(16), ForKind.SERIAL, BufferStore(A, A[i] * 2, (i,)))
     before = make_func(loop, A)
     assert LowerIntrin()(before) is before
 
 
-def test_comparison_with_zero(make_func) -> None:
+def test_comparison_with_zero(make_func: MakeFunc) -> None:
     a, b = pairs(3, 8)
     for compare, expected in ((eq, a % b == 0), (ne, a % b != 0)):
 
-        def value(x, y, compare=compare):
+        def value(x: Expr, y: Expr, compare: Callable[..., Expr] = compare) -> Expr:
             return cast("int32", compare(floormod(x, y), const(0, "int8")))
 
         np.testing.assert_array_equal(run_both(make_func, value, a, b, "int8"), expected)
 
 
-def test_maximum_with_zero(make_func) -> None:
+def test_maximum_with_zero(make_func: MakeFunc) -> None:
     a, b = pairs(1, 128)
 
-    def value(x, y):
+    def value(x: Expr, y: Expr) -> Expr:
         return Max(floordiv(x, max_(y, const(1, "int8"))), const(0, "int8"))
 
     np.testing.assert_array_equal(run_both(make_func, value, a, b, "int8"), np.maximum(a // b, 0))
 
 
-def test_conditions_bound_the_dividend(make_func, same_result) -> None:
+def test_conditions_bound_the_dividend(make_func: MakeFunc, same_result: SameResult) -> None:
     A, i = decl_buffer((16,), "int32", "A"), Var("i")
     store = BufferStore(A, floormod(i - 5, 3), (i,))
     guarded = IfThenElse(ge(i, 5), store)
     before = make_func(For(i, IntImm(0), IntImm(16), ForKind.SERIAL, guarded), A)
     after = LowerIntrin()(before)
-    value = after.body.body.then_case.value
+    test = as_a(IfThenElse, as_a(For, after.body).body)
+    value = as_a(BufferStore, test.then_case).value
     assert isinstance(value, Mod) and value.a is i - 5
     same_result(before, after)
 
 
-def test_vectors(make_func, same_result) -> None:
+def test_vectors(make_func: MakeFunc, same_result: SameResult) -> None:
     A = decl_buffer((16,), "int32", "A")
     lanes = Ramp(IntImm(0), IntImm(1), 16)
     for divisor in (8, 3, -3):
@@ -181,7 +186,7 @@ def test_vectors(make_func, same_result) -> None:
         same_result(before, after)
 
 
-def test_floats(make_func, same_result) -> None:
+def test_floats(make_func: MakeFunc, same_result: SameResult) -> None:
     A, i = decl_buffer((16,), "float32", "A"), Var("i")
     loop = For(
         i, IntImm(0), IntImm(16), ForKind.SERIAL, BufferStore(A, floordiv(A[i], const(3.0)), (i,))
@@ -190,7 +195,7 @@ def test_floats(make_func, same_result) -> None:
     same_result(before, LowerIntrin()(before))
 
 
-def test_mathematics_stays(make_func) -> None:
+def test_mathematics_stays(make_func: MakeFunc) -> None:
     A, i = decl_buffer((16,), "float32", "A"), Var("i")
     store = BufferStore(A, call("exp", A[i]), (i,))
     before = make_func(

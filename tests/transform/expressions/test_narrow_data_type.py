@@ -4,32 +4,34 @@ from autosched.errors import ConfigError
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import int32, int64
 from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Ramp, Var
+from autosched.tir.function import PrimFunc
 from autosched.tir.op import cast, const, floormod, lt, mul, select
-from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse
+from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse, Stmt
 from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs
 from autosched.transform.expressions.narrow_data_type import NarrowDataType
 from autosched.transform.vector.vectorize_loop import VectorizeLoop
-from kit.stmts import loop
+from kit.stmts import as_a, loop
+from kit.types import BodyText, MakeFunc, SameResult
 
 A, B = decl_buffer((64,), "float32", "A"), decl_buffer((64,), "float32", "B")
 I64 = decl_buffer((64,), "int64", "I64")
 i = Var("i", "int64")
 
 
-def wide(value):
+def wide(value: int) -> IntImm:
     return IntImm(value, int64)
 
 
-def wide_loop(var, extent, body):
+def wide_loop(var: Var, extent: int, body: Stmt) -> For:
     return loop(var, wide(extent), body, low=wide(0))
 
 
-def has_int64(func):
+def has_int64(func: PrimFunc) -> bool:
     return any(e.dtype is int64 for e in all_exprs(func.body))
 
 
-def test_golden(make_func, body_text, same_result) -> None:
+def test_golden(make_func: MakeFunc, body_text: BodyText, same_result: SameResult) -> None:
     guarded = IfThenElse(lt(i * 8, wide(50)), BufferStore(B, A[i * 8], (i + 1,)))
     before = make_func(wide_loop(i, 8, guarded), A, B)
     after = NarrowDataType()(before)
@@ -40,52 +42,52 @@ for i in range(8):
     if i * 8 < 50:
         B[i + 1] = A[i * 8]"""
     )
-    assert after.body.loop_var.dtype is int32
+    assert as_a(For, after.body).loop_var.dtype is int32
     assert not has_int64(after)
     same_result(before, after)
 
 
-def test_narrow_functions_are_unchanged(make_func) -> None:
+def test_narrow_functions_are_unchanged(make_func: MakeFunc) -> None:
     j = Var("j")
     body = For(j, IntImm(0), IntImm(8), ForKind.SERIAL, BufferStore(B, A[j], (j,)))
     before = make_func(body, A, B)
     assert NarrowDataType()(before) is before
 
 
-def test_what_may_not_fit_stays(make_func) -> None:
+def test_what_may_not_fit_stays(make_func: MakeFunc) -> None:
     big = mul(i, wide(2**30))
     before = make_func(wide_loop(i, 8, BufferStore(B, A[floormod(big, wide(64))], (i,))), A, B)
     after = NarrowDataType()(before)
-    assert after.body.loop_var.dtype is int64
+    assert as_a(For, after.body).loop_var.dtype is int64
 
 
-def test_64_bits_change_nothing(make_func) -> None:
+def test_64_bits_change_nothing(make_func: MakeFunc) -> None:
     before = make_func(wide_loop(i, 8, BufferStore(B, A[i], (i,))), A, B)
     assert NarrowDataType(64)(before) is before
 
 
-def test_other_widths_are_refused(make_func) -> None:
+def test_other_widths_are_refused(make_func: MakeFunc) -> None:
     with pytest.raises(ConfigError, match="target_bits must be 32 or 64"):
         NarrowDataType(16)(make_func(wide_loop(i, 8, BufferStore(B, A[i], (i,))), A, B))
 
 
-def test_values_keep_their_type(make_func, same_result) -> None:
+def test_values_keep_their_type(make_func: MakeFunc, same_result: SameResult) -> None:
     store = BufferStore(I64, i * wide(3), (i,))
     before = make_func(wide_loop(i, 8, store), I64)
     after = NarrowDataType()(before)
-    assert after.body.body.value.dtype is int64
+    assert as_a(BufferStore, as_a(For, after.body).body).value.dtype is int64
     same_result(before, after)
 
 
-def test_loaded_indices_stay_wide(make_func) -> None:
+def test_loaded_indices_stay_wide(make_func: MakeFunc) -> None:
     index = floormod(I64[i], wide(64))
     before = make_func(wide_loop(i, 8, BufferStore(B, A[index], (i,))), I64, A, B)
     after = NarrowDataType()(before)
-    assert after.body.loop_var.dtype is int32
+    assert as_a(For, after.body).loop_var.dtype is int32
     assert any(e.dtype is int64 for e in all_exprs(after.body))
 
 
-def test_casts_and_branches_narrow(make_func, same_result) -> None:
+def test_casts_and_branches_narrow(make_func: MakeFunc, same_result: SameResult) -> None:
     j = Var("j")
     index = select(lt(i, wide(4)), cast(int64, j) + i, wide(0))
     inner = For(
@@ -97,7 +99,7 @@ def test_casts_and_branches_narrow(make_func, same_result) -> None:
     same_result(before, after)
 
 
-def test_parameters_keep_their_type(make_func) -> None:
+def test_parameters_keep_their_type(make_func: MakeFunc) -> None:
     n = Var("n", "int64")
     body = wide_loop(i, 8, IfThenElse(lt(i, n), BufferStore(B, A[i], (i,))))
     after = NarrowDataType()(make_func(body, A, B, scalars=(n,)))
@@ -107,7 +109,9 @@ def test_parameters_keep_their_type(make_func) -> None:
 
 @pytest.mark.parametrize("offset", [0, 5, 2**33])
 @pytest.mark.parametrize("stride", [1, 3])
-def test_after_vectorize_the_types_agree(make_func, same_result, offset, stride) -> None:
+def test_after_vectorize_the_types_agree(
+    make_func: MakeFunc, same_result: SameResult, offset: int, stride: int
+) -> None:
     """Ramps and broadcasts of int64, where all, some or none of the parts fit in 32 bits."""
     lane, k = Var("lane", "int64"), Var("k", "int64")
     at = (k * 4 + lane) * stride + offset - offset
@@ -125,7 +129,7 @@ def test_after_vectorize_the_types_agree(make_func, same_result, offset, stride)
     same_result(before, after)
 
 
-def test_predicates_are_narrowed_with_their_variables(make_func) -> None:
+def test_predicates_are_narrowed_with_their_variables(make_func: MakeFunc) -> None:
     lane = Ramp(i * 4, wide(1), 4)
     predicate = lt(lane, Broadcast(wide(30), 4))
     load = BufferLoad(A, (lane,), predicate)

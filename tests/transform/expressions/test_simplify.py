@@ -2,7 +2,7 @@ import pytest
 
 from autosched import te
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.expr import IntImm, Range, Var
 from autosched.tir.op import const, floordiv, floormod, if_then_else, likely, lt, mul
 from autosched.tir.stmt import (
@@ -18,14 +18,20 @@ from autosched.tir.stmt import (
 )
 from autosched.transform.expressions.simplify import Simplify
 from kit.stmts import loop
+from kit.types import BodyText, MakeFunc, SameResult
 
 
 @pytest.fixture
-def buffers():
+def buffers() -> tuple[Buffer, Buffer]:
     return decl_buffer((512,), "float32", "A"), decl_buffer((512,), "float32", "B")
 
 
-def test_indices_take_the_canonical_form(make_func, buffers, body_text, same_result) -> None:
+def test_indices_take_the_canonical_form(
+    make_func: MakeFunc,
+    buffers: tuple[Buffer, Buffer],
+    body_text: BodyText,
+    same_result: SameResult,
+) -> None:
     A, B = buffers
     i, j = Var("i"), Var("j")
     store = BufferStore(B, A[floordiv(i * 16 + j, 32)] + A[floormod(i * 16 + j, 32)], (j + i * 16,))
@@ -41,7 +47,7 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_simplified_is_unchanged(make_func, buffers) -> None:
+def test_simplified_is_unchanged(make_func: MakeFunc, buffers: tuple[Buffer, Buffer]) -> None:
     A, B = buffers
     i, j = Var("i"), Var("j")
     func = make_func(loop(i, 8, loop(j, 16, BufferStore(B, A[j] + 1.0, (i * 16 + j,)))), A, B)
@@ -50,7 +56,12 @@ def test_simplified_is_unchanged(make_func, buffers) -> None:
     assert Simplify()(once) is once
 
 
-def test_conditions_are_decided(make_func, buffers, body_text, same_result) -> None:
+def test_conditions_are_decided(
+    make_func: MakeFunc,
+    buffers: tuple[Buffer, Buffer],
+    body_text: BodyText,
+    same_result: SameResult,
+) -> None:
     A, B = buffers
     i, j = Var("i"), Var("j")
     always = IfThenElse(likely(lt(i * 4 + j, 32)), BufferStore(B, A[i], (j,)))
@@ -69,7 +80,9 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_a_condition_holds_inside_and_its_negation_in_else(make_func, buffers, body_text) -> None:
+def test_a_condition_holds_inside_and_its_negation_in_else(
+    make_func: MakeFunc, buffers: tuple[Buffer, Buffer], body_text: BodyText
+) -> None:
     A, B = buffers
     i = Var("i")
     inner = IfThenElse(lt(i, 6), BufferStore(B, A[0], (i,)))
@@ -80,7 +93,9 @@ def test_a_condition_holds_inside_and_its_negation_in_else(make_func, buffers, b
     assert "i < 2" not in text
 
 
-def test_facts_end_with_their_branch(make_func, buffers, body_text) -> None:
+def test_facts_end_with_their_branch(
+    make_func: MakeFunc, buffers: tuple[Buffer, Buffer], body_text: BodyText
+) -> None:
     A, B = buffers
     i = Var("i")
     inside = IfThenElse(lt(i, 4), IfThenElse(lt(i, 6), BufferStore(B, A[0], (i,))))
@@ -89,7 +104,12 @@ def test_facts_end_with_their_branch(make_func, buffers, body_text) -> None:
     assert text.count("i < 6") == 1
 
 
-def test_conditions_on_memory_are_no_facts(make_func, buffers, body_text, same_result) -> None:
+def test_conditions_on_memory_are_no_facts(
+    make_func: MakeFunc,
+    buffers: tuple[Buffer, Buffer],
+    body_text: BodyText,
+    same_result: SameResult,
+) -> None:
     A, B = buffers
     bound = lt(A[0], 2.0)
     change = BufferStore(A, const(5.0), (IntImm(0),))
@@ -100,7 +120,12 @@ def test_conditions_on_memory_are_no_facts(make_func, buffers, body_text, same_r
     same_result(before, after)
 
 
-def test_pure_lets_are_inlined(make_func, buffers, body_text, same_result) -> None:
+def test_pure_lets_are_inlined(
+    make_func: MakeFunc,
+    buffers: tuple[Buffer, Buffer],
+    body_text: BodyText,
+    same_result: SameResult,
+) -> None:
     A, B = buffers
     i, x, y = Var("i"), Var("x"), Var("y", "float32")
     body = LetStmt(x, i * 2 + 1, LetStmt(y, A[i], BufferStore(B, y + y, (x,))))
@@ -112,7 +137,9 @@ def test_pure_lets_are_inlined(make_func, buffers, body_text, same_result) -> No
     same_result(before, after)
 
 
-def test_let_in_a_buffer_shape_stays(make_func, buffers, body_text) -> None:
+def test_let_in_a_buffer_shape_stays(
+    make_func: MakeFunc, buffers: tuple[Buffer, Buffer], body_text: BodyText
+) -> None:
     n = Var("n")
     A = decl_buffer((4, n), "float32", "A")
     stored = BufferStore(A, const(1.0), (IntImm(0), IntImm(1)))
@@ -120,7 +147,9 @@ def test_let_in_a_buffer_shape_stays(make_func, buffers, body_text) -> None:
     assert isinstance(Simplify()(make_func(body)).body, LetStmt)
 
 
-def test_storing_what_is_there_does_nothing(make_func, buffers, body_text) -> None:
+def test_storing_what_is_there_does_nothing(
+    make_func: MakeFunc, buffers: tuple[Buffer, Buffer], body_text: BodyText
+) -> None:
     A, B = buffers
     i, j = Var("i"), Var("j")
     same = BufferStore(A, A[j + i * 2], (i * 2 + j,))
@@ -130,7 +159,9 @@ def test_storing_what_is_there_does_nothing(make_func, buffers, body_text) -> No
     assert "B[j] = A[i]" in text
 
 
-def test_loops_of_one_iteration_stay(make_func, buffers, body_text) -> None:
+def test_loops_of_one_iteration_stay(
+    make_func: MakeFunc, buffers: tuple[Buffer, Buffer], body_text: BodyText
+) -> None:
     A, B = buffers
     i = Var("i")
     after = Simplify()(make_func(loop(i, 1, BufferStore(B, A[i], (i,))), A, B))
@@ -142,7 +173,9 @@ for i in range(1):
     )
 
 
-def test_thread_extents_bound_their_variable(make_func, buffers, body_text) -> None:
+def test_thread_extents_bound_their_variable(
+    make_func: MakeFunc, buffers: tuple[Buffer, Buffer], body_text: BodyText
+) -> None:
     A, B = buffers
     axis = te.thread_axis((0, 32), "threadIdx.x")
     guarded = IfThenElse(lt(axis.var, 32), BufferStore(B, A[axis.var], (axis.var,)))
@@ -150,7 +183,7 @@ def test_thread_extents_bound_their_variable(make_func, buffers, body_text) -> N
     assert "if" not in body_text(after)
 
 
-def test_symbolic_extent(make_func, body_text) -> None:
+def test_symbolic_extent(make_func: MakeFunc, body_text: BodyText) -> None:
     n, i = Var("n"), Var("i")
     A = decl_buffer((n,), "float32", "A")
     guarded = IfThenElse(likely(lt(i, n)), BufferStore(A, const(1.0), (i,)))
@@ -158,7 +191,9 @@ def test_symbolic_extent(make_func, body_text) -> None:
     assert "if" not in body_text(after)
 
 
-def test_asserts_that_hold_disappear(make_func, buffers, body_text) -> None:
+def test_asserts_that_hold_disappear(
+    make_func: MakeFunc, buffers: tuple[Buffer, Buffer], body_text: BodyText
+) -> None:
     A, B = buffers
     i = Var("i")
     store: Stmt = BufferStore(B, A[i], (i,))
@@ -166,7 +201,9 @@ def test_asserts_that_hold_disappear(make_func, buffers, body_text) -> None:
     assert "assert" not in body_text(after)
 
 
-def test_the_guard_of_if_then_else_is_known_in_its_branch(make_func, buffers, body_text) -> None:
+def test_the_guard_of_if_then_else_is_known_in_its_branch(
+    make_func: MakeFunc, buffers: tuple[Buffer, Buffer], body_text: BodyText
+) -> None:
     A, B = buffers
     i = Var("i")
     value = if_then_else(lt(i, 4), A[floormod(i, 4)], const(0.0))
@@ -174,7 +211,7 @@ def test_the_guard_of_if_then_else_is_known_in_its_branch(make_func, buffers, bo
     assert "A[i]" in body_text(after)
 
 
-def test_schedule(same_result) -> None:
+def test_schedule(same_result: SameResult) -> None:
     A = te.placeholder((17, 13), name="A")
     k = te.reduce_axis((0, 13), name="k")
     B = te.compute((17,), lambda i: te.sum(A[i, k], axis=k), name="B")
@@ -189,12 +226,14 @@ def test_schedule(same_result) -> None:
     same_result(before, after)
 
 
-def test_rebound_variable(make_func, buffers, body_text) -> None:
+def test_rebound_variable(
+    make_func: MakeFunc, buffers: tuple[Buffer, Buffer], body_text: BodyText
+) -> None:
     """One variable in two loops of different extents: nothing is carried over."""
     A, B = buffers
     i = Var("i")
 
-    def guarded(bound):
+    def guarded(bound: int) -> Stmt:
         return IfThenElse(lt(mul(i, 2), bound), BufferStore(B, A[i], (i,)))
 
     body = seq(loop(i, 4, guarded(8)), loop(i, 8, guarded(8)))

@@ -4,10 +4,12 @@ from typing import ClassVar
 import pytest
 
 from autosched.errors import ConfigError
+from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import nop
-from autosched.transform.framework.context import PassContext, PassInfo
+from autosched.transform.framework.context import PassContext, PassInfo, Program
 from autosched.transform.framework.instruments import BaseInstrument
 from autosched.transform.framework.passes import FunctionPass, Sequential
+from kit.types import MakeFunc
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,7 @@ class Mark(FunctionPass):
 
     name: ClassVar[str] = "Mark"
 
-    def apply(self, func, ctx):
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         return func.with_attrs(marked=True)
 
 
@@ -25,12 +27,12 @@ class Late(FunctionPass):
     name: ClassVar[str] = "Late"
     opt_level: ClassVar[int] = 3
 
-    def apply(self, func, ctx):
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         return func.with_attrs(late=ctx.opt_level)
 
 
 @pytest.fixture
-def func(make_func):
+def func(make_func: MakeFunc) -> PrimFunc:
     return make_func(nop())
 
 
@@ -66,7 +68,7 @@ def test_contexts_nest() -> None:
     assert PassContext.current() is default
 
 
-def test_disabled_beats_required(func) -> None:
+def test_disabled_beats_required(func: PrimFunc) -> None:
     both = PassContext(required_pass=["Mark"], disabled_pass=["Mark"])
     assert not both.pass_enabled(PassInfo("Mark"))
     with both:
@@ -74,7 +76,7 @@ def test_disabled_beats_required(func) -> None:
         assert Mark()(func).attrs["marked"]  # calling a pass does not ask
 
 
-def test_required_runs_whatever_the_level(func) -> None:
+def test_required_runs_whatever_the_level(func: PrimFunc) -> None:
     with PassContext(opt_level=0):
         assert Sequential((Late(),))(func) is func
     with PassContext(opt_level=0, required_pass=["Late"]):
@@ -84,11 +86,11 @@ def test_required_runs_whatever_the_level(func) -> None:
 
 
 class Veto(BaseInstrument):
-    def should_run(self, program, info):
+    def should_run(self, program: Program, info: PassInfo) -> bool:
         return info.name != "Mark"
 
 
-def test_a_veto_leaves_the_program_identical(func) -> None:
+def test_a_veto_leaves_the_program_identical(func: PrimFunc) -> None:
     with PassContext(instruments=[Veto()]):
         assert Mark()(func) is func
         assert Sequential((Mark(),))(func) is func
@@ -96,7 +98,7 @@ def test_a_veto_leaves_the_program_identical(func) -> None:
         assert Mark()(func) is not func
 
 
-def test_trace_sees_before_and_after(func) -> None:
+def test_trace_sees_before_and_after(func: PrimFunc) -> None:
     seen = []
     with PassContext(trace=lambda program, info, before: seen.append((info.name, before))):
         Mark()(func)
@@ -104,7 +106,7 @@ def test_trace_sees_before_and_after(func) -> None:
 
 
 class Recorder(BaseInstrument):
-    def __init__(self, log, name, fails=False) -> None:
+    def __init__(self, log: list[str], name: str, fails: bool = False) -> None:
         self.log, self.name, self.fails = log, name, fails
 
     def enter_pass_ctx(self) -> None:
@@ -117,7 +119,7 @@ class Recorder(BaseInstrument):
 
 
 def test_failure_on_entering_leaves_what_was_entered() -> None:
-    log = []
+    log: list[str] = []
     ctx = PassContext(
         instruments=[Recorder(log, "a"), Recorder(log, "b"), Recorder(log, "c", fails=True)]
     )

@@ -5,9 +5,10 @@ import pytest
 
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, Var
+from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, For, ForKind
 from autosched.transform.expressions.simplify import Simplify
-from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.context import Instrument, PassContext
 from autosched.transform.framework.instruments import (
     PassTiming,
     PrintAfter,
@@ -17,10 +18,11 @@ from autosched.transform.framework.instruments import (
 )
 from autosched.transform.framework.passes import Sequential
 from autosched.transform.loops.remove_no_op import RemoveNoOp
+from kit.types import MakeFunc
 
 
 @pytest.fixture
-def func(make_func):
+def func(make_func: MakeFunc) -> PrimFunc:
     A, i = decl_buffer((64,), "float32", "A"), Var("i")
     store = BufferStore(A, A[i] + 1.0, (i + i,))
     return make_func(For(i, IntImm(0), IntImm(8), ForKind.SERIAL, store), A)
@@ -29,9 +31,9 @@ def func(make_func):
 PASSES = Sequential((Simplify(), RemoveNoOp()), label="cleanup")
 
 
-def test_printing(func) -> None:
-    lines = []
-    instruments = [
+def test_printing(func: PrimFunc) -> None:
+    lines: list[str] = []
+    instruments: list[Instrument] = [
         PrintBefore(("Simplify",), lines.append),
         PrintAfter(("Simplify",), lines.append),
     ]
@@ -42,8 +44,8 @@ def test_printing(func) -> None:
     assert lines[1].startswith("# after Simplify") and "A[i * 2]" in lines[1]
 
 
-def test_diff_shows_only_what_changed(func) -> None:
-    diffs = []
+def test_diff_shows_only_what_changed(func: PrimFunc) -> None:
+    diffs: list[str] = []
     with PassContext(instruments=[PrintDiff(diffs.append)]):
         Sequential((Simplify(), Simplify()))(func)
     inner, whole = diffs
@@ -51,7 +53,7 @@ def test_diff_shows_only_what_changed(func) -> None:
     assert "before Sequential" in whole
 
 
-def test_timing_tree(func) -> None:
+def test_timing_tree(func: PrimFunc) -> None:
     ticks = itertools.count()
     timing = PassTiming(clock=lambda: next(ticks) * 1e-6)
     with PassContext(instruments=[timing]):
@@ -65,15 +67,15 @@ def test_timing_tree(func) -> None:
     assert timing.render() == ""  # leaving the context clears the tree
 
 
-def test_rendering_inside_a_pass_is_refused(func) -> None:
+def test_rendering_inside_a_pass_is_refused(func: PrimFunc) -> None:
     timing = PassTiming()
     timing.run_before_pass(func, Simplify().info)
     with pytest.raises(RuntimeError, match="inside a running pass: Simplify"):
         timing.render()
 
 
-def test_verify_names_the_pass(func) -> None:
-    def check(_) -> Never:
+def test_verify_names_the_pass(func: PrimFunc) -> None:
+    def check(_: PrimFunc) -> Never:
         raise ValueError("broken")
 
     with (

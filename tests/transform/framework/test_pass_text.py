@@ -3,8 +3,11 @@
 import pytest
 
 from autosched.errors import ConfigError
+from autosched.transform.device.verify_gpu_code import VerifyGPUCode
+from autosched.transform.device.verify_memory import VerifyMemory
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.framework.pass_text import parse_passes
+from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.unroll_loop import UnrollLoop
 from autosched.transform.pipeline import PASSES
 
@@ -18,12 +21,12 @@ from autosched.transform.pipeline import PASSES
             " UnrollLoop{ auto_max_step = 4 , mark_only=True },Simplify{} ",
             (UnrollLoop(auto_max_step=4, mark_only=True), Simplify()),
         ),
-        ('VerifyMemory{kind="cuda"}', (PASSES["VerifyMemory"]("cuda"),)),
-        ("VerifyMemory{kind=cuda}", (PASSES["VerifyMemory"]("cuda"),)),
-        ("VerifyGPUCode{max_thread_x=3}", (PASSES["VerifyGPUCode"](max_thread_x=3),)),
+        ('VerifyMemory{kind="cuda"}', (VerifyMemory("cuda"),)),
+        ("VerifyMemory{kind=cuda}", (VerifyMemory("cuda"),)),
+        ("VerifyGPUCode{max_thread_x=3}", (VerifyGPUCode(max_thread_x=3),)),
     ],
 )
-def test_text(text, passes) -> None:
+def test_text(text: str, passes: tuple[FunctionPass, ...]) -> None:
     assert parse_passes(text, PASSES) == passes
 
 
@@ -39,6 +42,6 @@ def test_text(text, passes) -> None:
         ("RemoveNoOp{x=1}", "expected option=value with one of no options"),
     ],
 )
-def test_what_is_refused(text, message) -> None:
+def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_passes(text, PASSES)

@@ -4,9 +4,11 @@ from typing import ClassVar
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.tir.function import IRModule
+from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.stmt import nop
+from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass, ModulePass, Sequential
+from kit.types import MakeFunc
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,7 @@ class Tag(FunctionPass):
     tag: str = "x"
     name: ClassVar[str] = "Tag"
 
-    def apply(self, func, ctx):
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         return func.with_attrs(tags=func.attrs.get("tags", "") + self.tag)
 
 
@@ -30,7 +32,7 @@ class Needs(Tag):
 class DropPrivate(FunctionPass):
     name: ClassVar[str] = "DropPrivate"
 
-    def apply(self, func, ctx):
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc | None:
         return None if func.attrs.get("private") else func
 
 
@@ -39,50 +41,50 @@ class Keep(ModulePass):
     name: ClassVar[str] = "Keep"
     result: object = "same"
 
-    def apply_module(self, module, ctx):
-        return module if self.result == "same" else self.result
+    def apply_module(self, module: IRModule, ctx: PassContext) -> IRModule:
+        return module if self.result == "same" else self.result  # type: ignore[return-value]  # wrong on purpose
 
 
 @pytest.fixture
-def module(make_func):
+def module(make_func: MakeFunc) -> IRModule:
     return IRModule({"f": make_func(nop()), "g": make_func(nop(), private=True)})
 
 
-def test_a_function_pass_runs_on_every_function(module) -> None:
+def test_a_function_pass_runs_on_every_function(module: IRModule) -> None:
     after = Tag("a")(module)
     assert [f.attrs["tags"] for f in after.functions.values()] == ["a", "a"]
 
 
-def test_none_removes_a_function(module) -> None:
+def test_none_removes_a_function(module: IRModule) -> None:
     after = DropPrivate()(module)
     assert list(after.functions) == ["f"]
     with pytest.raises(ValueError, match="DropPrivate removed the function main"):
         DropPrivate()(module["g"])
 
 
-def test_nothing_changed_is_the_same_module(module) -> None:
+def test_nothing_changed_is_the_same_module(module: IRModule) -> None:
     once = DropPrivate()(module)
     assert DropPrivate()(once) is once
 
 
-def test_module_passes(module) -> None:
+def test_module_passes(module: IRModule) -> None:
     assert Keep()(module) is module
     assert Keep()(module["f"]) is module["f"]
     with pytest.raises(TypeError, match="Keep returned None, expected an IRModule"):
         Keep(None)(module)
 
 
-def test_sequences_nest_and_run_what_is_required(make_func) -> None:
+def test_sequences_nest_and_run_what_is_required(make_func: MakeFunc) -> None:
     func = make_func(nop())
     inner = Sequential((Tag("b"), Needs("c")), registry={"First": lambda: Tag("1")})
     assert Sequential((Tag("a"), inner))(func).attrs["tags"] == "ab1c"
 
 
-def test_required_passes_are_not_remembered(make_func) -> None:
+def test_required_passes_are_not_remembered(make_func: MakeFunc) -> None:
     twice = Sequential((Needs("c"), Needs("d")), registry={"First": lambda: Tag("1")})
     assert twice(make_func(nop())).attrs["tags"] == "1c1d"
 
 
-def test_unknown_required_pass(make_func) -> None:
+def test_unknown_required_pass(make_func: MakeFunc) -> None:
     with pytest.raises(ConfigError, match="Needs requires the pass 'First', which is not in"):
         Sequential((Needs(),))(make_func(nop()))

@@ -5,10 +5,12 @@ from autosched.errors import ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, Var
-from autosched.tir.stmt import AttrStmt, BufferStore, Prefetch
+from autosched.tir.stmt import AttrStmt, BufferStore, For, Prefetch, SeqStmt
 from autosched.tir.walk import stmts
 from autosched.transform.from_te.inject_prefetch import InjectPrefetch
-from kit.stmts import loop
+from kit.stmts import as_a, loop
+from kit.tir import value_of
+from kit.types import BodyText, MakeFunc
 
 A, B = decl_buffer((10, 4), "float32", "A"), decl_buffer((8, 4), "float32", "B")
 i, j = Var("i"), Var("j")
@@ -17,27 +19,27 @@ i, j = Var("i"), Var("j")
 copy = loop(j, 4, BufferStore(B, A[i, j], (i, j)))
 
 
-def test_golden(make_func, body_text) -> None:
+def test_golden(make_func: MakeFunc, body_text: BodyText) -> None:
     marked = AttrStmt(A, "prefetch_scope", IntImm(2), copy)
     after = InjectPrefetch()(make_func(loop(i, 8, marked), A, B))
-    prefetch = after.body.body.stmts[0]
+    prefetch, rest = as_a(SeqStmt, as_a(For, after.body).body).stmts
     assert isinstance(prefetch, Prefetch) and prefetch.buffer is A
     assert [(repr(r.min), repr(r.extent)) for r in prefetch.bounds] == [("i + 2", "1"), ("0", "4")]
-    assert after.body.body.stmts[1] is copy
+    assert rest is copy
 
 
-def test_unchanged(make_func) -> None:
+def test_unchanged(make_func: MakeFunc) -> None:
     before = make_func(loop(i, 8, copy), A, B)
     assert InjectPrefetch()(before) is before
 
 
-def test_outside_of_loops_is_refused(make_func) -> None:
+def test_outside_of_loops_is_refused(make_func: MakeFunc) -> None:
     marked = AttrStmt(A, "prefetch_scope", IntImm(2), copy)
     with pytest.raises(ScheduleError, match="the prefetch of A is in no loop"):
         InjectPrefetch()(make_func(marked, A, B))
 
 
-def test_what_is_not_read_is_not_prefetched(make_func) -> None:
+def test_what_is_not_read_is_not_prefetched(make_func: MakeFunc) -> None:
     other = decl_buffer((4,), "float32", "other")
     marked = AttrStmt(other, "prefetch_scope", IntImm(2), copy)
     after = InjectPrefetch()(make_func(loop(i, 8, marked), A, B, other))
@@ -51,4 +53,4 @@ def test_schedule() -> None:
     sch[Y].prefetch(X, Y.op.axis[0], 1)
     after = InjectPrefetch()(schedule_to_prim_func(sch, [X, Y]))
     prefetch = next(s for s in stmts(after.body) if isinstance(s, Prefetch))
-    assert [r.extent.value for r in prefetch.bounds] == [1, 16]
+    assert [value_of(r.extent) for r in prefetch.bounds] == [1, 16]

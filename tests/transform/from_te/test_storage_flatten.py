@@ -3,7 +3,7 @@ import pytest
 from autosched import te
 from autosched.errors import ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import handle
 from autosched.tir.expr import Call, IntImm, Range, Var
 from autosched.tir.op import add, cast, const, lt
@@ -13,15 +13,19 @@ from autosched.tir.stmt import (
     AttrStmt,
     BufferRealize,
     BufferStore,
+    For,
     Prefetch,
+    Stmt,
     seq,
 )
 from autosched.tir.walk import stmts
 from autosched.transform.from_te.storage_flatten import StorageFlatten
-from kit.stmts import loop
+from kit.stmts import as_a, loop
+from kit.tir import value_of
+from kit.types import BodyText, MakeFunc, SameResult
 
 
-def tile(dtype="float32"):
+def tile(dtype: str = "float32") -> tuple[Buffer, Buffer, Buffer, For]:
     """B is computed four rows at a time into a region of T."""
     A, B = decl_buffer((8, 6), dtype, "A"), decl_buffer((8, 6), dtype, "B")
     T = decl_buffer((8, 6), dtype, "T", scope="")
@@ -32,7 +36,7 @@ def tile(dtype="float32"):
     return A, B, T, loop(i, 2, BufferRealize(T, bounds, TRUE, seq(fill, drain)))
 
 
-def test_golden(make_func, body_text, same_result) -> None:
+def test_golden(make_func: MakeFunc, body_text: BodyText, same_result: SameResult) -> None:
     A, B, _, body = tile()
     before = make_func(body, A, B, te=True)
     after = StorageFlatten()(before)
@@ -53,19 +57,19 @@ for i in range(2):
     same_result(before, after)
 
 
-def test_only_te_functions(make_func) -> None:
+def test_only_te_functions(make_func: MakeFunc) -> None:
     A, B, _, body = tile()
     before = make_func(body, A, B)
     assert StorageFlatten()(before) is before
 
 
-def test_flat_function_is_unchanged(make_func) -> None:
+def test_flat_function_is_unchanged(make_func: MakeFunc) -> None:
     A, i = decl_buffer((8,), "float32", "A"), Var("i")
     before = make_func(loop(i, 8, BufferStore(A, A[i] + 1.0, (i,))), A, te=True)
     assert StorageFlatten()(before) is before
 
 
-def test_bool_is_stored_as_int8(make_func, same_result) -> None:
+def test_bool_is_stored_as_int8(make_func: MakeFunc, same_result: SameResult) -> None:
     A, B = decl_buffer((4, 4), "float32", "A"), decl_buffer((4, 4), "bool", "B")
     C = decl_buffer((4, 4), "float32", "C")
     T = decl_buffer((4, 4), "bool", "T", scope="")
@@ -88,7 +92,7 @@ def test_bool_is_stored_as_int8(make_func, same_result) -> None:
     same_result(before, after)
 
 
-def test_alignment_pads_the_stride(make_func, same_result) -> None:
+def test_alignment_pads_the_stride(make_func: MakeFunc, same_result: SameResult) -> None:
     A, B, T, body = tile()
     realize = body.body
     numbers = tuple(IntImm(n) for n in (0, 8, 1))
@@ -96,7 +100,7 @@ def test_alignment_pads_the_stride(make_func, same_result) -> None:
     before = make_func(loop(body.loop_var, 2, align), A, B, te=True)
     after = StorageFlatten()(before)
     allocate = next(s for s in stmts(after.body) if isinstance(s, Allocate))
-    assert allocate.extents[0].value == 4 * 9  # 6 columns padded to 8n + 1
+    assert value_of(allocate.extents[0]) == 4 * 9  # 6 columns padded to 8n + 1
     assert not any(isinstance(s, AttrStmt) for s in stmts(after.body))
     same_result(before, after)
 
@@ -110,8 +114,9 @@ def test_alignment_pads_the_stride(make_func, same_result) -> None:
         (["threadIdx.x", "blockIdx.x"], "shared"),
     ],
 )
-def test_scope_follows_the_threads(make_func, tags, scope) -> None:
-    A, B, _, body = tile()
+def test_scope_follows_the_threads(make_func: MakeFunc, tags: list[str], scope: str) -> None:
+    A, B, _, inside = tile()
+    body: Stmt = inside
     for tag in reversed(tags):
         axis = te.thread_axis((0, 1), tag)
         body = AttrStmt(axis, "thread_extent", IntImm(1), body)
@@ -120,16 +125,16 @@ def test_scope_follows_the_threads(make_func, tags, scope) -> None:
     assert allocate.buffer_var.scope == scope
 
 
-def test_explicit_scope_stays(make_func) -> None:
+def test_explicit_scope_stays(make_func: MakeFunc) -> None:
     A, B = decl_buffer((4,), "float32", "A"), decl_buffer((4,), "float32", "B")
     T, i = decl_buffer((4,), "float32", "T", scope="local"), Var("i")
     stores = seq(BufferStore(T, A[i], (i,)), BufferStore(B, T[i], (i,)))
     realize = BufferRealize(T, (Range(IntImm(0), IntImm(4)),), TRUE, loop(i, 4, stores))
     after = StorageFlatten()(make_func(realize, A, B, te=True))
-    assert after.body.buffer_var.scope == "local"
+    assert as_a(Allocate, after.body).buffer_var.scope == "local"
 
 
-def test_parameter_realized_otherwise_is_refused(make_func) -> None:
+def test_parameter_realized_otherwise_is_refused(make_func: MakeFunc) -> None:
     A, i = decl_buffer((8,), "float32", "A"), Var("i")
     store = loop(i, 4, BufferStore(A, const(1.0), (i,)))
     body = BufferRealize(A, (Range(IntImm(0), IntImm(4)),), TRUE, store)
@@ -137,7 +142,7 @@ def test_parameter_realized_otherwise_is_refused(make_func) -> None:
         StorageFlatten()(make_func(body, A, te=True))
 
 
-def test_symbolic_parameter_is_asserted(make_func, body_text) -> None:
+def test_symbolic_parameter_is_asserted(make_func: MakeFunc, body_text: BodyText) -> None:
     n, m, i = Var("n"), Var("m"), Var("i")
     A = decl_buffer((n,), "float32", "A")
     store = loop(i, 4, BufferStore(A, const(1.0), (i,)))
@@ -146,7 +151,7 @@ def test_symbolic_parameter_is_asserted(make_func, body_text) -> None:
     assert "assert" in body_text(after)
 
 
-def test_prefetch_becomes_calls_by_cache_line(make_func, body_text) -> None:
+def test_prefetch_becomes_calls_by_cache_line(make_func: MakeFunc, body_text: BodyText) -> None:
     A, B, i = decl_buffer((8, 64), "float32", "A"), decl_buffer((8,), "float32", "B"), Var("i")
     region = (Range(add(i, 1), IntImm(1)), Range(IntImm(0), IntImm(64)))
     body = loop(i, 7, seq(Prefetch(A, region), BufferStore(B, A[i, 0], (i,))))
@@ -156,7 +161,7 @@ def test_prefetch_becomes_calls_by_cache_line(make_func, body_text) -> None:
     assert "range(4)" in text  # 64 floats are four lines
 
 
-def test_schedule(same_result) -> None:
+def test_schedule(same_result: SameResult) -> None:
     A = te.placeholder((10, 12), name="A")
     B = te.compute((10, 12), lambda i, j: A[i, j] * 2.0, name="B")
     C = te.compute((10, 10), lambda i, j: B[i, j] + B[i, j + 2], name="C")

@@ -1,6 +1,7 @@
 import pytest
 
 from autosched import te
+from autosched.tir.expr import IterVar
 from autosched.transform.from_te.thread_scope_propagate import infer_scope
 
 BLOCK = te.thread_axis((0, 4), "blockIdx.y")
@@ -18,5 +19,5 @@ THREAD = te.thread_axis((0, 4), "threadIdx.x")
         ("global", [BLOCK], "global"),
     ],
 )
-def test_scope(scope, threads, expected) -> None:
+def test_scope(scope: str, threads: list[IterVar], expected: str) -> None:
     assert infer_scope(scope, threads) == expected

@@ -17,6 +17,7 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.walk import all_exprs, free_vars, stmts
 from autosched.transform.loops.copy_stmt import copies, copy_stmt
+from kit.stmts import as_a
 
 A = decl_buffer((8,), "float32", "A")
 x, i, t, u = Var("x"), Var("i"), Var("t", float32), Var("u")
@@ -52,7 +53,9 @@ def test_every_bound_variable_is_new() -> None:
 
 def test_copies_keep_the_first_ones_variables() -> None:
     loop = For(i, IntImm(0), IntImm(4), ForKind.SERIAL, BufferStore(A, A[x], (i,)))
-    first, second, third = copies(loop, [{x: IntImm(n)} for n in range(3)])
+    first, second, third = (
+        as_a(For, made) for made in copies(loop, [{x: IntImm(n)} for n in range(3)])
+    )
     assert first.loop_var is i
     assert len({first.loop_var, second.loop_var, third.loop_var}) == 3
     assert repr(third) == "for i in range(4):\n    A[i] = A[2]"

@@ -1,11 +1,15 @@
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from autosched import te
 from autosched.driver import lower
 from autosched.target import HardwareParams, Target
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import float32, handle
-from autosched.tir.expr import BufferLoad, Call, Range, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, Range, Var
+from autosched.tir.function import PrimFunc
 from autosched.tir.op import const, lt
 from autosched.tir.stmt import (
     TRUE,
@@ -17,11 +21,15 @@ from autosched.tir.stmt import (
     For,
     ForKind,
     IfThenElse,
+    SeqStmt,
+    Stmt,
     While,
     seq,
 )
 from autosched.tir.walk import stmts
 from autosched.transform.loops.hoist_invariants import HoistInvariants
+from kit.stmts import as_a
+from kit.types import BodyText, MakeFunc, SameResult
 
 AVX512 = Target("cpu", HardwareParams(num_cores=2), threads=2, vector_bytes=64)
 X = decl_buffer((64,), "float32", "X")
@@ -32,36 +40,44 @@ i, j, k = Var("i"), Var("j"), Var("k")
 ZERO = const(0)
 
 
-def loop(var, extent, body, kind=ForKind.SERIAL):
+def loop(var: Var, extent: Var | int, body: Stmt, kind: ForKind = ForKind.SERIAL) -> For:
     return For(var, ZERO, extent if isinstance(extent, Var) else const(extent), kind, body)
 
 
-def allocate(buffer, body):
+def allocate(buffer: Buffer, body: Stmt) -> Allocate:
     return Allocate(buffer.data, buffer.dtype, buffer.shape, TRUE, body)
 
 
-def read(buffer, index=ZERO):
+def read(buffer: Buffer, index: Expr = ZERO) -> BufferLoad:
     return BufferLoad(buffer, (index,))
 
 
-def summed(buffer=TOTAL, source=X, index=i):
+def summed(buffer: Buffer = TOTAL, source: Buffer = X, index: Expr = i) -> Stmt:
     """buffer[0] = the sum of source[index * 8 ... + 8]."""
     step = BufferStore(buffer, read(buffer) + read(source, index * 8 + k), (ZERO,))
     return seq(BufferStore(buffer, const(0.0, float32), (ZERO,)), loop(k, 8, step))
 
 
-def used(value=None):
+def used(value: Expr | None = None) -> BufferStore:
     where = i * 8 + j
     return BufferStore(Y, read(X, where) + (read(TOTAL) if value is None else value), (where,))
 
 
-def func_of(make_func, body, kind=ForKind.SERIAL, extent=8, **attrs):
+def func_of(
+    make_func: Callable[..., PrimFunc],
+    body: Stmt,
+    kind: ForKind = ForKind.SERIAL,
+    extent: int = 8,
+    **attrs: Any,
+) -> PrimFunc:
     """`body` in a loop j in a loop i."""
     return make_func(loop(i, 8, loop(j, extent, body, kind)), X, Y, **attrs)
 
 
 @pytest.mark.parametrize("kind", [ForKind.SERIAL, ForKind.UNROLLED])
-def test_golden(kind, make_func, body_text, same_result) -> None:
+def test_golden(
+    kind: ForKind, make_func: MakeFunc, body_text: BodyText, same_result: SameResult
+) -> None:
     before = func_of(make_func, allocate(TOTAL, seq(summed(), used())), kind)
     after = HoistInvariants()(before)
     unrolled = "unrolled(8)" if kind is ForKind.UNROLLED else "range(8)"
@@ -79,7 +95,9 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_out_of_several_loops(make_func, body_text, same_result) -> None:
+def test_out_of_several_loops(
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
+) -> None:
     inner = allocate(TOTAL, seq(summed(index=const(3)), used()))
     before = func_of(make_func, inner)
     after = HoistInvariants()(before)
@@ -97,7 +115,9 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_one_stage_out_of_two(make_func, body_text, same_result) -> None:
+def test_one_stage_out_of_two(
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
+) -> None:
     """`other` depends on the loop: it stays, `total` after it moves."""
     varying = BufferStore(OTHER, read(X, j), (ZERO,))
     body = allocate(OTHER, allocate(TOTAL, seq(varying, summed(), used(read(OTHER) + read(TOTAL)))))
@@ -119,7 +139,9 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_a_stage_that_reads_a_moved_one_moves_too(make_func, body_text, same_result) -> None:
+def test_a_stage_that_reads_a_moved_one_moves_too(
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
+) -> None:
     second = BufferStore(OTHER, read(TOTAL) * 2.0, (ZERO,))
     body = allocate(TOTAL, seq(summed(), allocate(OTHER, seq(second, used(read(OTHER))))))
     before = func_of(make_func, body)
@@ -131,7 +153,9 @@ def test_a_stage_that_reads_a_moved_one_moves_too(make_func, body_text, same_res
     same_result(before, after)
 
 
-def test_storage_that_is_not_flat_yet_moves_with_its_pragmas(make_func, body_text) -> None:
+def test_storage_that_is_not_flat_yet_moves_with_its_pragmas(
+    make_func: MakeFunc, body_text: BodyText
+) -> None:
     total = decl_buffer((8,), "float32", "total")
     first = BufferStore(total, read(X, i), (i,))
     produced = AttrStmt(k, "pragma_unroll_explicit", const(1), first)
@@ -149,11 +173,11 @@ for i in range(8):
     )
 
 
-def produced_and_used():
+def produced_and_used() -> Allocate:
     return allocate(TOTAL, seq(summed(), used()))
 
 
-def conditional(body):
+def conditional(body: Stmt) -> Stmt:
     return IfThenElse(lt(j, 4), body)
 
 
@@ -184,30 +208,32 @@ STAYS = {
 
 
 @pytest.mark.parametrize("body", STAYS.values(), ids=STAYS.keys())
-def test_what_stays_is_the_same_object(body, make_func) -> None:
+def test_what_stays_is_the_same_object(body: Stmt, make_func: MakeFunc) -> None:
     func = func_of(make_func, body)
     assert HoistInvariants()(func) is func
 
 
 @pytest.mark.parametrize("kind", [ForKind.PARALLEL, ForKind.THREAD_BINDING])
-def test_loops_of_several_threads_keep_their_body(kind, make_func) -> None:
+def test_loops_of_several_threads_keep_their_body(kind: ForKind, make_func: MakeFunc) -> None:
     func = func_of(make_func, produced_and_used(), kind)
     assert HoistInvariants()(func) is func
 
 
-def test_a_loop_that_may_not_run_keeps_its_body(make_func) -> None:
+def test_a_loop_that_may_not_run_keeps_its_body(make_func: MakeFunc) -> None:
     """Reading what the body reads could be out of bounds."""
     n = Var("n")
     func = make_func(loop(i, 8, loop(j, n, produced_and_used())), X, Y, scalars=(n,))
     assert HoistInvariants()(func) is func
 
 
-def test_arguments_that_may_overlap_are_left_alone(make_func) -> None:
-    func = func_of(make_func, produced_and_used(), **{"tir.noalias": False})
+def test_arguments_that_may_overlap_are_left_alone(make_func: MakeFunc) -> None:
+    func = func_of(make_func, produced_and_used(), ForKind.SERIAL, 8, **{"tir.noalias": False})
     assert HoistInvariants()(func) is func
 
 
-def test_two_writers_move_in_order_or_not_at_all(make_func, same_result) -> None:
+def test_two_writers_move_in_order_or_not_at_all(
+    make_func: MakeFunc, same_result: SameResult
+) -> None:
     """A value read between two writers is the first one's."""
     first = BufferStore(TOTAL, const(1.0, float32), (ZERO,))
     second = BufferStore(TOTAL, const(2.0, float32), (ZERO,))
@@ -228,7 +254,7 @@ def test_a_quotient_by_the_sum_of_its_row_sums_once_a_row() -> None:
     sch = te.create_schedule(out)
     sch[total].compute_at(sch[out], out.op.axis[1])
     (rows,) = [s for s in stmts(lower(sch, [a, out], AVX512).body) if isinstance(s, For)][:1]
-    assert [s.loop_var.name for s in rows.body.stmts if isinstance(s, For)] == ["y"]
-    (columns,) = [s for s in rows.body.stmts if isinstance(s, For)]
+    assert [s.loop_var.name for s in as_a(SeqStmt, rows.body).stmts if isinstance(s, For)] == ["y"]
+    (columns,) = [s for s in as_a(SeqStmt, rows.body).stmts if isinstance(s, For)]
     assert isinstance(columns.body, BufferStore)
     assert columns.body.value.dtype.lanes == 16

@@ -7,8 +7,8 @@ from autosched import te
 from autosched.errors import ConfigError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
-from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import IntImm, Var
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import (
     TRUE,
@@ -17,6 +17,7 @@ from autosched.tir.stmt import (
     BufferStore,
     For,
     IfThenElse,
+    Stmt,
     seq,
 )
 from autosched.tir.verify import verify
@@ -26,6 +27,7 @@ from autosched.transform.framework.context import PassContext
 from autosched.transform.from_te.storage_flatten import StorageFlatten
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
 from kit.stmts import loop
+from kit.types import MakeFunc, SameResult
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
@@ -34,24 +36,24 @@ M = decl_buffer((4,), "float32", "M", scope="shared")
 i, j, k = Var("i"), Var("j"), Var("k")
 
 
-def allocate(buffer, *body):
+def allocate(buffer: Buffer, *body: Stmt) -> Allocate:
     return Allocate(buffer.data, buffer.dtype, buffer.shape, TRUE, seq(*body))
 
 
-def fill(buffer, body):
+def fill(buffer: Buffer, body: For) -> AttrStmt:
     return AttrStmt(buffer, "double_buffer_scope", IntImm(1), body)
 
 
-def copy(target, offset=0):
+def copy(target: Buffer, offset: int = 0) -> For:
     return loop(j, 4, BufferStore(target, A[i * 4 + j + offset], (j,)))
 
 
-def use(value):
+def use(value: Expr) -> For:
     return loop(k, 4, BufferStore(B, value, (i * 4 + k,)))
 
 
 @pytest.mark.parametrize("extent", [0, 1, 5])
-def test_a_symbolic_extent(make_func, same_result, extent) -> None:
+def test_a_symbolic_extent(make_func: MakeFunc, same_result: SameResult, extent: int) -> None:
     n = Var("n")
     body = loop(i, n, allocate(L, fill(L, copy(L)), use(L[k])))
     before = make_func(body, A, B, scalars=(n,))

@@ -13,13 +13,14 @@ from autosched.transform.loops.loop_interval import (
     likely_parts,
     loop_conditions,
 )
+from kit.tir import value_of
 
 A = decl_buffer((64,), "float32", "A")
 N = decl_buffer((8,), "int32", "N")
 i, j, n = Var("i"), Var("j"), Var("n")
 
 
-def guarded(condition, extent=4):
+def guarded(condition: Expr, extent: int = 4) -> For:
     body = IfThenElse(likely(condition), BufferStore(A, A[0], (i,)))
     return For(j, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
 
@@ -30,17 +31,20 @@ def test_likely_parts() -> None:
 
 
 @pytest.mark.parametrize("condition", [i < 5, i <= 5, j > i, j + 2 >= i, i * 2 - j > 3, 3 - i >= j])
-def test_a_part_is_the_comparison(condition) -> None:
+def test_a_part_is_the_comparison(condition: Expr) -> None:
     part = as_part(condition)
+    assert part is not None
     for a, b in itertools.product(range(-2, 9), range(4)):
-        low, high = part.bounds({i: (a, a), j: (b, b)})
-        truth = substitute(condition, {i: IntImm(a), j: IntImm(b)}).value
+        bounds = part.bounds({i: (a, a), j: (b, b)})
+        assert bounds is not None
+        low, high = bounds
+        truth = value_of(substitute(condition, {i: IntImm(a), j: IntImm(b)}))
         assert low == high
         assert (low <= 0) == bool(truth)
 
 
 @pytest.mark.parametrize("condition", [eq(i, 3), A[i] < A[0], i < N[0]])
-def test_not_a_part(condition) -> None:
+def test_not_a_part(condition: Expr) -> None:
     assert as_part(condition) is None
 
 
@@ -54,7 +58,7 @@ def test_not_a_part(condition) -> None:
         (i < n, (0, 8)),
     ],
 )
-def test_constant_interval(condition, expected) -> None:
+def test_constant_interval(condition: Expr, expected: tuple[int, int]) -> None:
     assert loop_conditions(i, guarded(condition)).constant_interval(0, 8) == expected
 
 

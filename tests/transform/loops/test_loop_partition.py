@@ -6,14 +6,17 @@ from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Call, IntImm, IterKind, IterVar, Var
+from autosched.tir.expr import Call, Expr, IntImm, IterKind, IterVar, Var
 from autosched.tir.op import all_, likely
 from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
     Evaluate,
+    For,
     ForKind,
     IfThenElse,
+    SeqStmt,
+    Stmt,
     seq,
 )
 from autosched.tir.verify import verify
@@ -21,23 +24,24 @@ from autosched.tir.walk import all_exprs
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.from_te.storage_flatten import StorageFlatten
 from autosched.transform.loops.loop_partition import LoopPartition
-from kit.stmts import loop
+from kit.stmts import as_a, loop
+from kit.types import BodyText, MakeFunc, SameResult
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
 i, j, k, n = Var("i"), Var("j"), Var("k"), Var("n")
 
 
-def copy(index):
+def copy(index: Expr) -> BufferStore:
     return BufferStore(B, A[index] + 1.0, (index,))
 
 
-def split(limit=10, kind=ForKind.SERIAL):
+def split(limit: int = 10, kind: ForKind = ForKind.SERIAL) -> For:
     body = IfThenElse(likely(i * 4 + j < limit), copy(i * 4 + j))
     return loop(i, 3, loop(j, 4, body, kind))
 
 
-def test_golden(make_func, body_text, same_result) -> None:
+def test_golden(make_func: MakeFunc, body_text: BodyText, same_result: SameResult) -> None:
     before = make_func(split(), A, B)
     after = LoopPartition(partition_const_loops=True)(before)
     assert (
@@ -52,7 +56,9 @@ for j_1 in range(2):
     same_result(before, after)
 
 
-def test_constant_loops_only_lose_likely_by_default(make_func, body_text) -> None:
+def test_constant_loops_only_lose_likely_by_default(
+    make_func: MakeFunc, body_text: BodyText
+) -> None:
     after = LoopPartition()(make_func(split(), A, B))
     assert (
         body_text(after)
@@ -64,12 +70,12 @@ for i in range(3):
     )
 
 
-def test_no_likely_returns_the_same_object(make_func) -> None:
+def test_no_likely_returns_the_same_object(make_func: MakeFunc) -> None:
     func = make_func(loop(i, 4, IfThenElse(i < 3, copy(i))), A, B)
     assert LoopPartition(partition_const_loops=True)(func) is func
 
 
-def test_hinted_loops(make_func, body_text, same_result) -> None:
+def test_hinted_loops(make_func: MakeFunc, body_text: BodyText, same_result: SameResult) -> None:
     hint = AttrStmt(
         IterVar(None, i, IterKind.DATA_PAR), "pragma_loop_partition_hint", IntImm(1), split()
     )
@@ -88,7 +94,9 @@ for j_1 in range(4):
     same_result(before, after)
 
 
-def test_a_lower_limit_peels_the_front(make_func, body_text, same_result) -> None:
+def test_a_lower_limit_peels_the_front(
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
+) -> None:
     body = IfThenElse(likely(all_(i >= 2, i * 2 <= 9)), copy(i))
     before = make_func(loop(i, 8, body), A, B)
     after = LoopPartition(partition_const_loops=True)(before)
@@ -97,26 +105,28 @@ def test_a_lower_limit_peels_the_front(make_func, body_text, same_result) -> Non
 
 
 @pytest.mark.parametrize("size", [0, 3, 4, 10, 12])
-def test_symbolic_extents(make_func, same_result, size) -> None:
+def test_symbolic_extents(make_func: MakeFunc, same_result: SameResult, size: int) -> None:
     body = IfThenElse(likely(i * 4 + j < n), copy(i * 4 + j))
     before = make_func(loop(i, (n + 3) // 4, loop(j, 4, body)), A, B, scalars=(n,))
     after = LoopPartition()(before)
     conditions = [e for e in all_exprs(after.body) if e.dtype.is_bool]
     assert conditions  # only after the middle part
-    first = after.body.stmts[0]
-    assert not [e for e in all_exprs(first.body) if e.dtype.is_bool]
+    first = as_a(SeqStmt, after.body).stmts[0]
+    assert not [e for e in all_exprs(as_a(For, first).body) if e.dtype.is_bool]
     same_result(before, after, size)
 
 
 @pytest.mark.parametrize("size", [0, 2, 9, 16])
-def test_symbolic_extents_with_both_limits(make_func, same_result, size) -> None:
+def test_symbolic_extents_with_both_limits(
+    make_func: MakeFunc, same_result: SameResult, size: int
+) -> None:
     body = IfThenElse(likely(i >= 3), IfThenElse(likely(i + j < n), copy(i * 2 + j)))
     before = make_func(loop(i, n, loop(j, 2, body)), A, B, scalars=(n,))
     same_result(before, LoopPartition()(before), size)
 
 
 def test_two_versions_where_the_limit_depends_on_an_outer_loop(
-    make_func, body_text, same_result
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
 ) -> None:
     body = IfThenElse(likely(k * 8 + i * 4 + j < 13), copy(k * 8 + i * 4 + j))
     before = make_func(loop(k, 2, loop(i, 2, loop(j, 4, body)), ForKind.PARALLEL), A, B)
@@ -142,13 +152,15 @@ for k in parallel(2):
     same_result(before, after)
 
 
-def test_growth_is_limited(make_func, body_text) -> None:
+def test_growth_is_limited(make_func: MakeFunc, body_text: BodyText) -> None:
     func = make_func(split(), A, B)
     text = body_text(LoopPartition(partition_const_loops=True, max_growth=0)(func))
     assert text == body_text(LoopPartition()(func))
 
 
-def test_symbolic_block_extent(make_func, body_text, same_result) -> None:
+def test_symbolic_block_extent(
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
+) -> None:
     block = IterVar(None, Var("blockIdx.x"), IterKind.THREAD, "blockIdx.x")
     body = loop(j, 4, IfThenElse(likely(block.var * 4 + j < n), copy(block.var * 4 + j)))
     before = make_func(AttrStmt(block, "thread_extent", (n + 3) // 4, body), A, B, scalars=(n,))
@@ -168,7 +180,7 @@ else:
     same_result(before, after, 10)
 
 
-def test_cross_thread_reductions_are_left_alone(make_func, body_text) -> None:
+def test_cross_thread_reductions_are_left_alone(make_func: MakeFunc, body_text: BodyText) -> None:
     reduction = Evaluate(Call(DType("handle"), "tvm_thread_allreduce", (IntImm(1),)))
     guarded = IfThenElse(likely(i * 4 + j < 10), seq(copy(i * 4 + j), reduction))
     func = make_func(loop(i, 3, loop(j, 4, guarded)), A, B)
@@ -176,7 +188,9 @@ def test_cross_thread_reductions_are_left_alone(make_func, body_text) -> None:
     assert body_text(after).count("for") == 2
 
 
-def test_conditions_that_read_memory_stay(make_func, body_text, same_result) -> None:
+def test_conditions_that_read_memory_stay(
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
+) -> None:
     limit = decl_buffer((1,), "int32", "limit")
     before = make_func(loop(i, 8, IfThenElse(likely(i < limit[0]), copy(i))), A, B, limit)
     after = LoopPartition(partition_const_loops=True)(before)
@@ -184,20 +198,22 @@ def test_conditions_that_read_memory_stay(make_func, body_text, same_result) -> 
     same_result(before, after)
 
 
-def test_likely_disappears_from_expressions(make_func, body_text) -> None:
+def test_likely_disappears_from_expressions(make_func: MakeFunc, body_text: BodyText) -> None:
     value = Call(A.dtype, "if_then_else", (likely(i < 3), A[i], A[0]))
     after = LoopPartition()(make_func(loop(i, 4, BufferStore(B, value, (i,))), A, B))
     assert body_text(after).endswith("B[i] = if_then_else(i < 3, A[i], A[0])")
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_nests_keep_their_meaning(make_func, same_result, seed) -> None:
+def test_random_nests_keep_their_meaning(
+    make_func: MakeFunc, same_result: SameResult, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     extents = rng.integers(1, 5, 3)
     strides = [int(extents[1] * extents[2]), int(extents[2]), 1]
     index = i * strides[0] + j * strides[1] + k
     total = int(np.prod(extents))
-    body = copy(index)
+    body: Stmt = copy(index)
     for _ in range(rng.integers(1, 4)):
         bound = int(rng.integers(0, total + 2))
         factors = [int(f) for f in rng.integers(-2, 4, 3)]
@@ -214,7 +230,7 @@ def test_random_nests_keep_their_meaning(make_func, same_result, seed) -> None:
 
 @pytest.mark.parametrize("inner", [4, 7])
 @pytest.mark.parametrize("how", ["threads", "vthread", "both", "serial between"])
-def test_threads_begin_where_they_did(how, inner, same_result) -> None:
+def test_threads_begin_where_they_did(how: str, inner: int, same_result: SameResult) -> None:
     """Conditions of a symbolic size over blocks mention no thread outside of its launch."""
     size = te.size_var("n")
     X = te.placeholder((size, 6), name="X")

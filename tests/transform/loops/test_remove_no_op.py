@@ -12,12 +12,14 @@ from autosched.tir.stmt import (
     Evaluate,
     IfThenElse,
     LetStmt,
+    Stmt,
     is_nop,
     nop,
     seq,
 )
 from autosched.transform.loops.remove_no_op import RemoveNoOp
-from kit.stmts import loop
+from kit.stmts import as_a, loop
+from kit.types import BodyText, MakeFunc, SameResult
 
 A = decl_buffer((8,), "float32", "A")
 i, j, n = Var("i"), Var("j"), Var("n")
@@ -25,7 +27,7 @@ store = BufferStore(A, const(1.0), (i,))
 effect = Call(handle, "call_extern", (StringImm("f"),))
 
 
-def test_golden(make_func, body_text, same_result) -> None:
+def test_golden(make_func: MakeFunc, body_text: BodyText, same_result: SameResult) -> None:
     branch = IfThenElse(lt(i, 2), nop(), store)
     before = make_func(seq(loop(i, 4, branch), loop(j, 0, store), loop(j, 3, nop())), A)
     after = RemoveNoOp()(before)
@@ -39,7 +41,7 @@ for i in range(4):
     same_result(before, after)
 
 
-def test_unchanged(make_func) -> None:
+def test_unchanged(make_func: MakeFunc) -> None:
     before = make_func(loop(i, 4, IfThenElse(lt(i, 2), store)), A)
     assert RemoveNoOp()(before) is before
 
@@ -59,17 +61,18 @@ def test_unchanged(make_func) -> None:
         BufferStore(A, A[i], (i,)),
     ],
 )
-def test_removed(make_func, stmt) -> None:
+def test_removed(make_func: MakeFunc, stmt: Stmt) -> None:
     assert is_nop(RemoveNoOp()(make_func(stmt, A)).body)
 
 
-def test_else_without_effect_is_dropped(make_func) -> None:
+def test_else_without_effect_is_dropped(make_func: MakeFunc) -> None:
     after = RemoveNoOp()(make_func(IfThenElse(lt(i, 2), store, nop()), A, scalars=[i]))
-    assert after.body.else_case is None
-    assert after.body.then_case is store
+    test = as_a(IfThenElse, after.body)
+    assert test.else_case is None
+    assert test.then_case is store
 
 
-def test_effects_stay(make_func) -> None:
+def test_effects_stay(make_func: MakeFunc) -> None:
     kept = Evaluate(effect)
     assert RemoveNoOp()(make_func(kept, A)).body is kept
     let = LetStmt(Var("h", handle), effect, nop())
@@ -77,12 +80,12 @@ def test_effects_stay(make_func) -> None:
     assert isinstance(after.body, Evaluate) and after.body.value is effect
 
 
-def test_loop_whose_extent_is_never_positive(make_func) -> None:
+def test_loop_whose_extent_is_never_positive(make_func: MakeFunc) -> None:
     inner = loop(j, mul(i, -1), store)
     assert is_nop(RemoveNoOp()(make_func(loop(i, 4, inner), A)).body)
 
 
-def test_store_to_another_element_stays(make_func) -> None:
+def test_store_to_another_element_stays(make_func: MakeFunc) -> None:
     move = BufferStore(A, A[i + 1], (i,))
     before = make_func(loop(i, 4, IfThenElse(ge(i, 1), move)), A)
     assert RemoveNoOp()(before) is before

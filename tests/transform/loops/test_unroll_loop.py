@@ -2,26 +2,38 @@ import pytest
 
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import IntImm, Var
-from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, Evaluate, For, ForKind, seq
+from autosched.tir.expr import Expr, IntImm, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import (
+    TRUE,
+    Allocate,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    Stmt,
+    seq,
+)
 from autosched.tir.walk import stmts
 from autosched.transform.loops.unroll_loop import UnrollLoop
 from kit.stmts import loop
+from kit.types import BodyText, MakeFunc, SameResult
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
 i, j, k = Var("i"), Var("j"), Var("k")
 
 
-def step(limit, body):
+def step(limit: int, body: For) -> AttrStmt:
     return AttrStmt(None, "pragma_auto_unroll_max_step", IntImm(limit), body)
 
 
-def copy(index):
+def copy(index: Expr) -> BufferStore:
     return BufferStore(B, A[index] + 1.0, (index,))
 
 
-def test_golden(make_func, body_text, same_result) -> None:
+def test_golden(make_func: MakeFunc, body_text: BodyText, same_result: SameResult) -> None:
     before = make_func(step(4, loop(i, 8, loop(j, 2, copy(i * 2 + j)))), A, B)
     after = UnrollLoop()(before)
     assert (
@@ -34,27 +46,27 @@ for i in range(8):
     same_result(before, after)
 
 
-def test_nothing_to_unroll_returns_the_same_object(make_func) -> None:
+def test_nothing_to_unroll_returns_the_same_object(make_func: MakeFunc) -> None:
     func = make_func(loop(i, 8, loop(j, 2, copy(i * 2 + j))), A, B)
     assert UnrollLoop()(func) is func
     assert UnrollLoop(mark_only=True)(func) is func
 
 
-def test_refuses_an_extent_that_is_not_constant(make_func) -> None:
+def test_refuses_an_extent_that_is_not_constant(make_func: MakeFunc) -> None:
     n = Var("n")
     func = make_func(loop(i, n, copy(i), ForKind.UNROLLED), A, B, scalars=(n,))
     with pytest.raises(ScheduleError, match="cannot unroll the loop i: its extent n is not const"):
         UnrollLoop()(func)
 
 
-def test_refuses_a_pragma_that_is_not_constant(make_func) -> None:
+def test_refuses_a_pragma_that_is_not_constant(make_func: MakeFunc) -> None:
     n = Var("n")
     body = AttrStmt(None, "pragma_auto_unroll_max_step", n, loop(i, 4, copy(i)))
     with pytest.raises(ScheduleError, match="auto_unroll_max_step must be an integer constant"):
         UnrollLoop()(make_func(body, A, B, scalars=(n,)))
 
 
-def count(func):
+def count(func: PrimFunc) -> int:
     return sum(isinstance(s, BufferStore) for s in stmts(func.body))
 
 
@@ -64,7 +76,7 @@ def count(func):
     [(2, 1), (3, 3), (5, 3), (6, 6), (23, 6), (24, 24)],
 )
 def test_loops_are_unrolled_outward_while_the_stores_stay_below(
-    make_func, same_result, limit, copies
+    make_func: MakeFunc, same_result: SameResult, limit: int, copies: int
 ) -> None:
     nest = loop(i, 4, loop(j, 2, loop(k, 3, copy((i * 2 + j) * 3 + k))))
     before = make_func(step(limit, nest), A, B)
@@ -73,7 +85,9 @@ def test_loops_are_unrolled_outward_while_the_stores_stay_below(
     same_result(before, after)
 
 
-def test_a_sequence_adds_its_stores_and_a_kept_loop_stops_unrolling(make_func, same_result) -> None:
+def test_a_sequence_adds_its_stores_and_a_kept_loop_stops_unrolling(
+    make_func: MakeFunc, same_result: SameResult
+) -> None:
     short, long = loop(j, 2, copy(i * 8 + j)), loop(k, 6, copy(i * 8 + 2 + k))
     # 2 + 6 stores: 8 * 4 = 32 <= 32, so everything is unrolled.
     before = make_func(step(32, loop(i, 4, seq(short, long))), A, B)
@@ -85,11 +99,12 @@ def test_a_sequence_adds_its_stores_and_a_kept_loop_stops_unrolling(make_func, s
     same_result(before, after)
 
 
-def test_depth_limit(make_func) -> None:
-    index, body_vars = IntImm(0), [Var(f"v{n}") for n in range(4)]
+def test_depth_limit(make_func: MakeFunc) -> None:
+    index: Expr = IntImm(0)
+    body_vars = [Var(f"v{n}") for n in range(4)]
     for var in body_vars:
         index = index * 2 + var
-    body = copy(index)
+    body: Stmt = copy(index)
     for var in reversed(body_vars):
         body = loop(var, 2, body)
     func = make_func(body, A, B)
@@ -97,19 +112,23 @@ def test_depth_limit(make_func) -> None:
     assert count(UnrollLoop(auto_max_step=64, auto_max_depth=1)(func)) == 4
 
 
-def test_extent_limit(make_func) -> None:
+def test_extent_limit(make_func: MakeFunc) -> None:
     func = make_func(loop(i, 8, loop(j, 4, copy(i * 4 + j))), A, B)
     assert count(UnrollLoop(auto_max_extent=4)(func)) == 4
 
 
-def test_marked_loops_are_always_unrolled_and_an_empty_one_disappears(make_func, body_text) -> None:
+def test_marked_loops_are_always_unrolled_and_an_empty_one_disappears(
+    make_func: MakeFunc, body_text: BodyText
+) -> None:
     func = make_func(loop(i, 2, copy(i), ForKind.UNROLLED), A, B)
     assert body_text(UnrollLoop()(func)) == "B[0] = A[0] + 1.0\nB[1] = A[1] + 1.0"
     empty = make_func(seq(loop(i, 0, copy(i), ForKind.UNROLLED), copy(IntImm(3))), A, B)
     assert body_text(UnrollLoop()(empty)) == "B[3] = A[3] + 1.0"
 
 
-def test_unroll_explicit_pragma_decides_between_copies_and_marks(make_func, body_text) -> None:
+def test_unroll_explicit_pragma_decides_between_copies_and_marks(
+    make_func: MakeFunc, body_text: BodyText
+) -> None:
     nest = loop(i, 4, loop(j, 4, copy(i * 4 + j)))
     explicit = AttrStmt(None, "pragma_unroll_explicit", IntImm(0), step(4, nest))
     assert (
@@ -127,15 +146,15 @@ for i in range(4):
     assert ForKind.UNROLLED in {s.kind for s in stmts(marked.body) if isinstance(s, For)}
 
 
-def test_loops_that_index_local_memory(make_func, body_text) -> None:
+def test_loops_that_index_local_memory(make_func: MakeFunc, body_text: BodyText) -> None:
     local = decl_buffer((4,), "float32", "L", scope="local")
-    body = loop(i, 4, loop(j, 2, BufferStore(local, A[i * 2 + j], (j,))))
+    body: Stmt = loop(i, 4, loop(j, 2, BufferStore(local, A[i * 2 + j], (j,))))
     body = Allocate(local.data, local.dtype, local.shape, TRUE, body)
     after = UnrollLoop(unroll_local_access=True)(make_func(body, A))
     assert body_text(after).endswith("L[0] = A[i * 2]\n    L[1] = A[i * 2 + 1]")
 
 
-def test_copies_bind_their_own_variables(make_func, same_result) -> None:
+def test_copies_bind_their_own_variables(make_func: MakeFunc, same_result: SameResult) -> None:
     before = make_func(loop(i, 3, loop(j, 8, copy(i * 8 + j)), ForKind.UNROLLED), A, B)
     after = UnrollLoop()(before)
     loops = [s for s in stmts(after.body) if isinstance(s, For)]
@@ -143,7 +162,7 @@ def test_copies_bind_their_own_variables(make_func, same_result) -> None:
     same_result(before, after)
 
 
-def test_evaluates_count_as_steps(make_func) -> None:
+def test_evaluates_count_as_steps(make_func: MakeFunc) -> None:
     body = loop(i, 4, seq(copy(i), Evaluate(A[i])))
     assert count(UnrollLoop(auto_max_step=7)(make_func(body, A, B))) == 1
     assert count(UnrollLoop(auto_max_step=8)(make_func(body, A, B))) == 4

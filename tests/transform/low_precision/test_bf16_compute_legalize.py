@@ -1,29 +1,31 @@
 import numpy as np
 
 from autosched.tir import interp
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BinaryExpr, BufferLoad, Call, IntImm, StringImm, Var
+from autosched.tir.function import PrimFunc
 from autosched.tir.op import call, cast, const
-from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, LetStmt, seq
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, For, LetStmt, seq
 from autosched.tir.walk import all_exprs, stmts
 from autosched.transform.low_precision.bf16_compute_legalize import BF16ComputeLegalize
-from kit.stmts import loop
+from kit.stmts import as_a, loop
+from kit.types import BodyText, MakeFunc, SameResult
 
 BF16 = DType("bfloat16")
 i = Var("i")
 
 
-def buffer(name, scope="global"):
+def buffer(name: str, scope: str = "global") -> Buffer:
     return decl_buffer((8,), "bfloat16", name, scope)
 
 
-def computes_in_bf16(func):
+def computes_in_bf16(func: PrimFunc) -> bool:
     computing = BinaryExpr | Call
     return any(isinstance(e, computing) and e.dtype is BF16 for e in all_exprs(func.body))
 
 
-def test_golden(make_func, body_text) -> None:
+def test_golden(make_func: MakeFunc, body_text: BodyText) -> None:
     A, B, C = map(buffer, "ABC")
     before = make_func(loop(i, 8, BufferStore(C, A[i] + B[i], (i,))), A, B, C)
     after = BF16ComputeLegalize()(before)
@@ -35,19 +37,20 @@ for i in range(8):
     )
 
 
-def test_other_types_are_unchanged(make_func) -> None:
+def test_other_types_are_unchanged(make_func: MakeFunc) -> None:
     A = decl_buffer((8,), "float32", "A")
     before = make_func(loop(i, 8, BufferStore(A, A[i] + 1.0, (i,))), A)
     assert BF16ComputeLegalize()(before) is before
 
 
-def test_a_copy_is_not_converted(make_func) -> None:
+def test_a_copy_is_not_converted(make_func: MakeFunc) -> None:
     A, B = buffer("A"), buffer("B")
     before = make_func(loop(i, 8, BufferStore(B, A[i], (i,))), A, B)
-    assert isinstance(BF16ComputeLegalize()(before).body.body.value, BufferLoad)
+    after = as_a(For, BF16ComputeLegalize()(before).body)
+    assert isinstance(as_a(BufferStore, after.body).value, BufferLoad)
 
 
-def test_one_operation_rounds_as_before(make_func, same_result) -> None:
+def test_one_operation_rounds_as_before(make_func: MakeFunc, same_result: SameResult) -> None:
     A, B, C = map(buffer, "ABC")
     before = make_func(loop(i, 8, BufferStore(C, A[i] * B[i], (i,))), A, B, C)
     after = BF16ComputeLegalize()(before)
@@ -55,7 +58,7 @@ def test_one_operation_rounds_as_before(make_func, same_result) -> None:
     same_result(before, after)
 
 
-def test_internal_buffers_are_promoted(make_func) -> None:
+def test_internal_buffers_are_promoted(make_func: MakeFunc) -> None:
     A, B, T = buffer("A"), buffer("B"), buffer("T", "local")
     body = seq(BufferStore(T, A[i] + A[i], (i,)), BufferStore(B, T[i] * A[i], (i,)))
     before = make_func(Allocate(T.data, BF16, (IntImm(8),), TRUE, loop(i, 8, body)), A, B)
@@ -69,7 +72,7 @@ def test_internal_buffers_are_promoted(make_func) -> None:
     assert (arrays[1] == 4.5).all()
 
 
-def test_a_buffer_whose_address_is_taken_keeps_its_type(make_func) -> None:
+def test_a_buffer_whose_address_is_taken_keeps_its_type(make_func: MakeFunc) -> None:
     A, T = buffer("A"), buffer("T")
     taken = Evaluate(Call(DType("handle"), "call_extern", (StringImm("f"), T.data)))
     body = seq(loop(i, 8, BufferStore(T, A[i] + A[i], (i,))), taken)
@@ -78,7 +81,7 @@ def test_a_buffer_whose_address_is_taken_keeps_its_type(make_func) -> None:
     assert allocate.dtype is BF16
 
 
-def test_casts_constants_and_calls(make_func, same_result) -> None:
+def test_casts_constants_and_calls(make_func: MakeFunc, same_result: SameResult) -> None:
     A, B = buffer("A"), decl_buffer((8,), "float32", "B")
     value = cast("float32", call("fabs", A[i]) + const(2.0, BF16)) + cast(
         "float32", cast(BF16, B[i] + 0.001)
@@ -89,10 +92,10 @@ def test_casts_constants_and_calls(make_func, same_result) -> None:
     same_result(before, after)  # the cast to bfloat16 still rounds
 
 
-def test_lets(make_func, same_result) -> None:
+def test_lets(make_func: MakeFunc, same_result: SameResult) -> None:
     A, B = buffer("A"), buffer("B")
     x = Var("x", BF16)
     before = make_func(loop(i, 8, LetStmt(x, A[i], BufferStore(B, x + x, (i,)))), A, B)
     after = BF16ComputeLegalize()(before)
-    assert after.body.body.var.dtype.name == "float32"
+    assert as_a(LetStmt, as_a(For, after.body).body).var.dtype.name == "float32"
     same_result(before, after)

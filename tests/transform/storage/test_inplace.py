@@ -1,9 +1,9 @@
 import pytest
 
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import Call, IntImm, Ramp, StringImm, Var
+from autosched.tir.expr import Call, Expr, IntImm, Ramp, StringImm, Var
 from autosched.tir.op import floormod
-from autosched.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, seq
+from autosched.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, Stmt, seq
 from autosched.transform.storage.inplace import can_run_in_place
 
 S = decl_buffer((64,), "float32", "S")
@@ -12,12 +12,12 @@ U = decl_buffer((64,), "float32", "U")
 i, j = Var("i"), Var("j")
 
 
-def nest(body, outer=8, inner=8):
+def nest(body: Stmt, outer: int = 8, inner: int = 8) -> For:
     inner_loop = For(j, IntImm(0), IntImm(inner), ForKind.SERIAL, body)
     return For(i, IntImm(0), IntImm(outer), ForKind.SERIAL, inner_loop)
 
 
-def store(index, value=None):
+def store(index: Expr, value: Expr | None = None) -> BufferStore:
     return BufferStore(T, S[index] if value is None else value, (index,))
 
 
@@ -46,7 +46,7 @@ at = i * 8 + j
         (AttrStmt(None, "extern_scope", IntImm(1), nest(store(at))), False),
     ],
 )
-def test_can_run_in_place(stmt, expected) -> None:
+def test_can_run_in_place(stmt: Stmt, expected: bool) -> None:
     assert can_run_in_place(stmt, T.data, S.data) is expected
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import BufferLoad, Call, IntImm, Ramp, StringImm, Var
-from autosched.tir.stmt import TRUE, Allocate, BufferStore, DeclBuffer, Evaluate, seq
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, StringImm, Var
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, DeclBuffer, Evaluate, Stmt, seq
 from autosched.transform.storage.pointer_vectors import vectorise_pointers
 
 A = decl_buffer((64,), "float32", "A")
@@ -10,11 +10,11 @@ P = decl_buffer((16,), "float32", "P")
 i = Var("i")
 
 
-def ramp(base, stride=1, lanes=4):
+def ramp(base: Expr | int, stride: int = 1, lanes: int = 4) -> Expr:
     return Ramp(base if not isinstance(base, int) else IntImm(base), IntImm(stride), lanes)
 
 
-def allocate(*body):
+def allocate(*body: Stmt) -> Allocate:
     return Allocate(P.data, P.dtype, P.shape, TRUE, seq(*body))
 
 
@@ -44,7 +44,7 @@ A[0:4] = P[3 - i]"""
         DeclBuffer(P, Evaluate(IntImm(1))),
     ],
 )
-def test_other_accesses_keep_the_type(other) -> None:
+def test_other_accesses_keep_the_type(other: Stmt) -> None:
     stmt = allocate(FILL, other)
     assert vectorise_pointers(stmt) is stmt
 

@@ -1,15 +1,16 @@
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.expr import IntImm, Var
-from autosched.tir.stmt import TRUE, Allocate, BufferStore, For, ForKind, seq
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, For, ForKind, Stmt, seq
 from autosched.transform.storage.liveness import linear_access
-from autosched.transform.storage.storage_plan import plan_storage
+from autosched.transform.storage.storage_plan import Block, plan_storage
 from kit.stmts import loop
+from kit.tir import value_of
 
 A = decl_buffer((64,), "float32", "A")
 i = Var("i")
 
 
-def chain(*buffers):
+def chain(*buffers: Buffer) -> Stmt:
     """Each buffer is filled from two elements of the one before it."""
     body, previous = [], A
     for b in buffers:
@@ -22,12 +23,12 @@ def chain(*buffers):
     return result
 
 
-def plan(body, reuse=True):
+def plan(body: Stmt, reuse: bool = True) -> tuple[list[list[str]], list[Block]]:
     blocks = plan_storage(linear_access(body), reuse=reuse)
     return [[a.buffer_var.name for a in b.allocations] for b in blocks], blocks
 
 
-def buffers(*sizes):
+def buffers(*sizes: int) -> list[Buffer]:
     return [decl_buffer((n,), "float32", f"T{k}") for k, n in enumerate(sizes)]
 
 
@@ -40,7 +41,7 @@ def test_a_chain_needs_two_blocks() -> None:
 def test_a_larger_block_is_preferred_then_a_smaller_one_grows() -> None:
     names, blocks = plan(chain(*buffers(32, 16, 64, 16)))
     assert names == [["T0", "T2"], ["T1", "T3"]]
-    assert [b.extents()[0].value for b in blocks] == [64, 16]
+    assert [value_of(b.extents()[0]) for b in blocks] == [64, 16]
 
 
 def test_no_reuse() -> None:

@@ -1,8 +1,11 @@
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pytest
 
 from autosched.tir.buffer import Buffer, decl_buffer
-from autosched.tir.expr import Call, IntImm, IterKind, IterVar, Ramp, Var
+from autosched.tir.expr import Call, Expr, IntImm, IterKind, IterVar, Ramp, Var
+from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -10,39 +13,45 @@ from autosched.tir.stmt import (
     BufferStore,
     DeclBuffer,
     Evaluate,
+    For,
     ForKind,
+    Stmt,
     seq,
 )
 from autosched.tir.verify import verify
 from autosched.tir.walk import stmts
 from autosched.transform.storage.storage_rewrite import StorageRewrite
 from kit.stmts import loop
+from kit.tir import value_of
+from kit.types import BodyText, MakeFunc, SameResult
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
 i, j = Var("i"), Var("j")
 
 
-def internal(name, size, scope="global", dtype="float32"):
+def internal(name: str, size: int, scope: str = "global", dtype: str = "float32") -> Buffer:
     return decl_buffer((size,), dtype, name, scope=scope)
 
 
-def allocate(buffers, *body):
+def allocate(buffers: Sequence[Buffer], *body: Stmt) -> Stmt:
     result = seq(*body)
     for b in reversed(buffers):
         result = Allocate(b.data, b.dtype, b.shape, TRUE, result)
     return result
 
 
-def copy(target, source, extent=64, at=i):
+def copy(target: Buffer, source: Buffer, extent: int = 64, at: Var = i) -> For:
     return loop(i, extent, BufferStore(target, source[at] + 1.0, (i,)))
 
 
-def sizes(func):
-    return {s.buffer_var.name: s.extents[0].value for s in stmts(func.body) if type(s) is Allocate}
+def sizes(func: PrimFunc) -> dict[str, int]:
+    return {
+        s.buffer_var.name: value_of(s.extents[0]) for s in stmts(func.body) if type(s) is Allocate
+    }
 
 
-def test_golden(make_func, body_text, same_result) -> None:
+def test_golden(make_func: MakeFunc, body_text: BodyText, same_result: SameResult) -> None:
     P, Q, R = internal("P", 64), internal("Q", 32), internal("R", 64)
     before = make_func(
         allocate(
@@ -75,7 +84,7 @@ for i in range(64):
     assert StorageRewrite()(after) is after
 
 
-def test_nothing_to_do_returns_the_same_object(make_func) -> None:
+def test_nothing_to_do_returns_the_same_object(make_func: MakeFunc) -> None:
     func = make_func(copy(B, A), A, B)
     assert StorageRewrite()(func) is func
     P = internal("P", 64)
@@ -84,7 +93,7 @@ def test_nothing_to_do_returns_the_same_object(make_func) -> None:
     assert StorageRewrite(pointer_vectors=True)(func) is func
 
 
-def test_a_result_overwrites_its_dying_source(make_func, same_result) -> None:
+def test_a_result_overwrites_its_dying_source(make_func: MakeFunc, same_result: SameResult) -> None:
     P, Q = internal("P", 64), internal("Q", 64)
     before = make_func(allocate([P, Q], copy(P, A), copy(Q, P), copy(B, Q)), A, B)
     after = StorageRewrite()(before)
@@ -108,13 +117,15 @@ def test_a_result_overwrites_its_dying_source(make_func, same_result) -> None:
         ),
     ],
 )
-def test_no_overwriting_when_values_are_still_needed(make_func, second) -> None:
+def test_no_overwriting_when_values_are_still_needed(
+    make_func: MakeFunc, second: Callable[[Buffer, Buffer], For]
+) -> None:
     P, Q = internal("P", 64), internal("Q", 64)
     body = allocate([P, Q], copy(P, A), second(P, Q), copy(B, Q))
     assert sizes(StorageRewrite()(make_func(body, A, B))) == {"P": 64, "Q": 64}
 
 
-def reused(make_func, first, second):
+def reused(make_func: Callable[..., PrimFunc], first: Buffer, second: Buffer) -> bool:
     """Whether `second` gets the memory of `first`, which is dead by then."""
     body = allocate(
         [first, second],
@@ -124,7 +135,7 @@ def reused(make_func, first, second):
         loop(i, 1, BufferStore(B, second[i].astype("float32"), (i + 1,))),
     )
     found = sizes(StorageRewrite()(make_func(body, A, B)))
-    return found == {"P": max(first.shape[0].value, second.shape[0].value)}
+    return found == {"P": max(value_of(first.shape[0]), value_of(second.shape[0]))}
 
 
 @pytest.mark.parametrize(
@@ -142,12 +153,14 @@ def reused(make_func, first, second):
         (internal("P", 1), internal("Q", 1), False),  # 32 bits
     ],
 )
-def test_which_free_blocks_are_taken(make_func, first, second, expected) -> None:
+def test_which_free_blocks_are_taken(
+    make_func: MakeFunc, first: Buffer, second: Buffer, expected: bool
+) -> None:
     assert reused(make_func, first, second) is expected
 
 
 def test_allocations_stand_at_the_parallel_loop_or_thread(
-    make_func, body_text, same_result
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
 ) -> None:
     P, Q = internal("P", 64), internal("Q", 64)
     inner = allocate([P], copy(P, A), loop(i, 64, BufferStore(B, P[i] + Q[i], (i,))))
@@ -181,19 +194,21 @@ for p in parallel(1):
     )
 
 
-def test_unused_allocations_disappear(make_func, body_text) -> None:
+def test_unused_allocations_disappear(make_func: MakeFunc, body_text: BodyText) -> None:
     func = make_func(allocate([internal("P", 64)], copy(B, A)), A, B)
     assert "allocate" not in body_text(StorageRewrite()(func))
 
 
-def test_an_allocation_sized_by_a_loop_variable_stays(make_func, body_text) -> None:
+def test_an_allocation_sized_by_a_loop_variable_stays(
+    make_func: MakeFunc, body_text: BodyText
+) -> None:
     P = internal("P", 64)
     inner = Allocate(P.data, P.dtype, (j + 1,), TRUE, seq(BufferStore(P, A[j], (j,))))
     func = make_func(loop(j, 4, inner), A)
     assert StorageRewrite()(func) is func
 
 
-def test_pointers_used_directly_count_as_accesses(make_func, body_text) -> None:
+def test_pointers_used_directly_count_as_accesses(make_func: MakeFunc, body_text: BodyText) -> None:
     P, Q = internal("P", 64), internal("Q", 64)
     touch = Evaluate(Call(A.dtype, "call_extern", (Q.data,)))
     func = make_func(allocate([P, Q], copy(P, A), copy(B, P), copy(Q, A), touch), A, B)
@@ -202,10 +217,10 @@ def test_pointers_used_directly_count_as_accesses(make_func, body_text) -> None:
     assert body_text(after).endswith("call_extern(P, dtype=float32)")
 
 
-def test_pointer_vectors(make_func, body_text, same_result) -> None:
+def test_pointer_vectors(make_func: MakeFunc, body_text: BodyText, same_result: SameResult) -> None:
     P = internal("P", 64)
 
-    def four(e):
+    def four(e: Expr) -> Expr:
         return Ramp(e, IntImm(1), 4)
 
     body = allocate(
@@ -235,28 +250,32 @@ for i in range(16):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_chains_keep_their_meaning(make_func, same_result, seed) -> None:
+def test_random_chains_keep_their_meaning(
+    make_func: MakeFunc, same_result: SameResult, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     buffers = [internal(f"T{n}", int(rng.choice([8, 16, 32, 64]))) for n in range(6)]
     known, body = [A], []
     for buffer in buffers:
-        size = buffer.shape[0].value
+        size = value_of(buffer.shape[0])
         source = known[rng.integers(len(known))]
         other = known[rng.integers(len(known))]
-        read = min(s.shape[0].value for s in (source, other))
+        read = min(value_of(s.shape[0]) for s in (source, other))
         value = source[i % read] + other[(i * 3 + 1) % read if rng.integers(2) else i % read]
         if read == size and rng.integers(2):
             value = source[i] * 2.0
         body.append(loop(i, size, BufferStore(buffer, value, (i,))))
         known.append(buffer)
     last = known[-1]
-    body.append(loop(i, 64, BufferStore(B, last[i % last.shape[0].value] + A[i], (i,))))
+    body.append(loop(i, 64, BufferStore(B, last[i % value_of(last.shape[0])] + A[i], (i,))))
     before = make_func(allocate(buffers, *body), A, B)
     after = StorageRewrite()(before)
     same_result(before, after, seed=seed)
 
 
-def test_what_declares_or_annotates_an_allocation_without_access_goes_with_it(make_func) -> None:
+def test_what_declares_or_annotates_an_allocation_without_access_goes_with_it(
+    make_func: MakeFunc,
+) -> None:
     P = internal("P", 64)
     view = Buffer(P.data, P.dtype, (IntImm(8),), name="view")
     note = AttrStmt(P.data, "volatile_scope", IntImm(1), DeclBuffer(view, copy(B, A)))

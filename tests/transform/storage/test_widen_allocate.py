@@ -4,7 +4,7 @@ from autosched.errors import ScheduleError
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import float32, handle
 from autosched.tir.expr import Call, IntImm, StringImm, Var
-from autosched.tir.stmt import TRUE, Allocate, BufferStore, DeclBuffer, Evaluate, seq
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, DeclBuffer, Evaluate, Stmt, seq
 from autosched.transform.storage.widen_allocate import widen_allocate
 
 A = decl_buffer((8,), "float32", "A")
@@ -12,7 +12,7 @@ L = decl_buffer((4,), "float32", "L")
 v, i = Var("v"), Var("i")
 
 
-def allocate(*body):
+def allocate(*body: Stmt) -> Allocate:
     return Allocate(L.data, L.dtype, L.shape, TRUE, seq(*body))
 
 

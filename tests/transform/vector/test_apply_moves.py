@@ -1,35 +1,39 @@
 """The moves of a plan on expressions."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from autosched.nest.core import core_of
-from autosched.nest.loop_nest import Drop, Fold, Slice, Take, Unlane
+from autosched.nest.loop_nest import Drop, Fold, LoopNest, Slice, Take, Unlane
+from autosched.nest.piece import Piece
 from autosched.nest.plan import plan_stores
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import Add, BufferLoad, IntImm, Ramp, Var
-from autosched.tir.stmt import BufferStore, For, ForKind
+from autosched.tir.expr import Add, BufferLoad, Expr, IntImm, Ramp, Var
+from autosched.tir.stmt import BufferStore, For, ForKind, Stmt
 from autosched.transform.vector.apply_moves import NoVectorFormError, apply_moves, planned_nests
-from autosched.transform.vector.reduction_nest import match_nest
+from autosched.transform.vector.reduction_nest import Nest, match_nest
 
 A, C = decl_buffer((4096,), name="A"), decl_buffer((4096,), name="C")
 I, J = Var("i"), Var("j")
 
 
-def nest(index, value, *loops):
-    body = BufferStore(C, value, (index,))
+def nest(index: Expr, value: Expr, *loops: tuple[Var, int]) -> Nest:
+    body: Stmt = BufferStore(C, value, (index,))
     for var, extent in reversed(loops):
         body = For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
+    assert isinstance(body, For)
     found = match_nest(body)
     assert found is not None
     return found
 
 
-def copy(*loops):
+def copy(*loops: tuple[Var, int]) -> Nest:
     return nest(I * 4 + J, BufferLoad(A, (J * 64 + I,)), *loops)
 
 
-def text(found) -> str:
+def text(found: Nest) -> str:
     loops = " ".join(f"{axis.var.name}:{axis.extent}:{axis.stride}" for axis in found.axes)
     return f"{loops} | C[{found.index}] = {found.value}"
 
@@ -54,7 +58,7 @@ def text(found) -> str:
         ),
     ],
 )
-def test_text(moves, expected) -> None:
+def test_text(moves: Sequence[Drop | Take | Unlane | Slice], expected: str) -> None:
     assert text(apply_moves(copy((I, 8), (J, 4)), moves)) == expected
 
 
@@ -78,7 +82,7 @@ def test_a_loop_whose_values_have_no_vector_form_after_all_is_barred() -> None:
     odd = nest(I * 4 + J, op.call("q_multiply_shift", BufferLoad(A, (I * 4 + J,))), (I, 8), (J, 4))
     asked = []
 
-    def plan(described):
+    def plan(described: LoopNest) -> tuple[Piece, ...]:
         asked.append([loop.lanes for loop in described.loops])
         return plan_stores(described, core_of(64), 4)
 

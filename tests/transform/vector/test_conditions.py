@@ -3,8 +3,8 @@
 import pytest
 
 from autosched.tir import op
-from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import BufferLoad, Var
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.expr import BufferLoad, Expr, Var
 from autosched.tir.linear import linear
 from autosched.tir.walk import substitute
 from autosched.transform.vector.conditions import (
@@ -21,15 +21,15 @@ I, J = Var("i"), Var("j")
 ZERO = op.const(0.0)
 
 
-def load(index, buffer=A):
+def load(index: Expr, buffer: Buffer = A) -> BufferLoad:
     return BufferLoad(buffer, (index,))
 
 
-def blocks(e, var):
+def blocks(e: BufferLoad, var: Var) -> int:
     return step_along(linear(e.indices[0])[1], var)[1]
 
 
-def along(value, var):
+def along(value: Expr, var: Var) -> Conditions:
     return conditions_along(guarded_parts(value), var, blocks)
 
 
@@ -65,7 +65,9 @@ def test_masked_loads_are_guarded() -> None:
 @pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("var", [I, J])
 @pytest.mark.parametrize("count", [2, 4, 16])
-def test_values_have_a_vector_form_just_where_that_is_foreseen(name, var, count) -> None:
+def test_values_have_a_vector_form_just_where_that_is_foreseen(
+    name: str, var: Var, count: int
+) -> None:
     value = VALUES[name]
     lane = Var("lane")
     moved = widen(moved_by(value, var, lane, count), lane, count)
@@ -74,7 +76,7 @@ def test_values_have_a_vector_form_just_where_that_is_foreseen(name, var, count)
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_lanes_of_conditions_do_not_grow(name) -> None:
+def test_lanes_of_conditions_do_not_grow(name: str) -> None:
     value = VALUES[name]
     if not along(value, J).conditional or along(value, J).lanes:
         return
@@ -84,5 +86,5 @@ def test_lanes_of_conditions_do_not_grow(name) -> None:
     assert widen(moved_by(vector, J, lane, 2), lane, 2) is None
 
 
-def moved_by(value, var, lane, count):
+def moved_by(value: Expr, var: Var, lane: Var, count: int) -> Expr:
     return substitute(value, {var: var * count + lane})

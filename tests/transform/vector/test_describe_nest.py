@@ -2,24 +2,25 @@
 
 from autosched.nest.loop_nest import InnerLoop
 from autosched.tir import op
-from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Ramp, Var
-from autosched.tir.stmt import BufferStore, For, ForKind
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var
+from autosched.tir.stmt import BufferStore, For, ForKind, Stmt
 from autosched.transform.vector.describe_nest import can_fold, describe_nest
-from autosched.transform.vector.reduction_nest import match_nest
+from autosched.transform.vector.reduction_nest import Nest, match_nest
 
 A, B, C = (decl_buffer((4096,), name=name) for name in "ABC")
 I, J, K = Var("i"), Var("j"), Var("k")
 
 
-def load(buffer, index):
+def load(buffer: Buffer, index: Expr) -> BufferLoad:
     return BufferLoad(buffer, (index,))
 
 
-def nest(index, value, *loops):
-    body = BufferStore(C, value, (index,))
+def nest(index: Expr, value: Expr, *loops: tuple[Var, int]) -> Nest:
+    body: Stmt = BufferStore(C, value, (index,))
     for var, extent in reversed(loops):
         body = For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
+    assert isinstance(body, For)
     found = match_nest(body)
     assert found is not None
     return found

@@ -7,7 +7,7 @@ import numpy as np
 from autosched.nest.distribution import MAX_ELEMENTS
 from autosched.tir import interp, op
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import BufferLoad, Var, pointer
+from autosched.tir.expr import BufferLoad, Expr, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
@@ -19,7 +19,7 @@ I, J, K = Var("i"), Var("j"), Var("k")
 ZERO = op.const(0.0)
 
 
-def step(at, value) -> BufferStore:
+def step(at: Expr, value: Expr) -> BufferStore:
     return BufferStore(Y, BufferLoad(Y, (at,)) + value, (at,))
 
 

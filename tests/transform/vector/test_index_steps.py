@@ -3,11 +3,12 @@
 import pytest
 
 from autosched.tir import op
-from autosched.tir.expr import Var
+from autosched.tir.expr import Expr, Var
 from autosched.tir.linear import linear
 from autosched.tir.op import const
 from autosched.tir.walk import substitute
 from autosched.transform.vector.index_steps import step_along
+from kit.tir import value_of
 
 I, J = Var("i"), Var("j")
 
@@ -34,9 +35,9 @@ def test_examples() -> None:
 
 @pytest.mark.parametrize("index", INDICES, ids=str)
 @pytest.mark.parametrize("other", [0, 1, 3])
-def test_steps_are_even_inside_blocks(index, other) -> None:
+def test_steps_are_even_inside_blocks(index: Expr, other: int) -> None:
     step, block = step_along(linear(index)[1], I)
-    values = [substitute(index, {I: const(i), J: const(other)}).value for i in range(48)]
+    values = [value_of(substitute(index, {I: const(i), J: const(other)})) for i in range(48)]
     for i in range(47):
         if not block or (i + 1) % block:
             assert values[i + 1] - values[i] == step

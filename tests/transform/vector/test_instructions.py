@@ -1,15 +1,15 @@
 """Vector instructions of a value."""
 
 from autosched.tir import op
-from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Ramp, Var
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var
 from autosched.transform.vector.instructions import instructions, step_weight
 
 A, C = decl_buffer((64,), name="A"), decl_buffer((64,), name="C")
 I, K = Var("i"), Var("k")
 
 
-def load(buffer, index):
+def load(buffer: Buffer, index: Expr) -> BufferLoad:
     return BufferLoad(buffer, (index,))
 
 

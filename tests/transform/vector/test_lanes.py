@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Ramp, Var
+from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var
 from autosched.transform.vector.lanes import lane_slice, widen
 
 I, X = Var("i"), Var("x")
 A = decl_buffer((64,), name="A")
 
 
-def ramp(base, lanes):
+def ramp(base: Expr, lanes: int) -> Expr:
     return Ramp(base, IntImm(1), lanes)
 
 

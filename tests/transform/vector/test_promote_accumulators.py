@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
 
 from autosched.tir import interp, op
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
@@ -16,12 +17,14 @@ from autosched.tir.printer import to_text
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Stmt
 from autosched.tir.walk import stmts
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
-from kit.stmts import func_of, loop
+from kit.stmts import as_a, func_of, loop
+from kit.tir import value_of
+from kit.types import Array
 
 
-def nest(order: str, extents: dict[str, int], body: Stmt, variables: dict[str, Expr]) -> Stmt:
+def nest(order: str, extents: dict[str, int], body: Stmt, variables: Mapping[str, Expr]) -> Stmt:
     for name in reversed(order.split()):
-        body = loop(variables[name], extents[name], body)
+        body = loop(as_a(Var, variables[name]), extents[name], body)
     return body
 
 
@@ -91,7 +94,9 @@ CASES = [
 
 @pytest.mark.parametrize(("order", "extents", "lanes"), CASES)
 @pytest.mark.parametrize(("vector_bytes", "registers"), [(16, 16), (64, 32), (32, 4)])
-def test_results_are_equal_to_the_last_bit(order, extents, lanes, vector_bytes, registers) -> None:
+def test_results_are_equal_to_the_last_bit(
+    order: str, extents: dict[str, int], lanes: int, vector_bytes: int, registers: int
+) -> None:
     size = dict.fromkeys("ijk", 1)
     for name in order.split():
         size[name[0]] *= extents[name]
@@ -104,7 +109,9 @@ def test_results_are_equal_to_the_last_bit(order, extents, lanes, vector_bytes, 
 
 @pytest.mark.parametrize(("order", "extents", "lanes"), CASES)
 @pytest.mark.parametrize(("vector_bytes", "registers"), [(16, 16), (64, 32), (32, 4)])
-def test_what_is_planned_is_what_is_done(order, extents, lanes, vector_bytes, registers) -> None:
+def test_what_is_planned_is_what_is_done(
+    order: str, extents: dict[str, int], lanes: int, vector_bytes: int, registers: int
+) -> None:
     """The storage of accumulators has the size that the plan tells, nest by nest."""
     size = dict.fromkeys("ijk", 1)
     for name in order.split():
@@ -113,7 +120,7 @@ def test_what_is_planned_is_what_is_done(order, extents, lanes, vector_bytes, re
     promote = PromoteAccumulators(vector_bytes, registers)
     held = [p.piece.accumulators * p.piece.lanes for p in promote.planned(func)]
     sizes = [
-        s.extents[0].value
+        value_of(s.extents[0])
         for s in stmts(promote(func).body)
         if isinstance(s, Allocate) and s.buffer_var.name == "C.acc"
     ]
@@ -121,7 +128,7 @@ def test_what_is_planned_is_what_is_done(order, extents, lanes, vector_bytes, re
     assert sizes == held
 
 
-def accumulate(index: Expr, value: Expr, target, loops: list[tuple[Var, int]]) -> Stmt:
+def accumulate(index: Expr, value: Expr, target: Buffer, loops: list[tuple[Var, int]]) -> Stmt:
     body: Stmt = BufferStore(target, BufferLoad(target, (index,)) + value, (index,))
     for var, extent in reversed(loops):
         body = loop(var, extent, body)
@@ -156,7 +163,7 @@ def test_conditions_and_other_types() -> None:
     func = func_of(accumulate(i, value, c, [(i, 16), (k, 9)]), a, c)
     new = PromoteAccumulators()(func)
     assert "C.acc" in to_text(new)
-    arrays = [np.arange(64, dtype=np.int8), np.arange(16, dtype=np.int32)]
+    arrays: list[Array] = [np.arange(64, dtype=np.int8), np.arange(16, dtype=np.int32)]
     other = [x.copy() for x in arrays]
     interp.run(func, arrays)
     interp.run(new, other)
@@ -175,7 +182,9 @@ def test_maximum_and_nested_statements() -> None:
     agree(func, PromoteAccumulators(16, 16)(func), 240, 24)
 
 
-def dot(extent: int, fold=None, dtype: str = "float32") -> tuple[PrimFunc, list[int]]:
+def dot(
+    extent: int, fold: Callable[..., Expr] | None = None, dtype: str = "float32"
+) -> tuple[PrimFunc, list[int]]:
     """C[3, 5] folds A[3, k] * B[5, k] (or its maximum) over k: contiguous along k only."""
     a, b = decl_buffer((3 * extent,), dtype, "A"), decl_buffer((5 * extent,), dtype, "B")
     c = decl_buffer((15,), dtype, "C")
@@ -188,7 +197,7 @@ def dot(extent: int, fold=None, dtype: str = "float32") -> tuple[PrimFunc, list[
 
 
 @pytest.mark.parametrize("extent", [16, 64, 37, 8, 3])
-def test_partial_sums_in_lanes(extent) -> None:
+def test_partial_sums_in_lanes(extent: int) -> None:
     func, sizes = dot(extent)
     new = PromoteAccumulators()(func)
     rng = np.random.default_rng(0)
@@ -256,7 +265,7 @@ def windows(channels: int, size: int, window: int, lanes: int) -> PrimFunc:
 
 
 @pytest.mark.parametrize(("window", "kind"), [(3, "unrolled(3)"), (40, "range(40")])
-def test_a_window_of_few_steps_is_unrolled_whole(window, kind) -> None:
+def test_a_window_of_few_steps_is_unrolled_whole(window: int, kind: str) -> None:
     """Its counter took longer than its steps: a pooling of 3x3 up to 12 times as long."""
     func = windows(16, 8, window, 16)
     new = PromoteAccumulators(64, 32)(func)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from autosched.tir import interp, op
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Expr, Var, pointer
 from autosched.tir.function import PrimFunc
@@ -33,7 +35,7 @@ def rows(kind: str, dtype: str, m: int = 3, n: int = 64) -> tuple[PrimFunc, int]
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int8"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [64, 70, 33])
-def test_rows_are_folded_from_lanes(kind, dtype, n) -> None:
+def test_rows_are_folded_from_lanes(kind: str, dtype: str, n: int) -> None:
     """Maxima, minima and sums of integers may be taken in any order, sums of floats if allowed."""
     func, m = rows(kind, dtype, n=n)
     fit = 32 // DType(dtype).bytes
@@ -49,7 +51,7 @@ def test_rows_are_folded_from_lanes(kind, dtype, n) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_sums_of_floats_need_leave(kind) -> None:
+def test_only_sums_of_floats_need_leave(kind: str) -> None:
     strict = PromoteAccumulators(32, 16, reassociate=False)
     (whole, *_) = strict.planned(rows(kind, "float32")[0])
     assert whole.piece.nest.folded == (kind != "sum")
@@ -73,7 +75,7 @@ def test_a_difference_is_not_folded() -> None:
         (I * K, lambda out: BufferLoad(out, (I * K,)), "the index is not a sum of loops"),
     ],
 )
-def test_what_is_no_reduction(index, value, why) -> None:
+def test_what_is_no_reduction(index: Expr, value: Callable[[Buffer], BufferLoad], why: str) -> None:
     a, out = decl_buffer((64,), name="a"), decl_buffer((64,), name="out")
     store = BufferStore(out, value(out) + BufferLoad(a, (K,)), (index,))
     assert match_nest(loop(I, 4, loop(K, 8, store))) is None, why

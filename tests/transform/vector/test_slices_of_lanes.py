@@ -1,15 +1,18 @@
 """A part of the lanes of a vector expression has those lanes' values."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from autosched.tir import interp, op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Broadcast, BufferLoad, Call, IntImm, Ramp, Var, pointer
+from autosched.tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import BufferStore, LetStmt, seq
+from autosched.tir.stmt import BufferStore, LetStmt, Stmt, seq
 from autosched.transform.vector.lanes import lane_slice
+from kit.types import Array
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((16,), "float32", "B")
@@ -19,7 +22,7 @@ F32 = DType("float32").with_lanes(16)
 ONE = op.const(1.0, F32)
 
 
-def load(index):
+def load(index: Expr) -> BufferLoad:
     return BufferLoad(A, (index,))
 
 
@@ -35,7 +38,7 @@ EXPRESSIONS = {
 }
 
 
-def result(stores):
+def result(stores: Sequence[Stmt]) -> Array:
     handles = [pointer(b.name + "_h", b.dtype) for b in (A, B)]
     body = LetStmt(X, IntImm(2), seq(*stores))
     func = PrimFunc(tuple(handles), body, dict(zip(handles, (A, B))), {})
@@ -47,14 +50,14 @@ def result(stores):
 
 @pytest.mark.parametrize("lanes", [1, 4, 8])
 @pytest.mark.parametrize("name", EXPRESSIONS)
-def test_the_parts_are_the_whole(name, lanes) -> None:
+def test_the_parts_are_the_whole(name: str, lanes: int) -> None:
     e = EXPRESSIONS[name]
     whole = result([BufferStore(B, e, (Ramp(IntImm(0), IntImm(1), 16),))])
     stores = []
     for start in range(0, 16, lanes):
         part = lane_slice(e, start, lanes)
         at = IntImm(start) if lanes == 1 else Ramp(IntImm(start), IntImm(1), lanes)
-        assert part.dtype.lanes == lanes
+        assert part is not None and part.dtype.lanes == lanes
         stores.append(BufferStore(B, part, (at,)))
     np.testing.assert_array_equal(result(stores), whole)
 

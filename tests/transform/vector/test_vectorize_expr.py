@@ -1,8 +1,10 @@
+from typing import Any
+
 import pytest
 
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import int32
-from autosched.tir.expr import Broadcast, Call, IntImm, Ramp, StringImm, Var
+from autosched.tir.expr import Broadcast, Call, Expr, IntImm, Ramp, StringImm, Var
 from autosched.tir.op import all_, likely
 from autosched.transform.vector.vectorize_expr import (
     LaneExprs,
@@ -16,7 +18,7 @@ N = decl_buffer((8, 8), "int32", "N")
 i, j = Var("i"), Var("j")
 
 
-def vector(e, **options):
+def vector(e: Expr, **options: Any) -> Expr:
     return LaneExprs(j, 4, options.get("masked", False))(e)
 
 
@@ -40,7 +42,7 @@ def test_a_vector_that_turns_out_to_be_one_value_is_scalar() -> None:
         Call(int32, "if_then_else", (j < 2, i, j)),
     ],
 )
-def test_no_vector_form(e) -> None:
+def test_no_vector_form(e: Expr) -> None:
     with pytest.raises(NotVectorisableError):
         vector(e)
 

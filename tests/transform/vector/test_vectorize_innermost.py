@@ -7,19 +7,21 @@ import pytest
 
 from autosched.tir import interp, op
 from autosched.tir.buffer import decl_buffer
+from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, IntImm, Ramp, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import BufferStore
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
 from kit.stmts import func_of, loop
+from kit.tir import value_of
 
 I, J = Var("i"), Var("j")
 
 
 def agree(func: PrimFunc, new: PrimFunc) -> None:
     rng = np.random.default_rng(0)
-    arrays = [rng.random(b.shape[0].value, dtype=np.float32) for b in func.buffers]
+    arrays = [rng.random(value_of(b.shape[0]), dtype=np.float32) for b in func.buffers]
     other = [a.copy() for a in arrays]
     interp.run(func, arrays)
     interp.run(new, other)
@@ -39,7 +41,7 @@ def test_text() -> None:
 
 @pytest.mark.parametrize("extents", [(1, 1), (3, 5), (4, 16), (2, 37), (5, 64), (29, 3), (7, 8)])
 @pytest.mark.parametrize("lanes", [1, 2])
-def test_meaning(extents, lanes) -> None:
+def test_meaning(extents: tuple[int, int], lanes: int) -> None:
     m, n = extents
     a, b = decl_buffer((m * n * lanes + 4,), name="A"), decl_buffer((m * n * lanes,), name="B")
     at = (I * n + J) * lanes
@@ -79,7 +81,7 @@ def test_what_cannot_be_widened_is_the_same_object() -> None:
         loop(
             I,
             4,
-            BufferStore(b, op.const(0.0, op.DType("float32x16")), (Ramp(I * 16, IntImm(1), 16),)),
+            BufferStore(b, op.const(0.0, DType("float32x16")), (Ramp(I * 16, IntImm(1), 16),)),
         ),
         a,
         b,

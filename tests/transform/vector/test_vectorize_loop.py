@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -5,9 +7,9 @@ from autosched import te
 from autosched.errors import ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp, op
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import float32, int32
-from autosched.tir.expr import BufferLoad, Call, IntImm, Let, Ramp, StringImm, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Let, Ramp, StringImm, Var
 from autosched.tir.op import all_, call, cast, if_then_else, likely, lt, max_, not_, select, sub
 from autosched.tir.stmt import (
     TRUE,
@@ -18,6 +20,7 @@ from autosched.tir.stmt import (
     ForKind,
     IfThenElse,
     LetStmt,
+    Stmt,
     While,
     seq,
 )
@@ -25,22 +28,23 @@ from autosched.tir.walk import direct_exprs, pre_order, stmts
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
 from autosched.transform.from_te.storage_flatten import StorageFlatten
 from autosched.transform.vector.vectorize_loop import VectorizeLoop
-from kit.stmts import loop
+from kit.stmts import as_a, loop
+from kit.types import BodyText, MakeFunc, SameResult
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
 i, j, k = Var("i"), Var("j"), Var("k")
 
 
-def vector(body, lanes=4, outer=4):
+def vector(body: Stmt, lanes: int = 4, outer: int = 4) -> For:
     return loop(i, outer, loop(j, lanes, body, ForKind.VECTORIZED))
 
 
 @pytest.fixture
-def check(make_func, body_text, same_result):
+def check(make_func: MakeFunc, body_text: BodyText, same_result: SameResult) -> Callable[..., None]:
     """check(body, text, **options): the body's vector form, equal to it when run."""
 
-    def run(body, expected, **options) -> None:
+    def run(body: For, expected: str, **options: bool) -> None:
         before = make_func(body, A, B)
         after = VectorizeLoop(**options)(before)
         assert body_text(after) == expected
@@ -49,7 +53,7 @@ def check(make_func, body_text, same_result):
     return run
 
 
-def test_golden(check) -> None:
+def test_golden(check: Callable[..., None]) -> None:
     check(
         vector(BufferStore(B, A[j] * 2.0 + A[i], (i * 4 + j,))),
         """\
@@ -58,7 +62,7 @@ for i in range(4):
     )
 
 
-def test_nothing_vectorized_returns_the_same_object(make_func) -> None:
+def test_nothing_vectorized_returns_the_same_object(make_func: MakeFunc) -> None:
     func = make_func(loop(i, 4, BufferStore(B, A[i], (i,))), A, B)
     assert VectorizeLoop()(func) is func
 
@@ -71,13 +75,15 @@ def test_nothing_vectorized_returns_the_same_object(make_func) -> None:
         (IntImm(0), IntImm(0), "extent of the loop j must be a positive constant, found 0"),
     ],
 )
-def test_refuses_loops_it_cannot_vectorise(make_func, low, extent, message) -> None:
+def test_refuses_loops_it_cannot_vectorise(
+    make_func: MakeFunc, low: Expr, extent: Expr, message: str
+) -> None:
     func = make_func(For(j, low, extent, ForKind.VECTORIZED, BufferStore(B, A[j], (j,))), A, B)
     with pytest.raises(ScheduleError, match=message):
         VectorizeLoop()(func)
 
 
-def test_disabled_makes_loops_serial(check) -> None:
+def test_disabled_makes_loops_serial(check: Callable[..., None]) -> None:
     check(
         vector(BufferStore(B, A[j], (i * 4 + j,))),
         "for i in range(4):\n    for j in range(4):\n        B[i * 4 + j] = A[j]",
@@ -85,11 +91,11 @@ def test_disabled_makes_loops_serial(check) -> None:
     )
 
 
-def test_one_lane_is_no_vector(check) -> None:
+def test_one_lane_is_no_vector(check: Callable[..., None]) -> None:
     check(vector(BufferStore(B, A[j], (i + j,)), lanes=1), "for i in range(4):\n    B[i] = A[0]")
 
 
-def test_ramps_survive_sums_and_products(check) -> None:
+def test_ramps_survive_sums_and_products(check: Callable[..., None]) -> None:
     check(
         vector(BufferStore(B, A[(j + 1) * 3], (sub(i * 4 + 3, j),))),
         """\
@@ -106,7 +112,7 @@ for i in range(4):
     )
 
 
-def test_a_quotient_that_alignment_shows_to_be_one_value(check) -> None:
+def test_a_quotient_that_alignment_shows_to_be_one_value(check: Callable[..., None]) -> None:
     check(
         vector(BufferStore(B, A[(i * 4 + j) // 8] + A[(i * 4 + j) % 8], (i * 4 + j,))),
         """\
@@ -121,7 +127,7 @@ for i in range(4):
     )
 
 
-def test_casts_selects_calls_and_comparisons(check) -> None:
+def test_casts_selects_calls_and_comparisons(check: Callable[..., None]) -> None:
     value = select(not_(j > 1), max_(A[j], cast(float32, j)), call("sqrt", A[j] * A[j]))
     check(
         vector(BufferStore(B, value, (i * 4 + j,))),
@@ -132,12 +138,14 @@ max(A[0:4], float32x4(ramp(0, 1, 4))), sqrt(A[0:4] * A[0:4]))""",
     )
 
 
-def test_a_store_of_different_values_to_one_place_is_broadcast(make_func, body_text) -> None:
+def test_a_store_of_different_values_to_one_place_is_broadcast(
+    make_func: MakeFunc, body_text: BodyText
+) -> None:
     func = make_func(vector(BufferStore(B, A[j], (i,))), A, B)
     assert body_text(VectorizeLoop()(func)).endswith("B[broadcast(i, 4)] = A[0:4]")
 
 
-def test_lets_become_vectors(check) -> None:
+def test_lets_become_vectors(check: Callable[..., None]) -> None:
     t = Var("t", float32)
     check(
         vector(LetStmt(t, A[j], BufferStore(B, t + t, (i * 4 + j,)))),
@@ -156,7 +164,7 @@ for i in range(4):
     )
 
 
-def test_allocations_are_widened(check) -> None:
+def test_allocations_are_widened(check: Callable[..., None]) -> None:
     t = decl_buffer((2,), "float32", "t")
     body = seq(
         loop(k, 2, BufferStore(t, A[j + k], (k,))), BufferStore(B, t[0] + t[1], (i * 4 + j,))
@@ -175,7 +183,7 @@ for i in range(4):
 GUARDED = BufferStore(B, A[i * 4 + j] + A[0], (i * 4 + j,))
 
 
-def test_a_condition_that_differs_makes_a_loop_over_lanes(check) -> None:
+def test_a_condition_that_differs_makes_a_loop_over_lanes(check: Callable[..., None]) -> None:
     check(
         vector(IfThenElse(likely(i * 4 + j < 10), GUARDED), outer=3),
         """\
@@ -196,7 +204,7 @@ for i in range(4):
     )
 
 
-def test_a_lane_loop_sees_the_values_of_lets(check) -> None:
+def test_a_lane_loop_sees_the_values_of_lets(check: Callable[..., None]) -> None:
     t = Var("t", int32)
     body = LetStmt(t, j + 1, IfThenElse(t < 3, BufferStore(B, A[t], (i * 4 + j,))))
     check(
@@ -210,7 +218,7 @@ for i in range(4):
     )
 
 
-def test_calls_that_are_not_elementwise(make_func, body_text) -> None:
+def test_calls_that_are_not_elementwise(make_func: MakeFunc, body_text: BodyText) -> None:
     extern = Evaluate(Call(int32, "call_extern", (StringImm("f"), j)))
     func = make_func(loop(j, 4, extern, ForKind.VECTORIZED))
     assert (
@@ -221,7 +229,9 @@ for j.s in range(4):
     )
 
 
-def test_a_vectorized_loop_inside_becomes_serial(check, caplog) -> None:
+def test_a_vectorized_loop_inside_becomes_serial(
+    check: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
     inner = loop(k, 2, BufferStore(B, A[k], (i * 8 + j * 2 + k,)), ForKind.VECTORIZED)
     check(
         vector(inner),
@@ -233,7 +243,7 @@ for i in range(4):
     assert "k is inside a vectorized loop" in caplog.text
 
 
-def test_masked_store(check) -> None:
+def test_masked_store(check: Callable[..., None]) -> None:
     check(
         vector(IfThenElse(likely(all_(i < 3, i * 4 + j < 10)), GUARDED)),
         """\
@@ -245,7 +255,7 @@ for i in range(4):
     )
 
 
-def test_masked_arms_of_if_then_else(check) -> None:
+def test_masked_arms_of_if_then_else(check: Callable[..., None]) -> None:
     value = if_then_else(all_(i > 0, i * 4 + j < 10), A[i * 4 + j - 4], 0.0)
     check(
         vector(BufferStore(B, value, (i * 4 + j,))),
@@ -258,7 +268,7 @@ broadcast(0.0, 4)), broadcast(0.0, 4))""",
     )
 
 
-def test_masked_keeps_scalar_loads_under_a_condition(check) -> None:
+def test_masked_keeps_scalar_loads_under_a_condition(check: Callable[..., None]) -> None:
     # A[i * 30] is read for all lanes at once: only where lane 0, hence some lane, wants it.
     small = BufferStore(B, A[i * 30] + A[j], (i * 4 + j,))
     check(
@@ -282,7 +292,7 @@ for i in range(3):
     )
 
 
-def test_masked_else_branch(check) -> None:
+def test_masked_else_branch(check: Callable[..., None]) -> None:
     body = IfThenElse(j < 2, GUARDED, BufferStore(B, A[j], (i * 4 + j,)))
     check(
         vector(body),
@@ -296,7 +306,7 @@ predicate=not ramp(0, 1, 4) < broadcast(2, 4))""",
     )
 
 
-def test_masked_leaves_division_by_what_it_reads_alone(make_func) -> None:
+def test_masked_leaves_division_by_what_it_reads_alone(make_func: MakeFunc) -> None:
     n = decl_buffer((64,), "int32", "N")
     store = BufferStore(B, A[(i + 60) // n[i * 4 + j]], (i * 4 + j,))
     func = make_func(vector(IfThenElse(i * 4 + j < 10, store), outer=3), A, B, n)
@@ -310,7 +320,7 @@ for i in range(3):
     )
 
 
-def test_masked_condition_that_the_body_may_change(check) -> None:
+def test_masked_condition_that_the_body_may_change(check: Callable[..., None]) -> None:
     body = seq(BufferStore(B, A[j], (i * 4 + j,)), BufferStore(B, B[i * 4 + j], (i * 4 + j,)))
     check(
         vector(IfThenElse(B[i * 4 + j] > 0.0, body)),
@@ -324,7 +334,7 @@ for i in range(4):
     )
 
 
-def test_masked_leaves_gathers_and_scatters_to_a_loop(check) -> None:
+def test_masked_leaves_gathers_and_scatters_to_a_loop(check: Callable[..., None]) -> None:
     gather = BufferStore(B, A[(i * 4 + j) // 3], (i * 4 + j,))
     check(
         vector(IfThenElse(i * 4 + j < 10, gather), outer=3),
@@ -347,7 +357,7 @@ for i in range(3):
     )
 
 
-def test_a_vector_stage_under_a_virtual_thread_stays_contiguous(same_result) -> None:
+def test_a_vector_stage_under_a_virtual_thread_stays_contiguous(same_result: SameResult) -> None:
     X = te.placeholder((8, 64), name="X")
     P = te.compute((8, 64), lambda i, j: X[i, j] * 2.0, name="P")
     Y = te.compute((8, 64), lambda i, j: P[i, j] + 1.0, name="Y")
@@ -373,7 +383,7 @@ def test_a_vector_stage_under_a_virtual_thread_stays_contiguous(same_result) -> 
     same_result(before, after)
 
 
-def counted(shared):
+def counted(shared: bool) -> tuple[Buffer, Buffer, For]:
     """for j in vectorized(4): n[0] = 0; while n[0] < j: n[0] += 1; total[0] += n[0]."""
     j = Var("j")
     n, total = decl_buffer((1,), "int32", "n"), decl_buffer((1,), "int32", "total")
@@ -388,16 +398,20 @@ def counted(shared):
     return n, total, For(j, zero, IntImm(4), ForKind.VECTORIZED, count)
 
 
-def test_iterations_that_share_memory_become_serial(make_func, same_result) -> None:
+def test_iterations_that_share_memory_become_serial(
+    make_func: MakeFunc, same_result: SameResult
+) -> None:
     n, total, loop = counted(shared=True)
     before = make_func(loop, n, total)
     after = VectorizeLoop()(before)
-    assert after.body.kind is ForKind.SERIAL
+    assert as_a(For, after.body).kind is ForKind.SERIAL
     same_result(before, after)
 
 
 @pytest.mark.parametrize("kind", ["sum", "chain", "own"])
-def test_what_lanes_leave_for_each_other(make_func, same_result, kind) -> None:
+def test_what_lanes_leave_for_each_other(
+    make_func: MakeFunc, same_result: SameResult, kind: str
+) -> None:
     """Stores to one place for all lanes: carried on, passed along, or each lane's own."""
     j, zero = Var("j"), IntImm(0)
     X, Y = decl_buffer((8,), "float32", "X"), decl_buffer((8,), "float32", "Y")
@@ -415,7 +429,7 @@ def test_what_lanes_leave_for_each_other(make_func, same_result, kind) -> None:
     same_result(plain, after)
 
 
-def test_a_value_that_is_one_for_all_lanes_may_be_stored_once(make_func) -> None:
+def test_a_value_that_is_one_for_all_lanes_may_be_stored_once(make_func: MakeFunc) -> None:
     j, zero = Var("j"), IntImm(0)
     X, Y = decl_buffer((8,), "float32", "X"), decl_buffer((8,), "float32", "Y")
     c = decl_buffer((1,), "float32", "c")
@@ -425,7 +439,7 @@ def test_a_value_that_is_one_for_all_lanes_may_be_stored_once(make_func) -> None
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_lane_zero_does_not_stand_for_lanes_that_fall(swapped, make_func) -> None:
+def test_lane_zero_does_not_stand_for_lanes_that_fall(swapped: bool, make_func: MakeFunc) -> None:
     """12 - i*4 - j < 10 holds for later lanes and not for lane 0: A[i * 30] is for them to read."""
     value = 12 - i * 4 - j
     condition = op.gt(op.const(10), value) if swapped else op.lt(value, 10)
