@@ -1,13 +1,19 @@
 """Scans, external functions, several outputs, groups and tensor intrinsics against NumPy."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from autosched import te
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
 from autosched.tir import interp
+from autosched.tir.expr import IterVar
+from kit.types import Array, Check
 
 
-def two_maps_at_once():
+def two_maps_at_once() -> tuple[Schedule, list[Tensor], Callable[[Array], Array]]:
     A = te.placeholder((9,), name="A")
     B, C = te.compute((9,), lambda i: (A[i] + 1.0, A[i] * 2.0), name="B")
     D = te.compute((9,), lambda i: B[i] * C[i], name="D")
@@ -17,7 +23,7 @@ def two_maps_at_once():
     return s, [A, D], lambda a: (a + 1) * a * 2
 
 
-def cached_outputs():
+def cached_outputs() -> tuple[Schedule, list[Tensor], Callable[[Array], tuple[Array, Array]]]:
     A = te.placeholder((9,), name="A")
     B, C = te.compute((9,), lambda i: (A[i] + 1.0, A[i] * 2.0), name="B")
     s = te.create_schedule(B.op)
@@ -26,7 +32,7 @@ def cached_outputs():
     return s, [A, B, C], lambda a: (a + 1, a * 2)
 
 
-def _argmax():
+def _argmax() -> tuple[Tensor, IterVar, Tensor, Tensor, Callable[[Array], tuple[Array, Array]]]:
     A = te.placeholder((4, 11), name="A")
     k = te.reduce_axis((0, 11), "k")
     reducer = te.comm_reducer(
@@ -38,30 +44,32 @@ def _argmax():
     return A, k, index, value, lambda a: (a.argmax(1), a.max(1))
 
 
-def argmax_split():
+def argmax_split() -> tuple[Schedule, list[Tensor], Callable[[Array], tuple[Array, Array]]]:
     A, k, index, value, reference = _argmax()
     s = te.create_schedule(index.op)
     s[index].split(k, factor=4)
     return s, [A, index, value], reference
 
 
-def argmax_cached():
+def argmax_cached() -> tuple[Schedule, list[Tensor], Callable[[Array], tuple[Array, Array]]]:
     A, _k, index, value, reference = _argmax()
     s = te.create_schedule(index.op)
     s.cache_write([index, value], "local")
     return s, [A, index, value], reference
 
 
-def argmax_rfactor():
+def argmax_rfactor() -> tuple[Schedule, list[Tensor], Callable[[Array], tuple[Array, Array]]]:
     A, k, index, value, reference = _argmax()
     s = te.create_schedule(index.op)
     outer, _ = s[index].split(k, factor=4)
-    first, second = s.rfactor(index, outer)
+    parts = s.rfactor(index, outer)
+    assert isinstance(parts, tuple)
+    first, second = parts
     assert first.op is second.op
     return s, [A, index, value], reference
 
 
-def reduction_with_init():
+def reduction_with_init() -> tuple[Schedule, list[Tensor], Callable[[Array, Array], Array]]:
     A = te.placeholder((4, 6), name="A")
     I = te.placeholder((4,), name="I")
     k = te.reduce_axis((0, 6), "k")
@@ -71,7 +79,7 @@ def reduction_with_init():
     return s, [A, I, B], lambda a, i: a.sum(1) + i
 
 
-def fibonacci():
+def fibonacci() -> tuple[Schedule, list[Tensor], Callable[[], Array]]:
     n = 8
     state = te.placeholder((n,), name="state")
     init = te.compute((2,), lambda i: te.const(1.0), name="init")
@@ -80,7 +88,7 @@ def fibonacci():
     return te.create_schedule(fib.op), [fib], lambda: np.array([1, 1, 2, 3, 5, 8, 13, 21.0])
 
 
-def scan_with_an_inner_stage():
+def scan_with_an_inner_stage() -> tuple[Schedule, list[Tensor], Callable[[Array], Array]]:
     m, n = 6, 5
     X = te.placeholder((m, n), name="X")
     state = te.placeholder((m, n), name="state")
@@ -92,7 +100,7 @@ def scan_with_an_inner_stage():
     xo, _ = s[update].split(update.op.axis[1], factor=2)
     s[mid].compute_at(s[update], xo)
 
-    def reference(x):
+    def reference(x: Array) -> Array:
         rows = [x[0]]
         for row in x[1:]:
             rows.append(rows[-1] * 2 + row)
@@ -101,7 +109,7 @@ def scan_with_an_inner_stage():
     return s, [X, out], reference
 
 
-def scan_with_a_reduction():
+def scan_with_a_reduction() -> tuple[Schedule, list[Tensor], Callable[[Array, Array], Array]]:
     m, n = 5, 4
     X = te.placeholder((m, n), name="X")
     W = te.placeholder((n, n), name="W")
@@ -114,7 +122,7 @@ def scan_with_a_reduction():
     s = te.create_schedule(out.op)
     s.cache_read(state, "local", [dot])
 
-    def reference(x, w):
+    def reference(x: Array, w: Array) -> Array:
         rows = [x[0]]
         for row in x[1:]:
             rows.append(np.maximum(rows[-1] @ w + row, -9))
@@ -123,7 +131,9 @@ def scan_with_a_reduction():
     return s, [X, W, out], reference
 
 
-def scan_of_two_states():
+def scan_of_two_states() -> tuple[
+    Schedule, list[Tensor], Callable[[Array, Array], tuple[Array, Array]]
+]:
     m, n = 6, 3
     one = te.placeholder((1, n), name="one")
     two = te.placeholder((1, n), name="two")
@@ -133,7 +143,7 @@ def scan_of_two_states():
     left, right = te.scan([one, two], [a, b], [A, B], name="pair")
     s = te.create_schedule(left.op)
 
-    def reference(x, y):
+    def reference(x: Array, y: Array) -> tuple[Array, Array]:
         xs, ys = [x[0]], [y[0]]
         for _ in range(m - 1):
             xs, ys = [*xs, ys[-1] + 1], [*ys, xs[-1] + ys[-1]]
@@ -142,7 +152,7 @@ def scan_of_two_states():
     return s, [one, two, left, right], reference
 
 
-def group_inside_a_tile():
+def group_inside_a_tile() -> tuple[Schedule, list[Tensor], Callable[[Array], Array]]:
     A = te.placeholder((20,), name="A")
     B = te.compute(
         (22,), lambda i: te.if_then_else(te.all(i >= 1, i < 21), A[i - 1], 0.0), name="B"
@@ -154,20 +164,21 @@ def group_inside_a_tile():
     outer, _ = s[D].split(D.op.axis[0], factor=6)
     group.compute_at(s[D], outer)
 
-    def reference(a):
+    def reference(a: Array) -> Array:
         p = np.pad(a, 1)
-        return (p[:-2] + p[1:-1] + p[2:]) * 2
+        result: Array = (p[:-2] + p[1:-1] + p[2:]) * 2
+        return result
 
     return s, [A, D], reference
 
 
-def _register(name, function):
+def _register(name: str, function: Callable[..., int]) -> str:
     interp.register_extern(name, function)
     return name
 
 
-def extern_function():
-    def sort(source, target) -> int:
+def extern_function() -> tuple[Schedule, list[Tensor], Callable[[Array], Array]]:
+    def sort(source: Array, target: Array) -> int:
         target[...] = np.sort(source)
         return 0
 
@@ -181,8 +192,10 @@ def extern_function():
     return s, [A, D], lambda a: np.sort(a + 1) * 2
 
 
-def extern_with_two_outputs():
-    def split_signs(source, positive, negative) -> int:
+def extern_with_two_outputs() -> tuple[
+    Schedule, list[Tensor], Callable[[Array], tuple[Array, Array]]
+]:
+    def split_signs(source: Array, positive: Array, negative: Array) -> int:
         positive[...] = np.maximum(source, 0)
         negative[...] = np.minimum(source, 0)
         return 0
@@ -220,5 +233,5 @@ GALLERY = {
 
 
 @pytest.mark.parametrize("name", GALLERY)
-def test_program(name, check) -> None:
+def test_program(name: str, check: Check) -> None:
     check(*GALLERY[name]())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from autosched.runtime.cpu import load
 from autosched.target import cpu_target
 from autosched.tir import interp
 from autosched.workloads.evaluate import evaluate
+from kit.te import compute_of
 
 TARGET = cpu_target(threads=1)
 N, M = 9, 13
@@ -44,6 +46,7 @@ def run(sch: Any, args: Any, arrays: Any, shape: Any) -> None:
     func = lower(sch, args, TARGET)
     wanted = triangle_reference(*arrays)
     np.testing.assert_allclose(evaluate(args, arrays)[0], wanted, rtol=1e-5)
+    compute: Callable[..., object]
     for compute in (lambda *x: interp.run(func, list(x)), load(build_func(func, TARGET))):
         found = np.full(shape, np.nan, "float32")
         compute(*arrays, found)
@@ -127,7 +130,7 @@ def test_lengths_from_memory(factor: int, producer: str) -> None:
 
     C = te.compute((N,), element, name="C")
     s = te.create_schedule(C.op)
-    (i,) = s[C].op.axis
+    (i,) = compute_of(s[C]).axis
     if factor:
         i, _ = s[C].split(i, factor=factor)
     if producer == "attached":
@@ -138,6 +141,7 @@ def test_lengths_from_memory(factor: int, producer: str) -> None:
     wanted = [row[:n].sum() for row, n in zip(rows, lengths, strict=True)]
     np.testing.assert_allclose(evaluate([A, L, C], [a, lengths])[0], wanted, rtol=1e-5)
     func = lower(s, [A, L, C], TARGET)
+    compute: Callable[..., object]
     for compute in (lambda *x: interp.run(func, list(x)), load(build_func(func, TARGET))):
         found = np.full(N, np.nan, "float32")
         compute(a, lengths, found)
@@ -155,14 +159,15 @@ def test_a_producer_covers_what_a_ragged_reduction_reads(where: str) -> None:
 
     C = te.compute((N,), element, name="C")
     s = te.create_schedule(C.op)
-    outer, _ = s[C].split(s[C].op.axis[0], factor=4)
+    outer, _ = s[C].split(compute_of(s[C]).axis[0], factor=4)
     if where == "attached":
         s[D].compute_at(s[C], outer)
     elif where == "attached inside":
-        s[D].compute_at(s[C], s[C].op.reduce_axis[0])
+        s[D].compute_at(s[C], compute_of(s[C]).reduce_axis[0])
     a = np.random.default_rng(0).random((N, M), dtype="float32")
     wanted = [2 * row[1 : i + 3].sum() for i, row in enumerate(a)]
     func = lower(s, [A, C], TARGET)
+    compute: Callable[..., object]
     for compute in (lambda *x: interp.run(func, list(x)), load(build_func(func, TARGET))):
         found = np.full(N, np.nan, "float32")
         compute(a, found)
@@ -172,8 +177,8 @@ def test_a_producer_covers_what_a_ragged_reduction_reads(where: str) -> None:
 def test_what_cannot_be_is_refused() -> None:
     inputs, C = triangle()
     s = te.create_schedule(C.op)
-    i, j = s[C].op.axis
-    (k,) = s[C].op.reduce_axis
+    i, j = compute_of(s[C]).axis
+    (k,) = compute_of(s[C]).reduce_axis
     s[C].reorder(k, i, j)
     with pytest.raises(ScheduleError, match=r"axis k: its extent .* depends on a loop that is not"):
         lower(s, [*inputs, C], TARGET)

@@ -7,6 +7,7 @@ are the seed's own (its p0, p1 and T.matmul.nn are A, B and C here, i0 and i1 ar
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,12 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
 from autosched.tir.expr import IterVar
+from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import AttrStmt, BufferRealize, BufferStore, For
 from autosched.tir.walk import stmts
+from kit.golden import Golden
+from kit.tir import value_of
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 
@@ -89,7 +93,7 @@ SECOND = {
 
 
 @pytest.fixture(scope="module", params=["seed-first", "seed-second"])
-def case(request):
+def case(request: pytest.FixtureRequest) -> tuple[str, PrimFunc, dict[str, Any]]:
     with gzip.open(GOLDEN / "seed_matmul.jsonl.gz", "rt") as file:
         line = next(d for d in map(json.loads, file) if d.get("case") == request.param)
     dag = ComputeDAG(workloads.get(line["workload"]).tensors(**line["args"]))
@@ -98,26 +102,26 @@ def case(request):
     return request.param, func, FIRST if request.param == "seed-first" else SECOND
 
 
-def test_the_whole_text(case, golden) -> None:
+def test_the_whole_text(case: tuple[str, PrimFunc, dict[str, Any]], golden: Golden) -> None:
     name, func, _ = case
     golden.check(f"{name.replace('-', '_')}.tir", to_text(func))
 
 
-def test_launch_and_loops(case) -> None:
+def test_launch_and_loops(case: tuple[str, PrimFunc, dict[str, Any]]) -> None:
     _, func, expected = case
     nodes = list(stmts(func.body))
     threads = [
-        (s.node.var.name, s.value.value)
+        (s.node.var.name, value_of(s.value))
         for s in nodes
         if isinstance(s, AttrStmt) and isinstance(s.node, IterVar) and "pragma" not in s.key
     ]
     assert threads[:3] == expected["threads"]
     # the two cooperative fetches share the hundred threads of the block
     assert threads[3:] == [("threadIdx.x", 100)] * 2
-    assert [s.extent.value for s in nodes if isinstance(s, For)] == expected["loops"]
+    assert [value_of(s.extent) for s in nodes if isinstance(s, For)] == expected["loops"]
 
 
-def test_indices_of_the_stores(case) -> None:
+def test_indices_of_the_stores(case: tuple[str, PrimFunc, dict[str, Any]]) -> None:
     _, func, expected = case
     found = [
         (s.buffer.name, *map(to_text, s.indices))
@@ -127,10 +131,10 @@ def test_indices_of_the_stores(case) -> None:
     assert found == expected["stores"]
 
 
-def test_realized_regions(case) -> None:
+def test_realized_regions(case: tuple[str, PrimFunc, dict[str, Any]]) -> None:
     _, func, expected = case
     found = {
-        s.buffer.name: tuple(r.extent.value for r in s.bounds)
+        s.buffer.name: tuple(value_of(r.extent) for r in s.bounds)
         for s in stmts(func.body)
         if isinstance(s, BufferRealize)
     }

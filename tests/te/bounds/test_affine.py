@@ -1,18 +1,19 @@
 """The quick way for affine expressions agrees with the Analyzer."""
 
 import random
+from random import Random
 
 import pytest
 
 from autosched.arith import Analyzer
 from autosched.te.bounds.affine import affine_form, equal_affine, simplify_affine
-from autosched.tir.expr import IntImm, Var
+from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.op import max_
 
 X, Y, Z = Var("x"), Var("y"), Var("z")
 
 
-def random_affine(rng, depth=4):
+def random_affine(rng: Random, depth: int = 4) -> Expr:
     if depth == 0 or rng.random() < 0.2:
         return rng.choice([X, Y, Z, IntImm(rng.randint(-9, 9))])
     a = random_affine(rng, depth - 1)
@@ -47,5 +48,5 @@ def test_forms() -> None:
         (X // 2, X // 2 + 0 * Y, None),
     ],
 )
-def test_equality(a, b, expected) -> None:
+def test_equality(a: Expr, b: Expr, expected: bool | None) -> None:
     assert equal_affine(a, b) is expected

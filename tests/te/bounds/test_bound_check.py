@@ -1,23 +1,31 @@
 """Predicates of loops that leave the domain of their axes."""
 
+from collections.abc import Collection
+
 import pytest
 
 from autosched import te
 from autosched.arith import Analyzer
 from autosched.te.bounds.bound_check import make_bound_check, pass_up_bound_check
 from autosched.te.bounds.message_passing import pass_down_domain, pass_up_index
-from autosched.tir.expr import IntImm, Range
+from autosched.te.schedule.stage import Stage
+from autosched.tir.expr import Expr, IntImm, IterVar, Range
 
 
-def checked(stage, roots=None, skip_domain=False, skip=()):
-    state = roots or {iv: iv.dom for iv in stage.op.root_iter_vars}
+def checked(
+    stage: Stage,
+    roots: dict[IterVar, Range] | None = None,
+    skip_domain: bool = False,
+    skip: Collection[IterVar] = (),
+) -> list[str]:
+    state = roots or {iv: iv.dom for iv in stage.op.root_iter_vars if iv.dom is not None}
     pass_down_domain(stage, state, Analyzer())
-    values = {iv: iv.var for iv in stage.leaf_iter_vars}
+    values: dict[IterVar, Expr] = {iv: iv.var for iv in stage.leaf_iter_vars}
     pass_up_index(stage, state, values)
     return [repr(p) for p in make_bound_check(stage, state, values, skip_domain, skip)]
 
 
-def stage_of(*extents):
+def stage_of(*extents: int) -> tuple[Stage, tuple[IterVar, ...]]:
     A = te.placeholder(extents, name="A")
     names = ("i", "j")[: len(extents)]
     B = te.compute(extents, lambda *i: A[i] + 1.0, name="B", axis_names=names)
@@ -74,7 +82,9 @@ def test_skipped_axes_have_none() -> None:
         (-1, 22, ["i + -1 >= 0", "i + -1 < 20"]),
     ],
 )
-def test_domain_that_differs_from_the_declared_one(low, extent, expected) -> None:
+def test_domain_that_differs_from_the_declared_one(
+    low: int, extent: int, expected: list[str]
+) -> None:
     A = te.placeholder((20,), name="A")
     B = te.compute((20,), lambda i: A[i] + 1.0, name="B")
     s = te.create_schedule(B.op).normalize()
@@ -88,6 +98,6 @@ def test_flags_pass_through_fuse() -> None:
     stage, (i, j) = stage_of(3, 4)
     fused = stage.fuse(i, j)
     stage.split(fused, factor=5)
-    state = {iv: iv.dom for iv in (i, j)}
+    state = {iv: iv.dom for iv in (i, j) if iv.dom is not None}
     pass_down_domain(stage, state, Analyzer())
     assert pass_up_bound_check(stage, state) == {i, j, fused}

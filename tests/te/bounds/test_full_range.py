@@ -9,12 +9,13 @@ import pytest
 from autosched import te
 from autosched.te.bounds.infer_bound import infer_bound
 from autosched.te.schedule.schedule import Schedule
+from kit.te import compute_of
 
 
 def regions(s: Schedule, tensor: Any) -> list[str]:
     n = s.normalize()
     bounds = infer_bound(n)
-    return [repr(bounds[iv]) for iv in n[tensor].op.axis]
+    return [repr(bounds[iv]) for iv in compute_of(n[tensor]).axis]
 
 
 def batched(n: int = 6, h: int = 8) -> tuple[Schedule, Any, Any]:
@@ -34,7 +35,7 @@ def batched(n: int = 6, h: int = 8) -> tuple[Schedule, Any, Any]:
         (1, "[b.outer.i.outer.fused // 2, b.outer.i.outer.fused // 2 + 1)"),
     ],
 )
-def test_a_fused_loop_moves_only_the_tiles_it_counts(tile, rows) -> None:
+def test_a_fused_loop_moves_only_the_tiles_it_counts(tile: int, rows: str) -> None:
     s, P, C = batched()
     b, i = C.op.axis
     bo, bi = s[C].split(b, factor=tile)
@@ -63,7 +64,7 @@ def test_a_stage_inside_a_whole_region_forgets_the_fused_loop() -> None:
 
 
 @pytest.mark.parametrize("around", [0, 1])
-def test_a_point_and_the_whole_of_one_axis_are_the_whole(around) -> None:
+def test_a_point_and_the_whole_of_one_axis_are_the_whole(around: int) -> None:
     """expsum reads all of exp's row, norm one element of it, both inside norm's loops."""
     A = te.placeholder((3, 8), name="A")
     E = te.compute((3, 8), lambda i, j: te.exp(A[i, j]), name="E")

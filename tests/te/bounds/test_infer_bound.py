@@ -1,22 +1,30 @@
 """InferBound: regions computed where a stage is attached."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
 from autosched.te.bounds.infer_bound import attach_path, infer_bound
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
+from autosched.tir.expr import IterVar, Range
+from kit.te import compute_of
 
 
-def bounds_of(s):
+def bounds_of(s: Schedule) -> tuple[Schedule, dict[IterVar, Range]]:
     n = s.normalize()
     return n, infer_bound(n)
 
 
-def region(n, bounds, tensor):
-    return [repr(bounds[iv]) for iv in n[tensor].op.axis]
+def region(n: Schedule, bounds: Mapping[IterVar, Range], tensor: Tensor) -> list[str]:
+    return [repr(bounds[iv]) for iv in compute_of(n[tensor]).axis]
 
 
-def producer_consumer(size=20, offsets=(0, 1, 2)):
+def producer_consumer(
+    size: int = 20, offsets: tuple[int, int, int] = (0, 1, 2)
+) -> tuple[Schedule, Tensor, Tensor]:
     A = te.placeholder((size + max(offsets),), name="A")
     P = te.compute(A.shape, lambda i: A[i] * 2.0, name="P")
     B = te.compute((size,), lambda i: sum((P[i + d] for d in offsets[1:]), P[i]), name="B")
@@ -34,7 +42,7 @@ def test_root_stage_has_the_region_its_consumers_read() -> None:
 
 def test_attached_region_follows_the_loop() -> None:
     s, P, B = producer_consumer()
-    outer, _ = s[B].split(B.op.axis[0], factor=6)
+    outer, _ = s[B].split(compute_of(B).axis[0], factor=6)
     s[P].compute_at(s[B], outer)
     n, bounds = bounds_of(s)
     assert region(n, bounds, P) == ["[i.outer * 6, i.outer * 6 + 8)"]
@@ -62,17 +70,17 @@ def test_data_dependent_reads_need_the_whole_tensor() -> None:
     assert region(n, bounds, P) == ["[0, 0 + 30)"]
 
 
-def tiled_matmul(scope):
+def tiled_matmul(scope: str) -> tuple[Schedule, Tensor]:
     A = te.placeholder((64, 64), name="A")
     B = te.placeholder((64, 64), name="B")
     k = te.reduce_axis((0, 64), "k")
     C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     s = te.create_schedule(C.op)
     copy = s.cache_read(A, scope, [C])
-    i, j = s[C].op.axis
+    i, j = compute_of(s[C]).axis
     bx, i = s[C].split(i, factor=16)
     tx, i = s[C].split(i, factor=4)
-    ko, ki = s[C].split(s[C].op.reduce_axis[0], factor=8)
+    ko, ki = s[C].split(compute_of(s[C]).reduce_axis[0], factor=8)
     s[C].reorder(bx, tx, ko, ki, i, j)
     s[C].bind(bx, te.thread_axis("blockIdx.x"))
     s[C].bind(tx, te.thread_axis("threadIdx.x"))
@@ -88,7 +96,7 @@ def tiled_matmul(scope):
         ("global", "[0, 0 + 64)"),
     ],
 )
-def test_storage_decides_which_threads_share_a_region(scope, rows) -> None:
+def test_storage_decides_which_threads_share_a_region(scope: str, rows: str) -> None:
     s, copy = tiled_matmul(scope)
     n, bounds = bounds_of(s)
     assert region(n, bounds, copy) == [rows, "[k.outer * 8, k.outer * 8 + 8)"]
@@ -136,7 +144,7 @@ def test_attach_that_does_not_enclose_all_consumers() -> None:
 
 def test_attach_axis_that_is_gone() -> None:
     s, P, B = producer_consumer()
-    (i,) = B.op.axis
+    (i,) = compute_of(B).axis
     s[P].compute_at(s[B], i)
     s[B].split(i, factor=4)
     # without normalize, which would follow the split

@@ -1,5 +1,7 @@
 """Domains, indices and sets passed along split, fuse and rebase relations."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from autosched import te
@@ -13,10 +15,12 @@ from autosched.te.bounds.message_passing import (
     pass_up_domain,
     pass_up_index,
 )
-from autosched.tir.expr import IntImm, Range
+from autosched.te.schedule.stage import Stage
+from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
+from kit.tir import value_of
 
 
-def stage_of(*extents):
+def stage_of(*extents: Var | int) -> tuple[Stage, tuple[IterVar, ...]]:
     A = te.placeholder(extents, name="A")
     names = ("i", "j")[: len(extents)]
     B = te.compute(extents, lambda *i: A[i] + 1.0, name="B", axis_names=names)
@@ -24,21 +28,21 @@ def stage_of(*extents):
     return s[B], B.op.axis
 
 
-def domains(stage, **options):
-    state = {iv: iv.dom for iv in stage.op.root_iter_vars}
+def domains(stage: Stage, **options: bool) -> dict[IterVar, Range]:
+    state = {iv: iv.dom for iv in stage.op.root_iter_vars if iv.dom is not None}
     pass_down_domain(stage, state, Analyzer(), **options)
     return state
 
 
-def extent(state, iv):
-    return state[iv].extent.value
+def extent(state: Mapping[IterVar, Range], iv: IterVar) -> int:
+    return value_of(state[iv].extent)
 
 
 @pytest.mark.parametrize(
     ("total", "factor", "inner", "outer"),
     [(10, 4, 4, 3), (12, 4, 4, 3), (3, 8, 3, 1), (1, 1, 1, 1)],
 )
-def test_split_by_factor(total, factor, inner, outer) -> None:
+def test_split_by_factor(total: int, factor: int, inner: int, outer: int) -> None:
     stage, (i,) = stage_of(total)
     io, ii = stage.split(i, factor=factor)
     state = domains(stage)
@@ -99,7 +103,7 @@ def test_up_index_of_split_and_fuse() -> None:
     fused = stage.fuse(i, j)
     outer, inner = stage.split(fused, factor=7)
     state = domains(stage)
-    values = {outer: outer.var, inner: inner.var}
+    values: dict[IterVar, Expr] = {outer: outer.var, inner: inner.var}
     pass_up_index(stage, state, values)
     value = "i.j.fused.inner + i.j.fused.outer * 7"
     assert repr(values[fused]) == value
@@ -112,7 +116,7 @@ def test_up_index_adds_the_min_of_the_parent() -> None:
     outer, inner = stage.split(i, factor=4)
     state = {i: Range(IntImm(3), IntImm(8))}
     pass_down_domain(stage, state, Analyzer())
-    values = {outer: outer.var, inner: inner.var}
+    values: dict[IterVar, Expr] = {outer: outer.var, inner: inner.var}
     pass_up_index(stage, state, values)
     assert repr(values[i]) == "i.inner + i.outer * 4 + 3"
 
@@ -122,7 +126,7 @@ def test_down_index_of_split_and_fuse() -> None:
     io, ii = stage.split(i, factor=4)
     fused = stage.fuse(ii, j)
     state = domains(stage)
-    values = {i: i.var, j: j.var}
+    values: dict[IterVar, Expr] = {i: i.var, j: j.var}
     pass_down_index(stage, state, values)
     assert repr(values[io]) == "i // 4"
     assert repr(values[fused]) == "i % 4 * 12 + j"
@@ -158,7 +162,7 @@ def test_up_domain_that_leaves_its_row_takes_whole_rows() -> None:
     state = domains(stage)
     sets = {outer: IntSet.single_point(outer.var), inner: IntSet.from_range(state[inner])}
     pass_up_domain(stage, state, sets)
-    assert (sets[j].min_value.value, sets[j].max_value.value) == (0, 11)
+    assert (value_of(sets[j].min_value), value_of(sets[j].max_value)) == (0, 11)
 
 
 def test_full_sets_stay_full() -> None:
@@ -168,7 +172,7 @@ def test_full_sets_stay_full() -> None:
     state = domains(stage)
     sets = {iv: IntSet.from_range(state[iv]) for iv in parts}
     pass_up_domain(stage, state, sets)
-    assert (sets[i].max_value.value, sets[j].max_value.value) == (9, 11)
+    assert (value_of(sets[i].max_value), value_of(sets[j].max_value)) == (9, 11)
 
 
 def test_bit_masks() -> None:

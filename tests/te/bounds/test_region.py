@@ -3,12 +3,14 @@
 from autosched import te
 from autosched.arith import IntSet
 from autosched.te.bounds.region import Regions, record_reads
-from autosched.tir.expr import IntImm, Range, Var
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.expr import Expr, IntImm, Range, Var
+from kit.tir import value_of
 
 DEFAULT = Range(IntImm(0), IntImm(100))
 
 
-def interval(low, high):
+def interval(low: Expr | int, high: Expr | int) -> IntSet:
     return IntSet.interval(*(IntImm(e) if isinstance(e, int) else e for e in (low, high)))
 
 
@@ -35,7 +37,7 @@ def test_reads_are_recorded_per_dimension() -> None:
     B = te.compute((10, 5), lambda i, j: A[i, j * 2] + A[i, j * 2 + 1], name="B")
     i, j = B.op.axis
     known = {iv: (iv.dom, IntSet.from_range(iv.dom)) for iv in (i, j)}
-    needed = {A: [[], []]}
+    needed: dict[Tensor, list[list[IntSet]]] = {A: [[], []]}
     record_reads(B.op, known, needed)
-    ends = [[(s.min_value.value, s.max_value.value) for s in dim] for dim in needed[A]]
+    ends = [[(value_of(s.min_value), value_of(s.max_value)) for s in dim] for dim in needed[A]]
     assert ends == [[(0, 9), (0, 9)], [(0, 8), (1, 9)]]

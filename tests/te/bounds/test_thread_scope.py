@@ -19,7 +19,7 @@ from autosched.te.bounds.thread_scope import (
         (("vthread", "blockIdx.x"), "local"),
     ],
 )
-def test_scope_from_the_threads_around(tags, scope) -> None:
+def test_scope_from_the_threads_around(tags: tuple[str, ...], scope: str) -> None:
     assert scope_name(inferred_storage_rank(tags)) == scope
 
 

@@ -1,5 +1,7 @@
 """Statements over buffers of their own, put on regions of tensors."""
 
+from typing import Any
+
 import pytest
 
 from autosched import te
@@ -8,28 +10,31 @@ from autosched.te.lowering.buffer_binding import Binding, bind_buffers, storage_
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import float32
-from autosched.tir.expr import BufferLoad, IntImm, Range, Var, pointer
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Range, Var, pointer
 from autosched.tir.stmt import BufferStore, Evaluate
+from kit.tir import value_of
 
 
-def ranges(*pairs):
+def ranges(*pairs: tuple[int, int]) -> tuple[Range, ...]:
     return tuple(Range(IntImm(a), IntImm(b)) for a, b in pairs)
 
 
-def ints(exprs):
-    return [e.value for e in exprs]
+def ints(exprs: tuple[Expr, ...]) -> list[int]:
+    return [value_of(e) for e in exprs]
 
 
 @pytest.mark.parametrize(
     ("aligned", "strides"),
     [((), [32, 8, 1]), (((1, 16, 0),), [64, 16, 1]), (((1, 5, 2),), [48, 12, 1])],
 )
-def test_strides_of_a_realized_region(aligned, strides) -> None:
+def test_strides_of_a_realized_region(
+    aligned: tuple[tuple[int, int, int], ...], strides: list[int]
+) -> None:
     buffer = decl_buffer((9, 9, 9))
     assert ints(storage_of(buffer, ranges((1, 2), (2, 4), (0, 8)), aligned).strides) == strides
 
 
-def declared(shape, **options):
+def declared(shape: tuple[int, ...], **options: Any) -> Buffer:
     data = pointer("d", float32)
     return Buffer(data, float32, tuple(map(IntImm, shape)), **options)
 
@@ -50,6 +55,7 @@ def test_offset_and_strides_become_numbers() -> None:
     storage = storage_of(whole, ranges((0, 4), (0, 8)))
     call = te.call_extern("f", part.data, offset, stride)
     bound = bind_buffers(Evaluate(call), [Binding(part, storage, ranges((1, 2), (4, 4)))], "here")
+    assert isinstance(bound, Evaluate) and isinstance(bound.value, Call)
     assert bound.value.args[-3:] == (whole.data, IntImm(12), IntImm(8))
 
 
@@ -69,7 +75,9 @@ def test_offset_and_strides_become_numbers() -> None:
         ),
     ],
 )
-def test_refusals(part, region, message) -> None:
+def test_refusals(
+    part: Buffer, region: tuple[tuple[int, int], tuple[int, int]], message: str
+) -> None:
     whole = decl_buffer((4, 8), name="whole")
     storage = storage_of(whole, ranges((0, 4), (0, 8)))
     stmt = Evaluate(te.call_extern("f", part.data))

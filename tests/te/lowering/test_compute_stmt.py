@@ -5,15 +5,18 @@ import pytest
 from autosched import te
 from autosched.errors import ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
+from autosched.tir.expr import IterVar
 
 
-def body(s, args):
+def body(s: Schedule, args: list[Tensor]) -> str:
     """The lines of the function after its header."""
     lines = repr(schedule_to_prim_func(s, args)).splitlines()
     return "\n".join(line[4:] for line in lines[2:])
 
 
-def row_sums(rows, columns):
+def row_sums(rows: int, columns: int) -> tuple[Tensor, Tensor, Schedule, IterVar, IterVar]:
     A = te.placeholder((rows, columns), name="A")
     k = te.reduce_axis((0, columns), "k")
     C = te.compute((rows,), lambda i: te.sum(A[i, k], axis=k), name="C")

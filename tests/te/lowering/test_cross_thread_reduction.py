@@ -5,9 +5,13 @@ import pytest
 from autosched import te
 from autosched.errors import ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
+from kit.te import compute_of
+from kit.types import Check
 
 
-def row_sums(rows, columns, **options):
+def row_sums(rows: int, columns: int, **options: float) -> tuple[Tensor, Tensor, Schedule]:
     A = te.placeholder((rows, columns), name="A")
     k = te.reduce_axis((0, columns), "k")
     C = te.compute((rows,), lambda i: te.sum(A[i, k], axis=k, **options), name="C")
@@ -16,8 +20,8 @@ def row_sums(rows, columns, **options):
 
 def test_worked_example() -> None:
     A, C, s = row_sums(4, 100)
-    _, ki = s[C].split(C.op.reduce_axis[0], factor=32)
-    s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    _, ki = s[C].split(compute_of(C).reduce_axis[0], factor=32)
+    s[C].bind(compute_of(C).axis[0], te.thread_axis("blockIdx.x"))
     s[C].bind(ki, te.thread_axis("threadIdx.x"))
     column = "threadIdx.x + k.outer * 32"
     assert repr(schedule_to_prim_func(s, [A, C])).splitlines()[2:] == [
@@ -41,15 +45,15 @@ if threadIdx.x == 0:
 
 def test_without_loops_of_its_own_the_source_is_reduced_directly() -> None:
     A, C, s = row_sums(4, 32)
-    s[C].bind(C.op.reduce_axis[0], te.thread_axis("threadIdx.x"))
+    s[C].bind(compute_of(C).reduce_axis[0], te.thread_axis("threadIdx.x"))
     text = repr(schedule_to_prim_func(s, [A, C]))
     assert "tvm_thread_allreduce(uint32(1), A[i, threadIdx.x], True, reduce_temp0[0]" in text
     assert "normal_reduce_temp" not in text
 
 
-def test_two_bound_loops_store_from_the_first_thread(check) -> None:
+def test_two_bound_loops_store_from_the_first_thread(check: Check) -> None:
     A, C, s = row_sums(5, 24)
-    _, ki = s[C].split(C.op.reduce_axis[0], factor=12)
+    _, ki = s[C].split(compute_of(C).reduce_axis[0], factor=12)
     ko, ki = s[C].split(ki, factor=4)
     s[C].bind(ko, te.thread_axis("threadIdx.y"))
     s[C].bind(ki, te.thread_axis("threadIdx.x"))
@@ -58,15 +62,15 @@ def test_two_bound_loops_store_from_the_first_thread(check) -> None:
     check(s, [A, C], lambda a: a.sum(1))
 
 
-def test_guards_on_data_axes_are_kept(check) -> None:
+def test_guards_on_data_axes_are_kept(check: Check) -> None:
     A, C, s = row_sums(5, 8)
-    io, _ = s[C].split(C.op.axis[0], factor=2)
+    io, _ = s[C].split(compute_of(C).axis[0], factor=2)
     s[C].bind(io, te.thread_axis("blockIdx.x"))
-    s[C].bind(C.op.reduce_axis[0], te.thread_axis("threadIdx.x"))
+    s[C].bind(compute_of(C).reduce_axis[0], te.thread_axis("threadIdx.x"))
     check(s, [A, C], lambda a: a.sum(1))
 
 
-def test_condition_of_the_reduction_guards_the_accumulation(check) -> None:
+def test_condition_of_the_reduction_guards_the_accumulation(check: Check) -> None:
     A = te.placeholder((3, 8), name="A")
     k = te.reduce_axis((0, 8), "k")
     C = te.compute((3,), lambda i: te.sum(A[i, k], axis=k, where=k > 2), name="C")
@@ -77,6 +81,6 @@ def test_condition_of_the_reduction_guards_the_accumulation(check) -> None:
 
 def test_init_is_refused() -> None:
     _, C, s = row_sums(4, 8, init=1.0)
-    s[C].bind(C.op.reduce_axis[0], te.thread_axis("threadIdx.x"))
+    s[C].bind(compute_of(C).reduce_axis[0], te.thread_axis("threadIdx.x"))
     with pytest.raises(ScheduleError, match="stage C: a reduction with init"):
         schedule_to_prim_func(s, [])

@@ -6,8 +6,8 @@ from autosched import te
 from autosched.errors import ScheduleError
 from autosched.te.lowering.post_process import original_tensors, post_process
 from autosched.te.schedule.schedule import Schedule
-from autosched.tir.expr import IntImm, Var
-from autosched.tir.stmt import AttrStmt, Evaluate, For, ForKind
+from autosched.tir.expr import Call, IntImm, IterVar, Var
+from autosched.tir.stmt import AttrStmt, Evaluate, For, ForKind, Stmt
 
 
 def test_stages_store_into_the_tensors_of_their_first_operation() -> None:
@@ -20,7 +20,7 @@ def test_stages_store_into_the_tensors_of_their_first_operation() -> None:
     assert copy not in original_tensors(s)
 
 
-def thread_attr(thread, extent, body):
+def thread_attr(thread: IterVar, extent: int, body: Stmt) -> AttrStmt:
     return AttrStmt(thread, "thread_extent", IntImm(extent), body)
 
 
@@ -32,8 +32,10 @@ def test_an_open_thread_axis_is_not_opened_again() -> None:
         )
     )
     once = post_process(thread_attr(x, 4, thread_attr(x, 4, call)), Schedule(), {})
+    assert isinstance(once, AttrStmt)
     assert once.node is x and isinstance(once.body, Evaluate)
     both = post_process(thread_attr(x, 4, thread_attr(other, 4, call)), Schedule(), {})
+    assert isinstance(both, AttrStmt) and isinstance(both.body, AttrStmt)
     assert both.body.node is other
 
 
@@ -49,5 +51,7 @@ def test_variables_without_loop_are_replaced() -> None:
     call = Evaluate(te.call_extern("f", i + j))
     loop = For(j, IntImm(0), IntImm(4), ForKind.SERIAL, call)
     done = post_process(loop, Schedule(), {i: IntImm(3)})
+    assert isinstance(done, For) and isinstance(done.body, Evaluate)
+    assert isinstance(done.body.value, Call)
     assert repr(done.body.value.args[-1]) == "3 + j"
     assert post_process(loop, Schedule(), {}) is loop

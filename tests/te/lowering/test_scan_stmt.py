@@ -4,9 +4,12 @@ import numpy as np
 
 from autosched import te
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.te.operations.tensor import Tensor
+from kit.te import compute_of
+from kit.types import Array, Check
 
 
-def running_sum(m=6, n=8):
+def running_sum(m: int = 6, n: int = 8) -> tuple[Tensor, ...]:
     X = te.placeholder((m, n), name="X")
     state = te.placeholder((m, n), name="state")
     init = te.compute((1, n), lambda _, i: X[0, i], name="init")
@@ -15,28 +18,28 @@ def running_sum(m=6, n=8):
     return X, init, update, total
 
 
-def test_init_before_the_time_loop(check) -> None:
+def test_init_before_the_time_loop(check: Check) -> None:
     X, _, update, total = running_sum()
     s = te.create_schedule(total.op)
-    s[update].split(update.op.axis[1], factor=4)
+    s[update].split(compute_of(update).axis[1], factor=4)
     text = repr(schedule_to_prim_func(s, [X, total]))
     assert text.index("total[0, i] = X[0, i]") < text.index("for total.idx in range(5)")
     assert text.count("realize(") == 1
     check(s, [X, total], lambda x: x.cumsum(0))
 
 
-def test_environment_threads_are_opened_once(check) -> None:
+def test_environment_threads_are_opened_once(check: Check) -> None:
     X, init, update, total = running_sum()
     s = te.create_schedule(total.op)
     threads = te.thread_axis((0, 8), "threadIdx.x")
     s[total].env_threads([threads])
-    s[init].bind(init.op.axis[1], threads)
-    s[update].bind(update.op.axis[1], threads)
+    s[init].bind(compute_of(init).axis[1], threads)
+    s[update].bind(compute_of(update).axis[1], threads)
     assert repr(schedule_to_prim_func(s, [X, total])).count("launch(") == 1
     check(s, [X, total], lambda x: x.cumsum(0))
 
 
-def test_two_stages_in_a_step(check) -> None:
+def test_two_stages_in_a_step(check: Check) -> None:
     m, n = 5, 4
     X = te.placeholder((m, n), name="X")
     state = te.placeholder((m, n), name="state")
@@ -47,7 +50,7 @@ def test_two_stages_in_a_step(check) -> None:
     double = te.compute((m, n), lambda t, i: out[t, i] * 2.0, name="double")
     s = te.create_schedule(double.op)
 
-    def reference(x):
+    def reference(x: Array) -> Array:
         rows = [x[0]]
         for row in x[1:]:
             rows.append(rows[-1] * 0.5 + row)

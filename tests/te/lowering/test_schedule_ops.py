@@ -8,16 +8,22 @@ from autosched.errors import ScheduleError
 from autosched.target import cpu_target
 from autosched.te.bounds.infer_bound import infer_bound
 from autosched.te.lowering.schedule_ops import schedule_ops
-from autosched.tir.stmt import AttrStmt, For, ForKind, ProducerRealize
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
+from autosched.tir.expr import Call
+from autosched.tir.stmt import AttrStmt, For, ForKind, ProducerRealize, SeqStmt, Stmt
 from autosched.tir.walk import stmts
+from kit.te import compute_of
+from kit.tir import value_of
+from kit.types import Check
 
 
-def lowered(s):
+def lowered(s: Schedule) -> Stmt:
     n = s.normalize()
     return schedule_ops(n, infer_bound(n))
 
 
-def chain():
+def chain() -> tuple[Schedule, Tensor, Tensor, Tensor]:
     A = te.placeholder((16,), name="A")
     B = te.compute((16,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((16,), lambda i: A[i] * 2.0, name="C")
@@ -25,7 +31,7 @@ def chain():
     return te.create_schedule(D.op), B, C, D
 
 
-def realized(stmt):
+def realized(stmt: Stmt) -> list[str]:
     return [s.producer.name for s in stmts(stmt) if isinstance(s, ProducerRealize)]
 
 
@@ -33,41 +39,44 @@ def test_stages_at_the_root_in_order() -> None:
     s, *_ = chain()
     stmt = lowered(s)
     assert realized(stmt) == ["B", "C", "D"]
+    assert isinstance(stmt, ProducerRealize) and isinstance(stmt.body, SeqStmt)
     assert [type(x).__name__ for x in stmt.body.stmts] == ["For", "ProducerRealize"]
 
 
 def test_the_earlier_of_two_stages_at_one_loop_is_outermost() -> None:
     s, B, C, D = chain()
-    s[B].compute_at(s[D], D.op.axis[0])
-    s[C].compute_at(s[D], D.op.axis[0])
+    s[B].compute_at(s[D], compute_of(D).axis[0])
+    s[C].compute_at(s[D], compute_of(D).axis[0])
     assert realized(lowered(s)) == ["D", "B", "C"]
 
 
 def test_no_marker_is_left() -> None:
     s, B, _, D = chain()
-    s[B].compute_at(s[D], D.op.axis[0])
+    s[B].compute_at(s[D], compute_of(D).axis[0])
     assert not [x for x in stmts(lowered(s)) if isinstance(x, AttrStmt)]
 
 
 def test_double_buffer_and_storage_align() -> None:
     s, B, _, D = chain()
-    s[B].compute_at(s[D], D.op.axis[0])
+    s[B].compute_at(s[D], compute_of(D).axis[0])
     s[B].double_buffer()
-    s[B].storage_align(B.op.axis[0], 32, 1)
+    s[B].storage_align(compute_of(B).axis[0], 32, 1)
     attrs = [x for x in stmts(lowered(s)) if isinstance(x, AttrStmt)]
     assert [(x.key, x.node) for x in attrs] == [
         ("buffer_dim_align", B),
         ("double_buffer_scope", B),
     ]
-    assert [a.value for a in attrs[0].value.args] == [0, 32, 1]
+    align = attrs[0].value
+    assert isinstance(align, Call)
+    assert [value_of(a) for a in align.args] == [0, 32, 1]
     assert isinstance(attrs[0].body, ProducerRealize)
 
 
 def test_prefetch_stands_inside_its_loop() -> None:
     s, B, _, D = chain()
-    s[D].prefetch(B, D.op.axis[0], 2)
+    s[D].prefetch(B, compute_of(D).axis[0], 2)
     (attr,) = [x for x in stmts(lowered(s)) if isinstance(x, AttrStmt)]
-    assert (attr.key, attr.node, attr.value.value) == ("prefetch_scope", B, 2)
+    assert (attr.key, attr.node, value_of(attr.value)) == ("prefetch_scope", B, 2)
     loops = [x for x in stmts(lowered(s)) if isinstance(x, For)]
     assert isinstance(loops[-1].body, AttrStmt)
 
@@ -91,7 +100,7 @@ def test_vectorize_needs_a_constant_extent() -> None:
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_extent_is_constant_where_one_consumer_reads_a_point_of_what_another_reads_whole(
-    fused,
+    fused: bool,
 ) -> None:
     """B covers the point i and [0, 8): [min(i, 0), max(i, 7)], with i known to be in [0, 8)."""
     A = te.placeholder((8,), name="A")
@@ -119,7 +128,7 @@ def test_virtual_threads_need_a_constant_extent() -> None:
         lowered(s)
 
 
-def test_members_of_a_group_are_put_where_it_is(check) -> None:
+def test_members_of_a_group_are_put_where_it_is(check: Check) -> None:
     A = te.placeholder((16,), name="A")
     B = te.compute((16,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((16,), lambda i: B[i] * 2.0, name="C")

@@ -5,12 +5,16 @@ import pytest
 from autosched import te
 from autosched.errors import ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import ProducerLoad
 from autosched.tir.stmt import BufferRealize, ProducerRealize, ProducerStore
 from autosched.tir.walk import all_exprs, stmts
+from kit.te import compute_of
+from kit.tir import value_of
+from kit.types import Check
 
 
-def program():
+def program() -> tuple[Tensor, Tensor, Tensor]:
     A = te.placeholder((6, 4), name="A")
     B = te.compute((6, 4), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((6, 4), lambda i, j: B[i, j] * 2.0, name="C")
@@ -21,7 +25,7 @@ def test_parameters_and_attributes() -> None:
     A, _, C = program()
     func = schedule_to_prim_func(te.create_schedule(C.op), [A, C], name="add_mul")
     assert [b.name for b in func.buffers] == ["A", "C"]
-    assert [tuple(e.value for e in b.shape) for b in func.buffers] == [(6, 4), (6, 4)]
+    assert [tuple(value_of(e) for e in b.shape) for b in func.buffers] == [(6, 4), (6, 4)]
     assert func.attrs == {
         "global_symbol": "add_mul",
         "from_legacy_te_schedule": True,
@@ -32,12 +36,12 @@ def test_parameters_and_attributes() -> None:
 def test_internal_buffers_have_the_full_shape() -> None:
     A, B, C = program()
     s = te.create_schedule(C.op)
-    s[B].compute_at(s[C], C.op.axis[0])
+    s[B].compute_at(s[C], compute_of(C).axis[0])
     func = schedule_to_prim_func(s, [A, C])
     (inner,) = [
         x for x in stmts(func.body) if isinstance(x, BufferRealize) and x.buffer.name == "B"
     ]
-    assert [e.value for e in inner.buffer.shape] == [6, 4]
+    assert [value_of(e) for e in inner.buffer.shape] == [6, 4]
     assert [repr(r) for r in inner.bounds] == ["[i, i + 1)", "[0, 0 + 4)"]
 
 
@@ -56,7 +60,7 @@ def test_symbolic_sizes_can_be_arguments() -> None:
     assert func.params[0] is n
 
 
-def test_an_intermediate_result_can_be_an_argument(check) -> None:
+def test_an_intermediate_result_can_be_an_argument(check: Check) -> None:
     A, B, C = program()
     check(te.create_schedule(C.op), [A, B, C], lambda a: (a + 1, (a + 1) * 2))
 

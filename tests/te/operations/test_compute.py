@@ -4,6 +4,7 @@ import pytest
 
 from autosched import te
 from autosched.tir.expr import Add, IterKind, Mul, ProducerLoad
+from kit.te import extent_of
 
 
 def test_compute_names_its_axes_after_the_parameters() -> None:
@@ -73,8 +74,8 @@ def test_thread_axis_forms() -> None:
         IterKind.THREAD,
     )
     y = te.thread_axis((0, 32), "vthread", name="vx")
-    assert (y.dom.extent.value, y.var.name) == (32, "vx")
-    assert te.thread_axis(8, "threadIdx.y").dom.extent.value == 8
+    assert (extent_of(y), y.var.name) == (32, "vx")
+    assert extent_of(te.thread_axis(8, "threadIdx.y")) == 8
 
 
 def test_indexing_checks_the_number_of_dimensions() -> None:

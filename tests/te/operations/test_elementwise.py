@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ def check(inputs: list[Any], result: Any, arrays: list[Any], wanted: Any) -> Non
     assert tuple(e.value for e in result.shape if isinstance(e, IntImm)) == wanted.shape
     assert result.dtype.numpy == wanted.dtype
     func = lower(te.create_schedule(result.op), [*inputs, result], TARGET)
+    run: Callable[..., object]
     for run in (lambda *x: interp.run(func, list(x)), load(build_func(func, TARGET))):
         found = np.zeros_like(wanted)
         run(*arrays, found)

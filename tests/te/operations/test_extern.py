@@ -1,12 +1,17 @@
 """te.extern: outputs, types and buffers."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from autosched import te
+from autosched.te.operations.operation import ExternOp
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import Expr
 from autosched.tir.stmt import Evaluate
 
 
-def _call(ins, outs):
+def _call(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Expr:
     return te.call_extern("f", *(b.data for b in (*ins, *outs)))
 
 
@@ -41,4 +46,6 @@ def test_caching_an_input_of_an_extern() -> None:
     s = te.create_schedule(E.op)
     cached = s.cache_read(A, "global", [E])
     assert s[E].op.inputs == (cached,)
-    assert s[E].op.input_buffers == E.op.input_buffers
+    copy = s[E].op
+    assert isinstance(copy, ExternOp)
+    assert copy.input_buffers == E.op.input_buffers

@@ -3,7 +3,7 @@
 import pytest
 
 from autosched import te
-from autosched.tir.expr import Call, Select
+from autosched.tir.expr import Call, Select, StringImm
 
 
 def test_float_functions_keep_the_type() -> None:
@@ -11,7 +11,8 @@ def test_float_functions_keep_the_type() -> None:
     call = te.exp(x)
     assert isinstance(call, Call)
     assert (call.op, str(call.dtype), call.args) == ("exp", "float16", (x,))
-    assert te.power(x, 2.0).args[1].dtype is x.dtype
+    power = te.power(x, 2.0)
+    assert isinstance(power, Call) and power.args[1].dtype is x.dtype
 
 
 def test_float_functions_refuse_integers() -> None:
@@ -20,16 +21,18 @@ def test_float_functions_refuse_integers() -> None:
 
 
 def test_abs_of_floats_and_integers() -> None:
-    assert te.abs(te.var("x", "float32")).op == "fabs"
+    call = te.abs(te.var("x", "float32"))
+    assert isinstance(call, Call) and call.op == "fabs"
     assert isinstance(te.abs(te.var("i")), Select)
 
 
 def test_call_extern_has_the_name_first() -> None:
     call = te.call_extern("sort", te.var("i"))
+    assert isinstance(call, Call) and isinstance(call.args[0], StringImm)
     assert (call.op, call.args[0].value, str(call.dtype)) == ("call_extern", "sort", "int32")
 
 
 @pytest.mark.parametrize("name", ["int32", "float32", "handle", "bool"])
-def test_a_type_in_place_of_the_name_is_refused(name) -> None:
+def test_a_type_in_place_of_the_name_is_refused(name: str) -> None:
     with pytest.raises(TypeError, match=rf"'{name}' is a type.*te.call_extern\('f', ..., dtype"):
-        te.call_extern(name, "f", 1)
+        te.call_extern(name, "f", 1)  # type: ignore[arg-type]  # as written in other libraries

@@ -3,10 +3,13 @@
 import pytest
 
 from autosched import te
-from autosched.tir.expr import Max, Reduce
+from autosched.te.operations.reduction import Reducer
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.expr import IterVar, Max, Reduce
+from kit.tir import number_of
 
 
-def _rows(dtype="float32"):
+def _rows(dtype: str = "float32") -> tuple[Tensor, IterVar]:
     return te.placeholder((8, 4), dtype, name="A"), te.reduce_axis((0, 4), "k")
 
 
@@ -20,12 +23,12 @@ def _rows(dtype="float32"):
         (te.max, "float16", -65504.0),
     ],
 )
-def test_identities(reduce, dtype, identity) -> None:
+def test_identities(reduce: Reducer, dtype: str, identity: float) -> None:
     A, k = _rows(dtype)
     B = te.compute((8,), lambda i: reduce(A[i, k], axis=k))
     (body,) = B.op.body
     assert isinstance(body, Reduce)
-    assert body.combiner.identity[0].value == identity
+    assert number_of(body.combiner.identity[0]) == identity
     assert str(body.dtype) == dtype
     assert B.op.reduce_axis == (k,)
     assert B.op.root_iter_vars == (*B.op.axis, k)

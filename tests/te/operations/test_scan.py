@@ -4,11 +4,14 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.te.operations.operation import ScanOp
+from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
 from autosched.tir.expr import IterKind
+from kit.tir import value_of
 
 
-def _prefix_sum(m=5, n=4):
+def _prefix_sum(m: int = 5, n: int = 4) -> tuple[Tensor, ...]:
     X = te.placeholder((m, n), name="X")
     state = te.placeholder((m, n), name="state")
     init = te.compute((1, n), lambda _, i: X[0, i], name="init")
@@ -20,10 +23,12 @@ def _prefix_sum(m=5, n=4):
 def test_axes_of_a_scan() -> None:
     *_, scan = _prefix_sum()
     op = scan.op
+    assert isinstance(op, ScanOp)
+    assert op.scan_axis.dom is not None
     assert (op.scan_axis.var.name, op.scan_axis.kind) == ("scan.idx", IterKind.ORDERED)
-    assert (op.scan_axis.dom.min.value, op.scan_axis.dom.extent.value) == (1, 4)
+    assert (value_of(op.scan_axis.dom.min), value_of(op.scan_axis.dom.extent)) == (1, 4)
     assert [iv.kind for iv in op.spatial_axis] == [IterKind.OPAQUE]
-    assert [e.value for e in scan.shape] == [5, 4]
+    assert [value_of(e) for e in scan.shape] == [5, 4]
 
 
 def test_the_update_is_attached_as_a_group() -> None:
@@ -36,6 +41,7 @@ def test_the_update_is_attached_as_a_group() -> None:
     assert s[mid].attach_spec() is group
     with pytest.raises(ScheduleError, match=r"compute_root: stage update: the update of a scan"):
         s[update].compute_root()
+    assert isinstance(scan.op, ScanOp)
     with pytest.raises(ScheduleError, match=r"split: stage scan, axis .*opaque"):
         s[scan].split(scan.op.spatial_axis[0], factor=2)
 
@@ -57,7 +63,9 @@ def test_caching_the_state_rebuilds_the_scan() -> None:
     s = te.create_schedule(scan.op)
     cached = s.cache_read(state, "local", [mid])
     assert s[mid].op.inputs == (cached,)
-    assert s[scan].op.update == (s[update].op.output(0),)
+    whole = s[scan].op
+    assert isinstance(whole, ScanOp)
+    assert whole.update == (s[update].op.output(0),)
     assert s.outputs == [s[scan].op]
 
 

@@ -1,18 +1,24 @@
 """decl_tensor_intrin: what it accepts."""
 
+from collections.abc import Callable
+
 import pytest
 
 from autosched import te
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import Expr
 from autosched.tir.stmt import Evaluate
 
 
-def _dot(n=8):
+def _dot(n: int = 8) -> Tensor:
     a, b = te.placeholder((n,), name="a"), te.placeholder((n,), name="b")
     k = te.reduce_axis((0, n), "k")
-    return te.compute((1,), lambda i: te.sum(a[k] * b[k], axis=k), name="c")
+    result: Tensor = te.compute((1,), lambda i: te.sum(a[k] * b[k], axis=k), name="c")
+    return result
 
 
-def _call(name):
+def _call(name: str) -> Callable[[list[Buffer], list[Buffer]], Expr]:
     return lambda ins, outs: te.call_extern(name, *(b.data for b in (*ins, *outs)))
 
 

@@ -1,21 +1,25 @@
 """Annotations of loops: what they record and refuse."""
 
+from collections.abc import Callable
+
 import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.te.schedule.stage import Stage
 from autosched.tir.expr import IterKind
+from kit.tir import value_of
 
 
 @pytest.fixture
-def stage():
+def stage() -> Stage:
     A = te.placeholder((16, 16), name="A")
     k = te.reduce_axis((0, 16), "k")
     C = te.compute((16,), lambda i: te.sum(A[i, k], axis=k), name="C")
     return te.create_schedule(C.op)[C]
 
 
-def test_annotations_are_recorded_on_the_loop(stage) -> None:
+def test_annotations_are_recorded_on_the_loop(stage: Stage) -> None:
     i, k = stage.leaf_iter_vars
     stage.parallel(i)
     stage.unroll(k)
@@ -25,7 +29,7 @@ def test_annotations_are_recorded_on_the_loop(stage) -> None:
     assert stage.iter_var_attrs[i].iter_kind == IterKind.VECTORIZED
 
 
-def test_bind_reduction_and_data_loops(stage) -> None:
+def test_bind_reduction_and_data_loops(stage: Stage) -> None:
     i, k = stage.leaf_iter_vars
     block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
     stage.bind(i, block)
@@ -34,13 +38,13 @@ def test_bind_reduction_and_data_loops(stage) -> None:
     assert stage.iter_var_attrs[k].bind_thread is thread
 
 
-def test_pragmas_keep_their_order(stage) -> None:
+def test_pragmas_keep_their_order(stage: Stage) -> None:
     i, k = stage.leaf_iter_vars
     stage.pragma(i, "auto_unroll_max_step", 16)
     stage.pragma(i, "unroll_explicit", 1)
     stage.pragma(i, "plain")
     values = [
-        (key, value if value is None else value.value)
+        (key, value if value is None else value_of(value))
         for key, value in stage.iter_var_attrs[i].pragmas
     ]
     assert values == [("auto_unroll_max_step", 16), ("unroll_explicit", 1), ("plain", None)]
@@ -48,7 +52,7 @@ def test_pragmas_keep_their_order(stage) -> None:
     assert stage.iter_var_attrs[k].iter_kind == IterKind.UNROLLED
 
 
-def test_copies_do_not_share_annotations(stage) -> None:
+def test_copies_do_not_share_annotations(stage: Stage) -> None:
     i, _ = stage.leaf_iter_vars
     stage.pragma(i, "first")
     copy = stage.copy()
@@ -57,7 +61,7 @@ def test_copies_do_not_share_annotations(stage) -> None:
     assert [key for key, _ in copy.iter_var_attrs[i].pragmas] == ["first", "second"]
 
 
-def test_storage_align_works_on_axes_that_are_no_loops_any_more(stage) -> None:
+def test_storage_align_works_on_axes_that_are_no_loops_any_more(stage: Stage) -> None:
     i, _ = stage.leaf_iter_vars
     stage.split(i, factor=4)
     stage.storage_align(i, 32, 1)
@@ -65,15 +69,15 @@ def test_storage_align_works_on_axes_that_are_no_loops_any_more(stage) -> None:
     assert (attr.dim_align_factor, attr.dim_align_offset) == (32, 1)
 
 
-def test_prefetch(stage) -> None:
+def test_prefetch(stage: Stage) -> None:
     i, _ = stage.leaf_iter_vars
     (A,) = stage.op.inputs
     stage.prefetch(A, i, 2)
     ((tensor, offset),) = stage.iter_var_attrs[i].prefetch
-    assert (tensor, offset.value) == (A, 2)
+    assert (tensor, value_of(offset)) == (A, 2)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "vectorize reduction": (
         lambda s, i, k: s.vectorize(k),
         r"vectorize: stage C, axis k: a reduce axis",
@@ -108,14 +112,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals_change_nothing(stage, name) -> None:
+def test_refusals_change_nothing(stage: Stage, name: str) -> None:
     act, message = REFUSED[name]
     with pytest.raises(ScheduleError, match=message):
         act(stage, *stage.leaf_iter_vars)
     assert stage.iter_var_attrs == {}
 
 
-def test_binding_twice_is_refused(stage) -> None:
+def test_binding_twice_is_refused(stage: Stage) -> None:
     i, _ = stage.leaf_iter_vars
     stage.bind(i, te.thread_axis("blockIdx.x"))
     with pytest.raises(ScheduleError, match=r"axis i: already bound to blockIdx.x"):

@@ -1,13 +1,18 @@
 """cache_read and cache_write: names, places, bodies, refusals."""
 
+from collections.abc import Callable
+
 import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
+from kit.te import compute_of
 
 
 @pytest.fixture
-def matmul():
+def matmul() -> tuple[Schedule, Tensor, Tensor, Tensor, Tensor]:
     A = te.placeholder((8, 4), name="A")
     B = te.placeholder((4, 8), name="B")
     k = te.reduce_axis((0, 4), "k")
@@ -18,23 +23,27 @@ def matmul():
     return te.create_schedule(D), A, B, C, D
 
 
-def _names(schedule):
+def _names(schedule: Schedule) -> list[str]:
     return [stage.op.name for stage in schedule.stages]
 
 
-def test_cache_read_changes_only_the_given_readers(matmul) -> None:
+def test_cache_read_changes_only_the_given_readers(
+    matmul: tuple[Schedule, Tensor, Tensor, Tensor, Tensor],
+) -> None:
     s, A, _, C, D = matmul
     AS = s.cache_read(A, "shared", [C])
     assert _names(s) == ["A", "A.shared", "B", "C", "D"]
     assert s[AS].scope == "shared"
-    assert AS.op.body == (A[tuple(AS.op.axis)],)
-    assert [iv.var.name for iv in AS.op.axis] == ["ax0", "ax1"]
+    assert compute_of(AS).body == (A[tuple(compute_of(AS).axis)],)
+    assert [iv.var.name for iv in compute_of(AS).axis] == ["ax0", "ax1"]
     assert s[C].op.inputs[0] is AS
     assert A in s[D].op.inputs
     assert s[D].op.inputs[0] is s[C].op.output(0)
 
 
-def test_a_second_cache_in_the_same_scope_gets_another_name(matmul) -> None:
+def test_a_second_cache_in_the_same_scope_gets_another_name(
+    matmul: tuple[Schedule, Tensor, Tensor, Tensor, Tensor],
+) -> None:
     s, A, _, C, D = matmul
     s.cache_read(A, "shared", [C])
     again = s.cache_read(A, "shared", [D])
@@ -44,14 +53,18 @@ def test_a_second_cache_in_the_same_scope_gets_another_name(matmul) -> None:
     assert nested.op.name == "A.d.shared.local"
 
 
-def test_cache_read_keeps_loops_of_the_reader(matmul) -> None:
+def test_cache_read_keeps_loops_of_the_reader(
+    matmul: tuple[Schedule, Tensor, Tensor, Tensor, Tensor],
+) -> None:
     s, A, _, C, _ = matmul
-    io, _ = s[C].split(C.op.axis[0], factor=2)
+    io, _ = s[C].split(compute_of(C).axis[0], factor=2)
     s.cache_read(A, "local", [C])
     assert io in s[C].leaf_iter_vars
 
 
-def test_cache_write_relabels_an_untransformed_stage(matmul) -> None:
+def test_cache_write_relabels_an_untransformed_stage(
+    matmul: tuple[Schedule, Tensor, Tensor, Tensor, Tensor],
+) -> None:
     s, A, B, C, _D = matmul
     CL = s.cache_write(C, "local")
     assert _names(s) == ["A", "B", "C.local", "C", "D"]
@@ -59,20 +72,22 @@ def test_cache_write_relabels_an_untransformed_stage(matmul) -> None:
     i, j = CL.op.axis
     (k,) = CL.op.reduce_axis
     assert CL.op.body == (te.sum(A[i, k] * B[k, j], axis=k),)
-    assert s[C].op.body == (CL[tuple(C.op.axis)],)
-    assert s[C].op.axis == C.op.axis
+    assert compute_of(s[C]).body == (CL[tuple(compute_of(C).axis)],)
+    assert compute_of(s[C]).axis == compute_of(C).axis
     assert (CL.op.tag, CL.op.attrs, s[C].op.tag) == ("t", {"x": 1}, "t")
     assert s[CL].scope == "local"
-    assert s[C].leaf_iter_vars == list(C.op.axis)
+    assert s[C].leaf_iter_vars == list(compute_of(C).axis)
 
 
-def test_cache_write_follows_the_loop_order(matmul) -> None:
+def test_cache_write_follows_the_loop_order(
+    matmul: tuple[Schedule, Tensor, Tensor, Tensor, Tensor],
+) -> None:
     s, _, _, C, _ = matmul
     i, j, _ = s[C].leaf_iter_vars
     s[C].reorder(j, i)
     CL = s.cache_write(C, "local")
     assert [iv.var.name for iv in CL.op.axis] == ["j.c", "i.c"]
-    assert s[C].op.body == (CL[j, i],)
+    assert compute_of(s[C]).body == (CL[j, i],)
 
 
 def test_cache_write_of_an_output() -> None:
@@ -92,7 +107,7 @@ def test_cache_write_of_several_outputs() -> None:
     second, first = s.cache_write([C, B], "local")
     assert (first.value_index, second.value_index) == (0, 1)
     (i,) = B.op.axis
-    assert s[B].op.body == (first[i], second[i])
+    assert compute_of(s[B]).body == (first[i], second[i])
     with pytest.raises(ScheduleError, match=r"cache_write: stage B: give all its 2 outputs"):
         s.cache_write(B, "local")
 
@@ -107,7 +122,7 @@ def test_cache_read_of_one_of_several_outputs() -> None:
     assert s[D].op.inputs == (B, cache)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "scope": (lambda s, A, B, C, D: s.cache_read(A, "near", C), r"cache_read: stage A: unknown"),
     "no reader": (lambda s, A, B, C, D: s.cache_read(A, "local", []), r"no reader of A given"),
     "not read": (
@@ -124,7 +139,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals_change_nothing(matmul, name) -> None:
+def test_refusals_change_nothing(
+    matmul: tuple[Schedule, Tensor, Tensor, Tensor, Tensor], name: str
+) -> None:
     act, message = REFUSED[name]
     s = matmul[0]
     before = [(stage, stage.op) for stage in s.stages]
@@ -133,9 +150,11 @@ def test_refusals_change_nothing(matmul, name) -> None:
     assert [(stage, stage.op) for stage in s.stages] == before
 
 
-def test_cache_write_after_a_split_of_the_reduction_is_refused(matmul) -> None:
+def test_cache_write_after_a_split_of_the_reduction_is_refused(
+    matmul: tuple[Schedule, Tensor, Tensor, Tensor, Tensor],
+) -> None:
     s, _, _, C, _ = matmul
-    s[C].split(C.op.reduce_axis[0], factor=2)
+    s[C].split(compute_of(C).reduce_axis[0], factor=2)
     with pytest.raises(ScheduleError, match=r"cache_write: stage C, axis k.outer"):
         s.cache_write(C, "local")
     assert _names(s) == ["A", "B", "C", "D"]
@@ -157,6 +176,6 @@ def test_cache_write_after_an_uneven_split_is_guarded() -> None:
     index = inner + outer * 4
     assert CL.op.body == (te.select(index < 10, A[index] + 1.0, 0.0),)
     (i,) = C.op.axis
-    assert s[C].op.body == (CL[i // 4, i % 4],)
+    assert compute_of(s[C]).body == (CL[i // 4, i % 4],)
     outer, inner = BL.op.axis
     assert BL.op.body[0].condition is ((inner + outer * 4) < 10)

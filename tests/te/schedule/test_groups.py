@@ -1,5 +1,7 @@
 """Stage groups: membership, nesting, what they refuse."""
 
+from typing import Any
+
 import pytest
 
 from autosched import te
@@ -7,7 +9,7 @@ from autosched.errors import ScheduleError
 
 
 @pytest.fixture
-def chain():
+def chain() -> tuple[Any, ...]:
     A = te.placeholder((16,), name="A")
     tensors = [A]
     for name in "BCDE":
@@ -16,7 +18,7 @@ def chain():
     return te.create_schedule(tensors[-1].op), *tensors
 
 
-def test_members_of_a_group(chain) -> None:
+def test_members_of_a_group(chain: tuple[Any, ...]) -> None:
     s, A, B, C, D, _E = chain
     g = s.create_group(outputs=C, inputs=A)
     assert [x.op.name for x in s.stages if x.group is g] == ["B", "C"]
@@ -27,7 +29,7 @@ def test_members_of_a_group(chain) -> None:
     assert s[D].attach_spec() is s[D]
 
 
-def test_groups_nest(chain) -> None:
+def test_groups_nest(chain: tuple[Any, ...]) -> None:
     s, A, B, C, D, _E = chain
     inner = s.create_group(outputs=C, inputs=B)
     outer = s.create_group(outputs=D, inputs=A)
@@ -40,7 +42,7 @@ def test_groups_nest(chain) -> None:
     assert (middle.num_child_stages, outer.num_child_stages) == (2, 2)
 
 
-def test_copies_of_groups_are_independent(chain) -> None:
+def test_copies_of_groups_are_independent(chain: tuple[Any, ...]) -> None:
     s, A, B, C, D, _E = chain
     g = s.create_group(outputs=C, inputs=A)
     g.compute_at(s[D], s[D].leaf_iter_vars[0])
@@ -51,7 +53,7 @@ def test_copies_of_groups_are_independent(chain) -> None:
     assert h.attach_stage is t[D]
 
 
-def test_members_cannot_leave_their_group(chain) -> None:
+def test_members_cannot_leave_their_group(chain: tuple[Any, ...]) -> None:
     s, A, B, C, D, _E = chain
     s.create_group(outputs=C, inputs=A)
     with pytest.raises(ScheduleError, match=r"compute_at: stage C.*D is outside of the stage's"):
@@ -59,7 +61,7 @@ def test_members_cannot_leave_their_group(chain) -> None:
     s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
 
 
-def test_overlapping_groups_are_refused(chain) -> None:
+def test_overlapping_groups_are_refused(chain: tuple[Any, ...]) -> None:
     s, A, B, C, D, _E = chain
     g = s.create_group(outputs=C, inputs=A)
     with pytest.raises(ScheduleError, match=r"create_group: stage B: it belongs to a group"):

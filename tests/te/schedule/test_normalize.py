@@ -4,11 +4,14 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType, Rebase
-from autosched.tir.expr import FloatImm
+from autosched.te.schedule.schedule import Schedule
+from autosched.tir.expr import FloatImm, Reduce
+from kit.te import compute_of
 
 
-def _chain():
+def _chain() -> tuple[Tensor, Tensor, Tensor, Tensor, Schedule]:
     A = te.placeholder((16,), name="A")
     B = te.compute((16,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((16,), lambda i: B[i] * B[15 - i], name="C")
@@ -21,8 +24,8 @@ def test_inlined_bodies_replace_loads_and_the_schedule_stays() -> None:
     s[B].compute_inline()
     s[C].compute_inline()
     n = s.normalize()
-    (i,) = D.op.axis
-    assert n[D].op.body == ((A[i] + 1.0) * (A[15 - i.var] + 1.0) - 3.0,)
+    (i,) = compute_of(D).axis
+    assert compute_of(n[D]).body == ((A[i] + 1.0) * (A[15 - i.var] + 1.0) - 3.0,)
     assert n[B].attach_type is n[C].attach_type is AttachType.INLINED
     assert n.outputs == [n[D].op]
     assert s[D].op is D.op
@@ -49,7 +52,8 @@ def test_inlining_into_a_reduction_with_several_outputs() -> None:
     C, _ = te.compute((4,), lambda i: both((B[i, k], B[i, k]), axis=k), name="C")
     s = te.create_schedule(C.op)
     s[B].compute_inline()
-    first, second = s.normalize()[C].op.body
+    first, second = compute_of(s.normalize()[C]).body
+    assert isinstance(first, Reduce) and isinstance(second, Reduce)
     assert first.source == second.source == (A[C.op.axis[0], k] * 2.0,) * 2
 
 
@@ -60,8 +64,8 @@ def test_constant_matrices_cost_nothing_in_features() -> None:
     s = te.create_schedule(E.op)
     s[M].compute_inline()
     (i,) = E.op.axis
-    assert s.normalize()[E].op.body == (0.5 * A[i],)
-    assert s.normalize_for_feature_extraction()[E].op.body == (1.0 * A[i],)
+    assert compute_of(s.normalize()[E]).body == (0.5 * A[i],)
+    assert compute_of(s.normalize_for_feature_extraction()[E]).body == (1.0 * A[i],)
     assert isinstance(M.op.body[0], FloatImm)
 
 
@@ -86,8 +90,8 @@ def test_rebase_moves_loops_annotations_and_attach_points() -> None:
 
 def test_split_and_thread_bound_axes_are_not_rebased() -> None:
     _A, _B, C, D, s = _chain()
-    s[D].bind(D.op.axis[0], te.thread_axis("blockIdx.x"))
-    s[C].split(C.op.axis[0], factor=4)
+    s[D].bind(compute_of(D).axis[0], te.thread_axis("blockIdx.x"))
+    s[C].split(compute_of(C).axis[0], factor=4)
     n = s.normalize()
     assert n[D].relations == []
     assert len(n[C].relations) == 1

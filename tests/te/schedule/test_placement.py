@@ -1,14 +1,18 @@
 """compute_at, compute_inline, compute_root, and how results are stored."""
 
+from collections.abc import Callable
+
 import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
+from autosched.te.schedule.schedule import Schedule
 
 
 @pytest.fixture
-def chain():
+def chain() -> tuple[Schedule, Tensor, Tensor, Tensor, Tensor]:
     A = te.placeholder((16,), name="A")
     B = te.compute((16,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((16,), lambda i: B[i] * 2.0, name="C")
@@ -17,7 +21,7 @@ def chain():
     return s, A, B, C, D
 
 
-def test_compute_at_and_back(chain) -> None:
+def test_compute_at_and_back(chain: tuple[Schedule, Tensor, Tensor, Tensor, Tensor]) -> None:
     s, _, B, C, _ = chain
     (i,) = s[C].leaf_iter_vars
     s[B].compute_at(s[C], i)
@@ -28,14 +32,16 @@ def test_compute_at_and_back(chain) -> None:
     assert (s[B].attach_stage, s[B].attach_ivar) == (None, None)
 
 
-def test_inline_drops_the_attach_point(chain) -> None:
+def test_inline_drops_the_attach_point(
+    chain: tuple[Schedule, Tensor, Tensor, Tensor, Tensor],
+) -> None:
     s, _, B, C, _ = chain
     s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
     s[B].compute_inline()
     assert (s[B].attach_type, s[B].attach_stage) == (AttachType.INLINE, None)
 
 
-def test_storage(chain) -> None:
+def test_storage(chain: tuple[Schedule, Tensor, Tensor, Tensor, Tensor]) -> None:
     s, _, B, _, _ = chain
     s[B].set_scope("shared.dyn")
     s[B].double_buffer()
@@ -43,7 +49,7 @@ def test_storage(chain) -> None:
     assert (s[B].scope, s[B].is_double_buffered) == ("shared.dyn", True)
 
 
-def _reduction():
+def _reduction() -> tuple[Schedule, Tensor, Tensor]:
     A = te.placeholder((4, 4), name="A")
     k = te.reduce_axis((0, 4), "k")
     R = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="R")
@@ -53,7 +59,7 @@ def _reduction():
     return s, R, M
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "self": (
         lambda s, A, B, C, D: s[B].compute_at(s[B], s[B].leaf_iter_vars[0]),
         r"compute_at: stage B, axis i: a stage cannot be computed in its own loops",
@@ -99,7 +105,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals_change_nothing(chain, name) -> None:
+def test_refusals_change_nothing(
+    chain: tuple[Schedule, Tensor, Tensor, Tensor, Tensor], name: str
+) -> None:
     act, message = REFUSED[name]
     s = chain[0]
     with pytest.raises(ScheduleError, match=message):
@@ -107,7 +115,7 @@ def test_refusals_change_nothing(chain, name) -> None:
     assert all(x.attach_type is AttachType.GROUP_ROOT and x.scope == "" for x in s.stages)
 
 
-def test_attach_cycles_are_refused(chain) -> None:
+def test_attach_cycles_are_refused(chain: tuple[Schedule, Tensor, Tensor, Tensor, Tensor]) -> None:
     s, _, B, C, _D = chain
     s[B].compute_at(s[C], s[C].leaf_iter_vars[0])
     with pytest.raises(ScheduleError, match=r"compute_at: stage C.*B is itself computed in its"):

@@ -1,14 +1,20 @@
 """rfactor: names, axes, bodies, the stages it leaves, refusals."""
 
+from collections.abc import Callable
+
 import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
-from autosched.tir.expr import Call, IterKind
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
+from autosched.tir.expr import Call, IterKind, IterVar
+from kit.te import compute_of, extent_of, factor_of, reduction_of
+from kit.tir import value_of
 
 
 @pytest.fixture
-def rows():
+def rows() -> tuple[Schedule, Tensor, Tensor, Tensor, IterVar]:
     A = te.placeholder((8, 30), name="A")
     k = te.reduce_axis((0, 30), "k")
     B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B", tag="t")
@@ -16,24 +22,24 @@ def rows():
     return te.create_schedule(C.op), A, B, C, k
 
 
-def _names(axes):
+def _names(axes: list[IterVar] | tuple[IterVar, ...]) -> list[str]:
     return [iv.var.name for iv in axes]
 
 
-def test_both_operations(rows) -> None:
+def test_both_operations(rows: tuple[Schedule, Tensor, Tensor, Tensor, IterVar]) -> None:
     s, A, B, C, k = rows
     ko, ki = s[B].split(k, factor=5)
-    BF = s.rfactor(B, ki)
+    BF = factor_of(s.rfactor(B, ki))
     assert [stage.op.name for stage in s.stages] == ["A", "B.rf", "B.repl", "C"]
-    factor, final = BF.op, s[B].op
+    factor, final = compute_of(BF), compute_of(s[B])
     assert _names(factor.axis) == ["k.inner", "i"]
     assert _names(factor.reduce_axis) == ["k.outer"]
-    assert [iv.dom.extent.value for iv in factor.root_iter_vars] == [5, 8, 6]
+    assert [extent_of(iv) for iv in factor.root_iter_vars] == [5, 8, 6]
     assert factor.axis[0].kind == IterKind.DATA_PAR
-    i = B.op.axis[0]
-    (body,) = factor.body
+    i = compute_of(B).axis[0]
+    body = reduction_of(BF)
     assert body.source == (A[i, ki + ko * 5],)
-    assert body.condition.value == 1
+    assert value_of(body.condition) == 1
     assert _names(final.axis) == ["ax0"]
     assert _names(final.reduce_axis) == ["k.inner.v"]
     (v,) = final.reduce_axis
@@ -43,7 +49,9 @@ def test_both_operations(rows) -> None:
     assert s[C].op.inputs == (final.output(0),)
 
 
-def test_the_position_of_the_new_axis(rows) -> None:
+def test_the_position_of_the_new_axis(
+    rows: tuple[Schedule, Tensor, Tensor, Tensor, IterVar],
+) -> None:
     for position, expected in (
         (1, ["i", "k.inner"]),
         (-1, ["i", "k.inner"]),
@@ -52,23 +60,27 @@ def test_the_position_of_the_new_axis(rows) -> None:
         s = te.create_schedule(rows[3].op)
         B, k = rows[2], rows[4]
         _, ki = s[B].split(k, factor=5)
-        assert _names(s.rfactor(B, ki, position).op.axis) == expected
+        assert _names(compute_of(factor_of(s.rfactor(B, ki, position))).axis) == expected
 
 
-def test_a_split_that_does_not_divide_gets_a_condition(rows) -> None:
+def test_a_split_that_does_not_divide_gets_a_condition(
+    rows: tuple[Schedule, Tensor, Tensor, Tensor, IterVar],
+) -> None:
     s, _, B, _, k = rows
     ko, ki = s[B].split(k, factor=7)
-    (body,) = s.rfactor(B, ko).op.body
+    body = reduction_of(factor_of(s.rfactor(B, ko)))
     assert isinstance(body.condition, Call)
     assert body.condition.op == "likely"
     assert body.condition.args == ((ki + ko * 7) < 30,)
 
 
-def test_a_factor_of_extent_one_reads_at_its_minimum(rows) -> None:
+def test_a_factor_of_extent_one_reads_at_its_minimum(
+    rows: tuple[Schedule, Tensor, Tensor, Tensor, IterVar],
+) -> None:
     s, A, B, _, k = rows
     ko, ki = s[B].split(k, factor=30)
-    (body,) = s.rfactor(B, ko).op.body
-    assert body.source == (A[B.op.axis[0], ki],)
+    body = reduction_of(factor_of(s.rfactor(B, ko)))
+    assert body.source == (A[compute_of(B).axis[0], ki],)
 
 
 def test_untouched_reductions_and_loops_stay() -> None:
@@ -79,8 +91,8 @@ def test_untouched_reductions_and_loops_stay() -> None:
     s[B].split(B.op.axis[0], factor=4)
     s[B].split(x, factor=2)
     _, yi = s[B].split(y, factor=5)
-    BF = s.rfactor(B, yi)
-    assert _names(BF.op.reduce_axis) == ["x", "y.outer"]
+    BF = factor_of(s.rfactor(B, yi))
+    assert _names(compute_of(BF).reduce_axis) == ["x", "y.outer"]
     assert _names(s[BF].leaf_iter_vars) == [
         "y.inner",
         "i.outer",
@@ -98,7 +110,7 @@ def test_a_fused_reduction() -> None:
     B = te.compute((6,), lambda i: te.sum(A[i, x, y], axis=[x, y]), name="B")
     s = te.create_schedule(B.op)
     outer, inner = s[B].split(s[B].fuse(x, y), factor=8)
-    (body,) = s.rfactor(B, outer).op.body
+    body = reduction_of(factor_of(s.rfactor(B, outer)))
     flat = inner + outer * 8
     assert body.source == (A[B.op.axis[0], flat // 10, flat % 10],)
     assert body.axis[0].var is inner.var
@@ -110,9 +122,9 @@ def test_init_is_used_once() -> None:
     k = te.reduce_axis((0, 30), "k")
     B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k, init=I[i]), name="B")
     s = te.create_schedule(B.op)
-    BF = s.rfactor(B, s[B].split(k, factor=4)[0])
-    assert BF.op.body[0].init == ()
-    assert s[B].op.body[0].init == (I[s[B].op.axis[0]],)
+    BF = factor_of(s.rfactor(B, s[B].split(k, factor=4)[0]))
+    assert reduction_of(BF).init == ()
+    assert reduction_of(s[B]).init == (I[compute_of(s[B]).axis[0]],)
 
 
 def test_a_whole_reduction_axis_leaves_a_copy() -> None:
@@ -120,12 +132,12 @@ def test_a_whole_reduction_axis_leaves_a_copy() -> None:
     k = te.reduce_axis((0, 30), "k")
     B = te.compute((1,), lambda i: te.sum(A[k], axis=k, where=k.var < 20), name="B")
     s = te.create_schedule(B.op)
-    BF = s.rfactor(B, k)
-    assert BF.op.reduce_axis == ()
-    assert BF.op.body == (te.if_then_else(te.likely(k.var < 20), A[k], 0.0),)
+    BF = factor_of(s.rfactor(B, k))
+    assert compute_of(BF).reduce_axis == ()
+    assert compute_of(BF).body == (te.if_then_else(te.likely(k.var < 20), A[k], 0.0),)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "data axis": (
         lambda s, A, B, C, k: s.rfactor(B, B.op.axis[0]),
         r"rfactor: stage B, axis i: a data_par axis, not a reduction axis",
@@ -143,7 +155,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals_change_nothing(rows, name) -> None:
+def test_refusals_change_nothing(
+    rows: tuple[Schedule, Tensor, Tensor, Tensor, IterVar], name: str
+) -> None:
     act, message = REFUSED[name]
     s = rows[0]
     before = [(stage, stage.op, list(stage.leaf_iter_vars)) for stage in s.stages]
@@ -152,8 +166,10 @@ def test_refusals_change_nothing(rows, name) -> None:
     assert [(stage, stage.op, list(stage.leaf_iter_vars)) for stage in s.stages] == before
 
 
-def test_a_reduction_fused_with_a_data_axis_is_refused(rows) -> None:
+def test_a_reduction_fused_with_a_data_axis_is_refused(
+    rows: tuple[Schedule, Tensor, Tensor, Tensor, IterVar],
+) -> None:
     s, _, B, _, k = rows
-    fused = s[B].fuse(B.op.axis[0], k)
+    fused = s[B].fuse(compute_of(B).axis[0], k)
     with pytest.raises(ScheduleError, match=r"rfactor: stage B.*it is fused with data axis i"):
         s.rfactor(B, fused)

@@ -4,9 +4,12 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
+from kit.te import compute_of
 
 
-def _matmul_relu():
+def _matmul_relu() -> tuple[Tensor, ...]:
     A = te.placeholder((8, 4), name="A")
     B = te.placeholder((4, 8), name="B")
     k = te.reduce_axis((0, 4), "k")
@@ -15,7 +18,7 @@ def _matmul_relu():
     return A, B, C, D
 
 
-def _names(schedule):
+def _names(schedule: Schedule) -> list[str]:
     return [stage.op.name for stage in schedule.stages]
 
 
@@ -44,7 +47,7 @@ def test_copies_are_independent() -> None:
     t = s.copy()
     assert t[C] is not s[C]
     assert t[C].attach_stage is t[D]
-    t[C].split(C.op.axis[0], factor=2)
+    t[C].split(compute_of(C).axis[0], factor=2)
     t.cache_write(C, "local")
     t[D].unroll(t[D].leaf_iter_vars[0])
     assert _names(s) == ["A", "B", "C", "D"]

@@ -3,9 +3,10 @@
 from autosched import te
 from autosched.te.relations import AttachType
 from autosched.te.schedule.stage import Stage
+from kit.te import compute_of
 
 
-def _stage():
+def _stage() -> Stage:
     A = te.placeholder((8, 4), name="A")
     B = te.compute((8, 4), lambda i, j: A[i, j] + 1.0, name="B")
     return te.create_schedule(B.op)[B]
@@ -14,7 +15,7 @@ def _stage():
 def test_a_fresh_stage() -> None:
     stage = _stage()
     assert stage.name == "B"
-    assert stage.leaf_iter_vars == stage.all_iter_vars == list(stage.op.axis)
+    assert stage.leaf_iter_vars == stage.all_iter_vars == list(compute_of(stage).axis)
     assert (stage.attach_type, stage.scope) == (AttachType.GROUP_ROOT, "")
     assert repr(stage) == "Stage(B: i, j)"
     assert stage.attach_spec() is stage
@@ -28,7 +29,7 @@ def test_a_copy_has_every_field_and_lists_of_its_own() -> None:
     copy.split(copy.leaf_iter_vars[0], factor=2)
     copy.unroll(copy.leaf_iter_vars[0])
     assert stage.relations == []
-    assert stage.leaf_iter_vars == list(stage.op.axis)
+    assert stage.leaf_iter_vars == list(compute_of(stage).axis)
     assert stage.iter_var_attrs == {}
 
 
