@@ -5,6 +5,7 @@ import json
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
 
 
-def lines(name):
+def lines(name: str) -> list[dict[str, Any]]:
     with gzip.open(GOLDEN / name, "rt") as file:
         return [json.loads(line) for line in file]
 
@@ -35,12 +36,12 @@ for _name in FILES:
 
 
 @cache
-def dag(workload, args):
+def dag(workload: str, args: str) -> ComputeDAG:
     return ComputeDAG(workloads.get(workload).tensors(**json.loads(args)))
 
 
 @pytest.mark.parametrize("case", sorted(CASES), ids=lambda c: f"{c[0]}-{c[1]}-{len(c[2])}")
-def test_rows_equal_ansors(case) -> None:
+def test_rows_equal_ansors(case: tuple[str, str, str]) -> None:
     workload, target, args = case
     problems = []
     for number, line in enumerate(CASES[case]):

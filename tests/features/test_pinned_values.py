@@ -13,16 +13,20 @@ Files that exist are never replaced. Delete one first if its version was never r
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib.npyio import NpzFile
 
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import FEATURE_SETS
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
+from kit.types import Array
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "features"
 ROUNDING = 4e-6  # log2 of float32 differs in the last places between processors
@@ -55,17 +59,17 @@ NEVER_VARIES = {
 }
 
 
-def pinned(name):
+def pinned(name: str) -> Path:
     return GOLDEN / f"{name}.{FEATURE_SETS[name].version}.npz"
 
 
 @cache
-def candidates():
+def candidates() -> list[dict[str, Any]]:
     return [json.loads(line) for line in (GOLDEN / "candidates.jsonl").read_text().splitlines()]
 
 
 @cache
-def rows_of_candidates(name):
+def rows_of_candidates(name: str) -> list[Array]:
     found = []
     for line in candidates():
         task = Task.from_json(line["task"])
@@ -73,7 +77,12 @@ def rows_of_candidates(name):
     return found
 
 
-def changes(name, columns, found, expected):
+def changes(
+    name: str,
+    columns: tuple[str, ...],
+    found: Sequence[Array],
+    expected: NpzFile | Mapping[str, Array],
+) -> str:
     """What differs, for people: the columns with an example each."""
     if tuple(columns) != tuple(map(str, expected["columns"])):
         return "the columns or their order"
@@ -96,7 +105,7 @@ def changes(name, columns, found, expected):
 
 
 @pytest.mark.parametrize("name", FEATURE_SETS)
-def test_values_belong_to_their_version(name, update_golden) -> None:
+def test_values_belong_to_their_version(name: str, update_golden: bool) -> None:
     chosen, path = FEATURE_SETS[name], pinned(name)
     found = rows_of_candidates(name)
     if not path.exists():
@@ -114,7 +123,7 @@ def test_values_belong_to_their_version(name, update_golden) -> None:
 
 
 @pytest.mark.parametrize("name", FEATURE_SETS)
-def test_the_candidates_show_every_column(name) -> None:
+def test_the_candidates_show_every_column(name: str) -> None:
     """A column that is the same everywhere would pin nothing."""
     values = np.concatenate(rows_of_candidates(name))
     columns = FEATURE_SETS[name].columns

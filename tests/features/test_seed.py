@@ -21,13 +21,15 @@ from autosched.features.ansor.rows import features_from_func
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
-from kit.touched import touched_regions
+from autosched.tir.function import PrimFunc
+from kit.touched import TouchedRegions, touched_regions
+from kit.types import Array
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "seed_matmul.jsonl.gz"
 
 
 @cache
-def lowered(case):
+def lowered(case: str) -> PrimFunc:
     with gzip.open(GOLDEN, "rt") as file:
         line = next(d for d in map(json.loads, file) if d.get("case") == case)
     dag = ComputeDAG(workloads.get(line["workload"]).tensors(**line["args"]))
@@ -36,15 +38,15 @@ def lowered(case):
 
 
 @pytest.fixture(scope="module")
-def second():
+def second() -> Array:
     return features_from_func(lowered("seed-second"), log_scale=False)
 
 
-def column(row, name):
+def column(row: Array, name: str) -> float:
     return float(row[FEATURE_NAMES.index(name)])
 
 
-def test_reuse_of_a_in_the_store_to_its_shared_copy(second) -> None:
+def test_reuse_of_a_in_the_store_to_its_shared_copy(second: Array) -> None:
     rows = [r for r in second if column(r, "B0.reuse_dis_bytes") == 622592]
     assert len(rows) == 1
     row = rows[0]
@@ -55,7 +57,7 @@ def test_reuse_of_a_in_the_store_to_its_shared_copy(second) -> None:
     assert column(row, "B0.stride") == 1
 
 
-def test_the_launch_is_the_seeds(second) -> None:
+def test_the_launch_is_the_seeds(second: Array) -> None:
     stored = second[second[:, FEATURE_NAMES.index("num_loops")] > 0]
     assert np.all(stored[:, FEATURE_NAMES.index("is_gpu")] == 1)
     assert np.all(stored[:, FEATURE_NAMES.index("blockIdx_x_len")] == 2)
@@ -138,7 +140,7 @@ TABLES = {
 }
 
 
-def as_table(store):
+def as_table(store: TouchedRegions) -> list[str]:
     lines = [f"{store.buffer}: {' '.join(store.regions)}"]
     for k, loop in enumerate(store.loops):
         lines.append(" ".join([loop, *("*".join(map(str, r[k])) for r in store.regions.values())]))
@@ -146,6 +148,6 @@ def as_table(store):
 
 
 @pytest.mark.parametrize("case", TABLES)
-def test_touched_regions(case) -> None:
+def test_touched_regions(case: str) -> None:
     found = [line for store in touched_regions(lowered(case)) for line in as_table(store)]
     assert found == [" ".join(line.split()) for line in TABLES[case].strip().splitlines()]

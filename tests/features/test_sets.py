@@ -9,7 +9,7 @@ from autosched.task import Task
 
 
 @pytest.mark.parametrize("name", FEATURE_SETS)
-def test_columns(name) -> None:
+def test_columns(name: str) -> None:
     chosen = FEATURE_SETS[name]
     assert len(set(chosen.columns)) == len(chosen.columns)
     meanings = [chosen.meaning(column) for column in chosen.columns]

@@ -3,7 +3,7 @@
 import pytest
 
 from autosched.features.ansor.stride import stride_along
-from autosched.tir.expr import Add, IntImm, Mul, Var
+from autosched.tir.expr import Add, Expr, IntImm, Mul, Var
 
 i, j, k, v, y = (Var(name) for name in "ijkvy")
 
@@ -26,7 +26,7 @@ i, j, k, v, y = (Var(name) for name in "ijkvy")
         (Mul(IntImm(4), i), i, 4),
     ],
 )
-def test_examples(index, var, expected) -> None:
+def test_examples(index: Expr, var: Var, expected: int) -> None:
     assert stride_along([(index,)], (1024,), var) == expected
 
 

@@ -8,10 +8,11 @@ from autosched.features.ansor.names import FEATURE_NAMES
 from autosched.features.ansor.rows import features_from_func
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.transform.expressions.simplify import Simplify
+from kit.types import Array
 
 
 @pytest.fixture(scope="module")
-def rows():
+def rows() -> Array:
     A = te.placeholder((64, 64), name="A")
     B = te.placeholder((64, 64), name="B")
     k = te.reduce_axis((0, 64), name="k")
@@ -21,13 +22,13 @@ def rows():
     return features_from_func(Simplify()(func), log_scale=False)
 
 
-def values(row, **expected):
+def values(row: Array, **expected: int) -> bool:
     return {
         name: float(row[FEATURE_NAMES.index(name.replace("__", "."))]) for name in expected
     } == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_reduction(rows) -> None:
+def test_the_reduction(rows: Array) -> None:
     d, c = rows
     assert values(
         c,
@@ -43,7 +44,7 @@ def test_the_reduction(rows) -> None:
     assert values(d, float_cmp=4096, num_loops=2)
 
 
-def test_the_slots_of_the_reduction(rows) -> None:
+def test_the_slots_of_the_reduction(rows: Array) -> None:
     _, c = rows
     assert values(
         c,
@@ -77,7 +78,7 @@ def test_the_slots_of_the_reduction(rows) -> None:
     )
 
 
-def test_the_element_wise_stage(rows) -> None:
+def test_the_element_wise_stage(rows: Array) -> None:
     d, _ = rows
     for slot, kind in (("B0", "kRead"), ("B1", "kWrite")):
         assert values(
@@ -93,14 +94,14 @@ def test_the_element_wise_stage(rows) -> None:
         )
 
 
-def test_arithmetic_intensity(rows) -> None:
+def test_arithmetic_intensity(rows: Array) -> None:
     d, c = rows
     curve = [FEATURE_NAMES.index(f"arith_intensity_curve_{k}") for k in range(10)]
     np.testing.assert_allclose(d[curve], 0.125, rtol=1e-5)
     np.testing.assert_allclose(c[curve][[0, 1, 9]], [1.3576, 2.3919, 10.6667], rtol=1e-4)
 
 
-def test_logarithms_keep_the_one_hots(rows) -> None:
+def test_logarithms_keep_the_one_hots(rows: Array) -> None:
     A = te.placeholder((4,), name="A")
     B = te.compute((4,), lambda i: A[i] + te.const(1.0), name="B")
     func = schedule_to_prim_func(te.create_schedule(B.op), [A, B])

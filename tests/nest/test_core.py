@@ -28,4 +28,4 @@ def test_arrays_of_candidates_take_the_same_cycles() -> None:
     work, loads = np.array([12.0, 2.0, 10.0, 1.0]), np.array([4.0, 14.0, 10.0, 1.0])
     others, least = np.array([2, 2, 8, 2]), 4.0
     one_by_one = [core.cycles(w, n, o, 4.0) for w, n, o in zip(work, loads, others)]
-    assert core.cycles(work, loads, others, least).tolist() == one_by_one
+    assert np.asarray(core.cycles(work, loads, others, least)).tolist() == one_by_one

@@ -4,7 +4,7 @@ from autosched.nest.lanes import lanes_from, output_lanes, scheduled_lanes
 from autosched.nest.loop_nest import Fold, InnerLoop, LoopNest, Slice, Take, Unlane
 
 
-def nests(*loops, reads=1, folds=True):
+def nests(*loops: InnerLoop, reads: int = 1, folds: bool = True) -> list[LoopNest]:
     nest = scheduled_lanes(loops, reads)
     return [nest] if nest.scattered else list(output_lanes(nest, 16, folds=folds))
 

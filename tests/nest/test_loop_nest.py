@@ -12,7 +12,7 @@ from autosched.nest.loop_nest import (
 )
 
 
-def loops(*pairs):
+def loops(*pairs: tuple[int, int]) -> tuple[InnerLoop, ...]:
     return tuple(InnerLoop(extent, stride, ()) for extent, stride in pairs)
 
 

@@ -4,7 +4,7 @@ from autosched.nest.loop_nest import InnerLoop
 from autosched.nest.loop_order import around_accumulators, last_reduction
 
 
-def order(*loops):
+def order(*loops: tuple[str, int]) -> tuple[str, str]:
     """Loops as letters: capital ones reduce. Their extents follow."""
     nest = [InnerLoop(extent, 0 if name.isupper() else 64, ()) for name, extent in loops]
     outer, inside = around_accumulators(nest, range(len(nest)))

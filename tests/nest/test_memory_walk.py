@@ -22,7 +22,7 @@ MEMORY = MACHINE.memory
 LINE = 64
 
 
-def matmul(i, j, k, n):
+def matmul(i: int, j: int, k: int, n: int) -> tuple[InnerLoop, ...]:
     """C[i, j] += A[i, k] * B[k, j], all of rows of n elements."""
     return (
         InnerLoop(j // 16, 16, (0, 16)),
@@ -81,7 +81,7 @@ def test_a_walk_times_a_factor() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_touched_is_counted_like_the_addresses(seed) -> None:
+def test_what_is_touched_is_counted_like_the_addresses(seed: int) -> None:
     """Loops whose steps are whole multiples of what runs inside them, as those of tiles are."""
     rng = random.Random(seed)
     stride, loops = 4, []

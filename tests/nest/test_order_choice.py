@@ -4,18 +4,21 @@ import math
 
 from autosched.nest.core import core_of
 from autosched.nest.loop_nest import InnerLoop
+from autosched.nest.piece import Piece
 from autosched.nest.plan import ScalarStore, plan_store
 
 CORE = core_of(64)
 
 
-def planned(*loops):
+def planned(*loops: InnerLoop) -> tuple[Piece, int]:
     (piece,) = plan_store(ScalarStore(loops, 2, 4, 1.0, updates=True, folds=True), CORE)
-    steps = math.prod([piece.nest.loops[k].extent for k in piece.tile.inside])
+    assert piece.tile is not None
+    extents: list[int] = [piece.nest.loops[k].extent for k in piece.tile.inside]
+    steps = math.prod(extents)
     return piece, steps
 
 
-def convolution(channels, width, outputs, rows=2):
+def convolution(channels: int, width: int, outputs: int, rows: int = 2) -> tuple[InnerLoop, ...]:
     """Y[h, w, co] += P[h + rh, w + rw, rc] * K[rh, rw, rc, co]: rc outside of h, rh and rw inside,
     accumulators of 14 x `outputs` and weights of rows of `width` channels."""
     padded = 16 * channels
@@ -33,7 +36,7 @@ def test_weights_that_no_cache_holds_are_not_read_again_for_every_output() -> No
     """1.2 MB of weights for each of 14 tiles, or 9 steps between two visits of an accumulator:
     TVM's order took a fifth of the time."""
     piece, steps = planned(*convolution(256, 256, 128))
-    assert steps == 9
+    assert steps == 9 and piece.tile is not None
     assert piece.nest.loops[piece.tile.outer[0]].extent == 256
 
 

@@ -4,16 +4,19 @@ import pytest
 
 from autosched.nest.core import core_of
 from autosched.nest.loop_nest import Drop, InnerLoop, LoopNest, Take
+from autosched.nest.piece import Piece
 from autosched.nest.plan import Planned, ScalarStore, plan_reduction, plan_store, plan_stores
 
 CORE = core_of(64)
 
 
-def pieces(*loops, reads=2, updates=True, folds=True):
+def pieces(
+    *loops: InnerLoop, reads: int = 2, updates: bool = True, folds: bool = True
+) -> tuple[Piece, ...]:
     return plan_store(ScalarStore(loops, reads, 4, 1.0, updates, folds), CORE)
 
 
-def matmul(i, j, k, n=1024):
+def matmul(i: int, j: int, k: int, n: int = 1024) -> tuple[InnerLoop, ...]:
     """C[i, j] += A[i, k] * B[k, j], all of rows of n elements."""
     return (
         InnerLoop(j // 16, 16, (0, 16)),
@@ -28,6 +31,7 @@ def test_a_matmul_fills_the_registers() -> None:
     assert piece.lanes == 16
     assert piece.accumulators == 16
     tile = piece.tile
+    assert tile is not None
     assert tile.factors == (2, 8, 1)
     assert (tile.outer, tile.inside) == ((0, 1), (2,))
 
@@ -35,18 +39,21 @@ def test_a_matmul_fills_the_registers() -> None:
 def test_a_wide_vector_is_held_in_pieces() -> None:
     loops = InnerLoop(256, 0, (1, 64)), InnerLoop(64, 1, (0, 1), True)
     (piece,) = pieces(*loops)
+    assert piece.tile is not None
     assert (piece.tile.chunks, piece.tile.held, piece.lanes) == (4, 4, 16)
 
 
 def test_an_odd_vector_is_held_whole() -> None:
     loops = InnerLoop(256, 0, (1, 40)), InnerLoop(40, 1, (0, 1), True)
     (piece,) = pieces(*loops)
+    assert piece.tile is not None
     assert (piece.tile.chunks, piece.lanes) == (1, 40)
 
 
 def test_loops_that_run_once_are_dropped() -> None:
     (piece,) = pieces(InnerLoop(16, 1, (1,)), InnerLoop(50, 0, (64,)), reads=1)
     assert piece.nest.moves == (Take(0, 16), Drop((0,)))
+    assert piece.tile is not None
     assert len(piece.nest.loops) == len(piece.tile.factors) == 1
 
 
@@ -71,7 +78,7 @@ def test_folding_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
-def test_tiles_need_no_more_registers_than_there_are(vector_bytes) -> None:
+def test_tiles_need_no_more_registers_than_there_are(vector_bytes: int) -> None:
     core = core_of(vector_bytes)
     for i in (1, 3, 8, 14, 64):
         for j in (16, 48, 112, 512):

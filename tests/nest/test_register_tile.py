@@ -64,12 +64,14 @@ def test_arrays_of_tiles_cost_what_each_of_them_costs() -> None:
     rows, chunks = np.array(tiles).T
     one_by_one = [cost(problem, tile) for tile in tiles]
     assert math.inf in one_by_one
-    assert cost(problem, (rows, chunks)).tolist() == one_by_one
+    assert np.asarray(cost(problem, (rows, chunks))).tolist() == one_by_one
     steps = np.arange(1, len(tiles) + 1)
-    assert cost(problem, (rows, chunks), steps).tolist() == [
+    assert np.asarray(cost(problem, (rows, chunks), steps)).tolist() == [
         cost(problem, tile, int(n)) for tile, n in zip(tiles, steps)
     ]
-    assert cost(problem, (6, 2), steps).tolist() == [cost(problem, (6, 2), int(n)) for n in steps]
+    assert np.asarray(cost(problem, (6, 2), steps)).tolist() == [
+        cost(problem, (6, 2), int(n)) for n in steps
+    ]
 
 
 def test_rounds_of_the_innermost_loop_divide_it_and_stay_small() -> None:

@@ -1,28 +1,32 @@
 """Reuse, lines and intensity of one store, quirks of `ansor-0.19` included."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from autosched.features.ansor.slots import analyse_store
+from autosched.features.ansor.slots import AccessFeatures, analyse_store
 from autosched.features.walk.scope import Access, BufferInfo, Loop
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import IntImm, Var
+from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.walk import free_vars
 
 i, j, k = Var("i"), Var("j"), Var("k")
 
 
-def loops(**extents):
+def loops(**extents: int) -> list[Loop]:
     names = {"i": i, "j": j, "k": k}
     return [Loop(names[n], e, (0, 0), (0, e - 1), {}) for n, e in extents.items()]
 
 
-def access(kind, shape, *indices):
+def access(kind: str, shape: tuple[int, ...], *indices: tuple[Expr, ...]) -> Access:
     buffer = decl_buffer([n or 1 for n in shape], name="A")
     used = frozenset().union(*(free_vars(e) for index in indices for e in index))
     return Access(buffer.data, BufferInfo(shape, 4, buffer), kind, list(indices), used)
 
 
-def analyse(accesses, nest, ops=1, line=64):
+def analyse(
+    accesses: Sequence[Access], nest: Sequence[Loop], ops: int = 1, line: int = 64
+) -> tuple[list[AccessFeatures], list[float]]:
     prod = 1.0
     for loop in nest:
         prod *= loop.extent

@@ -13,7 +13,7 @@ SM_80 = machine_of(cuda_target("sm_80"))
     ("stride", "expected"),
     [(0, 1), (1, 4), (2, 8), (8, 32), (64, 32)],  # 32 floats are 128 bytes: 4 sectors
 )
-def test_sectors_of_floats(stride, expected) -> None:
+def test_sectors_of_floats(stride: int, expected: int) -> None:
     assert sectors(((32, stride),), 4, 1, 32) == expected
 
 
@@ -29,7 +29,7 @@ def test_four_floats_a_thread() -> None:
 @pytest.mark.parametrize(
     ("stride", "expected"), [(0, 1), (1, 1), (2, 2), (3, 1), (16, 16), (32, 32), (33, 1)]
 )
-def test_conflicts_of_floats(stride, expected) -> None:
+def test_conflicts_of_floats(stride: int, expected: int) -> None:
     assert bank_conflicts(((32, stride),), 4, 1, 32) == expected
 
 
@@ -58,5 +58,5 @@ def test_rows_of_threads_conflict() -> None:
         (1024, 200 * 1024, 0, 0.0),  # does not fit at all
     ],
 )
-def test_occupancy(threads, shared, local, expected) -> None:
+def test_occupancy(threads: int, shared: int, local: int, expected: float) -> None:
     assert occupancy(threads, shared, local, SM_80) == pytest.approx(expected)

@@ -1,6 +1,8 @@
 """The nests that are foreseen for a candidate are those that the code generator makes."""
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,27 +10,31 @@ import pytest
 from autosched import te, workloads
 from autosched.driver import lower_for_features, pipeline_of
 from autosched.features.autosched_1.rows import foreseen_nests
+from autosched.nest.plan import Planned
 from autosched.search.space import SearchSpace
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
-from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import BufferLoad, IntImm, Var, pointer
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import const
-from autosched.tir.stmt import TRUE, Allocate, BufferStore, For, ForKind, SeqStmt, seq
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, For, ForKind, SeqStmt, Stmt, seq
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
+from kit.te import compute_of
 
 CANDIDATES = 6
 
 
-def target(vector_bytes=64):
+def target(vector_bytes: int = 64) -> Target:
     return Target("cpu", HardwareParams(2), 2, "cascadelake", vector_bytes=vector_bytes)
 
 
-def counted(planned):
+def counted(planned: Sequence[Planned]) -> Counter[Any]:
     """How often each nest occurs, but statements that are no loop and stay as they are."""
     return Counter(
         p.key()
@@ -38,7 +44,7 @@ def counted(planned):
     )
 
 
-def made(func, machine):
+def made(func: PrimFunc, machine: Target) -> Counter[Any]:
     """The nests that the code generator makes, as its passes tell."""
     planned = []
     for transform in pipeline_of(machine):
@@ -48,11 +54,11 @@ def made(func, machine):
     return counted(planned)
 
 
-def image(size, kernel, **others):
+def image(size: int, kernel: int, **others: int) -> dict[str, int]:
     return {"N": 1, "H": size, "W": size, "K": kernel, "stride": 1, "padding": 1, **others}
 
 
-def conv2d(size, inputs, outputs, **others):
+def conv2d(size: int, inputs: int, outputs: int, **others: int) -> dict[str, int]:
     channels = {"CI": inputs, "CO": outputs, "KH": 3, "KW": 3}
     return {"N": 1, "H": size, "W": size, **channels, "stride": 1, "padding": 1, **others}
 
@@ -87,7 +93,7 @@ def test_all_built_in_workloads_are_compared() -> None:
 
 @pytest.mark.parametrize("vector_bytes", [64, 32, 16])
 @pytest.mark.parametrize(("workload", "args"), CASES, ids=lambda value: str(value)[:60])
-def test_every_nest_is_foreseen(workload, args, vector_bytes) -> None:
+def test_every_nest_is_foreseen(workload: str, args: dict[str, Any], vector_bytes: int) -> None:
     """Loops, lanes, tiles and their order; of every buffer, not the largest alone."""
     machine = target(vector_bytes)
     task = Task.from_workload(workload, target=machine, **args)
@@ -99,7 +105,7 @@ def test_every_nest_is_foreseen(workload, args, vector_bytes) -> None:
         assert counted(foreseen) == made(schedule_to_prim_func(sch, tensors), machine), steps
 
 
-def compare(sch, args):
+def compare(sch: Schedule, args: list[Tensor]) -> list[Planned]:
     """Nests of a schedule; asserts that the code generator makes them."""
     machine = target()
     func = schedule_to_prim_func(sch, args)
@@ -108,7 +114,7 @@ def compare(sch, args):
     return foreseen
 
 
-def matmul(m, n, k):
+def matmul(m: int, n: int, k: int) -> tuple[Schedule, Tensor, list[Tensor]]:
     A, B = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
     r = te.reduce_axis((0, k), name="k")
     C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
@@ -116,7 +122,7 @@ def matmul(m, n, k):
 
 
 @pytest.mark.parametrize(("rows", "level"), [(8, 0), (64, 1)])
-def test_a_loop_over_many_outputs_is_not_distributed(rows, level) -> None:
+def test_a_loop_over_many_outputs_is_not_distributed(rows: int, level: int) -> None:
     """Start and steps of 8 * 256 outputs fit the nearest cache, of 64 * 256 only row by row."""
     sch, _, args = matmul(rows, 256, 32)
     start, steps = compare(sch, args)
@@ -124,9 +130,9 @@ def test_a_loop_over_many_outputs_is_not_distributed(rows, level) -> None:
 
 
 @pytest.mark.parametrize("key", ["auto_unroll_max_step", "unroll_explicit"])
-def test_a_pragma_ends_the_nests_around_it(key) -> None:
+def test_a_pragma_ends_the_nests_around_it(key: str) -> None:
     sch, C, args = matmul(8, 256, 32)
-    sch[C].pragma(C.op.axis[1], key, 16)
+    sch[C].pragma(compute_of(C).axis[1], key, 16)
     start, steps = compare(sch, args)
     assert start.times == steps.times == 8
 
@@ -142,7 +148,7 @@ def test_a_value_that_reads_one_buffer_twice_has_two_reads() -> None:
 def test_masked_lanes_do_not_grow_and_masked_gathers_are_no_lanes() -> None:
     A = te.placeholder((8, 8), name="A")
 
-    def padded(i, j):
+    def padded(i: Var, j: Var) -> Expr:
         inside = te.all(i >= 1, i < 9, j >= 1, j < 9)
         return te.if_then_else(inside, A[i - 1, j - 1], 0.0)
 
@@ -176,16 +182,16 @@ I, J, K = Var("i"), Var("j"), Var("k")
 X, Y, Z = (decl_buffer((4096,), name=name) for name in "XYZ")
 
 
-def loop(var, extent, *body):
+def loop(var: Var, extent: int, *body: Stmt) -> For:
     return For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, seq(*body))
 
 
-def add_to(buffer, index):
+def add_to(buffer: Buffer, index: Expr) -> BufferStore:
     value = BufferLoad(buffer, (index,)) + BufferLoad(X, (I * 64 + J,))
     return BufferStore(buffer, value, (index,))
 
 
-def foreseen(body):
+def foreseen(body: For) -> list[Planned]:
     handles = [pointer(f"{b.name}_h", b.dtype) for b in (X, Y, Z)]
     func = PrimFunc(tuple(handles), body, dict(zip(handles, (X, Y, Z))), {})
     nests = foreseen_nests(func, target())

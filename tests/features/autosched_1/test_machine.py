@@ -1,6 +1,7 @@
 """What is known of a machine comes from the target alone."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from autosched.cpu_caches import TYPICAL, cache_sizes
 from autosched.features.autosched_1.machine import machine_of
@@ -41,7 +42,7 @@ def test_this_machines_caches_are_recorded() -> None:
     assert cpu_target().caches == cache_sizes()
 
 
-def test_sizes_as_linux_tells_them(tmp_path) -> None:
+def test_sizes_as_linux_tells_them(tmp_path: Path) -> None:
     for k, (kind, level, size) in enumerate(
         [("Data", 1, "48K"), ("Instruction", 1, "32K"), ("Unified", 2, "2M")]
     ):

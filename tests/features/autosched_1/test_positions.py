@@ -27,7 +27,7 @@ STORED = frozenset(var for name, var in VARS.items() if name.startswith("i"))
         )
     ),
 )
-def test_six_positions(loop, expected) -> None:
+def test_six_positions(loop: int, expected: str) -> None:
     assert POSITIONS[position(NEST[loop], NEST, STORED)] == f"kPos{expected}"
 
 

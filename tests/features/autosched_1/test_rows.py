@@ -2,8 +2,10 @@
 
 import gzip
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,11 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
+from autosched.tir.function import PrimFunc
 from autosched.transform.expressions.simplify import Simplify
+from kit.te import compute_of
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "ansor_v06.jsonl.gz"
 CPU = Target(
@@ -26,7 +32,9 @@ CPU = Target(
 CUDA = Target("cuda", HardwareParams.default("cuda"), arch="sm_80")
 
 
-def matmul_relu(schedule=lambda sch, c, d: None):
+def matmul_relu(
+    schedule: Callable[[Schedule, Tensor, Tensor], None] = lambda sch, c, d: None,
+) -> PrimFunc:
     A = te.placeholder((64, 64), name="A")
     B = te.placeholder((64, 64), name="B")
     k = te.reduce_axis((0, 64), name="k")
@@ -37,7 +45,7 @@ def matmul_relu(schedule=lambda sch, c, d: None):
     return Simplify()(schedule_to_prim_func(sch, [A, B, D]))
 
 
-def rows_of(func, target=CPU):
+def rows_of(func: PrimFunc, target: Target = CPU) -> list[dict[str, np.float64]]:
     """Each row as {column: unscaled value}."""
     found = []
     for row in features_from_func(func, target).astype(float):
@@ -46,7 +54,7 @@ def rows_of(func, target=CPU):
     return found
 
 
-def values(row, **expected) -> None:
+def values(row: Mapping[str, np.float64], **expected: float) -> None:
     found = {name: row[name.replace("__", ".")] for name in expected}
     assert found == pytest.approx(expected, rel=1e-4)
 
@@ -91,7 +99,7 @@ def test_slots_of_the_matmul() -> None:
         (2, 64**2 + 4 * 64**2 + 64 * 64**2),  # not even those
     ],
 )
-def test_traffic_into_l1(l1, lines) -> None:
+def test_traffic_into_l1(l1: int, lines: int) -> None:
     """Computed by hand in test_locality; the initialisation of C moves its 256 lines as well."""
     target = replace(CPU, caches=(l1 * 1024, 2**20, 2**25))
     c, _ = rows_of(matmul_relu(), target)
@@ -100,8 +108,8 @@ def test_traffic_into_l1(l1, lines) -> None:
 
 
 def test_the_register_tile_spans_what_the_nest_holds_alone() -> None:
-    def fused(sch, c, d) -> None:
-        outer, _ = sch[d].split(d.op.axis[0], factor=8)
+    def fused(sch: Schedule, c: Tensor, d: Tensor) -> None:
+        outer, _ = sch[d].split(compute_of(d).axis[0], factor=8)
         sch[c].compute_at(sch[d], outer)
 
     alone, _ = rows_of(matmul_relu())
@@ -112,11 +120,11 @@ def test_the_register_tile_spans_what_the_nest_holds_alone() -> None:
     assert alone["register_share"] <= 1
 
 
-def annotated(sch, c, d) -> None:
-    i, j = d.op.axis
+def annotated(sch: Schedule, c: Tensor, d: Tensor) -> None:
+    i, j = compute_of(d).axis
     sch[d].vectorize(j)
     sch[d].parallel(i)
-    sch[c].unroll(c.op.reduce_axis[0])
+    sch[c].unroll(compute_of(c).reduce_axis[0])
 
 
 def test_positions_of_annotated_loops() -> None:
@@ -133,7 +141,7 @@ def test_lanes_follow_the_vectorised_loop() -> None:
     values(c, lanes_contiguous=1 / 3, lanes_invariant=1 / 3, lanes_strided=1 / 3)
 
 
-def shared_fetch():
+def shared_fetch() -> PrimFunc:
     """C = A transposed, by blocks of 32 x 8 threads, A fetched into shared memory first."""
     A = te.placeholder((256, 256), name="A")
     C = te.compute((256, 256), lambda i, j: A[j, i], name="C")
@@ -147,13 +155,13 @@ def shared_fetch():
     sch[C].bind(ii, te.thread_axis("threadIdx.y"))
     sch[C].bind(ji, te.thread_axis("threadIdx.x"))
     sch[shared].compute_at(sch[C], jo)
-    a, b = shared.op.axis  # 32 x 8 elements
+    a, b = compute_of(shared).axis  # 32 x 8 elements
     sch[shared].bind(a, te.thread_axis("threadIdx.x"))
     sch[shared].bind(b, te.thread_axis("threadIdx.y"))
     return Simplify()(schedule_to_prim_func(sch, [A, C]))
 
 
-def slot(row, scope):
+def slot(row: Mapping[str, np.float64], scope: str) -> str:
     return next(f"B{b}" for b in range(5) if row[f"B{b}.scope.{scope}"])
 
 
@@ -174,10 +182,10 @@ def test_a_fetch_names_the_kernels_threads_again() -> None:
     values(fetch, outer_prod=256 * 256)
 
 
-def cases():
+def cases() -> dict[tuple[str, str], list[dict[str, Any]]]:
     with gzip.open(GOLDEN, "rt") as file:
         lines = [json.loads(line) for line in file]
-    found = {}
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for line in lines:
         if "steps" in line and line["features"]:
             found.setdefault((line["workload"], line["target"]), []).append(line)
@@ -188,7 +196,7 @@ CASES = cases()
 
 
 @pytest.mark.parametrize("case", sorted(CASES), ids="-".join)
-def test_properties_of_sampled_candidates(case) -> None:
+def test_properties_of_sampled_candidates(case: tuple[str, str]) -> None:
     workload, kind = case
     target = CPU if kind == "cpu" else CUDA
     shares = sorted(set(range(len(COLUMNS))) - set(SCALED))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autosched.features.autosched_1.vector_code import vector_code
+from autosched.features.autosched_1.vector_code import VectorCode, vector_code
 from autosched.nest.core import core_of
 from autosched.nest.loop_nest import InnerLoop
 from autosched.nest.plan import ScalarStore
@@ -10,12 +10,14 @@ from autosched.nest.plan import ScalarStore
 CORE = core_of(64)
 
 
-def matmul(i=6, j=32, k=256, n=512):
+def matmul(
+    i: int = 6, j: int = 32, k: int = 256, n: int = 512
+) -> tuple[InnerLoop, InnerLoop, InnerLoop]:
     """C[i, j] += A[i, k] * B[k, j]; reads are A, B."""
     return (InnerLoop(k, 0, (1, n)), InnerLoop(i, n, (k, 0)), InnerLoop(j, 1, (0, 1)))
 
 
-def code(loops, reads=2):
+def code(loops: tuple[InnerLoop, ...], reads: int = 2) -> VectorCode:
     return vector_code(ScalarStore(loops, reads, 4, 1.0, True, True), CORE, reads + 1)
 
 

@@ -3,6 +3,8 @@
 import json
 import sys
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,7 +19,7 @@ from autosched.features.datasets.sample import Sample
 from autosched.features.sets import DEFAULT, feature_set
 
 
-def sample(op, size, seconds, rows=2, failure=""):
+def sample(op: str, size: int, seconds: float, rows: int = 2, failure: str = "") -> Sample:
     task = {"workload": {"op": op, "args": {"M": size}}, "key": f"{op}{size}"}
     block = None if rows == 0 else np.full((rows, NUM_FEATURES), seconds, np.float32)
     return Sample(task, lambda: block, seconds, failure)
@@ -33,7 +35,7 @@ SAMPLES = [
 ]
 
 
-def test_npz(tmp_path) -> None:
+def test_npz(tmp_path: Path) -> None:
     path = tmp_path / "d.npz"
     dataset.export(SAMPLES, path, None, "workload", 0)
     data = np.load(path, allow_pickle=False)
@@ -50,7 +52,7 @@ def test_npz(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_tables(tmp_path, suffix) -> None:
+def test_tables(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"d{suffix}"
     dataset.export(SAMPLES, path, None, "workload", 0)
     frame = pd.read_csv(path) if suffix == ".csv" else pd.read_parquet(path)
@@ -61,10 +63,12 @@ def test_tables(tmp_path, suffix) -> None:
     assert frame["num_loops"].tolist()[:2] == [2.0, 2.0]
 
 
-def test_the_formats_hold_the_same(tmp_path) -> None:
+def test_the_formats_hold_the_same(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     blocks = rng.standard_normal((6, 2, NUM_FEATURES)).astype(np.float32)
-    samples = [replace(s, rows=lambda b=block: b) for s, block in zip(SAMPLES, blocks, strict=True)]
+    samples = [
+        replace(s, rows=partial(np.copy, block)) for s, block in zip(SAMPLES, blocks, strict=True)
+    ]
     for suffix in FORMATS:
         dataset.export(samples, tmp_path / f"d{suffix}", (0.5, 0.5), "shape", 1)
     data = np.load(tmp_path / "d.npz")
@@ -82,7 +86,7 @@ def test_the_formats_hold_the_same(tmp_path) -> None:
         np.testing.assert_array_equal(failure, data["failure"][of_row])
 
 
-def test_parquet_says_what_to_install(tmp_path, monkeypatch) -> None:
+def test_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"pip install 'autosched\[data\]'"):
         dataset.export(SAMPLES, tmp_path / "d.parquet")
@@ -90,12 +94,12 @@ def test_parquet_says_what_to_install(tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(("by", "groups"), [("workload", "op"), ("shape", "key")])
-def test_splits_keep_groups_together(tmp_path, by, groups) -> None:
+def test_splits_keep_groups_together(tmp_path: Path, by: str, groups: str) -> None:
     samples = [sample(op, size, 1.0, rows=1) for op in "abcdefghij" for size in (1, 2, 3)]
     path = tmp_path / "d.npz"
     dataset.export(samples, path, (0.6, 0.2, 0.2), by, 3)
     splits = np.load(path)["split"].tolist()
-    of_group = {}
+    of_group: dict[str, str] = {}
     for s, name in zip(samples, splits, strict=True):
         group = s.task["workload"]["op"] if groups == "op" else s.task["key"]
         assert of_group.setdefault(group, name) == name
@@ -103,7 +107,7 @@ def test_splits_keep_groups_together(tmp_path, by, groups) -> None:
     assert counts == {"train": 18, "valid": 6, "test": 6}
 
 
-def test_what_is_wrong_is_said(tmp_path) -> None:
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ending in \.npz, \.csv, \.parquet"):
         dataset.export(SAMPLES, tmp_path / "d.pickle", None, "workload", 0)
     with pytest.raises(ConfigError, match="no records"):
@@ -127,7 +131,7 @@ def test_what_is_wrong_is_said(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
-def test_info(tmp_path, suffix) -> None:
+def test_info(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"d{suffix}"
     dataset.export(SAMPLES, path, None, "workload", 0)
     text = describe(path)

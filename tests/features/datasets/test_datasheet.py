@@ -1,5 +1,7 @@
 """The page beside a dataset says what, how, where, and what every column means."""
 
+from pathlib import Path
+
 import numpy as np
 
 from autosched.features.ansor.names import FEATURE_NAMES, NUM_FEATURES
@@ -9,7 +11,7 @@ from autosched.features.datasets.sample import Sample
 TASK = {"workload": {"op": "matmul", "args": {"M": 4}}, "target": {"kind": "cpu"}, "key": "k"}
 
 
-def test_the_sheet(tmp_path) -> None:
+def test_the_sheet(tmp_path: Path) -> None:
     block = np.ones((2, NUM_FEATURES), np.float32)
     samples = [
         Sample(TASK, lambda: block, 0.5, environment="abc"),

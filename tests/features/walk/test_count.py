@@ -6,13 +6,13 @@ from autosched.features.walk.count import count_mads, count_ops
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
-from autosched.tir.expr import BufferLoad, Call, IntImm, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Var
 
 x, y = Var("x", DType("float32")), Var("y", DType("float32"))
 i, j = Var("i"), Var("j")
 
 
-def counted(expr):
+def counted(expr: Expr) -> dict[str, int]:
     return {name: n for name, n in zip(OP_COUNTERS, count_ops(expr), strict=True) if n}
 
 

@@ -1,20 +1,22 @@
 """Bounds of indices per loop level, and what a store leaves in the tables of its loops."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from autosched.features.walk.regions import IndexBounds, touch
 from autosched.features.walk.scope import Access, BufferInfo, Loop
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import Var
+from autosched.tir.expr import Expr, Var
 
 i, j = Var("i"), Var("j")
 
 
-def walked(var, extent, first=0):
+def walked(var: Var, extent: int, first: int = 0) -> Loop:
     return Loop(var, extent, (first, first), (first, first + extent - 1), {})
 
 
-def access(*indices, shape=(64,), kind="kRead"):
+def access(*indices: tuple[Expr], shape: tuple[int] = (64,), kind: str = "kRead") -> Access:
     buffer = decl_buffer([n or 1 for n in shape], name="A")
     return Access(buffer.data, BufferInfo(shape, 4, buffer), kind, list(indices), frozenset((i, j)))
 
@@ -30,7 +32,9 @@ def access(*indices, shape=(64,), kind="kRead"):
         (i + j - i, [(-3, 10), (0, 7)]),  # every occurrence is independent
     ],
 )
-def test_outer_loops_stand_at_their_first_iteration(index, expected) -> None:
+def test_outer_loops_stand_at_their_first_iteration(
+    index: Expr, expected: Sequence[tuple[int, int]]
+) -> None:
     bounds = IndexBounds([walked(i, 4), walked(j, 8)])
     assert bounds.levels(index) == expected
 

@@ -7,14 +7,14 @@ from autosched.features.walk.scope import Access, BufferInfo, Loop
 from autosched.features.walk.strides import Strides, flat_terms
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import IntImm, Var
+from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.walk import free_vars
 
 i, j, k = Var("i"), Var("j"), Var("k")
 NEST = [Loop(var, 8, (0, 0), (0, 7), {}) for var in (i, j, k)]
 
 
-def strides(shape, *index, realized=None):
+def strides(shape: list[int], *index: Expr, realized: tuple[int, int] | None = None) -> list[int]:
     buffer = decl_buffer(shape, name="A")
     info = BufferInfo(tuple(shape), 4, buffer, realized)
     used = frozenset().union(*(free_vars(e) for e in index))
@@ -49,7 +49,7 @@ def test_signs_count() -> None:
         (op.floordiv(i, IntImm(2)) * 16 + k, [0, 0, 1]),
     ],
 )
-def test_divisions_step_from_the_first_iteration(index, expected) -> None:
+def test_divisions_step_from_the_first_iteration(index: Expr, expected: list[int]) -> None:
     assert strides([512], index) == expected
 
 
@@ -70,7 +70,7 @@ def test_uneven_variables_are_named() -> None:
 
 
 def test_quotients_and_remainders_that_make_up_a_whole() -> None:
-    def flat(shape, *index):
+    def flat(shape: tuple[int, ...], *index: Expr) -> dict[Expr, int]:
         return flat_terms(index, shape)
 
     assert flat((4, 7), op.floordiv(i, 7), op.floormod(i, 7)) == {i: 1}

@@ -1,16 +1,19 @@
 """The walk: what stands around a store, and what is refused."""
 
+from typing import Any
+
 import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.features.walk.scope import BufferInfo
 from autosched.features.walk.visitor import Nest
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import IntImm, IterKind, IterVar, Range, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import AttrStmt, BufferStore, IfThenElse, LetStmt, SeqStmt
+from autosched.tir.stmt import AttrStmt, BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt
 from kit.stmts import loop
 
 A = decl_buffer((64,), name="A")
@@ -19,24 +22,24 @@ i, j = Var("i"), Var("j")
 
 class Spy:
     def __init__(self) -> None:
-        self.stores = []
+        self.stores: list[tuple[Any, ...]] = []
 
-    def store(self, stmt, nest) -> None:
+    def store(self, stmt: Stmt, nest: Nest) -> None:
         self.stores.append(
             ([loop.var.name for loop in nest.loops], nest.prod, list(nest.guards), nest.step)
         )
 
-    def allocation(self, data, info, extents, nest) -> None:
+    def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None:
         self.stores.append((info.name, extents))
 
 
-def walk(body):
+def walk(body: Stmt) -> list[tuple[Any, ...]]:
     spy = Spy()
     Nest(PrimFunc((A.data,), body, {A.data: A}), spy)
     return spy.stores
 
 
-def store(index=i):
+def store(index: Var = i) -> BufferStore:
     return BufferStore(A, te.const(1.0), (index,))
 
 
