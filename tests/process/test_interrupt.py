@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from typing import Never
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,7 +11,7 @@ from autosched.process.interrupt import interrupts_held
 
 
 @pytest.fixture(autouse=True)
-def interruptible():
+def interruptible() -> Iterator[None]:
     """Ctrl-C raises KeyboardInterrupt, also where the tests run as a background job."""
     earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -27,12 +27,12 @@ def test_an_interruption_waits_for_what_must_not_be_cut() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_nothing_is_held_where_no_interruption_arrives(monkeypatch) -> None:
+def test_nothing_is_held_where_no_interruption_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     def hold() -> None:
         with interrupts_held():
             handlers.append(signal.getsignal(signal.SIGINT))
 
-    handlers = []
+    handlers: list[object] = []
     thread = threading.Thread(target=hold)
     thread.start()
     thread.join()
@@ -45,6 +45,6 @@ def test_nothing_is_held_where_no_interruption_arrives(monkeypatch) -> None:
     assert handlers[1] is signal.SIG_IGN
 
 
-def test_an_error_inside_is_not_hidden() -> Never:
+def test_an_error_inside_is_not_hidden() -> None:
     with pytest.raises(ValueError, match="disk full"), interrupts_held():
         raise ValueError("disk full")

@@ -1,5 +1,7 @@
 """Worker processes answer, time out, crash and are replaced."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from autosched.errors import MeasureError
@@ -7,23 +9,23 @@ from autosched.process.worker import Worker
 
 
 @pytest.fixture(scope="module")
-def worker():
+def worker() -> Iterator[Worker]:
     found = Worker("kit.handlers:make_handler")
     yield found
     found.stop()
 
 
-def failure(worker, request, timeout=20.0):
+def failure(worker: Worker, request: tuple[str | int, ...], timeout: float = 20.0) -> MeasureError:
     with pytest.raises(MeasureError) as caught:
         worker.call(request, timeout, "run")
     return caught.value
 
 
-def test_it_answers(worker) -> None:
+def test_it_answers(worker: Worker) -> None:
     assert worker.call(("echo", [1, 2]), 20, "run") == [1, 2]
 
 
-def test_a_hanging_request_is_ended_and_the_worker_replaced(worker) -> None:
+def test_a_hanging_request_is_ended_and_the_worker_replaced(worker: Worker) -> None:
     error = failure(worker, ("sleep", 60), timeout=0.3)
     assert (error.stage, error.kind) == ("run", "timeout")
     assert worker.call(("echo", 3), 20, "run") == 3
@@ -32,7 +34,9 @@ def test_a_hanging_request_is_ended_and_the_worker_replaced(worker) -> None:
 @pytest.mark.parametrize(
     ("request_", "words"), [(("die", 7), "exit status 7"), (("kill",), "signal 11")]
 )
-def test_a_crash_is_reported_and_the_worker_replaced(worker, request_, words) -> None:
+def test_a_crash_is_reported_and_the_worker_replaced(
+    worker: Worker, request_: tuple[str | int, ...], words: str
+) -> None:
     error = failure(worker, request_)
     assert (error.stage, error.kind) == ("run", "crash")
     assert words in str(error)
@@ -48,7 +52,9 @@ def test_a_crash_is_reported_and_the_worker_replaced(worker, request_, words) ->
         (("bug",), "run", "error", "ZeroDivisionError: a bug of ours"),
     ],
 )
-def test_errors_keep_their_kind(worker, request_, stage, kind, words) -> None:
+def test_errors_keep_their_kind(
+    worker: Worker, request_: tuple[str], stage: str, kind: str, words: str
+) -> None:
     error = failure(worker, request_)
     assert (error.stage, error.kind) == (stage, kind)
     assert words in str(error)

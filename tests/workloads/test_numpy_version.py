@@ -1,5 +1,8 @@
 """NumPy's version of each workload computes what its reference does, in the inputs' types."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -30,7 +33,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", sorted(workloads.WORKLOADS))
-def test_built_ins(name) -> None:
+def test_built_ins(name: str) -> None:
     workload = workloads.get(name)
     args = {key: SMALL.get(key, 3) for key in workload.args}
     inputs = workload.inputs(**args)
@@ -53,7 +56,7 @@ def test_built_ins(name) -> None:
         ("C[i] = A[i]; D[i] = C[i]", {"A": [3]}, False),
     ],
 )
-def test_expressions(expr, shapes, subscripts) -> None:
+def test_expressions(expr: str, shapes: Mapping[str, list[int]], subscripts: bool) -> None:
     workload = ExpressionWorkload.parse(expr, shapes)
     version = workload.numpy_version()
     assert (version is not None) == subscripts
@@ -64,7 +67,7 @@ def test_expressions(expr, shapes, subscripts) -> None:
         np.testing.assert_allclose(got, workload.reference(inputs)[0], rtol=1e-5)
 
 
-def test_a_python_function_has_its_own_reference(tmp_path) -> None:
+def test_a_python_function_has_its_own_reference(tmp_path: Path) -> None:
     path = tmp_path / "my.py"
     path.write_text(
         "from autosched import te\n"

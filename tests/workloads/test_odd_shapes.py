@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ def results(args: list[Any], steps: Any = None) -> list[list[Any]]:
     else:
         func = lower_steps(ComputeDAG(args), steps, TARGET)
     found = [evaluate(args, arrays)]
+    run: Callable[..., object]
     for run in (lambda *x: interp.run(func, list(x)), load(build_func(func, TARGET))):
         made = [np.full([e.value for e in t.shape], 77, t.dtype.numpy) for t in outputs]
         run(*arrays, *made)

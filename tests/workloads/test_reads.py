@@ -1,14 +1,18 @@
 """Reads outside of a tensor are refused; tensors read as indices get values that stay inside."""
 
+from collections.abc import Callable
+
 import pytest
 
 from autosched import te
 from autosched.errors import ConfigError
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.expr import Expr, Var
 from autosched.workloads.reads import check_reads, index_limits
 from autosched.workloads.workload import random_inputs
 
 
-def program(index, size=16, length=16):
+def program(index: Callable[[Var], Expr], size: int = 16, length: int = 16) -> list[Tensor]:
     a = te.placeholder((size,), name="A")
     return [a, te.compute((length,), lambda i: a[index(i)], name="B")]
 
@@ -30,12 +34,12 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize("index", INSIDE)
-def test_what_stays_inside(index) -> None:
+def test_what_stays_inside(index: Callable[[Var], Expr]) -> None:
     check_reads("p", program(index))
 
 
 @pytest.mark.parametrize(("index", "message"), OUTSIDE)
-def test_what_leaves_the_tensor_is_refused(index, message) -> None:
+def test_what_leaves_the_tensor_is_refused(index: Callable[[Var], Expr], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_reads("p", program(index))
 
@@ -61,7 +65,9 @@ def test_a_condition_may_guard_a_read() -> None:
         (lambda v, i: 15 - v, 15),
     ],
 )
-def test_values_of_an_index_tensor_stay_inside(index, limit) -> None:
+def test_values_of_an_index_tensor_stay_inside(
+    index: Callable[[Expr, Var], Expr], limit: int
+) -> None:
     table = te.placeholder((16,), name="T")
     where = te.placeholder((8,), "int32", name="I")
     gathered = te.compute((8,), lambda i: table[index(where[i], i)], name="G")

@@ -1,5 +1,7 @@
 """Compiled candidates of expressions against their references: operators, types, ranges."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -50,7 +52,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("expr", "shapes", "dtype"), CASES, ids=[c[0][:40] for c in CASES])
-def test_candidates_compute_the_reference(expr, shapes, dtype) -> None:
+def test_candidates_compute_the_reference(
+    expr: str, shapes: Mapping[str, list[int]], dtype: str | dict[str, str]
+) -> None:
     task = Task.from_json_workload({"expr": expr, "shapes": shapes, "dtype": dtype}, "cpu")
     inputs = task.inputs(seed=3)
     wanted = task.reference(inputs)

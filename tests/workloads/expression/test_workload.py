@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from autosched.errors import ConfigError
 from autosched.workloads.expression.workload import ExpressionWorkload
 from autosched.workloads.source import source_from_json
 from autosched.workloads.workload import shape_of
+from kit.types import Array
 
 SHAPES = {"A": [8, 4], "B": [4, 6]}
 
@@ -138,7 +140,7 @@ def test_a_stencil_in_two_dimensions() -> None:
         ("D[i] = A[i + 3]", None, slice(3, None)),
     ],
 )
-def test_a_crop(expr, shape, want) -> None:
+def test_a_crop(expr: str, shape: list[int] | None, want: slice) -> None:
     (a,), (d,) = run(expr, {"A": [9]} | ({"D": shape} if shape else {}))
     np.testing.assert_array_equal(d, a[want])
 
@@ -180,7 +182,7 @@ def test_accumulation_reduces_over_what_is_on_the_right_alone() -> None:
         (" + ".join(["A[i]"] * 400), lambda a: 400 * a),
     ],
 )
-def test_operators(value, want) -> None:
+def test_operators(value: str, want: Callable[[Array], Array]) -> None:
     (a,), (y,) = run(f"Y[i] = {value}", {"A": [12]})
     np.testing.assert_allclose(y, want(a.astype(float)), rtol=1e-5, atol=1e-6)
 
@@ -267,7 +269,7 @@ def test_says_what_to_write_instead(expr: str, message: str) -> None:
         ("complex64", "dtype: expected one of"),
     ],
 )
-def test_refuses_types(types, message: str) -> None:
+def test_refuses_types(types: str | dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ExpressionWorkload.parse("C[i, j] = sum(k, A[i, k] / B[k, j])", SHAPES, types)
 
