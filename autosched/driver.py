@@ -11,6 +11,7 @@ from autosched.state.layout_rewrite import rewrite_layout
 from autosched.target import Target
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.tensor import Tensor
+from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import nop
 from autosched.transform.device.verify_gpu_code import VerifyGPUCode
@@ -29,7 +30,9 @@ SCHEDULE_OPS = PassInfo("ScheduleOps")
 """What instruments are told of the making of a function from a schedule."""
 
 
-def lower(sch: Schedule, args: Sequence[Tensor], target: Target, name: str = "main") -> PrimFunc:
+def lower(
+    sch: Schedule, args: Sequence[Tensor | Var], target: Target, name: str = "main"
+) -> PrimFunc:
     """The optimised, flat TIR of `sch` with parameters `args`, ready for code generation.
 
     Raises ScheduleError when the schedule is illegal.
@@ -37,7 +40,7 @@ def lower(sch: Schedule, args: Sequence[Tensor], target: Target, name: str = "ma
     return Sequential(pipeline_of(target), "lower")(schedule_ops(sch, args, name))
 
 
-def schedule_ops(sch: Schedule, args: Sequence[Tensor], name: str = "main") -> PrimFunc:
+def schedule_ops(sch: Schedule, args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
     """The function of `sch` as the pipeline gets it, as the current context wants it.
 
     Its instruments see the making of it as a pass ScheduleOps over an empty function.

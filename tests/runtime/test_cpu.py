@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,14 +56,14 @@ def kernel(artifact: CpuArtifact) -> CpuKernel:
     return load(artifact)
 
 
-def test_sizes_come_from_shapes_and_scalars_by_value(kernel) -> None:
+def test_sizes_come_from_shapes_and_scalars_by_value(kernel: CpuKernel) -> None:
     for n in (1, 7, 1000):
         a, out = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
         kernel(a, 2.5, out)
         np.testing.assert_array_equal(out, a * np.float32(2.5))
 
 
-def test_bytes_run_in_another_process(artifact, tmp_path) -> None:
+def test_bytes_run_in_another_process(artifact: CpuArtifact, tmp_path: Path) -> None:
     path = tmp_path / "kernel.bin"
     path.write_bytes(artifact.to_bytes())
     script = (
@@ -85,7 +86,7 @@ def test_bytes_run_in_another_process(artifact, tmp_path) -> None:
     assert done.stdout.strip() == "fine", done.stderr
 
 
-def test_round_trip_of_the_artifact(artifact) -> None:
+def test_round_trip_of_the_artifact(artifact: CpuArtifact) -> None:
     assert CpuArtifact.from_bytes(artifact.to_bytes()) == artifact
     with pytest.raises(MeasureError, match="not a compiled CPU kernel"):
         CpuArtifact.from_bytes(b"something else entirely")
@@ -100,7 +101,7 @@ def refused(kernel: CpuKernel, *args: object) -> str:
     return message
 
 
-def test_arguments_are_checked_before_anything_runs(kernel) -> None:
+def test_arguments_are_checked_before_anything_runs(kernel: CpuKernel) -> None:
     a, out = np.ones(8, np.float32), np.full(8, -1, np.float32)
     assert "takes 3 arguments (a, factor, out), found 2" in refused(kernel, a, 1.0)
     assert "argument 1 (a) must have dtype float32, found float64" in refused(
@@ -123,7 +124,7 @@ def test_arguments_are_checked_before_anything_runs(kernel) -> None:
     assert (out == -1).all()
 
 
-def test_outputs_may_not_share_memory(kernel) -> None:
+def test_outputs_may_not_share_memory(kernel: CpuKernel) -> None:
     whole = np.ones(12, np.float32)
     message = refused(kernel, whole[:8], 1.0, whole[4:])
     assert (
@@ -139,20 +140,20 @@ class Exporter:
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
 
-    def __dlpack__(self, **options: object) -> object:
+    def __dlpack__(self, **options: Any) -> object:
         return self.array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.array.__dlpack_device__()
 
 
-def test_dlpack_objects(kernel) -> None:
+def test_dlpack_objects(kernel: CpuKernel) -> None:
     a, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
     kernel(Exporter(a), 4.0, out)
     np.testing.assert_array_equal(out, a * 4)
 
 
-def test_integer_scalars_must_fit(kernel) -> None:
+def test_integer_scalars_must_fit(kernel: CpuKernel) -> None:
     n = Var("k", "int8")
     out = decl_buffer((1,), "int8", "out")
     handle = pointer("handle", out.dtype)
@@ -167,7 +168,7 @@ def test_integer_scalars_must_fit(kernel) -> None:
     assert "must fit int8, found 1.5" in refused(put, 1.5, o)
 
 
-def test_bound_kernels_time_themselves(kernel) -> None:
+def test_bound_kernels_time_themselves(kernel: CpuKernel) -> None:
     a, out = np.ones(64, np.float32), np.zeros(64, np.float32)
     bound = kernel.bind(a, 2.0, out)
     assert bound.time_ns(10) > 0

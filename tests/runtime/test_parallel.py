@@ -44,7 +44,7 @@ def kernel(artifact: CpuArtifact) -> CpuKernel:
     return load(artifact)
 
 
-def test_the_pool_can_be_resized_and_restarted(kernel) -> None:
+def test_the_pool_can_be_resized_and_restarted(kernel: CpuKernel) -> None:
     a, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
     pool = ensure_pool()
     bound = kernel.bind(a, 2.0, out)
@@ -63,7 +63,7 @@ def test_the_pool_can_be_resized_and_restarted(kernel) -> None:
     ensure_pool(2)
 
 
-def test_sleeping_workers_wake(kernel) -> None:
+def test_sleeping_workers_wake(kernel: CpuKernel) -> None:
     a, out = np.arange(4096, dtype=np.float32), np.zeros(4096, np.float32)
     bound = kernel.bind(a, 2.0, out)
     for _ in range(20):
@@ -73,7 +73,7 @@ def test_sleeping_workers_wake(kernel) -> None:
         np.testing.assert_array_equal(out, a * 2)
 
 
-def test_kernels_called_from_several_threads(kernel) -> None:
+def test_kernels_called_from_several_threads(kernel: CpuKernel) -> None:
     failures = []
 
     def work(seed: int) -> None:
@@ -94,7 +94,7 @@ def test_kernels_called_from_several_threads(kernel) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_gets_its_own_workers(artifact) -> None:
+def test_a_forked_child_gets_its_own_workers(artifact: CpuArtifact) -> None:
     script = (
         "import os, sys, numpy as np\n"
         "from autosched.runtime.cpu import CpuArtifact, load\n"
@@ -149,7 +149,7 @@ def test_workspace_is_reused_and_returned() -> None:
     free(None)
 
 
-def test_resizing_waits_for_running_loops(kernel) -> None:
+def test_resizing_waits_for_running_loops(kernel: CpuKernel) -> None:
     a, out = np.arange(20000, dtype=np.float32), np.zeros(20000, np.float32)
     bound = kernel.bind(a, 2.0, out)
     stop = threading.Event()
@@ -172,7 +172,7 @@ def test_resizing_waits_for_running_loops(kernel) -> None:
     ensure_pool(2)
 
 
-def test_the_number_of_threads(monkeypatch) -> None:
+def test_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCHED_NUM_THREADS", "3")
     assert default_threads() == 3
     monkeypatch.setenv("AUTOSCHED_NUM_THREADS", "many")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ def both(args: Any, tensor: Any, *values: Any) -> list[Any]:
     func = lower(te.create_schedule(tensor.op), args, TARGET)
     results = []
     kernel = load(CpuArtifact.from_bytes(build_func(func, TARGET).to_bytes()))
+    run: Callable[..., object]
     for run in (lambda *x: interp.run(func, list(x)), kernel):
         copies = [v.copy() if isinstance(v, np.ndarray) else v for v in values]
         run(*copies)
