@@ -1,11 +1,14 @@
 """Sessions with nothing built or run."""
 
+from typing import Any
+
 import pytest
 
 from autosched.search.options import SearchOptions
 from autosched.session import session
 from autosched.task import Task
 from kit.measurer import StubMeasurer
+from kit.types import UseMeasurer
 
 SEARCH = SearchOptions(
     sample_init_min_population=6,
@@ -15,16 +18,16 @@ SEARCH = SearchOptions(
 
 
 @pytest.fixture
-def measurer(monkeypatch):
+def measurer(monkeypatch: pytest.MonkeyPatch) -> UseMeasurer:
     """(**settings) -> the stand-in that sessions of this test measure with."""
-    made = []
+    made: list[tuple[StubMeasurer, dict[str, Any]]] = []
 
     class Kept(StubMeasurer):
-        def create(self, **options):
+        def create(self, **options: Any) -> StubMeasurer:
             made.append((super().create(), options))
             return made[-1][0]
 
-    def use(**settings):
+    def use(**settings: Any) -> list[tuple[StubMeasurer, dict[str, Any]]]:
         monkeypatch.setattr(session, "Measurer", Kept(**settings))
         return made
 
@@ -33,17 +36,17 @@ def measurer(monkeypatch):
 
 
 @pytest.fixture
-def search():
+def search() -> SearchOptions:
     """Options of a small search."""
     return SEARCH
 
 
 @pytest.fixture
-def tasks():
+def tasks() -> list[Task]:
     """Two small tasks."""
     return [Task.from_workload("matmul", M=8, N=8, K=k) for k in (8, 16)]
 
 
 @pytest.fixture
-def task(tasks):
+def task(tasks: list[Task]) -> Task:
     return tasks[0]

@@ -3,32 +3,37 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 import numpy as np
 import pytest
 
 import autosched
 from autosched.errors import ConfigError, MeasureError
-from autosched.measure.records import read_log
+from autosched.measure.records import Record, read_log
 from autosched.measure.runner import RunOptions
 from autosched.search.cost_model import XGBoostModel
 from autosched.search.options import SearchOptions
+from autosched.search.tuner import Progress
 from autosched.session.api import tune
+from autosched.session.tuned import Tuned
+from autosched.state.steps import Step
 from autosched.task import Task
+from kit.measurer import StubMeasurer
+from kit.types import Array, UseMeasurer
 
 SMALL = {"batch": 4, "trials": 8}
 
 
 @pytest.fixture
-def quick(measurer, search):
+def quick(measurer: UseMeasurer, search: SearchOptions) -> Callable[..., Tuned]:
     """tune with a small search and nothing measured."""
     return lambda task, **settings: tune(task, **{**SMALL, "search": search, **settings})
 
 
-def test_one_task(quick, task, tmp_path) -> None:
+def test_one_task(quick: Callable[..., Tuned], task: Task, tmp_path: Path) -> None:
     path = tmp_path / "mm.jsonl"
     result = quick(task, records=path)
     assert not result.interrupted
@@ -45,7 +50,9 @@ def test_one_task(quick, task, tmp_path) -> None:
     assert again.best.seconds == min(result.best.seconds, *(r.result.cost for r in again.records))
 
 
-def test_several_tasks_share_the_trials_and_the_record_file(quick, tasks, tmp_path) -> None:
+def test_several_tasks_share_the_trials_and_the_record_file(
+    quick: Callable[..., Tuned], tasks: list[Task], tmp_path: Path
+) -> None:
     path = tmp_path / "two.jsonl"
     result = quick(tasks, records=path, weights=[1, 3], strategy="round-robin")
     assert [entry.task for entry in result] == tasks
@@ -60,8 +67,10 @@ def test_several_tasks_share_the_trials_and_the_record_file(quick, tasks, tmp_pa
     assert again[1].best.seconds <= result[1].best.seconds
 
 
-def test_without_a_number_each_task_has_the_same_trials(measurer, search, tasks) -> None:
-    def number(asked):
+def test_without_a_number_each_task_has_the_same_trials(
+    measurer: UseMeasurer, search: SearchOptions, tasks: list[Task]
+) -> None:
+    def number(asked: Task | Sequence[Task]) -> int:
         return len(tune(asked, batch=32, search=search).records)
 
     assert number(tasks[0]) == 64
@@ -69,7 +78,9 @@ def test_without_a_number_each_task_has_the_same_trials(measurer, search, tasks)
     assert number(tasks) == 128
 
 
-def test_early_stopping_of_one_task_and_of_several(quick, measurer, tasks) -> None:
+def test_early_stopping_of_one_task_and_of_several(
+    quick: Callable[..., Tuned], measurer: UseMeasurer, tasks: list[Task]
+) -> None:
     measurer(seconds=lambda steps: 1e-3)  # the first is never beaten
     one = quick(tasks[0], trials=40, early_stopping=6)
     assert len(one.records) == 8
@@ -78,12 +89,14 @@ def test_early_stopping_of_one_task_and_of_several(quick, measurer, tasks) -> No
     assert 8 <= len(several.records) < 40
 
 
-def test_a_time_budget_ends_the_run(quick, task) -> None:
+def test_a_time_budget_ends_the_run(quick: Callable[..., Tuned], task: Task) -> None:
     with pytest.raises(MeasureError, match="nothing was measured: the time budget of 1e-06 s"):
         quick(task, trials=400, time_budget_s=1e-6)
 
 
-def test_an_interrupt_returns_what_there_is(quick, measurer, tasks, tmp_path) -> None:
+def test_an_interrupt_returns_what_there_is(
+    quick: Callable[..., Tuned], measurer: UseMeasurer, tasks: list[Task], tmp_path: Path
+) -> None:
     measurer(interrupt_after=1)
     for number, asked in enumerate((tasks[0], tasks)):
         path = tmp_path / f"{number}.jsonl"
@@ -101,7 +114,9 @@ def test_an_interrupt_returns_what_there_is(quick, measurer, tasks, tmp_path) ->
     assert (result.interrupted, len(result.records)) == (True, 2)
 
 
-def test_an_interrupt_before_anything_was_measured_returns_too(quick, measurer, task) -> None:
+def test_an_interrupt_before_anything_was_measured_returns_too(
+    quick: Callable[..., Tuned], measurer: UseMeasurer, task: Task
+) -> None:
     measurer(interrupt_after=0)
     result = quick(task)
     assert result.interrupted
@@ -110,9 +125,9 @@ def test_an_interrupt_before_anything_was_measured_returns_too(quick, measurer, 
 
 
 def test_an_interrupt_while_the_model_is_loaded_returns_the_best_known(
-    quick, tasks, tmp_path, monkeypatch
+    quick: Callable[..., Tuned], tasks: list[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_) -> Never:
+    def interrupted(*_: XGBoostModel | str) -> Never:
         raise KeyboardInterrupt
 
     first = quick(tasks[0], records=tmp_path / "a.jsonl")
@@ -125,12 +140,14 @@ def test_an_interrupt_while_the_model_is_loaded_returns_the_best_known(
     assert len(read_log(tmp_path / "a.jsonl").records) == 8
 
 
-def test_an_interrupt_while_processes_end_loses_nothing(quick, task, monkeypatch) -> None:
+def test_an_interrupt_while_processes_end_loses_nothing(
+    quick: Callable[..., Tuned], task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The second Ctrl-C of somebody impatient."""
     earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
     closed = []
 
-    def close(self, *_) -> None:
+    def close(self: StubMeasurer, *_: None) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         closed.append(self)
 
@@ -146,13 +163,13 @@ def test_an_interrupt_while_processes_end_loses_nothing(quick, task, monkeypatch
 
 
 def test_an_interrupt_that_python_would_forget_comes_again(
-    quick, measurer, task, monkeypatch
+    quick: Callable[..., Tuned], measurer: UseMeasurer, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C in a weak reference's callback is printed and lost, but not while tuning."""
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
     seen = []
 
-    def seconds(steps) -> float:
+    def seconds(steps: tuple[Step, ...]) -> float:
         seen.append(sys.unraisablehook)
         return 1e-3
 
@@ -167,7 +184,9 @@ def test_an_interrupt_that_python_would_forget_comes_again(
     assert all(hook is mine for hook in seen)
 
 
-def test_nothing_valid(quick, measurer, tasks) -> None:
+def test_nothing_valid(
+    quick: Callable[..., Tuned], measurer: UseMeasurer, tasks: list[Task]
+) -> None:
     measurer(bad=1)
     message = r"K=8.*no candidate was valid: 8 x run crash; for example: signal 11"
     with pytest.raises(MeasureError, match=message):
@@ -176,14 +195,18 @@ def test_nothing_valid(quick, measurer, tasks) -> None:
         quick(tasks)
 
 
-def test_a_record_file_of_another_task_is_refused(quick, tasks, tmp_path) -> None:
+def test_a_record_file_of_another_task_is_refused(
+    quick: Callable[..., Tuned], tasks: list[Task], tmp_path: Path
+) -> None:
     quick(tasks[0], records=tmp_path / "a.jsonl")
     with pytest.raises(ConfigError, match=r"another task \(matmul.*Give another file for the rec"):
         quick(tasks[1], records=tmp_path / "a.jsonl")
     assert len(quick(tasks, records=tmp_path / "a.jsonl").records) == 8
 
 
-def test_skipped_lines_are_python_warnings(quick, task, tmp_path) -> None:
+def test_skipped_lines_are_python_warnings(
+    quick: Callable[..., Tuned], task: Task, tmp_path: Path
+) -> None:
     quick(task, records=tmp_path / "a.jsonl")
     with (tmp_path / "a.jsonl").open("a") as file:
         file.write("{\n" * 5)
@@ -199,24 +222,26 @@ class LongIsGood:
     """A cost model of somebody's own: the sum of the first column."""
 
     def __init__(self) -> None:
-        self.calls = []
+        self.calls: list[str] = []
 
     @property
-    def trained(self):
+    def trained(self) -> bool:
         return "fit" in self.calls
 
     def prepare(self) -> None:
         self.calls.append("prepare")
 
-    def fit(self, programs, throughputs) -> None:
+    def fit(self, programs: Sequence[Array], throughputs: list[float]) -> None:
         assert len(programs) == len(throughputs)
         self.calls.append("fit")
 
-    def opinions(self, programs):
+    def opinions(self, programs: Sequence[Array]) -> Array:
         return np.array([[1 + p[:, 0].sum()] for p in programs], np.float32)
 
 
-def test_a_cost_model_of_the_users_own(quick, task, tasks) -> None:
+def test_a_cost_model_of_the_users_own(
+    quick: Callable[..., Tuned], task: Task, tasks: list[Task]
+) -> None:
     model = LongIsGood()
     result = quick(task, cost_model=model)
     assert model.calls[0] == "prepare"
@@ -226,21 +251,27 @@ def test_a_cost_model_of_the_users_own(quick, task, tasks) -> None:
     assert len(quick(tasks, cost_model=LongIsGood()).records) == 8
 
 
-def test_a_model_that_was_given_is_not_replaced_by_the_one_that_comes_along(quick, task) -> None:
+def test_a_model_that_was_given_is_not_replaced_by_the_one_that_comes_along(
+    quick: Callable[..., Tuned], task: Task
+) -> None:
     assert quick(task, trials=4).records[0].search["predicted"] is not None  # comes along
     result = quick(task, trials=4, cost_model=XGBoostModel())
     assert result.records[0].search["predicted"] is None
     assert quick(task, trials=4, pretrained=False).records[0].search["predicted"] is None
 
 
-def test_a_model_with_a_wrong_answer_is_told_so(quick, task) -> None:
+def test_a_model_with_a_wrong_answer_is_told_so(
+    quick: Callable[..., Tuned], task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = LongIsGood()
-    model.opinions = lambda programs: np.ones(len(programs))
+    monkeypatch.setattr(model, "opinions", lambda programs: np.ones(len(programs)))
     with pytest.raises(ConfigError, match=r"LongIsGood: opinions returned an array of shape \("):
         quick(task, cost_model=model)
 
 
-def test_models_are_saved_loaded_and_warm_started(quick, tasks, tmp_path) -> None:
+def test_models_are_saved_loaded_and_warm_started(
+    quick: Callable[..., Tuned], tasks: list[Task], tmp_path: Path
+) -> None:
     first, second = tasks
     model, log = tmp_path / "m.json", tmp_path / "a.jsonl"
     quick(first, pretrained=False, save_model=model, records=log)
@@ -259,11 +290,13 @@ def test_models_are_saved_loaded_and_warm_started(quick, tasks, tmp_path) -> Non
         quick(second, warm_start=tmp_path / "empty.jsonl")
 
 
-def test_a_model_that_cannot_be_written_does_not_cost_the_results(quick, task, tmp_path) -> None:
+def test_a_model_that_cannot_be_written_does_not_cost_the_results(
+    quick: Callable[..., Tuned], task: Task, tmp_path: Path
+) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
 
-    def observer(progress, records) -> None:
+    def observer(progress: Progress, records: Sequence[Record]) -> None:
         if folder.exists() and records:
             folder.rmdir()
 
@@ -272,7 +305,9 @@ def test_a_model_that_cannot_be_written_does_not_cost_the_results(quick, task, t
     assert len(result.records) == 8
 
 
-def test_options_of_measuring_arrive(quick, measurer, task) -> None:
+def test_options_of_measuring_arrive(
+    quick: Callable[..., Tuned], measurer: UseMeasurer, task: Task
+) -> None:
     made = measurer()
     options = RunOptions(min_repeat_ms=7.0)
     quick(task, measure=options, workers=3, build_timeout_s=4.0, check="none")
@@ -284,7 +319,7 @@ def test_options_of_measuring_arrive(quick, measurer, task) -> None:
     }
 
 
-def test_an_observer_sees_every_batch(quick, tasks) -> None:
+def test_an_observer_sees_every_batch(quick: Callable[..., Tuned], tasks: list[Task]) -> None:
     seen = []
     quick(tasks, observer=lambda progress, records: seen.append((progress.task.key, len(records))))
     assert [key for key, number in seen if number] == [task.key for task in tasks]
@@ -342,7 +377,12 @@ FINE = object()
     ],
 )
 def test_arguments_of_wrong_types_are_refused_in_words(
-    settings, message, task, measurer, monkeypatch, tmp_path
+    settings: dict[str, Any],
+    message: str,
+    task: Task,
+    measurer: UseMeasurer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     made = measurer()
     monkeypatch.chdir(tmp_path)
@@ -354,7 +394,7 @@ def test_arguments_of_wrong_types_are_refused_in_words(
     assert not made or not made[0][0].batches
 
 
-def test_integers_of_numpy_are_integers(quick, task) -> None:
+def test_integers_of_numpy_are_integers(quick: Callable[..., Tuned], task: Task) -> None:
     assert len(quick(task, trials=np.int64(4), batch=np.int32(4)).records) == 4
 
 

@@ -1,6 +1,7 @@
 """The programs of docs/python.md run, one after the other, with nothing measured."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ from kit.measurer import StubMeasurer
 
 
 @pytest.mark.filterwarnings("error")
-def test_the_page_runs_as_it_stands(monkeypatch, tmp_path) -> None:
+def test_the_page_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert len(blocks) == 6
     monkeypatch.setattr(session, "Measurer", StubMeasurer())
     monkeypatch.chdir(tmp_path)
-    names = {}
+    names: dict[str, Any] = {}
     for block in blocks:
         for size in ("512", "256"):
             block = block.replace(size, "16")

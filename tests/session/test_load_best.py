@@ -1,7 +1,10 @@
 """`autosched.load_best`: the best recorded kernel, built for the CPU it is to run on."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,28 +13,40 @@ import autosched
 from autosched.errors import ConfigError
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
-from autosched.state.steps import steps_from_json
-from autosched.target import cpu_target, cuda_target
+from autosched.runtime.cpu import CpuArtifact, CpuKernel
+from autosched.state.dag import ComputeDAG
+from autosched.state.steps import Step, steps_from_json
+from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 
 TILED = steps_from_json([["SP", 2, 0, 16, [4], 1], ["AN", 2, 0, 3]])
 ELSEWHERE = replace(cpu_target(), cpu="another-cpu", features="+sse2", vector_bytes=16)
 
 
-def matmul(k=16, target="cpu"):
+def matmul(k: int = 16, target: Target | str = "cpu") -> Task:
     return Task.from_workload("matmul", M=16, N=16, K=k, target=target)
 
 
-def record(task, seconds=1e-3, steps=(), *, checked=True, failure=None):
+def record(
+    task: Task,
+    seconds: float = 1e-3,
+    steps: tuple[Step, ...] = (),
+    *,
+    checked: bool = True,
+    failure: Failure | None = None,
+) -> Record:
     times = () if failure else (seconds,)
     return Record(task.to_json(), steps, MeasureResult(times, failure, checked=checked))
 
 
+Built = list[tuple[Target, tuple[Step, ...]]]
+
+
 @pytest.fixture
-def log(tmp_path):
+def log(tmp_path: Path) -> Callable[..., Path]:
     """(*records) -> a file that holds them."""
 
-    def write(*records):
+    def write(*records: Record) -> Path:
         path = tmp_path / "r.jsonl"
         RecordLog(path).append(records)
         return path
@@ -40,14 +55,14 @@ def log(tmp_path):
 
 
 @pytest.fixture
-def built(monkeypatch):
+def built(monkeypatch: pytest.MonkeyPatch) -> Built:
     """What kernels were built of: (target, steps)."""
-    seen = []
+    seen: Built = []
     from autosched.session import tuned
 
-    build = tuned.build_steps
+    build = tuned.build_steps  # type: ignore[attr-defined]  # what that module calls
 
-    def note(dag, steps, target, **rest):
+    def note(dag: ComputeDAG, steps: tuple[Step, ...], target: Target, **rest: Any) -> CpuArtifact:
         seen.append((target, steps))
         return build(dag, steps, target, **rest)
 
@@ -55,7 +70,7 @@ def built(monkeypatch):
     return seen
 
 
-def assert_multiplies(kernel, k=16) -> None:
+def assert_multiplies(kernel: CpuKernel, k: int = 16) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(s).astype(np.float32) for s in ((16, k), (k, 16)))
     c = np.empty((16, 16), np.float32)
@@ -63,7 +78,9 @@ def assert_multiplies(kernel, k=16) -> None:
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
 
 
-def test_the_best_record_is_built_and_nothing_is_measured(log, built, monkeypatch) -> None:
+def test_the_best_record_is_built_and_nothing_is_measured(
+    log: Callable[..., Path], built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("autosched.measure.measurer.Measurer.measure", None)
     broken = record(matmul(), failure=Failure("run", "crash", "signal 11"))
     path = log(record(matmul(), 2e-3), record(matmul(), 1e-3, TILED), broken)
@@ -75,7 +92,9 @@ def test_the_best_record_is_built_and_nothing_is_measured(log, built, monkeypatc
     assert [steps for _, steps in built] == [TILED, TILED]
 
 
-def test_a_record_of_another_cpu_is_rebuilt_for_this_one(log, built) -> None:
+def test_a_record_of_another_cpu_is_rebuilt_for_this_one(
+    log: Callable[..., Path], built: Built
+) -> None:
     path = log(record(matmul(target=ELSEWHERE), 1e-3, TILED))
     message = r"measured on cpu \(another-cpu.*built for this machine's cpu \(.*tune again"
     with pytest.warns(UserWarning, match=message):
@@ -86,13 +105,13 @@ def test_a_record_of_another_cpu_is_rebuilt_for_this_one(log, built) -> None:
     assert steps == TILED
 
 
-def test_a_cpu_with_other_features_is_another_cpu(log) -> None:
+def test_a_cpu_with_other_features_is_another_cpu(log: Callable[..., Path]) -> None:
     task = matmul(target=replace(cpu_target(), features=cpu_target().features + ",+imaginary"))
     with pytest.warns(UserWarning, match="built for this machine's"):
         assert_multiplies(autosched.load_best(log(record(task))))
 
 
-def test_records_of_this_cpu_come_first(log, built) -> None:
+def test_records_of_this_cpu_come_first(log: Callable[..., Path], built: Built) -> None:
     path = log(record(matmul(target=ELSEWHERE), 1e-9), record(matmul(), 1e-3, TILED))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -100,19 +119,19 @@ def test_records_of_this_cpu_come_first(log, built) -> None:
     assert [steps for _, steps in built] == [TILED]
 
 
-def test_a_record_that_names_no_cpu(log) -> None:
+def test_a_record_that_names_no_cpu(log: Callable[..., Path]) -> None:
     path = log(record(matmul(target=replace(cpu_target(), cpu="", features="", triple=""))))
     with pytest.warns(UserWarning, match="measured on an unknown CPU"):
         assert_multiplies(autosched.load_best(path))
 
 
-def test_a_record_that_was_never_compared_is_said(log) -> None:
+def test_a_record_that_was_never_compared_is_said(log: Callable[..., Path]) -> None:
     path = log(record(matmul(), checked=False))
     with pytest.warns(UserWarning, match="never compared with NumPy; `autosched replay"):
         autosched.load_best(path)
 
 
-def test_the_task_chooses_among_several(log) -> None:
+def test_the_task_chooses_among_several(log: Callable[..., Path]) -> None:
     path = log(record(matmul(16), 1e-3), record(matmul(32), 1e-6))
     with pytest.raises(ConfigError, match=r"2 tasks: matmul\(.*K=16\).*K=32.*load_best\(records, "):
         autosched.load_best(path)
@@ -131,14 +150,16 @@ def test_the_task_chooses_among_several(log) -> None:
         ("empty.jsonl", "matmul", "task: expected a Task, e"),
     ],
 )
-def test_what_is_refused(tmp_path, monkeypatch, records, task, message) -> None:
+def test_what_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: Any, task: Any, message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(ConfigError, match=message):
         autosched.load_best(records, task)
 
 
-def test_a_file_of_failures_and_a_gpu_are_refused(log, tmp_path) -> None:
+def test_a_file_of_failures_and_a_gpu_are_refused(log: Callable[..., Path], tmp_path: Path) -> None:
     path = log(record(matmul(), failure=Failure("run", "crash", "it died")))
     with pytest.raises(ConfigError, match="holds no valid record"):
         autosched.load_best(path)

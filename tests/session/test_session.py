@@ -1,30 +1,36 @@
 """A session by itself: what both front doors rely on."""
 
+from pathlib import Path
+
 import pytest
 
 from autosched.errors import ConfigError
 from autosched.measure.records import read_log
+from autosched.search.options import SearchOptions
 from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.session import Job, Messages, Session
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
+from kit.types import UseMeasurer
 
 
 @pytest.fixture
-def jobs(tasks, search):
+def jobs(tasks: list[Task], search: SearchOptions) -> list[Job]:
     options = TuneOptions(trials=4, batch=4, search=search)
     return [Job(task, options, weight) for task, weight in zip(tasks, (1.0, 2.0), strict=True)]
 
 
-def test_trials_are_the_sum_unless_they_are_given(measurer, jobs) -> None:
+def test_trials_are_the_sum_unless_they_are_given(measurer: UseMeasurer, jobs: list[Job]) -> None:
     assert Session(jobs).trials == 8
     assert Session(jobs, trials=30).trials == 30
     with Session(jobs[:1], trials=7) as session:
         assert len(session.run().tasks[0].records) == 7
 
 
-def test_earlier_records_are_counted_and_continued_from(measurer, jobs, tmp_path) -> None:
+def test_earlier_records_are_counted_and_continued_from(
+    measurer: UseMeasurer, jobs: list[Job], tmp_path: Path
+) -> None:
     path = tmp_path / "r.jsonl"
     with Session(jobs, records=path) as session:
         assert session.known == 0
@@ -38,14 +44,17 @@ def test_earlier_records_are_counted_and_continued_from(measurer, jobs, tmp_path
     assert second.objective <= first.objective
 
 
-def test_the_objective_of_one_task_is_weighted(measurer, jobs) -> None:
+def test_the_objective_of_one_task_is_weighted(measurer: UseMeasurer, jobs: list[Job]) -> None:
     with Session(jobs[1:]) as session:
         result = session.run()
-    assert result.objective == 2.0 * result.tasks[0].best.result.cost
+    best = result.tasks[0].best
+    assert best is not None
+    assert result.objective == 2.0 * best.result.cost
 
 
-def test_what_is_told(measurer, jobs, tmp_path) -> None:
-    info, warning = [], []
+def test_what_is_told(measurer: UseMeasurer, jobs: list[Job], tmp_path: Path) -> None:
+    info: list[str] = []
+    warning: list[str] = []
     messages = Messages(info.append, warning.append, "Take another")
     model = ModelOptions(save=tmp_path / "m.json")
     path = tmp_path / "r.jsonl"
@@ -65,13 +74,15 @@ def test_what_is_told(measurer, jobs, tmp_path) -> None:
         Session(jobs[1:], records=path, messages=messages)
 
 
-def test_tasks_of_two_kinds_of_target_are_refused(jobs) -> None:
+def test_tasks_of_two_kinds_of_target_are_refused(jobs: list[Job]) -> None:
     cuda = Job(Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target()))
     with pytest.raises(ConfigError, match="target cuda differs from cpu of matmul"):
         Session([*jobs, cuda])
 
 
-def test_processes_end_when_the_model_is_refused(measurer, jobs, tmp_path, monkeypatch) -> None:
+def test_processes_end_when_the_model_is_refused(
+    measurer: UseMeasurer, jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     closed = []
     monkeypatch.setattr("autosched.session.session.Helper.close", lambda self: closed.append(self))
     session = Session(jobs[:1], model=ModelOptions(load=tmp_path / "none.json"))
