@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from autosched.cli import app
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
-from autosched.state.steps import steps_from_json
+from autosched.state.steps import Step, steps_from_json
 from autosched.task import Task
+from kit.cli import Cli, MakeRecord, Outcome
 
 TILED = steps_from_json(
     [
@@ -24,27 +25,19 @@ TILED = steps_from_json(
 )
 
 
-@dataclass
-class Outcome:
-    """What a command left: its exit status and both streams."""
-
-    status: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """cli("show", "file", ...) in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*args):
+    def run(*args: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["autosched", *map(str, args)])
         capsys.readouterr()
+        status = 0
         try:
             app.run()
-            status = 0
         except SystemExit as done:
+            assert done.code is None or isinstance(done.code, int)
             status = done.code or 0
         return Outcome(status, *capsys.readouterr())
 
@@ -52,7 +45,7 @@ def cli(tmp_path, monkeypatch, capsys):
 
 
 @pytest.fixture
-def config(tmp_path):
+def config(tmp_path: Path) -> Path:
     """A configuration file of the 16x16x16 matmul."""
     path = tmp_path / "mm.yaml"
     path.write_text("workload: {op: matmul, args: {M: 16, N: 16, K: 16}}\n")
@@ -60,15 +53,17 @@ def config(tmp_path):
 
 
 @pytest.fixture
-def task():
+def task() -> Task:
     return Task.from_workload("matmul", M=16, N=16, K=16)
 
 
 @pytest.fixture
-def record(task):
+def record(task: Task) -> MakeRecord:
     """record(seconds, steps=..., failure=...): one of the 16x16x16 matmul."""
 
-    def make(seconds=1e-3, steps=TILED, failure=None):
+    def make(
+        seconds: float = 1e-3, steps: tuple[Step, ...] = TILED, failure: Failure | None = None
+    ) -> Record:
         times = () if failure else (seconds,)
         return Record(task.to_json(), steps, MeasureResult(times, failure, checked=not failure))
 
@@ -76,7 +71,7 @@ def record(task):
 
 
 @pytest.fixture
-def log(tmp_path, record):
+def log(tmp_path: Path, record: MakeRecord) -> Path:
     """A file of three records: 2 ms without steps, 1 ms tiled, one that failed."""
     path = tmp_path / "mm.jsonl"
     failed = record(failure=Failure("run", "timeout", "one call took longer than 10 s"))

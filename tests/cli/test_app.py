@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Never
+from subprocess import Popen
+from typing import Any, Never
 
 import pytest
 
 import autosched
 from autosched.measure.records import read_log
+from kit.cli import Cli
 
 ROOT = Path(__file__).parents[2]
 OP = "workload:\n  op: matmul\n  args: {M: 4, N: 4, K: 4}\n"
@@ -41,7 +43,9 @@ BAD = {
 
 
 @pytest.mark.parametrize(("text", "message"), BAD.items(), ids=BAD.values())
-def test_a_wrong_configuration_is_one_paragraph_and_status_2(cli, tmp_path, text, message) -> None:
+def test_a_wrong_configuration_is_one_paragraph_and_status_2(
+    cli: Cli, tmp_path: Path, text: str, message: str
+) -> None:
     (tmp_path / "boom.py").write_text(
         "def f():\n    raise RuntimeError('boom')\n\n\ndef leave():\n    raise SystemExit(4)\n"
     )
@@ -54,7 +58,7 @@ def test_a_wrong_configuration_is_one_paragraph_and_status_2(cli, tmp_path, text
         assert done.out == ""
 
 
-def test_a_binary_file_a_folder_and_no_file(cli, tmp_path) -> None:
+def test_a_binary_file_a_folder_and_no_file(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "bin.yaml").write_bytes(bytes(range(256)))
     for name in ("bin.yaml", ".", "none.yaml"):
         done = cli("tune", name)
@@ -64,18 +68,18 @@ def test_a_binary_file_a_folder_and_no_file(cli, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("args", [("frobnicate",), ("tune",), ("show", "--bogus", "x"), ()])
-def test_wrong_usage_is_status_2(cli, args) -> None:
+def test_wrong_usage_is_status_2(cli: Cli, args: tuple[str, ...]) -> None:
     assert cli(*args).status == 2
 
 
-def test_version_and_help(cli) -> None:
+def test_version_and_help(cli: Cli) -> None:
     assert cli("--version").out == f"autosched {autosched.__version__}\n"
     done = cli("--help")
     assert done.status == 0
     assert {"tune", "replay", "show", "lower", "schema"} <= set(done.out.split())
 
 
-def test_workloads_are_listed_and_described(cli) -> None:
+def test_workloads_are_listed_and_described(cli: Cli) -> None:
     listed = cli("workloads").out
     assert listed.startswith("matmul ")
     assert "layer_norm" in listed
@@ -86,7 +90,7 @@ def test_workloads_are_listed_and_described(cli) -> None:
     assert "did you mean 'matmul'?" in done.err
 
 
-def test_the_published_schema_is_current(cli) -> None:
+def test_the_published_schema_is_current(cli: Cli) -> None:
     printed = cli("schema").out
     assert (ROOT / "docs" / "config.schema.json").read_text() == printed
     assert json.loads(printed)["required"] == ["workload"]
@@ -95,26 +99,28 @@ def test_the_published_schema_is_current(cli) -> None:
 class Full:
     """A stream on a full disk."""
 
-    def write(self, text) -> Never:
+    def write(self, text: str) -> Never:
         raise OSError(28, "No space left on device")
 
     def flush(self) -> None:
         pass
 
 
-def test_a_full_disk_is_no_traceback(cli, log, monkeypatch) -> None:
+def test_a_full_disk_is_no_traceback(cli: Cli, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Full())
     done = cli("show", log)
     assert done.status == 2
     assert "error: cannot write to standard output: No space left on device" in done.err
 
 
-def test_messages_that_cannot_be_written_are_lost(cli, config, log, monkeypatch) -> None:
+def test_messages_that_cannot_be_written_are_lost(
+    cli: Cli, config: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stderr", Full())
     assert cli("records", "convert", log, "-o", "v.log", "--to", "ansor-v0.6").status == 0
 
 
-def test_closed_streams_are_no_traceback(tmp_path, log) -> None:
+def test_closed_streams_are_no_traceback(tmp_path: Path, log: Path) -> None:
     for closed, status, args in ((">&-", 0, ["show", log]), ("2>&-", 2, ["show", "none.jsonl"])):
         words = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "autosched", *args]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -122,9 +128,9 @@ def test_closed_streams_are_no_traceback(tmp_path, log) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
 
 
-def command(*args, cwd, **keywords):
+def command(*args: str | int | Path, cwd: Path, **keywords: Any) -> Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
+    result: Popen[str] = subprocess.Popen(
         [sys.executable, "-m", "autosched", *map(str, args)],
         cwd=cwd,
         env=environment,
@@ -133,10 +139,12 @@ def command(*args, cwd, **keywords):
         text=True,
         **keywords,
     )
+    return result
 
 
-def test_a_closed_pipe_ends_quietly(tmp_path, log) -> None:
+def test_a_closed_pipe_ends_quietly(tmp_path: Path, log: Path) -> None:
     with command("show", log, "--as", "asm", cwd=tmp_path) as process:
+        assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.wait(60) == 0
         assert process.stderr.read() == ""
@@ -146,7 +154,7 @@ def _default_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # also where the tests run in the background
 
 
-def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path) -> None:
+def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path: Path) -> None:
     """Ctrl-C once the first round is in the file; then a run that continues from it."""
     (tmp_path / "mm.yaml").write_text(
         "workload: {op: matmul, args: {M: 16, N: 16, K: 16}}\n"
@@ -178,5 +186,5 @@ def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path) -> No
     assert len(steps) == len(set(steps)) == measured + 2
 
 
-def _lines(path):
+def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []

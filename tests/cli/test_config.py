@@ -1,6 +1,7 @@
 """Configuration files: what is accepted, and how the rest is refused."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,10 @@ WORKLOAD = "workload: {op: matmul, args: {M: 8, N: 8, K: 8}}\n"
 
 
 @pytest.fixture
-def written(tmp_path):
+def written(tmp_path: Path) -> Callable[..., Path]:
     """text -> the path of a configuration file that holds it."""
 
-    def write(text, name="mine.yaml"):
+    def write(text: str, name: str = "mine.yaml") -> Path:
         path = tmp_path / name
         path.write_text(text)
         return path
@@ -28,13 +29,13 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
-def test_every_configuration_of_the_repository_is_valid(path) -> None:
+def test_every_configuration_of_the_repository_is_valid(path: Path) -> None:
     config = load_config(path)
     assert config.name
     assert config.task().dag.flop_count != 0
 
 
-def test_defaults(written) -> None:
+def test_defaults(written: Callable[..., Path]) -> None:
     config = load_config(written(WORKLOAD))
     assert config.name == "mine"
     assert config.records_path() == Path("mine.jsonl")
@@ -44,7 +45,7 @@ def test_defaults(written) -> None:
         assert getattr(config.search, name) == getattr(SearchOptions(), name)
 
 
-def test_hardware_limits_can_be_overridden(written) -> None:
+def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None:
     text = WORKLOAD + "target: {kind: cuda, arch: sm_90, hardware: {max_threads_per_block: 256}}\n"
     target = load_config(written(text)).task().target
     assert (target.kind, target.arch) == ("cuda", "sm_90")
@@ -86,17 +87,17 @@ def test_hardware_limits_can_be_overridden(written) -> None:
         ("- 1\n", r"expected keys"),
     ],
 )
-def test_bad_files_are_explained(written, text, message) -> None:
+def test_bad_files_are_explained(written: Callable[..., Path], text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config(written(text))
 
 
-def test_a_missing_file(tmp_path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         load_config(tmp_path / "none.yaml")
 
 
-def test_yaml_is_not_evaluated(written, tmp_path) -> None:
+def test_yaml_is_not_evaluated(written: Callable[..., Path], tmp_path: Path) -> None:
     target = tmp_path / "touched"
     text = f"name: !!python/object/apply:os.mkdir ['{target}']\n{WORKLOAD}"
     with pytest.raises(ConfigError):
@@ -109,7 +110,7 @@ def test_a_json_schema_can_be_published() -> None:
     assert "evolutionary_search_population" in schema
 
 
-def test_the_documented_settings_are_the_defaults(written) -> None:
+def test_the_documented_settings_are_the_defaults(written: Callable[..., Path]) -> None:
     text = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
     block = text.split("```yaml\n")[1].split("```")[0]
     documented, default = load_config(written(WORKLOAD + block)), load_config(written(WORKLOAD))
@@ -118,7 +119,7 @@ def test_the_documented_settings_are_the_defaults(written) -> None:
         assert f"  {name}: " in block
 
 
-def test_every_feature_set_can_be_chosen(written) -> None:
+def test_every_feature_set_can_be_chosen(written: Callable[..., Path]) -> None:
     for name in FEATURE_SETS:
         config = load_config(written(f"{WORKLOAD}cost_model: {{features: {name}}}\n"))
         assert tune_options(config, Overrides()).features == name

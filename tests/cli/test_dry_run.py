@@ -1,15 +1,18 @@
 """`autosched tune --dry-run`: what is sampled, and why candidates are refused."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from autosched.cli.dry_run import DryRun
+from autosched.task import Task
+from kit.cli import Cli
 
 SMALL = "workload: {op: matmul, args: {M: 16, N: 16, K: 16}}\ntarget: {kind: cuda"
 
 
-def test_reasons_are_counted_whatever_their_numbers(task) -> None:
+def test_reasons_are_counted_whatever_their_numbers(task: Task) -> None:
     refused = ["2048 threads, at most 1024", "9 bytes", "1568 threads, at most 1024"]
     run = DryRun(task, [], [], refused)
     assert run.reasons() == [(2, "2048 threads, at most 1024"), (1, "9 bytes")]
@@ -17,14 +20,14 @@ def test_reasons_are_counted_whatever_their_numbers(task) -> None:
 
 
 @pytest.fixture
-def strict(tmp_path) -> str:
+def strict(tmp_path: Path) -> str:
     """A configuration whose GPU has room for no candidate."""
     text = f"{SMALL}, hardware: {{max_shared_memory_per_block: 1}}}}\n"
     (tmp_path / "strict.yaml").write_text(text)
     return "strict.yaml"
 
 
-def test_nothing_legal_is_status_3(cli, strict) -> None:
+def test_nothing_legal_is_status_3(cli: Cli, strict: str) -> None:
     done = cli("tune", strict, "--dry-run")
     assert done.status == 3
     assert "1 sketch\n" in done.out
@@ -32,7 +35,7 @@ def test_nothing_legal_is_status_3(cli, strict) -> None:
     assert "    32 refused, for example: VerifyGPUCode" in done.out
 
 
-def test_json_of_several(cli, tmp_path, strict) -> None:
+def test_json_of_several(cli: Cli, tmp_path: Path, strict: str) -> None:
     (tmp_path / "free.yaml").write_text(f"{SMALL}}}\n")
     done = cli("tune", "free.yaml", strict, "--dry-run", "--json")
     assert done.status == 3  # one of them has no candidate

@@ -5,6 +5,9 @@ import signal
 import sys
 import time
 import weakref
+from collections.abc import Iterator
+from types import FrameType
+from weakref import ReferenceType
 
 import pytest
 
@@ -12,7 +15,7 @@ from autosched.cli.interrupt import interrupts_end, interrupts_leave, interrupts
 
 
 @pytest.fixture(autouse=True)
-def restored(monkeypatch):
+def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Handlers as they were, afterwards."""
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
     earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -24,9 +27,9 @@ class Node:
     """Something that can be referred to weakly."""
 
 
-def interrupted_in_a_callback(_) -> None:
+def interrupted_in_a_callback(_: ReferenceType[Node]) -> None:
     os.kill(os.getpid(), signal.SIGINT)
-    for _ in range(100):  # the handler runs here
+    for _turn in range(100):  # the handler runs here
         time.sleep(0)
 
 
@@ -41,7 +44,7 @@ def test_an_interrupt_in_a_callback_comes_again() -> None:
         time.sleep(30)
 
 
-def test_another_exception_in_a_callback_is_printed(capsys) -> None:
+def test_another_exception_in_a_callback_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     interrupts_leave()
     interrupts_raise()
     node = Node()
@@ -52,7 +55,7 @@ def test_another_exception_in_a_callback_is_printed(capsys) -> None:
 
 
 def test_the_handler_of_a_program_stays() -> None:
-    def own(number, frame) -> None:
+    def own(number: int, frame: FrameType | None) -> None:
         pass
 
     signal.signal(signal.SIGINT, own)

@@ -1,6 +1,8 @@
 """Layout rewrites through the command line: tune, replay, show, lower, records, datasets."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
+from kit.cli import Cli
 
 TILED = steps_from_json([["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]])
 REWRITES = LAYOUT_OPTIONS[1:]
@@ -24,10 +27,10 @@ SEARCH = (
 
 
 @pytest.fixture
-def log(tmp_path):
+def log(tmp_path: Path) -> Callable[[str], Path]:
     """log(rewrite): a file of one candidate of the 16x16x16 matmul."""
 
-    def make(rewrite):
+    def make(rewrite: str) -> Path:
         task = Task.from_workload("matmul", M=16, N=16, K=16, layout_rewrite=rewrite)
         path = tmp_path / f"{rewrite}.jsonl"
         RecordLog(path).append([Record(task.to_json(), TILED, MeasureResult((1e-3,)))])
@@ -37,7 +40,7 @@ def log(tmp_path):
 
 
 @pytest.mark.parametrize("rewrite", REWRITES)
-def test_tune_then_replay(cli, tmp_path, rewrite) -> None:
+def test_tune_then_replay(cli: Cli, tmp_path: Path, rewrite: str) -> None:
     (tmp_path / "mm.yaml").write_text(f"{MATMUL}layout_rewrite: {rewrite}\n{SEARCH}")
     done = cli("tune", "mm.yaml", "--trials", 4)
     assert done.status == 0, done.err
@@ -53,7 +56,7 @@ def test_tune_then_replay(cli, tmp_path, rewrite) -> None:
     assert f"holds records of another task (matmul(M=16, N=16, K=16), B {word}" in done.err
 
 
-def test_replay_checks_both(cli, log) -> None:
+def test_replay_checks_both(cli: Cli, log: Callable[[str], Path]) -> None:
     for rewrite in REWRITES:
         (row,) = json.loads(cli("replay", log(rewrite), "--json").out)["replayed"]
         assert row["checked"] and row["error"] is None
@@ -70,7 +73,9 @@ def test_replay_checks_both(cli, log) -> None:
         ("asm", ".text", ".text"),
     ],
 )
-def test_show_prints_the_rewritten_kernel(cli, log, rewrite, form, inserted, expected) -> None:
+def test_show_prints_the_rewritten_kernel(
+    cli: Cli, log: Callable[[str], Path], rewrite: str, form: str, inserted: str, expected: str
+) -> None:
     done = cli("show", log(rewrite), "--as", form)
     assert done.status == 0
     assert done.err.strip() == NOTES[rewrite]
@@ -80,7 +85,7 @@ def test_show_prints_the_rewritten_kernel(cli, log, rewrite, form, inserted, exp
         assert "layout_transform" not in done.out
 
 
-def test_steps_and_features_are_those_of_the_search(cli, log) -> None:
+def test_steps_and_features_are_those_of_the_search(cli: Cli, log: Callable[[str], Path]) -> None:
     plain = log("none")
     for form in ("steps", "features"):
         expected = cli("show", plain, "--as", form)
@@ -89,7 +94,9 @@ def test_steps_and_features_are_those_of_the_search(cli, log) -> None:
             assert cli("show", log(rewrite), "--as", form).out == expected.out
 
 
-def test_lower_takes_the_layout_of_the_configuration(cli, log, tmp_path) -> None:
+def test_lower_takes_the_layout_of_the_configuration(
+    cli: Cli, log: Callable[[str], Path], tmp_path: Path
+) -> None:
     path = log("none")
     (tmp_path / "mm.yaml").write_text(MATMUL)
     (tmp_path / "pre.yaml").write_text(MATMUL + "layout_rewrite: pre-transformed\n")
@@ -101,7 +108,9 @@ def test_lower_takes_the_layout_of_the_configuration(cli, log, tmp_path) -> None
 
 
 @pytest.mark.parametrize("rewrite", LAYOUT_OPTIONS)
-def test_the_option_goes_to_ansor_and_back(cli, log, tmp_path, rewrite) -> None:
+def test_the_option_goes_to_ansor_and_back(
+    cli: Cli, log: Callable[[str], Path], tmp_path: Path, rewrite: str
+) -> None:
     path = log(rewrite)
     assert cli("records", "convert", path, "-o", "a.v06", "--to", "ansor-v0.6").status == 0
     line = json.loads((tmp_path / "a.v06").read_text())
@@ -145,7 +154,9 @@ def test_the_option_goes_to_ansor_and_back(cli, log, tmp_path, rewrite) -> None:
         ),
     ],
 )
-def test_a_wrong_option_is_refused_at_its_line(cli, tmp_path, text, line, message) -> None:
+def test_a_wrong_option_is_refused_at_its_line(
+    cli: Cli, tmp_path: Path, text: str, line: int, message: str
+) -> None:
     (tmp_path / "x.yaml").write_text(text)
     done = cli("tune", "x.yaml", "--dry-run")
     assert done.status == 2
@@ -154,7 +165,7 @@ def test_a_wrong_option_is_refused_at_its_line(cli, tmp_path, text, line, messag
     assert message in said
 
 
-def test_dry_run_of_an_expression(cli, tmp_path) -> None:
+def test_dry_run_of_an_expression(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(
         'workload:\n  expr: "C[i, j] = sum(k, A[i, k] * B[k, j])"\n'
         "  shapes: {A: [8, 8], B: [8, 8]}\n  layout_free: [B]\n"

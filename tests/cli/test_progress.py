@@ -1,6 +1,8 @@
 """Progress lines, and what the best kernel is compared with."""
 
 import io
+from _io import StringIO
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -32,10 +34,10 @@ def test_status() -> None:
     assert "(<1% of peak)" in status_text(progress, 2e12)
 
 
-def test_the_peak_is_measured_once_after_the_first_batch(capfd) -> None:
+def test_the_peak_is_measured_once_after_the_first_batch(capfd: pytest.CaptureFixture[str]) -> None:
     asked = []
 
-    def peak_of(task) -> float:
+    def peak_of(task: Task) -> float:
         asked.append(task)
         return 2e9
 
@@ -49,7 +51,7 @@ def test_the_peak_is_measured_once_after_the_first_batch(capfd) -> None:
     assert capfd.readouterr().err.count("51% of peak") == 2
 
 
-def test_a_line_after_every_batch(capfd) -> None:
+def test_a_line_after_every_batch(capfd: pytest.CaptureFixture[str]) -> None:
     progress = Progress(TASK, 8, done=4, best=BEST)
     with make_observer(quiet=False, trials=8) as observer:
         observer(progress, ())
@@ -59,7 +61,7 @@ def test_a_line_after_every_batch(capfd) -> None:
     assert "4/8 trials, best 1 us" in lines[0]
 
 
-def test_several_tasks_are_counted_together(capfd) -> None:
+def test_several_tasks_are_counted_together(capfd: pytest.CaptureFixture[str]) -> None:
     other = Task.from_workload("matmul", M=8, N=8, K=16)
     table = TaskTable([TASK.key, other.key], ["one", "two"], [1, 1])
     with make_observer(quiet=False, trials=20, table=table) as observer:
@@ -70,7 +72,7 @@ def test_several_tasks_are_counted_together(capfd) -> None:
     assert "10/20 trials, two: " in lines[1]
 
 
-def terminal(monkeypatch, width):
+def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> StringIO:
     """Standard error as a terminal of that width; returns what is written to it."""
     written = io.StringIO()
     console = literal_console(file=written, force_terminal=True, width=width, color_system=None)
@@ -138,7 +140,9 @@ def test_a_time_budget_ends_the_wait() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_terminal_shows_the_table_of_several_tasks(monkeypatch, width) -> None:
+def test_a_terminal_shows_the_table_of_several_tasks(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
     written = terminal(monkeypatch, width)
     other = Task.from_workload("matmul", M=8, N=8, K=16)
     table = TaskTable([TASK.key, other.key], ["one", "two"], [1, 2.5])
@@ -150,7 +154,7 @@ def test_a_terminal_shows_the_table_of_several_tasks(monkeypatch, width) -> None
     assert max(map(len, last.splitlines())) <= width
 
 
-def test_names_are_no_markup(monkeypatch) -> None:
+def test_names_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither emoji nor style, in the table and in the line below it."""
     written = terminal(monkeypatch, 120)
     name = "a:x:[red]b"
@@ -161,7 +165,7 @@ def test_names_are_no_markup(monkeypatch) -> None:
     assert f"4/8  {name}  best" in written.getvalue()
 
 
-def test_quiet(capfd) -> None:
+def test_quiet(capfd: pytest.CaptureFixture[str]) -> None:
     with make_observer(quiet=True, trials=8) as observer:
         observer(Progress(TASK, 8), [BEST])
     assert capfd.readouterr() == ("", "")
@@ -193,7 +197,9 @@ def test_peers() -> None:
         ({"einsum": "ik,kj->ij", "shapes": {"A": [4, 4], "B": [4, 4]}}, "numpy.einsum"),
     ],
 )
-def test_every_task_has_one(workload, name) -> None:
+def test_every_task_has_one(
+    workload: Mapping[str, str | Mapping[str, int | list[int]]], name: str
+) -> None:
     """Timed for real, in a runner process."""
     task = Task.from_json_workload(workload, "cpu")
     record = replace(BEST, steps=())

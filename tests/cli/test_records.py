@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from autosched.measure.records import read_log
+from kit.cli import Cli
+from kit.measurer import failure_of
 
 
-def test_info_counts_candidates_failures_and_the_best(cli, log) -> None:
+def test_info_counts_candidates_failures_and_the_best(cli: Cli, log: Path) -> None:
     done = cli("records", "info", log)
     assert done.status == 0
     assert "3 records of 1 task, 0 lines skipped" in done.out
@@ -20,7 +22,7 @@ def test_info_counts_candidates_failures_and_the_best(cli, log) -> None:
     assert "1 failed: run timeout" in done.out
 
 
-def test_there_and_back_through_ansor_keeps_steps_and_times(cli, log) -> None:
+def test_there_and_back_through_ansor_keeps_steps_and_times(cli: Cli, log: Path) -> None:
     assert cli("records", "convert", log, "-o", "a.v06", "--to", "ansor-v0.6").status == 0
     assert cli("records", "convert", "a.v06", "-o", "b.jsonl", "--to", "autosched").status == 0
     assert cli("records", "convert", "b.jsonl", "-o", "c.v06", "--to", "ansor-v0.6").status == 0
@@ -29,10 +31,10 @@ def test_there_and_back_through_ansor_keeps_steps_and_times(cli, log) -> None:
     before, after = read_log(log).records, read_log(log.parent / "b.jsonl").records
     assert [r.steps for r in before] == [r.steps for r in after]
     assert [r.result.seconds for r in before] == [r.result.seconds for r in after]
-    assert after[2].result.failure.kind == "timeout"
+    assert failure_of(after[2].result).kind == "timeout"
 
 
-def test_a_conversion_does_not_claim_this_machine_as_the_origin(cli, log) -> None:
+def test_a_conversion_does_not_claim_this_machine_as_the_origin(cli: Cli, log: Path) -> None:
     cli("records", "convert", log, "-o", "a.v06", "--to", "ansor-v0.6")
     cli("records", "convert", "a.v06", "-o", "b.jsonl", "--to", "autosched")
     lines = [json.loads(line) for line in (log.parent / "b.jsonl").read_text().splitlines()]
@@ -50,7 +52,9 @@ def test_a_conversion_does_not_claim_this_machine_as_the_origin(cli, log) -> Non
         ((".", "-o", "x", "--to", "autosched"), "cannot read the record file .: Is a directory"),
     ],
 )
-def test_what_cannot_be_converted_is_said(cli, log, args, message) -> None:
+def test_what_cannot_be_converted_is_said(
+    cli: Cli, log: Path, args: tuple[str, ...], message: str
+) -> None:
     done = cli("records", "convert", *args)
     assert done.status == 2
     assert message in done.err
@@ -58,7 +62,7 @@ def test_what_cannot_be_converted_is_said(cli, log, args, message) -> None:
     assert done.out == ""
 
 
-def test_a_damaged_file_is_read_as_far_as_it_goes(cli, log) -> None:
+def test_a_damaged_file_is_read_as_far_as_it_goes(cli: Cli, log: Path) -> None:
     log.write_bytes(log.read_bytes()[:-40] + b"\n\x00\xff\n[1]\nnull\n{}\n")
     done = cli("records", "info", log)
     assert done.status == 0
@@ -67,7 +71,7 @@ def test_a_damaged_file_is_read_as_far_as_it_goes(cli, log) -> None:
     assert "warning: 2 more lines" in done.err
 
 
-def test_a_task_that_cannot_be_rebuilt_is_named(cli, log) -> None:
+def test_a_task_that_cannot_be_rebuilt_is_named(cli: Cli, log: Path) -> None:
     log.write_text(log.read_text().replace('"op":"matmul"', '"op":"matmull"'))
     done = cli("records", "info", log)
     assert done.status == 0

@@ -1,6 +1,7 @@
 """`autosched replay`: real kernels, built from the record file alone."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from autosched.measure.records import RecordLog
 from autosched.measure.result import Failure
 from autosched.measure.runner import RunOptions
 from autosched.state.steps import steps_from_json
+from autosched.task import Task
+from kit.cli import Cli, MakeRecord
 
 
-def test_the_best_record_is_rebuilt_checked_and_timed(cli, log) -> None:
+def test_the_best_record_is_rebuilt_checked_and_timed(cli: Cli, log: Path) -> None:
     done = cli("replay", log)
     assert done.status == 0
     assert done.out.startswith("matmul(M=16, N=16, K=16): ")
@@ -20,7 +23,7 @@ def test_the_best_record_is_rebuilt_checked_and_timed(cli, log) -> None:
     assert done.out.endswith("checked against NumPy\n")
 
 
-def test_json_is_one_object_with_every_valid_record(cli, log) -> None:
+def test_json_is_one_object_with_every_valid_record(cli: Cli, log: Path) -> None:
     done = cli("replay", log, "--all", "--json", "--no-check")
     assert done.status == 0
     data = json.loads(done.out)
@@ -29,7 +32,7 @@ def test_json_is_one_object_with_every_valid_record(cli, log) -> None:
     assert all(row["error"] is None for row in data["replayed"])
 
 
-def test_an_illegal_candidate_is_status_3(cli, log, record) -> None:
+def test_an_illegal_candidate_is_status_3(cli: Cli, log: Path, record: MakeRecord) -> None:
     RecordLog(log).append([record(steps=steps_from_json([["SP", 9, 0, 16, [4], 1]]))])
     done = cli("replay", log, "--index", -1)
     assert done.status == 3
@@ -37,7 +40,9 @@ def test_an_illegal_candidate_is_status_3(cli, log, record) -> None:
 
 
 @pytest.mark.parametrize("cpu", ['"cpu":"another-cpu"', '"cpu":""'])
-def test_a_record_of_another_machine_is_rebuilt_for_this_one(cli, log, task, cpu) -> None:
+def test_a_record_of_another_machine_is_rebuilt_for_this_one(
+    cli: Cli, log: Path, task: Task, cpu: str
+) -> None:
     log.write_text(log.read_text().replace(f'"cpu":"{task.target.cpu}"', cpu))
     done = cli("replay", log)
     assert done.status == 0
@@ -45,21 +50,21 @@ def test_a_record_of_another_machine_is_rebuilt_for_this_one(cli, log, task, cpu
     assert ("recorded for cpu (another-cpu" in done.err) == ("another" in cpu)
 
 
-def test_a_candidate_for_cuda_is_refused(cli, log) -> None:
+def test_a_candidate_for_cuda_is_refused(cli: Cli, log: Path) -> None:
     log.write_text(log.read_text().replace('"kind":"cpu"', '"kind":"cuda"'))
     done = cli("replay", log)
     assert done.status == 2
     assert "recorded for CUDA; only CPU candidates can be run here" in done.err
 
 
-def test_a_file_of_failures_is_refused(cli, tmp_path, record) -> None:
+def test_a_file_of_failures_is_refused(cli: Cli, tmp_path: Path, record: MakeRecord) -> None:
     RecordLog(tmp_path / "f.jsonl").append([record(failure=Failure("run", "crash", "it died"))])
     done = cli("replay", "f.jsonl")
     assert done.status == 2
     assert "for example: it died" in done.err
 
 
-def test_the_python_interface_tunes_and_builds(tmp_path) -> None:
+def test_the_python_interface_tunes_and_builds(tmp_path: Path) -> None:
     task = autosched.Task.from_workload("matmul", M=16, N=16, K=16, target="cpu")
     result = autosched.tune(
         task, trials=3, records=tmp_path / "mm.jsonl", measure=RunOptions(min_repeat_ms=5)

@@ -1,7 +1,11 @@
 """Every option of the search, given in YAML by its Ansor name, changes what the search does."""
 
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,14 +15,17 @@ from autosched.cli.tune_settings import Overrides, tune_options
 from autosched.errors import ConfigError
 from autosched.search import policy as policy_module
 from autosched.search.learner import Learner
+from autosched.search.mutation import mutate
 from autosched.search.options import SearchOptions
 from autosched.search.policy import SketchPolicy
+from autosched.search.rules.protocol import Context
 from autosched.search.rules.tiling import structure_problem
 from autosched.search.space import SearchSpace
 from autosched.state.iterator import Annotation
-from autosched.state.steps import ComputeAtStep, ComputeInlineStep, ComputeRootStep, SplitStep
+from autosched.state.steps import ComputeAtStep, ComputeInlineStep, ComputeRootStep, SplitStep, Step
 from autosched.target import cuda_target
 from autosched.task import Task
+from kit.types import Array
 
 MATMUL = "workload: {op: matmul, args: {M: 64, N: 64, K: 64}}\n"
 SOFTMAX = "workload: {op: softmax, args: {M: 16, N: 64}}\n"
@@ -34,18 +41,20 @@ class Model:
     def prepare(self) -> None:
         pass
 
-    def fit(self, programs, throughputs) -> None:
+    def fit(self, programs: Sequence[Array], throughputs: Sequence[float]) -> None:
         pass
 
-    def opinions(self, programs):
+    def opinions(self, programs: Sequence[Array]) -> Array:
         return np.array([p[0, 0] for p in programs], np.float32).reshape(-1, 1)
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(tmp_path: Path) -> Callable[..., tuple[Task, SearchOptions]]:
     """(settings, workload, target) -> the task and the options of the search."""
 
-    def made(settings, workload=MATMUL, target="cpu"):
+    def made(
+        settings: str, workload: str = MATMUL, target: str = "cpu"
+    ) -> tuple[Task, SearchOptions]:
         path = tmp_path / "t.yaml"
         path.write_text(f"{workload}target: {{kind: {target}}}\nsearch: {{{settings}}}\n")
         config = load_config(path)
@@ -54,17 +63,17 @@ def read(tmp_path):
     return made
 
 
-def row(steps):
+def row(steps: tuple[Step, ...]) -> Array:
     """A row that differs between candidates, the same in every run."""
-    lengths = [s.lengths[-1] for s in steps if isinstance(s, SplitStep)]
+    lengths = [s.lengths[-1] or 0 for s in steps if isinstance(s, SplitStep)]
     return np.full((1, 2), 1 + sum(lengths) % 7, np.float32)
 
 
 @pytest.fixture
-def policy(read):
+def policy(read: Callable[..., tuple[Task, SearchOptions]]) -> Callable[[str], SketchPolicy]:
     """settings -> a policy whose model likes long lists of steps."""
 
-    def made(settings):
+    def made(settings: str) -> SketchPolicy:
         task, options = read(settings)
         rng = np.random.default_rng(0)
         space = SearchSpace(task, options)
@@ -73,7 +82,7 @@ def policy(read):
     return made
 
 
-def population(task, options, count=40):
+def population(task: Task, options: SearchOptions, count: int = 40) -> list[tuple[Step, ...]]:
     return SearchSpace(task, options).sample(np.random.default_rng(0), count)
 
 
@@ -81,7 +90,12 @@ def population(task, options, count=40):
     ("target", "structure", "levels"),
     [("cpu", "SSRS", (2, 0)), ("cpu", "srs", (1, 0)), ("cuda", "SSSRRS", (3, 1))],
 )
-def test_tiling_structures(read, target, structure, levels) -> None:
+def test_tiling_structures(
+    read: Callable[..., tuple[Task, SearchOptions]],
+    target: str,
+    structure: str,
+    levels: tuple[int, int],
+) -> None:
     """The splits of a spatial and a reduction loop have a level less than letters."""
     setting = f"{target if target == 'cpu' else 'gpu'}_multi_level_tiling_structure: {structure}"
     task, options = read(setting, target=target)
@@ -92,10 +106,10 @@ def test_tiling_structures(read, target, structure, levels) -> None:
     assert splits[2:] == ([reduction] if reduction else [])
 
 
-def test_max_innermost_split_factor(read) -> None:
+def test_max_innermost_split_factor(read: Callable[..., tuple[Task, SearchOptions]]) -> None:
     task, options = read("max_innermost_split_factor: 2")
     lasts = [
-        step.lengths[-1]
+        step.lengths[-1] or 0
         for steps in population(task, options)
         for step in steps
         if isinstance(step, SplitStep)
@@ -104,7 +118,7 @@ def test_max_innermost_split_factor(read) -> None:
     task, options = read("max_innermost_split_factor: 16")
     assert (
         max(
-            step.lengths[-1]
+            step.lengths[-1] or 0
             for steps in population(task, options)
             for step in steps
             if isinstance(step, SplitStep)
@@ -113,9 +127,9 @@ def test_max_innermost_split_factor(read) -> None:
     )
 
 
-def longest_vector(task, options):
+def longest_vector(task: Task, options: SearchOptions) -> int:
     return max(
-        it.extent
+        it.extent or 0
         for steps in population(task, options)
         for stage in task.dag.infer_bound_of(steps).stages
         for it in stage.iters
@@ -123,15 +137,15 @@ def longest_vector(task, options):
     )
 
 
-def test_max_vectorize_size(read) -> None:
+def test_max_vectorize_size(read: Callable[..., tuple[Task, SearchOptions]]) -> None:
     assert longest_vector(*read("max_vectorize_size: 4")) == 4
     assert longest_vector(*read("max_vectorize_size: 32")) == 32
 
 
-def test_disable_change_compute_location(read) -> None:
+def test_disable_change_compute_location(read: Callable[..., tuple[Task, SearchOptions]]) -> None:
     moves = (ComputeAtStep, ComputeRootStep, ComputeInlineStep)
 
-    def places(value):
+    def places(value: str) -> set[tuple[Step, ...]]:
         setting = f"disable_change_compute_location: {value}"
         task, options = read(setting, SOFTMAX)
         return {
@@ -141,44 +155,76 @@ def test_disable_change_compute_location(read) -> None:
     assert len(places("true")) < len(places("false"))
 
 
-def test_eps_greedy(policy) -> None:
+def test_eps_greedy(policy: Callable[[str], SketchPolicy]) -> None:
     for share, random in (("0.0", 0), ("0.5", 4), ("1.0", 8)):
         batch = policy(f"{SMALL}, eps_greedy: {share}").next_batch(8)
         assert sum(c.predicted is None for c in batch) == random
 
 
-def test_retry_search_one_round_on_empty(policy, monkeypatch) -> None:
-    rounds = []
-    monkeypatch.setattr(SketchPolicy, "_round", lambda self, count: rounds.append(count) or [])
+def test_retry_search_one_round_on_empty(
+    policy: Callable[[str], SketchPolicy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds: list[int] = []
+
+    def empty(self: SketchPolicy, count: int) -> list[Any]:
+        rounds.append(count)
+        return []
+
+    monkeypatch.setattr(SketchPolicy, "_round", empty)
     assert policy("retry_search_one_round_on_empty: 3").next_batch(8) == []
     assert len(rounds) == 4
 
 
-def test_sample_init_min_population(policy, monkeypatch) -> None:
-    wanted = []
+def test_sample_init_min_population(
+    policy: Callable[[str], SketchPolicy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[int] = []
     sample = SearchSpace.sample
-    monkeypatch.setattr(SearchSpace, "sample", lambda *a: wanted.append(a[2]) or sample(*a))
+
+    def noted(space: SearchSpace, rng: Any, count: int, *rest: Any) -> list[tuple[Step, ...]]:
+        wanted.append(count)
+        return sample(space, rng, count, *rest)
+
+    monkeypatch.setattr(SearchSpace, "sample", noted)
     policy("sample_init_min_population: 20, evolutionary_search_population: 6").next_batch(4)
     assert wanted == [20]
 
 
-def evolved(policy, monkeypatch, settings, measured=20):
+@dataclass
+class Seen:
+    """Populations of every generation, how many of the first were measured, and mutations."""
+
+    populations: list[int] = field(default_factory=list)
+    measured: int = 0
+    mutated: int = 0
+
+
+def evolved(
+    policy: Callable[[str], SketchPolicy],
+    monkeypatch: pytest.MonkeyPatch,
+    settings: str,
+    measured: int = 20,
+) -> Seen:
     """The population of every generation, how many of the first were measured, and mutations."""
     found = policy(settings)
     candidates = population_of(found, measured)
     found.tell(candidates, [1.0 + k for k in range(len(candidates))])
-    seen = {"populations": [], "measured": 0, "mutated": 0}
-    offspring, mutate = SketchPolicy._offspring, policy_module.mutate
+    seen = Seen()
+    offspring = SketchPolicy._offspring
 
-    def count_populations(self, population, scores, size):
-        if not seen["populations"]:
-            seen["measured"] = sum(steps in set(candidates) for steps in population)
-        seen["populations"].append(len(population))
+    def count_populations(
+        self: SketchPolicy, population: list[tuple[Step, ...]], scores: Array, size: int
+    ) -> list[tuple[Step, ...]]:
+        if not seen.populations:
+            seen.measured = sum(steps in set(candidates) for steps in population)
+        seen.populations.append(len(population))
         return offspring(self, population, scores, size)
 
-    def count_mutations(*arguments):
-        seen["mutated"] += 1
-        return mutate(*arguments)
+    def count_mutations(
+        context: Context, steps: tuple[Step, ...], rng: np.random.Generator
+    ) -> tuple[Step, ...] | None:
+        seen.mutated += 1
+        return mutate(context, steps, rng)
 
     monkeypatch.setattr(SketchPolicy, "_offspring", count_populations)
     monkeypatch.setattr(policy_module, "mutate", count_mutations)
@@ -187,38 +233,48 @@ def evolved(policy, monkeypatch, settings, measured=20):
     return seen
 
 
-def population_of(found, count):
+def population_of(found: SketchPolicy, count: int) -> list[tuple[Step, ...]]:
     return found.space.sample(np.random.default_rng(1), count)
 
 
-def test_sample_init_use_measured_ratio(policy, monkeypatch) -> None:
+def test_sample_init_use_measured_ratio(
+    policy: Callable[[str], SketchPolicy], monkeypatch: pytest.MonkeyPatch
+) -> None:
     base = "sample_init_min_population: 6, evolutionary_search_population: 10"
     for ratio, elite in (("0.0", 0), ("0.5", 5)):
         seen = evolved(policy, monkeypatch, f"{base}, sample_init_use_measured_ratio: {ratio}")
-        assert seen["measured"] == elite
+        assert seen.measured == elite
 
 
-def test_evolutionary_search_num_iters(policy, monkeypatch) -> None:
+def test_evolutionary_search_num_iters(
+    policy: Callable[[str], SketchPolicy], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for iters in (0, 3):
         seen = evolved(policy, monkeypatch, f"{SMALL}, evolutionary_search_num_iters: {iters}")
-        assert len(seen["populations"]) == iters
+        assert len(seen.populations) == iters
 
 
-def test_evolutionary_search_population(policy, monkeypatch) -> None:
+def test_evolutionary_search_population(
+    policy: Callable[[str], SketchPolicy], monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = "sample_init_min_population: 6, evolutionary_search_mutation_prob: 1.0"
     seen = evolved(policy, monkeypatch, f"{settings}, evolutionary_search_population: 30")
-    assert seen["mutated"] == GENERATIONS * 30
-    assert seen["populations"][1] == 30
+    assert seen.mutated == GENERATIONS * 30
+    assert seen.populations[1] == 30
 
 
-def test_evolutionary_search_mutation_prob(policy, monkeypatch) -> None:
+def test_evolutionary_search_mutation_prob(
+    policy: Callable[[str], SketchPolicy], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for probability, expected in (("0.0", 0), ("1.0", GENERATIONS * 6)):
         settings = f"{SMALL}, evolutionary_search_mutation_prob: {probability}"
-        assert evolved(policy, monkeypatch, settings)["mutated"] == expected
+        assert evolved(policy, monkeypatch, settings).mutated == expected
 
 
 @pytest.mark.parametrize("name", list(SearchOptions.__dataclass_fields__))
-def test_every_option_is_read_and_a_bad_value_is_refused_by_name(read, name) -> None:
+def test_every_option_is_read_and_a_bad_value_is_refused_by_name(
+    read: Callable[..., tuple[Task, SearchOptions]], name: str
+) -> None:
     default = getattr(SearchOptions(), name)
     other = {bool: not default, str: "SSSSRSRS", int: 2, float: 0.25}[type(default)]
     other = "ansor" if name == "space" else other
@@ -242,13 +298,15 @@ def test_every_option_is_read_and_a_bad_value_is_refused_by_name(read, name) -> 
         ("evolutionary_search_num_iters", "1.5", "expected an integer"),
     ],
 )
-def test_what_is_impossible_is_explained(read, name, value, message) -> None:
+def test_what_is_impossible_is_explained(
+    read: Callable[..., tuple[Task, SearchOptions]], name: str, value: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         read(f"{name}: {value}")
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
-def test_accepted_structures_give_sketches_for_fused_and_plain_stages(target) -> None:
+def test_accepted_structures_give_sketches_for_fused_and_plain_stages(target: str) -> None:
     """Every structure of up to seven letters that is accepted; every fifth is also sampled."""
     kind = cuda_target() if target == "cuda" else "cpu"
     tasks = [
@@ -264,7 +322,8 @@ def test_accepted_structures_give_sketches_for_fused_and_plain_stages(target) ->
                 continue
             accepted += 1
             for task in tasks:
-                options = SearchOptions(**{name: text})
+                given: dict[str, Any] = {name: text}
+                options = SearchOptions(**given)
                 assert SearchSpace(task, options).sketches, text
                 if accepted % 5 == 0:
                     assert population(task, options, 2), text

@@ -4,8 +4,10 @@ import contextlib
 import gzip
 import io
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +19,13 @@ from autosched.search.space import SearchSpace
 from autosched.state.steps import steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
+from kit.cli import Cli, MakeRecord
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "ansor_v06.jsonl.gz"
 
 
 @pytest.fixture
-def ansor_file(tmp_path):
+def ansor_file(tmp_path: Path) -> Path:
     """An Ansor v0.6 log of two tasks: the same matmul for a CPU and for CUDA."""
     with gzip.open(GOLDEN, "rt") as file:
         lines = [d for d in map(json.loads, file) if d["workload"] == "matmul" and "steps" in d]
@@ -51,20 +54,22 @@ def ansor_file(tmp_path):
         ("features", "float_mul"),
     ],
 )
-def test_the_best_candidate_in_every_form(cli, log, form, words) -> None:
+def test_the_best_candidate_in_every_form(cli: Cli, log: Path, form: str, words: str) -> None:
     done = cli("show", log, "--as", form)
     assert done.status == 0
     assert words in done.out
     assert done.err == ""
 
 
-def test_an_index_counts_from_either_end(cli, log) -> None:
+def test_an_index_counts_from_either_end(cli: Cli, log: Path) -> None:
     assert cli("show", log, "--index", 0, "--as", "steps").out == ""
     assert cli("show", log, "--index", -2, "--as", "steps").out.startswith('["SP"')
 
 
 @pytest.mark.parametrize("form", ["loops", "steps", "te", "tir", "features"])
-def test_every_task_of_an_ansor_log_is_shown_with_its_name(cli, ansor_file, form) -> None:
+def test_every_task_of_an_ansor_log_is_shown_with_its_name(
+    cli: Cli, ansor_file: Path, form: str
+) -> None:
     done = cli("show", ansor_file, "--as", form)
     assert done.status == 0
     assert "# matmul(M=512, N=512, K=512) on cpu, 1 ms\n" in done.out
@@ -72,13 +77,15 @@ def test_every_task_of_an_ansor_log_is_shown_with_its_name(cli, ansor_file, form
     assert "holds 2 tasks; the best of each is taken" in done.err
 
 
-def test_machine_code_of_a_gpu_candidate_is_refused(cli, ansor_file) -> None:
+def test_machine_code_of_a_gpu_candidate_is_refused(cli: Cli, ansor_file: Path) -> None:
     done = cli("show", ansor_file, "--as", "asm", "--index", 1)
     assert done.status == 2
     assert "llvm and asm are forms of CPU candidates" in done.err
 
 
-def test_an_illegal_candidate_does_not_hide_the_others(cli, ansor_file, record) -> None:
+def test_an_illegal_candidate_does_not_hide_the_others(
+    cli: Cli, ansor_file: Path, record: MakeRecord
+) -> None:
     bad = record(steps=steps_from_json([["SP", 9, 0, 16, [4], 1]]))
     RecordLog(ansor_file).append([bad])
     done = cli("show", ansor_file)
@@ -100,7 +107,9 @@ def test_an_illegal_candidate_does_not_hide_the_others(cli, ansor_file, record) 
         ((), "Missing argument"),
     ],
 )
-def test_what_cannot_be_shown_is_said(cli, log, record, args, message) -> None:
+def test_what_cannot_be_shown_is_said(
+    cli: Cli, log: Path, record: MakeRecord, args: tuple[str, ...], message: str
+) -> None:
     (log.parent / "empty.jsonl").touch()
     RecordLog(log.parent / "failed.jsonl").append(
         [record(failure=Failure("run", "timeout", "details\ntoo slow"))]
@@ -112,7 +121,7 @@ def test_what_cannot_be_shown_is_said(cli, log, record, args, message) -> None:
     assert done.out == ""
 
 
-def foreign(record, **target):
+def foreign(record: Callable[..., Record], **target: str) -> Record:
     """A record of the same candidate for another machine."""
     made = record()
     return replace(made, task={**made.task, "target": {**made.task["target"], **target}})
@@ -121,7 +130,9 @@ def foreign(record, **target):
 @pytest.mark.parametrize(
     "target", [{"cpu": "pentium99"}, {"cpu": "pentium99", "features": "+warp9"}]
 )
-def test_an_invented_cpu_is_named(cli, tmp_path, record, target) -> None:
+def test_an_invented_cpu_is_named(
+    cli: Cli, tmp_path: Path, record: MakeRecord, target: dict[str, str]
+) -> None:
     RecordLog(tmp_path / "there.jsonl").append([foreign(record, **target)])
     done = cli("show", "there.jsonl", "--as", "asm")
     assert done.status == 2
@@ -129,7 +140,7 @@ def test_an_invented_cpu_is_named(cli, tmp_path, record, target) -> None:
     assert cli("show", "there.jsonl", "--as", "llvm").status == 0
 
 
-def test_machine_code_for_another_cpu(cli, tmp_path, record) -> None:
+def test_machine_code_for_another_cpu(cli: Cli, tmp_path: Path, record: MakeRecord) -> None:
     RecordLog(tmp_path / "there.jsonl").append([foreign(record, cpu="x86-64", features="+avx2")])
     done = cli("show", "there.jsonl", "--as", "asm")
     assert (done.status, done.err) == (0, "")
@@ -147,7 +158,9 @@ def test_machine_code_for_another_cpu(cli, tmp_path, record) -> None:
         ("softmax", {"M": 16, "N": 64}),
     ],
 )
-def test_the_printed_program_runs_as_it_stands(cli, tmp_path, name, sizes, target) -> None:
+def test_the_printed_program_runs_as_it_stands(
+    cli: Cli, tmp_path: Path, name: str, sizes: dict[str, Any], target: str
+) -> None:
     """It prints the TIR that the steps give; every step that sketches make occurs."""
     kind = cuda_target() if target == "cuda" else "cpu"
     task = Task.from_workload(name, target=kind, **sizes)

@@ -13,7 +13,7 @@ from autosched.task import Task
 TASK = Task.from_workload("matmul", M=8, N=8, K=8)
 
 
-def table():
+def table() -> TaskTable:
     best = Record(TASK.to_json(), (), MeasureResult((1e-6,), checked=True))
     found = TaskTable([TASK.key, "other"], ["conv2d_nchw_bn_relu", "b"], [1, 2.5])
     run = Progress(TASK, 8, done=8, valid=7, best=best)

@@ -13,9 +13,10 @@ from autosched.cli import yardsticks
 from autosched.cli.peer import Peer
 from autosched.errors import MeasureError
 from autosched.features.sets import TUNING, feature_set
-from autosched.measure.records import read_log
+from autosched.measure.records import Record, read_log
 from autosched.search.cost_model import XGBoostModel
 from autosched.session import session
+from autosched.task import Task
 from kit.measurer import StubMeasurer
 
 SEARCH = (
@@ -33,7 +34,9 @@ MODES = {
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path, capfd):
+def run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
     """(*arguments) -> (exit status, standard output, standard error)."""
     monkeypatch.setattr(yardsticks, "peer_of", lambda *_: Peer("NumPy", 2e-6, 1e-6))
     monkeypatch.chdir(tmp_path)
@@ -41,20 +44,21 @@ def run(monkeypatch, tmp_path, capfd):
         workload = f"workload: {{op: matmul, args: {{M: 8, N: 8, K: {k}}}}}\n"
         (tmp_path / f"{name}.yaml").write_text(workload + SEARCH)
 
-    def invoke(*arguments, mode="ok"):
+    def invoke(*arguments: str, mode: str = "ok") -> tuple[int, str, str]:
         monkeypatch.setattr(session, "Measurer", MODES[mode])
         monkeypatch.setattr("sys.argv", ["autosched", "tune", *arguments])
         status = 0
         try:
             application.run()
         except SystemExit as end:
+            assert end.code is None or isinstance(end.code, int)
             status = end.code or 0
         return (status, *capfd.readouterr())
 
     return invoke
 
 
-def test_one_task(run, tmp_path) -> None:
+def test_one_task(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     status, out, err = run("a.yaml")
     assert status == 0
     assert "8/8 trials" in err
@@ -66,7 +70,9 @@ def test_one_task(run, tmp_path) -> None:
     assert len({r.steps for r in records}) == len(records) == 12
 
 
-def test_a_file_name_is_no_emoji_and_no_markup(run, tmp_path) -> None:
+def test_a_file_name_is_no_emoji_and_no_markup(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
     name = ":x:[red]a[]"
     (tmp_path / "a.yaml").rename(tmp_path / f"{name}.yaml")
     status, out, err = run(f"{name}.yaml", "--trials", "4")
@@ -76,7 +82,7 @@ def test_a_file_name_is_no_emoji_and_no_markup(run, tmp_path) -> None:
     assert "none/:x:[red].jsonl" in err
 
 
-def test_json_is_all_there_is_on_standard_output(run) -> None:
+def test_json_is_all_there_is_on_standard_output(run: Callable[..., tuple[int, str, str]]) -> None:
     status, out, err = run("a.yaml", "--json")
     found = json.loads(out)
     assert (status, err) == (0, "")
@@ -84,7 +90,7 @@ def test_json_is_all_there_is_on_standard_output(run) -> None:
     assert 0 <= found["quality"][0]["rank_accuracy"] <= 1
 
 
-def test_the_share_of_the_peak(run) -> None:
+def test_the_share_of_the_peak(run: Callable[..., tuple[int, str, str]]) -> None:
     _, out, err = run("a.yaml")
     assert "of peak)" in out
     assert "of peak)" in err
@@ -94,8 +100,10 @@ def test_the_share_of_the_peak(run) -> None:
             assert entry["peak_flops_per_second"] == 1e9
 
 
-def test_a_kernel_that_dies_beside_numpy_does_not_lose_the_report(run, monkeypatch) -> None:
-    def dies(*_) -> Never:
+def test_a_kernel_that_dies_beside_numpy_does_not_lose_the_report(
+    run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: Task | StubMeasurer | Record) -> Never:
         raise MeasureError("the process died with signal 11", stage="run", kind="crash")
 
     monkeypatch.setattr(yardsticks, "peer_of", dies)
@@ -108,8 +116,10 @@ def test_a_kernel_that_dies_beside_numpy_does_not_lose_the_report(run, monkeypat
     assert "the process died with signal 11" in found["peer_missing"]
 
 
-def test_the_report_says_why_there_is_no_share_of_numpy(run, monkeypatch) -> None:
-    def interrupted(*_) -> Never:
+def test_the_report_says_why_there_is_no_share_of_numpy(
+    run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Task | StubMeasurer | Record) -> Never:
         raise KeyboardInterrupt
 
     together = json.loads(run("a.yaml", "b.yaml", "--json")[1])["tasks"]
@@ -127,13 +137,13 @@ def test_the_report_says_why_there_is_no_share_of_numpy(run, monkeypatch) -> Non
     assert "warning: the best is slower than numpy.matmul" in run("a.yaml")[2]
 
 
-def test_fresh_takes_a_new_name(run, tmp_path) -> None:
+def test_fresh_takes_a_new_name(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     run("a.yaml")
     run("a.yaml", "--fresh", "--trials", "4")
     assert len(read_log(tmp_path / "a-2.jsonl").records) == 4
 
 
-def test_nothing_valid(run) -> None:
+def test_nothing_valid(run: Callable[..., tuple[int, str, str]]) -> None:
     status, out, err = run("a.yaml", mode="fail")
     assert status == 3
     assert "8 x run crash" in out
@@ -141,21 +151,21 @@ def test_nothing_valid(run) -> None:
     assert "no candidate was measured successfully" in err
 
 
-def test_interrupted(run, tmp_path) -> None:
+def test_interrupted(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     status, out, _ = run("a.yaml", mode="interrupt")
     assert status == 130
     assert "best" in out
     assert len(read_log(tmp_path / "a.jsonl").records) == 4
 
 
-def test_records_of_another_task(run) -> None:
+def test_records_of_another_task(run: Callable[..., tuple[int, str, str]]) -> None:
     run("a.yaml")
     status, _, err = run("b.yaml", "--records", "a.jsonl")
     assert status == 2
     assert "records of another task (matmul(M=8, N=8, K=8)" in err
 
 
-def test_several_tasks(run, tmp_path) -> None:
+def test_several_tasks(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     status, out, err = run("a.yaml", "b.yaml", "--strategy", "round-robin", "--weights", "1,2")
     assert status == 0
     assert "16/16 trials" in err
@@ -170,7 +180,9 @@ def test_several_tasks(run, tmp_path) -> None:
     assert len(read_log(tmp_path / "a+b.jsonl").records) == 20
 
 
-def test_several_tasks_interrupted(run, tmp_path) -> None:
+def test_several_tasks_interrupted(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
     status, _, err = run("a.yaml", "b.yaml", mode="interrupt")
     assert status == 130
     assert "stopped: interrupted" in err
@@ -197,7 +209,9 @@ def test_several_tasks_interrupted(run, tmp_path) -> None:
         (["--save-model", "none/m.json"], "cost model none/m.json: choose a folder"),
     ],
 )
-def test_what_is_refused(run, tmp_path, arguments, message) -> None:
+def test_what_is_refused(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path, arguments: list[str], message: str
+) -> None:
     text = (tmp_path / "b.yaml").read_text() + "cost_model: {kind: random}\n"
     (tmp_path / "c.yaml").write_text(text)
     (tmp_path / "folder").mkdir()
@@ -208,7 +222,9 @@ def test_what_is_refused(run, tmp_path, arguments, message) -> None:
     assert "Traceback" not in err
 
 
-def test_models_are_saved_loaded_and_warm_started(run, tmp_path) -> None:
+def test_models_are_saved_loaded_and_warm_started(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
     status, _, err = run("a.yaml", "--save-model", "model.json")
     assert status == 0
     assert "cost model saved to model.json" in err
@@ -224,7 +240,9 @@ def test_models_are_saved_loaded_and_warm_started(run, tmp_path) -> None:
     assert first.search["predicted"] is not None
 
 
-def test_the_file_of_the_configuration_is_written_and_read(run, tmp_path) -> None:
+def test_the_file_of_the_configuration_is_written_and_read(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
     text = (tmp_path / "a.yaml").read_text() + "cost_model: {file: kept.json}\n"
     (tmp_path / "d.yaml").write_text(text)
     run("d.yaml")
@@ -233,7 +251,9 @@ def test_the_file_of_the_configuration_is_written_and_read(run, tmp_path) -> Non
     assert read_log(tmp_path / "d-2.jsonl").records[0].search["predicted"] is not None
 
 
-def test_a_random_model_cannot_be_saved(run, tmp_path) -> None:
+def test_a_random_model_cannot_be_saved(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
     text = (tmp_path / "a.yaml").read_text() + "cost_model: {kind: random}\n"
     (tmp_path / "e.yaml").write_text(text)
     status, _, err = run("e.yaml", "--save-model", "model.json")
@@ -241,7 +261,7 @@ def test_a_random_model_cannot_be_saved(run, tmp_path) -> None:
     assert "learns nothing" in err
 
 
-def test_cuda_dry_run(run) -> None:
+def test_cuda_dry_run(run: Callable[..., tuple[int, str, str]]) -> None:
     status, out, _ = run("a.yaml", "--target", "cuda", "--dry-run")
     assert status == 0
     assert "on cuda (sm_80): 1 sketch\n" in out
@@ -249,7 +269,7 @@ def test_cuda_dry_run(run) -> None:
     assert "blockIdx.x" in out
 
 
-def test_cuda_cannot_be_tuned_yet(run) -> None:
+def test_cuda_cannot_be_tuned_yet(run: Callable[..., tuple[int, str, str]]) -> None:
     status, _, err = run("a.yaml", "--target", "cuda")
     assert status == 2
     assert "--dry-run" in err
@@ -274,7 +294,7 @@ row_blocks = FunctionRule("RowBlocks", condition, apply)
 """
 
 
-def test_sketch_rules_of_the_user(run, tmp_path) -> None:
+def test_sketch_rules_of_the_user(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(RULES.replace("BACK", "1"))
     text = (tmp_path / "a.yaml").read_text()
     rule = 'sketch_rules: ["mine.py:row_blocks"], '
@@ -295,7 +315,9 @@ def test_sketch_rules_of_the_user(run, tmp_path) -> None:
     assert "mine.py:13" in err
 
 
-def test_the_documented_sketch_rule_works(run, tmp_path, monkeypatch) -> None:
+def test_the_documented_sketch_rule_works(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The three blocks of docs/search.md: a file of rules, a configuration, a program."""
     text = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
     section = text.split("## Your own sketch rules")[1]
@@ -311,11 +333,13 @@ def test_the_documented_sketch_rule_works(run, tmp_path, monkeypatch) -> None:
     exec(program, {})
 
 
-def _blocks(text):
+def _blocks(text: str) -> list[str]:
     return [part.partition("\n")[2] for part in text.split("```")[1::2]]
 
 
-def test_an_unwritable_record_file_is_known_before_anything_is_measured(run, tmp_path) -> None:
+def test_an_unwritable_record_file_is_known_before_anything_is_measured(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
     (tmp_path / "folder").mkdir()
     for path, reason in (
         ("folder", "it is a folder"),
@@ -329,7 +353,9 @@ def test_an_unwritable_record_file_is_known_before_anything_is_measured(run, tmp
         assert "trials" not in err
 
 
-def test_measured_candidates_of_an_interrupted_round_are_reported(run, tmp_path) -> None:
+def test_measured_candidates_of_an_interrupted_round_are_reported(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
     status, out, _err = run("a.yaml", mode="cut short")
     assert status == 130
     assert "trials    6 (6 valid)" in out
