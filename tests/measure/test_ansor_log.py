@@ -13,6 +13,7 @@ from autosched.features.lowering import features_of_steps
 from autosched.measure import ansor_log
 from autosched.measure.records import Record, read_log
 from autosched.task import Task
+from kit.measurer import failure_of
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 WORKED = (
@@ -23,7 +24,7 @@ WORKED = (
 )
 
 
-def there_and_back(line):
+def there_and_back(line: str) -> str:
     """Through a line of ours."""
     task, steps, result, when = ansor_log.parse(json.loads(line))
     ours = json.dumps(Record(task, steps, result, time=when).to_json())
@@ -40,7 +41,7 @@ def there_and_back(line):
         WORKED.replace("[[1.25e-05, 1.3e-05], 0, 0.75", "[[1e+10], 2, 15"),
     ],
 )
-def test_a_line_survives_byte_for_byte(line) -> None:
+def test_a_line_survives_byte_for_byte(line: str) -> None:
     assert there_and_back(line) == line
 
 
@@ -74,7 +75,7 @@ def test_every_golden_step_list_survives() -> None:
 
 
 @pytest.mark.parametrize("name", ["ansor_log_matmul.json", "ansor_log_conv2d.json"])
-def test_every_line_of_a_whole_log_survives_and_can_be_replayed(name) -> None:
+def test_every_line_of_a_whole_log_survives_and_can_be_replayed(name: str) -> None:
     lines = (GOLDEN / name).read_text().splitlines()
     assert len(lines) == 64
     log = read_log(GOLDEN / name)
@@ -99,7 +100,7 @@ def test_every_line_of_a_whole_log_survives_and_can_be_replayed(name) -> None:
         (('"v": ', '"w": 1, "v": '), "unknown key 'w'"),
     ],
 )
-def test_a_foreign_line_is_refused(change, words) -> None:
+def test_a_foreign_line_is_refused(change: tuple[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ansor_log.parse(json.loads(WORKED.replace(*change)))
 
@@ -117,5 +118,6 @@ def test_a_failure_has_no_time() -> None:
     assert failed != WORKED
     _, _, result, _ = ansor_log.parse(json.loads(failed))
     assert result.seconds == ()
-    assert (result.failure.stage, result.failure.kind) == ("compile", "error")
+    failure = failure_of(result)
+    assert (failure.stage, failure.kind) == ("compile", "error")
     assert result.cost == float("inf")

@@ -1,11 +1,16 @@
 """Building in several processes: results in order, one slow candidate harms no other."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from multiprocessing import Pipe
+from typing import Any
 
 import pytest
 
 from autosched.errors import MeasureError
-from autosched.measure.build import Builder, _Slot
+from autosched.measure.build import Builder, BuildResult, _Slot
+from autosched.process.worker import Worker
 from autosched.state.steps import SplitStep, steps_to_json
 from autosched.task import Task
 
@@ -13,18 +18,18 @@ BATCH = [(SplitStep(2, 0, 16, (k,)),) for k in (1, 2, 4, 8, 16)]
 
 
 @pytest.fixture(scope="module")
-def task():
+def task() -> Task:
     return Task.from_workload("matmul", M=16, N=8, K=8)
 
 
 class Script:
     """Which process got which candidates, and those whose answers wait for others to be done."""
 
-    def __init__(self, waits=None) -> None:
+    def __init__(self, waits: dict[int | str, int] | None = None) -> None:
         self.waits = waits or {}
-        self.given = []
-        self.done = []
-        self.held = []
+        self.given: list[int] = []
+        self.done: list[int] = []
+        self.held: list[tuple[int, Callable[[], None]]] = []
 
     def release(self) -> None:
         for job, answer in list(self.held):
@@ -33,15 +38,15 @@ class Script:
                 answer()
 
 
-class Process:
+class Process(Worker):
     """Stands for a build process: its artifact is the steps' text."""
 
-    def __init__(self, script) -> None:
+    def __init__(self, script: Script) -> None:
         self.script = script
         self.connection, self.other = Pipe()
         self.job = -1
 
-    def send(self, request) -> None:
+    def send(self, request: Any) -> None:
         _, steps = request
         self.job = [steps_to_json(s) for s in BATCH].index(steps)
         self.script.given.append(self.job)
@@ -50,7 +55,7 @@ class Process:
         answer((job, lambda: self.other.send((str(job).encode(), 0.5))))
         self.script.release()
 
-    def receive(self, timeout, stage):
+    def receive(self, timeout: float, stage: str) -> tuple[bytes, float]:
         assert timeout == 0.0
         if not self.connection.poll(0):
             raise MeasureError("no answer", stage=stage, kind="timeout")
@@ -59,18 +64,19 @@ class Process:
         self.script.release()
         if reply[0] in (b"1",) and self.script.waits.get("fails"):
             raise MeasureError("no such loop", stage="lower", kind="illegal")
-        return reply
+        result: tuple[bytes, float] = reply
+        return result
 
     def stop(self) -> None:
         pass
 
 
-def build(task, script, workers=2, timeout=60.0):
+def build(task: Task, script: Script, workers: int = 2, timeout: float = 60.0) -> list[BuildResult]:
     builder = Builder(workers, timeout, [_Slot(Process(script)) for _ in range(workers)])
     return builder.build(task, BATCH)
 
 
-def test_results_are_in_the_order_of_the_batch(task) -> None:
+def test_results_are_in_the_order_of_the_batch(task: Task) -> None:
     """The first candidate is the last to be done."""
     script = Script({0: 4})
     results = build(task, script)
@@ -80,18 +86,20 @@ def test_results_are_in_the_order_of_the_batch(task) -> None:
     assert all(r.failure is None and r.seconds == 0.5 for r in results)
 
 
-def test_only_the_candidate_that_hangs_fails(task) -> None:
+def test_only_the_candidate_that_hangs_fails(task: Task) -> None:
     script = Script({2: 99})
     results = build(task, script, timeout=0.05)
     assert [r.artifact for r in results] == [b"0", b"1", None, b"3", b"4"]
     failure = results[2].failure
+    assert failure is not None
     assert (failure.stage, failure.kind) == ("compile", "timeout")
     why = "not built within 0.05 s (measure.build_timeout_s)"
     assert failure.message == f"{why}; the process was ended"
 
 
-def test_a_refusal_keeps_its_words(task) -> None:
+def test_a_refusal_keeps_its_words(task: Task) -> None:
     results = build(task, Script({"fails": True}), workers=1)
     assert [r.artifact is None for r in results] == [False, True, False, False, False]
     failure = results[1].failure
+    assert failure is not None
     assert (failure.stage, failure.kind, failure.message) == ("lower", "illegal", "no such loop")

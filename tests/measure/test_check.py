@@ -21,7 +21,7 @@ def test_rounding_is_allowed_and_more_is_not() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_value_that_is_not_finite_is_wrong(bad) -> None:
+def test_a_value_that_is_not_finite_is_wrong(bad: float) -> None:
     want = np.ones(4, np.float32)
     got = want.copy()
     got[2] = bad
@@ -54,7 +54,7 @@ def test_an_output_of_zeros_may_be_exactly_zero() -> None:
     ("dtype", "tolerance"),
     [("float64", 1e-9), ("float32", 2e-4), ("float16", 2e-2), ("bfloat16", 6e-2)],
 )
-def test_the_tolerance_of_each_type(dtype, tolerance) -> None:
+def test_the_tolerance_of_each_type(dtype: str, tolerance: float) -> None:
     """Relative to the element plus the root mean square: to twice the element where all are one."""
     kind = np.dtype(dtype)
     want = np.ones(16, kind)

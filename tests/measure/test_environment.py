@@ -29,8 +29,10 @@ def test_what_it_holds() -> None:
         ({}, ("xgboost", "not installed")),
     ],
 )
-def test_either_build_of_xgboost_is_named(monkeypatch, installed, expected) -> None:
-    def version(name):
+def test_either_build_of_xgboost_is_named(
+    monkeypatch: pytest.MonkeyPatch, installed: dict[str, str], expected: tuple[str, str]
+) -> None:
+    def version(name: str) -> str:
         if name not in installed:
             raise PackageNotFoundError(name)
         return installed[name]

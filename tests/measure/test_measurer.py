@@ -1,35 +1,38 @@
 """Real builds and runs of tiny kernels: results, failures and checks."""
 
 import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from autosched.measure.build import BuildResult
+from autosched.measure.build import Builder, BuildResult
 from autosched.measure.measurer import Measurer
-from autosched.measure.result import Failure, MeasureResult, lower_quartile
+from autosched.measure.result import Failure, MeasureResult, RunResult, lower_quartile
 from autosched.measure.run import make_handler
-from autosched.measure.runner import RunOptions
-from autosched.state.steps import SplitStep, steps_from_json
+from autosched.measure.runner import Runner, RunOptions
+from autosched.state.steps import SplitStep, Step, steps_from_json
 from autosched.task import Task
+from kit.measurer import failure_of
+from kit.tir import value_of
 
 FAST = RunOptions(timeout=20.0, min_repeat_ms=4.0, repeats=2, visits=2)
 TILED = steps_from_json([["SP", 2, 0, 17, [4], 1], ["SP", 2, 2, 5, [8], 1]])
 
 
 @pytest.fixture(scope="module")
-def task():
+def task() -> Task:
     return Task.from_workload("matmul", M=17, N=5, K=9)
 
 
 @pytest.fixture(scope="module")
-def measurer(task):
+def measurer(task: Task) -> Iterator[Measurer]:
     with Measurer.create(options=FAST, check="all") as found:
         yield found
 
 
-def test_a_batch_keeps_its_order_and_its_failures(measurer, task) -> None:
+def test_a_batch_keeps_its_order_and_its_failures(measurer: Measurer, task: Task) -> None:
     illegal = (SplitStep(2, 9, 4, (2,)),)
     results = measurer.measure(task, [(), illegal, TILED])
     assert [r.valid for r in results] == [True, False, True]
@@ -40,7 +43,7 @@ def test_a_batch_keeps_its_order_and_its_failures(measurer, task) -> None:
     assert len(results[0].seconds) >= 2
 
 
-def test_only_a_new_best_is_checked(task) -> None:
+def test_only_a_new_best_is_checked(task: Task) -> None:
     with Measurer.create(options=FAST, check="best") as measurer:
         beaten, second = measurer.measure(task, [(), TILED], best=0.0)
         assert not beaten.checked and not second.checked
@@ -50,25 +53,28 @@ def test_only_a_new_best_is_checked(task) -> None:
         assert sum(r.checked for r in results) == 1
 
 
-def test_a_builder_that_dies_costs_one_failure(measurer, task) -> None:
+def test_a_builder_that_dies_costs_one_failure(measurer: Measurer, task: Task) -> None:
     measurer.builder.start()
     for slot in measurer.builder._slots:
+        assert slot.worker._process is not None
         os.kill(slot.worker._process.pid, 9)
     results = measurer.measure(task, [(), TILED, ()])
     assert sum(not r.valid for r in results) <= 2
-    assert all(r.failure is None or r.failure.kind in ("crash", "memory") for r in results)
+    assert all(r.failure is None or failure_of(r).kind in ("crash", "memory") for r in results)
     assert all(r.valid for r in measurer.measure(task, [(), TILED]))
 
 
-def test_a_runner_that_dies_is_replaced(measurer, task) -> None:
+def test_a_runner_that_dies_is_replaced(measurer: Measurer, task: Task) -> None:
     measurer.runner.start(task)
-    os.kill(measurer.runner._worker._process.pid, 9)
+    worker = measurer.runner._worker
+    assert worker is not None and worker._process is not None
+    os.kill(worker._process.pid, 9)
     results = measurer.measure(task, [(), TILED])
-    assert all(r.valid or r.failure.kind in ("crash", "memory") for r in results)
+    assert all(r.valid or failure_of(r).kind in ("crash", "memory") for r in results)
     assert all(r.valid for r in measurer.measure(task, [(), TILED]))
 
 
-def test_a_build_that_takes_too_long_is_ended(task) -> None:
+def test_a_build_that_takes_too_long_is_ended(task: Task) -> None:
     with Measurer.create(build_timeout=0.001, options=FAST) as measurer:
         (result,) = measurer.measure(task, [()])
     assert result.failure is not None
@@ -76,7 +82,7 @@ def test_a_build_that_takes_too_long_is_ended(task) -> None:
     assert "0.001 s" in result.failure.message
 
 
-def test_a_wrong_kernel_is_a_failed_measurement(task) -> None:
+def test_a_wrong_kernel_is_a_failed_measurement(task: Task) -> None:
     """The runner compares with the reference: a kernel of another task of the same shapes fails."""
     text = "C[i, j] = sum(k, A[i, k] * B[k, j] * 2)"
     other = Task.from_expression(text, _shapes(task))
@@ -89,11 +95,11 @@ def test_a_wrong_kernel_is_a_failed_measurement(task) -> None:
     assert "expected" in failure.message and "found" in failure.message
 
 
-def _shapes(task):
-    return {t.name: [e.value for e in t.shape] for t in task.tensors[:2]}
+def _shapes(task: Task) -> dict[str, list[int]]:
+    return {t.name: [value_of(e) for e in t.shape] for t in task.tensors[:2]}
 
 
-def test_the_handler_refuses_nothing_it_knows(task) -> None:
+def test_the_handler_refuses_nothing_it_knows(task: Task) -> None:
     handle = make_handler()
     assert handle(("task", task.to_json())) is None
     assert handle(("drop",)) is None
@@ -106,28 +112,36 @@ def test_a_failure_survives_json() -> None:
     assert replace(result, failure=None).cost == lower_quartile((1.0, 2.0)) == 1.25
 
 
-def test_inputs_are_the_same_every_time(task) -> None:
+def test_inputs_are_the_same_every_time(task: Task) -> None:
     for one, two in zip(task.inputs(0), task.inputs(0), strict=True):
         np.testing.assert_array_equal(one, two)
 
 
-class Built:
+class Built(Builder):
     """Stands for the builder: an artifact for every candidate."""
 
-    def build(self, task, batch, on_done):
+    def build(self, task: Task, batch: Sequence[tuple[Step, ...]]) -> list[BuildResult]:
         return [BuildResult(bytes([k]), 0.1) for k in range(len(batch))]
 
 
-class Ran:
+class Ran(Runner):
     """Stands for the runner: candidate k takes `seconds[k]` and is wrong if it is in `wrong`."""
 
-    def __init__(self, seconds, wrong) -> None:
-        self.seconds, self.wrong, self.checked = seconds, wrong, []
+    def __init__(self, seconds: list[float], wrong: set[int]) -> None:
+        super().__init__()
+        self.seconds, self.wrong = seconds, wrong
+        self.checked: list[int] = []
 
-    def run(self, task, artifacts, best, on_done):
+    def run(
+        self,
+        task: Task,
+        artifacts: Sequence[bytes | None],
+        best: float = float("inf"),
+        on_done: Callable[[int], None] | None = None,
+    ) -> list[RunResult]:
         return [([s], None) for s in self.seconds]
 
-    def check(self, task, artifact):
+    def check(self, task: Task, artifact: bytes) -> Failure | None:
         self.checked.append(artifact[0])
         bad = artifact[0] in self.wrong
         return Failure("check", "wrong_answer", "2 of 4 elements differ") if bad else None
@@ -142,14 +156,16 @@ class Ran:
         ("none", float("inf"), [], [True, True, True, True]),
     ],
 )
-def test_from_the_fastest_on_until_one_agrees(task, check, best, checked, valid) -> None:
+def test_from_the_fastest_on_until_one_agrees(
+    task: Task, check: str, best: float, checked: list[int], valid: list[bool]
+) -> None:
     """Candidates 2 and 0 are the fastest, and wrong: neither may be called best."""
     ran = Ran([2.0, 3.0, 1.0, 4.0], wrong={0, 2})
     results = Measurer(Built(), ran, check).measure(task, [()] * 4, best)
     assert ran.checked == checked
     assert [r.valid for r in results] == valid
     assert [r.checked for r in results] == [k in checked and valid[k] for k in range(4)]
-    assert all(r.failure.kind == "wrong_answer" for r in results if not r.valid)
+    assert all(failure_of(r).kind == "wrong_answer" for r in results if not r.valid)
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])

@@ -11,7 +11,7 @@ from autosched.task import Task
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("fused", [True, False])
-def test_nothing_is_optimised_away(dtype, fused) -> None:
+def test_nothing_is_optimised_away(dtype: str, fused: bool) -> None:
     target = cpu_target(1)
     code = assembly(peak_ir(target.vector_bytes, dtype, fused=fused), target, "full")
     operations = [line for line in code.splitlines() if "fma" in line or "mul" in line]

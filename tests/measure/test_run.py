@@ -1,23 +1,25 @@
 """Candidates of every layout option, built, run and compared with NumPy, without processes."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from autosched.driver import build_steps
 from autosched.errors import MeasureError
-from autosched.layout import LayoutOption
+from autosched.layout import LayoutChange, LayoutOption
 from autosched.measure import build, run
 from autosched.runtime.cpu import CpuArtifact, build_artifact, load
 from autosched.search.space import SearchSpace
-from autosched.state.steps import steps_from_json, steps_to_json
+from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.target import cpu_target
 from autosched.task import Task
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import nop
+from kit.tir import value_of
 
 TARGET = cpu_target(threads=2)
 CANDIDATES = 5
@@ -35,23 +37,24 @@ TILED = steps_from_json(
 )
 
 
-def of(source, rewrite):
+def of(source: dict[str, Any], rewrite: str) -> Task:
     """A task from `op`, arguments and perhaps layout-free names of an expression."""
     if "expr" in source:
         return Task.from_expression(**source, target=TARGET, layout_rewrite=rewrite)
     return Task.from_workload(**source, target=TARGET, layout_rewrite=rewrite)
 
 
-def candidates(task, seed):
+def candidates(task: Task, seed: int) -> list[tuple[Step, ...]]:
     return SearchSpace(task).sample(np.random.default_rng(seed), CANDIDATES)
 
 
-def built(task, steps):
+def built(task: Task, steps: tuple[Step, ...]) -> bytes:
     artifact, _ = build.make_handler()((task.to_json(), steps_to_json(steps)))
-    return artifact
+    result: bytes = artifact
+    return result
 
 
-def layouts(artifact):
+def layouts(artifact: bytes) -> list[LayoutChange]:
     return [p.layout for p in CpuArtifact.from_bytes(artifact).params if p.layout]
 
 
@@ -74,7 +77,7 @@ def layouts(artifact):
     ],
     ids=lambda s: s.get("name", "expr") + "".join(str(s.get(k, "")) for k in ("M", "groups")),
 )
-def test_sampled_candidates_agree_with_numpy(source, rewrite) -> None:
+def test_sampled_candidates_agree_with_numpy(source: dict[str, Any], rewrite: str) -> None:
     task = of(source, rewrite)
     handle = run.make_handler()
     handle(("task", task.to_json()))
@@ -88,7 +91,7 @@ def test_sampled_candidates_agree_with_numpy(source, rewrite) -> None:
 
 
 @pytest.mark.parametrize("rewrite", REWRITES)
-def test_a_split_that_does_not_divide_keeps_the_order(rewrite) -> None:
+def test_a_split_that_does_not_divide_keeps_the_order(rewrite: str) -> None:
     task = Task.from_workload("matmul", M=8, N=30, K=16, target=TARGET, layout_rewrite=rewrite)
     artifact = built(task, TILED)
     assert layouts(artifact) == []
@@ -114,7 +117,9 @@ def test_a_wrong_order_is_a_wrong_answer() -> None:
         handle(("check", 0))
 
 
-def test_transformed_inputs_are_dropped_when_there_is_no_room(monkeypatch) -> None:
+def test_transformed_inputs_are_dropped_when_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(run, "STORED_BYTES", 1)
     task = Task.from_workload(
         "matmul", M=12, N=18, K=16, target=TARGET, layout_rewrite="pre-transformed"
@@ -156,7 +161,9 @@ def test_a_user_prepares_the_constant_inputs_once() -> None:
 def test_a_kernel_that_writes_nothing_is_wrong_even_after_a_right_one() -> None:
     task = Task.from_workload("matmul", M=8, N=32, K=16, target=TARGET)
     right = CpuArtifact.from_bytes(built(task, TILED))
-    buffers = [decl_buffer(tuple(e.value for e in t.shape), t.dtype, t.name) for t in task.tensors]
+    buffers = [
+        decl_buffer(tuple(value_of(e) for e in t.shape), t.dtype, t.name) for t in task.tensors
+    ]
     handles = [pointer(f"{b.name}_handle", b.dtype) for b in buffers]
     empty = PrimFunc(tuple(handles), nop(), dict(zip(handles, buffers)), {"global_symbol": "idle"})
     handle = run.make_handler()

@@ -1,22 +1,29 @@
 """Round-robin over a batch: slow candidates get less time, hanging ones are ended."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import pytest
 
 from autosched.errors import MeasureError
 from autosched.measure.build import Builder
+from autosched.measure.result import Failure
 from autosched.measure.runner import Runner, RunOptions
+from autosched.process.worker import Worker
 from autosched.task import Task
 
 FAST = RunOptions(timeout=20.0, min_repeat_ms=4.0, repeats=2, visits=3)
 
 
 @pytest.fixture(scope="module")
-def task():
+def task() -> Task:
     return Task.from_workload("matmul", M=64, N=64, K=64)
 
 
 @pytest.fixture(scope="module")
-def artifact(task):
+def artifact(task: Task) -> bytes:
     builder = Builder(workers=1)
     try:
         (built,) = builder.build(task, [()])
@@ -27,13 +34,13 @@ def artifact(task):
 
 
 @pytest.fixture
-def runner():
+def runner() -> Iterator[Runner]:
     found = Runner(FAST)
     yield found
     found.close()
 
 
-def test_every_candidate_is_visited(runner, task, artifact) -> None:
+def test_every_candidate_is_visited(runner: Runner, task: Task, artifact: bytes) -> None:
     (one, none, two) = runner.run(task, [artifact, None, artifact])
     # On a disturbed machine one may look so slow after two visits that it gets no third.
     counts = {len(one[0]), len(two[0])}
@@ -43,7 +50,9 @@ def test_every_candidate_is_visited(runner, task, artifact) -> None:
     assert none == ([], None)
 
 
-def test_a_hopeless_candidate_keeps_its_first_call(runner, task, artifact) -> None:
+def test_a_hopeless_candidate_keeps_its_first_call(
+    runner: Runner, task: Task, artifact: bytes
+) -> None:
     # A best time no kernel can have, and no allowance for waking up: everything is hopeless.
     runner.options = RunOptions(hopeless=-1e9, min_repeat_ms=4.0)
     ((seconds, failure),) = runner.run(task, [artifact])
@@ -51,7 +60,7 @@ def test_a_hopeless_candidate_keeps_its_first_call(runner, task, artifact) -> No
     assert len(seconds) == 1
 
 
-def test_the_limit_of_a_call_is_said(runner, task, artifact) -> None:
+def test_the_limit_of_a_call_is_said(runner: Runner, task: Task, artifact: bytes) -> None:
     runner.start(task)
     runner.options = RunOptions(timeout=1e-9)
     ((seconds, failure),) = runner.run(task, [artifact])
@@ -64,7 +73,9 @@ def test_the_limit_of_a_call_is_said(runner, task, artifact) -> None:
     assert failure is None and seconds
 
 
-def test_the_comparison_with_numpy_ends_in_time(runner, task, artifact, monkeypatch) -> None:
+def test_the_comparison_with_numpy_ends_in_time(
+    runner: Runner, task: Task, artifact: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     theirs, ours = runner.compare_with_numpy(task, artifact)
     assert 1 <= len(theirs) == len(ours) <= 25
     monkeypatch.setattr("autosched.measure.runner._COMPARE_SECONDS", 0.0)
@@ -73,18 +84,20 @@ def test_the_comparison_with_numpy_ends_in_time(runner, task, artifact, monkeypa
     assert theirs[0] > 0 and ours[0] > 0
 
 
-class Process:
+class Process(Worker):
     """Stands for the process that runs kernels: `calls` of each candidate, in seconds."""
 
-    def __init__(self, first, later=None, dies=()) -> None:
+    def __init__(
+        self, first: list[float], later: list[float] | None = None, dies: Sequence[int] = ()
+    ) -> None:
         self.first, self.later, self.dies = first, later or first, set(dies)
-        self.requests = []
-        self.loaded = set()
+        self.requests: list[tuple[Any, ...]] = []
+        self.loaded: set[int] = set()
 
     def stop(self) -> None:
         pass
 
-    def call(self, request, timeout, stage):
+    def call(self, request: tuple[Any, ...], timeout: float, stage: str) -> Any:
         self.requests.append(request)
         match request:
             case ("load", index, _):
@@ -101,32 +114,36 @@ class Process:
         return None
 
 
-def run_with(process, task, **options):
+def run_with(
+    process: Process, task: Task, **options: Any
+) -> tuple[list[tuple[list[float], Failure | None]], list[int]]:
     runner = Runner(RunOptions(**options), process, task.to_json())
     results = runner.run(task, [b""] * len(process.first))
     visits = [r[1] for r in process.requests if r[0] == "time"]
     return results, [visits.count(index) for index in range(len(process.first))]
 
 
-def test_a_slow_candidate_is_given_up_after_two_visits(task) -> None:
+def test_a_slow_candidate_is_given_up_after_two_visits(task: Task) -> None:
     process = Process(first=[1.0, 1.0, 1.0], later=[1.0, 1.4, 1.6])
     results, visits = run_with(process, task, visits=5, give_up=1.5)
     assert visits == [5, 5, 2]
     assert [len(seconds) for seconds, _ in results] == [15, 15, 6]
 
 
-def test_a_hopeless_candidate_is_not_visited(task) -> None:
+def test_a_hopeless_candidate_is_not_visited(task: Task) -> None:
     process = Process(first=[1.0, 2.9, 3.2])
     results, visits = run_with(process, task, visits=4, hopeless=3.0, give_up=9.0)
     assert visits == [4, 4, 0]
     assert results[2] == ([3.2], None)
 
 
-def test_after_a_crash_the_others_are_loaded_into_the_new_process(task) -> None:
+def test_after_a_crash_the_others_are_loaded_into_the_new_process(task: Task) -> None:
     process = Process(first=[1.0, 1.0, 1.0], dies=[1])
     results, visits = run_with(process, task, visits=3)
     assert visits == [3, 0, 3]
     assert results[1][0] == []
-    assert (results[1][1].stage, results[1][1].kind) == ("run", "crash")
+    failure = results[1][1]
+    assert failure is not None
+    assert (failure.stage, failure.kind) == ("run", "crash")
     assert process.requests.count(("task", task.to_json())) == 1  # prepared anew
     assert results[0][1] is results[2][1] is None
