@@ -15,6 +15,7 @@ from autosched.state.steps import Step, steps_to_json
 from autosched.task import Task
 
 Steps = tuple[Step, ...]
+Told = Callable[[str, int, int], None]
 
 CRASH = Failure("run", "crash", "signal 11")
 
@@ -88,7 +89,7 @@ class StubMeasurer:
         task: Task,
         batch: Sequence[Steps],
         best: float = float("inf"),
-        progress: Callable[[str, int, int], None] | None = None,
+        progress: Told | None = None,
     ) -> list[MeasureResult]:
         if len(self.batches) == self.interrupt_after:
             raise KeyboardInterrupt

@@ -1,15 +1,18 @@
 """Small tasks and their contexts."""
 
+from typing import Any
+
 import pytest
 
-from autosched.search.featurize import make_handler
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.target import HardwareParams, cuda_target
 from autosched.task import Task
+from kit.helper import StubHelper
+from kit.types import MakeContext, MakeSpace, MakeTask
 
-WORKLOADS = {
+WORKLOADS: dict[str, dict[str, Any]] = {
     "matmul": {"M": 32, "N": 48, "K": 64},
     "dense_bias_relu": {"M": 16, "N": 40, "K": 32},
     "conv2d_nhwc": {
@@ -31,54 +34,42 @@ WORKLOADS = {
 }
 
 
-class StubHelper:
-    """No second process."""
-
-    def start(self):
-        return self
-
-    def close(self) -> None:
-        pass
-
-    def send(self, request) -> None:
-        self.reply = make_handler()(request)
-
-    def receive(self, timeout, stage):
-        return self.reply
-
-
-def _task(name, target="cpu"):
+def _task(name: str, target: str = "cpu") -> Task:
     kind = cuda_target() if target == "cuda" else "cpu"
     return Task.from_workload(name, target=kind, **WORKLOADS[name])
 
 
-def _context(task, **options):
+def _context(task: Task, **options: Any) -> Context:
     gpu = task.target.is_gpu
     hardware = HardwareParams.default("cuda") if gpu else HardwareParams(num_cores=8)
     return Context(task.dag, hardware, gpu, SearchOptions(**options))
 
 
 @pytest.fixture(scope="session")
-def make_task():
+def make_task() -> MakeTask:
     """(workload, target) -> a small task."""
     return _task
 
 
 @pytest.fixture(scope="session")
-def make_context():
+def make_context() -> MakeContext:
     """(task, **search options) -> its context; a CPU has eight cores on every machine."""
     return _context
 
 
 @pytest.fixture(scope="session")
-def make_space():
+def make_space() -> MakeSpace:
     """(task, **search options) -> its search space; a CPU has eight cores on every machine."""
-    return lambda task, **options: SearchSpace.of(_context(task, **options))
+
+    def make(task: Task, **options: Any) -> SearchSpace:
+        return SearchSpace.of(_context(task, **options))
+
+    return make
 
 
 @pytest.fixture(scope="session", params=["cpu", "cuda"])
-def target(request):
-    return request.param
+def target(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 # Few samples of a small convolution keep a GPU's limits: drawing them takes seconds.
@@ -88,15 +79,15 @@ TASKS = [
 
 
 @pytest.fixture(scope="session", params=TASKS, ids="-".join)
-def task(request):
+def task(request: pytest.FixtureRequest) -> Task:
     return _task(*request.param)
 
 
 @pytest.fixture(scope="session")
-def space(task):
+def space(task: Task) -> SearchSpace:
     return SearchSpace.of(_context(task))
 
 
 @pytest.fixture(scope="session")
-def stub_helper():
+def stub_helper() -> type[StubHelper]:
     return StubHelper

@@ -1,5 +1,7 @@
 """Which task gets the next round, worked out by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ from autosched.state.dag import ComputeDAG
 OPTIONS = AllocationOptions()
 
 
-def state(cost, rounds=1, **more):
+def state(cost: float, rounds: int = 1, **more: Any) -> TaskState:
     found = TaskState(flops=more.pop("flops", 1e9), rounds=rounds, best_cost=cost, **more)
     found.history = found.history or [cost] * rounds
     return found
@@ -92,7 +94,7 @@ def test_round_robin_passes_over_dead_tasks() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["gradient", "round-robin"])
-def test_nothing_is_left(strategy) -> None:
+def test_nothing_is_left(strategy: str) -> None:
     dead = [state(1.0, dead=True)]
     assert next_task(dead, AllocationOptions(strategy), 0, np.random.default_rng(0)) == -1
 

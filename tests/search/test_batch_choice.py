@@ -1,13 +1,21 @@
 """Who chooses what of a batch: members and groups in turns, nothing that is known already."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from autosched.search.batch_choice import in_turns
+from kit.types import Array
 
 NOTHING = np.zeros((0, 2), np.float32)
 
 
-def chosen(opinions, known=NOTHING, group=None, seed=0):
+def chosen(
+    opinions: Sequence[list[float]] | Array,
+    known: Sequence[list[float]] | Array = NOTHING,
+    group: list[int] | Array | None = None,
+    seed: int = 0,
+) -> list[int]:
     opinions = np.array(opinions, np.float32)
     known = np.array(known, np.float32).reshape(-1, opinions.shape[1])
     group = np.zeros(len(opinions), bool) if group is None else np.array(group, bool)

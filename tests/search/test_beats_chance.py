@@ -5,14 +5,16 @@ from statistics import geometric_mean
 
 from autosched.search.options import SearchOptions
 from autosched.search.tuner import TuneOptions, Tuner
-from autosched.state.steps import AnnotationStep, SplitStep
-from kit.measurer import StubMeasurer
+from autosched.state.steps import AnnotationStep, SplitStep, Step
+from autosched.task import Task
+from kit.measurer import StubMeasurer, cost_of
+from kit.types import MakeTask
 
 TRIALS = 48
 OPTIONS = SearchOptions(sample_init_min_population=96, evolutionary_search_population=48)
 
 
-def cost(steps):
+def cost(steps: tuple[Step, ...]) -> float:
     """Seconds: every level of tiling has a best length, and parallel and vector loops help."""
     lengths = [
         length for step in steps if isinstance(step, SplitStep) for length in step.lengths if length
@@ -22,14 +24,14 @@ def cost(steps):
     return 1e-4 * (1 + distance) * (4 - min(3, len(kinds)))
 
 
-def best_of(task, model, seed):
+def best_of(task: Task, model: str, seed: int) -> float:
     options = TuneOptions(trials=TRIALS, seed=seed, cost_model=model, search=OPTIONS)
     result = Tuner(task, options, StubMeasurer(cost)).run()
     assert len(result.records) == TRIALS
-    return result.best.result.cost
+    return cost_of(result.best)
 
 
-def test_the_model_beats_chance(make_task) -> None:
+def test_the_model_beats_chance(make_task: MakeTask) -> None:
     """The best of four seeds' searches, on average; single seeds are lucky or not."""
     task = make_task("matmul")
     best = {

@@ -1,5 +1,8 @@
 """Sketch rules of every target, each by its condition and its result."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from autosched import te
@@ -14,7 +17,7 @@ from autosched.search.rules.common import (
     SIMPLIFY_COMPUTE_WITH_CONST_TENSOR,
     SKIP_STAGE,
 )
-from autosched.search.rules.protocol import Context, Decision
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_to_json
 from autosched.target import HardwareParams
@@ -22,12 +25,14 @@ from autosched.target import HardwareParams
 CONST = "auto_scheduler_simplify_const_tensor_indices"
 
 
-def context_of(dag, *, gpu=False, **options):
+def context_of(dag: ComputeDAG, *, gpu: bool = False, **options: Any) -> Context:
     hardware = HardwareParams.default("cuda") if gpu else HardwareParams(8)
     return Context(dag, hardware, gpu, SearchOptions(**options))
 
 
-def chain(m=16, n=16, depth=16, attrs=None):
+def chain(
+    m: int = 16, n: int = 16, depth: int = 16, attrs: Mapping[str, list[str]] | None = None
+) -> tuple[ComputeDAG, dict[str, int]]:
     """A 0, B 1, E 2 = exp(A), C 3 = E @ B, D 4 = C + 1."""
     a, b = te.placeholder((m, depth), name="A"), te.placeholder((depth, n), name="B")
     e = te.compute((m, depth), lambda i, j: te.exp(a[i, j]), name="E")
@@ -55,7 +60,7 @@ CONDITIONS = [
 @pytest.mark.parametrize(
     ("rule", "stage", "cpu", "gpu"), CONDITIONS, ids=[f"{c[0].name}-{c[1]}" for c in CONDITIONS]
 )
-def test_conditions(rule, stage, cpu, gpu) -> None:
+def test_conditions(rule: FunctionRule, stage: str, cpu: Decision, gpu: Decision | None) -> None:
     dag, ids = chain()
     assert rule.condition(context_of(dag), dag.init_state, ids[stage]) is cpu
     if gpu is not None:
@@ -78,7 +83,7 @@ def test_an_output_is_written_through_a_cache_and_fused_with_it() -> None:
 @pytest.mark.parametrize(
     ("structure", "places"), [("SSRSRS", [1, 3]), ("SRSRS", [1]), ("RSSRS", [3])]
 )
-def test_fusion_at_each_spatial_level(structure, places) -> None:
+def test_fusion_at_each_spatial_level(structure: str, places: list[int]) -> None:
     dag, ids = chain()
     context = context_of(dag, cpu_multi_level_tiling_structure=structure)
     results = MULTI_LEVEL_TILING_WITH_FUSION.apply(context, dag.init_state, ids["C"])

@@ -1,5 +1,8 @@
 """The models learn, rank, refuse what cannot be lowered, and can be saved."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,9 +15,10 @@ from autosched.search.cost_model import (
     make_cost_model,
 )
 from autosched.search.ranking_quality import prediction_quality
+from kit.types import Array
 
 
-def programs(count, seed):
+def programs(count: int, seed: int) -> tuple[list[Array], Any]:
     """Programs of three rows whose time is the sum of a function of their rows.
 
     As in real features, many columns say much the same.
@@ -26,19 +30,19 @@ def programs(count, seed):
 
 
 @pytest.fixture(scope="module")
-def model():
+def model() -> XGBoostModel:
     found = XGBoostModel(seed=0, threads=1)
     found.fit(*programs(150, seed=0))
     return found
 
 
-def test_it_ranks_what_it_has_not_seen(model) -> None:
+def test_it_ranks_what_it_has_not_seen(model: XGBoostModel) -> None:
     rows, speed = programs(80, seed=1)
     found = prediction_quality([float(s) for s in model.predict(rows)], list(1 / speed))
-    assert found.rank_accuracy > 0.8
+    assert found is not None and found.rank_accuracy > 0.8
 
 
-def test_a_program_of_zero_rows_scores_minus_infinity(model) -> None:
+def test_a_program_of_zero_rows_scores_minus_infinity(model: XGBoostModel) -> None:
     rows, _ = programs(2, seed=2)
     scores = model.predict([rows[0], np.zeros((1, 20), np.float32), rows[1]])
     assert scores[1] == -np.inf
@@ -46,14 +50,14 @@ def test_a_program_of_zero_rows_scores_minus_infinity(model) -> None:
     assert len(model.predict([])) == 0
 
 
-def test_the_same_seed_gives_the_same_model(model) -> None:
+def test_the_same_seed_gives_the_same_model(model: XGBoostModel) -> None:
     other = XGBoostModel(seed=0, threads=1)
     other.fit(*programs(150, seed=0))
     rows, _ = programs(10, seed=3)
     np.testing.assert_array_equal(model.predict(rows), other.predict(rows))
 
 
-def test_it_can_be_saved_and_loaded(model, tmp_path) -> None:
+def test_it_can_be_saved_and_loaded(model: XGBoostModel, tmp_path: Path) -> None:
     model.save(tmp_path / "model.json")
     other = XGBoostModel()
     assert not other.trained
@@ -63,7 +67,7 @@ def test_it_can_be_saved_and_loaded(model, tmp_path) -> None:
     np.testing.assert_array_equal(model.predict(rows), other.predict(rows))
 
 
-def test_what_cannot_be_saved_or_loaded(tmp_path) -> None:
+def test_what_cannot_be_saved_or_loaded(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not been trained"):
         XGBoostModel().save(tmp_path / "model.json")
     (tmp_path / "text.json").write_text("no model")
@@ -88,12 +92,12 @@ def test_kinds() -> None:
         make_cost_model("forest", 0)
 
 
-def test_a_prediction_is_a_throughput_relative_to_the_best(model) -> None:
+def test_a_prediction_is_a_throughput_relative_to_the_best(model: XGBoostModel) -> None:
     rows, speed = programs(80, seed=1)
     assert abs(float(np.mean(np.log(model.predict(rows) / speed)))) < 0.2
 
 
-def test_a_file_without_an_offset_is_refused(model, tmp_path) -> None:
+def test_a_file_without_an_offset_is_refused(model: XGBoostModel, tmp_path: Path) -> None:
     model.save(tmp_path / "model.json")
     text = (tmp_path / "model.json").read_text()
     (tmp_path / "other.json").write_text(text.replace('"offset"', '"other"'))
@@ -101,7 +105,7 @@ def test_a_file_without_an_offset_is_refused(model, tmp_path) -> None:
         XGBoostModel().load(tmp_path / "other.json")
 
 
-def test_a_model_of_other_features_is_refused(tmp_path) -> None:
+def test_a_model_of_other_features_is_refused(tmp_path: Path) -> None:
     rows, speed = programs(20, seed=0)
     model = XGBoostModel()
     model.fit(rows, speed)
@@ -113,7 +117,7 @@ def test_a_model_of_other_features_is_refused(tmp_path) -> None:
         XGBoostModel().load(tmp_path / "model.json", schema="ansor-0.19/1")
 
 
-def test_the_members_differ(model) -> None:
+def test_the_members_differ(model: XGBoostModel) -> None:
     """Each has its own opinion of a program it has not seen, and of which of two is faster."""
     rows, _ = programs(60, seed=6)
     opinions = np.log(model.opinions(rows))

@@ -1,11 +1,16 @@
 """Sketch rules of the user: loading them, and what is said when they go wrong."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from autosched.errors import ConfigError
 from autosched.search.rules.custom import load_rules
-from autosched.search.rules.protocol import Decision, FunctionRule
+from autosched.search.rules.protocol import Context, Decision, FunctionRule, SketchRule
 from autosched.search.space import SearchSpace
+from autosched.state.state import State
 from autosched.task import Task
 
 FILE = """
@@ -33,7 +38,7 @@ nameless = FunctionRule(None, never.condition, never.apply)
 
 
 @pytest.fixture
-def rules(tmp_path, monkeypatch):
+def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[SketchRule, ...]]:
     """names -> the rules of that name in a user's file."""
     (tmp_path / "mine.py").write_text(FILE)
     monkeypatch.chdir(tmp_path)
@@ -41,20 +46,23 @@ def rules(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def sketches():
+def sketches() -> Callable[..., tuple[State, ...]]:
     task = Task.from_workload("matmul", M=16, N=16, K=16)
 
-    def made(*found):
+    def made(*found: SketchRule) -> tuple[State, ...]:
         return SearchSpace(task, custom_rules=found).sketches
 
     return made
 
 
-def always(apply, decision=Decision.APPLY_AND_SKIP_REST):
-    return FunctionRule("Mine", lambda *_: decision, apply)
+def always(apply: Any, decision: Decision | bool = Decision.APPLY_AND_SKIP_REST) -> FunctionRule:
+    condition: Callable[..., Any] = lambda *_: decision  # noqa: E731
+    return FunctionRule("Mine", condition, apply)
 
 
-def test_a_file_gives_rules_and_lists_of_rules(rules, sketches) -> None:
+def test_a_file_gives_rules_and_lists_of_rules(
+    rules: Callable[..., tuple[SketchRule, ...]], sketches: Callable[..., tuple[State, ...]]
+) -> None:
     assert [rule.name for rule in rules("halves", "both")] == ["Halves", "Never", "Halves"]
     (sketch,) = sketches(*rules("both"))
     assert [step.to_json() for step in sketch.steps] == [["SP", 2, 0, 16, [2], 1]]
@@ -72,14 +80,16 @@ def test_a_file_gives_rules_and_lists_of_rules(rules, sketches) -> None:
         ("broken.py:rule", "sketch_rules: broken.py:1: the file failed: ZeroDivisionError"),
     ],
 )
-def test_what_is_no_rule_is_refused(rules, tmp_path, spec, message) -> None:
+def test_what_is_no_rule_is_refused(
+    rules: Callable[..., tuple[SketchRule, ...]], tmp_path: Path, spec: str, message: str
+) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     with pytest.raises(ConfigError, match=message):
         load_rules([spec])
 
 
-def last(context, state, stage_id):
-    return [(state.split(stage_id, "i", [2])[0], stage_id - 1)]
+def last(context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
+    return [(state.split(stage_id, state.stages[stage_id].iters[0], [2])[0], stage_id - 1)]
 
 
 @pytest.mark.parametrize(
@@ -98,14 +108,16 @@ def last(context, state, stage_id):
         ),
     ],
 )
-def test_an_error_names_the_rule_and_the_stage(sketches, apply, message) -> None:
+def test_an_error_names_the_rule_and_the_stage(
+    sketches: Callable[..., tuple[State, ...]], apply: Any, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         sketches(always(apply))
     assert "Mine" in str(caught.value)
 
 
-def test_an_error_in_a_condition_names_the_rule(sketches) -> None:
+def test_an_error_in_a_condition_names_the_rule(sketches: Callable[..., tuple[State, ...]]) -> None:
     with pytest.raises(ConfigError, match=r"'Mine': condition on stage 2 \(C\) failed at .*Key"):
-        sketches(FunctionRule("Mine", lambda *_: {}["x"], last))
+        sketches(FunctionRule("Mine", lambda *_: dict[str, Decision]()["x"], last))
     with pytest.raises(ConfigError, match=r"returned True; expected Decision\.SKIP"):
         sketches(always(last, True))

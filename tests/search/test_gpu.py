@@ -1,5 +1,7 @@
 """Sketch rules of GPUs: what is fetched into shared memory, reductions across threads."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pytest
 
@@ -14,17 +16,18 @@ from autosched.search.rules.gpu import (
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
-from autosched.state.steps import CacheReadStep, steps_to_json
+from autosched.state.state import State
+from autosched.state.steps import CacheReadStep, Step, steps_to_json
 from autosched.target import HardwareParams, cuda_target
 
 GPU = HardwareParams.default("cuda")
 
 
-def context_of(dag):
+def context_of(dag: ComputeDAG) -> Context:
     return Context(dag, GPU, True, SearchOptions())
 
 
-def row_sums(m, n, *, divided=False):
+def row_sums(m: int, n: int, *, divided: bool = False) -> ComputeDAG:
     a = te.placeholder((m, n), name="A")
     k = te.reduce_axis((0, n), name="k")
     s = te.compute((m,), lambda i: te.sum(a[i, k], axis=k), name="S")
@@ -33,7 +36,7 @@ def row_sums(m, n, *, divided=False):
     return ComputeDAG([a, te.compute((m, n), lambda i, j: a[i, j] / s[i], name="D")])
 
 
-def residual(n=64):
+def residual(n: int = 64) -> ComputeDAG:
     a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
     k = te.reduce_axis((0, n), name="k")
     c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
@@ -48,7 +51,7 @@ def test_a_consumer_without_reduction_reads_the_tensor_itself() -> None:
     assert [(r.stage_id, r.reader_stage_ids) for r in reads] == [(1, (2,)), (0, (3,))]
     target = cuda_target()
 
-    def legal(batch):
+    def legal(batch: Sequence[tuple[Step, ...]]) -> list[bool]:
         for steps in batch:
             try:
                 lower_for_features(dag, steps, target)
@@ -56,7 +59,7 @@ def test_a_consumer_without_reduction_reads_the_tensor_itself() -> None:
                 refused.append(type(error).__name__)
         return [True] * len(batch)
 
-    refused = []
+    refused: list[str] = []
     found = space.sample(np.random.default_rng(0), 4, legal)
     assert len(found) == 4
     assert set(refused) <= {"ScheduleError"}
@@ -90,7 +93,9 @@ def test_every_reduction_gets_its_own_fetch() -> None:
     ("size", "decision"),
     [((4, 64), Decision.APPLY), ((4, 32), Decision.SKIP), ((4, 33), Decision.APPLY)],
 )
-def test_reductions_longer_than_a_warp_may_cross_threads(size, decision) -> None:
+def test_reductions_longer_than_a_warp_may_cross_threads(
+    size: tuple[int, int], decision: Decision
+) -> None:
     dag = row_sums(*size)
     found = CROSS_THREAD_REDUCTION.condition(context_of(dag), dag.init_state, 1)
     assert found is decision
@@ -117,7 +122,7 @@ def test_the_consumer_is_split_for_the_same_threads() -> None:
 
 
 def test_a_rule_that_fails_is_passed_over() -> None:
-    def twice(context, state, stage_id):
+    def twice(context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
         for position in (0, 2):
             state, _ = state.split(stage_id, state.stages[stage_id].iters[position], [2])
         return [(state, stage_id - 1)]
@@ -131,7 +136,7 @@ def test_a_rule_that_fails_is_passed_over() -> None:
     assert [step.code for step in sketch.steps] == ["SP", "SP"]
 
 
-def constant(attrs):
+def constant(attrs: Mapping[str, list[str]]) -> ComputeDAG:
     a = te.placeholder((8, 8), name="A")
     b = te.compute((8, 8), lambda i, j: a[i, j] * 2.0, name="B")
     k = te.reduce_axis((0, 3), name="k")

@@ -21,37 +21,47 @@ from autosched.search.rules.protocol import Context
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation
 from autosched.state.stage import ComputeAt
+from autosched.state.state import State
 from autosched.state.steps import PragmaStep, SplitStep
 from autosched.target import HardwareParams
+from kit.types import MakeContext, MakeSpace, MakeTask
 
 
-def rng(seed=0):
+def made(state: State | None) -> State:
+    """What a rule made, which must be something."""
+    assert state is not None
+    return state
+
+
+def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def elementwise(shape, **attrs):
+def elementwise(shape: tuple[int, ...], **attrs: list[str]) -> Context:
     a = te.placeholder(shape, name="A")
     b = te.compute(shape, lambda *i: a(*i) * 2.0, name="B", attrs=attrs or None)
     return Context(ComputeDAG([a, b]), HardwareParams(8), False, SearchOptions())
 
 
-def test_tile_sizes_divide(make_space, make_task) -> None:
+def test_tile_sizes_divide(make_space: MakeSpace, make_task: MakeTask) -> None:
     space = make_space(make_task("matmul"))
     for sketch in space.sketches:
         filled = fill_tile_size(space.context, sketch, rng())
+        assert filled is not None
         assert filled.concrete
         for step in filled.steps:
             if isinstance(step, SplitStep):
-                assert step.extent % prod(step.lengths) == 0
+                assert step.extent is not None
+                assert step.extent % prod([int(n or 0) for n in step.lengths]) == 0
 
 
 def test_parallel_fuses_until_there_is_enough() -> None:
     context = elementwise((4, 8, 16, 32))
-    state = parallel(context, context.dag.init_state, rng())
+    state = made(parallel(context, context.dag.init_state, rng()))
     # 4 * 8 = 32, times 16 is over 16 * 8 cores: three loops
     assert state.to_str().splitlines()[1] == "parallel i0@i1@i2@ (0,512)"
     single = elementwise((200, 4))
-    state = parallel(single, single.dag.init_state, rng())
+    state = made(parallel(single, single.dag.init_state, rng()))
     assert state.to_str().splitlines()[1] == "parallel i0 (0,200)"
 
 
@@ -62,7 +72,7 @@ def test_parallel_goes_into_attached_stages_when_the_outer_loop_is_one_long() ->
     context = Context(ComputeDAG([a, c]), HardwareParams(8), False, SearchOptions())
     state = context.dag.init_state
     state = state.compute_at(1, 2, state.stages[2].iters[0])
-    state = parallel(context, context.dag.infer_bound(state), rng())
+    state = made(parallel(context, context.dag.infer_bound(state), rng()))
     marks = [[it.annotation for it in stage.iters] for stage in state.stages[1:]]
     # as in Ansor, the loop of length one is marked too; sampling drops what nests
     assert marks[0][0] is Annotation.PARALLEL
@@ -71,9 +81,9 @@ def test_parallel_goes_into_attached_stages_when_the_outer_loop_is_one_long() ->
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_vectorize_stays_within_the_limit(seed) -> None:
+def test_vectorize_stays_within_the_limit(seed: int) -> None:
     context = elementwise((4, 8, 2))
-    state = context.dag.infer_bound(vectorize(context, context.dag.init_state, rng(seed)))
+    state = context.dag.infer_bound(made(vectorize(context, context.dag.init_state, rng(seed))))
     last = state.stages[1].iters[-1]
     assert last.annotation is Annotation.VECTORIZE
     assert last.extent in (2, 16)
@@ -81,12 +91,14 @@ def test_vectorize_stays_within_the_limit(seed) -> None:
     assert vectorize(wide, wide.dag.init_state, rng(seed)) is wide.dag.init_state
 
 
-def test_unroll_draws_a_value_for_reductions(make_context, make_task) -> None:
+def test_unroll_draws_a_value_for_reductions(
+    make_context: MakeContext, make_task: MakeTask
+) -> None:
     for target, values in (("cpu", CPU_UNROLL), ("cuda", GPU_UNROLL)):
         context = make_context(make_task("matmul", target))
         seen = set()
         for seed in range(60):
-            (step,) = unroll(context, context.dag.init_state, rng(seed)).steps
+            (step,) = made(unroll(context, context.dag.init_state, rng(seed))).steps
             assert isinstance(step, PragmaStep)
             seen.add(int(step.pragma.removeprefix("auto_unroll_max_step$")))
         assert seen == set(values)
@@ -94,17 +106,17 @@ def test_unroll_draws_a_value_for_reductions(make_context, make_task) -> None:
 
 def test_unroll_obeys_the_operation() -> None:
     context = elementwise((4, 2, 3), auto_scheduler_always_unroll_inner=["i2"])
-    state = unroll(context, context.dag.init_state, rng())
+    state = made(unroll(context, context.dag.init_state, rng()))
     marks = [it.annotation for it in state.stages[1].iters]
     assert marks == [Annotation.NONE, Annotation.NONE, Annotation.UNROLL]
 
 
-def test_compute_location_draws_every_place(make_context, make_task) -> None:
+def test_compute_location_draws_every_place(make_context: MakeContext, make_task: MakeTask) -> None:
     context = make_context(make_task("softmax"))
     initial = context.dag.init_state
     ids = range(len(initial.stages))
     kinds = {
-        change_compute_location(context, initial, rng(seed)).stages[k].compute_at
+        made(change_compute_location(context, initial, rng(seed))).stages[k].compute_at
         for seed in range(20)
         for k in ids
     }
@@ -113,7 +125,9 @@ def test_compute_location_draws_every_place(make_context, make_task) -> None:
     assert change_compute_location(off, initial, rng()) is initial
 
 
-def test_locations_are_loops_of_the_consumer(make_context, make_task) -> None:
+def test_locations_are_loops_of_the_consumer(
+    make_context: MakeContext, make_task: MakeTask
+) -> None:
     context = make_context(make_task("dense_bias_relu"))
     state = context.dag.init_state
     outputs = len(state.stages) - 1

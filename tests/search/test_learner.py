@@ -1,8 +1,11 @@
 """What the model is given to learn from."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from autosched.search.learner import Learner
+from kit.types import Array
 
 
 class Recorder:
@@ -11,15 +14,15 @@ class Recorder:
     trained = False
 
     def __init__(self) -> None:
-        self.fits = []
+        self.fits: list[tuple[int, list[float]]] = []
 
     def prepare(self) -> None:
         pass
 
-    def fit(self, programs, throughputs) -> None:
+    def fit(self, programs: Sequence[Array], throughputs: Sequence[float]) -> None:
         self.fits.append((len(programs), [float(t) for t in throughputs]))
 
-    def opinions(self, programs):
+    def opinions(self, programs: Sequence[Array]) -> Array:
         return np.arange(1, 1 + 2 * len(programs), dtype=np.float32).reshape(-1, 2)
 
 
@@ -27,36 +30,40 @@ ROW = np.ones((1, 3), np.float32)
 
 
 def test_throughputs_are_relative_to_the_best_of_the_task() -> None:
-    learner = Learner(Recorder())
+    model = Recorder()
+    learner = Learner(model)
     learner.add("a", [ROW, ROW], [2.0, 4.0])
     learner.add("b", [ROW], [10.0])
     learner.refresh()
-    assert learner.model.fits == [(3, [1.0, 0.5, 1.0])]
+    assert model.fits == [(3, [1.0, 0.5, 1.0])]
 
 
 def test_failed_and_illegal_programs_are_left_out() -> None:
-    learner = Learner(Recorder())
+    model = Recorder()
+    learner = Learner(model)
     learner.add("a", [ROW, None, ROW, ROW], [2.0, 1.0, np.inf, 1.0])
     learner.refresh()
-    assert learner.model.fits == [(2, [0.5, 1.0])]
+    assert model.fits == [(2, [0.5, 1.0])]
 
 
 def test_it_trains_only_on_something_new() -> None:
-    learner = Learner(Recorder())
+    model = Recorder()
+    learner = Learner(model)
     learner.add("a", [ROW], [1.0])
     learner.refresh()
-    assert learner.model.fits == []
+    assert model.fits == []
     learner.add("a", [ROW], [1.0])
     learner.refresh()
     learner.refresh()
-    assert len(learner.model.fits) == 1
+    assert len(model.fits) == 1
     learner.add("a", [None], [np.inf])
     learner.refresh()
-    assert len(learner.model.fits) == 1
+    assert len(model.fits) == 1
 
 
 def test_illegal_programs_score_minus_infinity() -> None:
-    learner = Learner(Recorder())
+    model = Recorder()
+    learner = Learner(model)
     np.testing.assert_array_equal(
         learner.opinions([ROW, None, ROW]), [[1, 2], [-np.inf, -np.inf], [3, 4]]
     )

@@ -1,8 +1,10 @@
 """Every mutation of a valid candidate is valid or refused, never a crash."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from autosched.search.mutation import (
 )
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
+from autosched.search.space import SearchSpace
 from autosched.state import queries
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation
@@ -30,23 +33,25 @@ from autosched.state.steps import (
     FuseStep,
     PragmaStep,
     SplitStep,
+    Step,
     steps_from_json,
     steps_to_json,
 )
 from autosched.target import HardwareParams, cuda_target
 from autosched.task import Task
 from autosched.workloads import WORKLOADS
+from kit.types import MakeContext, MakeSpace, MakeTask
 
 
-def population(space, seed=3, count=6):
+def population(space: SearchSpace, seed: int = 3, count: int = 6) -> list[tuple[Step, ...]]:
     return space.sample(np.random.default_rng(seed), count)
 
 
-def differences(before, after):
+def differences(before: tuple[Step, ...], after: tuple[Step, ...]) -> list[tuple[Step, ...]]:
     return [(a, b) for a, b in zip(before, after, strict=True) if a != b]
 
 
-SMALL = {
+SMALL: dict[str, dict[str, Any]] = {
     "matmul": {"M": 6, "N": 8, "K": 9},
     "batch_matmul": {"B": 2, "M": 3, "N": 4, "K": 7},
     "dense_bias_relu": {"M": 4, "N": 15, "K": 6},
@@ -76,7 +81,9 @@ def test_every_workload_is_mutated() -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_chains_of_mutations_are_valid_or_refused(name, target, make_space) -> None:
+def test_chains_of_mutations_are_valid_or_refused(
+    name: str, target: str, make_space: MakeSpace
+) -> None:
     """Each one can be lowered and featurised, or ScheduleError says why not; nothing else."""
     kind = cuda_target() if target == "cuda" else "cpu"
     task = Task.from_workload(name, target=kind, **SMALL[name])
@@ -105,7 +112,9 @@ def test_chains_of_mutations_are_valid_or_refused(name, target, make_space) -> N
 
 
 @pytest.mark.parametrize("name", ["matmul", "dense_bias_relu"])
-def test_tile_sizes_keep_their_product(name, target, make_space, make_task) -> None:
+def test_tile_sizes_keep_their_product(
+    name: str, target: str, make_space: MakeSpace, make_task: MakeTask
+) -> None:
     space = make_space(make_task(name, target))
     rng = np.random.default_rng(0)
     changed_once = False
@@ -115,31 +124,33 @@ def test_tile_sizes_keep_their_product(name, target, make_space, make_task) -> N
             if changed is None:
                 continue
             ((before, after),) = differences(steps, changed)
-            assert isinstance(after, SplitStep)
-            divides = before.extent % prod(before.lengths) == 0
-            assert not divides or before.extent % prod(after.lengths) == 0
+            assert isinstance(before, SplitStep) and isinstance(after, SplitStep)
+            assert before.extent is not None and after.lengths[-1] is not None
+            divides = before.extent % prod([int(n or 0) for n in before.lengths]) == 0
+            assert not divides or before.extent % prod([int(n or 0) for n in after.lengths]) == 0
             assert after.lengths[-1] <= space.context.options.max_innermost_split_factor
             assert after.lengths != before.lengths
             steps, changed_once = changed, True
     assert changed_once
 
 
-def test_auto_unroll_changes_only_its_value(make_space, make_task) -> None:
+def test_auto_unroll_changes_only_its_value(make_space: MakeSpace, make_task: MakeTask) -> None:
     space = make_space(make_task("matmul"))
     rng = np.random.default_rng(0)
     seen = set()
     for steps in population(space):
         for _ in range(10):
             changed = mutate_auto_unroll(space.context, steps, rng)
+            assert changed is not None
             for before, after in differences(steps, changed):
-                assert isinstance(after, PragmaStep)
+                assert isinstance(before, PragmaStep) and isinstance(after, PragmaStep)
                 assert (before.stage_id, before.iter_id) == (after.stage_id, after.iter_id)
                 seen.add(int(after.pragma.split("$")[1]))
     assert seen <= set(CPU_UNROLL)
     assert len(seen) > 1
 
 
-def test_parallel_fuses_another_number_of_loops(make_space, make_task) -> None:
+def test_parallel_fuses_another_number_of_loops(make_space: MakeSpace, make_task: MakeTask) -> None:
     space = make_space(make_task("matmul"))
     rng = np.random.default_rng(0)
     changed_once = False
@@ -157,7 +168,7 @@ def test_parallel_fuses_another_number_of_loops(make_space, make_task) -> None:
     assert changed_once
 
 
-def test_compute_location_moves_one_stage(make_space, make_task) -> None:
+def test_compute_location_moves_one_stage(make_space: MakeSpace, make_task: MakeTask) -> None:
     space = make_space(make_task("softmax"))
     rng = np.random.default_rng(0)
     moved = 0
@@ -171,7 +182,7 @@ def test_compute_location_moves_one_stage(make_space, make_task) -> None:
     assert moved
 
 
-def test_compute_location_can_be_switched_off(make_space, make_task) -> None:
+def test_compute_location_can_be_switched_off(make_space: MakeSpace, make_task: MakeTask) -> None:
     space = make_space(make_task("softmax"), disable_change_compute_location=True)
     rng = np.random.default_rng(0)
     for steps in population(space):
@@ -181,20 +192,22 @@ def test_compute_location_can_be_switched_off(make_space, make_task) -> None:
 @pytest.mark.parametrize(
     "rule", [mutate_tile_size, mutate_auto_unroll, mutate_compute_location, mutate_parallel]
 )
-def test_nothing_to_mutate_is_refused(rule, make_context, make_task) -> None:
+def test_nothing_to_mutate_is_refused(
+    rule: Callable[..., Any], make_context: MakeContext, make_task: MakeTask
+) -> None:
     context = make_context(make_task("matmul"))
     rng = np.random.default_rng(0)
     assert rule(context, (), rng) is None
     assert rule(context, (AnnotationStep(2, 0, Annotation.PARALLEL),), rng) is None
 
 
-def test_a_candidate_with_nested_parallel_loops_is_refused(make_context) -> None:
+def test_a_candidate_with_nested_parallel_loops_is_refused(make_context: MakeContext) -> None:
     """One parallel loop in all of B, which is computed inside C, and C: never a second one."""
     A = te.placeholder((8, 6), name="A")
     B = te.compute((8, 6), lambda i, j: te.exp(A[i, j]), name="B")
     dag = ComputeDAG([A, te.compute((8, 6), lambda i, j: B[i, j] + 1.0, name="C")])
     one = steps_from_json([["CA", 1, 2, 0], ["AN", 1, 1, 3]])
-    assert one[1].annotation is Annotation.PARALLEL
+    assert isinstance(one[1], AnnotationStep) and one[1].annotation is Annotation.PARALLEL
     context = Context(dag, HardwareParams(8), False, SearchOptions())
     rng = np.random.default_rng(0)
     assert mutate_compute_location(context, one, rng) == one  # the only place there is

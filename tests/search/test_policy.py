@@ -1,14 +1,20 @@
 """What the policy proposes: new, legal, repeatable, and good by its model."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
-from autosched.search.cost_model import RandomModel, XGBoostModel
+from autosched.search.cost_model import CostModel, RandomModel, XGBoostModel
 from autosched.search.featurize import task_featurizer
 from autosched.search.learner import Learner
 from autosched.search.options import SearchOptions
-from autosched.search.policy import SketchPolicy
+from autosched.search.policy import Candidate, SketchPolicy
 from autosched.search.space import SearchSpace
+from autosched.state.steps import Step
+from autosched.task import Task
+from kit.types import Array, MakeTask
 
 FAST = {"evolutionary_search_population": 12, "evolutionary_search_num_iters": 2}
 
@@ -21,16 +27,16 @@ class TileModel:
     def prepare(self) -> None:
         pass
 
-    def fit(self, programs, throughputs) -> None:
+    def fit(self, programs: Sequence[Array], throughputs: Sequence[float]) -> None:
         pass
 
-    def opinions(self, programs):
+    def opinions(self, programs: Sequence[Array]) -> Array:
         return np.array([p[0, 0] for p in programs], np.float32).reshape(-1, 1)
 
 
-def featurize(candidates):
+def featurize(candidates: Sequence[tuple[Step, ...]]) -> list[Array | None]:
     """One row: how many of the innermost tiles are 8 long."""
-    rows = []
+    rows: list[Array | None] = []
     for steps in candidates:
         lengths = [step.lengths[-1] for step in steps if hasattr(step, "lengths")]
         score = sum(length == 8 for length in lengths)
@@ -38,14 +44,17 @@ def featurize(candidates):
     return rows
 
 
-def make_policy(task, model=None, seed=0, **options):
-    settings = SearchOptions(sample_init_min_population=12, **{**FAST, **options})
+def make_policy(
+    task: Task, model: CostModel | None = None, seed: int = 0, **options: Any
+) -> SketchPolicy:
+    given: dict[str, Any] = {**FAST, **options}
+    settings = SearchOptions(sample_init_min_population=12, **given)
     learner = Learner(model or TileModel())
     rng = np.random.default_rng(seed)
     return SketchPolicy(SearchSpace(task, settings), learner, rng, featurize)
 
 
-def play(policy, rounds=3, count=5):
+def play(policy: SketchPolicy, rounds: int = 3, count: int = 5) -> list[Candidate]:
     """The proposals of some rounds; the cost of a candidate is a stub that depends on it only."""
     proposed = []
     for _ in range(rounds):
@@ -55,7 +64,7 @@ def play(policy, rounds=3, count=5):
     return proposed
 
 
-def test_gpu_candidates_keep_the_limits_even_before_training(make_task) -> None:
+def test_gpu_candidates_keep_the_limits_even_before_training(make_task: MakeTask) -> None:
     task = make_task("matmul", "cuda")
     settings = SearchOptions(sample_init_min_population=8)
     real = task_featurizer(task)
@@ -65,7 +74,7 @@ def test_gpu_candidates_keep_the_limits_even_before_training(make_task) -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
-def test_nothing_is_proposed_twice(target, make_task) -> None:
+def test_nothing_is_proposed_twice(target: str, make_task: MakeTask) -> None:
     task = make_task("matmul", target)
     proposed = play(make_policy(task))
     texts = [task.dag.infer_bound_of(c.steps).to_str() for c in proposed]
@@ -73,13 +82,13 @@ def test_nothing_is_proposed_twice(target, make_task) -> None:
     assert len(set(texts)) == len(texts)
 
 
-def test_the_same_seed_gives_the_same_sequence(make_task) -> None:
+def test_the_same_seed_gives_the_same_sequence(make_task: MakeTask) -> None:
     first, second, other = (play(make_policy(make_task("matmul"), seed=s)) for s in (4, 4, 5))
     assert first == second
     assert first != other
 
 
-def test_the_same_seed_with_a_trained_model(make_task) -> None:
+def test_the_same_seed_with_a_trained_model(make_task: MakeTask) -> None:
     sequences = [
         play(make_policy(make_task("matmul"), XGBoostModel(0, rounds=5, threads=1), seed=2))
         for _ in range(2)
@@ -87,21 +96,21 @@ def test_the_same_seed_with_a_trained_model(make_task) -> None:
     assert sequences[0] == sequences[1]
 
 
-def test_evolution_finds_better_scores_than_sampling(make_task) -> None:
+def test_evolution_finds_better_scores_than_sampling(make_task: MakeTask) -> None:
     task = make_task("matmul")
     evolved = make_policy(task, evolutionary_search_num_iters=4).next_batch(8)
     sampled = make_policy(task, RandomModel(0)).next_batch(8)
     assert all(c.predicted is None for c in sampled)
-    chance = [row[0, 0] for row in featurize([c.steps for c in sampled])]
+    chance = [row[0, 0] for row in featurize([c.steps for c in sampled]) if row is not None]
     assert np.mean([c.predicted for c in evolved]) > np.mean(chance)
 
 
-def test_some_are_random(make_task) -> None:
+def test_some_are_random(make_task: MakeTask) -> None:
     batch = make_policy(make_task("matmul"), eps_greedy=0.5).next_batch(8)
     assert [c.predicted is None for c in batch] == [False] * 4 + [True] * 4
 
 
-def test_illegal_candidates_are_not_proposed(make_task) -> None:
+def test_illegal_candidates_are_not_proposed(make_task: MakeTask) -> None:
     policy = make_policy(make_task("matmul"))
     policy._featurize = lambda candidates: [
         None if k % 3 else row for k, row in enumerate(featurize(candidates))
@@ -110,7 +119,7 @@ def test_illegal_candidates_are_not_proposed(make_task) -> None:
         assert candidate.predicted is None or candidate.predicted > -np.inf
 
 
-def test_told_candidates_are_known(make_task) -> None:
+def test_told_candidates_are_known(make_task: MakeTask) -> None:
     task = make_task("matmul")
     earlier = play(make_policy(task), rounds=1)
     policy = make_policy(task)
@@ -120,7 +129,7 @@ def test_told_candidates_are_known(make_task) -> None:
     assert not {c.steps for c in again} & {c.steps for c in earlier}
 
 
-def test_a_space_is_used_up(make_task) -> None:
+def test_a_space_is_used_up(make_task: MakeTask) -> None:
     from autosched.task import Task
 
     policy = make_policy(Task.from_workload("matmul", M=1, N=1, K=2))

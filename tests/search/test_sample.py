@@ -1,15 +1,19 @@
 """Sampled candidates are legal, different, and repeatable."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
+from autosched.search.space import SearchSpace
 from autosched.state import queries
 from autosched.state.iterator import Annotation
-from autosched.state.steps import SplitStep
+from autosched.state.steps import SplitStep, Step
 from autosched.task import Task
+from kit.types import MakeSpace, MakeTask
 
 
-def test_samples_are_legal_and_differ(space) -> None:
+def test_samples_are_legal_and_differ(space: SearchSpace) -> None:
     found = space.sample(np.random.default_rng(1), 8)
     assert len(found) == 8 or space.context.is_gpu
     assert len(found) >= 4
@@ -25,12 +29,12 @@ def test_samples_are_legal_and_differ(space) -> None:
             assert not queries.has_nested_parallel(space.context.dag.state_of(steps))
 
 
-def test_the_same_seed_gives_the_same_samples(space) -> None:
+def test_the_same_seed_gives_the_same_samples(space: SearchSpace) -> None:
     first, second = (space.sample(np.random.default_rng(7), 4) for _ in range(2))
     assert first == second
 
 
-def test_gpu_samples_are_bound_to_threads(make_space, make_task) -> None:
+def test_gpu_samples_are_bound_to_threads(make_space: MakeSpace, make_task: MakeTask) -> None:
     space = make_space(make_task("matmul", "cuda"))
     for steps in space.sample(np.random.default_rng(0), 8):
         state = space.context.dag.infer_bound_of(steps)
@@ -38,14 +42,14 @@ def test_gpu_samples_are_bound_to_threads(make_space, make_task) -> None:
         assert {Annotation.BLOCK_X, Annotation.VTHREAD, Annotation.THREAD_X} <= marks
 
 
-def test_a_tiny_space_ends(make_space) -> None:
+def test_a_tiny_space_ends(make_space: MakeSpace) -> None:
     space = make_space(Task.from_workload("matmul", M=1, N=1, K=1))
     found = space.sample(np.random.default_rng(0), 50)
     assert 1 <= len(found) < 50
 
 
 @pytest.mark.parametrize("limit", [1, 4])
-def test_vectors_have_a_limit(limit, make_space, make_task) -> None:
+def test_vectors_have_a_limit(limit: int, make_space: MakeSpace, make_task: MakeTask) -> None:
     space = make_space(
         make_task("dense_bias_relu"), max_innermost_split_factor=limit, max_vectorize_size=limit
     )
@@ -57,11 +61,13 @@ def test_vectors_have_a_limit(limit, make_space, make_task) -> None:
                     assert it.extent <= limit
 
 
-def test_samples_that_cannot_be_lowered_are_dropped(make_space, make_task) -> None:
+def test_samples_that_cannot_be_lowered_are_dropped(
+    make_space: MakeSpace, make_task: MakeTask
+) -> None:
     space = make_space(make_task("matmul"))
-    asked = []
+    asked: list[tuple[Step, ...]] = []
 
-    def legal(batch):
+    def legal(batch: Sequence[tuple[Step, ...]]) -> list[bool]:
         asked.extend(batch)
         return [k % 2 == 0 for k, _ in enumerate(batch)]
 
@@ -70,7 +76,7 @@ def test_samples_that_cannot_be_lowered_are_dropped(make_space, make_task) -> No
     assert set(found) < set(asked)
 
 
-def test_nothing_legal_ends(make_space, make_task) -> None:
+def test_nothing_legal_ends(make_space: MakeSpace, make_task: MakeTask) -> None:
     space = make_space(make_task("softmax"))
     refuse = lambda batch: [False] * len(batch)  # noqa: E731
     assert space.sample(np.random.default_rng(0), 4, refuse) == []

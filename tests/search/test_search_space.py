@@ -9,9 +9,10 @@ from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.sample import sample_population
 from autosched.search.sketch import generate_sketches
 from autosched.search.space import SearchSpace
+from kit.types import MakeTask
 
 
-def test_it_is_the_sketches_of_the_task_and_samples_of_them(make_task) -> None:
+def test_it_is_the_sketches_of_the_task_and_samples_of_them(make_task: MakeTask) -> None:
     task = make_task("matmul")
     context = Context(task.dag, task.target.hardware, task.target.is_gpu, SearchOptions())
     sketches = generate_sketches(context)
@@ -22,7 +23,7 @@ def test_it_is_the_sketches_of_the_task_and_samples_of_them(make_task) -> None:
     assert SearchSpace.of(context).sample(np.random.default_rng(5), 6) == drawn
 
 
-def test_one_sketch_alone_may_be_sampled(make_task) -> None:
+def test_one_sketch_alone_may_be_sampled(make_task: MakeTask) -> None:
     space = SearchSpace(make_task("matmul"))
     assert len(space.sketches) > 1
     for sketch in space.sketches:
@@ -31,7 +32,7 @@ def test_one_sketch_alone_may_be_sampled(make_task) -> None:
             assert [stage.name for stage in space.context.dag.state_of(steps).stages] == stages
 
 
-def test_options_and_rules_are_part_of_it(make_task) -> None:
+def test_options_and_rules_are_part_of_it(make_task: MakeTask) -> None:
     never = FunctionRule("Never", lambda *_: Decision.SKIP, lambda *_: [])
     nothing = FunctionRule("Empty", lambda *_: Decision.APPLY_AND_SKIP_REST, lambda *_: [])
     task = make_task("matmul")

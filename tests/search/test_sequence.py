@@ -4,21 +4,28 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from autosched.measure.build import Builder
 from autosched.measure.measurer import Measurer
+from autosched.measure.records import Record
+from autosched.measure.result import RunResult
+from autosched.measure.runner import Runner
+from autosched.process.worker import Worker
 from autosched.search.featurize import Helper, task_featurizer
 from autosched.search.mutation import mutate
 from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
 from autosched.search.tuner import TuneOptions, Tuner
-from autosched.state.steps import steps_to_json
+from autosched.state.steps import Step, steps_to_json
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
+from kit.helper import StubHelper, StubWorker
 from kit.measurer import StubMeasurer, seconds_from
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,10 +37,13 @@ SEARCH = SearchOptions(
 )
 
 
-class StubTimer:
+SIZES: dict[str, Any] = {"M": 8, "N": 12, "K": 16}
+
+
+class StubTimer(Runner):
     """In place of `Runner`: the time of a kernel is made of its object code."""
 
-    def start(self, task) -> None:
+    def start(self, task: Task) -> None:
         pass
 
     def reference(self, task: Task) -> None:
@@ -42,47 +52,66 @@ class StubTimer:
     def close(self) -> None:
         pass
 
-    def run(self, task, artifacts, best=float("inf"), on_done=None):
+    def run(
+        self,
+        task: Task,
+        artifacts: Sequence[bytes | None],
+        best: float = float("inf"),
+        on_done: Callable[[int], None] | None = None,
+    ) -> list[RunResult]:
         assert None not in artifacts
-        return [((seconds_from(artifact),), None) for artifact in artifacts]
+        return [([seconds_from(artifact)], None) for artifact in artifacts if artifact is not None]
 
 
-class NoHelper:
+class Unasked(StubWorker):
+    def send(self, request: Any) -> None:
+        raise AssertionError("no request is ever sent")
+
+
+class NoHelper(StubHelper):
     """In place of `Helper`, for the tuner only: no request is ever sent."""
 
-    def start(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+    def start(self) -> Worker:
+        return Unasked("")
 
 
-def text_of(candidates):
+def text_of(candidates: Sequence[tuple[Step, ...]]) -> str:
     return json.dumps([steps_to_json(steps) for steps in candidates])
 
 
-def matmul(**sizes):
-    return Task.from_workload("matmul", **{"M": 8, "N": 12, "K": 16, **sizes}, target=cpu_target())
+def matmul(**sizes: Any) -> Task:
+    return Task.from_workload("matmul", **{**SIZES, **sizes}, target=cpu_target())
 
 
-def tuner_of(task, measurer, helper=None, earlier=(), **options):
+def tuner_of(
+    task: Task,
+    measurer: Measurer | StubMeasurer,
+    helper: Helper | None = None,
+    earlier: Sequence[Record] = (),
+    **options: int,
+) -> Tuner:
     """A tuner whose features are worked out here, unless there is a `helper` process."""
-    settings = TuneOptions(**{"trials": 15, "batch": 5, "seed": 3, "search": SEARCH, **options})
+    given: dict[str, Any] = {"trials": 15, "batch": 5, "seed": 3, "search": SEARCH, **options}
+    settings = TuneOptions(**given)
     tuner = Tuner(task, settings, measurer, earlier=earlier, helper=helper or NoHelper())
     if helper is None:
         tuner._policy._featurize = task_featurizer(task)
     return tuner
 
 
-def measured_by(tuner):
+def measured_by(tuner: Tuner) -> list[tuple[tuple[Step, ...], float | None]]:
     """What was measured, and the score that each was chosen for."""
     return [(r.steps, r.search["predicted"]) for r in tuner.run().records]
 
 
-def program():
+def program() -> str:
     """Everything that a seed decides, as text: a tuned task, and candidates of both targets."""
     found = [steps for steps, _ in measured_by(tuner_of(matmul(), StubMeasurer()))]
-    for op, args in (("matmul", {"M": 8, "N": 8, "K": 8}), ("softmax", {"M": 4, "N": 8})):
+    small: list[tuple[str, dict[str, Any]]] = [
+        ("matmul", {"M": 8, "N": 8, "K": 8}),
+        ("softmax", {"M": 4, "N": 8}),
+    ]
+    for op, args in small:
         for target in (cpu_target(threads=2), cuda_target()):
             task = Task.from_workload(op, **args, target=target)
             space = SearchSpace(task, SEARCH)
@@ -96,11 +125,11 @@ def program():
 
 
 @pytest.fixture
-def builders():
+def builders() -> Iterator[Callable[[int], Measurer]]:
     """workers -> a Measurer that really builds, in so many processes, and times nothing."""
     made = []
 
-    def make(workers):
+    def make(workers: int) -> Measurer:
         made.append(Measurer(Builder(workers, 60.0), StubTimer(), "none"))
         return made[-1]
 
@@ -109,7 +138,7 @@ def builders():
         measurer.close()
 
 
-def test_build_workers_change_nothing(builders) -> None:
+def test_build_workers_change_nothing(builders: Callable[[int], Measurer]) -> None:
     one, two = (measured_by(tuner_of(matmul(), builders(n), trials=8, batch=4)) for n in (1, 2))
     assert len(one) == 8
     assert any(predicted is not None for _, predicted in one)
@@ -147,7 +176,7 @@ def test_the_hash_seed_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("sizes", [{"M": 1, "N": 1, "K": 1}, {"M": 1, "N": 1, "K": 2}])
-def test_a_tiny_space_is_measured_once_and_for_all(sizes) -> None:
+def test_a_tiny_space_is_measured_once_and_for_all(sizes: dict[str, int]) -> None:
     task, measurer = matmul(**sizes), StubMeasurer()
     result = tuner_of(task, measurer, trials=1000).run()
     assert result.reason == "the search space holds no more candidates"
@@ -160,9 +189,9 @@ def test_a_tiny_space_is_measured_once_and_for_all(sizes) -> None:
 
 
 @pytest.mark.parametrize("op", ["softmax", "conv1d_nlc"])
-def test_nothing_is_measured_twice(op) -> None:
+def test_nothing_is_measured_twice(op: str) -> None:
     """Neither in later rounds nor by a later run with another seed that continues."""
-    sizes = {"M": 2, "N": 6}
+    sizes: dict[str, Any] = {"M": 2, "N": 6}
     if op == "conv1d_nlc":
         sizes = {"N": 1, "L": 4, "CI": 2, "CO": 2, "K": 3, "stride": 1, "padding": 1}
     task = Task.from_workload(op, **sizes, target=cpu_target())

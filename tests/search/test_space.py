@@ -1,5 +1,7 @@
 """Sketches beyond Ansor's: where they appear, what they look like, that they compute the same."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from autosched.runtime.cpu import load
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
+from autosched.state.state import State
 from autosched.task import Task
 
 NEW = [
@@ -34,19 +37,23 @@ def task_of(expr: str) -> Task:
     return Task.from_expression(expr, {"A": [6, 5, 24] if "A[i, j, k]" in expr else [12, 40]})
 
 
-def sketches_of(task: Task, space: str, gpu: bool = False):
+Space = Literal["ansor", "autosched"]
+SPACES: tuple[Space, Space] = ("ansor", "autosched")
+
+
+def sketches_of(task: Task, space: Space, gpu: bool = False) -> tuple[State, ...]:
     options = SearchOptions(space=space)
     return SearchSpace.of(Context(task.dag, task.target.hardware, gpu, options)).sketches
 
 
-def texts(states):
+def texts(states: tuple[State, ...]) -> list[str]:
     return [state.to_str() for state in states]
 
 
 @pytest.mark.parametrize(("expr", "levels"), NEW)
-def test_a_tiled_structure_beside_ansors(expr, levels) -> None:
+def test_a_tiled_structure_beside_ansors(expr: str, levels: str) -> None:
     task = task_of(expr)
-    old, new = (texts(sketches_of(task, space)) for space in ("ansor", "autosched"))
+    old, new = (texts(sketches_of(task, space)) for space in SPACES)
     (added,) = [text for text in new if text not in old]
     assert [text for text in new if text in old] == old
     loops = [line.split()[1] for line in added.splitlines() if line.split()[0] == "for"]
@@ -60,20 +67,20 @@ def test_a_tiled_structure_beside_ansors(expr, levels) -> None:
 
 
 @pytest.mark.parametrize("expr", UNCHANGED)
-def test_other_operators_keep_ansors_sketches(expr) -> None:
+def test_other_operators_keep_ansors_sketches(expr: str) -> None:
     task = task_of(expr)
     assert texts(sketches_of(task, "ansor")) == texts(sketches_of(task, "autosched"))
 
 
 @pytest.mark.parametrize("expr", [case[0] for case in NEW])
-def test_a_gpu_keeps_ansors_sketches(expr) -> None:
+def test_a_gpu_keeps_ansors_sketches(expr: str) -> None:
     task = task_of(expr)
-    both = [texts(sketches_of(task, space, gpu=True)) for space in ("ansor", "autosched")]
+    both = [texts(sketches_of(task, space, gpu=True)) for space in SPACES]
     assert both[0] == both[1]
 
 
 @pytest.mark.parametrize("expr", [case[0] for case in NEW])
-def test_samples_compute_the_reference(expr) -> None:
+def test_samples_compute_the_reference(expr: str) -> None:
     task = task_of(expr)
     inputs = task.inputs(seed=1)
     (want,) = task.reference(inputs)

@@ -1,16 +1,22 @@
 """Several tasks in one run, with a stub for measuring."""
 
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.records import RecordLog, read_log
+from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import MeasureResult
 from autosched.search.allocation import AllocationOptions
 from autosched.search.options import SearchOptions
 from autosched.search.task_scheduler import ScheduleOptions, TaskScheduler
 from autosched.search.tuner import TuneOptions
+from autosched.state.steps import Step
 from autosched.task import Task
-from kit.measurer import CRASH, StubMeasurer
+from kit.helper import StubHelper
+from kit.measurer import CRASH, StubMeasurer, Told, cost_of
 
 SEARCH = SearchOptions(
     sample_init_min_population=5,
@@ -20,14 +26,26 @@ SEARCH = SearchOptions(
 
 
 @pytest.fixture(scope="module")
-def tasks():
+def tasks() -> list[Task]:
     return [Task.from_workload("matmul", M=8, N=8, K=k) for k in (8, 16)]
 
 
 @pytest.fixture(scope="module")
-def make(tasks, stub_helper):
-    def made(measurer=None, log=None, earlier=None, weights=None, strategy="gradient", **options):
-        settings = {"trials": 24, "batch": 4, "allocation": AllocationOptions(strategy), **options}
+def make(tasks: list[Task], stub_helper: type[StubHelper]) -> Callable[..., TaskScheduler]:
+    def made(
+        measurer: StubMeasurer | None = None,
+        log: RecordLog | None = None,
+        earlier: Mapping[str, Sequence[Record]] | None = None,
+        weights: list[float] | None = None,
+        strategy: str = "gradient",
+        **options: float,
+    ) -> TaskScheduler:
+        settings: dict[str, Any] = {
+            "trials": 24,
+            "batch": 4,
+            "allocation": AllocationOptions(strategy),
+            **options,
+        }
         tune = TuneOptions(search=SEARCH)
         return TaskScheduler(
             [(task, tune) for task in tasks],
@@ -42,19 +60,21 @@ def make(tasks, stub_helper):
     return made
 
 
-def test_round_robin_shares_evenly(make) -> None:
+def test_round_robin_shares_evenly(make: Callable[..., TaskScheduler]) -> None:
     result = make(strategy="round-robin").run()
     assert [t.progress.done for t in result.tasks] == [12, 12]
-    assert result.objective == sum(t.best.result.cost for t in result.tasks)
+    assert result.objective == sum(cost_of(t.best) for t in result.tasks)
 
 
-def test_the_gradient_favours_a_heavy_task(make) -> None:
+def test_the_gradient_favours_a_heavy_task(make: Callable[..., TaskScheduler]) -> None:
     done = [t.progress.done for t in make(weights=[1000.0, 0.001], trials=32).run().tasks]
     assert sum(done) == 32
     assert done[0] > done[1] >= 4
 
 
-def test_one_file_holds_all_and_is_continued(make, tasks, tmp_path) -> None:
+def test_one_file_holds_all_and_is_continued(
+    make: Callable[..., TaskScheduler], tasks: list[Task], tmp_path: Path
+) -> None:
     log = RecordLog(tmp_path / "log.jsonl")
     make(log=log).run()
     records = read_log(log.path).records
@@ -72,9 +92,17 @@ def test_one_file_holds_all_and_is_continued(make, tasks, tmp_path) -> None:
         assert not known & {r.steps for r in again if r.task["key"] == task.key}
 
 
-def test_a_failing_task_gets_no_second_round(make, tasks) -> None:
+def test_a_failing_task_gets_no_second_round(
+    make: Callable[..., TaskScheduler], tasks: list[Task]
+) -> None:
     class Failing(StubMeasurer):
-        def measure(self, task, batch, best, progress=None):
+        def measure(
+            self,
+            task: Task,
+            batch: Sequence[tuple[Step, ...]],
+            best: float = float("inf"),
+            progress: Told | None = None,
+        ) -> list[MeasureResult]:
             self.bad = 1 if task is tasks[0] else 0
             return super().measure(task, batch, best, progress)
 
@@ -83,13 +111,21 @@ def test_a_failing_task_gets_no_second_round(make, tasks) -> None:
     assert result.tasks[0].best is None
 
 
-def test_small_improvements_count_beside_a_failing_task(make, tasks) -> None:
+def test_small_improvements_count_beside_a_failing_task(
+    make: Callable[..., TaskScheduler], tasks: list[Task]
+) -> None:
     class Slowly(StubMeasurer):
-        def one(self, steps, k):
+        def one(self, steps: tuple[Step, ...], k: int) -> MeasureResult:
             count = sum(map(len, self.batches))
             return MeasureResult((1e-3 - 1e-7 * count - 1e-9 * k,))
 
-        def measure(self, task, batch, best, progress=None):
+        def measure(
+            self,
+            task: Task,
+            batch: Sequence[tuple[Step, ...]],
+            best: float = float("inf"),
+            progress: Told | None = None,
+        ) -> list[MeasureResult]:
             if task is tasks[0]:
                 return [MeasureResult((), CRASH)] * len(batch)
             return super().measure(task, batch, best, progress)
@@ -99,9 +135,17 @@ def test_small_improvements_count_beside_a_failing_task(make, tasks) -> None:
     assert [t.progress.done for t in result.tasks] == [4, 20]
 
 
-def test_every_task_gets_a_first_round_before_patience_ends(make, tasks) -> None:
+def test_every_task_gets_a_first_round_before_patience_ends(
+    make: Callable[..., TaskScheduler], tasks: list[Task]
+) -> None:
     class Failing(StubMeasurer):
-        def measure(self, task, batch, best, progress=None):
+        def measure(
+            self,
+            task: Task,
+            batch: Sequence[tuple[Step, ...]],
+            best: float = float("inf"),
+            progress: Told | None = None,
+        ) -> list[MeasureResult]:
             self.bad = 1 if task is tasks[0] else 0
             return super().measure(task, batch, best, progress)
 
@@ -110,7 +154,9 @@ def test_every_task_gets_a_first_round_before_patience_ends(make, tasks) -> None
     assert "no improvement" in result.reason
 
 
-def test_a_task_whose_records_all_failed_starts_afresh(make, tasks, tmp_path) -> None:
+def test_a_task_whose_records_all_failed_starts_afresh(
+    make: Callable[..., TaskScheduler], tasks: list[Task], tmp_path: Path
+) -> None:
     log = RecordLog(tmp_path / "log.jsonl")
     make(StubMeasurer(bad=1), log=log, trials=8).run()
     records = read_log(log.path).records
@@ -120,21 +166,21 @@ def test_a_task_whose_records_all_failed_starts_afresh(make, tasks, tmp_path) ->
     assert all(t.best is not None for t in scheduler.run().tasks)
 
 
-def test_an_interruption_keeps_the_bests(make) -> None:
+def test_an_interruption_keeps_the_bests(make: Callable[..., TaskScheduler]) -> None:
     result = make(StubMeasurer(interrupt_after=3)).run()
     assert result.interrupted
     assert all(t.best is not None for t in result.tasks)
 
 
-def test_early_stopping_and_time(make) -> None:
+def test_early_stopping_and_time(make: Callable[..., TaskScheduler]) -> None:
     assert "no improvement" in make(trials=3200, early_stopping=12).run().reason
     assert "time budget" in make(time_budget_s=1e-9).run().reason
 
 
-def test_what_is_refused(make, tasks) -> None:
+def test_what_is_refused(make: Callable[..., TaskScheduler], tasks: list[Task]) -> None:
     with pytest.raises(ConfigError, match="too few for 2 tasks"):
         make(trials=1)
     with pytest.raises(ConfigError, match="expected 2 weights, found 1"):
         make(weights=[1.0])
     with pytest.raises(ConfigError, match="given twice"):
-        TaskScheduler([(tasks[0], TuneOptions())] * 2, ScheduleOptions(8), None)
+        TaskScheduler([(tasks[0], TuneOptions())] * 2, ScheduleOptions(8), StubMeasurer())

@@ -10,21 +10,27 @@ from autosched.search.space import SearchSpace
 from autosched.search.thread_bind import thread_bind
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation
+from autosched.state.state import State
 from autosched.target import HardwareParams
+from autosched.te.operations.tensor import Tensor
+from kit.types import MakeSpace, MakeTask
 
 GPU = HardwareParams.default("cuda")
 
 
-def bound(tensors, seed=0):
+def bound(tensors: list[Tensor], seed: int = 0) -> State:
     dag = ComputeDAG(tensors)
     context = Context(dag, GPU, True, SearchOptions())
     (sketch,) = SearchSpace.of(context).sketches
     rng = np.random.default_rng(seed)
-    state = thread_bind(context, fill_tile_size(context, sketch, rng), rng)
-    return None if state is None else dag.infer_bound(state)
+    filled = fill_tile_size(context, sketch, rng)
+    assert filled is not None
+    state = thread_bind(context, filled, rng)
+    assert state is not None
+    return dag.infer_bound(state)
 
 
-def elementwise(shape):
+def elementwise(shape: tuple[int, int]) -> list[Tensor]:
     a = te.placeholder(shape, name="A")
     return [a, te.compute(shape, lambda *i: a(*i) * 2.0, name="B")]
 
@@ -39,32 +45,41 @@ def test_a_long_stage_is_cut_into_warps() -> None:
     assert lines[1:3] == ["blockIdx.x i0@i1@.0 (0,66)", "  threadIdx.x i0@i1@.1 (0,32)"]
 
 
-def test_tiled_stages_keep_the_limits_or_are_discarded(make_space, make_task) -> None:
+def test_tiled_stages_keep_the_limits_or_are_discarded(
+    make_space: MakeSpace, make_task: MakeTask
+) -> None:
     space = make_space(make_task("matmul", "cuda"))
     (sketch,) = space.sketches
     outcomes = set()
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        state = thread_bind(space.context, fill_tile_size(space.context, sketch, rng), rng)
+        filled = fill_tile_size(space.context, sketch, rng)
+        assert filled is not None
+        state = thread_bind(space.context, filled, rng)
         outcomes.add(state is None)
         if state is None:
             continue
         for stage in state.stages:
             for it in stage.iters:
                 if it.annotation is Annotation.VTHREAD:
-                    assert it.extent <= GPU.max_vthread_extent
+                    assert it.extent is not None and it.extent <= GPU.max_vthread_extent
                 if it.annotation is Annotation.THREAD_X and "shared" not in stage.name:
-                    assert it.extent >= GPU.warp_size
+                    assert it.extent is not None and it.extent >= GPU.warp_size
     assert outcomes == {True, False}
 
 
-def test_fetches_into_shared_memory_use_the_same_threads(make_space, make_task) -> None:
+def test_fetches_into_shared_memory_use_the_same_threads(
+    make_space: MakeSpace, make_task: MakeTask
+) -> None:
     space = make_space(make_task("matmul", "cuda"))
     (sketch,) = space.sketches
     state = None
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        state = state or thread_bind(space.context, fill_tile_size(space.context, sketch, rng), rng)
+        filled = fill_tile_size(space.context, sketch, rng)
+        assert filled is not None
+        state = state or thread_bind(space.context, filled, rng)
+    assert state is not None
     state = space.context.dag.infer_bound(state)
     threads = {
         it.extent

@@ -1,5 +1,8 @@
 """Multi-level tiling and following it, with iterators that stay whole."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from autosched import te
@@ -9,10 +12,11 @@ from autosched.search.rules.protocol import Context
 from autosched.search.rules.tiling import follow_tiling, multi_level_tile, structure_problem
 from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
+from autosched.state.state import State
 from autosched.target import HardwareParams
 
 
-def matmul(unsplit=()):
+def matmul(unsplit: Sequence[str] = ()) -> ComputeDAG:
     attrs = {"auto_scheduler_no_split_at_inner": list(unsplit)} if unsplit else {}
     a, b = te.placeholder((8, 4), name="A"), te.placeholder((4, 16), name="B")
     k = te.reduce_axis((0, 4), name="k")
@@ -21,7 +25,7 @@ def matmul(unsplit=()):
     return ComputeDAG([a, b, d])
 
 
-def names(state, stage_id):
+def names(state: State, stage_id: int) -> str:
     return " ".join(it.name for it in state.stages[stage_id].iters)
 
 
@@ -91,8 +95,9 @@ def test_structures_that_are_none() -> None:
 
 
 @pytest.mark.parametrize(("gpu", "name"), [(False, "cpu"), (True, "gpu")])
-def test_options_with_such_a_structure_are_refused(gpu, name) -> None:
+def test_options_with_such_a_structure_are_refused(gpu: bool, name: str) -> None:
     key = f"{name}_multi_level_tiling_structure"
-    options = SearchOptions(**{key: "SR"})
+    given: dict[str, Any] = {key: "SR"}
+    options = SearchOptions(**given)
     with pytest.raises(ConfigError, match=f"{key}: expected"):
         SearchSpace.of(Context(matmul(), HardwareParams.default("cuda"), gpu, options))

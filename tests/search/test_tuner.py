@@ -1,18 +1,22 @@
 """The tuning loop with a stub for measuring: records, continuing, stopping, failing."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autosched.errors import ConfigError
 from autosched.measure.interrupt import MeasureInterrupted
-from autosched.measure.records import RecordLog, read_log
+from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import MeasureResult
 from autosched.search.options import SearchOptions
-from autosched.search.tuner import Part, TuneOptions, Tuner
+from autosched.search.tuner import Observer, Part, TuneOptions, Tuner
+from autosched.state.steps import Step
 from autosched.target import cuda_target
 from autosched.task import Task
-from kit.measurer import Steps, StubMeasurer
+from kit.helper import StubHelper
+from kit.measurer import Steps, StubMeasurer, Told, cost_of
 
 SEARCH = SearchOptions(
     sample_init_min_population=6,
@@ -22,29 +26,38 @@ SEARCH = SearchOptions(
 
 
 @pytest.fixture(scope="module")
-def task():
+def task() -> Task:
     return Task.from_workload("matmul", M=8, N=8, K=8)
 
 
 @pytest.fixture(scope="module")
-def make(stub_helper):
+def make(stub_helper: type[StubHelper]) -> Callable[..., Tuner]:
     """(task, measurer, log, earlier, observer, **options) -> a tuner that measures nothing."""
 
-    def made(task, measurer=None, log=None, earlier=(), observer=None, **options):
-        settings = TuneOptions(**{"trials": 12, "batch": 4, "search": SEARCH, **options})
-        measurer = measurer or StubMeasurer()
-        return Tuner(task, settings, measurer, log, earlier, observer, helper=stub_helper())
+    def made(
+        task: Task,
+        measurer: StubMeasurer | None = None,
+        log: RecordLog | None = None,
+        earlier: Sequence[Record] = (),
+        observer: Observer | None = None,
+        **options: Any,
+    ) -> Tuner:
+        given: dict[str, Any] = {"trials": 12, "batch": 4, "search": SEARCH, **options}
+        settings = TuneOptions(**given)
+        return Tuner(
+            task, settings, measurer or StubMeasurer(), log, earlier, observer, helper=stub_helper()
+        )
 
     return made
 
 
-def test_every_trial_is_recorded(make, task, tmp_path) -> None:
+def test_every_trial_is_recorded(make: Callable[..., Tuner], task: Task, tmp_path: Path) -> None:
     log = RecordLog(tmp_path / "log.jsonl")
     result = make(task, log=log).run()
     written = read_log(log.path).records
     assert [r.steps for r in written] == [r.steps for r in result.records]
     assert len({r.steps for r in written}) == 12
-    assert result.best.result.cost == min(r.result.cost for r in written)
+    assert cost_of(result.best) == min(r.result.cost for r in written)
     assert [r.search["round"] for r in written] == [0] * 4 + [1] * 4 + [2] * 4
     assert [r.search["predicted"] is None for r in written] == [True] * 4 + [False] * 8
     assert written[0].search["quality"] is None
@@ -55,14 +68,14 @@ def test_every_trial_is_recorded(make, task, tmp_path) -> None:
     assert set(result.progress.seconds) == phases
 
 
-def test_the_same_seed_gives_the_same_candidates(make, task) -> None:
+def test_the_same_seed_gives_the_same_candidates(make: Callable[..., Tuner], task: Task) -> None:
     runs = [make(task, seed=seed).run() for seed in (1, 1, 2)]
     steps = [[r.steps for r in run.records] for run in runs]
     assert steps[0] == steps[1]
     assert steps[0] != steps[2]
 
 
-def test_it_continues_from_records(make, task, tmp_path) -> None:
+def test_it_continues_from_records(make: Callable[..., Tuner], task: Task, tmp_path: Path) -> None:
     log = RecordLog(tmp_path / "log.jsonl")
     make(task, log=log).run()
     earlier = read_log(log.path).records
@@ -70,23 +83,25 @@ def test_it_continues_from_records(make, task, tmp_path) -> None:
     assert not {r.steps for r in result.records} & {r.steps for r in earlier}
     assert result.records[0].search["predicted"] is not None
     every = [*earlier, *result.records]
-    assert result.best.result.cost == min(r.result.cost for r in every)
+    assert cost_of(result.best) == min(r.result.cost for r in every)
 
 
-def test_failures_are_counted_and_kept(make, task) -> None:
+def test_failures_are_counted_and_kept(make: Callable[..., Tuner], task: Task) -> None:
     result = make(task, StubMeasurer(bad=2)).run()
     assert result.progress.failures == {"run crash": 6}
     assert result.progress.valid == 6
     assert len(result.records) == 12
 
 
-def test_nothing_valid(make, task) -> None:
+def test_nothing_valid(make: Callable[..., Tuner], task: Task) -> None:
     result = make(task, StubMeasurer(bad=1)).run()
     assert result.best is None
     assert result.progress.quality == []
 
 
-def test_an_interruption_keeps_what_was_measured(make, task, tmp_path) -> None:
+def test_an_interruption_keeps_what_was_measured(
+    make: Callable[..., Tuner], task: Task, tmp_path: Path
+) -> None:
     log = RecordLog(tmp_path / "log.jsonl")
     result = make(task, StubMeasurer(interrupt_after=2), log).run()
     assert result.interrupted
@@ -94,9 +109,17 @@ def test_an_interruption_keeps_what_was_measured(make, task, tmp_path) -> None:
     assert result.best is not None
 
 
-def test_what_was_measured_of_an_interrupted_round_is_kept(make, task, tmp_path) -> None:
+def test_what_was_measured_of_an_interrupted_round_is_kept(
+    make: Callable[..., Tuner], task: Task, tmp_path: Path
+) -> None:
     class CutShort(StubMeasurer):
-        def measure(self, task, batch, best, progress=None):
+        def measure(
+            self,
+            task: Task,
+            batch: Sequence[tuple[Step, ...]],
+            best: float = float("inf"),
+            progress: Told | None = None,
+        ) -> list[MeasureResult]:
             results = super().measure(task, batch, best, progress)
             if len(self.batches) == 2:
                 raise MeasureInterrupted([None, *results[1:3], None])
@@ -116,7 +139,7 @@ def test_what_was_measured_of_an_interrupted_round_is_kept(make, task, tmp_path)
     assert not {r.steps for r in again.records} & {r.steps for r in written}
 
 
-def test_early_stopping(make, task) -> None:
+def test_early_stopping(make: Callable[..., Tuner], task: Task) -> None:
     result = make(task, trials=1000, early_stopping=8).run()
     assert "no better candidate in" in result.reason
     costs = [r.result.cost for r in result.records]
@@ -124,20 +147,20 @@ def test_early_stopping(make, task) -> None:
     assert len(costs) < 1000
 
 
-def test_a_time_budget(make, task) -> None:
+def test_a_time_budget(make: Callable[..., Tuner], task: Task) -> None:
     result = make(task, trials=1000, time_budget_s=1e-9).run()
     assert result.records == []
     assert "time budget" in result.reason
 
 
-def test_a_small_space_ends(make) -> None:
+def test_a_small_space_ends(make: Callable[..., Tuner]) -> None:
     tiny = Task.from_workload("matmul", M=1, N=1, K=1)
     result = make(tiny, trials=1000).run()
     assert result.reason == "the search space holds no more candidates"
     assert len({r.steps for r in result.records}) == len(result.records) < 1000
 
 
-def test_observers_see_every_phase(make, task) -> None:
+def test_observers_see_every_phase(make: Callable[..., Tuner], task: Task) -> None:
     seen = []
     make(task, observer=lambda p, records: seen.append((p.phase, p.done, len(records)))).run()
     assert seen[0] == ("start", 0, 0)
@@ -148,7 +171,7 @@ def test_observers_see_every_phase(make, task) -> None:
     ]
 
 
-def test_cuda_cannot_be_measured(make, task) -> None:
+def test_cuda_cannot_be_measured(make: Callable[..., Tuner], task: Task) -> None:
     cuda = Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target())
     with pytest.raises(ConfigError, match="--dry-run"):
         make(cuda)

@@ -1,5 +1,8 @@
 """Records of other tasks train the model."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 
 from autosched.measure.records import Record
@@ -7,12 +10,14 @@ from autosched.measure.result import MeasureResult
 from autosched.search.cost_model import XGBoostModel
 from autosched.search.featurize import task_featurizer
 from autosched.search.learner import Learner
+from autosched.search.space import SearchSpace
 from autosched.search.warm_start import warm_start
 from autosched.target import cuda_target
 from autosched.task import Task
+from kit.types import MakeSpace
 
 
-def records_of(task, make_space, count=8):
+def records_of(task: Task, make_space: Callable[..., SearchSpace], count: int = 8) -> list[Record]:
     space = make_space(task)
     steps = space.sample(np.random.default_rng(0), count)
     return [
@@ -20,7 +25,7 @@ def records_of(task, make_space, count=8):
     ]
 
 
-def test_other_tasks_train_the_model(make_space) -> None:
+def test_other_tasks_train_the_model(make_space: MakeSpace) -> None:
     other = Task.from_workload("matmul", M=8, N=8, K=8)
     cuda = Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target())
     records = records_of(other, make_space)
@@ -37,7 +42,7 @@ def test_other_tasks_train_the_model(make_space) -> None:
     assert scores[0] > scores[1]
 
 
-def test_training_goes_on_from_a_loaded_model(tmp_path) -> None:
+def test_training_goes_on_from_a_loaded_model(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = [rng.random((1, 6), dtype=np.float32) for _ in range(60)]
     first = XGBoostModel(0, rounds=40)
