@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 # OpenBLAS's threads would otherwise spin for 27 ms after each call, on a core our kernels need.
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
@@ -108,7 +109,7 @@ def measure(n: int, rounds: int, target: Target) -> None:
         error = float(np.abs(c - expected).max() / expected.max())
         assert error < 1e-5, f"{tiles}: wrong by {error}"
         timer = loaded.timer(a, b, c)  # type: ignore[attr-defined]
-        calls.append((f"{tiles}  ({took})", lambda timer=timer: float(timer(1))))
+        calls.append((f"{tiles}  ({took})", partial(timer, 1)))
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for (_, call), samples in zip(calls, times, strict=True):

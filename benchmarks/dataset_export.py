@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ class RepeatedSamples:
 
     def __iter__(self) -> Iterator[Sample]:
         for k, sample in enumerate(self._samples):
-            yield replace(sample, rows=lambda k=k, s=sample: self._rows(k % self._count, s))
+            yield replace(sample, rows=partial(self._rows, k % self._count, sample))
 
     def _rows(self, candidate: int, sample: Sample) -> FeatureRows | None:
         if candidate not in self._known:

@@ -71,7 +71,8 @@ class Workload:
 
     @property
     def throughputs(self) -> np.ndarray:
-        return self.seconds.min() / self.seconds
+        found: np.ndarray = self.seconds.min() / self.seconds
+        return found
 
 
 def collect(folder: Path, candidates: int, seed: int) -> None:
@@ -157,7 +158,7 @@ def few(workload: Workload, features: str, count: int, seeds: int) -> list[float
         best = workload.seconds[train].min() / workload.seconds[train]
         scores = predict([rows[k] for k in train], best, [rows[k] for k in test], seed)
         found.append(quality(scores, workload.seconds[test]))
-    return np.mean(found, axis=0).tolist()
+    return [float(mean) for mean in np.mean(found, axis=0)]
 
 
 def compare(paths: Sequence[Path], seeds: int, counts: Sequence[int]) -> None:

@@ -67,8 +67,8 @@ def main() -> None:
                 stages[name][stage].append(seconds)
     for name in SHOWN:
         print(f"{name}: median {statistics.median(totals[name]) * 1e3:.2f} ms")
-        for stage, seconds in stages[name].items():
-            print(f"    {statistics.median(seconds) * 1e3:8.3f} ms  {stage}")
+        for stage, times in stages[name].items():
+            print(f"    {statistics.median(times) * 1e3:8.3f} ms  {stage}")
 
 
 if __name__ == "__main__":

@@ -37,16 +37,16 @@ from autosched.task import Task
 PER_SETTING = 45
 
 
-def _image(size: int, kernel: int, **others: int) -> dict[str, int]:
+def _image(size: int, kernel: int, **others: int) -> dict[str, Any]:
     return {"N": 1, "H": size, "W": size, "K": kernel, "stride": 1, "padding": 1, **others}
 
 
-def _conv2d(size: int, inputs: int, outputs: int, **others: int) -> dict[str, int]:
+def _conv2d(size: int, inputs: int, outputs: int, **others: int) -> dict[str, Any]:
     channels = {"CI": inputs, "CO": outputs, "KH": 3, "KW": 3}
     return {"N": 1, "H": size, "W": size, **channels, "stride": 1, "padding": 1, **others}
 
 
-SETTINGS: list[tuple[str, dict[str, int]]] = [
+SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("matmul", {"M": 512, "N": 512, "K": 512}),
     ("matmul", {"M": 500, "N": 1000, "K": 333}),
     ("matmul", {"M": 17, "N": 1, "K": 31}),
@@ -82,7 +82,7 @@ def _target(kind: str) -> Target:
     return cpu_target(threads=2)
 
 
-def _drawn(setting: tuple[str, dict[str, int], str]) -> list[dict[str, Any]]:
+def _drawn(setting: tuple[str, dict[str, Any], str]) -> list[dict[str, Any]]:
     name, args, kind = setting
     task = Task.from_workload(name, target=_target(kind), **args)
     found = SearchSpace(task).sample(np.random.default_rng(7), PER_SETTING)

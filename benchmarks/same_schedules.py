@@ -241,7 +241,9 @@ def _report(found: Sequence[Outcome], plain: bool, worst: int) -> None:
 def _drawn(text: str, target: Target, count: int) -> list[Record]:
     """Random candidates of `op:size,size,...`, as records without times."""
     op, _, sizes = text.partition(":")
-    args = dict(zip(workloads.get(op).args, map(int, sizes.split(",")), strict=False))
+    args: dict[str, Any] = dict(
+        zip(workloads.get(op).args, map(int, sizes.split(",")), strict=False)
+    )
     task = Task.from_workload(op, target=target, **args)
     found = SearchSpace(task).sample(np.random.default_rng(1), count)
     return [Record(task.to_json(), steps, MeasureResult(())) for steps in found[:count]]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -53,7 +54,7 @@ def main() -> None:
         for space in SPACES:
             found = autosched.tune(task, trials=arguments.trials, search=SearchOptions(space=space))
             calls.append(found.best.build().bind(*inputs, output).run)
-        calls.append(lambda inputs=inputs, of=numpy_version: of(*inputs))
+        calls.append(partial(numpy_version, *inputs))
         times: list[list[float]] = [[] for _ in calls]
         for _ in range(arguments.repeat):
             for k, call in enumerate(calls):

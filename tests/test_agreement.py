@@ -4,7 +4,9 @@ Candidates are drawn as the search draws them, tile sizes, compute locations and
 random, on workloads of odd and prime sizes.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +15,12 @@ from autosched.driver import lower_steps
 from autosched.measure.check import compare
 from autosched.runtime.cpu import build_artifact, load
 from autosched.search.space import SearchSpace
+from autosched.state.steps import Step
 from autosched.target import cpu_target
 from autosched.task import Task
 from autosched.tir import interp
+from kit.tir import value_of
+from kit.types import Array
 
 TARGET = cpu_target(threads=2)
 CANDIDATES = 24
@@ -61,26 +66,28 @@ WORKLOADS = [
 ]
 
 
-def arrays_of(task):
+def arrays_of(task: Task) -> list[Array]:
     """Inputs, then outputs filled with what no result is."""
     outputs = task.tensors[-task.num_outputs :]
-    empty = [np.full([e.value for e in t.shape], 77, t.dtype.numpy) for t in outputs]
+    empty = [np.full([value_of(e) for e in t.shape], 77, t.dtype.numpy) for t in outputs]
     return [*task.inputs(seed=0), *empty]
 
 
-def candidates(task, seed, count):
+def candidates(task: Task, seed: int, count: int) -> list[tuple[Step, ...]]:
     """Steps of `count` random candidates, fewer where the space is smaller."""
     return SearchSpace(task).sample(np.random.default_rng(seed), count)
 
 
-def assert_agree(names, left, right, steps) -> None:
+def assert_agree(
+    names: list[str], left: Sequence[Array], right: Sequence[Array], steps: tuple[Step, ...]
+) -> None:
     for name, got, want in zip(names, left, right, strict=True):
         problem = compare(name, got, want)
         assert problem is None, f"{problem}\n" + "\n".join(map(str, steps))
 
 
 @pytest.mark.parametrize(("op", "args"), WORKLOADS, ids=lambda p: str(p).replace(" ", ""))
-def test_sampled_candidates_compute_the_same(op, args) -> None:
+def test_sampled_candidates_compute_the_same(op: str, args: dict[str, Any]) -> None:
     task = Task.from_workload(op, **args, target=TARGET)
     names = [t.name for t in task.tensors[-task.num_outputs :]]
     expected = task.reference(task.inputs(seed=0))
@@ -96,7 +103,7 @@ def test_sampled_candidates_compute_the_same(op, args) -> None:
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32])
-def test_narrower_vectors_compute_the_same(vector_bytes) -> None:
+def test_narrower_vectors_compute_the_same(vector_bytes: int) -> None:
     """Code for machines with fewer lanes takes other paths through the passes."""
     task = Task.from_workload("dense_bias_relu", M=7, N=13, K=9, target=TARGET)
     target = replace(TARGET, vector_bytes=vector_bytes)

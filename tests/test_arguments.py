@@ -1,6 +1,8 @@
 """Checks of arguments: the right values pass as they are, others are refused in words."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,41 +37,59 @@ def test_right_values_pass() -> None:
         (arguments.integer, "x" * 500, r"found 'x+\.\.\. \(str\)$"),
     ],
 )
-def test_wrong_values_are_refused(check, value, message) -> None:
+def test_wrong_values_are_refused(
+    check: Callable[..., Any], value: float | str | np.bool_ | None, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         check("n", value)
 
 
 @pytest.mark.parametrize("name", SearchOptions.__dataclass_fields__)
-def test_every_option_of_the_search_is_checked(name) -> None:
+def test_every_option_of_the_search_is_checked(name: str) -> None:
     for bad in (-1, [1], None, "nonsense" if "structure" not in name else 5):
+        wrong: dict[str, Any] = {name: bad}
         with pytest.raises(ConfigError, match=f"^search.{name}: expected"):
-            SearchOptions(**{name: bad})
+            SearchOptions(**wrong)
 
 
 @pytest.mark.parametrize("name", RunOptions.__dataclass_fields__)
-def test_every_option_of_measuring_is_checked(name) -> None:
+def test_every_option_of_measuring_is_checked(name: str) -> None:
     for bad in ("10", [1], None, float("nan")):
+        wrong: dict[str, Any] = {name: bad}
         with pytest.raises(ConfigError, match=f"^measure.{name}: expected"):
-            RunOptions(**{name: bad})
+            RunOptions(**wrong)
+
+
+def wrong(value: object) -> Any:
+    """Something of a type that is not expected there."""
+    return value
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Task("matmul", "cpu"), "target: expected cpu, cuda or a Target, found 'cpu'"),
-        (lambda: Task.from_workload("softmax", M=8, N=8, target=5), "target: expected cpu, cuda"),
-        (lambda: Task.from_workload(5), "workload: op: expected text, found 5"),
-        (lambda: Task.from_expression("C[i]=A[i]", 5), "shapes: expected names and values"),
-        (lambda: Task.from_expression("C[i]=A[i]", {"A": 5}), "shapes: A: expected sizes, found 5"),
+        (
+            lambda: Task(wrong("matmul"), wrong("cpu")),
+            "target: expected cpu, cuda or a Target, found 'cpu'",
+        ),
+        (
+            lambda: Task.from_workload("softmax", M=8, N=8, target=wrong(5)),
+            "target: expected cpu, cuda",
+        ),
+        (lambda: Task.from_workload(wrong(5)), "workload: op: expected text, found 5"),
+        (lambda: Task.from_expression("C[i]=A[i]", wrong(5)), "shapes: expected names and values"),
+        (
+            lambda: Task.from_expression("C[i]=A[i]", {"A": wrong(5)}),
+            "shapes: A: expected sizes, found 5",
+        ),
         (
             lambda: Task.from_expression("C[i]=A[i]", {"A": [5]}, layout_free="A"),
             "layout_free: expected a list",
         ),
-        (lambda: Task.from_json_workload(5, "cpu"), "workload: expected names and values"),
-        (lambda: Task.from_json("x"), "task: expected names and values"),
+        (lambda: Task.from_json_workload(wrong(5), "cpu"), "workload: expected names and values"),
+        (lambda: Task.from_json(wrong("x")), "task: expected names and values"),
     ],
 )
-def test_arguments_of_tasks(make, message) -> None:
+def test_arguments_of_tasks(make: Callable[..., Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()

@@ -22,8 +22,9 @@ from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
+from kit.tir import value_of
 
-BUILT_IN: list[tuple[str, dict[str, int]]] = [
+BUILT_IN: list[tuple[str, dict[str, Any]]] = [
     ("conv1d_nlc", {"N": 3, "L": 10, "CI": 4, "CO": 32, "K": 3, "stride": 2, "padding": 1}),
     (
         "conv2d_nhwc",
@@ -95,7 +96,7 @@ def test_every_access_is_in_its_region(number: int, kind: str, count: int) -> No
         assert "None" not in task.dag.infer_bound_of(steps).to_str()
         schedule, tensors = task.dag.apply_steps(steps)
         func = schedule_to_prim_func(schedule.normalize_for_feature_extraction(), tensors)
-        empty = [np.full([e.value for e in t.shape], 77, t.dtype.numpy) for t in outputs]
+        empty = [np.full([value_of(e) for e in t.shape], 77, t.dtype.numpy) for t in outputs]
         arrays = [*task.inputs(seed=0), *empty]
         interp.run(func, arrays, check_races=False)
         for tensor, got, want in zip(outputs, arrays[-len(outputs) :], expected, strict=True):

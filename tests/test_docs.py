@@ -1,6 +1,7 @@
 """What sources and documentation cite is in the repository."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ SPECIFICATION = re.compile(
 )
 
 
-def documents():
+def documents() -> Iterator[Path]:
     yield from sorted(ROOT.glob("*.md"))
     yield from sorted((ROOT / "docs").rglob("*.md"))
 
@@ -21,7 +22,7 @@ def documents():
 MADE_UP = {Path(__file__).name, "test_mutants.py"}  # these name files that do not exist
 
 
-def sources():
+def sources() -> Iterator[Path]:
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if path.name not in MADE_UP:
@@ -29,7 +30,7 @@ def sources():
 
 
 @pytest.mark.parametrize("path", [*documents(), *sources()], ids=lambda p: str(p.relative_to(ROOT)))
-def test_what_is_cited_exists(path) -> None:
+def test_what_is_cited_exists(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     missing = [
         cited for cited in PATH.findall(text) if "NAME" not in cited and not (ROOT / cited).exists()

@@ -15,7 +15,7 @@ STEPS = steps_from_json([["SP", 2, 1, 32, [8], 1]])
 
 
 @pytest.fixture
-def dag():
+def dag() -> ComputeDAG:
     """D[i, j] = sum over k of A[i, k] * B[k, j]; B may be stored otherwise."""
     A, B = te.placeholder((16, 8), name="A"), te.placeholder((8, 32), name="B")
     k = te.reduce_axis((0, 8), name="k")
@@ -36,7 +36,9 @@ def dag():
         (LayoutOption.FOR_PRE_TRANSFORMED, (4, 8, 8)),
     ],
 )
-def test_apply_steps_stores_inputs_as_the_option_says(dag, layout, stored) -> None:
+def test_apply_steps_stores_inputs_as_the_option_says(
+    dag: ComputeDAG, layout: LayoutOption, stored: tuple[int, ...]
+) -> None:
     schedule, tensors = apply_steps(dag, STEPS, layout)
     assert [t.op.name for t in tensors] == ["A", "B", "D"]
     assert shape_of(tensors[1]) == stored
@@ -46,7 +48,7 @@ def test_apply_steps_stores_inputs_as_the_option_says(dag, layout, stored) -> No
     assert len(schedule[tensors[2]].leaf_iter_vars) == 4
 
 
-def test_only_a_cpu_has_a_code_generator(dag) -> None:
+def test_only_a_cpu_has_a_code_generator(dag: ComputeDAG) -> None:
     func = lower_steps(dag, (), cpu_target())
     with pytest.raises(CompileError, match="cannot generate CUDA code yet"):
         build_func(func, cuda_target())

@@ -1,11 +1,12 @@
 """The golden files' own test: other text fails, `--update-golden` rewrites it, long lines break."""
 
+from pathlib import Path
 from typing import Never
 
 import pytest
 
 from kit import golden as kit
-from kit.golden import Golden, broken, examples_in, joined
+from kit.golden import Example, Golden, broken, examples_in, joined
 
 SOURCE = '''
 """Doubles.
@@ -19,12 +20,12 @@ unchanged:
 '''
 
 
-def doubled(example) -> None:
+def doubled(example: Example) -> None:
     for block in example.outcomes:
         block.found = "" if block.kind == "unchanged" else example.before.text * 2
 
 
-def test_an_example_with_other_text_fails_and_is_rewritten(tmp_path) -> None:
+def test_an_example_with_other_text_fails_and_is_rewritten(tmp_path: Path) -> None:
     path = tmp_path / "source.py"
     path.write_text(SOURCE)
     with pytest.raises(AssertionError, match=r"source.py:6\n(.|\n)*-two\n\+oneone"):
@@ -35,7 +36,9 @@ def test_an_example_with_other_text_fails_and_is_rewritten(tmp_path) -> None:
     assert Golden(update=False).check_examples(path, doubled) == 1
 
 
-def test_a_file_with_other_text_fails_and_is_rewritten(tmp_path, monkeypatch) -> None:
+def test_a_file_with_other_text_fails_and_is_rewritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kit, "FOLDER", tmp_path)
     with pytest.raises(AssertionError, match=r"x.tir holds another text(.|\n)*\+new"):
         Golden(update=False).check("x.tir", "new")
@@ -56,11 +59,11 @@ def test_long_lines_break_inside_brackets_and_join_again() -> None:
     assert joined("\n".join(parts)) == line
 
 
-def test_an_error_names_the_example(tmp_path) -> None:
+def test_an_error_names_the_example(tmp_path: Path) -> None:
     path = tmp_path / "source.py"
     path.write_text(SOURCE)
 
-    def fails(example) -> Never:
+    def fails(example: Example) -> Never:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no") as caught:

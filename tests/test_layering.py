@@ -1,7 +1,10 @@
 """Imports follow the direction of docs/architecture.md, between layers and between rooms."""
 
+from __future__ import annotations
+
 import ast
 import os
+from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -129,11 +132,11 @@ class Import(NamedTuple):
     in_function: bool
 
 
-def module_of(path):
+def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def sources():
+def sources() -> Iterator[Path]:
     for folder, _, names in os.walk(ROOT / "autosched", followlinks=True):
         yield from sorted(Path(folder) / name for name in names if name.endswith(".py"))
 
@@ -145,7 +148,7 @@ def is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def imports(tree: ast.AST, in_function=False):
+def imports(tree: ast.AST, in_function: bool = False) -> Iterator[Import]:
     """What the file imports anywhere, except for type checking alone; of ours, the modules."""
     for child in ast.iter_child_nodes(tree):
         if is_type_checking(child):
@@ -157,6 +160,7 @@ def imports(tree: ast.AST, in_function=False):
             for alias in child.names:
                 inner = f"{child.module}.{alias.name}"
                 name = inner if inner in SOURCES or child.module == "autosched" else child.module
+                assert name is not None
                 yield Import(name, child.lineno, in_function)
         else:
             inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
@@ -177,7 +181,7 @@ def room(module: str, folder: str) -> str | None:
 
 
 @pytest.mark.parametrize("module", SOURCES)
-def test_imports_point_inwards(module) -> None:
+def test_imports_point_inwards(module: str) -> None:
     own = layer(module)
     if own in ("autosched.cli", "autosched.__main__", "autosched"):
         return
@@ -191,7 +195,7 @@ def test_imports_point_inwards(module) -> None:
 
 
 @pytest.mark.parametrize("module", [m for m in SOURCES if layer(m) in ROOMS])
-def test_rooms_know_only_what_lies_below_them(module) -> None:
+def test_rooms_know_only_what_lies_below_them(module: str) -> None:
     folder = layer(module)
     own = room(module, folder)
     if own is None:  # the folder's public names
@@ -204,15 +208,16 @@ def test_rooms_know_only_what_lies_below_them(module) -> None:
 
 
 @pytest.mark.parametrize("rules", [ALLOWED, *ROOMS.values()], ids=["layers", *ROOMS])
-def test_the_rules_have_an_order(rules) -> None:
+def test_the_rules_have_an_order(rules: Mapping[str, set[str]]) -> None:
     tuple(TopologicalSorter(rules).static_order())
 
 
 @pytest.mark.parametrize("folder", ROOMS)
-def test_the_documentation_says_the_same_of_the_rooms(folder) -> None:
+def test_the_documentation_says_the_same_of_the_rooms(folder: str) -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     table = text.split(f"| room of `{folder.removeprefix('autosched.')}` |")[1].split("\n\n")[0]
-    found, above = {}, set()
+    found: dict[str, set[str]] = {}
+    above: set[str] = set()
     for line in table.splitlines()[2:]:
         place, _, imports = (cell.strip() for cell in line.strip("|").split("|"))
         name = Path(place.strip("`")).stem
@@ -223,7 +228,7 @@ def test_the_documentation_says_the_same_of_the_rooms(folder) -> None:
 
 
 @pytest.mark.parametrize("module", SOURCES)
-def test_an_import_inside_a_function_has_a_reason(module) -> None:
+def test_an_import_inside_a_function_has_a_reason(module: str) -> None:
     for found in IMPORTS[module]:
         if found.in_function:
             assert (module, found.name) in INSIDE_FUNCTIONS, f"{found.name}, line {found.line}"

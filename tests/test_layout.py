@@ -1,6 +1,7 @@
 """Layout options and changes as data."""
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,13 +13,13 @@ CHANGE = LayoutChange("B", 1, (8, 32), ((1, 4), (1, 4), (0, 8), (1, 2)), "8k32j"
 
 
 @pytest.mark.parametrize("value", ["pre-transformed", 2, LayoutOption.FOR_PRE_TRANSFORMED])
-def test_an_option_by_name_and_by_number(value) -> None:
+def test_an_option_by_name_and_by_number(value: LayoutOption | int | str) -> None:
     assert LayoutOption.parse(value) is LayoutOption.FOR_PRE_TRANSFORMED
     assert LayoutOption.parse(value).text == "pre-transformed"
 
 
 @pytest.mark.parametrize("value", ["packed", 3, -1, True, None, [], 1.0, "2"])
-def test_another_option_is_refused(value) -> None:
+def test_another_option_is_refused(value: float | str | Sequence[object] | None) -> None:
     with pytest.raises(ConfigError, match="layout_rewrite: expected one of none, insert-"):
         LayoutOption.parse(value)
 

@@ -2,8 +2,11 @@
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -11,8 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
-def mutants():
+def mutants() -> Iterator[ModuleType]:
     spec = importlib.util.spec_from_file_location("mutants", ROOT / "benchmarks" / "mutants.py")
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["mutants"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
@@ -21,7 +25,7 @@ def mutants():
 
 
 @pytest.fixture
-def tree(tmp_path):
+def tree(tmp_path: Path) -> Path:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").write_text("import a\ndef test_a(): assert a.one() == 1\n")
     (tmp_path / "a.py").write_text("def one():\n    return 1\n\ndef two():\n    return 1 + 1\n")
@@ -29,16 +33,16 @@ def tree(tmp_path):
 
 
 @pytest.fixture
-def good(mutants):
-    return mutants.Mutant("one is zero", "a.py", "return 1\n", "return 0\n", ("tests/test_a.py",))
+def good(mutants: ModuleType) -> Any:
+    return mutants.Any("one is zero", "a.py", "return 1\n", "return 0\n", ("tests/test_a.py",))
 
 
-def test_the_list_fits_the_sources(mutants) -> None:
+def test_the_list_fits_the_sources(mutants: ModuleType) -> None:
     """Mend benchmarks/mutants.toml as each line says."""
     assert not mutants.problems(mutants.read_list())
 
 
-def test_what_does_not_fit_is_told(mutants, tree, good) -> None:
+def test_what_does_not_fit_is_told(mutants: ModuleType, tree: Path, good: Any) -> None:
     assert mutants.problems([good], tree) == []
     for change, words in (
         ({"old": "return 1"}, "the old text stands there 2 times, expected once"),
@@ -54,7 +58,7 @@ def test_what_does_not_fit_is_told(mutants, tree, good) -> None:
     assert len(mutants.problems([good, good], tree)) == 2
 
 
-def test_a_change_is_found_or_not_and_undone(mutants, tree, good) -> None:
+def test_a_change_is_found_or_not_and_undone(mutants: ModuleType, tree: Path, good: Any) -> None:
     before = (tree / "a.py").read_text()
     other = replace(good, name="two is three", old="1 + 1", new="1 + 2", reason="nobody asks")
     killed, alive = (mutants.try_one(tree, m, k, full=False) for k, m in enumerate((good, other)))
@@ -66,12 +70,12 @@ def test_a_change_is_found_or_not_and_undone(mutants, tree, good) -> None:
     assert lines[1].endswith("nobody asks")
 
 
-def test_tests_that_cannot_run_are_an_error(mutants, tree, good) -> None:
+def test_tests_that_cannot_run_are_an_error(mutants: ModuleType, tree: Path, good: Any) -> None:
     with pytest.raises(RuntimeError, match="one is zero: pytest ended with status 4"):
         mutants.try_one(tree, replace(good, tests=("tests/none.py",)), 0, full=False)
 
 
-def test_a_wrong_entry_is_told(mutants, tmp_path) -> None:
+def test_a_wrong_entry_is_told(mutants: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "list.toml"
     path.write_text('[[mutant]]\nname = "x"\nfile = "a.py"\nold = "1"\ntest = []\n')
     with pytest.raises(ValueError, match=r"x: missing keys \['new', 'tests'\], unknown .*'test'"):

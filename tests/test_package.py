@@ -28,7 +28,7 @@ def run(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_modules_of_the_user_are_never_run(tmp_path) -> None:
+def test_modules_of_the_user_are_never_run(tmp_path: Path) -> None:
     """The tuner's process, its builders, its runner and its feature helper all start."""
     folder = hostile(tmp_path)
     config = folder / "small.yaml"
@@ -37,7 +37,7 @@ def test_modules_of_the_user_are_never_run(tmp_path) -> None:
     assert "(2 valid)" in shown
 
 
-def test_import_beside_modules_of_the_user(tmp_path) -> None:
+def test_import_beside_modules_of_the_user(tmp_path: Path) -> None:
     for name in ("features", "measure", "search"):
         (tmp_path / f"{name}.py").write_text(HOSTILE)
     code = "import autosched, autosched.search, autosched.measure, autosched.features; autosched.te"

@@ -1,6 +1,7 @@
 """The Python code printed for candidates that the search draws gives the same TIR when run."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def test_every_workload_is_here() -> None:
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", ARGS)
-def test_printed_code_gives_the_same_program(name, target) -> None:
+def test_printed_code_gives_the_same_program(name: str, target: str) -> None:
     dag = ComputeDAG(workloads.get(name).tensors(**ARGS[name]))
     gpu = target == "cuda"
     hardware = HardwareParams.default("cuda") if gpu else HardwareParams(num_cores=8)
@@ -64,7 +65,7 @@ def test_printed_code_gives_the_same_program(name, target) -> None:
         state = dag.state_of(steps)
     schedule, tensors = dag.apply_steps(state.steps)
     expected = schedule_to_prim_func(schedule, tensors)
-    names = {"te": te, **{op.name: op.output(0) for op in dag.outputs}}
+    names: dict[str, Any] = {"te": te, **{op.name: op.output(0) for op in dag.outputs}}
     exec(python_schedule(dag, state.steps), names)
     found = schedule_to_prim_func(names["s"], tensors)
     assert structural_equal(expected, found)

@@ -9,7 +9,7 @@ from autosched.target import HardwareParams, Target, make_target
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_a_target_survives_json(kind) -> None:
+def test_a_target_survives_json(kind: str) -> None:
     target = make_target(kind)
     assert Target.from_json(json.loads(json.dumps(target.to_json()))) == target
 

@@ -1,6 +1,9 @@
 """Tasks: their keys, their records, their layout option."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,16 +15,16 @@ from autosched.task import Task
 TARGET = Target("cpu", HardwareParams.default("cpu"), threads=2)
 EXPR = "C[i, j] = sum(k, A[i, k] * B[k, j])"
 SHAPES = {"A": [4, 6], "B": [6, 8]}
-SIZES = {"M": 16, "N": 32, "K": 8}
+SIZES: dict[str, Any] = {"M": 16, "N": 32, "K": 8}
 CONV = {"N": 1, "K": 3, "stride": 1, "padding": 1}
 REWRITES = ("insert-transform-stage", "pre-transformed")
 
 
-def matmul(**more):
+def matmul(**more: Any) -> Task:
     return Task.from_workload("matmul", **SIZES, target=TARGET, **more)
 
 
-def expression(**more):
+def expression(**more: Any) -> Task:
     return Task.from_expression(EXPR, SHAPES, target=TARGET, **more)
 
 
@@ -46,7 +49,7 @@ def test_which_inputs_are_free_matters_only_with_a_rewrite() -> None:
 
 
 @pytest.mark.parametrize("rewrite", REWRITES)
-def test_the_option_is_part_of_record_key_and_name(rewrite) -> None:
+def test_the_option_is_part_of_record_key_and_name(rewrite: str) -> None:
     for task in (
         matmul(layout_rewrite=rewrite),
         expression(layout_free=["B"], layout_rewrite=rewrite),
@@ -97,7 +100,7 @@ def test_marks_change_nothing_in_the_computation() -> None:
         ),
     ],
 )
-def test_the_weights_of_built_ins_are_free(op, args, free) -> None:
+def test_the_weights_of_built_ins_are_free(op: str, args: dict[str, Any], free: list[str]) -> None:
     task = Task.from_workload(op, target=TARGET, **args)
     assert [tensor.name for tensor in task.layout_free] == free
 
@@ -123,14 +126,14 @@ def test_the_weights_of_built_ins_are_free(op, args, free) -> None:
         ),
     ],
 )
-def test_an_option_that_cannot_be_is_refused(make, message) -> None:
+def test_an_option_that_cannot_be_is_refused(make: Callable[..., Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
 
 
 @pytest.mark.parametrize(("attribute", "ok"), [("[B]", True), ("B", False), ("['B']", False)])
 def test_a_python_function_names_them_in_its_attributes(
-    tmp_path, monkeypatch, attribute, ok
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attribute: str, ok: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ops.py").write_text(
