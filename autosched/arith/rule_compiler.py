@@ -140,7 +140,9 @@ def _all_const(tree: Tree) -> bool:
 class _Rule:
     """One pattern with its result, as Python source."""
 
-    def __init__(self, pattern: Tree, result: ast.expr, condition: ast.expr | None, again: bool):
+    def __init__(
+        self, pattern: Tree, result: ast.expr, condition: ast.expr | None, again: bool
+    ) -> None:
         assert isinstance(pattern, tuple)
         self.root: str = pattern[0]
         self.paths: dict[str, str] = {}

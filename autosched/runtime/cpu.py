@@ -83,7 +83,9 @@ class BoundKernel:
     The arrays are kept alive; their memory is read and written by each call.
     """
 
-    def __init__(self, kernel: CpuKernel, slots: bytearray, arrays: list[np.ndarray[Any, Any]]):
+    def __init__(
+        self, kernel: CpuKernel, slots: bytearray, arrays: list[np.ndarray[Any, Any]]
+    ) -> None:
         self._kernel = kernel
         self._arrays = arrays
         self._slots = (ctypes.c_char * max(1, len(slots))).from_buffer(slots or bytearray(8))
