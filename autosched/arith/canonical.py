@@ -29,6 +29,7 @@ from autosched.arith.sum_form import (
     emit,
     insert_index,
     insert_term,
+    lone,
     opaque,
     representable,
     sum_bound,
@@ -211,24 +212,20 @@ def _gathered(self: CanonicalSimplifier, e: Expr) -> Sum:
     """The sum of a node that is not arithmetic: its simplified self as one term."""
     result = self.visit(e)
     if result.__class__ in _FORMS or result.__class__ is IntImm or result.__class__ is Var:
-        return self.form(result) if result is not e else _one(e)
-    return _one(result)
+        return self.form(result) if result is not e else lone(e)
+    return lone(result)
 
 
 def _kept(self: CanonicalSimplifier, e: Any) -> Sum:
     """Arithmetic that is no sum of terms in its type: the node over canonical operands."""
     if e.__class__ is IntImm:
-        return _one(e)
+        return lone(e)
     result = self.children(e)
     if result.__class__ is e.__class__ and result.__class__ is not Cast:
         result = self.apply(result)
     if result.__class__ is IntImm or result.__class__ is Var:
         return self.form(result)
-    return _one(result)
-
-
-def _one(e: Any) -> Sum:
-    return Sum((), e.value) if e.__class__ is IntImm else Sum((opaque(e),), 0)
+    return lone(result)
 
 
 def _linear(self: CanonicalSimplifier, e: Expr) -> Sum:
@@ -265,12 +262,12 @@ def _product(self: CanonicalSimplifier, e: Any) -> Sum:
             scale *= part.value
         else:
             factors.append(part)
-    product = factors[0]
+    product = factors[0]  # neither is a constant, and no term's index is one
     for factor_expr in factors[1:]:
         product = mul(product, factor_expr)
     product = self.apply(product) if product.__class__ is Mul else product
-    term = opaque(product)
-    return Sum((term._replace(scale=scale),), 0)
+    terms, base = lone(product)
+    return Sum(tuple(t._replace(scale=scale) for t in terms), base * scale)
 
 
 def _divisor(self: CanonicalSimplifier, e: Any) -> int | None:
@@ -282,7 +279,7 @@ def _divisor(self: CanonicalSimplifier, e: Any) -> int | None:
 def _symbolic(self: CanonicalSimplifier, e: Any) -> Sum:
     """A division by something else than a positive constant."""
     result = self._binary(e)
-    return _one(result) if result.__class__ is e.__class__ else self.form(result)
+    return lone(result) if result.__class__ is e.__class__ else self.form(result)
 
 
 def _floordiv(self: CanonicalSimplifier, e: Any) -> Sum:
@@ -327,10 +324,10 @@ def _cast(self: CanonicalSimplifier, e: Any) -> Sum:
     """A cast of a sum is the sum of the casts when no value can fall outside the type."""
     source, target = e.value.dtype, e.dtype
     if not source.is_index:
-        return _one(self.children(e))
+        return lone(self.children(e))
     inner = self.form(e.value)
     if target.bits < source.bits and not _fits(self, inner, source, target):
-        return _one(cast(target, emit(inner.terms, inner.base, source)))
+        return lone(cast(target, emit(inner.terms, inner.base, source)))
     terms: list[Term] = []
     for term in inner.terms:
         insert_term(terms, term._replace(atom=_cast_atom(target, term.atom)), 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autosched.arith.sum_form import NO_UPPER, Sum, Term, emit, insert_term, opaque
+from autosched.arith.sum_form import NO_UPPER, Sum, Term, emit, insert_term, lone
 from autosched.tir.dtype import DType
 from autosched.tir.expr import FloorMod, IntImm, Mod
 from autosched.tir.op import floormod, truncmod
@@ -22,11 +22,10 @@ def divide_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType, apart: b
         return Sum(tuple(quotient), base + rest_base // c)
     if self.in_range(rest, rest_base, c, dtype):
         return Sum(tuple(quotient), base)
-    if apart:
-        term = opaque(emit(rest, rest_base, dtype))
-    else:
-        term = _one_term(self, rest, rest_base, dtype)
-    return _plus(quotient, base, _divide_term(self, term, c, dtype))
+    one = lone(emit(rest, rest_base, dtype)) if apart else _one(self, rest, rest_base, dtype)
+    if not one.terms:
+        return Sum(tuple(quotient), base + one.base // c)
+    return _plus(quotient, base, _divide_term(self, one.terms[0], c, dtype))
 
 
 def remainder_of_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:
@@ -40,7 +39,10 @@ def remainder_of_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) ->
         return Sum(tuple(rest), base)
     if c < 1 << (dtype.bits - 2):
         base %= c  # no more than the sum may still grow, see tir/data.py
-    return _remainder_of_term(self, _one_term(self, rest, base, dtype), c, dtype)
+    one = _one(self, rest, base, dtype)
+    if not one.terms:
+        return Sum((), one.base % c)
+    return _remainder_of_term(self, one.terms[0], c, dtype)
 
 
 def truncated_quotient(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:
@@ -51,16 +53,21 @@ def truncated_quotient(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) 
     if not rest and not rest_base:
         return Sum(tuple(quotient), base)
     if not quotient and not base and not rest:
-        return Sum((), rest_base // c if rest_base >= 0 else -(-rest_base // c))
+        return Sum((), _truncdiv(rest_base, c))
     whole = [t._replace(scale=t.scale * c) for t in quotient]
     if _non_negative(self, whole, base * c, dtype) and _non_negative(self, rest, rest_base, dtype):
         if not rest:
             return Sum(tuple(quotient), base + rest_base // c)
         if self.in_range(rest, rest_base, c, dtype):
             return Sum(tuple(quotient), base)
-        term = _one_term(self, rest, rest_base, dtype)
-        return _plus(quotient, base, _divide_term(self, term, c, dtype, True))
-    return _divide_term(self, _one_term(self, list(a.terms), a.base, dtype), c, dtype, True)
+        one = _one(self, rest, rest_base, dtype)
+        if not one.terms:
+            return Sum(tuple(quotient), base + one.base // c)
+        return _plus(quotient, base, _divide_term(self, one.terms[0], c, dtype, True))
+    one = _one(self, list(a.terms), a.base, dtype)
+    if not one.terms:
+        return Sum((), _truncdiv(one.base, c))
+    return _divide_term(self, one.terms[0], c, dtype, True)
 
 
 def truncated_remainder(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:
@@ -71,17 +78,27 @@ def truncated_remainder(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType)
     if not rest and not rest_base:
         return Sum((), 0)
     if not a.terms:
-        return Sum((), a.base % c if a.base >= 0 else -(-a.base % c))
+        return Sum((), _truncmod(a.base, c))
     whole = [t._replace(scale=t.scale * c) for t in quotient]
     if _non_negative(self, whole, base * c, dtype) and _non_negative(self, rest, rest_base, dtype):
         if not rest:
             return Sum((), rest_base % c)
         if self.in_range(rest, rest_base, c, dtype):
             return Sum(tuple(rest), rest_base)
-        term = _one_term(self, rest, rest_base, dtype)
-        return _remainder_of_term(self, term, c, dtype, True)
-    term = _one_term(self, list(a.terms), a.base, dtype)
-    return _remainder_of_term(self, term, c, dtype, True)
+        one = _one(self, rest, rest_base, dtype)
+    else:
+        one = _one(self, list(a.terms), a.base, dtype)
+    if not one.terms:
+        return Sum((), _truncmod(one.base, c))
+    return _remainder_of_term(self, one.terms[0], c, dtype, True)
+
+
+def _truncdiv(a: int, c: int) -> int:
+    return a // c if a >= 0 else -(-a // c)
+
+
+def _truncmod(a: int, c: int) -> int:
+    return a - _truncdiv(a, c) * c
 
 
 def _separate(a: Sum, c: int) -> tuple[list[Term], list[Term], int, int]:
@@ -102,15 +119,18 @@ def _non_negative(self: CanonicalSimplifier, terms: list[Term], base: int, dtype
     return self.in_range(terms, base, NO_UPPER, dtype)
 
 
-def _one_term(self: CanonicalSimplifier, terms: list[Term], base: int, dtype: DType) -> Term:
-    """The sum as one term: its only one, or its expression as a new index."""
+def _one(self: CanonicalSimplifier, terms: list[Term], base: int, dtype: DType) -> Sum:
+    """The sum as one term, or as a constant where its terms cancel.
+
+    The term is the only one there is, or the sum's expression as a new index.
+    """
     if len(terms) == 1 and base == 0:
-        return terms[0]
+        return _single(terms[0])
     index = emit(terms, base, dtype)
     inner = self.form(index)
-    if len(inner.terms) == 1 and inner.base == 0:
-        return inner.terms[0]
-    return opaque(index)
+    if not inner.terms or (len(inner.terms) == 1 and inner.base == 0):
+        return inner
+    return lone(index)
 
 
 def _plus(terms: list[Term], base: int, more: Sum) -> Sum:
@@ -173,7 +193,7 @@ def _narrowed(self: CanonicalSimplifier, term: Term, upper: int, dtype: DType, t
         if not inner.terms:
             value = Sum((), inner.base)
         else:
-            value = _single(opaque(emit(inner.terms, inner.base, dtype)))
+            value = lone(emit(inner.terms, inner.base, dtype))
     else:
         value = inner
     if term.lower != 1:

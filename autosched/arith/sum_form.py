@@ -30,7 +30,10 @@ NO_UPPER = 1 << 80
 
 
 class Term(NamedTuple):
-    """((index % upper) // lower) * scale; upper is NO_UPPER when there is no %."""
+    """((index % upper) // lower) * scale; upper is NO_UPPER when there is no %.
+
+    The index is never a constant: a sum that comes to one belongs to a `Sum`'s base.
+    """
 
     atom: Expr
     lower: int
@@ -64,6 +67,11 @@ def representable(a: Sum, dtype: DType) -> bool:
 def opaque(index: Expr) -> Term:
     """The term that is just `index`."""
     return Term(index, 1, NO_UPPER, 1, False)
+
+
+def lone(index: Expr) -> Sum:
+    """The sum that is just `index`, a constant or not."""
+    return Sum((), index.value) if isinstance(index, IntImm) else Sum((opaque(index),), 0)
 
 
 def insert_index(terms: list[Term], index: Expr, scale: int) -> None:
