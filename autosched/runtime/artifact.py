@@ -6,10 +6,12 @@ import json
 import keyword
 import re
 import struct
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from autosched import arguments
 from autosched.codegen.llvm import assertion_messages, size_variables
 from autosched.errors import CompileError, MeasureError
 from autosched.layout import LayoutChange
@@ -19,8 +21,11 @@ from autosched.tir.expr import BufferLoad, Call, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, Evaluate
 from autosched.tir.walk import all_exprs, pre_order, stmts
+from autosched.words import count
 
-_MAGIC = b"ASCPU001"
+_FAMILY = b"ASCPU"
+_MAGIC = _FAMILY + b"002"
+_LENGTHS = struct.Struct("<LQL")  # of the header, of header and code, checksum of both
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class CpuArtifact:
         return replace(self, params=tuple(params))
 
     def to_bytes(self) -> bytes:
-        """A self-contained byte string: magic, length of the header, JSON header, object code."""
+        """A self-contained byte string: magic, lengths and checksum, JSON header, object code."""
         header = {
             "symbol": self.symbol,
             "params": [asdict(p) for p in self.params],
@@ -84,18 +89,36 @@ class CpuArtifact:
             "threads": self.threads,
         }
         text = json.dumps(header).encode()
-        return _MAGIC + struct.pack("<Q", len(text)) + text + self.object_code
+        rest = text + self.object_code
+        return _MAGIC + _LENGTHS.pack(len(text), len(rest), _checksum(len(text), rest)) + rest
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CpuArtifact:
-        """The inverse of `to_bytes`. Raises MeasureError (stage load) for anything else."""
-        if data[:8] != _MAGIC:
-            raise MeasureError("not a compiled CPU kernel: the first bytes differ", stage="load")
-        (length,) = struct.unpack_from("<Q", data, 8)
-        header = json.loads(data[16 : 16 + length])
+        """The inverse of `to_bytes`.
+
+        Raises MeasureError (stage load) for anything else: other bytes, some of them missing or
+        changed, a kernel of another version of autosched.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise _unreadable(f"expected bytes, {arguments.found(data)}")
+        data = bytes(data)
+        if not data.startswith(_FAMILY):
+            raise _unreadable("the first bytes differ")
+        start = len(_MAGIC) + _LENGTHS.size
+        if len(data) >= len(_MAGIC) and not data.startswith(_MAGIC):
+            raise _unreadable("it was made by another version of autosched; build it again")
+        if len(data) < start:
+            raise _unreadable(f"it ends after {count(len(data), 'byte')}")
+        length, size, checksum = _LENGTHS.unpack_from(data, len(_MAGIC))
+        rest = data[start:]
+        if len(rest) != size:
+            raise _unreadable(f"expected {start + size} bytes, found {len(data)}")
+        if _checksum(length, rest) != checksum:
+            raise _unreadable("its checksum is wrong, so some of its bytes were changed")
+        header = json.loads(rest[:length])
         params = tuple(map(ParamSpec.from_json, header["params"]))
         return cls(
-            data[16 + length :],
+            rest[length:],
             header["symbol"],
             params,
             tuple(header["sizes"]),
@@ -103,6 +126,15 @@ class CpuArtifact:
             tuple(header["externs"]),
             header["threads"],
         )
+
+
+def _checksum(length: int, rest: bytes) -> int:
+    """Of the header's length, the header and the code."""
+    return zlib.crc32(rest, length)
+
+
+def _unreadable(why: str) -> MeasureError:
+    return MeasureError(f"not a compiled CPU kernel: {why}", stage="load")
 
 
 def artifact_of(func: PrimFunc, object_code: bytes, threads: int) -> CpuArtifact:
