@@ -136,6 +136,8 @@ class SketchPolicy:
         for steps in ranked[_POOL:]:
             del self._pool[steps]
         population = [*ranked[:size], *best]
+        if not population:  # no sample was legal, and nothing measured so far either
+            return
         for _ in range(options.evolutionary_search_num_iters):
             offspring = self._offspring(population, self._scores(population), size)
             for steps in offspring:

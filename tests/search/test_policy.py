@@ -1,6 +1,6 @@
 """What the policy proposes: new, legal, repeatable, and good by its model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -136,3 +136,16 @@ def test_a_space_is_used_up(make_task: MakeTask) -> None:
     proposed = play(policy, rounds=40, count=8)
     assert policy.next_batch(8) == []
     assert len({c.steps for c in proposed}) == len(proposed)
+
+
+@pytest.mark.parametrize("rows", [None, np.zeros((1, 4), np.float32)])
+def test_where_no_candidate_is_legal_none_is_proposed(
+    make_task: Callable[[str], Task], rows: np.ndarray | None
+) -> None:
+    """Also with a model that can choose, which the one that comes along can at once."""
+    policy = make_policy(make_task("matmul"))
+    policy._featurize = lambda candidates: [rows for _ in candidates]
+    assert policy.next_batch(4) == []
+    known = SearchSpace(make_task("matmul")).sample(np.random.default_rng(0), 3)
+    policy.tell(known, [np.inf] * 3)
+    assert policy.next_batch(4) == []
