@@ -3,6 +3,7 @@
 from autosched.arith import intset
 from autosched.arith.analyzer import Analyzer
 from autosched.arith.const_int_bound import NEG_INF, POS_INF, ConstIntBound, eval_bound
+from autosched.arith.deduce_bound import deduce_bound
 from autosched.arith.interval_eval import eval_set
 from autosched.arith.intset import IntSet, intersect_set, union_set
 from autosched.arith.modular_set import ModularSet
@@ -14,6 +15,7 @@ __all__ = [
     "ConstIntBound",
     "IntSet",
     "ModularSet",
+    "deduce_bound",
     "eval_bound",
     "eval_set",
     "intersect_set",

@@ -46,13 +46,13 @@ class Facts:
 
 def facts_of(analyzer: Analyzer, condition: Expr) -> Facts | None:
     """The facts that follow from `condition`; None when it says nothing new."""
-    conjuncts = _conjuncts(condition)
+    conjuncts = conjuncts_of(condition)
     simplified: list[Expr] = []
     for conjunct in conjuncts:
         simple: Any = analyzer.simplify(conjunct)
         if simple.__class__ is IntImm:
             continue
-        simplified += [c for c in _conjuncts(simple) if c is not conjunct]
+        simplified += [c for c in conjuncts_of(simple) if c is not conjunct]
         simplified.append(conjunct)
     if not simplified:
         return None
@@ -64,21 +64,21 @@ def facts_of(analyzer: Analyzer, condition: Expr) -> Facts | None:
     return facts
 
 
-def _conjuncts(condition: Any) -> list[Expr]:
+def conjuncts_of(condition: Any) -> list[Expr]:
     """The parts of an `and`, with likely() and double negations stripped."""
     cls = condition.__class__
     if cls is And:
-        return _conjuncts(condition.a) + _conjuncts(condition.b)
+        return conjuncts_of(condition.a) + conjuncts_of(condition.b)
     if cls is Call and condition.op == "likely":
-        return _conjuncts(condition.args[0])
+        return conjuncts_of(condition.args[0])
     if cls is Not:
         inner = condition.a
         if inner.__class__ is Or:
-            return _conjuncts(Not(inner.a)) + _conjuncts(Not(inner.b))
+            return conjuncts_of(Not(inner.a)) + conjuncts_of(Not(inner.b))
         if inner.__class__ is Not:
-            return _conjuncts(inner.a)
+            return conjuncts_of(inner.a)
         if inner.__class__ is Call and inner.op == "likely":
-            return _conjuncts(Not(inner.args[0]))
+            return conjuncts_of(Not(inner.args[0]))
         negated = _NEGATED.get(inner.__class__)
         if negated is not None and not inner.a.dtype.is_float:
             return [negated(inner.a, inner.b)]
