@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from autosched.cli.config import Config, load_config
 from autosched.cli.console import warn, warning
 from autosched.errors import ConfigError
+from autosched.measure.records import LogContents, stream_log
 from autosched.output_file import require_apart
 from autosched.search.allocation import STRATEGIES
 from autosched.search.options import SearchOptions
@@ -17,6 +19,7 @@ from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.reading import unused
 from autosched.session.session import Job, MeasureOptions, Messages, Session
+from autosched.task import Task
 from autosched.words import count
 
 _REPLACE = "give another file, or --force to replace it"
@@ -143,9 +146,15 @@ def session_of(
 
 
 def records_path(configs: Sequence[Config], overrides: Overrides, *, fresh: bool) -> Path:
-    """The record file of the run; with `fresh` one that does not exist yet."""
-    path = overrides.records or _configured_path(configs)
-    return unused(path) if fresh else path
+    """The record file of the run; with `fresh` one that does not exist yet.
+
+    A file that nobody named and that other tasks have (a size was changed since) is left to them:
+    these get one with their keys in its name, which a later run continues.
+    """
+    path = overrides.records or _given_path(configs)
+    if fresh:
+        return unused(path or _default_path(configs))
+    return path or own_file(_default_path(configs), [config.task() for config in configs])
 
 
 def require_unread(paths: Sequence[Path], records: Path, model: ModelOptions) -> None:
@@ -156,14 +165,36 @@ def require_unread(paths: Sequence[Path], records: Path, model: ModelOptions) ->
     )
 
 
-def _configured_path(configs: Sequence[Config]) -> Path:
-    if len(configs) == 1:
-        return configs[0].records_path()
+def own_file(path: Path, tasks: Sequence[Task]) -> Path:
+    """`path`, or `<stem>-<key>.jsonl` where `path` holds records of other tasks only."""
+    keys = [task.key for task in tasks]
+    if not path.is_file():
+        return path
+    found = False
+    for record in stream_log(path, LogContents([], {}, [])):
+        if record.task["key"] in keys:
+            return path
+        found = True
+    if not found:
+        return path
+    digest = hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()
+    own = path.with_stem(f"{path.stem}-{(keys[0] if len(keys) == 1 else digest)[:8]}")
+    names = ", ".join(task.name for task in tasks)
+    warn(f"note: {path} holds records of other tasks; those of {names} are in {own}")
+    return own
+
+
+def _given_path(configs: Sequence[Config]) -> Path | None:
+    """The record file that the configurations name, if they do."""
     given = {config.records for config in configs if config.records is not None}
-    if len(given) == 1:
-        return Path(given.pop())
     if len(given) > 1:
         raise ConfigError("the configurations name different record files; give one by --records")
+    return Path(given.pop()) if given else None
+
+
+def _default_path(configs: Sequence[Config]) -> Path:
+    if len(configs) == 1:
+        return configs[0].records_path()
     names = [config.name for config in configs]
     if len(names) > 3:
         names = [names[0], f"{len(names) - 1}-more"]

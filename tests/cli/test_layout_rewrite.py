@@ -51,7 +51,7 @@ def test_tune_then_replay(cli: Cli, tmp_path: Path, rewrite: str) -> None:
     assert [r.task["layout_rewrite"] for r in records] == [rewrite] * 4
     assert all(r.result.valid for r in records)
     (tmp_path / "mm.yaml").write_text(MATMUL + SEARCH)
-    done = cli("tune", "mm.yaml", "--trials", 4)
+    done = cli("tune", "mm.yaml", "--trials", 4, "--records", "mm.jsonl")
     assert done.status == 2
     assert f"holds records of another task (matmul(M=16, N=16, K=16), B {word}" in done.err
 

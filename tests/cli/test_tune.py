@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 import pytest
 
@@ -411,3 +411,47 @@ def test_force_replaces_files_of_other_kinds(
     contents = read_log(tmp_path / "other.yaml")
     assert (len(contents.records), contents.problems) == (8, [])
     XGBoostModel().load(tmp_path / "notes.md")
+
+
+def test_a_changed_size_has_a_file_of_its_own(run: Callable[..., Any], tmp_path: Path) -> None:
+    """It is continued by later runs, and so is the first file once the size is changed back."""
+    config = tmp_path / "a.yaml"
+    first = config.read_text()
+    run("a.yaml")
+    before = (tmp_path / "a.jsonl").read_bytes()
+    config.write_text(first.replace("K: 8", "K: 32"))
+    status, out, err = run("a.yaml")
+    (own,) = tmp_path.glob("a-*.jsonl")
+    assert status == 0
+    assert f"records   {own.name}" in out and f"next      autosched replay {own.name}" in out
+    assert "note: a.jsonl holds records of other tasks; those of matmul(M=8, N=8, K=32)" in err
+    assert "continuing" not in err
+    assert "continuing from 8 records" in run("a.yaml")[2]
+    assert (tmp_path / "a.jsonl").read_bytes() == before
+    config.write_text(first)
+    _, out, err = run("a.yaml")
+    assert "continuing from 8 records" in err and "note" not in err
+    assert "records   a.jsonl" in out
+    assert sorted(path.name for path in tmp_path.glob("a*.jsonl")) == sorted(["a.jsonl", own.name])
+
+
+def test_several_tasks_have_a_file_of_their_own(run: Callable[..., Any], tmp_path: Path) -> None:
+    run("a.yaml", "b.yaml")
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(path.read_text().replace("M: 8", "M: 4"))
+    assert "holds records of other tasks" in run("a.yaml", "b.yaml")[2]
+    (own,) = tmp_path.glob("a+b-*.jsonl")
+    assert "continuing from 16 records" in run("b.yaml", "a.yaml", "--records", own.name)[2]
+    assert "continuing from 32 records" in run("a.yaml", "b.yaml")[2]
+
+
+def test_a_file_that_is_named_is_not_replaced_by_another(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    run("a.yaml")
+    with (tmp_path / "b.yaml").open("a") as file:
+        file.write("records: a.jsonl\n")
+    status, _, err = run("b.yaml")
+    assert status == 2
+    assert "a.jsonl holds records of another task" in err
