@@ -7,6 +7,11 @@ from autosched.arith.deduce_bound import deduce_bound
 from autosched.arith.interval_eval import eval_set
 from autosched.arith.intset import IntSet, intersect_set, union_set
 from autosched.arith.modular_set import ModularSet
+from autosched.arith.region_bound import (
+    estimate_region_lower_bound,
+    estimate_region_strict_bound,
+    estimate_region_upper_bound,
+)
 
 __all__ = [
     "NEG_INF",
@@ -16,6 +21,9 @@ __all__ = [
     "IntSet",
     "ModularSet",
     "deduce_bound",
+    "estimate_region_lower_bound",
+    "estimate_region_strict_bound",
+    "estimate_region_upper_bound",
     "eval_bound",
     "eval_set",
     "intersect_set",

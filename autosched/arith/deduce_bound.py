@@ -165,11 +165,14 @@ class _Solver:
             first = NEG_INF_EXPR if low is None else low
             last = POS_INF_EXPR if high is None else high
             return self._nonempty(IntSet.interval(first, last))
-        terms: list[Term] = []
-        base = self.analyzer.canonical.gather(self.analyzer.simplify(e), 1, terms)
-        terms = merge_terms(terms)
-        mine = [t for t in terms if self.var in free_vars(t.atom)]
-        if len(mine) != 1:
+        for form in (e, self.analyzer.simplify(e)):  # which may bring the variable together
+            terms: list[Term] = []
+            base = self.analyzer.canonical.gather(form, 1, terms)
+            terms = merge_terms(terms)
+            mine = [t for t in terms if self.var in free_vars(t.atom)]
+            if len(mine) == 1:
+                break
+        else:
             return _UNSOLVED
         rest = emit([t for t in terms if t is not mine[0]], base, e.dtype)
         return self._term(mine[0], e.dtype, _minus(low, rest), _minus(high, rest))

@@ -62,6 +62,7 @@ SOLVED: list[tuple[Expr, dict[Var, IntSet], str]] = [
     (lt(cast("int64", I) * 2, 10), {}, "IntSet[-inf, 4]"),
     (or_(I < 3, J > 9), {J: between(0, 9)}, "IntSet[-inf, 2]"),
     (I - I < 1, {}, "IntSet[-inf, +inf]"),
+    (eq(floordiv(2 - I, 2) * -2, -4), {}, "IntSet[-3, -2]"),
 ]
 
 
