@@ -13,6 +13,7 @@ from autosched.nest.core import core_of
 from autosched.transform.device.annotate_device_regions import AnnotateDeviceRegions
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
 from autosched.transform.device.lower_device_kernel_launch import LowerDeviceKernelLaunch
+from autosched.transform.device.lower_thread_allreduce import LowerThreadAllreduce
 from autosched.transform.device.split_host_device import SplitHostDevice
 from autosched.transform.device.thread_sync import ThreadSync
 from autosched.transform.device.verify_gpu_code import VerifyGPUCode
@@ -123,6 +124,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "LoopPartition": LoopPartition,
     "LowerDeviceKernelLaunch": LowerDeviceKernelLaunch,
     "LowerIntrin": LowerIntrin,
+    "LowerThreadAllreduce": LowerThreadAllreduce,
     "NarrowDataType": NarrowDataType,
     "PromoteAccumulators": PromoteAccumulators,
     "RemoveNoOp": RemoveNoOp,

@@ -1,0 +1,191 @@
+"""The steps of a reduction across threads: by shuffles within warps, by a tree in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.dtype import DType, int32
+from autosched.tir.expr import Call, CommReducer, Expr, IntImm, StringImm, Var
+from autosched.tir.op import const, eq, floordiv, floormod, if_then_else, lt
+from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, IfThenElse, LetStmt, Stmt, seq
+from autosched.tir.walk import combine
+
+_ZERO = (IntImm(0),)
+_UINT32 = DType("uint32")
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """One value a component; the results are local memory of one element each."""
+
+    reducer: CommReducer
+    values: tuple[Expr, ...]
+    results: tuple[Buffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Which threads reduce together.
+
+    `index` numbers the `extent` threads of a group, `group` the `groups` groups of a block;
+    `contiguous` neighbouring threads at least are of one group.
+    """
+
+    index: Expr
+    extent: int
+    group: Expr
+    groups: int
+    contiguous: int
+
+    @property
+    def threads(self) -> int:
+        """Threads in a block."""
+        return self.extent * self.groups
+
+
+def barrier(scope: str) -> Stmt:
+    """All threads of the block (shared) or the warp meet."""
+    return Evaluate(Call(int32, "tvm_storage_sync", (StringImm(scope),)))
+
+
+def warp_shuffles(r: Reduction, group: Group, warp: int) -> Stmt:
+    """A reduction of neighbours, of part of a warp, a warp, or whole warps.
+
+    Shuffles stand outside of conditions, so all lanes take part; what a lane gets from beyond its
+    group is not used for the result.
+    """
+    mask = _mask(group.threads, warp)
+    if group.extent <= warp:
+        first = group.group * group.extent
+        back = [
+            BufferStore(b, _shuffle("tvm_warp_shuffle", mask, b[0], first, warp), _ZERO)
+            for b in r.results
+        ]
+        return seq(_warp_reduce(r, r.values, group.index, group.extent, mask, warp), *back)
+    warps = group.extent // warp
+    staging = _shared(r, "red_buf_staging", group.groups * warps)
+    result = _shared(r, "red_result", group.groups)
+    place = group.group * warps + floordiv(group.index, warp)
+    leader = eq(floormod(group.index, warp), 0)
+    partial = [
+        if_then_else(lt(group.index, warps), s[group.group * warps + group.index], neutral)
+        for s, neutral in zip(staging, r.reducer.identity, strict=True)
+    ]
+    body = seq(
+        _warp_reduce(r, r.values, floormod(group.index, warp), warp, mask, warp),
+        IfThenElse(leader, _stores(staging, [b[0] for b in r.results], place)),
+        barrier("shared"),
+        _warp_reduce(r, partial, group.index, warps, mask, warp),
+        IfThenElse(eq(group.index, 0), _stores(result, [b[0] for b in r.results], group.group)),
+        barrier("shared"),
+        _stores(r.results, [b[group.group] for b in result], IntImm(0)),
+    )
+    return _allocated([*staging, *result], body)
+
+
+def shared_tree(r: Reduction, group: Group, warp: int) -> Stmt:
+    """A reduction of any threads: halves are combined in shared memory, at the end in a warp."""
+    if group.extent == 1:
+        return _stores(r.results, r.values, IntImm(0))
+    red = _shared(r, "red_buf", group.threads)
+    first = group.group * group.extent
+    place = first + group.index
+    steps: list[Stmt] = [barrier("shared"), _stores(red, r.values, place), barrier("shared")]
+    active = 1
+    while active < group.extent:
+        active *= 2
+    if active > group.extent:
+        active //= 2
+        more = lt(group.index, group.extent - active)
+        steps += [IfThenElse(more, _combine(r, red, place, active)), barrier("shared")]
+    aligned = group.groups == 1 or group.contiguous % warp == 0
+    while active > 1 and (active > group.contiguous or active > warp or not aligned):
+        active //= 2
+        half = lt(group.index, active)
+        steps += [IfThenElse(half, _combine(r, red, place, active)), barrier("shared")]
+    if active > 1:
+        steps += [_tree_in_warp(r, red, group, place, active), barrier("shared")]
+    steps.append(_stores(r.results, [b[first] for b in red], IntImm(0)))
+    return _allocated(red, seq(*steps))
+
+
+def _tree_in_warp(
+    r: Reduction, red: Sequence[Buffer], group: Group, place: Expr, active: int
+) -> Stmt:
+    """The last steps, in which the threads that combine are lanes of one warp.
+
+    All lanes of the warp come to its barriers; reading is apart from writing by one of them.
+    """
+    steps: list[Stmt] = []
+    while active > 1:
+        active //= 2
+        half = lt(group.index, active)
+        steps += [IfThenElse(half, _combine(r, red, place, active)), barrier("warp")]
+    return seq(*steps)
+
+
+def _combine(r: Reduction, red: Sequence[Buffer], place: Expr, distance: int) -> Stmt:
+    """red[place] combined with red[place + distance]."""
+    left = tuple(b[place] for b in red)
+    right = tuple(b[place + distance] for b in red)
+    return _bound(combine(r.reducer, left, right), red, place)
+
+
+def _bound(values: Sequence[Expr], buffers: Sequence[Buffer], place: Expr) -> Stmt:
+    """All `values`, then the stores of them: no store may change what another value reads."""
+    if len(values) == 1:
+        return _stores(buffers, values, place)
+    names = [Var(f"w{k}", value.dtype) for k, value in enumerate(values)]
+    body = _stores(buffers, names, place)
+    for var, value in zip(reversed(names), reversed(values), strict=True):
+        body = LetStmt(var, value, body)
+    return body
+
+
+def _warp_reduce(
+    r: Reduction, values: Sequence[Expr], index: Expr, count: int, mask: Expr, warp: int
+) -> Stmt:
+    """The results of lane 0 of each `count` lanes: the reduction of the values of all of them."""
+    steps = [_stores(r.results, values, IntImm(0))]
+    offset = 1
+    while offset * 2 < count:
+        offset *= 2
+    while offset >= 1 and count > 1:
+        own = tuple(b[0] for b in r.results)
+        got = [Var(f"t{k}", value.dtype) for k, value in enumerate(own)]
+        step = _bound(combine(r.reducer, own, tuple(got)), r.results, IntImm(0))
+        if 2 * offset > count:
+            step = IfThenElse(lt(index + offset, count), step)
+        for var, value in zip(reversed(got), reversed(own), strict=True):
+            step = LetStmt(var, _shuffle("tvm_warp_shuffle_down", mask, value, offset, warp), step)
+        steps.append(step)
+        offset //= 2
+    return seq(*steps)
+
+
+def _shuffle(op: str, mask: Expr, value: Expr, lane: Expr | int, warp: int) -> Expr:
+    place = lane if isinstance(lane, Expr) else const(lane)
+    return Call(value.dtype, op, (mask, value, place, const(warp), const(warp)))
+
+
+def _mask(threads: int, warp: int) -> Expr:
+    """The lanes that take part: all that there are. Those a last warp lacks count as ended."""
+    return const((1 << min(threads, warp)) - 1, _UINT32)
+
+
+def _shared(r: Reduction, name: str, size: int) -> list[Buffer]:
+    types = [v.dtype for v in r.values]
+    return [decl_buffer((size,), t, f"{name}{k}", "shared") for k, t in enumerate(types)]
+
+
+def _stores(buffers: Sequence[Buffer], values: Sequence[Expr], index: Expr) -> Stmt:
+    pairs = zip(buffers, values, strict=True)
+    return seq(*(BufferStore(b, value, (index,)) for b, value in pairs))
+
+
+def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    for b in reversed(buffers):
+        body = Allocate(b.data, b.dtype, b.shape, TRUE, body)
+    return body
