@@ -15,6 +15,7 @@ from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
 from autosched.transform.device.lower_device_kernel_launch import LowerDeviceKernelLaunch
 from autosched.transform.device.lower_thread_allreduce import LowerThreadAllreduce
 from autosched.transform.device.split_host_device import SplitHostDevice
+from autosched.transform.device.split_wide_vectors import SplitWideVectors
 from autosched.transform.device.thread_sync import ThreadSync
 from autosched.transform.device.verify_gpu_code import VerifyGPUCode
 from autosched.transform.device.verify_memory import VerifyMemory
@@ -132,6 +133,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "RewriteUnsafeSelect": RewriteUnsafeSelect,
     "Simplify": Simplify,
     "SplitHostDevice": SplitHostDevice,
+    "SplitWideVectors": SplitWideVectors,
     "StorageFlatten": StorageFlatten,
     "StorageRewrite": StorageRewrite,
     "ThreadSync": ThreadSync,

@@ -1,0 +1,33 @@
+"""Whether a vector access goes to an address that is a multiple of its size.
+
+A GPU refuses any other (CUDA error 716, misaligned address). Passes, code generation and checks ask
+this one function.
+"""
+
+from __future__ import annotations
+
+from autosched.arith import Analyzer
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import Expr, IntImm, Ramp
+from autosched.tir.op import add
+
+WIDEST = 16
+"""Bytes of the widest access, and what parameters and shared memory are aligned to."""
+
+
+def is_aligned(buffer: Buffer, index: Expr, analyzer: Analyzer | None = None) -> bool:
+    """True when the elements `index` (a ramp) of `buffer` are one aligned access of a GPU.
+
+    It has 2, 4, 8 or 16 bytes, consecutive elements, and starts at a multiple of its size for
+    every value of the variables. `analyzer` may know more of these.
+    """
+    if not isinstance(index, Ramp) or not isinstance(index.stride, IntImm):
+        return False
+    size = index.lanes * buffer.dtype.bytes
+    if index.stride.value != 1 or buffer.dtype.lanes != 1 or size > WIDEST or size & (size - 1):
+        return False
+    if buffer.data_alignment < size:
+        return False
+    base = index.base if buffer.elem_offset is None else add(index.base, buffer.elem_offset)
+    known = (analyzer or Analyzer()).modular_set(base)
+    return known.coeff % index.lanes == 0 and known.base % index.lanes == 0

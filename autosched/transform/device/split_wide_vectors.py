@@ -1,0 +1,367 @@
+"""SplitWideVectors: vectors only as wide as a GPU accesses memory, and computed lane by lane.
+
+What is loaded as a vector is loaded once, and stored as one:
+
+before:
+    def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
+        launch(threadIdx.x, 16)
+        B[threadIdx.x * 4:threadIdx.x * 4 + 4] = A[threadIdx.x * 4:threadIdx.x * 4 +
+                4] + broadcast(1.0, 4)
+after:
+    def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
+        launch(threadIdx.x, 16)
+        A_v: float32x4 = A[threadIdx.x * 4:threadIdx.x * 4 + 4]
+        B[threadIdx.x * 4:threadIdx.x * 4 + 4] = shuffle([shuffle([A_v], [0]) + 1.0, shuffle([A_v],
+                [1]) + 1.0, shuffle([A_v], [2]) + 1.0, shuffle([A_v], [3]) + 1.0], [0, 1, 2, 3])
+
+More than 16 bytes are several accesses, and places that may not be aligned single ones:
+
+before:
+    def main(A: Buffer((8,), float32), B: Buffer((9,), float32), n: int32):
+        launch(threadIdx.x, 1)
+        B[0:6] = A[0:6]
+        B[n:n + 2] = broadcast(0.0, 2)
+after:
+    def main(A: Buffer((8,), float32), B: Buffer((9,), float32), n: int32):
+        launch(threadIdx.x, 1)
+        with A_v: float32x4 = A[0:4]:
+            B[0:4] = A_v
+        with A_v_1: float32x2 = A[4:6]:
+            B[4:6] = A_v_1
+        B[n] = 0.0
+        B[n + 1] = 0.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.errors import CompileError
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import (
+    Broadcast,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    Let,
+    Ramp,
+    Shuffle,
+    Var,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import add, const, mul
+from autosched.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    seq,
+)
+from autosched.tir.walk import direct_exprs, map_children
+from autosched.transform.device.alignment import WIDEST, is_aligned
+from autosched.transform.expressions.facts import Facts
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+_THREAD_KEYS = ("thread_extent", "virtual_thread")
+
+
+@dataclass(frozen=True)
+class SplitWideVectors(FunctionPass):
+    """Cuts vector stores into pieces of 16, 8, 4, 2 bytes, or elements where they are not aligned.
+
+    What a piece loads as a vector is loaded once, into a variable; everything else is computed for
+    each lane. Masked and strided accesses and those of bools become scalar ones, and memory that
+    holds vectors memory of their elements. Afterwards a vector is only what is loaded or stored at
+    once.
+    """
+
+    name: ClassVar[str] = "SplitWideVectors"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Splitter(func).stmt(func.body))
+
+
+class _Splitter:
+    def __init__(self, func: PrimFunc) -> None:
+        self.facts = Facts(func)
+        self.scalar: dict[Buffer, Buffer] = {}
+        self.known: dict[Expr, bool] = {}
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case For():
+                self.facts.bind(s.loop_var, s.min, s.extent)
+            case AttrStmt() if s.key in _THREAD_KEYS:
+                self.facts.bind(s.node.var, const(0, s.node.var.dtype), s.value)
+            case BufferStore() if _wide(s) or any(map(self._vectors, direct_exprs(s))):
+                return self._store(s)
+            case LetStmt() if s.var.dtype.lanes > 1:
+                raise CompileError(f"the vector variable {s.var.name} cannot be split into lanes")
+            case Allocate() if s.dtype.lanes > 1:
+                extents = (*s.extents, const(s.dtype.lanes))
+                return Allocate(
+                    s.buffer_var,
+                    s.dtype.element,
+                    extents,
+                    s.condition,
+                    self.stmt(s.body),
+                    s.annotations,
+                )
+            case DeclBuffer() if s.buffer.dtype.lanes > 1:
+                return DeclBuffer(self._elements(s.buffer), self.stmt(s.body))
+        return map_children(s, self.stmt, self._expr)
+
+    def _vectors(self, e: Expr) -> bool:
+        """True when `e` is a vector or holds one."""
+        found = self.known.get(e)
+        if found is None:
+            found = e.dtype.lanes > 1 or any(map(self._vectors, e.children()))
+            self.known[e] = found
+        return found
+
+    def _expr(self, e: Expr) -> Expr:
+        """Lanes of vectors inside a scalar expression."""
+        return self._lane(e, 0, {}) if self._vectors(e) else e
+
+    # -- stores -------------------------------------------------------------------------------
+
+    def _store(self, s: BufferStore) -> Stmt:
+        buffer, index = self._flat(s.buffer, s.indices)
+        lanes = index.dtype.lanes
+        parts: list[Stmt] = []
+        start = 0
+        while start < lanes:
+            width = 1
+            if s.predicate is None and not buffer.dtype.is_bool:
+                width = self._width(buffer, index, start, lanes)
+            parts.append(self._piece(s, buffer, index, start, width))
+            start += width
+        if len(parts) > 1 and _loads_elsewhere(s.value, s.buffer, s.indices):
+            return self._all_values_first(s, buffer, index)
+        return seq(*parts)
+
+    def _all_values_first(self, s: BufferStore, buffer: Buffer, index: Expr) -> Stmt:
+        """The lanes one by one where a store would change what a later lane loads."""
+        lanes = range(index.dtype.lanes)
+        names = [Var(f"{buffer.name}_{k}", buffer.dtype) for k in lanes]
+        stores: list[Stmt] = []
+        for k in lanes:
+            store: Stmt = BufferStore(buffer, names[k], (_element(index, k),))
+            if s.predicate is not None:
+                store = IfThenElse(self._lane(s.predicate, k, {}), store)
+            stores.append(store)
+        body = seq(*stores)
+        for k in reversed(lanes):
+            body = LetStmt(names[k], self._lane(s.value, k, {}), body)
+        return body
+
+    def _width(self, buffer: Buffer, index: Expr, start: int, lanes: int) -> int:
+        """The most lanes from `start` on that are one access."""
+        width = WIDEST // buffer.dtype.bytes
+        while width > 1:
+            piece = _part(index, start, width) if start + width <= lanes else None
+            if piece is not None and is_aligned(buffer, piece, self.facts.analyzer):
+                return width
+            width //= 2
+        return 1
+
+    def _piece(self, s: BufferStore, buffer: Buffer, index: Expr, start: int, width: int) -> Stmt:
+        """The store of the lanes start .. start + width - 1."""
+        loaded: dict[tuple[Expr, int], Expr] = {}
+        lets: list[tuple[Var, Expr]] = []
+        if width > 1:
+            for load in _vectors_loaded(s.value):
+                self._load_at_once(load, start, width, loaded, lets)
+        values = [self._lane(s.value, start + k, loaded) for k in range(width)]
+        if width == 1:
+            predicate = None if s.predicate is None else self._lane(s.predicate, start, loaded)
+            store: Stmt = BufferStore(buffer, values[0], (_element(index, start),))
+            if predicate is not None:
+                return IfThenElse(predicate, store)
+            return store
+        place = _part(index, start, width)
+        assert place is not None
+        store = BufferStore(buffer, _vector(values), (place,))
+        for var, value in reversed(lets):
+            store = LetStmt(var, value, store)
+        return store
+
+    def _load_at_once(
+        self,
+        e: Expr,
+        start: int,
+        width: int,
+        loaded: dict[tuple[Expr, int], Expr],
+        lets: list[tuple[Var, Expr]],
+    ) -> None:
+        """A variable for the lanes of the load `e`, guarded or not, where they are aligned."""
+        load = e.args[1] if isinstance(e, Call) else e
+        assert isinstance(load, BufferLoad)
+        buffer, index = self._flat(load.buffer, load.indices)
+        piece = _part(index, start, width)
+        if load.predicate is not None or buffer.dtype.is_bool or piece is None:
+            return
+        if not is_aligned(buffer, piece, self.facts.analyzer):
+            return
+        value: Expr = BufferLoad(buffer, (piece,))
+        if isinstance(e, Call):
+            condition, other = (self._lane(e.args[k], 0, loaded) for k in (0, 2))
+            value = Call(value.dtype, e.op, (condition, value, Broadcast(other, width)))
+        var = Var(f"{buffer.name}_v", value.dtype)
+        lets.append((var, value))
+        for k in range(width):
+            loaded[e, start + k] = Shuffle((var,), (const(k),))
+
+    # -- lanes --------------------------------------------------------------------------------
+
+    def _lane(self, e: Expr, k: int, loaded: dict[tuple[Expr, int], Expr]) -> Expr:
+        """Lane k of the vector `e`; a scalar with the vectors inside it taken apart."""
+        known = loaded.get((e, k))
+        if known is not None:
+            return known
+        match e:
+            case Ramp():
+                return add(self._lane(e.base, 0, loaded), mul(e.stride, k))
+            case Broadcast():
+                return self._lane(e.value, 0, loaded)
+            case BufferLoad():
+                buffer, index = self._flat(e.buffer, e.indices)
+                if e.predicate is None and index.dtype.lanes == 1 and not self._vectors(index):
+                    return e
+                if e.predicate is not None:
+                    raise CompileError(f"a masked load has no value where it is off: {e!r}")
+                return BufferLoad(buffer, (self._lane(index, k, loaded),))
+            case Shuffle():
+                return self._shuffled(e, k, loaded)
+            case Let():
+                raise CompileError(f"a let of vectors cannot be split into lanes: {e!r}")
+            case Var() if e.dtype.lanes > 1:
+                raise CompileError(f"the vector variable {e.name} cannot be split into lanes")
+        children = e.children()
+        if not children:
+            return e
+        lanes = [self._lane(c, k if c.dtype.lanes > 1 else 0, loaded) for c in children]
+        if isinstance(e, Call):
+            return Call(e.dtype.element, e.op, tuple(lanes))
+        return e.with_children(tuple(lanes))
+
+    def _shuffled(self, e: Shuffle, k: int, loaded: dict[tuple[Expr, int], Expr]) -> Expr:
+        number = e.indices[k]
+        if not isinstance(number, IntImm):
+            raise CompileError(f"a shuffle needs constant lane numbers, found {number!r}")
+        at = number.value
+        for vector in e.vectors:
+            if at < vector.dtype.lanes:
+                return self._lane(vector, at, loaded)
+            at -= vector.dtype.lanes
+        raise CompileError(f"a shuffle of a lane that there is not: {e!r}")
+
+    # -- buffers ------------------------------------------------------------------------------
+
+    def _flat(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Buffer, Expr]:
+        """The elements of an access: those of vectors in memory one by one."""
+        if len(indices) != 1:
+            raise CompileError(f"an access to {buffer.name} has {len(indices)} indices: flatten it")
+        (index,) = indices
+        lanes = buffer.dtype.lanes
+        if lanes == 1:
+            return buffer, index
+        if index.dtype.lanes > 1:
+            raise CompileError(f"a vector index into the buffer of vectors {buffer.name}")
+        return self._elements(buffer), Ramp(mul(index, lanes), const(1, index.dtype), lanes)
+
+    def _elements(self, buffer: Buffer) -> Buffer:
+        """The buffer of the elements of one that holds vectors."""
+        found = self.scalar.get(buffer)
+        if found is None:
+            lanes = buffer.dtype.lanes
+            last = mul(buffer.shape[-1], lanes)
+            offset = None if buffer.elem_offset is None else mul(buffer.elem_offset, lanes)
+            found = self.scalar[buffer] = Buffer(
+                buffer.data,
+                buffer.dtype.element,
+                (*buffer.shape[:-1], last),
+                (),
+                offset,
+                buffer.name,
+                buffer.data_alignment,
+            )
+        return found
+
+
+def _wide(s: BufferStore) -> bool:
+    return s.buffer.dtype.lanes > 1
+
+
+def _loads_elsewhere(value: Expr, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
+    """True when `value` loads other elements of `buffer` than a lane writes itself."""
+    if isinstance(value, BufferLoad) and value.buffer.data is buffer.data:
+        if value.buffer is not buffer or value.indices != indices:
+            return True
+    return any(_loads_elsewhere(child, buffer, indices) for child in value.children())
+
+
+def _vectors_loaded(e: Expr) -> Iterator[Expr]:
+    """The vector loads in `e` that are made whatever the values are, each once, in order.
+
+    `if_then_else(p, load, constant)` with one condition for all lanes counts as one.
+    """
+    seen: set[Expr] = set()
+    stack = [e]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, BufferLoad):
+            if node.dtype.lanes > 1:
+                yield node
+            continue
+        if isinstance(node, Call) and node.op == "if_then_else":
+            condition, load, other = node.args
+            guarded = isinstance(load, BufferLoad) and node.dtype.lanes > 1
+            if guarded and condition.dtype.lanes == 1 and isinstance(other, Broadcast):
+                yield node
+            continue
+        stack.extend(reversed(node.children()))
+
+
+def _part(index: Expr, start: int, width: int) -> Ramp | None:
+    """Lanes start .. start + width - 1 of a ramp of consecutive elements."""
+    if not isinstance(index, Ramp) or start + width > index.lanes:
+        return None
+    return Ramp(add(index.base, mul(index.stride, start)), index.stride, width)
+
+
+def _element(index: Expr, k: int) -> Expr:
+    """Lane k of an index."""
+    match index:
+        case Ramp():
+            return add(index.base, mul(index.stride, k))
+        case Broadcast():
+            return index.value
+    if index.dtype.lanes == 1:
+        return index
+    lanes = [_element(child, k) for child in index.children()]
+    return index.with_children(tuple(lanes))
+
+
+def _vector(values: Sequence[Expr]) -> Expr:
+    """The vector of `values`: one for all lanes, a variable that they are the lanes of, or new."""
+    numbers = tuple(map(const, range(len(values))))
+    first = values[0]
+    if all(value is first for value in values):
+        return Broadcast(first, len(values))
+    if isinstance(first, Shuffle) and first.vectors[0].dtype.lanes == len(values):
+        whole = first.vectors[0]
+        if all(v is Shuffle((whole,), (n,)) for v, n in zip(values, numbers, strict=True)):
+            return whole
+    return Shuffle(tuple(values), numbers)
