@@ -321,7 +321,7 @@ def _call(ev: BoundEvaluator, e: Any) -> Bound:
     if e.op not in ("shift_right", "shift_left"):
         return limits
     a, b = ev(e.args[0]), ev(e.args[1])
-    if b[0] < 0 or b[1] > 63:
+    if b[0] < 0 or b[1] >= e.dtype.bits:  # counts are taken modulo the bits
         return limits
     if e.op == "shift_right":
         ends = [x if x in EVERYTHING else x >> y for x in a for y in b]
@@ -347,7 +347,7 @@ def leaves_type(ev: BoundEvaluator, e: Any) -> bool:
         return low <= -1 <= high and ev(e.a)[0] <= max(NEG_INF, int(dtype.min_value))
     if cls is Call and e.op == "shift_left":
         a, b = ev(e.args[0]), ev(e.args[1])
-        return not (b[0] >= 0 and b[1] < 64 and holds(dtype, *_shifted(a, b)))
+        return not (b[0] >= 0 and b[1] < dtype.bits and holds(dtype, *_shifted(a, b)))
     return False
 
 

@@ -194,9 +194,7 @@ def floor_divide(b: FunctionBuilder, e: BinaryExpr) -> str:
     first, second, dtype = operands(b, e)
     kind = llvm_type(dtype)
     if dtype.is_float:
-        quotient = b.emit(f"fdiv {kind} {first}, {second}")
-        name = f"llvm.floor.{suffix(dtype)}"
-        return _finish(b, e, b.call(name, kind, [(kind, quotient)]))
+        return _floor_divide_floats(b, e, first, second, dtype)
     divisor = _positive_constant(e.b)
     if dtype.code != "int":
         return b.emit(f"udiv {kind} {first}, {second}")
@@ -210,6 +208,20 @@ def floor_divide(b: FunctionBuilder, e: BinaryExpr) -> str:
     adjust = _adjustment(b, rest, second, dtype)
     extended = b.emit(f"sext {_flags(dtype)} {adjust} to {kind}")
     return b.emit(f"add {kind} {quotient}, {extended}")
+
+
+def _floor_divide_floats(
+    b: FunctionBuilder, e: BinaryExpr, first: str, second: str, dtype: DType
+) -> str:
+    """floor(first / second); 16-bit floats are rounded at the end only."""
+    half = dtype.bits == 16
+    if half:
+        first, second = (convert(b, x, dtype, _f32(dtype)) for x in (first, second))
+        dtype = _f32(dtype)
+    kind = llvm_type(dtype)
+    quotient = b.emit(f"fdiv {kind} {first}, {second}")
+    result = b.call(f"llvm.floor.{suffix(dtype)}", kind, [(kind, quotient)])
+    return convert(b, result, dtype, e.dtype) if half else _finish(b, e, result)
 
 
 def floor_remainder(b: FunctionBuilder, e: BinaryExpr) -> str:

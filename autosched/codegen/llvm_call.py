@@ -12,6 +12,7 @@ from autosched.errors import CompileError
 from autosched.tir.dtype import DType, float32
 from autosched.tir.expr import (
     BinaryExpr,
+    Broadcast,
     BufferLoad,
     Call,
     Cast,
@@ -136,7 +137,7 @@ def _masked_arms(b: FunctionBuilder, e: Call) -> str:
 
 # -- bits -------------------------------------------------------------------------------------
 
-_BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shift_left": "shl"}
+_BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 
 
 def _bits(b: FunctionBuilder, e: Call) -> str:
@@ -144,10 +145,15 @@ def _bits(b: FunctionBuilder, e: Call) -> str:
     return b.emit(f"{_BITS[e.op]} {llvm_type(e.dtype)} {first}, {second}")
 
 
-def _shift_right(b: FunctionBuilder, e: Call) -> str:
+def _shift(b: FunctionBuilder, e: Call) -> str:
+    """Shifts take their count modulo the bits of the type; LLVM's have no value beyond."""
     first, second = (b.value(a) for a in e.args)
-    name = "ashr" if e.dtype.code == "int" else "lshr"
-    return b.emit(f"{name} {llvm_type(e.dtype)} {first}, {second}")
+    name = "shl" if e.op == "shift_left" else "ashr" if e.dtype.code == "int" else "lshr"
+    kind, bits = llvm_type(e.dtype), e.dtype.bits
+    count = e.args[1].value if isinstance(e.args[1], Broadcast) else e.args[1]
+    if not (isinstance(count, IntImm) and 0 <= count.value < bits):
+        second = b.emit(f"and {kind} {second}, {splat(bits - 1, e.dtype)}")
+    return b.emit(f"{name} {kind} {first}, {second}")
 
 
 def _bitwise_not(b: FunctionBuilder, e: Call) -> str:
@@ -265,7 +271,8 @@ _CALLS: dict[str, Callable[[FunctionBuilder, Call], str]] = {
     "likely": _likely,
     "if_then_else": _if_then_else,
     **dict.fromkeys(_BITS, _bits),
-    "shift_right": _shift_right,
+    "shift_left": _shift,
+    "shift_right": _shift,
     "bitwise_not": _bitwise_not,
     "clz": _count,
     "popcount": _count,

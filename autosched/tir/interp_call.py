@@ -9,7 +9,7 @@ from autosched.tir import interp_math
 from autosched.tir.expr import BufferLoad, Call, Var
 from autosched.tir.interp_access import flat_index
 from autosched.tir.interp_memory import InterpreterError
-from autosched.tir.interp_value import ATOM, SUM, TERM, Value, type_interval
+from autosched.tir.interp_value import ATOM, Value, type_interval
 
 if TYPE_CHECKING:
     from autosched.tir.interp_expr import ExprCompiler
@@ -70,8 +70,8 @@ def _reinterpret(c: ExprCompiler, e: Call) -> Value:
 
 def _fma(c: ExprCompiler, e: Call) -> Value:
     x, y, z = (c.expr(a) for a in e.args)
-    text = f"{x.at(TERM)} * {y.at(ATOM)} + {z.at(TERM)}"
-    return Value(text, SUM, x.varying or y.varying or z.varying)
+    text = f"fused_multiply_add({x.text}, {y.text}, {z.text})"
+    return Value(text, ATOM, x.varying or y.varying or z.varying)
 
 
 def _warp_shuffle(c: ExprCompiler, e: Call) -> Value:

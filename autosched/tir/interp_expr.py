@@ -179,9 +179,10 @@ class ExprCompiler:
         many = a.varying or b.varying
         kind = type(e)
         if not e.dtype.is_integral:
-            symbol = {Div: "/", FloorDiv: "//", FloorMod: "%"}.get(kind)
+            symbol = {Div: "/", FloorMod: "%"}.get(kind)
             if symbol is None:
-                return Value(f"fmod({a.text}, {b.text})", ATOM, many)
+                name = "fmod" if kind is Mod else "floor_div_float"
+                return Value(f"{name}({a.text}, {b.text})", ATOM, many)
             return Value(f"{a.at(TERM)} {symbol} {b.at(ATOM)}", TERM, many)
         low, high = division_interval(kind, a, b)
         arrays = many or e.dtype.lanes > 1
@@ -200,9 +201,7 @@ class ExprCompiler:
         a, b = self.expr(e.a), self.expr(e.b)
         many = a.varying or b.varying
         least = type(e) is Min
-        if e.dtype.is_float:
-            name = "smaller" if least else "larger"
-        elif many or e.dtype.lanes > 1:
+        if many or e.dtype.lanes > 1 or e.dtype.is_float:
             name = "minimum" if least else "maximum"
         else:
             name = "min" if least else "max"

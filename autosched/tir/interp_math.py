@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from autosched.tir.dtype import DType
-from autosched.tir.interp_memory import InterpreterError, Mask, combine_masks, thread_mask
+from autosched.tir.interp_memory import Array, InterpreterError, Mask, combine_masks, thread_mask
 
 __all__ = [
     "branch",
@@ -21,14 +22,14 @@ __all__ = [
     "cast_one",
     "divisor",
     "float_call",
+    "floor_div_float",
+    "fused_multiply_add",
     "integer_call",
     "lane_axis",
-    "larger",
     "ramp",
     "reinterpret",
     "select_one",
     "shuffle",
-    "smaller",
     "trunc_div",
     "trunc_div_many",
     "trunc_mod",
@@ -48,26 +49,48 @@ def wrap(value: int, dtype: DType) -> int:
 
 
 def cast_one(value: Any, dtype: DType) -> Any:
-    """A scalar converted as C does: floats to integers truncate, integers wrap."""
+    """A scalar converted to `dtype`: floats to integers truncate and saturate, integers wrap.
+
+    NaN becomes 0. 16-bit floats are made from float32.
+    """
     if dtype.is_bool:
         return bool(value != 0)
     if dtype.is_float:
-        return dtype.numpy.type(value)
+        return _to_float(value, dtype)
     if isinstance(value, np.generic | float) and not isinstance(value, np.integer | np.bool_):
         value = float(value)
-        if not math.isfinite(value):
-            return int(dtype.min_value)
+        if math.isnan(value):
+            return 0
+        if math.isinf(value):
+            return int(dtype.max_value if value > 0 else dtype.min_value)
+        return min(max(int(value), int(dtype.min_value)), int(dtype.max_value))
     return wrap(int(value), dtype)
 
 
 def cast_many(value: Any, dtype: DType) -> Any:
-    """An array converted as C does."""
+    """`cast_one` of an array."""
     value = np.asarray(value)
     if dtype.is_bool:
         return value != 0
-    if dtype.code == "uint" and value.dtype.kind not in "iub":
-        value = value.astype(np.float64).astype(np.int64)
-    return value.astype(dtype.numpy)
+    if dtype.is_float:
+        return _to_float(value, dtype)
+    if value.dtype.kind in "iub":
+        return value.astype(dtype.numpy)
+    whole = np.trunc(value.astype(np.float64))
+    low, beyond = float(dtype.min_value), float(int(dtype.max_value) + 1)  # powers of two, or 0
+    inside = (whole >= low) & (whole < beyond)
+    result = np.where(inside, whole, 0).astype(dtype.numpy)
+    if not inside.all():
+        result[whole >= beyond] = dtype.max_value
+        result[whole < low] = dtype.min_value
+    return result
+
+
+def _to_float(value: Any, dtype: DType) -> Any:
+    # 16-bit floats are computed in float32 and rounded from it, whatever the value's type was.
+    if dtype.bits == 16:
+        value = np.asarray(value).astype(np.float32)[()]
+    return value.astype(dtype.numpy) if isinstance(value, np.ndarray) else dtype.numpy.type(value)
 
 
 def trunc_div(a: int, b: int) -> int:
@@ -98,22 +121,13 @@ def trunc_div_many(a: Any, b: Any) -> Any:
     return quotient + (inexact & ((np.asarray(a) < 0) != (np.asarray(b) < 0)))
 
 
-def smaller(a: Any, b: Any) -> Any:
-    """min of floats: b when they do not compare."""
-    return (
-        np.where(a < b, a, b)
-        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray)
-        else (a if a < b else b)
-    )
-
-
-def larger(a: Any, b: Any) -> Any:
-    """max of floats: b when they do not compare."""
-    return (
-        np.where(a > b, a, b)
-        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray)
-        else (a if a > b else b)
-    )
+def floor_div_float(a: Any, b: Any) -> Any:
+    """floor(a / b), the quotient rounded first; 16-bit floats are rounded at the end only."""
+    dtype = np.result_type(a, b)
+    if dtype.itemsize > 2:
+        return np.floor(np.true_divide(a, b))
+    a, b = (np.asarray(x).astype(np.float32)[()] for x in (a, b))
+    return np.floor(np.true_divide(a, b)).astype(dtype)
 
 
 def select_one(condition: Any, a: Any, b: Any) -> Any:
@@ -246,12 +260,41 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _clz(bits: int) -> Callable[[int], int]:
-    return lambda x: bits - (int(x) & ((1 << bits) - 1)).bit_length()
+def fused_multiply_add(x: Any, y: Any, z: Any) -> Any:
+    """x * y + z rounded once to the type of the operands; 16-bit floats through float32."""
+    dtype = np.result_type(x, y, z)
+    if dtype.itemsize == 8:
+        return np.asarray(_FMA64(x, y, z), np.float64)[()]
+    x, y, z = (np.asarray(v).astype(np.float64) for v in (x, y, z))
+    product = x * y  # exact: at most 48 bits
+    total = product + z
+    # The sum is rounded to odd, so that rounding it again to float32 rounds the exact one.
+    part = total - product
+    error = (product - (total - part)) + (z - part)
+    bits = total.view(np.int64)
+    step = np.where((error > 0) == (total > 0), 1, -1)
+    inexact = np.isfinite(total) & (error != 0) & (bits & 1 == 0)
+    odd = np.where(inexact, bits + step, bits).view(np.float64)
+    return odd.astype(np.float32).astype(dtype)[()]
 
 
-def _popcount(bits: int) -> Callable[[int], int]:
-    return lambda x: (int(x) & ((1 << bits) - 1)).bit_count()
+def _fma_exact(*values: Any) -> float:
+    x, y, z = map(float, values)
+    if math.isfinite(x) and math.isfinite(y) and not math.isfinite(z):
+        return z
+    if not (math.isfinite(x) and math.isfinite(y)):
+        with np.errstate(all="ignore"):
+            return float(np.float64(x) * np.float64(y) + np.float64(z))
+    exact = Fraction(x) * Fraction(y) + Fraction(z)
+    if exact == 0:
+        return x * y + z
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+_FMA64 = np.frompyfunc(_fma_exact, 3, 1)
 
 
 def _multiply_shift(x: int, y: int, q: int, s: int) -> int:
@@ -267,42 +310,83 @@ _INTEGER: dict[str, Callable[..., int]] = {
     "bitwise_or": lambda a, b: int(a) | int(b),
     "bitwise_xor": lambda a, b: int(a) ^ int(b),
     "bitwise_not": lambda a: ~int(a),
-    "shift_left": lambda a, b: int(a) << (int(b) & 127),
-    "shift_right": lambda a, b: int(a) >> (int(b) & 127),
     "q_multiply_shift": _multiply_shift,
     "large_uint_imm": lambda low, high: int(low) | int(high) << 32,
 }
+
+
+def _unsigned(x: Array, bits: int) -> Array:
+    return x.astype(np.uint8) if bits == 1 else x.view(f"uint{bits}")
+
+
+def _leading_zeros(x: Array, bits: int) -> Array:
+    # Halves of 64 bits are exact as float64, whose exponent is the place of the highest bit.
+    if bits == 64:
+        high, low = x >> np.uint64(32), x & np.uint64(0xFFFFFFFF)
+        return np.where(high != 0, _leading_zeros(high, 32), 32 + _leading_zeros(low, 32))
+    return bits - np.frexp(x.astype(np.float64))[1]
+
+
 _VECTORISED: dict[str, Callable[..., Any]] = {
     "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or,
     "bitwise_xor": np.bitwise_xor,
+    "bitwise_not": np.invert,
+    "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
 }
 
 
 def integer_call(op: str, source: DType, dtype: DType, *args: Any) -> Any:
-    """An intrinsic on integers: exact, then wrapped to `dtype`."""
+    """An intrinsic on integers: exact, then wrapped to `dtype`.
+
+    Shifts take their count modulo the bits of the type. Arrays go through NumPy, whose integers
+    wrap.
+    """
     many = any(isinstance(a, np.ndarray) for a in args)
     if many and op in _VECTORISED:
-        return _VECTORISED[op](*args)
-    if op in ("clz", "popcount"):
-        fn: Callable[..., int] = (_clz if op == "clz" else _popcount)(source.bits)
-    else:
-        fn = _INTEGER[op]
+        args = tuple(np.asarray(a, source.numpy) for a in args)
+        if op.startswith("shift"):
+            args = (args[0], args[1] & (source.bits - 1))
+        return _VECTORISED[op](*args).astype(dtype.numpy, copy=False)
+    if many and op in ("clz", "popcount"):
+        bits = _unsigned(np.asarray(args[0], source.numpy), source.bits)
+        count = _leading_zeros(bits, source.bits) if op == "clz" else np.bitwise_count(bits)
+        return np.asarray(count).astype(dtype.numpy)
     if not many:
-        result = wrap(fn(*args), dtype)
+        result = wrap(_exact(op, source, *args), dtype)
         return bool(result) if dtype.is_bool else result
-    exact = np.frompyfunc(lambda *a: wrap(fn(*a), dtype), len(args), 1)(*args)
+    exact = np.frompyfunc(lambda *a: wrap(_exact(op, source, *a), dtype), len(args), 1)(*args)
     return np.asarray(exact).astype(dtype.numpy)
 
 
-INTEGER_CALLS = frozenset((*_INTEGER, "clz", "popcount"))
+def _exact(op: str, source: DType, *args: Any) -> int:
+    bits = source.bits
+    match op:
+        case "clz":
+            return bits - (int(args[0]) & ((1 << bits) - 1)).bit_length()
+        case "popcount":
+            return (int(args[0]) & ((1 << bits) - 1)).bit_count()
+        case "shift_left":
+            return int(args[0]) << (int(args[1]) & (bits - 1))
+        case "shift_right":
+            return int(args[0]) >> (int(args[1]) & (bits - 1))
+    return _INTEGER[op](*args)
+
+
+INTEGER_CALLS = frozenset((*_INTEGER, *_VECTORISED, "clz", "popcount"))
 
 
 def float_call(op: str, dtype: DType, *args: Any) -> Any:
-    """An intrinsic on floats, in the type of its arguments."""
+    """An intrinsic on floats, in the type of its arguments; 16-bit ones through float32."""
     fn = UNARY.get(op) or BINARY.get(op)
     if fn is None:
         raise InterpreterError(f"the interpreter does not know the intrinsic {op}")
+    if dtype.bits == 16 and dtype.is_float:
+        args = tuple(
+            np.asarray(a).astype(np.float32)[()] if np.asarray(a).dtype == dtype.numpy else a
+            for a in args
+        )
     result = fn(*args)
     if dtype.is_bool:
         return result

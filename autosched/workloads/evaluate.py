@@ -215,6 +215,9 @@ class _Grid:
                 return np.where(self(condition), self(a), self(b))
             case Call("likely", (condition,)):
                 return self(condition)
+            case Call("shift_left" | "shift_right" as name, (a, b)):
+                count = self(b) & (e.dtype.bits - 1)  # modulo the bits, as kernels take it
+                return _wrapped(np.asarray(_CALLS[name](self(a), count)), e.dtype)
             case Call(name, args) if name in _CALLS:
                 with np.errstate(all="ignore"):
                     return _CALLS[name](*map(self, args))

@@ -52,6 +52,7 @@ CASES: list[tuple[Expr, tuple[int, int]]] = [
     (X < Y, (0, 1)),
     (Call(int32, "shift_right", (X, const(1))), (-2, 5)),
     (Call(int32, "shift_left", (Y, const(2))), (0, 28)),
+    (Call(int32, "shift_right", (Y, const(33))), (-(2**31), 2**31 - 1)),
     (Call(int32, "bitwise_and", (Y, Z)), (0, 5)),
     (Call(int32, "bitwise_and", (X, Z)), INT32),
     (Call(int32, "if_then_else", (X < Y, X, Z)), INT32),

@@ -77,3 +77,13 @@ def test_missing_argument_is_named() -> None:
     C = te.compute((2,), lambda i: A[i] + B[i], name="C")
     with pytest.raises(ConfigError, match="input B is not among"):
         evaluate([A, C], [np.zeros(2, np.float32)])
+
+
+def test_shifts_take_their_count_modulo_the_bits() -> None:
+    a, b = (te.placeholder((4,), "int32", n) for n in "ab")
+    left = te.compute((4,), lambda i: te.shift_left(a[i], b[i]), "left")
+    right = te.compute((4,), lambda i: te.shift_right(a[i], b[i]), "right")
+    values = [np.array([1, 2**31 - 1, 2, -4], np.int32), np.array([33, 1, 2, 34], np.int32)]
+    found = evaluate([a, b, left, right], values)
+    assert found[0].tolist() == [2, -2, 8, -16]
+    assert found[1].tolist() == [0, 2**30 - 1, 0, -1]
