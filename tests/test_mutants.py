@@ -34,7 +34,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def good(mutants: ModuleType) -> Any:
-    return mutants.Any("one is zero", "a.py", "return 1\n", "return 0\n", ("tests/test_a.py",))
+    return mutants.Mutant("one is zero", "a.py", "return 1\n", "return 0\n", ("tests/test_a.py",))
 
 
 def test_the_list_fits_the_sources(mutants: ModuleType) -> None:

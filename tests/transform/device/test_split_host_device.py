@@ -51,8 +51,8 @@ def test_a_kernel_gets_what_it_uses_memory_first() -> None:
 
 def test_views_are_declared_in_the_kernel_that_uses_them() -> None:
     module = split(TWO)
-    assert "B_1 = view(B, (64,), float32)" in repr(module["main_kernel_1"])
-    assert "view" not in repr(module["main_kernel"])
+    assert "B_1 = declare(B, (64,), float32)" in repr(module["main_kernel_1"])
+    assert "declare" not in repr(module["main_kernel"])
 
 
 def test_host_and_kernels_compute_what_the_function_did() -> None:
