@@ -34,9 +34,9 @@ def corners(dtype: str) -> Array:
         return np.array([False, True])
     if kind.is_integral:
         low, high = int(kind.min_value), int(kind.max_value)
-        near = [low, low + 1, high, high - 1, high // 2, 0, 1, 2, 3, 7, 255, 256, 65535]
+        whole = [low, low + 1, high, high - 1, high // 2, 0, 1, 2, 3, 7, 255, 256, 65535]
         signed = [-1, -2, -3, -128, -129, -32768] if kind.is_int else []
-        return np.array([v for v in near + signed if low <= v <= high], kind.numpy)
+        return np.array([v for v in whole + signed if low <= v <= high], kind.numpy)
     powers = [2.0**k for k in (7, 8, 15, 16, 24, 31, 32, 53, 63, 64)]
     near = [p * f for p in powers for f in (1, 1 - 2**-11, 1 - 2**-24, 1 + 2**-10)]
     values = [0.0, 0.5, 0.999, 1.0, 1.5, 2.5, 255.4, 1e-40, 6e-8, 5e-324, 1e30, 1e300, *near]

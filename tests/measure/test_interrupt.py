@@ -1,6 +1,6 @@
 """Ctrl-C during a batch: what was measured until then is handed on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,12 @@ BROKEN = Failure("compile", "error", "no")
 class StubBuilder(Builder):
     """Nothing is built; the third candidate is refused."""
 
-    def build(self, task: Task, batch: Sequence[tuple[Step, ...]]) -> list[BuildResult]:
+    def build(
+        self,
+        task: Task,
+        batch: Sequence[tuple[Step, ...]],
+        on_done: Callable[[int], None] | None = None,
+    ) -> list[BuildResult]:
         built = [BuildResult(b"", 0.1) for _ in batch]
         built[2] = BuildResult(None, 0.1, BROKEN)
         return built

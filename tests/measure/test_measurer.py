@@ -120,7 +120,12 @@ def test_inputs_are_the_same_every_time(task: Task) -> None:
 class Built(Builder):
     """Stands for the builder: an artifact for every candidate."""
 
-    def build(self, task: Task, batch: Sequence[tuple[Step, ...]]) -> list[BuildResult]:
+    def build(
+        self,
+        task: Task,
+        batch: Sequence[tuple[Step, ...]],
+        on_done: Callable[[int], None] | None = None,
+    ) -> list[BuildResult]:
         return [BuildResult(bytes([k]), 0.1) for k in range(len(batch))]
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -159,7 +160,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"timeout": 100.0, "reference_timeout": 2.5}, 2.5),
     ],
 )
-def test_its_limit(options: dict[str, float], limit: float) -> None:
+def test_its_limit(options: dict[str, Any], limit: float) -> None:
     assert RunOptions(**options).reference_limit == limit
 
 

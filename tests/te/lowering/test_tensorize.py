@@ -176,7 +176,8 @@ def test_sums_of_integers_may_be_regrouped_those_of_floats_not() -> None:
         x, y, z = (te.placeholder((8,), dtype, name=prefix + n) for n in "xyz")
 
         def element(i: Var) -> Expr:
-            return x[i] + (y[i] * 2 + z[i]) if left else z[i] + x[i] + y[i] * 2
+            result: Expr = x[i] + (y[i] * 2 + z[i]) if left else z[i] + x[i] + y[i] * 2
+            return result
 
         return (x, y, z), te.compute((8,), element, name=prefix + "c")
 

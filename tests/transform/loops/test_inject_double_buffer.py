@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,6 @@ from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.expr import Expr, IntImm, Var
-from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -74,10 +71,6 @@ def test_from_a_schedule() -> None:
     x, z = rng.random((32, 8), dtype=np.float32), np.zeros((32, 8), np.float32)
     interp.run(doubled, [x, z])
     np.testing.assert_array_equal(z, x[:, ::-1] * np.float32(2) + np.float32(1))
-
-
-MakeFunc = Callable[..., PrimFunc]
-SameResult = Callable[..., None]
 
 
 @pytest.mark.parametrize("split", [1, 2, 4, 6])
