@@ -82,11 +82,12 @@ ROOMS = {
         "low_precision": {"framework", "expressions"},
         "storage": {"framework", "expressions"},
         "vector": {"framework", "expressions", "storage"},
-        "loops": {"framework", "expressions", "storage"},
+        "dataflow": {"expressions"},
+        "loops": {"framework", "expressions", "storage", "dataflow"},
         "device": {"framework", "expressions", "storage", "loops"},
         "pipeline": {
             *("framework", "expressions", "from_te", "low_precision", "storage", "vector"),
-            *("loops", "device"),
+            *("loops", "device", "dataflow"),
         },
     },
     "autosched.features": {

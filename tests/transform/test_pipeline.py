@@ -15,12 +15,14 @@ from autosched.te.schedule.schedule import Schedule
 from autosched.tir import interp
 from autosched.tir.expr import IterVar
 from autosched.tir.function import PrimFunc
+from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import Allocate, BufferRealize, BufferStore
 from autosched.tir.walk import stmts
 from autosched.transform.device.verify_memory import VerifyMemory
 from autosched.transform.framework.context import CONFIG_KEYS, PassContext
 from autosched.transform.framework.passes import FunctionPass, Pass, Sequential
+from autosched.transform.loops.remove_no_op import RemoveNoOp
 from autosched.transform.pipeline import (
     CPU_PIPELINE,
     FEATURE_CHECK,
@@ -200,6 +202,18 @@ def double_buffered(**config: Any) -> str:
     return lowered_text((sch, [A, C]), **config)
 
 
+STORED_TWICE = """
+def main(A: Buffer((8,), float32)):
+    A[0] = 1.0
+    A[0] = 2.0
+"""
+
+
+def without_no_ops(**config: Any) -> str:
+    with PassContext(config=config):
+        return to_text(RemoveNoOp()(parse_func(STORED_TWICE)))
+
+
 CHANGED_BY_KEY: dict[str, tuple[Any, Callable[..., object]]] = {
     "tir.noalias": (False, lambda **config: lowered_text(vectorized_copies(), **config)),
     "tir.disable_vectorize": (True, vectorized),
@@ -209,6 +223,7 @@ CHANGED_BY_KEY: dict[str, tuple[Any, Callable[..., object]]] = {
     ),
     "tir.disable_cse_tir": (True, common_subexpressions),
     "tir.InjectDoubleBuffer": ({"split_loop": 2}, double_buffered),
+    "tir.RemoveNoOp": ({"use_dataflow_analysis": True}, without_no_ops),
     "tir.add_lower_pass": (
         [[2, VerifyMemory("cuda")]],
         lambda **config: refusal(vectorized_copies(), **config),

@@ -63,6 +63,7 @@ CONFIG_KEYS: dict[str, ConfigKey] = {
     "tir.disable_cse_tir": _FLAG,
     "tir.add_lower_pass": ConfigKey(list, []),
     "tir.InjectDoubleBuffer": ConfigKey(dict, {"split_loop": 0}),
+    "tir.RemoveNoOp": ConfigKey(dict, {"use_dataflow_analysis": False}),
 }
 """Every configuration key a context accepts: those of Ansor's that something here reads."""
 

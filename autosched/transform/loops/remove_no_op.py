@@ -14,6 +14,28 @@ after:
         for i in range(4):
             if not i < 2:
                 A[i] = 1.0
+
+With data flow analysis so do stores that nothing reads, and stores of what is there already.
+
+before:
+    def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
+        T = allocate((16,), float32, "global")
+        for i in range(16):
+            B[i] = 1.0
+        for i in range(16):
+            T[i] = A[i] * 2.0
+        for i in range(16):
+            B[i] = A[i]
+        A[0] = 5.0
+        if A[0] < 7.0:
+            A[1] = 3.0
+        A[0] = 5.0
+after RemoveNoOp{dataflow=True}:
+    def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
+        for i in range(16):
+            B[i] = A[i]
+        A[0] = 5.0
+        A[1] = 3.0
 """
 
 from __future__ import annotations
@@ -42,6 +64,8 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.walk import map_children
+from autosched.transform.dataflow.dead_stores import remove_dead_stores
+from autosched.transform.dataflow.known_values import use_known_values
 from autosched.transform.expressions.effects import has_side_effect
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -52,11 +76,19 @@ class RemoveNoOp(FunctionPass):
     """Removes empty loops, branches, lets, allocations; pure evaluations; self-assignments.
 
     What is evaluated for its effect stays: the value of a let, a condition, a loop's extent.
+
+    With `dataflow`, or the configuration `"tir.RemoveNoOp": {"use_dataflow_analysis": True}`, also
+    stores that are overwritten before they are read, stores into allocations that nothing reads,
+    stores of a value that is there already, and branches of conditions that the stores before
+    decide. That takes time, and so is off by default.
     """
 
     name: ClassVar[str] = "RemoveNoOp"
+    dataflow: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if self.dataflow or ctx.setting("tir.RemoveNoOp")["use_dataflow_analysis"]:
+            func = remove_dead_stores(use_known_values(func))
         return func.with_body(_RemoveNoOp().stmt(func.body))
 
 

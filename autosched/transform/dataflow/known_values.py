@@ -1,0 +1,275 @@
+"""What stores have left in memory: stores of the same once more, and conditions decided by it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.tir.expr import (
+    Broadcast,
+    BufferLoad,
+    Expr,
+    IntImm,
+    IterVar,
+    Var,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import not_
+from autosched.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+    nop,
+    seq,
+)
+from autosched.tir.walk import direct_exprs, free_vars, pre_order, rewrite_expr
+from autosched.transform.dataflow.memory import Touched, memory_of, touched
+from autosched.transform.dataflow.regions import Prover, Region, over_loop, region_of
+from autosched.transform.expressions.effects import has_side_effect, is_lasting
+
+
+def use_known_values(func: PrimFunc) -> PrimFunc:
+    """`func` without stores of what is there already, and with decided conditions decided.
+
+    before: `A[0] = 1.0; if A[0] < 2.0: B[0] = 3.0; A[0] = 1.0`; after: `A[0] = 1.0; B[0] = 3.0`.
+    An element is known from the last store to it until one that may reach it, or that changes what
+    the value was worked out from. What a loop leaves behind is known for the box of all its
+    iterations when the value is the same in all.
+    """
+    body, _ = _KnownValues(func).stmt(func.body, [])
+    return func.with_body(body)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fact:
+    """Every element of `region` is `value`, worked out from the memory `reads`."""
+
+    region: Region
+    value: Expr
+    reads: frozenset[Var]
+
+    def mentions(self, var: Var) -> bool:
+        return var in free_vars(self.value) or self.region.mentions((var,))
+
+
+_Facts = list[_Fact]
+
+
+class _KnownValues:
+    """Walks forwards with what is known."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self._memory = memory_of(func)
+        self._prover = Prover()
+
+    def stmt(self, s: Stmt, known: _Facts) -> tuple[Stmt, _Facts]:
+        """`s` simplified, and what is known after it."""
+        known = self._after_values(s, known)
+        match s:
+            case BufferStore():
+                return self._store(s, known)
+            case SeqStmt():
+                parts: list[Stmt] = []
+                for part in s.stmts:
+                    new, known = self.stmt(part, known)
+                    parts.append(new)
+                same = all(a is b for a, b in zip(parts, s.stmts, strict=True))
+                return (s if same else seq(*parts)), known
+            case Evaluate():
+                return s, known
+            case For():
+                return self._loop(s, known)
+            case IfThenElse():
+                return self._if(s, known)
+            case While():
+                inside = self._kept(s, known)
+                body, _ = self.stmt(s.body, inside)
+                return s.with_(body=body), inside
+            case LetStmt(var):
+                return self._around(s, known, var)
+            case Allocate():
+                body, after = self.stmt(s.body, known)
+                return s.with_(body=body), [f for f in after if not _concerns(f, s.buffer_var)]
+            case AttrStmt():
+                return self._around(s, known, s.node.var if isinstance(s.node, IterVar) else None)
+            case DeclBuffer() | AllocateConst() | AssertStmt():
+                return self._around(s, known, None)
+        return s, []
+
+    def _around(
+        self,
+        s: LetStmt | AttrStmt | DeclBuffer | AllocateConst | AssertStmt,
+        known: _Facts,
+        var: Var | None,
+    ) -> tuple[Stmt, _Facts]:
+        body, after = self.stmt(s.body, known)
+        return s.with_(body=body), after if var is None else _without(after, var)
+
+    def _after_values(self, s: Stmt, known: _Facts) -> _Facts:
+        """What is known after the expressions of `s` itself are evaluated."""
+        if not known or not any(map(has_side_effect, direct_exprs(s))):
+            return known
+        private = self._memory.private
+        return [f for f in known if f.region.data in private and f.reads <= private]
+
+    # -- statements
+
+    def _store(self, s: BufferStore, known: _Facts) -> tuple[Stmt, _Facts]:
+        region = region_of(s.buffer, s.indices)
+        value = self._worked_out(_of_each_lane(s.value), known)
+        if region is not None and (
+            self._holds(region, value, known) or self._is_own(region, s.value)
+        ):
+            if not any(map(has_side_effect, direct_exprs(s))):
+                return nop(), known
+        left = [f for f in known if not self._changes(s, region, f)]
+        if region is not None and s.predicate is None and self._may_be_kept(region, value):
+            reads = frozenset(e.buffer.data for e in pre_order(value) if isinstance(e, BufferLoad))
+            left.append(_Fact(region, value, reads))
+        return s, left
+
+    def _may_be_kept(self, region: Region, value: Expr) -> bool:
+        """Whether `value`, of every element alike, says the same wherever its variables do."""
+        if region.data not in self._memory.followed or has_side_effect(value):
+            return False
+        if value.dtype.lanes > 1:
+            return False
+        loads = [e for e in pre_order(value) if isinstance(e, BufferLoad)]
+        if not loads:
+            return is_lasting(value)
+        # Reading again must be reading the same: of memory that is followed, by a plain load.
+        return value is loads[0] and all(
+            e.buffer.data in self._memory.followed and region_of(e.buffer, e.indices) is not None
+            for e in loads
+        )
+
+    def _holds(self, region: Region, value: Expr, known: _Facts) -> bool:
+        return any(f.value is value and self._prover.contains(f.region, region) for f in known)
+
+    def _is_own(self, region: Region, value: Expr) -> bool:
+        """True when `value` is what `region` holds, under the conditions that hold here."""
+        if not isinstance(value, BufferLoad) or value.predicate is not None:
+            return False
+        read = region_of(value.buffer, value.indices)
+        if read is None:
+            return False
+        return self._prover.contains(read, region) and self._prover.contains(region, read)
+
+    def _changes(self, store: BufferStore, region: Region | None, fact: _Fact) -> bool:
+        if store.buffer.data in fact.reads:
+            return True
+        if store.buffer.data is not fact.region.data:
+            return False
+        return region is None or not self._prover.disjoint(region, fact.region)
+
+    def _if(self, s: IfThenElse, known: _Facts) -> tuple[Stmt, _Facts]:
+        if not has_side_effect(s.condition):
+            condition = self._worked_out(s.condition, known)
+            if condition is not s.condition:
+                condition = self._prover.analyzer.simplify(condition)
+            if isinstance(condition, IntImm):
+                taken = s.then_case if condition.value else s.else_case
+                return (nop(), known) if taken is None else self.stmt(taken, known)
+        with self._prover.under(s.condition):
+            then_case, after = self.stmt(s.then_case, known)
+        else_case, other = None, known
+        if s.else_case is not None:
+            with self._prover.under(not_(s.condition)):
+                else_case, other = self.stmt(s.else_case, known)
+        both = [f for f in after if self._holds(f.region, f.value, other)]
+        return s.with_(then_case=then_case, else_case=else_case), both
+
+    def _loop(self, s: For, known: _Facts) -> tuple[Stmt, _Facts]:
+        inside = self._kept(s.body, known)
+        with self._prover.inside(s):
+            body, last = self.stmt(s.body, inside)
+        whole = touched(s.body)
+        runs = isinstance(s.extent, IntImm) and s.extent.value > 0
+        after = list(inside)
+        written = {store.buffer.data for store in whole.stores}
+        for fact in last:
+            if any(fact is f for f in inside):
+                continue
+            if not fact.mentions(s.loop_var):
+                if runs:
+                    after.append(fact)
+                continue
+            if (
+                s.loop_var in free_vars(fact.value)
+                or not _writes_only(whole, fact)
+                or not fact.reads.isdisjoint(written)
+                or whole.is_opaque
+            ):
+                continue
+            region = over_loop(fact.region, s.loop_var, s.min, s.extent)
+            if region is not None:
+                after.append(_Fact(region, fact.value, fact.reads))
+        return s.with_(body=body), after
+
+    def _kept(self, repeated: Stmt, known: _Facts) -> _Facts:
+        """What is known before, and stays so however often `repeated` is carried out."""
+        if not known:
+            return known
+        whole = touched(repeated)
+        written = {store.buffer.data for store in whole.stores}
+        private = self._memory.private
+        return [
+            f
+            for f in known
+            if _writes_only(whole, f)
+            and f.reads.isdisjoint(written)
+            and not (whole.is_opaque and not (f.region.data in private and f.reads <= private))
+        ]
+
+    # -- values
+
+    def _worked_out(self, e: Expr, known: _Facts) -> Expr:
+        """`e` with the loads whose value is known replaced by it."""
+        if not known:
+            return e
+
+        def value(node: Expr) -> Expr | None:
+            if not isinstance(node, BufferLoad) or node.predicate is not None:
+                return None
+            region = region_of(node.buffer, node.indices)
+            if region is None:
+                return None
+            for fact in known:
+                if self._prover.contains(fact.region, region) and is_lasting(fact.value):
+                    lanes = node.dtype.lanes
+                    return fact.value if lanes == 1 else Broadcast(fact.value, lanes)
+            return None
+
+        return rewrite_expr(e, value)
+
+
+def _of_each_lane(value: Expr) -> Expr:
+    """The value of every lane when they are all alike."""
+    return value.value if isinstance(value, Broadcast) else value
+
+
+def _without(known: Sequence[_Fact], var: Var) -> _Facts:
+    return [f for f in known if not f.mentions(var)]
+
+
+def _writes_only(whole: Touched, fact: _Fact) -> bool:
+    """True when all stores to the memory of `fact` are of its value (and alike in type)."""
+    return all(
+        _of_each_lane(store.value) is fact.value
+        for store in whole.stores
+        if store.buffer.data is fact.region.data
+    )
+
+
+def _concerns(fact: _Fact, data: Var) -> bool:
+    return fact.region.data is data or data in fact.reads
