@@ -1,10 +1,10 @@
 """The interpreter: what a function of the IR means, at every stage of lowering.
 
 `run` executes a function on NumPy arrays. All threads of a kernel advance in lockstep, statement
-by statement, so a kernel without barriers means what its schedule meant; `check_races` adds the
-question whether its barriers suffice. Every access is checked against the region realised (or
-the memory allocated) for it, fresh memory holds NaN (-1 for integers), integers wrap, floats
-round to their type after every operation.
+by statement, so a kernel without barriers means what its schedule meant; a `Watch` adds the
+questions whether its barriers suffice, whether what it reads was written, and others. Every access
+is checked against the region realised (or the memory allocated) for it, fresh memory holds NaN (-1
+for integers), integers wrap, floats round to their type after every operation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from autosched.tir.buffer import Buffer
 from autosched.tir.dimension import as_dimension, solve
-from autosched.tir.expr import Call, Expr, Var
+from autosched.tir.expr import Call, Expr, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.interp_memory import (
     AccessError,
@@ -30,12 +30,13 @@ from autosched.tir.interp_memory import (
     thread_mask,
 )
 from autosched.tir.interp_stmt import StmtCompiler
-from autosched.tir.interp_threads import Threads, allocate, chunks
+from autosched.tir.interp_threads import Run, Threads
 from autosched.tir.interp_value import Value
+from autosched.tir.interp_watch import Watch
 from autosched.tir.printer import to_text
 from autosched.tir.walk import all_exprs, free_vars
 
-__all__ = ["AccessError", "InterpreterError", "RaceError", "register_extern", "run"]
+__all__ = ["AccessError", "InterpreterError", "RaceError", "Watch", "register_extern", "run"]
 
 _SOURCE_NAME = "<interpreted function>"
 _externs: dict[str, Callable[..., Any]] = {}
@@ -56,21 +57,26 @@ def run(
     *,
     check_races: bool | None = None,
     eager_select: bool = False,
+    watch: Watch | None = None,
 ) -> None:
     """Executes `func` on one array or scalar per parameter; outputs are written in place.
 
-    `check_races` looks for data races on shared memory between barriers; None means only when
-    the function has barriers, since schedules have none before ThreadSync. `eager_select` checks
-    the accesses in both values of a Select, as they are made after RewriteUnsafeSelect; without
-    it only the chosen one counts. Raises ValueError for
-    arguments that do not fit, AccessError, RaceError or InterpreterError (with the statement as
-    a note) for what has no meaning.
+    `check_races` looks for accesses to shared, warp and global memory that no barrier orders; None
+    means only when the function has barriers, since schedules have none before ThreadSync.
+    `eager_select` checks the accesses in both values of a Select, as they are made after
+    RewriteUnsafeSelect; without it only the chosen one counts. `watch` replaces `check_races` and
+    asks for more (`interp_watch.py`). Raises ValueError for arguments that do not fit, and an
+    InterpreterError, with thread and statement as notes, for what has no meaning.
     """
-    if check_races is None:
-        check_races = any(
-            isinstance(e, Call) and e.op == "tvm_storage_sync" for e in all_exprs(func.body)
-        )
-    compiler = StmtCompiler(func.body)
+    scopes = {
+        e.args[0].value
+        for e in all_exprs(func.body)
+        if isinstance(e, Call) and e.op == "tvm_storage_sync" and isinstance(e.args[0], StringImm)
+    }
+    if watch is None and (scopes if check_races is None else check_races):
+        watch = Watch(initialised=False)
+    state = Run(watch, "warp" in scopes)
+    compiler = StmtCompiler(func.body, state)
     compiler.eager_select = eager_select
     copies = _bind(compiler, func, arrays)
     try:
@@ -78,16 +84,24 @@ def run(
     except InterpreterError as error:
         error.add_note(f"in function {func.name}")
         raise
-    compiler.globals.update(_RUNTIME, CHECK_RACES=check_races)
+    compiler.globals.update(_RUNTIME, RUN=state)
     source = "\n".join(["def main():", *(" " + line for line in compiler.lines), " pass"])
     scope: dict[str, Any] = compiler.globals
     exec(compile(source, _SOURCE_NAME, "exec"), scope)
+    if watch is not None:
+        watch.start()
     try:
         with np.errstate(all="ignore"):
             scope["main"]()
     except Exception as error:
         _note_statement(error, compiler)
         raise
+    if watch is not None:
+        watch.written = {
+            name: storage.shadow.bits[:: storage.flat.dtype.itemsize // storage.shadow.cell_bytes]
+            for name, storage in compiler.output_storages.items()
+            if storage.shadow is not None and storage.shadow.bits is not None
+        }
     for original, copy in copies:
         original[...] = copy.reshape(original.shape)
 
@@ -210,6 +224,8 @@ def _note_statement(error: Exception, compiler: StmtCompiler) -> None:
             origin = compiler.origins[line] if 0 <= line < len(compiler.origins) else None
             if origin is not None:
                 error.add_note("in the statement\n" + to_text(origin))
+                if isinstance(error, InterpreterError):
+                    error.stmt = origin
             return
 
 
@@ -287,10 +303,8 @@ def _check(condition: Any, mask: Mask, message: str) -> None:
 
 _RUNTIME: dict[str, Any] = {
     "Pointer": Pointer,
-    "allocate": allocate,
     "array": np.array,
     "check": _check,
-    "chunks": chunks,
     "extern": _extern,
     "longest": _longest,
     "narrow": _narrow,

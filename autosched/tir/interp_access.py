@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import Expr
+from autosched.tir.expr import Expr, IntImm, Ramp
+from autosched.tir.interp_counts import AccessCount
 from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_value import ATOM, OR, SUM, TERM, Memory, Place, Value
 
@@ -148,3 +149,32 @@ def _inside(place: Place, v: Value) -> Value:
     count = f"{place.storage}.size" + ("" if lanes == 1 else f" // {lanes}")
     failure = f"out_of_bounds({place.name!r}, None, t, 0, {count})"
     return v._replace(text=f"(t if 0 <= (t := {v.text}) < {count} else {failure})", strength=ATOM)
+
+
+def watched_index(
+    compiler: ExprCompiler,
+    place: Place,
+    index: Value,
+    buffer: Buffer,
+    indices: tuple[Expr, ...],
+    mask: str,
+    store: bool,
+) -> Value:
+    """`index` of an access in a kernel, checked for alignment and counted as the watch wants it."""
+    watch, scope = compiler.run.watch, place.memory.scope
+    if watch is None or not compiler.in_kernel or scope == "local":
+        return index
+    last = indices[-1] if indices else None
+    if isinstance(last, Ramp) and isinstance(last.stride, IntImm) and last.stride.value == 1:
+        if watch.is_vector is not None:
+            one = watch.is_vector(buffer, last)
+        else:
+            one = last.lanes * buffer.dtype.bytes in (2, 4, 8, 16)
+        if one:
+            text = f"check_aligned({place.storage}, {index.text}, {last.lanes}, {mask})"
+            index = index._replace(text=text, strength=ATOM)
+    if watch.counting and compiler.current is not None:
+        count = watch.counts.setdefault((compiler.current, place.name, store), AccessCount())
+        fields = [compiler.constant(count), repr(scope), place.storage, index.text, mask]
+        index = index._replace(text=f"L.counted({', '.join(fields)})", strength=ATOM)
+    return index

@@ -75,10 +75,11 @@ def _fma(c: ExprCompiler, e: Call) -> Value:
 
 
 def _warp_shuffle(c: ExprCompiler, e: Call) -> Value:
-    _, value, offset, width = (c.expr(x) for x in e.args[:4])
+    lanes, value, offset, width = (c.expr(x) for x in e.args[:4])
     if not c.in_kernel:
         return value
-    text = f"L.shuffle({e.op!r}, {value.text}, {offset.text}, {width.text})"
+    fields = [lanes, value, offset, width]
+    text = f"L.shuffle({e.op!r}, {', '.join(v.text for v in fields)}, {c.mask})"
     return Value(text, ATOM, True, value.low, value.high)
 
 
@@ -130,15 +131,15 @@ def _null(c: ExprCompiler, e: Call) -> Value:
     return Value("False", low=0, high=0)
 
 
+SHUFFLES = ("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down")
+
 _SPECIAL: dict[str, Callable[[ExprCompiler, Call], Value]] = {
     "if_then_else": _branch,
     "likely": _same,
     "tvm_thread_invariant": _same,
     "reinterpret": _reinterpret,
     "fma": _fma,
-    "tvm_warp_shuffle": _warp_shuffle,
-    "tvm_warp_shuffle_up": _warp_shuffle,
-    "tvm_warp_shuffle_down": _warp_shuffle,
+    **dict.fromkeys(SHUFFLES, _warp_shuffle),
     "tvm_warp_activemask": _active_mask,
     "call_extern": _extern,
     "call_pure_extern": _extern,

@@ -50,8 +50,9 @@ from autosched.tir.expr import (
     Sub,
     Var,
 )
-from autosched.tir.interp_access import flat_index, view_place
+from autosched.tir.interp_access import flat_index, view_place, watched_index
 from autosched.tir.interp_call import call_value
+from autosched.tir.interp_copies import check_aligned, in_elements
 from autosched.tir.interp_memory import (
     InterpreterError,
     Storage,
@@ -60,6 +61,7 @@ from autosched.tir.interp_memory import (
     out_of_bounds,
     thread_mask,
 )
+from autosched.tir.interp_threads import Run
 from autosched.tir.interp_value import (
     AND,
     ATOM,
@@ -75,13 +77,17 @@ from autosched.tir.interp_value import (
     interval,
     type_interval,
 )
+from autosched.tir.stmt import Stmt
 from autosched.tir.walk import pre_order
 
 
 class ExprCompiler:
     """Compiles expressions; the statement compiler fills its tables."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.watched = run.watch is not None
+        self.current: Stmt | None = None
         self.names: dict[Var, Value] = {}
         self.places: dict[Buffer, Place] = {}
         self.memory: dict[Var, Memory] = {}
@@ -314,15 +320,19 @@ class ExprCompiler:
         outer, self.mask = self.mask, self.masked(e.predicate)
         mask, index = self.mask, flat_index(self, place, e.indices)
         self.mask = outer
+        if self.watched:
+            index = watched_index(self, place, index, e.buffer, e.indices, mask, store=False)
         memory = place.memory
         varying = index.varying or (self.in_kernel and not memory.plain)
         bounds = type_interval(e.dtype)
         if varying or e.dtype.lanes > 1:
             return Value(f"{place.storage}.load({index.text}, {mask})", ATOM, varying, *bounds)
-        array = memory.array(place.dtype)
+        array, text = memory.array(place.dtype), index.text
+        if self.watched:
+            text = f"{place.storage}.noted_load({text}, {mask})"
         if e.dtype.is_integral:
-            return Value(f"{array}.item({index.text})", ATOM, False, *bounds)
-        return Value(f"{array}[{index.text}]")
+            return Value(f"{array}.item({text})", ATOM, False, *bounds)
+        return Value(f"{array}[{text}]")
 
 
 def _may_fail(e: Expr) -> bool:
@@ -361,8 +371,10 @@ RUNTIME: dict[str, Any] = {
     "logical_not": np.logical_not,
     "fmod": np.fmod,
     **{name: getattr(m, name) for name in m.__all__},
+    "check_aligned": check_aligned,
     "checked": checked,
     "combine_masks": combine_masks,
+    "in_elements": in_elements,
     "out_of_bounds": out_of_bounds,
     "thread_mask": thread_mask,
     "Storage": Storage,

@@ -42,8 +42,7 @@ def _launch(c: StmtCompiler, stmt: AttrStmt) -> None:
         c.in_kernel = True
         c.stmt(stmt)
         c.in_kernel = False
-    with c.inside(f"for {name}_threads in chunks({grid}, CHECK_RACES):"):
-        c.emit(f"{name}({name}_threads)")
+    c.emit(f"RUN.launch({name}, {grid})")
     c.threads = {}
 
 
@@ -137,12 +136,50 @@ def _nothing(c: StmtCompiler, call: Call) -> None:
     c.emit("pass")
 
 
+def _inside(c: StmtCompiler, call: Call) -> None:
+    if not c.in_kernel:
+        raise InterpreterError(f"{call.op} outside of a kernel")
+
+
+def _cp_async(c: StmtCompiler, call: Call) -> None:
+    _inside(c, call)
+    target, to, source, at, size = call.args[:5]
+    taken = c.expr(call.args[5]).text if len(call.args) > 5 else "True"
+    if not isinstance(size, IntImm) or size.value not in (4, 8, 16):
+        raise InterpreterError(f"ptx_cp_async copies 4, 8 or 16 bytes, found {size!r}")
+    wide = size.value // call.dtype.bytes
+    fields = []
+    for pointer, offset in ((target, to), (source, at)):
+        if not isinstance(pointer, Var) or pointer not in c.memory:
+            raise InterpreterError(f"ptx_cp_async of an unknown pointer: {call!r}")
+        memory, index = c.memory[pointer], c.expr(offset)
+        text = f"{memory.storage(memory.dtype)}"
+        if memory.dtype.element is not call.dtype.element:
+            # Offsets into merged memory are in its own elements, which are bytes.
+            part = call.dtype.bytes // memory.dtype.bytes
+            text = f"{text}.view({c.constant(call.dtype.numpy)})"
+            index = index._replace(text=f"in_elements({index.text}, {part}, {wide})", strength=ATOM)
+        fields += [text, index.text]
+    c.emit(f"L.copies.start({', '.join(fields)}, {size.value}, {taken}, {c.mask})")
+
+
+def _commit_group(c: StmtCompiler, call: Call) -> None:
+    _inside(c, call)
+    c.emit(f"L.copies.commit({c.mask})")
+
+
+def _wait_group(c: StmtCompiler, call: Call) -> None:
+    _inside(c, call)
+    c.emit(f"L.copies.wait({c.expr(call.args[0]).text}, {c.mask})")
+
+
 STATEMENT_CALLS: dict[str, Callable[[StmtCompiler, Call], None]] = {
     "tvm_storage_sync": _storage_sync,
     "tvm_thread_allreduce": _allreduce,
     "prefetch": _nothing,
     "start_profile_intrinsic": _nothing,
     "end_profile_intrinsic": _nothing,
-    "ptx_commit_group": _nothing,
-    "ptx_wait_group": _nothing,
+    "ptx_cp_async": _cp_async,
+    "ptx_commit_group": _commit_group,
+    "ptx_wait_group": _wait_group,
 }

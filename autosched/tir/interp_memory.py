@@ -1,4 +1,4 @@
-"""Memory of the interpreter: checked loads and stores for many threads at once, and races.
+"""Memory of the interpreter: checked loads and stores for many threads at once.
 
 Memory that every thread (or block, or warp) has for itself is one NumPy array that holds all the
 instances. An index is a Python
@@ -8,18 +8,30 @@ is True (all threads run) or a bool array (threads,) or (threads or 1, lanes).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from autosched.tir.interp_shadow import Shadow
+    from autosched.tir.stmt import Stmt
 
 Array = np.ndarray[Any, Any]
 Mask = Any  # True or a bool array
 
-_NOBODY, _MANY, _SYNCED = -1, -2, -3
-
 
 class InterpreterError(RuntimeError):
-    """The function did something that has no meaning; notes carry the statement."""
+    """The function did something that has no meaning; notes carry thread and statement.
+
+    `thread` is the number of a thread that did it among those running at once, where one is known;
+    `where` that thread in words, `stmt` the statement. Both are filled in on the way out.
+    """
+
+    def __init__(self, message: str, thread: int | None = None) -> None:
+        super().__init__(message)
+        self.thread = thread
+        self.where: str | None = None
+        self.stmt: Stmt | None = None
 
 
 class AccessError(InterpreterError):
@@ -28,6 +40,26 @@ class AccessError(InterpreterError):
 
 class RaceError(InterpreterError):
     """Threads touched one element with no barrier between them, or stored different values."""
+
+
+class UninitialisedError(InterpreterError):
+    """An element was read that nothing had written."""
+
+
+class AlignmentError(InterpreterError):
+    """A vector access, or an asynchronous copy, at an address that is no multiple of its size."""
+
+
+class CopyError(InterpreterError):
+    """Memory was touched while an asynchronous copy to or from it was not finished."""
+
+
+class BarrierError(InterpreterError):
+    """A barrier that only some threads of a block (or warp) reach."""
+
+
+class TooLargeError(InterpreterError):
+    """The time of a watched run was over before its end."""
 
 
 def thread_mask(mask: Mask) -> Mask:
@@ -57,7 +89,7 @@ class Storage:
     `owner` gives each thread's instance; None when there is one instance for all.
     """
 
-    __slots__ = ("_base", "_step", "flat", "instances", "name", "owner", "rows", "size", "tracker")
+    __slots__ = ("_base", "_step", "flat", "instances", "name", "owner", "rows", "shadow", "size")
 
     def __init__(
         self,
@@ -65,13 +97,13 @@ class Storage:
         flat: Array,
         instances: int = 1,
         owner: Array | None = None,
-        tracker: RaceTracker | None = None,
+        shadow: Shadow | None = None,
     ) -> None:
         self.name = name
         self.flat = flat
         self.instances = instances
         self.owner = owner
-        self.tracker = tracker
+        self.shadow = shadow
         self.size = flat.size // instances
         # Private memory lies element by element, so that one index of all threads is one row;
         # other memory instance by instance, so that it can be viewed as another type.
@@ -93,18 +125,20 @@ class Storage:
             raise InterpreterError(
                 f"{self.name}: memory per thread of {self.flat.dtype} cannot be viewed as {dtype}"
             )
-        return Storage(self.name, self.flat.view(dtype), self.instances, self.owner, self.tracker)
+        return Storage(self.name, self.flat.view(dtype), self.instances, self.owner, self.shadow)
 
     def load(self, index: Any, mask: Mask) -> Any:
         """The elements at `index`; lanes outside `mask` get some element."""
         if isinstance(index, int):
             self._check_one(index)
-            if self.tracker is not None:
-                self.tracker.read(self, self._places(np.asarray(index)), thread_mask(mask))
+            if self._step > 1:
+                if self.shadow is not None:
+                    self.shadow.read_row(self, index, mask)
+                return self.rows[index]
+            if self.shadow is not None:
+                self.shadow.read(self, self._places(np.asarray(index)), thread_mask(mask))
             if self.owner is None:
                 return self.flat[index]
-            if self._step > 1:
-                return self.rows[index]
             return self.flat[self._places(np.asarray(index))]
         index = np.asarray(index, dtype=np.int64)
         if mask is not True:
@@ -113,8 +147,8 @@ class Storage:
                 index = np.where(active, index, 0)
         self._check(index)
         places = self._places(index)
-        if self.tracker is not None:
-            self.tracker.read(self, places, self._mask_like(mask, places))
+        if self.shadow is not None:
+            self.shadow.read(self, places, self._mask_like(mask, places))
         return self.flat[places]
 
     def store(self, index: Any, value: Any, mask: Mask) -> None:
@@ -122,6 +156,8 @@ class Storage:
         if self._step > 1 and isinstance(index, int) and np.ndim(value) <= 1:
             self._check_one(index)
             mask = thread_mask(mask)
+            if self.shadow is not None:
+                self.shadow.write_row(self, index, mask)
             if mask is True:
                 self.rows[index] = value
             else:
@@ -141,9 +177,9 @@ class Storage:
             active = np.broadcast_to(active, shape)
             if not active.any():
                 return
-        self._check(index if active is True else index[active])
-        if self.tracker is not None:
-            self.tracker.write(self, places, active)
+        self._check(index, active)
+        if self.shadow is not None:
+            self.shadow.write(self, places, active)
         if active is not True:
             places, value = places[active], value[active]
         self.flat[places] = value
@@ -160,6 +196,28 @@ class Storage:
         if self.private:
             return self.rows[int(offset) :, instance]
         return self.flat[instance * self.size : (instance + 1) * self.size][int(offset) :]
+
+    def noted_load(self, index: int, mask: Mask) -> int:
+        """`index`, which all threads of `mask` read, noted in the shadow."""
+        if self.shadow is not None:
+            self.shadow.read(self, np.asarray(index), thread_mask(mask))
+        return index
+
+    def noted_store(self, index: int, mask: Mask) -> int:
+        """`index`, which all threads of `mask` write, noted in the shadow."""
+        if self.shadow is not None:
+            self.shadow.write(self, np.asarray(index), thread_mask(mask))
+        return index
+
+    def forget(self, index: Any, poisoned: Array, mask: Mask) -> None:
+        """The threads of `mask` that are `poisoned` stored at `index` what means nothing."""
+        if self.shadow is not None and poisoned.any():
+            places = self._places(np.asarray(index, dtype=np.int64))
+            self.shadow.forget(self, places, combine_masks(thread_mask(mask), poisoned))
+
+    def places(self, index: Array) -> Array:
+        """The places in `flat` of an index per thread (and lane)."""
+        return self._places(index)
 
     def element(self, place: int) -> int:
         """The index, within its instance, of a place in the flat array."""
@@ -183,21 +241,40 @@ class Storage:
         if not 0 <= index < self.size:
             raise AccessError(_out_of_bounds(self.name, index, 0, self.size))
 
-    def _check(self, index: Array) -> None:
-        if index.size and (index.min() < 0 or index.max() >= self.size):
-            wrong = index[(index < 0) | (index >= self.size)].flat[0]
-            raise AccessError(_out_of_bounds(self.name, int(wrong), 0, self.size))
+    def _check(self, index: Array, active: Mask = True) -> None:
+        if not index.size or (index.min() >= 0 and index.max() < self.size):
+            return
+        wrong = (index < 0) | (index >= self.size)
+        if active is not True:
+            wrong &= active
+        if wrong.any():
+            k = int(np.argmax(wrong.reshape(-1)))
+            message = _out_of_bounds(self.name, int(index.reshape(-1)[k]), 0, self.size)
+            raise AccessError(message, _row(wrong, k))
 
     def _check_agreement(self, places: Array, value: Array) -> None:
         found = self.flat[places]
         wanted = value.astype(found.dtype, copy=False)
         wrong = found != wanted
-        if wrong.any() and (wrong & ~((found != found) & (wanted != wanted))).any():
+        wrong &= ~((found != found) & (wanted != wanted))
+        if wrong.any():
             place = self.element(int(places[wrong].flat[0]))
             raise RaceError(
                 f"{self.name}[{place}] (flat index): several threads or lanes store different "
                 "values there in one statement"
             )
+
+
+def nothing(count: int, dtype: np.dtype[Any]) -> Array:
+    """Elements whose content means nothing: all bits set, which is NaN for floats, -1 for ints."""
+    if dtype == np.bool_:
+        return np.ones(count, dtype)
+    return np.full(count * dtype.itemsize, 255, np.uint8).view(dtype)
+
+
+def _row(wrong: Array, k: int) -> int | None:
+    """The thread of the flat position `k` of an array (threads,) or (threads, lanes)."""
+    return k // (wrong.shape[1] if wrong.ndim == 2 else 1) if len(wrong) > 1 else None
 
 
 def _out_of_bounds(name: str, index: int, low: Any, high: Any, dim: int | None = None) -> str:
@@ -220,92 +297,11 @@ def checked(name: str, dim: int, index: Any, low: Any, high: Any, mask: Mask) ->
             mask = thread_mask(mask)
         wrong = combine_masks(mask, wrong)
     if np.any(wrong):
-        which = np.argmax(np.asarray(wrong).reshape(-1))
+        wrong = np.asarray(wrong)
+        which = int(np.argmax(wrong.reshape(-1)))
         index, low, high = (
             int(np.broadcast_to(x, np.shape(wrong)).reshape(-1)[which]) for x in (index, low, high)
         )
-        raise AccessError(_out_of_bounds(name, index, low, high, dim))
+        row = _row(wrong, which) if wrong.ndim else None
+        raise AccessError(_out_of_bounds(name, index, low, high, dim), row)
     return index
-
-
-class RaceTracker:
-    """Who read and wrote each element of shared memory since the last barrier.
-
-    Two accesses by different threads race when one is a write and no barrier lies between; a
-    warp barrier orders the threads of one warp only.
-    """
-
-    def __init__(self, places: int, itemsize: int, threads: Array, warps: Array) -> None:
-        self._itemsize = itemsize
-        self._threads, self._warps = threads, warps
-        self._readers, self._writers = ((np.full((2, places), _NOBODY)) for _ in range(2))
-
-    def barrier(self) -> None:
-        """All threads have met: nothing before can race with anything after."""
-        self._readers.fill(_NOBODY)
-        self._writers.fill(_NOBODY)
-
-    def warp_barrier(self) -> None:
-        """The threads of each warp have met."""
-        for record in (self._readers, self._writers):
-            record[0][record[0] != _NOBODY] = _SYNCED
-
-    def read(self, storage: Storage, places: Array, mask: Mask) -> None:
-        """Threads in `mask` read `places`; RaceError when another thread wrote there."""
-        for cells, threads, warps in self._each(storage, places, mask):
-            self._refuse(storage, self._writers, cells, threads, warps, "read", "written")
-            self._record(self._readers, cells, threads, warps)
-
-    def write(self, storage: Storage, places: Array, mask: Mask) -> None:
-        """Threads in `mask` write `places`; RaceError when another thread touched them."""
-        for cells, threads, warps in self._each(storage, places, mask):
-            self._refuse(storage, self._writers, cells, threads, warps, "written", "written")
-            self._refuse(storage, self._readers, cells, threads, warps, "written", "read")
-        for cells, threads, warps in self._each(storage, places, mask):
-            self._record(self._writers, cells, threads, warps)
-
-    def _each(self, storage: Storage, places: Array, mask: Mask) -> Any:
-        """(cells, threads, warps) per part of an element when the view is of a wider type."""
-        shape = np.broadcast_shapes(places.shape, (self._threads.size,) + (1,) * (places.ndim - 1))
-        threads, warps = self._threads, self._warps
-        if len(shape) == 2:
-            threads, warps = threads[:, None], warps[:, None]
-        arrays = [np.broadcast_to(x, shape) for x in (places, threads, warps)]
-        if mask is True:
-            flat = [x.reshape(-1) for x in arrays]
-        else:
-            flat = [x[np.broadcast_to(mask, shape)] for x in arrays]
-        parts = max(1, storage.flat.dtype.itemsize // self._itemsize)
-        for part in range(parts):
-            yield flat[0] * parts + part, flat[1], flat[2]
-
-    def _refuse(
-        self,
-        storage: Storage,
-        record: Array,
-        cells: Array,
-        threads: Array,
-        warps: Array,
-        now: str,
-        before: str,
-    ) -> None:
-        who, warp = record[0][cells], record[1][cells]
-        other = (who != _NOBODY) & (who != threads) & ~((who == _SYNCED) & (warp == warps))
-        if other.any():
-            k = int(np.argmax(other))
-            earlier = f"thread {who[k]}" if who[k] >= 0 else "several threads"
-            parts = max(1, storage.flat.dtype.itemsize // self._itemsize)
-            place = storage.element(int(cells[k]) // parts)
-            raise RaceError(
-                f"data race on {storage.name}[{place}] (flat index): {now} by thread {threads[k]}, "
-                f"{before} by {earlier}, no barrier between"
-            )
-
-    def _record(self, record: Array, cells: Array, threads: Array, warps: Array) -> None:
-        who, warp = record[0][cells], record[1][cells]
-        record[0][cells], record[1][cells] = threads, warps
-        # Threads that met at a warp barrier differ from this one only for other warps.
-        new = (who == _NOBODY) | (who == threads) | ((who == _SYNCED) & (warp == warps))
-        record[0][cells[~new | (record[0][cells] != threads)]] = _MANY
-        other = ((warp != _NOBODY) & (warp != warps)) | (record[1][cells] != warps)
-        record[1][cells[other]] = _MANY

@@ -12,13 +12,21 @@ from contextlib import contextmanager
 from typing import Any
 
 from autosched.tir import interp_kernel as kernel
-from autosched.tir import op
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterKind, IterVar, Var
-from autosched.tir.interp_access import ZERO, compact_strides, flat_index, product
+from autosched.tir.interp_access import (
+    ZERO,
+    compact_strides,
+    flat_index,
+    product,
+    watched_index,
+)
+from autosched.tir.interp_block import block, block_realize
+from autosched.tir.interp_call import SHUFFLES
 from autosched.tir.interp_expr import ExprCompiler
 from autosched.tir.interp_memory import InterpreterError, Storage
+from autosched.tir.interp_threads import Run
 from autosched.tir.interp_value import ATOM, SUM, TERM, Memory, Place, Value
 from autosched.tir.stmt import (
     Allocate,
@@ -48,8 +56,8 @@ _DEEPEST = 12  # loops in one Python function; CPython allows 20
 class StmtCompiler(ExprCompiler):
     """Compiles a function's body to the lines of one Python function."""
 
-    def __init__(self, body: Stmt) -> None:
-        super().__init__()
+    def __init__(self, body: Stmt, run: Run) -> None:
+        super().__init__(run)
         self.lines: list[str] = []
         self.origins: list[Stmt | None] = []
         self.parameters: set[Buffer] = set()
@@ -58,16 +66,18 @@ class StmtCompiler(ExprCompiler):
         self.scopes: list[str] = []
         self.reducer: Any = None
         self._view_types = _view_types(body)
+        self.written = {s.buffer.data for s in stmts(body) if isinstance(s, BufferStore)}
+        self.output_storages: dict[str, Storage] = {}
+        self.outputs = () if run.watch is None else run.watch.outputs
         self._depth = 0
         self._loops = 0
-        self._current: Stmt | None = None
 
     # -- lines of source
 
     def emit(self, line: str) -> None:
         """Adds one line at the current indentation."""
         self.lines.append(" " * self._depth + line)
-        self.origins.append(self._current)
+        self.origins.append(self.current)
 
     @contextmanager
     def inside(self, head: str, loop: bool = False) -> Iterator[None]:
@@ -102,9 +112,9 @@ class StmtCompiler(ExprCompiler):
         rule = _RULES.get(type(stmt))
         if rule is None:
             raise InterpreterError(f"{type(stmt).__name__} cannot be run:\n{stmt!r}")
-        before, self._current = self._current, stmt
+        before, self.current = self.current, stmt
         rule(self, stmt)
-        self._current = before
+        self.current = before
 
     # -- memory
 
@@ -112,7 +122,8 @@ class StmtCompiler(ExprCompiler):
         """Binds pointer `var` to the Storage that `text` makes, viewed as each type accessed."""
         scope = self.storage_scope(var.scope)
         plain = not self.in_kernel or scope.startswith("global")
-        memory = Memory(name, self.fresh(""), dtype, size, plain)
+        rank = "global" if plain else scope.partition(".")[0]
+        memory = Memory(name, self.fresh(""), dtype, size, plain, rank)
         first = memory.storage(dtype)
         self.emit(f"{first} = {text}")
         for element in sorted({dtype.element, *self._view_types.get(var, ())}, key=str):
@@ -138,10 +149,16 @@ class StmtCompiler(ExprCompiler):
         known = product(extents)
         size = Value("", low=known.low * dtype.lanes, high=known.high * dtype.lanes)
         if self.in_kernel:
-            text = f"L.allocate({fields}, {scope!r})"
+            text = f"L.allocate({fields}, {scope!r}, {self._cell_bytes(var, dtype)})"
         else:
-            text = f"allocate({fields})"
+            text = f"RUN.allocate({fields}, {self._cell_bytes(var, dtype)})"
         return self.bind_memory(var, name, dtype, size, text)
+
+    def _cell_bytes(self, var: Var, dtype: DType) -> int:
+        """The bytes of the smallest type that the memory of `var` is seen as."""
+        types = {dtype, *self._view_types.get(var, ())}
+        smallest: int = min(t.bytes for t in types)
+        return smallest
 
     def realize(self, buffer: Buffer, ranges: Sequence[tuple[Expr, Expr]]) -> None:
         """Fresh storage for a region of `buffer`: (min, extent) per dimension."""
@@ -161,6 +178,12 @@ class StmtCompiler(ExprCompiler):
     def parameter(self, buffer: Buffer, storage: Storage, shape: Sequence[int]) -> None:
         """Binds a buffer of the function's signature to an array of the caller."""
         name = self.constant(storage)
+        if buffer.data in self.written or buffer.name in self.outputs:
+            fresh = buffer.name in self.outputs
+            cell = self._cell_bytes(buffer.data, buffer.dtype)
+            self.run.shadow(storage, cell, initialised=not fresh)
+            if fresh:
+                self.output_storages[buffer.name] = storage
         extents = tuple(Value(str(n), low=n, high=n) for n in shape)
         size = Value("", low=storage.size, high=storage.size)
         memory = self.bind_memory(buffer.data, buffer.name, buffer.dtype, size, name)
@@ -190,10 +213,17 @@ class StmtCompiler(ExprCompiler):
                 f"a value of type {stmt.value.dtype} is stored where {place.name} takes "
                 f"{place.dtype.with_lanes(wanted)}:\n{stmt!r}"
             )
+        if self.watched:
+            index = watched_index(self, place, index, stmt.buffer, stmt.indices, mask, store=True)
         if place.memory.plain and lanes == 1 and not (value.varying or index.varying):
-            self.emit(f"{place.memory.array(place.dtype)}[{index.text}] = {value.text}")
+            text = index.text
+            if self.watched:
+                text = f"{place.storage}.noted_store({text}, {mask})"
+            self.emit(f"{place.memory.array(place.dtype)}[{text}] = {value.text}")
             return
         self.emit(f"{place.storage}.store({index.text}, {value.text}, {mask})")
+        if self.watched and isinstance(stmt.value, Call) and stmt.value.op in SHUFFLES:
+            self.emit(f"{place.storage}.forget({index.text}, L.poisoned, {mask})")
 
     def _for(self, stmt: For) -> None:
         if stmt.kind is ForKind.THREAD_BINDING and stmt.thread_binding is not None:
@@ -216,6 +246,8 @@ class StmtCompiler(ExprCompiler):
             bounds = f"{low.text}, {low.at(SUM)} + {extent.at(TERM)}"
         self.names[stmt.loop_var] = Value(name, ATOM, False, low.low, high)
         with self.inside(f"for {name} in range({bounds}):", loop=True):
+            if self.watched:
+                self.emit("RUN.tick()")
             self.stmt(stmt.body)
 
     def _ragged(self, stmt: For, low: Value, extent: Value, var: Value) -> None:
@@ -331,50 +363,6 @@ class StmtCompiler(ExprCompiler):
         else:
             self.emit(self.expr(value).text)
 
-    # -- blocks
-
-    def _block_realize(self, stmt: BlockRealize) -> None:
-        block = stmt.block
-        for iv, bound in zip(block.iter_vars, stmt.iter_values, strict=True):
-            self.names[iv.var] = self.assign(self.expr(bound))
-        if isinstance(stmt.predicate, IntImm) and stmt.predicate.value:
-            self.stmt(block)
-        else:
-            self.stmt(IfThenElse(stmt.predicate, block))
-
-    def _block(self, block: Block) -> None:
-        for buffer in block.alloc_buffers:
-            self.realize(buffer, [(IntImm(0), extent) for extent in buffer.shape])
-        for match in block.match_buffers:
-            source = self.place(match.source.buffer)
-            shape = tuple(self.expr(s) for s in match.buffer.shape)
-            shifts = tuple(self.assign(self.expr(r.min)) for r in match.source.region)
-            self.places[match.buffer] = Place(
-                match.buffer.name,
-                source.memory,
-                source.dtype,
-                (ZERO,) * len(shape),
-                shape,
-                compact_strides(shape),
-                complete=True,
-                base=source,
-                shifts=shifts,
-            )
-        if block.init is not None:
-            self.stmt(IfThenElse(_first_step(block), block.init))
-        self.stmt(block.body)
-
-
-def _first_step(block: Block) -> Expr:
-    """Whether all reduction variables of `block` are at the start of their domains."""
-    return op.all_(
-        *(
-            op.eq(iv.var, iv.dom.min)
-            for iv in block.iter_vars
-            if iv.kind == IterKind.REDUCE and iv.dom is not None
-        )
-    )
-
 
 def _view_types(body: Stmt) -> dict[Var, set[DType]]:
     """The element types that each pointer is accessed as."""
@@ -403,6 +391,6 @@ _RULES: dict[type[Stmt], Callable[[StmtCompiler, Any], None]] = {
     AssertStmt: StmtCompiler._assert,
     Prefetch: StmtCompiler._prefetch,
     Evaluate: StmtCompiler._evaluate,
-    BlockRealize: StmtCompiler._block_realize,
-    Block: StmtCompiler._block,
+    BlockRealize: block_realize,
+    Block: block,
 }

@@ -5,37 +5,89 @@ Threads are numbered with threadIdx.x fastest, then threadIdx.y, threadIdx.z, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from autosched.tir.dtype import DType
+from autosched.tir.interp_copies import Copies
+from autosched.tir.interp_counts import WARP_SIZE, AccessCount, count_global, count_shared
 from autosched.tir.interp_memory import (
     Array,
+    BarrierError,
     InterpreterError,
     Mask,
-    RaceTracker,
     Storage,
+    nothing,
     thread_mask,
 )
+from autosched.tir.interp_shadow import EPOCH, Shadow
+from autosched.tir.interp_watch import Watch
 
 THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
-WARP_SIZE = 32
 _THREADS_AT_ONCE = 1 << 15
 
 
-def fresh_array(count: int, dtype: np.dtype[Any]) -> Array:
-    """Storage whose content means nothing: all bits set, which is NaN for floats, -1 for ints."""
-    if dtype == np.bool_:
-        return np.ones(count, dtype)
-    return np.full(count * dtype.itemsize, 255, np.uint8).view(dtype)
+class Run:
+    """One run of a function: what is watched, and the threads that run at the moment."""
 
+    def __init__(self, watch: Watch | None, has_warp_barriers: bool) -> None:
+        self.watch = watch
+        self.has_warp_barriers = has_warp_barriers
+        self.launches = 0
+        self.threads: Threads | None = None
 
-def allocate(name: str, extents: Sequence[Any], lanes: int, dtype: DType) -> Storage:
-    """Storage outside of kernels, or global storage inside."""
-    return Storage(name, fresh_array(_count(name, extents) * lanes, dtype.numpy))
+    def shadow(self, storage: Storage, cell_bytes: int, initialised: bool) -> None:
+        """Gives global memory its shadow, as far as one is asked for."""
+        watch = self.watch
+        if watch is None or not (watch.races or watch.initialised):
+            return
+        cell_bytes = min(cell_bytes, storage.flat.dtype.itemsize)
+        storage.shadow = Shadow(
+            self,
+            storage.flat.nbytes // cell_bytes,
+            cell_bytes,
+            races=watch.races,
+            initialised=initialised if watch.initialised else None,
+            shared_by_blocks=True,
+        )
+
+    def allocate(
+        self, name: str, extents: Sequence[Any], lanes: int, dtype: DType, cell_bytes: int
+    ) -> Storage:
+        """Storage outside of kernels."""
+        storage = Storage(name, nothing(_count(name, extents) * lanes, dtype.numpy))
+        self.shadow(storage, cell_bytes, initialised=False)
+        return storage
+
+    def launch(self, kernel: Callable[[Threads], None], extents: Mapping[str, int]) -> None:
+        """Runs `kernel` on its blocks, as many at once as stay within a bounded number of threads.
+
+        An InterpreterError learns which thread it came from.
+        """
+        self.launches += 1
+        per_block = int(np.prod([extents.get(t, 1) for t in THREAD_TAGS]))
+        blocks = np.arange(int(np.prod([extents.get(t, 1) for t in BLOCK_TAGS])))
+        if self.watch is not None and self.watch.blocks is not None:
+            blocks = self.watch.blocks(extents)
+        step = max(1, _THREADS_AT_ONCE // max(per_block, 1))
+        for start in range(0, blocks.size, step):
+            self.threads = Threads(self, extents, blocks[start : start + step])
+            try:
+                kernel(self.threads)
+            except InterpreterError as error:
+                if error.thread is not None:
+                    error.where = self.threads.describe(error.thread)
+                    error.add_note(f"by {error.where}")
+                raise
+        self.threads = None
+
+    def tick(self) -> None:
+        """Ends a watched run whose time is over."""
+        if self.watch is not None:
+            self.watch.tick()
 
 
 def _count(name: str, extents: Sequence[Any]) -> int:
@@ -48,9 +100,14 @@ def _count(name: str, extents: Sequence[Any]) -> int:
 
 
 class Threads:
-    """The threads of some blocks of one kernel."""
+    """The threads of some blocks of one kernel.
 
-    def __init__(self, extents: Mapping[str, int], blocks: Array, check_races: bool) -> None:
+    `stamps` are each thread's epoch and number in the launch (`interp_shadow.py`); `many_stamps`
+    stand for several threads of its block, which have one number more.
+    """
+
+    def __init__(self, run: Run, extents: Mapping[str, int], blocks: Array) -> None:
+        self.run = run
         self.extents = extents
         self.per_block = int(np.prod([extents.get(t, 1) for t in THREAD_TAGS]))
         self.blocks = blocks
@@ -60,9 +117,50 @@ class Threads:
         self.block_of = number // self.per_block
         self.warps_per_block = -(-self.per_block // WARP_SIZE)
         self.warp_of = self.block_of * self.warps_per_block + self.in_block // WARP_SIZE
-        self._numbers = number
-        self._check_races = check_races
-        self._trackers: list[RaceTracker] = []
+        self.numbers = number
+        first = blocks[self.block_of].astype(np.int64) * (self.per_block + 1) + (1 << EPOCH)
+        self.stamps = first + self.in_block
+        self.many_stamps = first + self.per_block
+        self.has_warp_barriers = run.has_warp_barriers
+        self.warp_time = np.zeros(blocks.size * self.warps_per_block, np.int64)
+        self.copies = Copies(self)
+        self._shadows: list[Shadow] = []
+
+    # -- who is who
+
+    def describe(self, row: int) -> str:
+        """Thread number `row` in words."""
+        return self._words(int(self.blocks[self.block_of[row]]), int(self.in_block[row]))
+
+    def describe_stamp(self, stamp: int) -> str:
+        """The thread of a stamp in words."""
+        number = stamp & ((1 << EPOCH) - 1)
+        if number == (1 << EPOCH) - 1:
+            return "several blocks"
+        block, thread = divmod(number, self.per_block + 1)
+        return self._words(block, None if thread == self.per_block else thread)
+
+    def _words(self, block: int, thread: int | None) -> str:
+        where = _coordinates(block, BLOCK_TAGS, self.extents)
+        if thread is None:
+            return f"several threads of block {where}"
+        return f"thread {_coordinates(thread, THREAD_TAGS, self.extents)} of block {where}"
+
+    def block_of_stamp(self, stamps: Array) -> Array:
+        """The number of each stamp's block in the grid."""
+        blocks: Array = (stamps & ((1 << EPOCH) - 1)) // (self.per_block + 1)
+        return blocks
+
+    def warp_of_stamp(self, stamps: Array) -> Array:
+        """The number of each stamp's warp in the grid; -1 for several threads."""
+        block, thread = np.divmod(stamps & ((1 << EPOCH) - 1), self.per_block + 1)
+        warp = block * self.warps_per_block + thread // WARP_SIZE
+        return np.where(thread == self.per_block, -1, warp)
+
+    @property
+    def warp_number(self) -> Array:
+        """The number of each thread's warp in the grid."""
+        return self.warp_of_stamp(self.stamps)
 
     def coordinate(self, tag: str) -> Any:
         """Each thread's index along `tag`: an int32 array, or 0 when the extent is 1."""
@@ -81,46 +179,66 @@ class Threads:
         raise InterpreterError(f"unknown thread axis {tag!r}")
 
     def allocate(
-        self, name: str, extents: Sequence[Any], lanes: int, dtype: DType, scope: str
+        self,
+        name: str,
+        extents: Sequence[Any],
+        lanes: int,
+        dtype: DType,
+        scope: str,
+        cell_bytes: int,
     ) -> Storage:
         """Storage of `scope` for every thread, warp or block."""
         count = _count(name, extents) * lanes
         rank = scope.partition(".")[0]
         if rank == "global":
-            return Storage(name, fresh_array(count, dtype.numpy))
+            return self.run.allocate(name, (count,), 1, dtype, cell_bytes)
         if rank == "shared":
             instances, owner = self.blocks.size, self.block_of
         elif rank == "warp":
             instances, owner = self.blocks.size * self.warps_per_block, self.warp_of
         else:
-            return Storage(
-                name, fresh_array(count * self.count, dtype.numpy), self.count, self._numbers
+            instances, owner = self.count, self.numbers
+            cell_bytes = dtype.bytes  # memory per thread is not seen as a type of another size
+        storage = Storage(name, nothing(count * instances, dtype.numpy), instances, owner)
+        watch = self.run.watch
+        races = watch is not None and watch.races and rank in ("shared", "warp")
+        if watch is not None and (races or watch.initialised):
+            storage.shadow = Shadow(
+                self.run,
+                count * instances * (dtype.bytes // cell_bytes),
+                cell_bytes,
+                races=races,
+                initialised=False if watch.initialised else None,
             )
-        tracker = None
-        if self._check_races and rank == "shared":
-            places = count * instances
-            tracker = RaceTracker(places, dtype.bytes, self._numbers, self.warp_of)
-            self._trackers.append(tracker)
-        flat = fresh_array(count * instances, dtype.numpy)
-        return Storage(name, flat, instances, owner, tracker)
+            self._shadows.append(storage.shadow)
+        return storage
 
     def barrier(self, scope: str, mask: Mask) -> None:
         """tvm_storage_sync: all threads of each block (warp) that take part meet."""
+        self.run.tick()
         mask = thread_mask(mask)
-        if mask is not True and mask.shape != (1,):
-            groups = self.warp_of if scope == "warp" else self.block_of
+        kind, groups = ("warp", self.warp_of) if scope == "warp" else ("block", self.block_of)
+        if mask is not True and (mask.shape != (1,) or not mask[0]):
+            mask = np.broadcast_to(mask, self.count)
             present = np.bincount(groups, weights=mask)
-            sizes = np.bincount(groups)
-            if ((present != 0) & (present != sizes)).any():
-                raise InterpreterError(
-                    f'tvm_storage_sync("{scope}") is reached by only some threads of a '
-                    f"{'warp' if scope == 'warp' else 'block'}"
+            partial = (present != 0) & (present != np.bincount(groups))
+            if partial.any():
+                missing = partial[groups] & ~mask
+                raise BarrierError(
+                    f'tvm_storage_sync("{scope}") is reached by only some threads of a {kind}; it '
+                    "is missed",
+                    int(np.argmax(missing)),
                 )
-        for tracker in self._trackers:
-            if scope == "warp":
-                tracker.warp_barrier()
-            else:
-                tracker.barrier()
+        else:
+            mask = True
+        if scope == "warp":
+            self.warp_time[self.warp_of if mask is True else self.warp_of[mask]] += 1
+            return
+        step = 1 << EPOCH if mask is True else mask.astype(np.int64) << EPOCH
+        self.stamps += step
+        self.many_stamps += step
+        for shadow in self._shadows:
+            shadow.settle()
 
     def allreduce(
         self,
@@ -166,8 +284,30 @@ class Threads:
             full = np.broadcast_to(grid.transpose(back), shape).reshape(-1)
             storage.store(index, full, mask)
 
-    def shuffle(self, op: str, value: Any, offset: Any, width: Any) -> Any:
-        """tvm_warp_shuffle*: the value of another lane of the warp, own value outside `width`."""
+    def counted(
+        self, count: AccessCount, scope: str, storage: Storage, index: Any, mask: Mask
+    ) -> Any:
+        """`index`, after its access is counted: passes of shared, sectors of global memory."""
+        places = np.asarray(index, np.int64)
+        lanes = places.shape[1] if places.ndim == 2 else 1
+        first = np.broadcast_to(places[:, 0] if places.ndim == 2 else places, self.count)
+        running = np.broadcast_to(True if mask is True else thread_mask(mask), self.count)
+        if running.any():
+            first, warps = first[running], self.warp_of[running]
+            itemsize = storage.flat.dtype.itemsize
+            if scope == "shared":
+                lane = self.in_block[running] % WARP_SIZE
+                count_shared(count, warps, lane, first * itemsize, lanes * itemsize)
+            elif scope == "global":
+                count_global(count, warps, first * itemsize, lanes * itemsize)
+        return index
+
+    def shuffle(self, op: str, lanes: Any, value: Any, offset: Any, width: Any, mask: Mask) -> Any:
+        """tvm_warp_shuffle*: the value of another lane of the warp, own value outside `width`.
+
+        A lane that does not run, or is not among the bits of `lanes`, gives what means nothing;
+        `poisoned` then tells for whom.
+        """
         width = int(np.max(width))
         lane = self.in_block % WARP_SIZE
         first = lane // width * width
@@ -175,17 +315,25 @@ class Threads:
             wanted = first + np.asarray(offset) % width
         else:
             wanted = lane + np.asarray(offset) * (1 if op == "tvm_warp_shuffle_down" else -1)
-        source = self._numbers - lane + wanted
-        valid = (wanted >= first) & (wanted < first + width)
-        valid &= source // self.per_block == self.block_of
-        source = np.where(valid, source, self._numbers)
-        return np.broadcast_to(value, self.count)[source]
+        inside = (wanted >= first) & (wanted < first + width)
+        source = np.where(inside, self.numbers - lane + wanted, self.numbers)
+        exists = self.in_block - lane + np.where(inside, wanted, lane) < self.per_block
+        source = np.where(exists, source, self.numbers)
+        running = np.broadcast_to(True if mask is True else thread_mask(mask), self.count)
+        taking = np.asarray(lanes, np.int64) >> (source % self.per_block % WARP_SIZE) & 1 == 1
+        self.poisoned = ~(exists & running[source] & taking)
+        result = np.broadcast_to(value, self.count)[source]
+        if self.poisoned.any():
+            result[self.poisoned] = nothing(1, result.dtype)[0]
+        return result
 
 
-def chunks(extents: Mapping[str, int], check_races: bool) -> Iterator[Threads]:
-    """All blocks of a grid, as many at once as stay within a bounded number of threads."""
-    blocks = int(np.prod([extents.get(t, 1) for t in BLOCK_TAGS]))
-    per_block = int(np.prod([extents.get(t, 1) for t in THREAD_TAGS]))
-    step = max(1, _THREADS_AT_ONCE // max(per_block, 1))
-    for start in range(0, blocks, step):
-        yield Threads(extents, np.arange(start, min(start + step, blocks)), check_races)
+def _coordinates(number: int, tags: Sequence[str], extents: Mapping[str, int]) -> str:
+    """A block or thread as (x, y, z), or x where there is only one axis."""
+    parts = []
+    for tag in tags:
+        number, part = divmod(number, extents.get(tag, 1))
+        parts.append(part)
+    if all(extents.get(t, 1) == 1 for t in tags[1:]):
+        return str(parts[0])
+    return f"({', '.join(map(str, parts))})"

@@ -33,7 +33,8 @@ class Value(NamedTuple):
 class Memory:
     """A pointer's storage: Python names per element type are `storage_<type>`, `array_<type>`.
 
-    `size` counts elements of `dtype`'s element type; `plain` says that all threads share it.
+    `size` counts elements of `dtype`'s element type; `plain` says that all threads share it, and
+    `scope` is global, shared, warp or local.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Memory:
     dtype: DType
     size: Value
     plain: bool
+    scope: str
 
     def storage(self, dtype: DType) -> str:
         """The Python name of the Storage that views this memory as `dtype`."""

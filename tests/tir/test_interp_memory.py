@@ -56,7 +56,7 @@ def reverse(*between: Stmt) -> Callable[[Var, Buffer, Buffer], Stmt]:
 
 
 def test_read_after_write(tir: type[Programs]) -> None:
-    with pytest.raises(interp.RaceError, match=r"race on S\[63\].*read by thread 0, written by"):
+    with pytest.raises(interp.RaceError, match=r"race on S\[63\].*read by thread 0 of"):
         run(tir, reverse())
     assert run(tir, reverse(sync()))[0] == 126
 
@@ -87,7 +87,9 @@ def test_write_after_read_around_a_loop(tir: type[Programs]) -> None:
 
         return body
 
-    with pytest.raises(interp.RaceError, match="written by thread 0, read by thread 63"):
+    with pytest.raises(
+        interp.RaceError, match="written by thread 0 of block 0, read by thread 63 of"
+    ):
         run(tir, make())
     run(tir, make(sync()))
 
@@ -96,7 +98,9 @@ def test_write_after_write(tir: type[Programs]) -> None:
     def make(*between: Stmt) -> Callable[[Var, Buffer, Buffer], Stmt]:
         return lambda t, S, out: seq(BufferStore(S, t, (t,)), *between, BufferStore(S, t, (t + 1,)))
 
-    with pytest.raises(interp.RaceError, match="written by thread 0, written by thread 1"):
+    with pytest.raises(
+        interp.RaceError, match="written by thread 0 of block 0, written by thread 1 of"
+    ):
         run(tir, make())
     run(tir, make(sync()))
 

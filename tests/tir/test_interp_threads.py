@@ -336,7 +336,7 @@ def test_warp_shuffles(
     tir: type[Programs], name: str, offset: int, width: int, source: Callable[[int], int]
 ) -> None:
     def make(t: Var, b: Var, A: Buffer, out: Buffer) -> BufferStore:
-        args = (IntImm(0), A[t] * 2, IntImm(offset), IntImm(width), IntImm(32))
+        args = (IntImm(-1), A[t] * 2, IntImm(offset), IntImm(width), IntImm(32))
         return BufferStore(out, Call(int32, name, args), (t,))
 
     assert kernel(tir, make).tolist() == [2 * source(t) for t in range(64)]

@@ -1,0 +1,154 @@
+"""Asynchronous copies of the interpreter: from global to shared memory, in groups per thread.
+
+A value arrives only when its thread waits for its group. Until then nobody may touch where it goes
+or write where it comes from. A barrier after the wait shows it to the other threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autosched.tir.interp_memory import (
+    AlignmentError,
+    Array,
+    Mask,
+    Storage,
+    combine_masks,
+    nothing,
+    thread_mask,
+)
+
+if TYPE_CHECKING:
+    from autosched.tir.interp_threads import Threads
+
+
+@dataclass(slots=True)
+class _Flight:
+    """One statement's copies: elements per thread (threads, lanes), and each thread's group."""
+
+    target: Storage
+    places: Array
+    values: Array
+    source: Storage
+    origins: Array
+    fetched: Array
+    group: Array
+    flying: Array
+
+
+class Copies:
+    """The copies of some threads that are not finished."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._groups: Array = np.zeros(threads.count, np.int64)
+        self._flights: list[_Flight] = []
+
+    def start(
+        self, target: Storage, to: Any, source: Storage, at: Any, size: int, taken: Any, mask: Mask
+    ) -> None:
+        """ptx_cp_async: `size` bytes for each thread; zeros where `taken` does not hold.
+
+        Raises AlignmentError when an address is no multiple of `size`.
+        """
+        count = self._threads.count
+        lanes = size // target.flat.dtype.itemsize
+        running = np.broadcast_to(True if mask is True else thread_mask(mask), count)
+        fetched = combine_masks(running, np.broadcast_to(np.asarray(taken, bool), count))
+        to, at = (np.broadcast_to(np.asarray(x, np.int64), count) for x in (to, at))
+        for storage, index, active in ((target, to, running), (source, at, fetched)):
+            _refuse_misaligned(storage, index, lanes, size, active)
+        offsets = np.arange(lanes)
+        to, at = to[:, None] + offsets, at[:, None] + offsets
+        values = np.asarray(source.load(at, fetched[:, None]))
+        values = np.where(fetched[:, None], np.broadcast_to(values, to.shape), 0)
+        # The copy may arrive at once or late: it is a write now, and one again at the wait.
+        values = values.astype(target.flat.dtype)
+        target.store(to, values, running[:, None])
+        flight = _Flight(
+            target,
+            target.places(to),
+            values,
+            source,
+            source.places(at),
+            fetched,
+            self._groups.copy(),
+            running.copy(),
+        )
+        self._mark(flight, running, 1)
+        target.flat[flight.places[running]] = nothing(1, target.flat.dtype)[0]
+        if target.shadow is not None:
+            target.shadow.forget(target, flight.places, running[:, None])
+        self._flights.append(flight)
+
+    def commit(self, mask: Mask) -> None:
+        """ptx_commit_group: what each thread has started since is one group."""
+        self._groups[slice(None) if mask is True else thread_mask(mask)] += 1
+
+    def wait(self, newest: int, mask: Mask) -> None:
+        """ptx_wait_group: all but the `newest` groups of each thread arrive."""
+        waiting = np.broadcast_to(True if mask is True else thread_mask(mask), self._groups.size)
+        for flight in self._flights:
+            done = flight.flying & waiting & (flight.group < self._groups - newest)
+            if not done.any():
+                continue
+            self._mark(flight, done, -1)
+            flight.flying &= ~done
+            flight.target.flat[flight.places[done]] = flight.values[done]
+            shadow = flight.target.shadow
+            if shadow is not None:
+                shadow.write(flight.target, flight.places, done[:, None])
+        self._flights = [f for f in self._flights if f.flying.any()]
+
+    def _mark(self, flight: _Flight, who: Array, change: int) -> None:
+        if flight.target.shadow is not None:
+            flight.target.shadow.fly(flight.target, flight.places, who[:, None], change, True)
+        if flight.source.shadow is not None:
+            fetching = (who & flight.fetched)[:, None]
+            flight.source.shadow.fly(flight.source, flight.origins, fetching, change, False)
+
+
+def _refuse_misaligned(
+    storage: Storage, index: Array, lanes: int, size: int, active: Array
+) -> None:
+    wrong = active & (index % lanes != 0)
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        raise misaligned(storage.name, int(index[k]), size, k)
+
+
+def misaligned(name: str, index: int, size: int, row: int | None) -> AlignmentError:
+    """The error of an access of `size` bytes from element `index` on (CUDA error 716)."""
+    return AlignmentError(
+        f"misaligned address: {name}[{index}] (flat index) is accessed with {size} bytes at once, "
+        "and its address is not a multiple of that",
+        row,
+    )
+
+
+def in_elements(offset: Any, part: int, lanes: int) -> Any:
+    """The element at byte `offset / part`; AlignmentError where the bytes are none's beginning."""
+    offset = np.asarray(offset)
+    if (offset % part != 0).any():
+        raise AlignmentError(
+            f"an asynchronous copy of {lanes} elements starts at byte {int(offset.max())}, which "
+            f"is not a multiple of an element's {part} bytes"
+        )
+    return offset // part
+
+
+def check_aligned(storage: Storage, index: Any, lanes: int, mask: Mask) -> Any:
+    """`index` (threads or 1, lanes) of a vector access, when each thread's first is aligned."""
+    first = np.asarray(index)[:, 0]
+    wrong = first % lanes != 0
+    if wrong.any() and mask is not True:
+        wrong = combine_masks(thread_mask(mask), wrong)
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        size = lanes * storage.flat.dtype.itemsize
+        where = int(np.broadcast_to(first, wrong.shape)[k])
+        raise misaligned(storage.name, where, size, k if wrong.size > 1 else None)
+    return index
