@@ -89,7 +89,8 @@ def test_what_is_no_rule_is_refused(
 
 
 def last(context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
-    return [(state.split(stage_id, state.stages[stage_id].iters[0], [2])[0], stage_id - 1)]
+    name: Any = "i"  # not a loop, as it must be
+    return [(state.split(stage_id, name, [2])[0], stage_id - 1)]
 
 
 @pytest.mark.parametrize(
