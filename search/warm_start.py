@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -32,12 +33,13 @@ def warm_start(
 ) -> WarmStart:
     """Add the records of every task on a `kind` of target (cpu, cuda) to what is learned from.
 
-    Throughputs are relative to the best of their own task, so times of other machines do no
-    harm. A task that cannot be rebuilt here, or is of another kind of target, is reported.
+    Throughputs are relative to the best of their own task on the same CPU, so times of other
+    machines do no harm. A task that cannot be rebuilt here, or is of another kind of target, is
+    reported.
     """
-    used, tasks, problems = 0, 0, []
-    by_key = sorted(records, key=lambda record: str(record.task["key"]))
-    for key, group in groupby(by_key, key=lambda record: str(record.task["key"])):
+    used, problems = 0, []
+    tasks: set[str] = set()
+    for (key, cpu), group in groupby(sorted(records, key=_origin), key=_origin):
         mine = list(group)
         try:
             task = Task.from_json(mine[0].task)
@@ -51,11 +53,17 @@ def warm_start(
             problems.append(f"{len(mine)} records of task {key}: {error}")
             continue
         costs = [record.result.cost for record in mine]
-        learner.add(f"warm start {key}", rows, costs)
+        learner.add(f"warm start {key} {cpu}", rows, costs)
         usable = sum(r is not None and c < float("inf") for r, c in zip(rows, costs, strict=True))
         if usable < len(mine):
             problems.append(
                 f"{len(mine) - usable} of {len(mine)} records of {task.name} failed or are illegal"
             )
-        used, tasks = used + usable, tasks + bool(usable)
-    return WarmStart(used, tasks, tuple(problems))
+        used += usable
+        tasks |= {key} if usable else set()
+    return WarmStart(used, len(tasks), tuple(problems))
+
+
+def _origin(record: Record) -> tuple[str, str]:
+    """The task and the CPU, among whose times a record's is compared."""
+    return str(record.task["key"]), json.dumps(record.task.get("target"), sort_keys=True)

@@ -8,7 +8,7 @@ from autosched.cli.console import warn, warning
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record
 from autosched.session.reading import read_records
-from autosched.session.this_cpu import for_this_cpu
+from autosched.session.this_cpu import cpu_name, for_this_cpu, measured_here
 from autosched.task import Task
 from autosched.words import count, last_line
 
@@ -21,11 +21,14 @@ def read(path: Path) -> LogContents:
 def chosen(path: Path, choice: int | str, option: str = "--index") -> list[Record]:
     """The records that `best`, `all` (valid ones) or an index means; problems are reported.
 
+    The best is one that was measured on this CPU, where there is one.
+
     `option`: what the user gave the index with.
 
     Raises ConfigError when the file holds none.
     """
-    records = read(path).records
+    contents = read(path)
+    records = contents.records
     if not records:
         raise ConfigError(
             f"{path} holds no records; expected a file that `autosched tune` or Ansor v0.6 wrote"
@@ -46,11 +49,15 @@ def chosen(path: Path, choice: int | str, option: str = "--index") -> list[Recor
         )
     if choice == "all":
         return valid
+    here = {id(r) for r in valid if measured_here(r, contents.environments)}
     best: dict[str, Record] = {}
-    for record in valid:
-        key = record.task["key"]
-        if key not in best or record.result.cost < best[key].result.cost:
-            best[key] = record
+    for record in sorted(valid, key=lambda r: (id(r) not in here, r.result.cost)):
+        best.setdefault(record.task["key"], record)
+    faster = [r for r in valid if r.result.cost < best[r.task["key"]].result.cost]
+    if faster:  # on another CPU, or it would be the best
+        cpus = ", ".join(dict.fromkeys(cpu_name(r, contents.environments) for r in faster))
+        warn(f"note: {path}: faster ones of other CPUs ({cpus}) are left out; --index takes them")
+    best = {key: best[key] for key in dict.fromkeys(r.task["key"] for r in valid)}
     if len(best) > 1:
         warn(f"note: {path} holds {len(best)} tasks; the best of each is taken")
     return list(best.values())

@@ -77,11 +77,16 @@ def seconds_text(seconds: float) -> str:
 
 
 def rate_text(flops: float, peak: float | None = None) -> str:
-    """`12.3 GFLOP/s (34% of peak)`, or an empty text when the operations are not counted."""
+    """`12.3 GFLOP/s (34% of peak)`, or an empty text when the operations are not counted.
+
+    The peak is measured: more than all of it says so.
+    """
     if flops <= 0:
         return ""
     text = f"{flops / 1e9:.4g} GFLOP/s"
     if not peak:
         return text
     share = flops / peak
+    if share > 1:
+        return f"{text} ({share:.0%} of peak, measured too low or operations are saved)"
     return f"{text} ({f'{share:.0%}' if share >= 0.01 else '<1%'} of peak)"

@@ -11,12 +11,8 @@ import numpy as np
 from autosched.driver import build_steps
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
+from autosched.measure.steady import DISTURBED, scatter
 from autosched.task import Task
-
-# Upper over lower quartile of the repeats. On two cores, 21 comparisons of three kernels: 1.36 to
-# 2.23 with both cores taken by others, at most 1.32 with one or none. One that is taken all the
-# time is not noticed: it makes every repeat slower alike.
-_DISTURBED = 1.3
 
 _SLOWER = 0.95
 """Below this share of a peer's speed the report warns; steady repeats scatter by less."""
@@ -41,8 +37,8 @@ class Peer:
     @classmethod
     def of(cls, name: str, theirs: Sequence[float], ours: Sequence[float]) -> Peer:
         """From the repeats of both."""
-        scatter = max(float(np.divide(*np.quantile(v, [0.75, 0.25]))) for v in (theirs, ours))
-        return cls(name, float(np.median(theirs)), float(np.median(ours)), scatter)
+        most = max(scatter(theirs), scatter(ours))
+        return cls(name, float(np.median(theirs)), float(np.median(ours)), most)
 
     @property
     def share(self) -> float:
@@ -52,7 +48,7 @@ class Peer:
     @property
     def disturbed(self) -> bool:
         """True when other programs were at work, so that the share means little."""
-        return self.scatter > _DISTURBED
+        return self.scatter > DISTURBED
 
     @property
     def text(self) -> str:

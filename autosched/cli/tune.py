@@ -24,9 +24,10 @@ from autosched.cli.tune_settings import (
     session_of,
     tune_options,
 )
-from autosched.cli.yardsticks import Yardsticks, compare
+from autosched.cli.yardsticks import Yardsticks, compare, compare_alone
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.session.session import Session
+from autosched.words import count
 
 EXIT_NOTHING_VALID = 3
 EXIT_INTERRUPTED = 130
@@ -88,7 +89,7 @@ def _one(
             else:
                 known = compare(task, measurer, best)
         session.save_model()
-    report(result.tasks[0], path, known, as_json=as_json)
+    report(result.tasks[0], path, known, session.others, as_json=as_json)
     return result
 
 
@@ -102,7 +103,7 @@ def _several(
         warn(f"tuning {len(tasks)} tasks, {session.trials} trials{_continuing(session)}:")
         for name, task in zip(names, tasks, strict=True):
             warn(f"  {name}: {task.name} on {task.target}")
-    peaks: dict[str, float | None] = {}
+    known: dict[str, Yardsticks] = {}
     with session:
         measurer = session.measurer
         with make_observer(
@@ -114,12 +115,14 @@ def _several(
         ) as observer:
             result = session.run(observer)
             with contextlib.suppress(KeyboardInterrupt):  # the tuning itself is complete
-                if as_json and not result.interrupted:
-                    peaks.update((task.key, measurer.peak(task)) for task in tasks)
+                for each in () if result.interrupted else result.tasks:
+                    if each.best is not None:
+                        known[each.task.key] = compare_alone(each.task, measurer, each.best)
         session.save_model()
-    report_many(result, table, path, peaks, as_json=as_json)
+    report_many(result, table, path, known, session.others, as_json=as_json)
     return result
 
 
 def _continuing(session: Session) -> str:
-    return f", continuing from {session.known} records" if session.known else ""
+    text = f", continuing from {count(session.known, 'record')}" if session.known else ""
+    return f"{text}; {session.others}" if session.others else text

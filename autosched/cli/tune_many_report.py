@@ -9,34 +9,44 @@ from typing import Any
 from autosched.cli.console import plain, print_json, seconds_text, warn
 from autosched.cli.task_table import TaskTable
 from autosched.cli.tune_report import show_reasons, summary
-from autosched.cli.yardsticks import Yardsticks
+from autosched.cli.yardsticks import NO_PEER, Yardsticks
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.words import in_shell
 
-_NO_PEER = "tasks that are tuned together are not compared with NumPy"
+_UNKNOWN = Yardsticks(missing=NO_PEER)
 
 
 def report_many(
     result: ScheduleResult,
     table: TaskTable,
     path: Path,
-    peaks: Mapping[str, float | None],
+    known: Mapping[str, Yardsticks],
+    others: str = "",
     *,
     as_json: bool,
 ) -> None:
-    """Print a table of the tasks, or everything as JSON."""
+    """Print a table of the tasks, or everything as JSON.
+
+    `known` has the yardsticks of tasks by their keys; `others` says what records of other CPUs were
+    used for.
+    """
     if as_json:
-        print_json(_summary(result, table, path, peaks))
+        print_json({**_summary(result, table, path, known), "other_cpus": others or None})
         return
     table.runs.update((task.task.key, task.progress) for task in result.tasks)
     plain(table.text())
     for task in result.tasks:
         show_reasons(task)
+        again = known.get(task.task.key, _UNKNOWN).again
+        if again is not None and again.remark:
+            warn(f"warning: {table.name(task.task.key)}: {again.remark}")
     if all(task.best is not None for task in result.tasks):
         plain(f"weighted sum of the best times: {seconds_text(result.objective)}")
     done = max(1, sum(task.progress.done for task in result.tasks))
     outside = sum(task.progress.outside_measuring for task in result.tasks) / done
     plain(f"trials    {done} in all, {outside:.2f} s of each outside measuring")
+    if others:
+        plain(f"others    {others}")
     plain(f"records   {path}")
     plain(f"next      autosched replay {in_shell(path)}")
     if result.reason != "all trials were used":
@@ -44,12 +54,12 @@ def report_many(
 
 
 def _summary(
-    result: ScheduleResult, table: TaskTable, path: Path, peaks: Mapping[str, float | None]
+    result: ScheduleResult, table: TaskTable, path: Path, known: Mapping[str, Yardsticks]
 ) -> dict[str, Any]:
     tasks = [
         {
             "name": name,
-            **summary(task, path, Yardsticks(peaks.get(task.task.key), missing=_NO_PEER)),
+            **summary(task, path, known.get(task.task.key, _UNKNOWN)),
             "weight": weight,
         }
         for task, name, weight in zip(result.tasks, table.names, table.weights, strict=True)

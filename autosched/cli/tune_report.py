@@ -12,11 +12,18 @@ from autosched.search.tuner import TuneResult
 from autosched.words import in_shell
 
 
-def report(result: TuneResult, path: Path, known: Yardsticks, *, as_json: bool) -> None:
-    """Print what was found: the best kernel, its rate, failures and where the records are."""
+def report(
+    result: TuneResult, path: Path, known: Yardsticks, others: str = "", *, as_json: bool
+) -> None:
+    """Print what was found: the best kernel, its rate, failures and where the records are.
+
+    `others` says what records of other CPUs were used for.
+    """
     if as_json:
-        print_json(summary(result, path, known))
+        print_json({**summary(result, path, known), "other_cpus": others or None})
         return
+    if others:
+        plain(f"others    {others}")
     progress, best = result.progress, result.best
     if progress.failures:
         counts = ", ".join(f"{n} x {kind}" for kind, n in progress.failures.most_common())
@@ -28,6 +35,9 @@ def report(result: TuneResult, path: Path, known: Yardsticks, *, as_json: bool) 
     rate = rate_text(progress.flops_per_second(best), known.peak)
     checked = "checked against NumPy" if best.result.checked else "not checked"
     plain(f"best      {seconds_text(best.result.cost)}  {rate}  ({checked})")
+    if known.again is not None:
+        unreliable = f"; {known.again.remark}" if known.again.remark else ""
+        plain(f"again     {seconds_text(known.again.seconds)} at the end of the run{unreliable}")
     if known.peer is not None:
         plain(f"peer      {known.peer.text}")
         if known.peer.warning:
@@ -96,6 +106,7 @@ def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]
             "steps": best.to_json()["steps"],
         },
         "peak_flops_per_second": known.peak,
+        "again": None if known.again is None else known.again.to_json(),
         "peer": None if known.peer is None else known.peer.to_json(),
         "peer_missing": known.missing or None,
         "quality": [q.to_json() for q in progress.quality],

@@ -12,7 +12,7 @@ from autosched.errors import ConfigError
 from autosched.measure.records import Record
 from autosched.runtime.cpu import CpuKernel
 from autosched.session.reading import identity, read_records
-from autosched.session.this_cpu import for_this_cpu, is_this_cpu
+from autosched.session.this_cpu import for_this_cpu, measured_here
 from autosched.session.tuned import TunedKernel
 from autosched.task import Task
 from autosched.words import count, in_shell
@@ -35,9 +35,10 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
     if task is not None:
         arguments.instance("task", task, Task, 'Task.from_workload("matmul", M=8, N=8, K=8)')
     path = arguments.file_path("records", records)
-    valid = [r for r in read_records(path, _warn).records if r.result.valid]
+    contents = read_records(path, _warn)
+    valid = [r for r in contents.records if r.result.valid]
     mine = _of_task(path, valid, task)
-    local = [record for record in mine if _measured_here(record)]
+    local = [record for record in mine if measured_here(record, contents.environments)]
     best = min(local or mine, key=lambda record: record.result.cost)
     recorded = Task.from_json(best.task)
     here = for_this_cpu(recorded)
@@ -76,13 +77,6 @@ def _of_task(path: Path, valid: Sequence[Record], task: Task | None) -> list[Rec
             f"{path} holds no valid record of {identity(task.to_json())}; it holds {names}"
         )
     return mine
-
-
-def _measured_here(record: Record) -> bool:
-    try:
-        return is_this_cpu(Task.from_json(record.task).target)
-    except ConfigError:  # said when it turns out to be the only one
-        return False
 
 
 def _warn(text: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record, read_log
+from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.task import Task
 from autosched.words import count
 
@@ -33,28 +35,66 @@ def tell_problems(path: Path, contents: LogContents, warning: Tell) -> None:
         warning(f"{count(len(contents.problems) - _SHOWN, 'more line')} of {path} skipped")
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The records of a run's tasks that its file holds already.
+
+    `here` were measured on this machine's CPU, by the task's key: the run continues from them.
+    `elsewhere` were measured on the `cpus`: a model may learn from them, but their times are not
+    this machine's.
+    """
+
+    here: Mapping[str, Sequence[Record]] = field(default_factory=dict)
+    elsewhere: Sequence[Record] = ()
+    cpus: Sequence[str] = ()
+
+    @property
+    def known(self) -> int:
+        """How many the run continues from."""
+        return sum(map(len, self.here.values()))
+
+    @property
+    def others(self) -> str:
+        """`12 records of another CPU (znver5) train the model only`; empty when there are none."""
+        number = len(self.elsewhere)
+        if not number:
+            return ""
+        another = "another CPU" if len(self.cpus) == 1 else "other CPUs"
+        verb = "trains" if number == 1 else "train"
+        names = ", ".join(self.cpus)
+        return f"{count(number, 'record')} of {another} ({names}) {verb} the model only"
+
+
 def earlier_records(
     path: Path | None, tasks: Sequence[Task], warning: Tell, remedy: str
-) -> dict[str, list[Record]]:
-    """The records of each task in `path`, by the task's key; none where there is no file.
+) -> Earlier:
+    """The records of the tasks in `path`; none where there is no file.
 
     Raises ConfigError, which ends with `remedy`, when the file holds only other tasks' records.
     """
     if path is None or not path.is_file():
-        return {}
+        return Earlier()
     contents = read_records(path, warning)
-    mine: dict[str, list[Record]] = {task.key: [] for task in tasks}
+    here: dict[str, list[Record]] = {task.key: [] for task in tasks}
+    elsewhere: list[Record] = []
+    cpus: dict[str, None] = {}
     for record in contents.records:
-        if record.task["key"] in mine:
-            mine[record.task["key"]].append(record)
-    if contents.records and not any(mine.values()):
+        mine = here.get(record.task["key"])
+        if mine is None:
+            continue
+        if measured_here(record, contents.environments):
+            mine.append(record)
+        else:
+            elsewhere.append(record)
+            cpus.setdefault(cpu_name(record, contents.environments))
+    if contents.records and not elsewhere and not any(here.values()):
         if len(tasks) > 1:
             raise ConfigError(f"{path} holds records of other tasks only. {remedy}")
         raise ConfigError(
             f"{path} holds records of another task ({identity(contents.records[0].task)}); "
             f"expected {identity(tasks[0].to_json())}. {remedy}"
         )
-    return mine
+    return Earlier(here, elsewhere, tuple(cpus))
 
 
 def identity(entry: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
 from autosched.search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
 from autosched.search.tuner import INTERRUPTED, Observer, Progress, TuneOptions, Tuner, TuneResult
+from autosched.search.warm_start import warm_start
 from autosched.session.model import ModelOptions, make_learner, save_model
 from autosched.session.reading import Tell, earlier_records
 from autosched.target import require_threads
@@ -130,8 +131,13 @@ class Session:
 
     @property
     def known(self) -> int:
-        """How many records of its tasks the record file held before the run."""
-        return sum(map(len, self._earlier.values()))
+        """How many records of its tasks, measured on this CPU, the file held before the run."""
+        return self._earlier.known
+
+    @property
+    def others(self) -> str:
+        """What is said of records of its tasks that were measured on other CPUs; or nothing."""
+        return self._earlier.others
 
     def __enter__(self) -> Session:
         first, options = self.jobs[0], self._measure
@@ -147,6 +153,10 @@ class Session:
                 self._messages.info,
                 self._messages.warning,
             )
+            if self._earlier.elsewhere:
+                kind, features = first.task.target.kind, first.options.features
+                records = self._earlier.elsewhere
+                warm_start(self.learner, records, kind, self._helper, features)
             self.measurer = stack.enter_context(
                 Measurer.create(
                     workers=options.workers,
@@ -178,7 +188,7 @@ class Session:
             replace(job.options, trials=self.trials),
             self.measurer,
             self._log(),
-            self._earlier.get(job.task.key, ()),
+            self._earlier.here.get(job.task.key, ()),
             observer,
             learner=self.learner,
             helper=self._helper,
@@ -200,7 +210,7 @@ class Session:
             ),
             self.measurer,
             self._log(),
-            self._earlier,
+            self._earlier.here,
             observer,
             weights=[job.weight for job in self.jobs],
             learner=self.learner,
@@ -212,7 +222,7 @@ class Session:
         """What was known before the run: the result of Ctrl-C while the session starts."""
         results = []
         for job in self.jobs:
-            valid = [r for r in self._earlier.get(job.task.key, ()) if r.result.valid]
+            valid = [r for r in self._earlier.here.get(job.task.key, ()) if r.result.valid]
             best = min(valid, key=lambda record: record.result.cost, default=None)
             progress = Progress(job.task, job.options.trials, best=best)
             results.append(TuneResult(job.task, best, [], progress, True, INTERRUPTED))

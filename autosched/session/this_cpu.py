@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from autosched.errors import ConfigError
+from autosched.measure.environment import fingerprint
+from autosched.measure.records import Record
 from autosched.target import Target, cpu_target
 from autosched.task import Task
 
@@ -13,6 +17,35 @@ def is_this_cpu(target: Target) -> bool:
     """Whether code for `target` is code for this machine's CPU: its model and features."""
     here = cpu_target()
     return (target.triple, target.cpu, target.features) == (here.triple, here.cpu, here.features)
+
+
+def measured_here(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a record's times are this machine's: its code and its environment name this CPU.
+
+    `environments` are those of its file. A record that names no CPU, such as Ansor's, was measured
+    elsewhere.
+    """
+    target = record.task.get("target")
+    if not isinstance(target, Mapping):
+        return False
+    if target.get("kind") == "cpu":
+        here = cpu_target(1)
+        if any(target.get(n) != getattr(here, n) for n in ("triple", "cpu", "features")):
+            return False
+    model = environments.get(record.environment, {}).get("cpu")
+    return model is None or model == fingerprint()["cpu"]
+
+
+def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> str:
+    """The CPU that a record of elsewhere was measured on, for messages: the model, if it differs.
+
+    Otherwise it is the target that does, as LLVM names it.
+    """
+    model = environments.get(record.environment, {}).get("cpu")
+    if model not in (None, fingerprint()["cpu"]):
+        return str(model)
+    target = record.task.get("target")
+    return str((isinstance(target, Mapping) and target.get("cpu")) or "unknown")
 
 
 def for_this_cpu(task: Task) -> Task:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from autosched.cli import progress as progress_module
-from autosched.cli.console import literal_console
+from autosched.cli.console import literal_console, rate_text
 from autosched.cli.peer import PLAIN_LOOPS, Peer, peer_of
 from autosched.cli.progress import Eta, make_observer, status_text
 from autosched.cli.task_table import TaskTable
@@ -207,3 +207,19 @@ def test_every_task_has_one(
         found = peer_of(task, measurer, record)
     assert found.name == name
     assert found.share > 0
+
+
+@pytest.mark.parametrize("share", [1.001, 1.03, 8.41])
+def test_more_than_the_peak_is_never_printed_without_a_remark(share: float) -> None:
+    remark = " of peak, measured too low or operations are saved)"
+    assert rate_text(1e9, 1e9 / share).endswith(remark)
+    assert rate_text(1e9, 1e9).endswith(" (100% of peak)")
+
+
+def test_the_peak_is_measured_again_where_it_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = iter([1e9, 3e9, 2e9])
+    measurer = Measurer()
+    monkeypatch.setattr(type(measurer.runner), "peak", lambda self, task: next(found))
+    assert measurer.peak(TASK) == measurer.peak(TASK, 0.9e9) == 1e9
+    assert measurer.peak(TASK, 2e9) == measurer.peak(TASK, 2.9e9) == 3e9
+    assert measurer.peak(TASK, 4e9) == 3e9

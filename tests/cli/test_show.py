@@ -180,3 +180,16 @@ def test_the_printed_program_runs_as_it_stands(
             exec(compile(done.out, "shown.py", "exec"), {"__name__": "__main__"})
         expected = lower_steps(task.dag, made.steps, task.target)
         assert printed.getvalue() == f"{expected}\n"
+
+
+def test_the_best_is_one_of_this_cpu(
+    cli: Callable[..., Any], log: Path, record: Callable[..., Record], tmp_path: Path
+) -> None:
+    """A faster one of another CPU is said, and shown when it is asked for."""
+    faster = foreign(record, cpu="another-cpu", features="+sse2")
+    RecordLog(log).append([replace(faster, result=MeasureResult((1e-9,)))])
+    done = cli("show", log, "--as", "steps")
+    assert "faster ones of other CPUs (another-cpu) are left out; --index takes them" in done.err
+    assert done.out == cli("show", log, "--as", "steps", "--index", "1").out
+    RecordLog(tmp_path / "there.jsonl").append([faster])
+    assert "left out" not in cli("show", "there.jsonl", "--as", "steps").err

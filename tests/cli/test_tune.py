@@ -13,11 +13,13 @@ from autosched.cli import yardsticks
 from autosched.cli.peer import Peer
 from autosched.errors import MeasureError
 from autosched.features.sets import TUNING, feature_set
+from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.records import Record, read_log
+from autosched.measure.result import MeasureResult
 from autosched.search.cost_model import XGBoostModel
 from autosched.session import session
 from autosched.task import Task
-from kit.measurer import StubMeasurer
+from kit.measurer import Steps, StubMeasurer
 
 SEARCH = (
     "search: {trials: 8, batch: 4, sample_init_min_population: 6,"
@@ -455,3 +457,47 @@ def test_a_file_that_is_named_is_not_replaced_by_another(
     status, _, err = run("b.yaml")
     assert status == 2
     assert "a.jsonl holds records of another task" in err
+
+
+def other_cpu(path: Path) -> None:
+    """Let the records of a file be another CPU's."""
+    text = path.read_text().replace(json.dumps(fingerprint()["cpu"]), '"A faster one"')
+    path.write_text(text.replace(fingerprint_hash(fingerprint()), "0" * 12))
+
+
+def test_records_of_another_cpu_are_said(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    run("a.yaml")
+    run("b.yaml", "--trials", "4")
+    for name in ("a.jsonl", "b.jsonl"):
+        other_cpu(tmp_path / name)
+    said = "8 records of another CPU (A faster one) train the model only"
+    status, out, err = run("a.yaml", "--trials", "4", "--seed", "5")
+    assert status == 0
+    assert said in err and "continuing" not in err
+    assert f"others    {said}\n" in out
+    assert f"continuing from 4 records; {said}" in run("a.yaml", "--trials", "4")[2]
+    assert json.loads(run("a.yaml", "--json", "--trials", "1")[1])["other_cpus"] == said
+    status, out, _ = run("a.yaml", "b.yaml", "--records", "a.jsonl", "--trials", "2")
+    assert f"others    {said}\n" in out
+
+
+def test_the_best_is_timed_again(run: Callable[..., tuple[int, str, str]]) -> None:
+    _, out, _ = run("a.yaml")
+    assert " at the end of the run\n" in out
+    found = json.loads(run("a.yaml", "--fresh", "--json")[1])
+    assert found["again"]["ratio"] == 1.0
+    assert found["again"]["remark"] is None
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_best_that_does_not_come_back_is_unreliable(
+    run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, both: bool
+) -> None:
+    def slower(self: StubMeasurer, task: object, steps: Steps) -> MeasureResult:
+        return MeasureResult((1.5 * self.seconds(steps),))
+
+    monkeypatch.setattr(StubMeasurer, "again", slower)
+    _, out, err = run("a.yaml", *(["b.yaml"] if both else []))
+    assert "unreliable: it took 1.50 times as long at the end of the run" in (err if both else out)

@@ -81,8 +81,11 @@ class StubMeasurer:
     def close(self) -> None:
         pass
 
-    def peak(self, task: Task) -> float:
+    def peak(self, task: Task, reached: float = 0.0) -> float:
         return 1e9
+
+    def again(self, task: Task, steps: Steps) -> MeasureResult:
+        return MeasureResult((self.seconds(steps),))
 
     def measure(
         self,

@@ -1,13 +1,15 @@
 """Records of other tasks train the model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from autosched.features.ansor.rows import FeatureRows
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
-from autosched.search.cost_model import XGBoostModel
+from autosched.search.cost_model import RandomModel, XGBoostModel
 from autosched.search.featurize import task_featurizer
 from autosched.search.learner import Learner
 from autosched.search.space import SearchSpace
@@ -56,3 +58,24 @@ def test_training_goes_on_from_a_loaded_model(tmp_path: Path) -> None:
     assert not np.array_equal(before, after)
     truth = np.array([r[0, 0] for r in rows])
     assert np.corrcoef(after, truth)[0, 1] > 0.9
+
+
+def test_times_are_compared_among_those_of_one_cpu() -> None:
+    """The same candidate, a thousand times as fast on another CPU, is the best of both."""
+    task = Task.from_workload("matmul", M=16, N=16, K=16)
+    other = replace(task, target=replace(task.target, cpu="another-cpu"))
+    entries = [(task.to_json(), 1e-3), (other.to_json(), 1e-6)]
+
+    class Remembers(RandomModel):
+        throughputs: Sequence[float] = ()
+
+        def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
+            self.throughputs = throughputs
+
+    model = Remembers()
+    learner = Learner(model)
+    records = [Record(e, (), MeasureResult((scale * s,))) for e, s in entries for scale in (1, 2)]
+    found = warm_start(learner, records, "cpu")
+    learner.refresh()
+    assert sorted(model.throughputs) == [0.5, 0.5, 1.0, 1.0]
+    assert (found.records, found.tasks) == (4, 1)

@@ -1,0 +1,62 @@
+"""The winner timed again at the end of a run: whether its time can be relied on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.errors import AutoschedError
+from autosched.measure.measurer import Measurer
+from autosched.measure.records import Record
+from autosched.measure.result import MeasureResult
+from autosched.measure.steady import DISTURBED, scatter, two_speeds
+from autosched.task import Task
+
+_SAME = 1.15  # steady kernels come back within a few percent; the search itself prefers lucky ones
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The result that made a candidate the best, and what the same took at the end of the run."""
+
+    found: MeasureResult
+    again: MeasureResult
+
+    @property
+    def seconds(self) -> float:
+        """Seconds per call at the end of the run."""
+        return self.again.cost
+
+    @property
+    def ratio(self) -> float:
+        """That over the recorded time: above 1 the record is too good."""
+        return self.again.cost / self.found.cost
+
+    @property
+    def remark(self) -> str:
+        """Why the time is unreliable; an empty text when nothing speaks against it."""
+        both = (self.again.seconds, self.found.seconds)
+        speeds = next(filter(None, map(two_speeds, both)), None)
+        most = max(map(scatter, both))
+        if not 1 / _SAME <= self.ratio <= _SAME:
+            why = f"it took {self.ratio:.2f} times as long at the end of the run"
+        elif speeds is not None:
+            why = f"its repeats have two speeds, one {speeds[1] / speeds[0]:.2f} times the other"
+        elif most > DISTURBED:
+            why = f"its repeats scatter by a factor of {most:.2f}"
+        else:
+            return ""
+        return f"unreliable: {why}; others use the cores, or their clock changes"
+
+    def to_json(self) -> dict[str, Any]:
+        """What --json prints."""
+        return {"seconds": self.seconds, "ratio": self.ratio, "remark": self.remark or None}
+
+
+def timed_again(task: Task, measurer: Measurer, best: Record) -> Again | None:
+    """Time the best of a task once more; None when that fails."""
+    try:
+        result = measurer.again(task, best.steps)
+    except AutoschedError:
+        return None
+    return Again(best.result, result) if result.valid else None

@@ -1,0 +1,40 @@
+"""Whether the repeats of a candidate agree, or other programs and the clock show in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+from statistics import median
+
+import numpy as np
+
+# Upper over lower quartile of the repeats. On two cores, 21 comparisons of three kernels: 1.36 to
+# 2.23 with both cores taken by others, at most 1.32 with one or none. One that is taken all the
+# time is not noticed: it makes every repeat slower alike.
+DISTURBED = 1.3
+
+_APART = 1.2  # of the medians of two speeds; steady repeats stay within a few percent
+_SHARE = 0.2  # of the repeats that each of two speeds has at least
+
+
+def scatter(seconds: Sequence[float]) -> float:
+    """The upper over the lower quartile of the repeats; 1 is perfectly steady."""
+    lower, upper = np.quantile(seconds, [0.25, 0.75])
+    return float(upper / lower)
+
+
+def two_speeds(seconds: Sequence[float]) -> tuple[float, float] | None:
+    """The medians of the two groups that repeats fall into; None where they are one group.
+
+        two_speeds([1.0, 1.01, 1.02, 1.5, 1.51, 1.52])     # (1.01, 1.51)
+
+    Two groups lie at least a fifth apart, most of that is a gap without a repeat, and each has a
+    fifth of the repeats, two at least.
+    """
+    ordered = sorted(seconds)
+    least = max(2, round(_SHARE * len(ordered)))
+    for cut in range(least, len(ordered) - least + 1):
+        low, high = median(ordered[:cut]), median(ordered[cut:])
+        if high >= _APART * low and 2 * log(ordered[cut] / ordered[cut - 1]) >= log(high / low):
+            return low, high
+    return None

@@ -1,0 +1,119 @@
+"""Records of another CPU train the model, and are no times of this machine."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched.measure.environment import fingerprint
+from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.result import MeasureResult
+from autosched.search.options import SearchOptions
+from autosched.search.tuner import TuneOptions
+from autosched.session.model import ModelOptions
+from autosched.session.session import Job, Session
+from autosched.session.this_cpu import measured_here
+from autosched.state.steps import Step
+from autosched.target import cpu_target
+from autosched.task import Task
+
+ELSEWHERE = replace(cpu_target(), cpu="another-cpu", features="+sse2")
+
+
+def log_of(path: Path, task: Task, candidates: Sequence[tuple[Step, ...]], seconds: float) -> None:
+    entry = task.to_json()
+    RecordLog(path).append([Record(entry, c, MeasureResult((seconds,))) for c in candidates])
+
+
+@pytest.fixture
+def first(measurer: Any, task: Task, search: SearchOptions) -> Callable[..., Session]:
+    """A session of eight trials of the task on this machine."""
+
+    def make(path: Path, model: str = "random") -> Session:
+        options = TuneOptions(trials=8, batch=4, search=search, seed=1)
+        return Session([Job(task, options)], records=path, model=ModelOptions(model, False))
+
+    return make
+
+
+def test_they_are_neither_the_best_nor_measured_already(
+    first: Callable[..., Session], task: Task, tmp_path: Path
+) -> None:
+    with first(tmp_path / "here.jsonl") as session:
+        measured = session.run().tasks[0].records
+    path = tmp_path / "r.jsonl"
+    log_of(path, replace(task, target=ELSEWHERE), [r.steps for r in measured], 1e-12)
+    with first(path) as session:
+        assert session.known == 0
+        assert session.others == "8 records of another CPU (another-cpu) train the model only"
+        result = session.run().tasks[0]
+    assert result.best is not None
+    assert result.best.result.cost > 1e-9
+    assert [r.steps for r in result.records] == [r.steps for r in measured]
+    with first(path) as session:
+        assert session.known == 8
+        before = session.before().tasks[0].best
+    assert before is not None
+    assert before.result == result.best.result
+
+
+def test_a_model_learns_from_them_before_the_first_round(
+    first: Callable[..., Session], task: Task, tmp_path: Path
+) -> None:
+    with first(tmp_path / "here.jsonl") as session:
+        measured = session.run().tasks[0].records
+    path = tmp_path / "r.jsonl"
+    for position, record in enumerate(measured):
+        log_of(path, replace(task, target=ELSEWHERE), [record.steps], 1e-6 * (1 + position))
+    with first(path, "xgboost") as session:
+        assert session.run().tasks[0].records[0].search["predicted"] is not None
+
+
+def test_the_environment_tells_cpus_apart_that_run_the_same_code(
+    first: Callable[..., Session], task: Task, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.jsonl"
+    log_of(path, task, [()], 1e-12)
+    assert first(path).known == 1
+    environment, record = map(json.loads, path.read_text().splitlines())
+    environment["environment"]["cpu"] = "A faster one"
+    path.write_text(json.dumps(environment) + "\n" + json.dumps(record) + "\n")
+    session = first(path)
+    assert session.known == 0
+    assert session.others == "1 record of another CPU (A faster one) trains the model only"
+    assert session.before().tasks[0].best is None
+
+
+@pytest.mark.parametrize(
+    ("target", "environment", "here"),
+    [
+        ({}, {}, True),
+        ({}, {"cpu": fingerprint()["cpu"]}, True),
+        ({}, {"cpu": "another"}, False),
+        ({"cpu": "another"}, {}, False),
+        ({"cpu": "", "features": "", "triple": ""}, {}, False),
+        ({"features": "+sse2"}, {"cpu": fingerprint()["cpu"]}, False),
+    ],
+)
+def test_what_counts_as_this_machine(
+    task: Task, target: dict[str, str], environment: dict[str, str], here: bool
+) -> None:
+    entry = replace(task, target=replace(task.target, **target)).to_json()
+    record = Record(entry, (), MeasureResult((1.0,)), environment="hash")
+    assert measured_here(record, {"hash": environment}) == here
+
+
+def test_a_log_that_says_no_cpu_is_not_this_machine(tmp_path: Path) -> None:
+    task = Task.from_workload("matmul", M=8, N=8, K=8)
+    path = tmp_path / "ansor.json"
+    entry = [
+        ['["matmul", 8, 8, 8]', "llvm -keys=cpu", task.target.hardware.as_list(), "", 1, []],
+        [[], []],
+    ]
+    path.write_text(json.dumps({"i": entry, "r": [[1e-9], 0, 1.0, 0], "v": "v0.6"}) + "\n")
+    contents = read_log(path)
+    (record,) = contents.records
+    assert not measured_here(record, contents.environments)
