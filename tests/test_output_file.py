@@ -64,8 +64,15 @@ def write_datasheet(path: Path) -> None:
     made.with_name("made.npz.md").rename(path)
 
 
-def write_text(text: str) -> Callable[[Path], object]:
-    return lambda path: path.write_text(text)
+def write_text(text: str) -> Callable[[Path], None]:
+    return write_bytes(text.encode())
+
+
+def write_bytes(data: bytes) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        path.write_bytes(data)
+
+    return write
 
 
 def write_npz(path: Path) -> None:
@@ -78,7 +85,7 @@ def write_parquet(path: Path) -> None:
     pytest.importorskip("pyarrow.parquet").write_table(pa.table({"mine": [1, 2]}), path)
 
 
-def of_suffix(suffix: str, write: Callable[[Path], object]) -> Callable[[Path], object]:
+def of_suffix(suffix: str, write: Callable[[Path], None]) -> Callable[[Path], None]:
     """Written under a name with `suffix`, which chooses the format, then renamed."""
 
     def make(path: Path) -> None:
@@ -89,7 +96,7 @@ def of_suffix(suffix: str, write: Callable[[Path], object]) -> Callable[[Path], 
     return make
 
 
-FILES: dict[str, tuple[Callable[[Path], object], FileKind | None]] = {
+FILES: dict[str, tuple[Callable[[Path], None], FileKind | None]] = {
     "records": (write_records, FileKind.RECORDS),
     "Ansor's log": (write_ansor_log, FileKind.RECORDS),
     "records after a torn line": (
@@ -109,10 +116,10 @@ FILES: dict[str, tuple[Callable[[Path], object], FileKind | None]] = {
     "JSON": (write_text('{"learner": "mine"}\n'), None),
     "arrays": (write_npz, None),
     "table": (write_parquet, None),
-    "compressed text": (lambda path: path.write_bytes(gzip.compress(b"text")), None),
-    "damaged gzip": (lambda path: path.write_bytes(b"\x1f\x8b\x08what"), None),
-    "damaged zip": (lambda path: path.write_bytes(b"PK\x03\x04what"), None),
-    "bytes": (lambda path: path.write_bytes(bytes(range(256))), None),
+    "compressed text": (write_bytes(gzip.compress(b"text")), None),
+    "damaged gzip": (write_bytes(b"\x1f\x8b\x08what"), None),
+    "damaged zip": (write_bytes(b"PK\x03\x04what"), None),
+    "bytes": (write_bytes(bytes(range(256))), None),
 }
 
 WRITERS: dict[str, tuple[Write, FileKind, str]] = {

@@ -93,7 +93,7 @@ class CpuArtifact:
         return _MAGIC + _LENGTHS.pack(len(text), len(rest), _checksum(len(text), rest)) + rest
 
     @classmethod
-    def from_bytes(cls, data: bytes | bytearray) -> CpuArtifact:
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> CpuArtifact:
         """The inverse of `to_bytes`.
 
         Raises MeasureError (stage load) for anything else: other bytes, some of them missing or

@@ -1,5 +1,7 @@
 """The winner timed again: what is said when it takes another time, or its repeats disagree."""
 
+from typing import Any
+
 import pytest
 
 from autosched.measure.records import Record
@@ -46,7 +48,9 @@ def test_a_kernel_that_no_longer_runs_is_not_timed_again() -> None:
 
     task = Task.from_workload("matmul", M=8, N=8, K=8)
     best = Record(task.to_json(), (), times(*STEADY))
-    assert timed_again(task, Fails(), best) is None
-    found = timed_again(task, StubMeasurer(seconds=lambda steps: 3.0), best)
+    broken: Any = Fails()
+    assert timed_again(task, broken, best) is None
+    slow: Any = StubMeasurer(seconds=lambda steps: 3.0)
+    found = timed_again(task, slow, best)
     assert found is not None
     assert found.ratio == pytest.approx(3.0, rel=0.02)

@@ -99,7 +99,7 @@ def test_the_environment_tells_cpus_apart_that_run_the_same_code(
     ],
 )
 def test_what_counts_as_this_machine(
-    task: Task, target: dict[str, str], environment: dict[str, str], here: bool
+    task: Task, target: dict[str, Any], environment: dict[str, str], here: bool
 ) -> None:
     entry = replace(task, target=replace(task.target, **target)).to_json()
     record = Record(entry, (), MeasureResult((1.0,)), environment="hash")
