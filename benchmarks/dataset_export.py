@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 
 from autosched.cli.samples import RecordSamples
-from autosched.features.ansor.rows import FeatureRows
 from autosched.features.datasets import dataset
 from autosched.features.datasets.sample import Sample
+from autosched.features.sets import Rows
 
 
 class RepeatedSamples:
@@ -37,13 +37,13 @@ class RepeatedSamples:
     def __init__(self, log: Path, features: str, count: int) -> None:
         self._samples = RecordSamples([log], features)
         self._count = count
-        self._known: dict[int, FeatureRows | None] = {}
+        self._known: dict[int, Rows | None] = {}
 
     def __iter__(self) -> Iterator[Sample]:
         for k, sample in enumerate(self._samples):
             yield replace(sample, rows=partial(self._rows, k % self._count, sample))
 
-    def _rows(self, candidate: int, sample: Sample) -> FeatureRows | None:
+    def _rows(self, candidate: int, sample: Sample) -> Rows | None:
         if candidate not in self._known:
             self._known[candidate] = sample.rows()
         return self._known[candidate]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from autosched.driver import lower_for_features
 from autosched.features.ansor.rows import FeatureRows
-from autosched.features.sets import DEFAULT, feature_set
+from autosched.features.sets import DEFAULT, Rows, feature_set
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step
 from autosched.target import Target
@@ -19,6 +19,13 @@ def features_of_steps(
 
     Raises ScheduleError when the steps are illegal or, on a GPU, beyond the hardware's limits.
     """
+    return rows_of_steps(dag, steps, target, name).values
+
+
+def rows_of_steps(
+    dag: ComputeDAG, steps: Iterable[Step], target: Target, name: str = DEFAULT
+) -> Rows:
+    """The rows and the buffer of each. Raises as `features_of_steps`."""
     features = feature_set(name)
     func = lower_for_features(dag, steps, target, features.as_ansor)
-    return features.extract(func, target)
+    return Rows(features.extract(func, target), tuple(features.buffers(func)))

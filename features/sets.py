@@ -30,6 +30,17 @@ TUNING: FeatureSetName = "autosched-1"
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """The feature rows of a candidate, and the stored buffer that each is about."""
+
+    values: FeatureRows
+    buffers: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.buffers)
+
+
+@dataclass(frozen=True, slots=True)
 class FeatureSet:
     """Named columns and the function that works them out.
 

@@ -35,7 +35,10 @@ app.add_typer(records_app, name="records")
 Records = Annotated[Path, typer.Argument(help="Record file: autosched's or Ansor v0.6.")]
 Index = Annotated[int | None, typer.Option("--index", help="The N-th record, from 0.")]
 Best = Annotated[bool, typer.Option("--best", help="The fastest valid record (the default).")]
-Features = Annotated[str, typer.Option(help="Feature set: ansor-0.19 or autosched-1.")]
+Features = Annotated[
+    str, typer.Option(help="Feature set: autosched-1, which tune learns from, or ansor-0.19.")
+]
+TUNING = "autosched-1"  # of features.sets, which the front is too light to import
 Force = Annotated[bool, typer.Option("--force", help="Replace a file of another kind.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
@@ -133,7 +136,7 @@ def show(
         str,
         typer.Option("--as", help="loops, steps, te, python, tir, llvm, asm or features."),
     ] = "loops",
-    features: Features = "ansor-0.19",
+    features: Features = TUNING,
     best: Best = False,
     index: Index = None,
 ) -> None:
@@ -191,7 +194,7 @@ def dataset_export(
         str, typer.Option(help="What a split keeps together: workload, shape, random.")
     ] = "workload",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
-    features: Features = "ansor-0.19",
+    features: Features = TUNING,
     force: Force = False,
 ) -> None:
     """Features and times of every candidate, a row per stored buffer."""

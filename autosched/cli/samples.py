@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,11 +11,12 @@ from typing import Any
 
 from autosched.cli.console import warning
 from autosched.errors import ConfigError, ScheduleError
-from autosched.features.ansor.rows import FeatureRows
 from autosched.features.datasets.sample import Sample
-from autosched.features.lowering import features_of_steps
+from autosched.features.lowering import rows_of_steps
+from autosched.features.sets import Rows
 from autosched.measure.records import LogContents, Record, stream_log
 from autosched.session.reading import tell_problems
+from autosched.state.steps import steps_to_json
 from autosched.task import Task
 
 
@@ -26,6 +29,8 @@ class RecordSamples:
     def __init__(self, paths: Sequence[Path], features: str) -> None:
         self._paths = paths
         self._features = features
+        names = Counter(path.name for path in paths)
+        self._names = {path: path.name if names[path.name] == 1 else str(path) for path in paths}
         self._tasks: dict[str, Task | None] = {}
         self._reported = False
         self.environments: dict[str, dict[str, Any]] = {}
@@ -33,7 +38,7 @@ class RecordSamples:
     def __iter__(self) -> Iterator[Sample]:
         for path in self._paths:
             contents = LogContents([], self.environments, [])
-            for record in stream_log(path, contents):
+            for number, record in enumerate(stream_log(path, contents)):
                 task = self._task(record, contents)
                 if task is None:
                     continue
@@ -44,6 +49,9 @@ class RecordSamples:
                     seconds=record.result.cost if record.result.valid else float("nan"),
                     failure="" if failure is None else f"{failure.stage} {failure.kind}",
                     environment=record.environment,
+                    source=self._names[path],
+                    record=number,
+                    steps=partial(_steps_text, record),
                 )
             if not self._reported:
                 tell_problems(path, contents, warning)
@@ -60,8 +68,12 @@ class RecordSamples:
                 contents.problems.append(f"records of task {key} are left out: {error}")
         return self._tasks[key]
 
-    def _rows(self, task: Task, record: Record) -> FeatureRows | None:
+    def _rows(self, task: Task, record: Record) -> Rows | None:
         try:
-            return features_of_steps(task.dag, record.steps, task.target, self._features)
+            return rows_of_steps(task.dag, record.steps, task.target, self._features)
         except ScheduleError:
             return None
+
+
+def _steps_text(record: Record) -> str:
+    return json.dumps(steps_to_json(record.steps), separators=(",", ":"))

@@ -16,7 +16,7 @@ from autosched.cli.known_cpu import require_known_cpu
 from autosched.codegen.llvm import assembly, emit_llvm
 from autosched.driver import lower_for_features, lower_steps
 from autosched.errors import CompileError, ConfigError, ScheduleError
-from autosched.features.sets import DEFAULT, FeatureSet, feature_set
+from autosched.features.sets import TUNING, FeatureSet, feature_set
 from autosched.layout import LayoutOption
 from autosched.measure.records import Record
 from autosched.state.layout_rewrite import LayoutRewrite, rewrite_layout
@@ -26,7 +26,7 @@ from autosched.task import Task
 from autosched.tir.function import PrimFunc
 
 
-def run(path: Path, choice: int | str, form: str, features: str = DEFAULT) -> None:
+def run(path: Path, choice: int | str, form: str, features: str = TUNING) -> None:
     """Print the chosen record (each task's best one) as `form`; `features` names a feature set.
 
     Exits with 3 when a candidate has no such form because it is illegal.
@@ -150,5 +150,5 @@ FORMS: dict[str, Callable[[Task, Record], None]] = {
     "tir": _tir,
     "llvm": _llvm,
     "asm": _asm,
-    "features": partial(_features, feature_set(DEFAULT)),
+    "features": partial(_features, feature_set(TUNING)),
 }

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ConfigError
-from autosched.features.ansor.rows import FeatureRows
 from autosched.features.datasets.datasheet import datasheet
 from autosched.features.datasets.sample import SPLIT_NAMES, Index, Sample, index_of
 from autosched.features.datasets.writers import open_writer
-from autosched.features.sets import DEFAULT, FeatureSet, feature_set
+from autosched.features.sets import DEFAULT, FeatureSet, Rows, feature_set
 from autosched.output_file import FileKind, replacing, require_replaceable
 
 FORMATS = (".npz", ".csv", ".parquet")
@@ -55,7 +54,7 @@ def export(
                     break
                 block = _block(sample, chosen)
                 rows += len(block)
-                writer.append(candidate, block)
+                writer.append(candidate, sample, block)
         split_by = None if shares is None else by
         sheet = datasheet(path.name, index, rows, chosen, environments or {}, sources, split_by)
         page_of(path).write_text(sheet, encoding="utf-8")
@@ -79,9 +78,9 @@ def require_export(path: Path, remedy: str = "give another file", *, overwrite: 
     require_replaceable(page_of(path), FileKind.DATASHEET, remedy, overwrite=overwrite)
 
 
-def _block(sample: Sample, chosen: FeatureSet) -> FeatureRows:
-    rows = sample.rows()
-    return np.zeros((1, len(chosen.columns)), np.float32) if rows is None else rows
+def _block(sample: Sample, chosen: FeatureSet) -> Rows:
+    nothing = np.zeros((1, len(chosen.columns)), np.float32)
+    return sample.rows() or Rows(nothing, ("",))
 
 
 def _empty_splits(index: Index, shares: Sequence[float] | None, by: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from autosched.errors import ConfigError
 from autosched.features.datasets.dataset import FORMATS
-from autosched.features.datasets.sample import LEADING
+from autosched.features.datasets.sample import LEADING, ORIGIN
 from autosched.features.sets import FEATURE_SETS
 
 
@@ -86,6 +86,8 @@ def _csv(path: Path) -> _Heads:
         if names[: len(LEADING)] != LEADING:
             raise ValueError(f"its columns do not begin with {', '.join(LEADING)}")
         columns = names[len(LEADING) :]
+        if columns[: len(ORIGIN)] == ORIGIN:  # later than the first datasets
+            columns = columns[len(ORIGIN) :]
         known = [s.schema for s in FEATURE_SETS.values() if s.columns == columns]
         heads = _Heads(known[0] if known else "unknown columns")
         last = ""

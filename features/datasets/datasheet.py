@@ -28,6 +28,10 @@ _LEADING = {
     "throughput": "relative to the fastest of the same task, 0 to 1",
     "valid": "whether a time was measured",
     "failure": "stage and kind of the failure; empty when valid",
+    "source": "record file of the candidate",
+    "record": "number of its record in that file, from 0, as `autosched show --index` takes it",
+    "steps": "its transform steps, as JSON",
+    "buffer": "stored buffer that the row is about; empty for a candidate that cannot be lowered",
 }
 
 
@@ -114,5 +118,8 @@ def _arrays() -> list[str]:
     return [
         "Arrays of the archive: `features` float32 (rows, columns), `row_candidate` int32 (rows), "
         "`feature_names`; per candidate `seconds`, `throughput`, `task`, `valid`, `failure`, "
-        "`split`; `tasks` (JSON texts) and `schema`.",
+        "`split`, `source` (a number in `sources`, the record files), `record` (its number in that "
+        "file, from 0); per row `row_buffer` (a number in `buffers`, the names of what is stored); "
+        "`tasks` (JSON texts) and `schema`. `steps.jsonl` is text: a line with the transform steps "
+        'of each candidate, `archive["steps.jsonl"].decode().splitlines()`.',
     ]

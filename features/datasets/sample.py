@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
-from autosched.features.ansor.rows import FeatureRows
+from autosched.features.sets import Rows
 
 LEADING = ("candidate", "task", "workload", "split", "seconds", "throughput", "valid", "failure")
 """The columns of a flat table that come before the features."""
+ORIGIN = ("source", "record", "steps", "buffer")
+"""Those that follow them and say where a row comes from."""
 SPLIT_BY = ("workload", "shape", "random")
 SPLIT_NAMES = ("train", "valid", "test")
 
@@ -25,14 +27,18 @@ class Sample:
     """One candidate: its task entry, feature rows (worked out when called for), and time.
 
     `rows` returns None for what cannot be lowered. `seconds` is nan for a failure, whose
-    `failure` says "stage kind". `environment` is the hash of where it was measured.
+    `failure` says "stage kind". `environment` is the hash of where it was measured. The candidate
+    is record number `record` (from 0) of the file `source`; `steps` gives its steps as JSON text.
     """
 
     task: dict[str, Any]
-    rows: Callable[[], FeatureRows | None]
+    rows: Callable[[], Rows | None]
     seconds: float
     failure: str = ""
     environment: str = ""
+    source: str = ""
+    record: int = -1
+    steps: Callable[[], str] = str
 
 
 @dataclass(slots=True)

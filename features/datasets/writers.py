@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import zipfile
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -17,9 +17,8 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from autosched.errors import ConfigError
-from autosched.features.ansor.rows import FeatureRows
-from autosched.features.datasets.sample import LEADING, Index
-from autosched.features.sets import FeatureSet
+from autosched.features.datasets.sample import LEADING, ORIGIN, Index, Sample
+from autosched.features.sets import FeatureSet, Rows
 
 ROW_GROUP = 16384  # rows held at a time, about 11 MB
 
@@ -27,8 +26,8 @@ ROW_GROUP = 16384  # rows held at a time, about 11 MB
 class Writer(Protocol):
     """Takes the rows of candidates 0, 1, ... in order."""
 
-    def append(self, candidate: int, rows: FeatureRows) -> None:
-        """Write the rows of the next candidate."""
+    def append(self, candidate: int, sample: Sample, rows: Rows) -> None:
+        """Write the rows of the next candidate, which is `sample`."""
 
     def close(self) -> None:
         """Write what is still held back and finish the file."""
@@ -70,17 +69,44 @@ class _Leading:
         )
 
 
+def _origins(sample: Sample, rows: Rows) -> list[tuple[Any, ...]]:
+    """The values of each row in the order of ORIGIN."""
+    steps = sample.steps()
+    return [(sample.source, sample.record, steps, buffer) for buffer in rows.buffers]
+
+
+class _Numbered:
+    """Names, each kept once, and the number of the name of every entry."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+        self.numbers = array("i")
+
+    @property
+    def names(self) -> list[str]:
+        """The names in the order of their numbers."""
+        return list(self._known)
+
+    def extend(self, names: Sequence[str]) -> None:
+        """Further entries."""
+        known = self._known
+        self.numbers.extend(known.setdefault(name, len(known)) for name in names)
+
+
 class _Csv:
     def __init__(self, path: Path, index: Index, features: FeatureSet) -> None:
         self._file = path.open("w", newline="", encoding="utf-8")
         self._leading = _Leading(index)
         self._writer = csv.writer(self._file)
-        self._writer.writerow([*LEADING, *features.columns])
+        self._writer.writerow([*LEADING, *ORIGIN, *features.columns])
 
-    def append(self, candidate: int, rows: FeatureRows) -> None:
+    def append(self, candidate: int, sample: Sample, rows: Rows) -> None:
         leading = self._leading.of(candidate)
         # The shortest text that reads back as the same float32.
-        self._writer.writerows([*leading, *map(str, row)] for row in rows)
+        self._writer.writerows(
+            [*leading, *origin, *map(str, row)]
+            for origin, row in zip(_origins(sample, rows), rows.values, strict=True)
+        )
 
     def close(self) -> None:
         self._file.close()
@@ -108,16 +134,22 @@ class _Parquet:
             "throughput": pyarrow.float32(),
             "valid": pyarrow.bool_(),
             "failure": text,
+            "source": text,
+            "record": pyarrow.int32(),
+            "steps": text,
+            "buffer": text,
             **dict.fromkeys(self._columns, pyarrow.float32()),
         }
         metadata = {"schema": features.schema, "tasks": json.dumps(index.tasks)}
         self._schema = pyarrow.schema(types.items(), metadata)
         self._writer = pyarrow.parquet.ParquetWriter(path, self._schema)
         self._candidates: list[int] = []
-        self._blocks: list[FeatureRows] = []
+        self._origins: list[tuple[Any, ...]] = []
+        self._blocks: list[Rows] = []
 
-    def append(self, candidate: int, rows: FeatureRows) -> None:
+    def append(self, candidate: int, sample: Sample, rows: Rows) -> None:
         self._candidates += [candidate] * len(rows)
+        self._origins += _origins(sample, rows)
         self._blocks.append(rows)
         if len(self._candidates) >= ROW_GROUP:
             self._flush()
@@ -127,13 +159,15 @@ class _Parquet:
             return
         known = {c: self._leading.of(c) for c in set(self._candidates)}
         columns: list[Any] = list(zip(*(known[c] for c in self._candidates), strict=True))
-        columns.extend(np.ascontiguousarray(np.concatenate(self._blocks).T))
+        columns += zip(*self._origins, strict=True)
+        values = np.concatenate([block.values for block in self._blocks])
+        columns.extend(np.ascontiguousarray(values.T))
         arrays = [
             self._arrow.array(values, kind)
             for values, kind in zip(columns, self._schema.types, strict=True)
         ]
         self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
-        self._candidates, self._blocks = [], []
+        self._candidates, self._origins, self._blocks = [], [], []
 
     def close(self) -> None:
         self._flush()
@@ -141,19 +175,27 @@ class _Parquet:
 
 
 class _Npz:
-    """Features go to a temporary file, whose length the archive's header needs, and then in."""
+    """Features and steps go to temporary files and, once their lengths are known, in."""
 
     def __init__(self, path: Path, index: Index, features: FeatureSet) -> None:
         self._path = path
         self._index = index
         self._features = features
         self._counts = array("i")
+        self._buffers = _Numbered()
+        self._sources = _Numbered()
+        self._records = array("i")
         # Deleted by the system however the program ends.
         self._rows = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115  # open until close
+        self._steps = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115  # open until close
 
-    def append(self, candidate: int, rows: FeatureRows) -> None:
+    def append(self, candidate: int, sample: Sample, rows: Rows) -> None:
         self._counts.append(len(rows))
-        self._rows.write(np.ascontiguousarray(rows, dtype="<f4").tobytes())
+        self._buffers.extend(rows.buffers)
+        self._sources.extend([sample.source])
+        self._records.append(sample.record)
+        self._rows.write(np.ascontiguousarray(rows.values, dtype="<f4").tobytes())
+        self._steps.write(f"{sample.steps()}\n".encode())
 
     def close(self) -> None:
         index = self._index
@@ -169,16 +211,25 @@ class _Npz:
             "failure": np.array(index.failures)[index.failure],
             "split": np.array(index.splits)[index.split],
             "schema": np.array(self._features.schema),
+            "row_buffer": np.array(self._buffers.numbers),
+            "buffers": np.array(self._buffers.names),
+            "source": np.array(self._sources.numbers),
+            "sources": np.array(self._sources.names),
+            "record": np.array(self._records),
         }
         shape = int(counts.sum()), len(self._features.columns)
         with (
             self._rows as rows,
+            self._steps as steps,
             zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
         ):
             with archive.open("features.npy", "w", force_zip64=True) as member:
                 member.write(_header(shape))
                 rows.seek(0)
                 shutil.copyfileobj(rows, member, 1 << 20)
+            with archive.open("steps.jsonl", "w", force_zip64=True) as member:
+                steps.seek(0)
+                shutil.copyfileobj(steps, member, 1 << 20)
             for name, values in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     _save(member, values)

@@ -51,7 +51,7 @@ def ansor_file(tmp_path: Path) -> Path:
         ("tir", "in parallel(4):"),
         ("llvm", "define "),
         ("asm", ".text"),
-        ("features", "float_mul"),
+        ("features", "float_mad"),
     ],
 )
 def test_the_best_candidate_in_every_form(cli: Cli, log: Path, form: str, words: str) -> None:

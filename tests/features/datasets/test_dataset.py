@@ -15,14 +15,23 @@ from autosched.features.ansor.names import FEATURE_NAMES, NUM_FEATURES
 from autosched.features.datasets import dataset
 from autosched.features.datasets.dataset import FORMATS
 from autosched.features.datasets.dataset_info import describe
-from autosched.features.datasets.sample import Sample
-from autosched.features.sets import DEFAULT, feature_set
+from autosched.features.datasets.sample import ORIGIN, Sample
+from autosched.features.sets import DEFAULT, Rows, feature_set
 
 
 def sample(op: str, size: int, seconds: float, rows: int = 2, failure: str = "") -> Sample:
     task = {"workload": {"op": op, "args": {"M": size}}, "key": f"{op}{size}"}
-    block = None if rows == 0 else np.full((rows, NUM_FEATURES), seconds, np.float32)
-    return Sample(task, lambda: block, seconds, failure)
+    values = np.full((rows, NUM_FEATURES), seconds, np.float32)
+    block = Rows(values, ("T", "C", "D")[:rows]) if rows else None
+    return Sample(
+        task,
+        lambda: block,
+        seconds,
+        failure,
+        source=f"{op}.jsonl",
+        record=size,
+        steps=lambda: f'[["SP",{size}]]',
+    )
 
 
 SAMPLES = [
@@ -66,9 +75,8 @@ def test_tables(tmp_path: Path, suffix: str) -> None:
 def test_the_formats_hold_the_same(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     blocks = rng.standard_normal((6, 2, NUM_FEATURES)).astype(np.float32)
-    samples = [
-        replace(s, rows=partial(np.copy, block)) for s, block in zip(SAMPLES, blocks, strict=True)
-    ]
+    rows = [Rows(block, ("T", "C")) for block in blocks]
+    samples = [replace(s, rows=partial(replace, r)) for s, r in zip(SAMPLES, rows, strict=True)]
     for suffix in FORMATS:
         dataset.export(samples, tmp_path / f"d{suffix}", (0.5, 0.5), "shape", 1)
     data = np.load(tmp_path / "d.npz")
@@ -142,3 +150,33 @@ def test_info(tmp_path: Path, suffix: str) -> None:
     assert "failures: lower illegal 1" in text
     assert "max): 0.500, 1.000, 1.000, 1.000, 1.000" in text
     assert feature_set(DEFAULT).schema in text
+
+
+def test_every_row_says_where_it_comes_from(tmp_path: Path) -> None:
+    """Buffer, record file, number of the record and steps: the same in all formats."""
+    for suffix in FORMATS:
+        dataset.export(SAMPLES, tmp_path / f"d{suffix}", None, "workload", 0)
+    buffers = ["T", "C", "T", "C", "D", "T", "C", "", "T", "T", "C"]
+    sources = ["a.jsonl"] * 7 + ["b.jsonl"] * 2 + ["c.jsonl"] * 2
+    steps = ['[["SP",1]]'] * 5 + ['[["SP",2]]'] * 2 + ['[["SP",1]]'] * 4
+    for frame in (pd.read_csv(tmp_path / "d.csv"), pd.read_parquet(tmp_path / "d.parquet")):
+        assert frame["buffer"].astype("object").fillna("").tolist() == buffers
+        assert frame["source"].tolist() == sources
+        assert frame["record"].tolist() == [int(text[7]) for text in steps]
+        assert frame["steps"].tolist() == steps
+    data = np.load(tmp_path / "d.npz", allow_pickle=False)
+    of_row = data["row_candidate"]
+    assert data["buffers"][data["row_buffer"]].tolist() == buffers
+    assert data["sources"][data["source"]][of_row].tolist() == sources
+    assert data["record"].tolist() == [1, 1, 2, 1, 1, 1]
+    lines = data["steps.jsonl"].decode().splitlines()
+    assert [lines[k] for k in of_row] == steps
+
+
+def test_a_table_without_origins_is_still_described(tmp_path: Path) -> None:
+    """Those that were written before rows told where they come from."""
+    path = tmp_path / "d.csv"
+    dataset.export(SAMPLES, path)
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    frame.drop(columns=list(ORIGIN)).to_csv(tmp_path / "old.csv", index=False)
+    assert describe(tmp_path / "old.csv").partition(":")[2] == describe(path).partition(":")[2]

@@ -7,12 +7,13 @@ import numpy as np
 from autosched.features.ansor.names import FEATURE_NAMES, NUM_FEATURES
 from autosched.features.datasets import dataset
 from autosched.features.datasets.sample import Sample
+from autosched.features.sets import Rows
 
 TASK = {"workload": {"op": "matmul", "args": {"M": 4}}, "target": {"kind": "cpu"}, "key": "k"}
 
 
 def test_the_sheet(tmp_path: Path) -> None:
-    block = np.ones((2, NUM_FEATURES), np.float32)
+    block = Rows(np.ones((2, NUM_FEATURES), np.float32), ("T", "C"))
     samples = [
         Sample(TASK, lambda: block, 0.5, environment="abc"),
         Sample(TASK, lambda: None, float("nan"), "lower illegal", "abc"),

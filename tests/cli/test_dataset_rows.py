@@ -1,0 +1,66 @@
+"""`autosched dataset export` and `show`: which features, and where every row comes from."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched.cli import app
+from autosched.features.sets import TUNING, feature_set
+from autosched.measure.records import Record, RecordLog
+from autosched.state.steps import steps_from_json, steps_to_json
+
+Cli = Callable[..., Any]
+
+
+def test_the_features_are_those_of_tuning_unless_told_otherwise(cli: Cli, log: Path) -> None:
+    assert app.TUNING == TUNING
+    for names, options in ((TUNING, ()), ("ansor-0.19", ("--features", "ansor-0.19"))):
+        done = cli("dataset", "export", log, "-o", f"{names}.csv", *options)
+        assert done.status == 0, done.err
+        assert done.err.strip().endswith(feature_set(names).schema)
+        with (log.parent / f"{names}.csv").open(newline="") as file:
+            assert tuple(next(csv.reader(file))[12:]) == feature_set(names).columns
+        shown = cli("show", log, "--as", "features", *options).out
+        used = {line.split()[0] for line in shown.splitlines() if line.startswith("  ")}
+        assert used <= set(feature_set(names).columns)
+    assert "autosched-1, which tune" in " ".join(cli("show", "--help").out.split())
+
+
+def test_rows_name_buffer_file_record_and_steps(
+    cli: Cli, log: Path, record: Callable[..., Record]
+) -> None:
+    """The steps and the number of the record lead back to the candidate."""
+    other = log.parent / "other.jsonl"
+    illegal = record(steps=steps_from_json([["SP", 9, 0, 16, [4], 1]]))
+    RecordLog(other).append([record(3e-3, ()), illegal])
+    assert cli("dataset", "export", log, other, "-o", "d.csv").status == 0
+    with (log.parent / "d.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["source"], row["record"]) for row in rows} == {
+        *(("mm.jsonl", str(k)) for k in range(3)),
+        *(("other.jsonl", str(k)) for k in range(2)),
+    }
+    for row in rows:
+        shown = cli("show", row["source"], "--index", row["record"], "--as", "steps").out
+        assert json.loads(row["steps"]) == [json.loads(line) for line in shown.splitlines()]
+    broken = [row for row in rows if json.loads(row["steps"]) == steps_to_json(illegal.steps)]
+    assert [row["buffer"] for row in broken] == [""]
+    assert {row["buffer"] for row in rows if row not in broken} == {"C"}
+
+
+@pytest.mark.parametrize("folder", ["one", "two"])
+def test_files_of_one_name_are_told_apart(
+    cli: Cli, tmp_path: Path, record: Callable[..., Record], folder: str
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        RecordLog(tmp_path / name / "mm.jsonl").append([record()])
+    assert cli("dataset", "export", "one/mm.jsonl", "two/mm.jsonl", "-o", "d.csv").status == 0
+    with (tmp_path / "d.csv").open(newline="") as file:
+        assert f"{folder}/mm.jsonl" in {row["source"] for row in csv.DictReader(file)}
