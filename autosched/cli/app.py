@@ -225,11 +225,11 @@ def records_convert(
 
 
 @records_app.command("info")
-def records_info(source: Records) -> None:
-    """What a record file holds."""
+def records_info(source: Records, as_json: Json = False) -> None:
+    """What a record file holds; docs/semantics/records.md has the form of --json."""
     from autosched.cli import records as command
 
-    command.info(source)
+    command.info(source, as_json=as_json)
 
 
 def _choice(best: bool, index: int | None, every: bool) -> int | str:

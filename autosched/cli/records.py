@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from autosched.cli.chosen import read
-from autosched.cli.console import plain, rate_text, seconds_text, warn
+from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn
 from autosched.errors import ConfigError
 from autosched.measure import ansor_log
 from autosched.measure.records import Record, RecordLog
@@ -49,34 +51,76 @@ def _ansor_line(record: Record) -> str:
     return ansor_log.format_line(record.task, record.steps, record.result, when)
 
 
-def info(source: Path) -> None:
+def info(source: Path, *, as_json: bool = False) -> None:
     """Print what a record file holds, task by task."""
     contents = read(source)
     tasks = dict.fromkeys(r.task["key"] for r in contents.records)
+    entries = [_entry(key, contents.records) for key in tasks]
+    if as_json:
+        print_json(
+            {
+                "file": str(source),
+                "records": len(contents.records),
+                "skipped": contents.problems,
+                "tasks": entries,
+            }
+        )
+        return
     plain(
         f"{source}: {count(len(contents.records), 'record')} of {count(len(tasks), 'task')}, "
         f"{count(len(contents.problems), 'line')} skipped"
     )
-    for key in tasks:
-        _describe(key, [r for r in contents.records if r.task["key"] == key])
+    for entry in entries:
+        _describe(entry)
 
 
-def _describe(key: str, records: list[Record]) -> None:
-    valid = [r for r in records if r.result.valid]
+def _entry(key: str, records: Sequence[Record]) -> dict[str, Any]:
+    """What --json says of one task; docs/semantics/records.md explains the keys."""
+    mine = [(number, record) for number, record in enumerate(records) if record.task["key"] == key]
+    valid = [(number, record) for number, record in mine if record.result.valid]
+    known = mine[0][1].task
+    entry: dict[str, Any] = {"key": key, "workload": known.get("workload"), "name": None}
     try:
-        task = Task.from_json(records[0].task)
-        title = f"{task.name} on {task.target.kind}  (task {key})"
+        task = Task.from_json(known)
+        entry |= {"name": task.name, "target": task.target.kind, "problem": None}
         operations = task.dag.flop_count
     except ConfigError as error:
-        title, operations = f"task {key} cannot be rebuilt: {error}", 0.0
-    plain(f"\n{title}\n    {count(len(records), 'candidate')}, {len(valid)} valid")
-    if valid:
-        cost = min(r.result.cost for r in valid)
-        plain(f"    best {seconds_text(cost)}  {rate_text(operations / cost)}".rstrip())
+        entry |= {"target": None, "problem": str(error)}
+        operations = 0.0
     failures = Counter(
-        f"{r.result.failure.stage} {r.result.failure.kind}"
-        for r in records
-        if r.result.failure is not None
+        f"{record.result.failure.stage} {record.result.failure.kind}"
+        for _, record in mine
+        if record.result.failure is not None
     )
-    for kind, number in failures.most_common():
+    best = min(valid, key=lambda pair: pair[1].result.cost, default=None)
+    return {
+        **entry,
+        "records": len(mine),
+        "valid": len(valid),
+        "failures": dict(failures.most_common()),
+        "best": None if best is None else _best(*best, operations),
+    }
+
+
+def _best(number: int, record: Record, operations: float) -> dict[str, Any]:
+    cost = record.result.cost
+    return {
+        "index": number,
+        "seconds": cost,
+        "flops_per_second": operations / cost if operations > 0 else None,
+        "checked": record.result.checked,
+        "time": record.time or None,
+    }
+
+
+def _describe(entry: Mapping[str, Any]) -> None:
+    key, best = entry["key"], entry["best"]
+    title = f"{entry['name']} on {entry['target']}  (task {key})"
+    if entry["problem"] is not None:
+        title = f"task {key} cannot be rebuilt: {entry['problem']}"
+    plain(f"\n{title}\n    {count(entry['records'], 'candidate')}, {entry['valid']} valid")
+    if best is not None:
+        rate = rate_text(best["flops_per_second"] or 0.0)
+        plain(f"    best {seconds_text(best['seconds'])}  {rate}".rstrip())
+    for kind, number in entry["failures"].items():
         plain(f"    {number} failed: {kind}")

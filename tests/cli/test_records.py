@@ -89,3 +89,45 @@ def test_force_replaces_the_output_but_not_the_source(cli: Callable[..., Any], l
         done = cli("records", "convert", "x", "-o", "x", "--to", "autosched", "--force")
         assert "the output: x is the file that is read" in done.err
         assert len(read_log(output).records) == 3
+
+
+def test_info_as_json(cli: Callable[..., Any], log: Path) -> None:
+    """The same as the text says; the index leads to the best record."""
+    done = cli("records", "info", log, "--json")
+    assert (done.status, done.err) == (0, "")
+    found = json.loads(done.out)
+    assert (found["file"], found["records"], found["skipped"]) == (str(log), 3, [])
+    (task,) = found["tasks"]
+    record = read_log(log).records[1]
+    assert task.pop("best") == {
+        "index": 1,
+        "seconds": 1e-3,
+        "flops_per_second": pytest.approx(2 * 16**3 / 1e-3),
+        "checked": True,
+        "time": record.time,
+    }
+    assert task == {
+        "key": record.task["key"],
+        "workload": record.task["workload"],
+        "name": "matmul(M=16, N=16, K=16)",
+        "target": "cpu",
+        "problem": None,
+        "records": 3,
+        "valid": 2,
+        "failures": {"run timeout": 1},
+    }
+    documented = (Path(__file__).parents[2] / "docs" / "semantics" / "records.md").read_text()
+    for key in (*task, "best", "index", "flops_per_second"):
+        assert f"`{key}`" in documented
+
+
+def test_info_as_json_of_what_cannot_be_read(cli: Callable[..., Any], log: Path) -> None:
+    text = log.read_text().replace('"op":"matmul"', '"op":"matmull"')
+    log.write_text(text + "{}\n")
+    found = json.loads(cli("records", "info", log, "--json").out)
+    assert "not a record" in found["skipped"][0]
+    (task,) = found["tasks"]
+    assert (task["name"], task["target"]) == (None, None)
+    assert "unknown workload 'matmull'" in task["problem"]
+    assert task["best"]["seconds"] == 1e-3 and task["best"]["flops_per_second"] is None
+    assert json.loads(cli("records", "info", log, "--json").out)["records"] == 3
