@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from autosched.errors import ConfigError
+
 # Relative to the largest magnitude in the output: sums of n terms err by about sqrt(n) roundings.
 _TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2, "bfloat16": 6e-2}
 
+_LEAST_TELLING = 0.01  # of the elements
+_NEAR = 0.5  # of the tolerance
 _TINY = 1e-37  # so that an exact zero may come out as a rounding of nothing
 
 
@@ -21,21 +27,10 @@ def compare(name: str, got: npt.NDArray[Any], want: npt.NDArray[Any]) -> str | N
     """
     if got.shape != want.shape:
         return f"output {name}: expected shape {want.shape}, found {got.shape}"
-    tolerance = _TOLERANCE.get(got.dtype.name)
-    if tolerance is None:
-        bad = got != want
-        error = np.abs(got.astype(np.float64) - want.astype(np.float64))
-    else:
-        exact = want.astype(np.float64)
-        value = got.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            error = np.abs(value - exact)
-        finite = np.isfinite(exact)
-        rms = float(np.sqrt(np.mean(exact[finite] ** 2))) if finite.any() else 0.0
-        allowed = tolerance * (np.abs(exact) + rms) + _TINY
-        with np.errstate(invalid="ignore"):
-            close = error <= allowed
-        bad = ~(close | (value == exact) | (np.isnan(value) & np.isnan(exact)))
+    error, allowed = _errors(got, want)
+    same = (got == want) | (_nan(got) & _nan(want))
+    with np.errstate(invalid="ignore"):
+        bad = ~((error <= allowed) | same) if _tolerance(got) else got != want
     if not bad.any():
         return None
     where = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -44,3 +39,109 @@ def compare(name: str, got: npt.NDArray[Any], want: npt.NDArray[Any]) -> str | N
         f"reference; the first at {where}: expected {want[where]}, found {got[where]} "
         f"(largest error {np.fmax.reduce(error[bad]):.3g})"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a comparison that found nothing wrong could see.
+
+    `telling`: the share of elements whose reference is finite and farther from zero than the
+    tolerance, of the output where it is least; 0 for an output that has one value everywhere. Any
+    other element says little: NaN agrees with NaN, and a constant with a kernel that forgot to
+    read. `error` is the largest one, relative to the element plus the output's root mean square,
+    and `tolerance` what was allowed; both are 0 for integers, which are equal.
+    """
+
+    telling: float
+    error: float
+    tolerance: float
+
+    @classmethod
+    def of(cls, outputs: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> Seen:
+        """From (found, expected) of each output; they agree."""
+        found = [_seen(got, want) for got, want in outputs]
+        worst = max(found, key=lambda seen: seen.error / (seen.tolerance or 1.0))
+        return cls(min(seen.telling for seen in found), worst.error, worst.tolerance)
+
+    @property
+    def text(self) -> str:
+        """`98% of the outputs finite and not zero, largest error 3e-07 (2e-04 allowed)`."""
+        error = f"largest error {_short(self.error)} ({_short(self.tolerance)} allowed)"
+        if not self.tolerance:
+            error = "all equal"
+        if not self.telling:
+            return f"no output is finite, not zero and varied; {error}"
+        share = f"{self.telling:.0%}" if self.telling >= 0.01 else "<1%"
+        return f"{share} of the outputs finite and not zero, {error}"
+
+    @property
+    def warning(self) -> str | None:
+        """What to say when the check could hardly have found a mistake."""
+        if self.telling < _LEAST_TELLING:
+            return (
+                f"the check against NumPy could see little: {self.text}; choose other inputs with "
+                "`inputs:`"
+            )
+        if self.error > _NEAR * self.tolerance:
+            return (
+                f"the result is right only within the tolerance: {self.text}; choose inputs "
+                "with `inputs:` for which it is more exact"
+            )
+        return None
+
+    def to_json(self) -> dict[str, float]:
+        """The `check` entry of a record's result."""
+        return {"telling": self.telling, "error": self.error, "tolerance": self.tolerance}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Seen:
+        """The inverse of `to_json`. Raises ConfigError for anything else."""
+        names = ("telling", "error", "tolerance")
+        if not isinstance(data, dict) or any(
+            type(data.get(name)) not in (int, float) for name in names
+        ):
+            raise ConfigError(f"result.check: expected {', '.join(names)}, found {data!r:.40}")
+        return cls(*(float(data[name]) for name in names))
+
+
+def _short(value: float) -> str:
+    return f"{value:.0e}" if value else "0"
+
+
+def _seen(got: npt.NDArray[Any], want: npt.NDArray[Any]) -> Seen:
+    error, allowed = _errors(got, want)
+    tolerance = _tolerance(got)
+    exact = want.astype(np.float64)
+    finite = np.isfinite(exact)
+    values = exact[finite]
+    telling = float(np.mean(finite & (np.abs(exact) > allowed))) if exact.size else 0.0
+    if exact.size > 1 and (not values.size or values.min() == values.max()):
+        telling = 0.0
+    if not tolerance or not values.size:
+        return Seen(telling, 0.0, tolerance)
+    relative = error[finite] * tolerance / allowed[finite]
+    return Seen(telling, float(np.fmax.reduce(relative)), tolerance)
+
+
+def _tolerance(got: npt.NDArray[Any]) -> float:
+    """Of the type; 0 for integers."""
+    return _TOLERANCE.get(got.dtype.name, 0.0)
+
+
+def _nan(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    return np.isnan(values.astype(np.float64))
+
+
+def _errors(
+    got: npt.NDArray[Any], want: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The absolute error of each element, and how large it may be."""
+    exact, value = want.astype(np.float64), got.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(value - exact)
+    tolerance = _tolerance(got)
+    if not tolerance:
+        return error, np.zeros_like(error)
+    finite = np.isfinite(exact)
+    rms = float(np.sqrt(np.mean(exact[finite] ** 2))) if finite.any() else 0.0
+    return error, tolerance * (np.abs(exact) + rms) + _TINY

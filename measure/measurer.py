@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from autosched.measure.build import Builder
 from autosched.measure.interrupt import MeasureInterrupted, RunInterrupted
-from autosched.measure.result import MeasureResult
+from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.runner import Runner, RunOptions, output_type
 from autosched.state.steps import Step
 from autosched.task import Task
@@ -142,9 +142,9 @@ class Measurer:
                 break
             if self.check == "best" and result.cost >= best:
                 break
-            failure = self.runner.check(task, artifact)
-            if failure is not None:
-                results[index] = result.failed(failure)
+            found = self.runner.check(task, artifact)
+            if isinstance(found, Failure):
+                results[index] = result.failed(found)
             else:
-                results[index] = replace(result, checked=True)
+                results[index] = replace(result, checked=True, seen=found)
                 best = min(best, result.cost)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ConfigError
+from autosched.measure.check import Seen
 
 # The repeats of one candidate (seconds per call), and why there are none or no more.
 RunResult = tuple[list[float], "Failure | None"]
@@ -39,7 +40,8 @@ class Failure:
 class MeasureResult:
     """Raw repeats in seconds per call, or a failure.
 
-    `checked` is True when the outputs were compared with the reference and agreed.
+    `checked` is True when the outputs were compared with the reference and agreed; `seen` is what
+    that comparison could see, where it is known.
     `build_seconds` is lowering and code generation, `total_seconds` all that was spent on it.
     """
 
@@ -48,6 +50,7 @@ class MeasureResult:
     build_seconds: float = 0.0
     total_seconds: float = 0.0
     checked: bool = False
+    seen: Seen | None = None
 
     @property
     def valid(self) -> bool:
@@ -61,7 +64,7 @@ class MeasureResult:
 
     def failed(self, failure: Failure) -> MeasureResult:
         """This result turned into a failure; the raw repeats are kept."""
-        return replace(self, failure=failure, checked=False)
+        return replace(self, failure=failure, checked=False, seen=None)
 
     def to_json(self) -> dict[str, Any]:
         """The `result` entry of a record."""
@@ -71,6 +74,7 @@ class MeasureResult:
             "build_seconds": self.build_seconds,
             "total_seconds": self.total_seconds,
             "checked": self.checked,
+            **({} if self.seen is None else {"check": self.seen.to_json()}),
         }
 
     @classmethod
@@ -83,6 +87,7 @@ class MeasureResult:
             float(data.get("build_seconds") or 0.0),
             float(data.get("total_seconds") or 0.0),
             bool(data.get("checked", False)),
+            None if data.get("check") is None else Seen.from_json(data["check"]),
         )
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from autosched.errors import AutoschedError, MeasureError
 from autosched.layout import LayoutChange
-from autosched.measure.check import compare
+from autosched.measure.check import Seen, compare
 from autosched.measure.peak import peak_flops
 from autosched.process.worker import Handler
 from autosched.runtime.artifact import CpuArtifact
@@ -48,7 +48,7 @@ class _Runner:
             case ("reference",):
                 self._reference()
             case ("check", index):
-                self._check(index)
+                return self._check(index).to_json()
             case ("numpy", index, plain, seconds, rounds, limit):
                 return self._compare(index, plain, seconds, rounds, limit)
             case ("peak", dtype):
@@ -154,7 +154,8 @@ class _Runner:
             del sizes[oldest], self._expected[oldest]
         return found
 
-    def _check(self, index: int) -> None:
+    def _check(self, index: int) -> Seen:
+        """What was seen. Raises MeasureError (wrong_answer) when an output is wrong."""
         assert self._task is not None
         outputs = self._arrays[-self._task.num_outputs :]
         expected = self._reference()
@@ -166,6 +167,7 @@ class _Runner:
             problem = compare(name, got, want)
             if problem:
                 raise MeasureError(problem, stage="check", kind="wrong_answer")
+        return Seen.of(list(zip(outputs, expected, strict=True)))
 
 
 def _expected_of(task: Task, arrays: Sequence[Array]) -> list[Array]:

@@ -11,6 +11,7 @@ from typing import Any
 from autosched import arguments
 from autosched.errors import ConfigError, MeasureError
 from autosched.layout import LayoutOption
+from autosched.measure.check import Seen
 from autosched.measure.environment import fingerprint
 from autosched.measure.interrupt import RunInterrupted
 from autosched.measure.result import Failure, RunResult, lower_quartile
@@ -175,16 +176,15 @@ class Runner:
     def _reference(self) -> None:
         self._call(("reference",), "check", self.options.reference_limit)
 
-    def check(self, task: Task, artifact: bytes) -> Failure | None:
-        """Run once and compare the outputs with the reference."""
+    def check(self, task: Task, artifact: bytes) -> Failure | Seen:
+        """Run once and compare the outputs with the reference: what is wrong, or was seen."""
         self.start(task)
         try:
             self._reference()
             self._call(("load", 0, artifact), "run")
-            self._call(("check", 0), "check", _START_SECONDS)
+            return Seen.from_json(self._call(("check", 0), "check", _START_SECONDS))
         except MeasureError as error:
             return Failure(error.stage, error.kind, str(error))
-        return None
 
     def compare_with_numpy(
         self, task: Task, artifact: bytes, plain: bytes | None = None

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from autosched.cli.chosen import chosen, on_this_machine
-from autosched.cli.console import plain, print_json, rate_text, seconds_text
+from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn
+from autosched.measure.check import Seen
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
 from autosched.measure.runner import RunOptions
@@ -51,6 +52,7 @@ def _replay(measurer: Measurer, task: Task, record: Record) -> dict[str, Any]:
         "ratio": result.cost / recorded if result.valid and recorded else None,
         "flops_per_second": rate if result.valid and rate > 0 else None,
         "checked": result.checked,
+        "check": None if result.seen is None else result.seen.to_json(),
         "error": None if result.failure is None else result.failure.to_json(),
     }
 
@@ -68,4 +70,9 @@ def _print(row: dict[str, Any]) -> None:
         text += f", recorded {seconds_text(row['recorded_seconds'])}, ratio {row['ratio']:.2f}"
     rate = rate_text(row["flops_per_second"] or 0.0)
     checked = "checked against NumPy" if row["checked"] else "not checked"
+    seen = None if row["check"] is None else Seen.from_json(row["check"])
+    if seen is not None:
+        checked += f" ({seen.text})"
     plain(", ".join(part for part in (text, rate, checked) if part))
+    if seen is not None and seen.warning:
+        warn(f"warning: {row['workload']}: {seen.warning}")

@@ -35,6 +35,11 @@ def report(
     rate = rate_text(progress.flops_per_second(best), known.peak)
     checked = "checked against NumPy" if best.result.checked else "not checked"
     plain(f"best      {seconds_text(best.result.cost)}  {rate}  ({checked})")
+    seen = best.result.seen
+    if seen is not None:
+        plain(f"check     {seen.text}")
+        if seen.warning:
+            warn(f"warning: {seen.warning}")
     if known.again is not None:
         unreliable = f"; {known.again.remark}" if known.again.remark else ""
         plain(f"again     {seconds_text(known.again.seconds)} at the end of the run{unreliable}")
@@ -103,6 +108,7 @@ def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]
             "seconds": best.result.cost,
             "flops_per_second": progress.flops_per_second(best),
             "checked": best.result.checked,
+            "check": None if best.result.seen is None else best.result.seen.to_json(),
             "steps": best.to_json()["steps"],
         },
         "peak_flops_per_second": known.peak,

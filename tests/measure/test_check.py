@@ -4,7 +4,8 @@ import ml_dtypes  # noqa: F401  registers bfloat16
 import numpy as np
 import pytest
 
-from autosched.measure.check import compare
+from autosched.errors import ConfigError
+from autosched.measure.check import Seen, compare
 
 
 def test_equal_arrays_agree() -> None:
@@ -76,3 +77,70 @@ def test_an_output_without_any_number_is_wrong_without_a_warning() -> None:
     assert problem is not None
     assert "4 of 4 elements of C" in problem
     assert problem.endswith("expected 1.0, found nan (largest error nan)")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "bool"])
+@pytest.mark.parametrize(
+    ("values", "telling"),
+    [
+        ([1, 2, 3, 4], 1.0),
+        ([0, 0, 3, 4], 0.5),
+        ([0, 0, 0, 0], 0.0),
+        ([7, 7, 7, 7], 0.0),
+        ([np.nan] * 4, 0.0),
+        ([np.inf] * 4, 0.0),
+        ([np.nan, 1, np.inf, 2], 0.5),
+        ([1, np.nan, np.nan, np.nan], 0.0),
+        ([7], 1.0),
+    ],
+)
+def test_what_a_check_could_see(dtype: str, values: list[float], telling: float) -> None:
+    """Elements that are finite, not zero, and not one value everywhere."""
+    kind = np.dtype(dtype)
+    if kind.kind != "f" and not np.isfinite(values).all():
+        return
+    want = np.array(values, kind)
+    if len(values) > 1 and (want == want[0]).all():  # all true are one value, too
+        telling = 0.0
+    assert compare("C", want.copy(), want) is None
+    seen = Seen.of([(want.copy(), want)])
+    assert (seen.telling, seen.error) == (telling, 0.0)
+    assert (seen.warning is not None) == (telling == 0)
+    assert Seen.from_json(seen.to_json()) == seen
+
+
+def test_small_elements_beside_huge_ones_tell_nothing() -> None:
+    """Within the tolerance of the root mean square anything passes."""
+    want = np.array([1e20, -1e20, 1.0, 2.0], np.float32)
+    wrong = np.array([1e20, -1e20, -5.0, 9.0], np.float32)
+    assert compare("C", wrong, want) is None
+    assert Seen.of([(wrong, want)]).telling == 0.5
+
+
+@pytest.mark.parametrize("share", [0.01, 0.4, 0.9])
+def test_the_largest_error_stands_beside_the_tolerance(share: float) -> None:
+    want = np.ones(16, np.float64)
+    want[0] = 2.0
+    got = want.copy()
+    allowed = 1e-9 * (1 + np.sqrt(np.mean(want**2)))
+    got[5] += share * allowed
+    assert compare("C", got, want) is None
+    seen = Seen.of([(got, want)])
+    assert seen.error == pytest.approx(share * 1e-9, rel=1e-3)
+    assert seen.tolerance == 1e-9
+    assert ("only within the tolerance" in (seen.warning or "")) == (share > 0.5)
+    assert "(1e-09 allowed)" in seen.text
+
+
+def test_the_worst_of_several_outputs_is_told() -> None:
+    good = np.linspace(1, 2, 8, dtype=np.float32)
+    nothing = np.full(8, np.nan, np.float32)
+    seen = Seen.of([(good, good), (nothing, nothing)])
+    assert seen.telling == 0.0
+    assert "could see little: no output is finite" in (seen.warning or "")
+
+
+def test_a_damaged_entry_is_refused() -> None:
+    for bad in (3, {}, {"telling": "x", "error": 0, "tolerance": 0}):
+        with pytest.raises(ConfigError, match=r"result\.check"):
+            Seen.from_json(bad)
