@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,8 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.layout_rewrite import layout_free_tensors
 from autosched.target import Target, make_target
 from autosched.te.operations.tensor import Tensor
-from autosched.workloads.reads import check_reads
+from autosched.workloads.chosen_inputs import ChosenInput, parse_inputs, replace_inputs
+from autosched.workloads.reads import check_reads, index_limits
 from autosched.workloads.source import WorkloadSource, source_from_json
 from autosched.workloads.workload import MAX_SIZE, Array, shape_of
 
@@ -31,7 +32,8 @@ _LAYOUT_WORDS = {
 class Task:
     """A workload on a target. Equal tasks have equal `key`s.
 
-    `layout` says what kernels do with the inputs that the workload calls layout-free. Raises
+    `layout` says what kernels do with the inputs that the workload calls layout-free;
+    `chosen_inputs` what inputs hold that are not random (docs/configuration.md). Raises
     ConfigError when a rewrite is requested but no input is layout-free, or the target is not a CPU,
     or an argument is of a wrong type.
     """
@@ -39,6 +41,7 @@ class Task:
     workload: WorkloadSource
     target: Target
     layout: LayoutOption = LayoutOption.NO_REWRITE
+    chosen_inputs: tuple[tuple[str, ChosenInput], ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.target, Target):
@@ -143,7 +146,12 @@ class Task:
             if not isinstance(data.get(key), Mapping):
                 raise ConfigError(f"task: {key}: expected an object, found {data.get(key)!r}")
         target = Target.from_json({**data["target"], "hardware": data["hardware"]})
-        task = cls.from_json_workload(data["workload"], target, data.get("layout_rewrite", "none"))
+        task = cls(
+            source_from_json(data["workload"]),
+            target,
+            LayoutOption.parse(data.get("layout_rewrite", "none")),
+            parse_inputs(data.get("inputs") or {}),
+        )
         if task.workload.computation and data.get("key", task.key) != task.key:
             raise ConfigError(
                 f"{task.name}: its file no longer declares the computation that was recorded; "
@@ -160,6 +168,7 @@ class Task:
             "target": target,
             "hardware": hardware,
             **self._layout_json(),
+            **self._inputs_json(),
             "key": self.key,
         }
 
@@ -167,9 +176,23 @@ class Task:
         rewrite = self.layout != LayoutOption.NO_REWRITE
         return {"layout_rewrite": self.layout.text} if rewrite else {}
 
+    def _inputs_json(self) -> dict[str, Any]:
+        entries = {name: chosen.to_json() for name, chosen in self.chosen_inputs}
+        return {"inputs": entries} if entries else {}
+
+    def with_inputs(self, inputs: Mapping[str, Any]) -> Task:
+        """This task with inputs that hold what `inputs` says, e.g. `{"A": {"uniform": [0, 1]}}`.
+
+        Timing and checking then use them instead of random ones; docs/configuration.md has the
+        forms. It is another task: its records are its own. Raises ConfigError that names the input.
+        """
+        task = replace(self, chosen_inputs=parse_inputs(inputs))
+        task.inputs()
+        return task
+
     @cached_property
     def key(self) -> str:
-        """16 hex digits that name computation, target kind, threads, hardware limits and layout.
+        """16 hex digits: computation, target kind, threads, hardware, layout, chosen inputs.
 
         Which inputs are layout free matters only with a layout rewrite.
         """
@@ -184,6 +207,7 @@ class Task:
             "threads": self.target.threads,
             "hardware": self.target.hardware.as_list(),
             **self._layout_json(),
+            **self._inputs_json(),
         }
         text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -192,6 +216,8 @@ class Task:
     def name(self) -> str:
         """A short readable name, e.g. `matmul(M=512, N=512, K=512)`."""
         title = self.workload.title
+        if self.chosen_inputs:
+            title += f", chosen inputs {', '.join(name for name, _ in self.chosen_inputs)}"
         if self.layout == LayoutOption.NO_REWRITE:
             return title
         names = ", ".join(tensor.name for tensor in self.layout_free)
@@ -236,8 +262,16 @@ class Task:
         return self.workload.num_outputs
 
     def inputs(self, seed: int = 0) -> list[Array]:
-        """Random input arrays, the same for the same seed."""
-        return self.workload.inputs(seed)
+        """Random input arrays, but for chosen ones, the same for the same seed.
+
+        Raises ConfigError when a chosen one does not fit.
+        """
+        arrays = self.workload.inputs(seed)
+        if not self.chosen_inputs:
+            return arrays
+        tensors = self.tensors
+        inputs = tensors[: -self.num_outputs]
+        return replace_inputs(self.chosen_inputs, inputs, arrays, index_limits(tensors), seed)
 
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
         """What NumPy computes from `inputs`."""

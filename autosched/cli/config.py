@@ -228,14 +228,19 @@ class Config(_Section):
     layout_rewrite: Literal["none", "insert-transform-stage", "pre-transformed"] = Field(
         default="none", description="how the kernel gets the inputs whose layout is free"
     )
+    inputs: dict[str, dict[str, str | int | float | list[float]]] = Field(
+        default_factory=dict,
+        description="what inputs hold instead of random numbers, e.g. {A: {uniform: [0, 1]}}",
+    )
     weight: PositiveFloat = Field(default=1.0, description="of this task among several in a run")
     records: str | None = Field(default=None, description="record file; default <name>.jsonl")
 
     def task(self) -> Task:
         """The task; ConfigError when the workload or its arguments are wrong."""
-        return Task.from_json_workload(
+        task = Task.from_json_workload(
             self.workload.to_json(), self.target.make(), self.layout_rewrite
         )
+        return task.with_inputs(self.inputs) if self.inputs else task
 
     def records_path(self) -> Path:
         """Where records go: `records`, or the name with .jsonl in the current folder."""
@@ -290,6 +295,8 @@ def _suspect(workload: WorkloadSection, message: str) -> tuple[str, ...]:
     for start in ("expr", "einsum", "dtype"):
         if message.startswith(f"{start}:") and getattr(workload, start) is not None:
             return ("workload", start)
+    if message.startswith("inputs: "):
+        return ("inputs", message.split(":")[1].strip())
     if message.startswith("target.threads:"):
         return ("target", "threads")
     if message.startswith("layout_rewrite:"):

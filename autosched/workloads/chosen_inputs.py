@@ -1,0 +1,185 @@
+"""Inputs that the user chose: what a tensor holds while kernels are timed and checked.
+
+inputs:
+  A: {uniform: [0, 1]}            # low, high
+  B: {normal: [0, 0.1]}           # mean, deviation
+  I: {integers: [0, 99]}          # low, high, both included
+  M: {constant: 1}
+  W: {file: weights.npy}
+  X: {function: "gen.py:make"}    # make(rng, shape, dtype) -> array
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.arguments import found, number
+from autosched.errors import ConfigError
+from autosched.te.operations.tensor import Tensor
+from autosched.user_file import failure_in, load_object
+from autosched.workloads.workload import Array, shape_of
+
+FORMS = ("uniform", "normal", "integers", "constant", "file", "function")
+_PAIRS = {"uniform": "low, high", "normal": "mean, deviation", "integers": "low, high"}
+_DIGEST = "sha256"
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenInput:
+    """How one tensor is filled: a form and what belongs to it.
+
+    `value` is a pair of numbers, a number, a file or file.py:function. `digest` names the contents
+    of a file, so that other contents are another task.
+    """
+
+    form: str
+    value: Any
+    digest: str = ""
+
+    @staticmethod
+    def parse(name: str, data: Any) -> ChosenInput:
+        """From the entry of tensor `name`. Raises ConfigError that begins with `inputs: NAME`."""
+        where = f"inputs: {name}"
+        if isinstance(data, Mapping):
+            form = next((key for key in data if key != _DIGEST), None)
+        else:
+            form = None
+        if not isinstance(data, Mapping) or form not in FORMS or set(data) - {form, _DIGEST}:
+            raise ConfigError(
+                f"{where}: expected one of {', '.join(FORMS)}, e.g. {{uniform: [0, 1]}}, "
+                f"{found(data)}"
+            )
+        value = data[form]
+        if form in _PAIRS:
+            return ChosenInput(form, _pair(where, form, value))
+        if form == "constant":
+            number(f"{where}: constant", value, least=float("-inf"))
+            return ChosenInput(form, value)
+        if not isinstance(value, str):
+            raise ConfigError(f"{where}: {form}: expected text, {found(value)}")
+        if form == "function":
+            return ChosenInput(form, value)
+        return ChosenInput(form, value, str(data.get(_DIGEST) or _digest(where, value)))
+
+    def to_json(self) -> dict[str, Any]:
+        """What `parse` takes."""
+        value = list(self.value) if isinstance(self.value, tuple) else self.value
+        return {self.form: value, **({_DIGEST: self.digest} if self.digest else {})}
+
+    def make(self, tensor: Tensor, rng: np.random.Generator, limit: int | None) -> Array:
+        """The array; `limit` is the largest index where the tensor is read as one.
+
+        Raises ConfigError when it does not fit the tensor.
+        """
+        where = f"inputs: {tensor.name}"
+        shape, dtype = shape_of(tensor), tensor.dtype.numpy
+        if self.form in ("uniform", "normal") and dtype.kind in "iub":
+            raise ConfigError(f"{where}: {self.form} is for floats, it is {dtype}; use integers")
+        made = self._values(where, shape, dtype, rng)
+        if made.shape != shape:
+            raise ConfigError(f"{where}: expected shape {shape}, found {made.shape}")
+        if made.dtype != dtype and self.form in ("file", "function"):
+            raise ConfigError(f"{where}: expected {dtype}, found {made.dtype}")
+        if limit is not None and made.size and (made.min() < 0 or made.max() > limit):
+            raise ConfigError(
+                f"{where}: it is read as an index from 0 to {limit}, found {made.min()} to "
+                f"{made.max()}"
+            )
+        if dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            if made.min() < limits.min or made.max() > limits.max:
+                raise ConfigError(f"{where}: {made.min()} to {made.max()} do not fit {dtype}")
+        return np.asarray(made, dtype, order="C")
+
+    def _values(
+        self, where: str, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator
+    ) -> Array:
+        match self.form:
+            case "uniform":
+                return np.asarray(rng.uniform(self.value[0], self.value[1], shape))
+            case "normal":
+                return np.asarray(rng.normal(self.value[0], self.value[1], shape))
+            case "integers":
+                return np.asarray(rng.integers(self.value[0], self.value[1], shape, endpoint=True))
+            case "constant":
+                return np.full(shape, self.value)
+            case "file":
+                if _digest(where, self.value) != self.digest:
+                    raise ConfigError(
+                        f"{where}: {self.value} no longer holds what was recorded; restore it, or "
+                        "tune again"
+                    )
+                try:
+                    return np.asarray(np.load(self.value, allow_pickle=False))
+                except (OSError, ValueError) as error:
+                    raise ConfigError(f"{where}: {self.value} is no .npy file: {error}") from error
+        return self._called(where, shape, dtype, rng)
+
+    def _called(
+        self, where: str, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator
+    ) -> Array:
+        _, function = load_object(self.value, where, "function")
+        path, _, name = self.value.rpartition(":")
+        try:
+            return np.asarray(function(rng, shape, dtype))
+        except (Exception, SystemExit) as error:
+            raise ConfigError(f"{where}: {failure_in(path, error, name)}") from error
+
+
+def parse_inputs(data: Any) -> tuple[tuple[str, ChosenInput], ...]:
+    """The `inputs` of a configuration or record, by name. Raises ConfigError."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(
+            f"inputs: expected tensors and how they are filled, e.g. {{A: {{uniform: [0, 1]}}}}, "
+            f"{found(data)}"
+        )
+    return tuple(sorted((str(name), ChosenInput.parse(str(name), e)) for name, e in data.items()))
+
+
+def replace_inputs(
+    chosen: Sequence[tuple[str, ChosenInput]],
+    tensors: Sequence[Tensor],
+    arrays: Sequence[Array],
+    limits: Mapping[Tensor, int],
+    seed: int,
+) -> list[Array]:
+    """`arrays` of the input `tensors`, with those in place that are chosen; equal seeds, equal
+    arrays. Raises ConfigError."""
+    table, result = dict(chosen), list(arrays)
+    names = [tensor.name for tensor in tensors]
+    for name in table:
+        if name not in names:
+            raise ConfigError(f"inputs: {name}: expected one of the inputs {', '.join(names)}")
+    for k, tensor in enumerate(tensors):
+        if tensor.name in table:
+            rng = np.random.default_rng([seed, k])
+            result[k] = table[tensor.name].make(tensor, rng, limits.get(tensor))
+    return result
+
+
+def _pair(where: str, form: str, value: Any) -> tuple[Any, Any]:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ConfigError(f"{where}: {form}: expected [{_PAIRS[form]}], {found(value)}")
+    first, second = (number(f"{where}: {form}", v, least=float("-inf")) for v in value)
+    if form == "integers":
+        if first != int(first) or second != int(second):
+            raise ConfigError(f"{where}: integers: expected whole numbers, {found(value)}")
+        value = (int(value[0]), int(value[1]))
+    if form == "normal" and second < 0:
+        raise ConfigError(f"{where}: normal: expected a deviation of at least 0, found {second:g}")
+    if form != "normal" and first > second:
+        raise ConfigError(f"{where}: {form}: expected low, then high, {found(value)}")
+    return value[0], value[1]
+
+
+def _digest(where: str, path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise ConfigError(f"{where}: cannot read {path}: {error.strerror}") from error
