@@ -12,6 +12,7 @@ from autosched.errors import ConfigError
 from autosched.features.ansor.names import NUM_FEATURES
 from autosched.features.datasets import dataset
 from autosched.features.datasets.sample import Sample
+from autosched.features.sets import Rows
 from autosched.measure import ansor_log
 from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import MeasureResult
@@ -54,7 +55,7 @@ def write_model(path: Path, overwrite: bool = False) -> None:
 
 def write_dataset(path: Path, overwrite: bool = False) -> None:
     task = {"workload": {"op": "a", "args": {}}, "key": "a"}
-    rows = np.ones((2, NUM_FEATURES), np.float32)
+    rows = Rows(np.ones((2, NUM_FEATURES), np.float32), ("T", "C"))
     dataset.export([Sample(task, lambda: rows, 1.0)], path, overwrite=overwrite)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autosched.measure.build import Builder, BuildResult
+from autosched.measure.check import Seen
 from autosched.measure.measurer import Measurer
 from autosched.measure.result import Failure, MeasureResult, RunResult, lower_quartile
 from autosched.measure.run import make_handler
@@ -90,7 +91,7 @@ def test_a_wrong_kernel_is_a_failed_measurement(task: Task) -> None:
         built = measurer.builder.build(other, [()])[0]
         assert built.artifact is not None, built.failure
         failure = measurer.runner.check(task, built.artifact)
-    assert failure is not None
+    assert isinstance(failure, Failure)
     assert (failure.stage, failure.kind) == ("check", "wrong_answer")
     assert "expected" in failure.message and "found" in failure.message
 
@@ -115,6 +116,9 @@ def test_a_failure_survives_json() -> None:
 def test_inputs_are_the_same_every_time(task: Task) -> None:
     for one, two in zip(task.inputs(0), task.inputs(0), strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+SEEN = Seen(1.0, 0.0, 2e-4)
 
 
 class Built(Builder):
@@ -146,10 +150,10 @@ class Ran(Runner):
     ) -> list[RunResult]:
         return [([s], None) for s in self.seconds]
 
-    def check(self, task: Task, artifact: bytes) -> Failure | None:
+    def check(self, task: Task, artifact: bytes) -> Failure | Seen:
         self.checked.append(artifact[0])
         bad = artifact[0] in self.wrong
-        return Failure("check", "wrong_answer", "2 of 4 elements differ") if bad else None
+        return Failure("check", "wrong_answer", "2 of 4 elements differ") if bad else SEEN
 
 
 @pytest.mark.parametrize(
