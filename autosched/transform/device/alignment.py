@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from autosched.arith import Analyzer
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import Expr, IntImm, Ramp
-from autosched.tir.op import add
+from autosched.tir.expr import Call, Expr, IntImm, Ramp
+from autosched.tir.op import add, const, floordiv, floormod
+from autosched.tir.walk import rewrite_expr
 
 WIDEST = 16
 """Bytes of the widest access, and what parameters and shared memory are aligned to."""
@@ -29,5 +30,15 @@ def is_aligned(buffer: Buffer, index: Expr, analyzer: Analyzer | None = None) ->
     if buffer.data_alignment < size:
         return False
     base = index.base if buffer.elem_offset is None else add(index.base, buffer.elem_offset)
-    known = (analyzer or Analyzer()).modular_set(base)
+    known = (analyzer or Analyzer()).modular_set(rewrite_expr(base, _division))
     return known.coeff % index.lanes == 0 and known.base % index.lanes == 0
+
+
+def _division(e: Expr) -> Expr | None:
+    """Shifts and masks as the divisions that they were made of, of which residues are known."""
+    match e:
+        case Call(op="shift_right", args=(value, IntImm(value=count))):
+            return floordiv(value, const(1 << count, e.dtype))
+        case Call(op="bitwise_and", args=(value, IntImm(value=mask))) if not mask & (mask + 1):
+            return floormod(value, const(mask + 1, e.dtype)) if mask > 0 else None
+    return None

@@ -7,7 +7,7 @@ import pytest
 from autosched.arith import Analyzer
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.expr import Expr, IntImm, Ramp, Var
-from autosched.tir.op import const
+from autosched.tir.op import call, const
 from autosched.transform.device.alignment import is_aligned
 
 I, J = Var("i"), Var("j")
@@ -47,6 +47,15 @@ def test_what_is_known_of_a_variable_counts() -> None:
     assert not is_aligned(buffer, ramp(I, 4), analyzer)
     analyzer.bind(I, J * 4)
     assert is_aligned(buffer, ramp(I, 4), analyzer)
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 8])
+def test_shifts_and_masks_are_divisions(lanes: int) -> None:
+    buffer = decl_buffer((64,), "float16", "A")
+    masked = call("bitwise_and", I * 12, const(31)) + call("shift_right", I, const(3)) * 8
+    assert is_aligned(buffer, ramp(masked, lanes)) == (lanes <= 4)
+    assert not is_aligned(buffer, ramp(call("bitwise_and", I * 12, const(30)), lanes))
+    assert not is_aligned(buffer, ramp(call("shift_right", I * 8, const(3)), lanes))
 
 
 def test_offset_and_alignment_of_the_buffer_count() -> None:

@@ -1,0 +1,174 @@
+"""Operators, comparisons and conversions in CUDA C, with the meaning they have on the CPU.
+
+Integers wrap: sums and products of data are computed in an unsigned type (signed overflow is
+undefined in C), those of indices, which stay in their type, as they are. 16-bit floats are computed
+in float and rounded once.
+"""
+
+from __future__ import annotations
+
+from autosched.codegen.cuda_types import is_half, unsigned, value_type
+from autosched.codegen.cuda_writer import Level, Text, Writer
+from autosched.errors import CompileError
+from autosched.tir.data import is_data
+from autosched.tir.dtype import DType, float32
+from autosched.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryExpr,
+    Cast,
+    Div,
+    Expr,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Sub,
+)
+
+_OPERATORS: dict[type[Expr], tuple[str, Level]] = {
+    Add: ("+", Level.ADD),
+    Sub: ("-", Level.ADD),
+    Mul: ("*", Level.MUL),
+    Div: ("/", Level.MUL),
+    Mod: ("%", Level.MUL),
+    EQ: ("==", Level.EQUAL),
+    NE: ("!=", Level.EQUAL),
+    LT: ("<", Level.LESS),
+    LE: ("<=", Level.LESS),
+    GT: (">", Level.LESS),
+    GE: (">=", Level.LESS),
+    And: ("&&", Level.AND),
+    Or: ("||", Level.OR),
+}
+_STRONGER = {level: Level(level + 1) for level in Level if level < Level.PRIMARY}
+
+
+def arithmetic(w: Writer, e: Expr) -> Text:
+    """Add, Sub, Mul."""
+    assert isinstance(e, BinaryExpr)
+    if e.dtype.is_float:
+        return _float_operator(w, e)
+    if not wraps(e):
+        return _joined(type(e), w.value(e.a), w.value(e.b))
+    return Text(f"({value_type(e.dtype)})({_modular(w, e, unsigned(e.dtype)).text})", Level.UNARY)
+
+
+def wraps(e: Expr) -> bool:
+    """True when the sum or product `e` may leave its type, as C does not allow."""
+    return not e.dtype.is_index or is_data(e)
+
+
+def _modular(w: Writer, e: Expr, kind: str) -> Text:
+    """`e` modulo 2**bits in the unsigned type `kind`; whole trees of sums at once."""
+    if isinstance(e, Add | Sub | Mul):
+        return _joined(type(e), _modular(w, e.a, kind), _modular(w, e.b, kind))
+    value = w.value(e)
+    return Text(f"({kind}){value.within(Level.UNARY)}", Level.UNARY)
+
+
+def _float_operator(w: Writer, e: BinaryExpr) -> Text:
+    return w.narrowed(_joined(type(e), w.widened(e.a), w.widened(e.b)), e.dtype)
+
+
+def _joined(kind: type[Expr], a: Text, b: Text) -> Text:
+    symbol, level = _OPERATORS[kind]
+    return Text(f"{a.within(level)} {symbol} {b.within(_STRONGER[level])}", level)
+
+
+def division(w: Writer, e: Expr) -> Text:
+    """Div and Mod: exact on floats, toward zero on integers."""
+    assert isinstance(e, BinaryExpr)
+    if e.dtype.is_float and isinstance(e, Mod):
+        name = "fmod" if e.dtype.bits == 64 else "fmodf"
+        args = f"{w.widened(e.a).text}, {w.widened(e.b).text}"
+        return w.narrowed(Text(f"{name}({args})"), e.dtype)
+    if e.dtype.is_float:
+        return _float_operator(w, e)
+    whole = _joined(type(e), w.value(e.a), w.value(e.b))
+    if e.dtype.bits >= 32:
+        return whole
+    return Text(f"({value_type(e.dtype)})({whole.text})", Level.UNARY)
+
+
+def comparison(w: Writer, e: Expr) -> Text:
+    """The six comparisons; false with a NaN, but != is true."""
+    assert isinstance(e, BinaryExpr)
+    return _joined(type(e), w.widened(e.a), w.widened(e.b))
+
+
+def logical(w: Writer, e: Expr) -> Text:
+    """And, Or."""
+    assert isinstance(e, BinaryExpr)
+    return _joined(type(e), w.value(e.a), w.value(e.b))
+
+
+def negation(w: Writer, e: Expr) -> Text:
+    """Not."""
+    assert isinstance(e, Not)
+    return Text(f"!{w.operand(e.a, Level.UNARY)}", Level.UNARY)
+
+
+def extremum(w: Writer, e: Expr) -> Text:
+    """Min and Max; a NaN among floats is the result."""
+    assert isinstance(e, Min | Max)
+    name = "min" if isinstance(e, Min) else "max"
+    a, b = w.widened(e.a).text, w.widened(e.b).text
+    if e.dtype.is_float:
+        bits = max(e.dtype.bits, 32)
+        return w.narrowed(w.call(f"{name}_f{bits}", a, b), e.dtype)
+    if e.dtype.is_bool:
+        return Text(f"{a} {'&&' if name == 'min' else '||'} {b}", Level.CONDITIONAL)
+    whole = Text(f"{name}({a}, {b})")
+    if e.dtype.bits >= 32:
+        return whole
+    return Text(f"({value_type(e.dtype)}){whole.text}", Level.UNARY)
+
+
+# -- conversions ------------------------------------------------------------------------------
+
+
+def cast(w: Writer, e: Expr) -> Text:
+    """Cast."""
+    assert isinstance(e, Cast)
+    return convert(w, w.value(e.value), e.value.dtype, e.dtype)
+
+
+def convert(w: Writer, value: Text, source: DType, target: DType) -> Text:
+    """`value` of type `source` converted to `target`."""
+    if source is target:
+        return value
+    if source.is_handle or target.is_handle:
+        raise CompileError(f"no conversion from {source} to {target} on a GPU")
+    if is_half(source):
+        wide = w.call(f"{value_type(source)}_to_f32", value.text)
+        return convert(w, wide, float32, target)
+    if is_half(target):
+        wide = convert(w, value, source, float32)
+        return w.call(f"f32_to_{value_type(target)}", wide.text)
+    if target.is_bool:
+        zero = "0.0f" if source.is_float and source.bits == 32 else "0.0"
+        zero = zero if source.is_float else "0"
+        return Text(f"{value.within(Level.SHIFT)} != {zero}", Level.EQUAL)
+    if source.is_float and target.is_integral:
+        return _float_to_int(w, value, source, target)
+    return Text(f"({value_type(target)}){value.within(Level.UNARY)}", Level.UNARY)
+
+
+def _float_to_int(w: Writer, value: Text, source: DType, target: DType) -> Text:
+    w.use(f"f{source.bits}_to_int")
+    sign = "i" if target.code == "int" else "u"
+    if target.bits >= 32:
+        return Text(f"f{source.bits}_to_{sign}{target.bits}({value.text})")
+    # Saturated as an int first, which also makes NaN 0.
+    whole = f"f{source.bits}_to_i32({value.text})"
+    limited = f"max({target.min_value}, min({target.max_value}, {whole}))"
+    return Text(f"({value_type(target)}){limited}", Level.UNARY)

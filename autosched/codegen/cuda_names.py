@@ -1,0 +1,49 @@
+"""Names of C: identifiers, different from each other, from keywords and from what CUDA provides."""
+
+from __future__ import annotations
+
+import re
+
+from autosched.codegen.cuda_prelude import identifiers
+
+_KEYWORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
+char32_t class compl concept const consteval constexpr constinit const_cast continue co_await
+co_return co_yield decltype default delete do double dynamic_cast else enum explicit export extern
+false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
+operator or or_eq private protected public register reinterpret_cast requires return short signed
+sizeof static static_assert static_cast struct switch template this thread_local throw true try
+typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+_BUILT_IN = """
+threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 int2 int3 int4 float2 float3 float4 double2
+size_t assert printf malloc free memcpy memset clock clock64 main std
+min max abs fabs fabsf fma fmaf sqrt rsqrt exp log sin cos tan tanh erf pow fmod floor ceil round
+trunc rint smem
+"""
+
+RESERVED = frozenset((*_KEYWORDS.split(), *_BUILT_IN.split())) | identifiers()
+_MATH = re.compile(
+    r"a?(sin|cos|tan)h?f?|(exp|log)(2|10|1p|m1)?f?|(l|ll)?r(ound|int)f?|[jy][01n]f?|"
+    r"(floor|ceil|trunc|pow|fmod|atan2|hypot|copysign|ldexp|nextafter|sqrt|rsqrt|erf|fm(in|ax))f?"
+)
+
+
+class Names:
+    """Gives out names; each one once."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def new(self, hint: str) -> str:
+        """An identifier like `hint` that is not taken; `i.j.fused` becomes i_j_fused."""
+        base = re.sub(r"\W", "_", hint, flags=re.ASCII).strip("_") or "v"
+        if base[0].isdigit():
+            base = f"v{base}"
+        base = re.sub(r"__+", "_", base)  # names with two underscores belong to the compiler
+        name, count = base, 0
+        while name in self._taken or name in RESERVED or _MATH.fullmatch(name):
+            count += 1
+            name = f"{base}_{count}"
+        self._taken.add(name)
+        return name

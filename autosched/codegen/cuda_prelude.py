@@ -1,0 +1,145 @@
+"""What a kernel needs in front of it, without any header: one text per part.
+
+A source gets the parts that its kernels use and those that these use, in the order of the table.
+Conversions and extrema mean what they do in compiled CPU code: floats round to nearest, ties to
+even; floats that become integers saturate and NaN becomes 0; minimum and maximum propagate NaN.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_F16 = "struct f16 { unsigned short bits; };"
+_BF16 = "struct bf16 { unsigned short bits; };"
+
+_VEC = """\
+template <class T, int N> struct __align__(sizeof(T) * N) vec { T v[N]; };"""
+
+_BIT_CAST = """\
+template <class To, class From> __device__ __forceinline__ To bit_cast(From from) {
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}"""
+
+_F16_TO_F32 = """\
+__device__ __forceinline__ float f16_to_f32(f16 x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}"""
+
+_F32_TO_F16 = """\
+__device__ __forceinline__ f16 f32_to_f16(float x) {
+  f16 y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+}"""
+
+_BF16_TO_F32 = """\
+__device__ __forceinline__ float bf16_to_f32(bf16 x) {
+  return __uint_as_float((unsigned)x.bits << 16);
+}"""
+
+_F32_TO_BF16 = """\
+__device__ __forceinline__ bf16 f32_to_bf16(float x) {
+  bf16 y;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+#else
+  unsigned u = __float_as_uint(x);
+  unsigned odd = (u >> 16) & 1u;
+  y.bits = x == x ? (unsigned short)((u + 0x7fffu + odd) >> 16) : (unsigned short)0x7fff;
+#endif
+  return y;
+}"""
+
+_MAX_F32 = """\
+__device__ __forceinline__ float max_f32(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float c;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+#else
+  return (a > b || a != a) ? a : b;
+#endif
+}"""
+
+_MAX_F64 = """\
+__device__ __forceinline__ double max_f64(double a, double b) {
+  return (a > b || a != a) ? a : b;
+}"""
+
+_ABS_INT = """\
+template <class T> __device__ __forceinline__ T abs_int(T x) {
+  return x < 0 ? (T)(0ull - (unsigned long long)x) : x;
+}"""
+
+_F32_TO_INT = """\
+__device__ __forceinline__ int f32_to_i32(float x) { return __float2int_rz(x); }
+__device__ __forceinline__ unsigned f32_to_u32(float x) { return __float2uint_rz(x); }
+__device__ __forceinline__ long long f32_to_i64(float x) {
+  return x == x ? __float2ll_rz(x) : 0LL;
+}
+__device__ __forceinline__ unsigned long long f32_to_u64(float x) {
+  return x == x ? __float2ull_rz(x) : 0uLL;
+}"""
+
+_F64_TO_INT = """\
+__device__ __forceinline__ int f64_to_i32(double x) { return x == x ? __double2int_rz(x) : 0; }
+__device__ __forceinline__ unsigned f64_to_u32(double x) {
+  return x == x ? __double2uint_rz(x) : 0u;
+}
+__device__ __forceinline__ long long f64_to_i64(double x) {
+  return x == x ? __double2ll_rz(x) : 0LL;
+}
+__device__ __forceinline__ unsigned long long f64_to_u64(double x) {
+  return x == x ? __double2ull_rz(x) : 0uLL;
+}"""
+
+_CLASSIFY = """\
+template <class T> __device__ __forceinline__ bool is_nan(T x) { return x != x; }
+template <class T> __device__ __forceinline__ bool is_inf(T x) { return x == x && x - x != x - x; }
+template <class T> __device__ __forceinline__ bool is_finite(T x) { return x - x == x - x; }"""
+
+PARTS: dict[str, str] = {
+    "f16": _F16,
+    "bf16": _BF16,
+    "vec": _VEC,
+    "bit_cast": _BIT_CAST,
+    "f16_to_f32": _F16_TO_F32,
+    "f32_to_f16": _F32_TO_F16,
+    "bf16_to_f32": _BF16_TO_F32,
+    "f32_to_bf16": _F32_TO_BF16,
+    "max_f32": _MAX_F32,
+    "min_f32": _MAX_F32.replace("max", "min").replace("a > b", "a < b"),
+    "max_f64": _MAX_F64,
+    "min_f64": _MAX_F64.replace("max", "min").replace("a > b", "a < b"),
+    "abs_int": _ABS_INT,
+    "f32_to_int": _F32_TO_INT,
+    "f64_to_int": _F64_TO_INT,
+    "classify": _CLASSIFY,
+}
+
+_NEEDS = {
+    "f16_to_f32": ("f16",),
+    "f32_to_f16": ("f16",),
+    "bf16_to_f32": ("bf16",),
+    "f32_to_bf16": ("bf16",),
+}
+
+
+def prelude(used: Iterable[str]) -> str:
+    """The text of the parts `used` and of those they need; empty when there are none."""
+    wanted: set[str] = set()
+    for part in used:
+        wanted.update((part, *_NEEDS.get(part, ())))
+    return "".join(f"{text}\n" for part, text in PARTS.items() if part in wanted)
+
+
+def identifiers() -> frozenset[str]:
+    """The names that the prelude gives to types and functions, and those that it uses."""
+    words = re.findall(r"[A-Za-z_]\w*", "\n".join(PARTS.values()))
+    # What is local to one of its functions is a short word.
+    return frozenset(word for word in words if "_" in word or word in PARTS)

@@ -1,0 +1,225 @@
+"""Statements as CUDA C: one handler per node class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from autosched.codegen import cuda_memory
+from autosched.codegen.cuda_types import memory_type, value_type, vector_type
+from autosched.codegen.cuda_writer import Level, Text, Writer
+from autosched.errors import CompileError
+from autosched.tir.expr import Call, IntImm, StringImm
+from autosched.tir.op import add, const
+from autosched.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Prefetch,
+    SeqStmt,
+    Stmt,
+    While,
+)
+from autosched.transform.device.alignment import WIDEST
+
+_WITHOUT_MEANING = frozenset(
+    ("reduce_scope", "volatile_scope", "storage_alignment", "realize_scope", "target")
+)
+_DYNAMIC_ALIGNMENT = 128
+
+
+def statement(w: Writer, stmt: Stmt) -> None:
+    """Writes `stmt`. Raises CompileError for statements that lowering should have removed."""
+    handler = _HANDLERS.get(type(stmt))
+    if handler is None:
+        raise CompileError(
+            f"{type(stmt).__name__} reached CUDA code generation: run the lowering passes first"
+        )
+    handler(w, stmt)
+
+
+def _seq(w: Writer, stmt: SeqStmt) -> None:
+    for part in stmt.stmts:
+        statement(w, part)
+
+
+# -- threads and annotations ------------------------------------------------------------------
+
+
+def _attr(w: Writer, stmt: AttrStmt) -> None:
+    if stmt.key == "thread_extent":
+        tag = stmt.node.thread_tag or stmt.node.var.name
+        single = isinstance(stmt.value, IntImm) and stmt.value.value == 1
+        w.values[stmt.node.var] = Text("0") if single else Text(f"(int){tag}", Level.UNARY)
+    elif stmt.key == "virtual_thread" or stmt.key.startswith("pragma_"):
+        raise CompileError(
+            f"the attribute {stmt.key} reached CUDA code generation, of {stmt.node!r}: run the "
+            "lowering passes first"
+        )
+    elif stmt.key not in _WITHOUT_MEANING:
+        raise CompileError(f"the attribute {stmt.key} has no meaning in CUDA code")
+    statement(w, stmt.body)
+
+
+def _evaluate(w: Writer, stmt: Evaluate) -> None:
+    value = stmt.value
+    if isinstance(value, IntImm):
+        return
+    if isinstance(value, Call) and value.op == "tvm_storage_sync":
+        w.line(_barrier(value), "barrier")
+    elif not (isinstance(value, Call) and value.op == "prefetch"):
+        w.line(f"{w.text(value)};", "evaluate")
+
+
+def _barrier(e: Call) -> str:
+    scope = e.args[0].value if isinstance(e.args[0], StringImm) else ""
+    if scope.startswith("shared"):
+        return "__syncthreads();"
+    if scope == "warp":
+        return "__syncwarp();"
+    raise CompileError(
+        f"a barrier of scope {scope!r}: blocks cannot wait for each other, cut the kernel in two"
+    )
+
+
+# -- storage ----------------------------------------------------------------------------------
+
+
+def _allocate(w: Writer, stmt: Allocate) -> None:
+    var, scope = stmt.buffer_var, stmt.buffer_var.scope
+    extents = [e.value for e in stmt.extents if isinstance(e, IntImm)]
+    if len(extents) != len(stmt.extents):
+        raise CompileError(f"the size of {var.name} must be constant, found {stmt.extents!r}")
+    if scope not in ("local", "shared", "shared.dyn"):
+        raise CompileError(
+            f"{var.name} is allocated in {scope or 'global'} memory inside a kernel, which has "
+            "only shared and local memory to give"
+        )
+    name, element = w.names.new(var.name), stmt.dtype.element
+    kind = memory_type(element)
+    if element.is_float and element.bits == 16:
+        w.use(kind)
+    w.pointers[var] = (name, element)
+    origin = f"allocate {var.name}"
+    if scope == "shared.dyn":
+        space = f"extern __shared__ __align__({_DYNAMIC_ALIGNMENT})"
+        w.line(f"{space} unsigned char {name}[];", origin)
+        if kind != "unsigned char":
+            typed = w.names.new(f"{var.name}_data")
+            w.line(f"{kind}* const {typed} = reinterpret_cast<{kind}*>({name});", origin)
+            w.pointers[var] = (typed, element)
+    else:
+        count = math.prod(extents) * stmt.dtype.lanes
+        # Vector accesses need memory that is aligned for them.
+        aligned = f"__align__({WIDEST}) "
+        space = f"__shared__ {aligned}" if scope == "shared" else ""
+        if scope == "local" and var in w.vector_pointers:
+            space = aligned
+        w.line(f"{space}{kind} {name}[{count}];", origin)
+    statement(w, stmt.body)
+
+
+def _allocate_const(w: Writer, stmt: AllocateConst) -> None:
+    dtype = stmt.dtype.element
+    if dtype.is_float and dtype.bits == 16:
+        w.use(memory_type(dtype))
+    constants = [w.text(const(v, dtype)) for v in stmt.data.reshape(-1).tolist()]
+    name = w.names.new(stmt.buffer_var.name)
+    w.pointers[stmt.buffer_var] = (name, dtype)
+    head = f"static const {memory_type(dtype)} {name}[{len(constants)}]"
+    w.line(f"{head} = {{{', '.join(constants)}}};", f"constant {stmt.buffer_var.name}")
+    statement(w, stmt.body)
+
+
+def _declare(w: Writer, stmt: DeclBuffer) -> None:
+    statement(w, stmt.body)
+
+
+def _let(w: Writer, stmt: LetStmt) -> None:
+    name, dtype = w.names.new(stmt.var.name), stmt.var.dtype
+    origin = f"let {stmt.var.name}"
+    if dtype.lanes > 1:
+        value = cuda_memory.vector(w, stmt.value)
+        w.line(f"const {vector_type(dtype)} {name} = {value};", origin)
+    else:
+        w.line(f"const {w.type(dtype)} {name} = {w.text(stmt.value)};", origin)
+    w.values[stmt.var] = Text(name)
+    statement(w, stmt.body)
+
+
+def _store(w: Writer, stmt: BufferStore) -> None:
+    index = cuda_memory.only_index(stmt.buffer, stmt.indices)
+    text = cuda_memory.store(w, stmt.buffer, index, stmt.value)
+    if stmt.predicate is not None:
+        if stmt.predicate.dtype.lanes > 1:
+            raise CompileError(f"a store with a mask: split wide vectors first: {stmt!r}")
+        text = f"if ({w.text(stmt.predicate)}) {text}"
+    w.line(f"{text};", f"{stmt.buffer.name}[...] = ...")
+
+
+# -- control flow -----------------------------------------------------------------------------
+
+
+def _if(w: Writer, stmt: IfThenElse) -> None:
+    if stmt.condition.dtype.lanes > 1:
+        raise CompileError(f"a vector condition in an if statement: {stmt.condition!r}")
+    with w.block(f"if ({w.text(stmt.condition)})", "if"):
+        statement(w, stmt.then_case)
+    if stmt.else_case is not None:
+        with w.block("else", "else"):
+            statement(w, stmt.else_case)
+
+
+def _assert(w: Writer, stmt: AssertStmt) -> None:
+    if w.debug:
+        w.line(f"if (!({w.text(stmt.condition)})) __trap();", "assert")
+    statement(w, stmt.body)
+
+
+def _while(w: Writer, stmt: While) -> None:
+    with w.block(f"while ({w.text(stmt.condition)})", "while"):
+        statement(w, stmt.body)
+
+
+def _for(w: Writer, stmt: For) -> None:
+    var, origin = stmt.loop_var, f"for {stmt.loop_var.name}"
+    if stmt.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+        raise CompileError(
+            f"the loop {var.name} is {stmt.kind.value}: run the lowering passes first"
+        )
+    low, high = w.text(stmt.min), w.operand(add(stmt.min, stmt.extent), Level.SHIFT)
+    name, kind = w.names.new(var.name), value_type(var.dtype)
+    w.values[var] = Text(name)
+    if stmt.kind is ForKind.UNROLLED:
+        w.line("#pragma unroll", origin)
+    with w.block(f"for ({kind} {name} = {low}; {name} < {high}; ++{name})", origin):
+        statement(w, stmt.body)
+
+
+def _prefetch(w: Writer, stmt: Prefetch) -> None:
+    """A hint, which a GPU's caches have no use for."""
+
+
+_HANDLERS: dict[type[Stmt], Callable[..., None]] = {
+    SeqStmt: _seq,
+    AttrStmt: _attr,
+    DeclBuffer: _declare,
+    LetStmt: _let,
+    Evaluate: _evaluate,
+    BufferStore: _store,
+    IfThenElse: _if,
+    AssertStmt: _assert,
+    While: _while,
+    For: _for,
+    Prefetch: _prefetch,
+    Allocate: _allocate,
+    AllocateConst: _allocate_const,
+}

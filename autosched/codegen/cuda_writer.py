@@ -1,0 +1,152 @@
+"""The state of printing one kernel: lines, names, the prelude's parts in use, where a line is from.
+
+Expressions are texts with the precedence of their outermost operator, so that parentheses stand
+only where C needs them (and around a right operand, since floating point is not associative).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import NamedTuple
+
+from autosched.codegen.cuda_names import Names
+from autosched.codegen.cuda_types import is_half, value_type
+from autosched.errors import CompileError
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Expr, Var
+
+
+class Level(IntEnum):
+    """Precedence of C's operators, from weakest to strongest."""
+
+    CONDITIONAL = 1
+    OR = 2
+    AND = 3
+    BIT_OR = 4
+    BIT_XOR = 5
+    BIT_AND = 6
+    EQUAL = 7
+    LESS = 8
+    SHIFT = 9
+    ADD = 10
+    MUL = 11
+    UNARY = 12
+    PRIMARY = 13
+
+
+class Text(NamedTuple):
+    """An expression of C."""
+
+    text: str
+    level: Level = Level.PRIMARY
+
+    def within(self, level: Level) -> str:
+        """The text as an operand where operators of at least `level` need no parentheses."""
+        return self.text if self.level >= level else f"({self.text})"
+
+
+Handler = Callable[["Writer", Expr], Text]
+
+
+class Writer:
+    """Lines of one kernel as they are written."""
+
+    def __init__(
+        self,
+        handlers: Mapping[type[Expr], Handler],
+        debug: bool = False,
+        vector_pointers: frozenset[Var] = frozenset(),
+    ) -> None:
+        self.debug = debug
+        self.vector_pointers = vector_pointers  # those that vectors are loaded from or stored to
+        self.names = Names()
+        self.lines: list[str] = []
+        self.origins: list[str] = []
+        self.parts: set[str] = set()
+        self.values: dict[Var, Text] = {}
+        self.pointers: dict[Var, tuple[str, DType]] = {}
+        self._handlers = handlers
+        self._indent = 1
+        self._path: list[str] = []
+
+    # -- lines --------------------------------------------------------------------------------
+
+    def line(self, text: str, origin: str = "") -> None:
+        """Writes a line; `origin` names the statement it was made from."""
+        self.lines.append("  " * self._indent + text)
+        self.origins.append(" / ".join((*self._path, origin) if origin else self._path))
+
+    @contextmanager
+    def block(self, head: str, origin: str) -> Iterator[None]:
+        """Braces after `head`; what is written inside belongs to `origin`."""
+        self.line(f"{head} {{", origin)
+        self._indent += 1
+        self._path.append(origin)
+        yield
+        self._path.pop()
+        self._indent -= 1
+        self.line("}", origin)
+
+    # -- values -------------------------------------------------------------------------------
+
+    def value(self, e: Expr) -> Text:
+        """The scalar `e`. Raises CompileError for what has no meaning on a GPU."""
+        known = self.values.get(e) if isinstance(e, Var) else None
+        if known is not None:
+            return known
+        handler = self._handlers.get(type(e))
+        if handler is None:
+            raise CompileError(
+                f"{type(e).__name__} reached CUDA code generation: run the lowering passes first: "
+                f"{e!r}"
+            )
+        return handler(self, e)
+
+    def operand(self, e: Expr, level: Level) -> str:
+        """`e` as an operand where operators of at least `level` need no parentheses."""
+        return self.value(e).within(level)
+
+    def text(self, e: Expr) -> str:
+        """`e` where nothing around it binds."""
+        return self.value(e).text
+
+    def use(self, part: str) -> None:
+        """A part of the prelude is needed."""
+        self.parts.add(part)
+
+    def call(self, part: str, *args: str) -> Text:
+        """A call of the prelude's function of the same name as its part."""
+        self.use(part)
+        return Text(f"{part}({', '.join(args)})")
+
+    def type(self, dtype: DType) -> str:
+        """The C type of a value of `dtype`, and its part of the prelude."""
+        name = value_type(dtype)
+        if is_half(dtype):
+            self.use(name)
+        return name
+
+    def widened(self, e: Expr) -> Text:
+        """The float of a 16-bit float `e`; other values as they are."""
+        value = self.value(e)
+        if not is_half(e.dtype):
+            return value
+        return self.call(f"{value_type(e.dtype)}_to_f32", value.text)
+
+    def narrowed(self, value: Text, dtype: DType) -> Text:
+        """A float as a value of type `dtype` when that is a 16-bit float, else as it is."""
+        if not is_half(dtype):
+            return value
+        return self.call(f"f32_to_{value_type(dtype)}", value.text)
+
+    # -- memory -------------------------------------------------------------------------------
+
+    def pointer(self, buffer: Buffer) -> tuple[str, DType]:
+        """The name of a buffer's pointer and the type of the elements it points to."""
+        found = self.pointers.get(buffer.data)
+        if found is None:
+            raise CompileError(f"the buffer {buffer.name} is used where it is not allocated")
+        return found

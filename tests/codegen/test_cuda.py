@@ -1,0 +1,242 @@
+"""CUDA C as text, and that NVRTC compiles it."""
+
+from __future__ import annotations
+
+import textwrap
+
+import numpy as np
+import pytest
+
+from autosched.codegen.cuda import Launch, emit_cuda, launch_of
+from autosched.codegen.cuda_names import Names
+from autosched.codegen.cuda_prelude import PARTS, prelude
+from autosched.codegen.cuda_types import float_constant, int_constant
+from autosched.codegen.nvrtc import Nvrtc, load_nvrtc
+from autosched.errors import CompileError
+from autosched.tir.dtype import DType
+from autosched.tir.function import PrimFunc
+from autosched.tir.parser import parse_func
+
+HEAD = "def k(A: Buffer((64,), {t}), B: Buffer((64,), {t}), n: int32, x: {t}):\n"
+
+
+@pytest.fixture(scope="module")
+def nvrtc() -> Nvrtc:
+    return load_nvrtc("sm_80")
+
+
+def kernel(body: str, dtype: str = "float32") -> PrimFunc:
+    text = textwrap.dedent(body)
+    if "launch" not in text:
+        text = "launch(blockIdx.x, 2)\nlaunch(threadIdx.x, 32)\n" + text
+    text = HEAD.format(t=dtype) + textwrap.indent(text, "    ")
+    return parse_func(text).with_attrs(global_symbol="k_kernel", calling_conv=2)
+
+
+def lines(body: str, dtype: str = "float32") -> list[str]:
+    """The lines between the braces of the kernel."""
+    text = emit_cuda([kernel(body, dtype)]).text
+    return [line.strip() for line in text[text.index("k_kernel(") :].split("\n")[1:-2]]
+
+
+STATEMENTS = {
+    "a loop": ("for i in range(4):\n    B[i] = A[i]", "for (int i = 0; i < 4; ++i) {"),
+    "a barrier": ('tvm_storage_sync("shared")', "__syncthreads();"),
+    "a barrier of a warp": ('tvm_storage_sync("warp")', "__syncwarp();"),
+    "an unrolled loop": ("for i in unrolled(4):\n    B[i] = A[i]", "#pragma unroll"),
+    "a minimum of a loop": (
+        "for i in range(n, n + 3):\n    B[i] = A[i]",
+        "for (int i = n; i < n + 3; ++i) {",
+    ),
+    "a branch": ("if threadIdx.x < n:\n    B[0] = x", "if ((int)threadIdx.x < n) {"),
+    "shared memory": (
+        'S = allocate((4, 8), float32, "shared")\nB[0] = x',
+        "__shared__ __align__(16) float S[32];",
+    ),
+    "dynamic memory": (
+        'S = allocate((8,), float32, "shared.dyn")\nB[0] = x',
+        "extern __shared__ __align__(128) unsigned char S[];",
+    ),
+    "registers": ('L = allocate((8,), float32, "local")\nB[0] = x', "float L[8];"),
+    "a let": ("t: float32 = A[0]\nB[1] = t", "const float t = A[0];"),
+    "a vector": ("B[0:4] = A[4:8]", None),
+    "an axis of one": ("launch(threadIdx.x, 1)\nB[threadIdx.x] = x", "B[0] = x;"),
+}
+
+
+@pytest.mark.parametrize(("body", "expected"), STATEMENTS.values(), ids=STATEMENTS)
+def test_statements(body: str, expected: str | None, nvrtc: Nvrtc) -> None:
+    expected = expected or (
+        "*reinterpret_cast<vec<float, 4>*>(B + 0) = *reinterpret_cast<const vec<float, 4>*>(A + 4);"
+    )
+    assert expected in lines(body)
+    nvrtc.compile(emit_cuda([kernel(body)]).text, "sm_80")
+
+
+WRAPPED = "(int)((unsigned)A[0] * (unsigned)A[1] + (unsigned)n)"
+EXPRESSIONS = {
+    "sums keep their order": ("float32", "A[0] + (A[1] + A[2])", "A[0] + (A[1] + A[2])"),
+    "precedence": ("float32", "(A[0] + A[1]) * A[2] - x", "(A[0] + A[1]) * A[2] - x"),
+    "indices are not unsigned": ("float32", "A[n * 2 + 1]", "A[n * 2 + 1]"),
+    "data wraps": (
+        "int32",
+        "A[0] * A[1] + 3",
+        "(int)((unsigned)A[0] * (unsigned)A[1] + (unsigned)3)",
+    ),
+    "small types wrap": ("int8", "A[0] + A[1]", "(signed char)((unsigned)A[0] + (unsigned)A[1])"),
+    "truncating division": ("int32", "truncdiv(A[0], 3)", "A[0] / 3"),
+    "a mask": ("int32", "bitwise_and(n + 1, 7)", "(n + 1) & 7"),
+    "a shift": ("int32", "shift_right(n, 3) + 1", "(n >> 3) + 1"),
+    "a shift to the left": ("int32", "shift_left(A[0], n)", "(int)((unsigned)A[0] << (n & 31))"),
+    "maximum": ("float32", "max(A[0], x)", "max_f32(A[0], x)"),
+    "maximum of doubles": ("float64", "max(A[0], x)", "max_f64(A[0], x)"),
+    "maximum of ints": ("int32", "max(A[0], 0)", "max(A[0], 0)"),
+    "select": ("float32", "Select(x > A[0], x, A[0])", "x > A[0] ? x : A[0]"),
+    "exp": ("float32", "exp(x)", "expf(x)"),
+    "exp of doubles": ("float64", "exp(x)", "exp(x)"),
+    "sigmoid": ("float32", "sigmoid(x)", "1.0f / (1.0f + expf(-(x)))"),
+    "to int": ("int32", "int32(float32(A[0]))", "f32_to_i32((float)A[0])"),
+    "to a small int": (
+        "int8",
+        "int8(float32(A[0]))",
+        "(signed char)max(-128, min(127, f32_to_i32((float)A[0])))",
+    ),
+    "half": ("float16", "A[0] + x", "f32_to_f16(f16_to_f32(A[0]) + f16_to_f32(x))"),
+    "brain float": ("bfloat16", "exp(x)", "f32_to_bf16(expf(bf16_to_f32(x)))"),
+    "a condition": ("bool", "A[0] and not x", "A[0] != 0 && !x"),
+    "bits": ("int32", "reinterpret(float32(A[0]), dtype=int32)", "bit_cast<int>((float)A[0])"),
+    "leading zeros": ("int32", "clz(A[0])", "__clz((unsigned)A[0])"),
+    "fma": ("float32", "fma(x, A[0], A[1])", "fmaf(x, A[0], A[1])"),
+}
+
+
+@pytest.mark.parametrize(("dtype", "text", "expected"), EXPRESSIONS.values(), ids=EXPRESSIONS)
+def test_expressions(dtype: str, text: str, expected: str, nvrtc: Nvrtc) -> None:
+    body = f"B[0] = {text}"
+    assert f"B[0] = {expected};" in lines(body, dtype)
+    nvrtc.compile(emit_cuda([kernel(body, dtype)]).text, "sm_80")
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+def test_the_whole_prelude_compiles(arch: str, nvrtc: Nvrtc) -> None:
+    nvrtc.compile(prelude(PARTS), arch)
+
+
+FLOATS = [0.0, -0.0, 1.0, 0.5, 1 / 3, 3.4028234663852886e38, 1e-45, 2.0**-126, 1e20, -7.25, 0.1]
+
+
+@pytest.mark.parametrize("value", FLOATS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_constants_of_floats_are_exact(value: float, dtype: str) -> None:
+    text = float_constant(value, DType(dtype)).strip("()")
+    assert text.endswith("f") == (dtype == "float32")
+    digits = text.rstrip("f") if dtype == "float32" else text
+    back = float.fromhex(digits) if "0x" in digits else float(digits)
+    wanted = np.dtype(dtype).type(value)
+    assert np.dtype(dtype).type(back).tobytes() == wanted.tobytes()
+
+
+def test_constants_that_are_no_numbers() -> None:
+    assert float_constant(np.inf, DType("float32")) == "__int_as_float(0x7f800000)"
+    assert float_constant(-np.inf, DType("float32")) == "__int_as_float(0xff800000)"
+    assert float_constant(np.nan, DType("float32")) == "__int_as_float(0x7fc00000)"
+    nan64 = float_constant(np.nan, DType("float64"))
+    assert nan64 == "__longlong_as_double(0x7ff8000000000000LL)"
+    assert float_constant(1.0, DType("float16")) == "f16{0x3c00}"
+    assert float_constant(1.0, DType("bfloat16")) == "bf16{0x3f80}"
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"),
+    [
+        (5, "int32", "5"),
+        (-5, "int32", "(-5)"),
+        (-(2**31), "int32", "(-2147483647 - 1)"),
+        (-(2**63), "int64", "(-9223372036854775807LL - 1)"),
+        (2**32 - 1, "uint32", "4294967295u"),
+        (2**64 - 1, "uint64", "18446744073709551615uLL"),
+        (-128, "int8", "(-128)"),
+        (1, "bool", "true"),
+    ],
+)
+def test_constants_of_ints(value: int, dtype: str, expected: str) -> None:
+    assert int_constant(value, DType(dtype)) == expected
+
+
+def test_names() -> None:
+    names = Names()
+    hints = ["i.j.fused", "i_j_fused", "double", "threadIdx", "expf", "vec", "7x", "", "a__b", "é"]
+    assert [names.new(hint) for hint in hints] == [
+        *("i_j_fused", "i_j_fused_1", "double_1", "threadIdx_1", "expf_1", "vec_1"),
+        *("v7x", "v", "a_b", "v_1"),
+    ]
+
+
+def test_parameters() -> None:
+    head = emit_cuda([kernel("B[0] = A[0]")]).text
+    assert "const float* __restrict__ A," in head
+    assert "    float* __restrict__ B," in head
+    assert "int n," in head
+    aliased = kernel("B[0] = A[0]").with_attrs(**{"tir.noalias": False})
+    assert "__restrict__" not in emit_cuda([aliased]).text
+    half = emit_cuda([kernel("B[0] = x", "float16")]).text
+    assert "unsigned short x_bits" in half
+    assert "const f16 x = f16{x_bits};" in half
+
+
+def test_the_launch_stands_above_the_kernel_and_bounds_its_threads() -> None:
+    func = kernel("""\
+launch(blockIdx.x, 4)
+launch(threadIdx.y, 8)
+launch(threadIdx.x, 16)
+S = allocate((128,), float32, "shared")
+B[threadIdx.x] = A[threadIdx.x]
+""")
+    text = emit_cuda([func]).text
+    assert "// grid (4, 1, 1), block (16, 8, 1), 512 bytes shared (static)\n" in text
+    assert "__launch_bounds__(128) k_kernel(" in text
+    assert launch_of(func) == Launch((4, 1, 1), (16, 8, 1), 512, 0)
+    bounded = emit_cuda([func.with_attrs(min_blocks=2)]).text
+    assert "__launch_bounds__(128, 2) k_kernel(" in bounded
+
+
+def test_a_line_says_what_it_was_made_from(nvrtc: Nvrtc) -> None:
+    source = emit_cuda([kernel("for i in range(4):\n    B[i] = max(A[i], x)")])
+    number = next(
+        n for n, line in enumerate(source.text.split("\n"), 1) if line.strip().startswith("B[i]")
+    )
+    assert source.statements[number] == "k_kernel / for i / B[...] = ..."
+    broken = source.text.replace("B[i] = ", "B[missing] = ")
+    with pytest.raises(CompileError, match="made from: k_kernel / for i / B") as caught:
+        nvrtc.compile(broken, "sm_80", statements=source.statements)
+    assert caught.value.line == number
+
+
+REFUSED = {
+    "a thread axis beyond the limit": ("launch(threadIdx.x, 2048)\nB[0] = x", "is 2048, 1 to 1024"),
+    "too many threads": (
+        "launch(threadIdx.x, 64)\nlaunch(threadIdx.y, 64)\nB[0] = x",
+        "4096 threads in a block",
+    ),
+    "too many rows of blocks": ("launch(blockIdx.y, 65536)\nB[0] = x", "is 65536, 1 to 65535"),
+    "an extent that varies": ("launch(threadIdx.x, n)\nB[0] = x", "must be constant, found n"),
+    "floor division": ("B[n // 3] = x", "FloorDiv reached CUDA code generation"),
+    "a vectorized loop": ("for i in vectorized(4):\n    B[i] = x", "the loop i is vectorized"),
+    "a barrier of the grid": ('tvm_storage_sync("global")', "a barrier of scope 'global'"),
+    "a function from outside": ('B[0] = call_extern("f", x, dtype=float32)', "the function f is"),
+    "global memory": ('W = allocate((8,), float32, "global")\nB[0] = x', "only shared and local"),
+    "an unaligned vector": ("B[ramp(n, 1, 4)] = A[0:4]", "may be misaligned"),
+    "arithmetic on vectors": ("B[0:4] = A[0:4] + A[4:8]", "a computation on vectors"),
+}
+
+
+@pytest.mark.parametrize(("body", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_has_no_meaning_on_a_gpu(body: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        emit_cuda([kernel(body)])
+
+
+def test_assertions_trap_in_debug_builds_only() -> None:
+    func = kernel('assert n < 4, "small"\nB[0] = x')
+    assert "__trap" not in emit_cuda([func]).text
+    assert "if (!(n < 4)) __trap();" in emit_cuda([func], debug=True).text
