@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,9 +25,7 @@ from autosched.tir.verify import verify
 from autosched.tir.walk import stmts
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 from kit.stmts import loop
-
-MakeFunc = Callable[..., PrimFunc]
-SameResult = Callable[..., None]
+from kit.types import MakeFunc, SameResult
 
 A = decl_buffer((24,), "float32", "A")
 B = decl_buffer((24,), "float32", "B")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,13 @@ import pytest
 
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Var
-from autosched.tir.function import PrimFunc
 from autosched.tir.op import eq, if_then_else, likely, max_, min_, ne, select
 from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, IfThenElse, Stmt, seq
 from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs, stmts
 from autosched.transform.loops.loop_partition import LoopPartition
 from kit.stmts import loop
-
-MakeFunc = Callable[..., PrimFunc]
-SameResult = Callable[..., None]
+from kit.types import MakeFunc, SameResult
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,7 @@ from autosched.tir.walk import child_stmts, stmts
 from autosched.transform.storage import storage_plan
 from autosched.transform.storage.storage_rewrite import StorageRewrite
 from kit.stmts import loop
-
-MakeFunc = Callable[..., PrimFunc]
-SameResult = Callable[..., None]
+from kit.types import MakeFunc, SameResult
 
 A = decl_buffer((64,), "float32", "A")
 B = decl_buffer((64,), "float32", "B")
