@@ -22,6 +22,9 @@ def call_value(c: ExprCompiler, e: Call) -> Value:
         return special(c, e)
     args = [c.expr(a) for a in e.args]
     many = any(a.varying for a in args)
+    bits = _bits(c, e, args)
+    if bits is not None:
+        return bits
     texts = ", ".join(a.text for a in args)
     result = c.type_name(e.dtype.element)
     if e.op in interp_math.INTEGER_CALLS:
@@ -32,6 +35,27 @@ def call_value(c: ExprCompiler, e: Call) -> Value:
     else:
         raise InterpreterError(f"the interpreter does not know the intrinsic {e.op}: {e!r}")
     return Value(text, ATOM, many, *type_interval(e.dtype))
+
+
+_BIT_SYMBOLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_right": ">>"}
+
+
+def _bits(c: ExprCompiler, e: Call, args: list[Value]) -> Value | None:
+    """A bit operation as an operator of Python, where it means the same."""
+    symbol = _BIT_SYMBOLS.get(e.op)
+    if symbol is None or e.dtype.is_bool or any(a.dtype is not e.dtype for a in e.args):
+        return None
+    a, b = args
+    low, high = type_interval(e.dtype)
+    if symbol == ">>":
+        if not 0 <= b.low <= b.high < e.dtype.bits:
+            return None
+        ends = [x >> y for x in (a.low, a.high) for y in (b.low, b.high)]
+        low, high = min(ends), max(ends)
+    elif symbol == "&" and max(a.low, b.low) >= 0:
+        low, high = 0, min(v.high for v in args if v.low >= 0)
+    text = f"({a.at(ATOM)} {symbol} {b.at(ATOM)})"
+    return Value(text, ATOM, a.varying or b.varying, low, high)
 
 
 def _branch(c: ExprCompiler, e: Call) -> Value:

@@ -53,6 +53,7 @@ from autosched.tir.expr import (
 from autosched.tir.interp_access import flat_index, view_place, watched_index
 from autosched.tir.interp_call import call_value
 from autosched.tir.interp_copies import check_aligned, in_elements
+from autosched.tir.interp_hoist import HOISTABLE, hoisted, of_threads_alone, split
 from autosched.tir.interp_memory import (
     InterpreterError,
     Storage,
@@ -87,6 +88,7 @@ class ExprCompiler:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.watched = run.watch is not None
+        self.counting = run.watch is not None and run.watch.counting
         self.current: Stmt | None = None
         self.names: dict[Var, Value] = {}
         self.places: dict[Buffer, Place] = {}
@@ -96,6 +98,15 @@ class ExprCompiler:
         self.in_kernel = False
         self.eager_select = False
         self._counter = 0
+        # Of the kernel that is being compiled (`interp_hoist.py`).
+        self.thread_vars: set[Var] = set()
+        self.threads_alone: dict[Expr, bool] = {}
+        self.thread_parts: dict[frozenset[tuple[Expr, int]], str] = {}
+        self.hoisted: dict[Expr, Value] = {}
+
+    def before_statements(self, line: str) -> None:
+        """Adds a line to the start of the kernel."""
+        raise NotImplementedError
 
     def fresh(self, prefix: str) -> str:
         """A Python name not used before."""
@@ -132,9 +143,15 @@ class ExprCompiler:
 
     def expr(self, e: Expr) -> Value:
         """The Python text of `e`."""
+        known = self.hoisted.get(e)
+        if known is not None:
+            return known
         rule = _RULES.get(type(e))
         if rule is not None:
-            return rule(self, e)
+            value = rule(self, e)
+            if value.varying and type(e) in HOISTABLE and of_threads_alone(self, e):
+                return hoisted(self, e, value)
+            return value
         raise InterpreterError(f"{type(e).__name__} cannot be run: {e!r}")
 
     # -- leaves
@@ -318,7 +335,14 @@ class ExprCompiler:
     def _load(self, e: BufferLoad) -> Value:
         place = self.place(e.buffer)
         outer, self.mask = self.mask, self.masked(e.predicate)
-        mask, index = self.mask, flat_index(self, place, e.indices)
+        mask = self.mask
+        parts = split(self, place, e.indices) if self.in_kernel and not self.counting else None
+        if parts is not None:
+            self.mask = outer
+            fields = f"{parts.of_threads}, {parts.shared}, {mask}, {parts.inside}"
+            text = f"{place.storage}.load_sum({fields})"
+            return Value(text, ATOM, True, *type_interval(e.dtype))
+        index = flat_index(self, place, e.indices)
         self.mask = outer
         if self.watched:
             index = watched_index(self, place, index, e.buffer, e.indices, mask, store=False)
@@ -366,6 +390,7 @@ _RULES: dict[type[Expr], Callable[[ExprCompiler, Any], Value]] = {
 RUNTIME: dict[str, Any] = {
     "asarray": np.asarray,
     "where": np.where,
+    "wide": lambda x: np.asarray(x, np.int64),
     "minimum": np.minimum,
     "maximum": np.maximum,
     "logical_not": np.logical_not,

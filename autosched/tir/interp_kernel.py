@@ -26,6 +26,7 @@ def thread_extent(c: StmtCompiler, stmt: AttrStmt, iv: IterVar) -> None:
     if tag not in c.threads:
         raise InterpreterError(f"unknown thread axis {tag!r} in\n{stmt!r}")
     c.names[iv.var] = c.threads[tag]
+    c.thread_vars.add(iv.var)
     c.tags[iv.var] = tag
     c.scopes.append(tag)
     c.stmt(stmt.body)
@@ -40,6 +41,7 @@ def _launch(c: StmtCompiler, stmt: AttrStmt) -> None:
     with c.inside(f"def {name}(L):"):
         c.threads = {tag: _coordinate(c, tag, v) for tag, v in extents.items()}
         c.in_kernel = True
+        c.start_kernel()
         c.stmt(stmt)
         c.in_kernel = False
     c.emit(f"RUN.launch({name}, {grid})")

@@ -89,7 +89,10 @@ class Storage:
     `owner` gives each thread's instance; None when there is one instance for all.
     """
 
-    __slots__ = ("_base", "_step", "flat", "instances", "name", "owner", "rows", "shadow", "size")
+    __slots__ = (
+        *("_base", "_bases", "_step", "flat", "instances", "name", "owner", "rows", "shadow"),
+        "size",
+    )
 
     def __init__(
         self,
@@ -111,6 +114,7 @@ class Storage:
         self._step = instances if private else 1
         self._base = owner if owner is None or private else owner * self.size
         self.rows = flat.reshape(self.size, instances) if private else flat
+        self._bases: dict[int, Array] = {}
 
     @property
     def private(self) -> bool:
@@ -150,6 +154,26 @@ class Storage:
         if self.shadow is not None:
             self.shadow.read(self, places, self._mask_like(mask, places))
         return self.flat[places]
+
+    def load_sum(self, of_threads: Array, shared: int, mask: Mask, inside: bool) -> Any:
+        """The elements at `of_threads + shared`; `inside` when no check of bounds is needed.
+
+        `of_threads` must outlive this storage.
+        """
+        if not inside:
+            return self.load(of_threads + shared, mask)
+        if self._base is None:
+            places = of_threads + shared
+        else:
+            key = id(of_threads)
+            base = self._bases.get(key)
+            if base is None:
+                base = self._bases[key] = self._places(of_threads)
+            places = base + shared * self._step
+        if self.shadow is not None:
+            name = (id(of_threads), shared) if mask is True else None
+            self.shadow.read(self, places, thread_mask(mask), name)
+        return self.flat.take(places)
 
     def store(self, index: Any, value: Any, mask: Mask) -> None:
         """Stores `value` at `index` where `mask` holds."""

@@ -60,6 +60,9 @@ class Shadow:
         self._launch = -1
         self._writers = self._readers = np.zeros(0, np.int64)
         self._write_warp_time = self._read_warp_time = self._read_warp = np.zeros(0, np.int64)
+        self._seen: set[tuple[int, int]] = set()
+        self._written = True  # since the last barrier of all blocks
+        self._unsorted: list[tuple[Array, Array]] = []
         self.arriving: Array | None = None
         """Copies on their way to each cell."""
         self.leaving: Array | None = None
@@ -67,10 +70,21 @@ class Shadow:
 
     # -- accesses
 
-    def read(self, storage: Storage, places: Array, mask: Mask) -> None:
-        """The threads of `mask` read `places`."""
+    def read(
+        self, storage: Storage, places: Array, mask: Mask, name: tuple[int, int] | None = None
+    ) -> None:
+        """The threads of `mask` read `places`.
+
+        A read by all threads may have a `name`: one of the same name since the last write and the
+        last barrier found all that this one would find.
+        """
         if self.complete and not self.tracks_races and self.arriving is None:
             return
+        if name is not None:
+            if name in self._seen:
+                return
+            if not self.shared_by_blocks:
+                self._seen.add(name)
         for cells, rows in self._each(storage, places, mask):
             if self.arriving is not None:
                 self._refuse_copies(storage, self.arriving, cells, rows, "read", "to")
@@ -81,6 +95,8 @@ class Shadow:
 
     def write(self, storage: Storage, places: Array, mask: Mask) -> None:
         """The threads of `mask` write `places`."""
+        self._seen.clear()
+        self._written = True
         for cells, rows in self._each(storage, places, mask):
             for flights, direction in ((self.arriving, "to"), (self.leaving, "from")):
                 if flights is not None:
@@ -130,17 +146,27 @@ class Shadow:
             if self.bits is not None:
                 self.bits[cells] = False
                 self.complete, self.rows_written = False, None
+        self._seen.clear()
 
     def fly(self, storage: Storage, places: Array, mask: Mask, change: int, arriving: bool) -> None:
         """One copy more (change 1) or fewer (-1) is on its way to or from `places`."""
+        self._seen.clear()
         name = "arriving" if arriving else "leaving"
         if getattr(self, name) is None:
             setattr(self, name, np.zeros(self.cells, np.int32))
         for cells, _ in self._each(storage, places, mask):
             np.add.at(getattr(self, name), cells, change)
 
-    def settle(self) -> None:
-        """Called at barriers: notes when no element is left unwritten."""
+    def before_barrier(self, everyone: bool) -> None:
+        """Called before threads meet; `everyone` says that all blocks do."""
+        self._seen.clear()
+        if everyone:
+            self._unsorted.clear()
+            self._written = False
+        elif self.run.threads is not None:
+            self._sort_reads(self.run.threads)
+        if not self.complete and self.bits is not None:
+            self.complete = bool(self.bits.all())
         if not self.complete and self.bits is not None:
             self.complete = bool(self.bits.all())
 
@@ -207,7 +233,20 @@ class Shadow:
     def _read_race(self, storage: Storage, cells: Array, rows: Array, threads: Threads) -> None:
         self._ready(threads)
         stamps = threads.stamps[rows]
-        self._refuse(storage, cells, rows, stamps, threads, self._writers, "read", "written")
+        if self._written or self.shared_by_blocks:
+            self._refuse(storage, cells, rows, stamps, threads, self._writers, "read", "written")
+        if not self.shared_by_blocks and not threads.has_warp_barriers:
+            # Only a write before the next barrier asks who has read.
+            self._unsorted.append((cells, rows))
+            return
+        self._note_read(cells, rows, stamps, threads)
+
+    def _sort_reads(self, threads: Threads) -> None:
+        for cells, rows in self._unsorted:
+            self._note_read(cells, rows, threads.stamps[rows], threads)
+        self._unsorted.clear()
+
+    def _note_read(self, cells: Array, rows: Array, stamps: Array, threads: Threads) -> None:
         before = self._readers[cells]
         many = threads.many_stamps[rows]
         new = (before != stamps) & (before != many)
@@ -219,6 +258,7 @@ class Shadow:
 
     def _write_race(self, storage: Storage, cells: Array, rows: Array, threads: Threads) -> None:
         self._ready(threads)
+        self._sort_reads(threads)
         stamps = threads.stamps[rows]
         self._refuse(storage, cells, rows, stamps, threads, self._writers, "written", "written")
         self._refuse(storage, cells, rows, stamps, threads, self._readers, "written", "read")

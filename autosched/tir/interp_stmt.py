@@ -62,6 +62,7 @@ class StmtCompiler(ExprCompiler):
         self.origins: list[Stmt | None] = []
         self.parameters: set[Buffer] = set()
         self.threads: dict[str, Value] = {}
+        self.kernel_start, self.kernel_indent = 0, ""
         self.tags: dict[Var, str] = {}
         self.scopes: list[str] = []
         self.reducer: Any = None
@@ -78,6 +79,18 @@ class StmtCompiler(ExprCompiler):
         """Adds one line at the current indentation."""
         self.lines.append(" " * self._depth + line)
         self.origins.append(self.current)
+
+    def start_kernel(self) -> None:
+        """What depends on threads alone goes here from now on."""
+        self.kernel_start, self.kernel_indent = len(self.lines), " " * self._depth
+        for table in (self.thread_vars, self.threads_alone, self.thread_parts, self.hoisted):
+            table.clear()
+
+    def before_statements(self, line: str) -> None:
+        """Adds a line to the start of the kernel."""
+        self.lines.insert(self.kernel_start, self.kernel_indent + line)
+        self.origins.insert(self.kernel_start, None)
+        self.kernel_start += 1
 
     @contextmanager
     def inside(self, head: str, loop: bool = False) -> Iterator[None]:

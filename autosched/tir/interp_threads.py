@@ -178,6 +178,10 @@ class Threads:
             position = position // self.extents.get(other, 1)
         raise InterpreterError(f"unknown thread axis {tag!r}")
 
+    def per_thread(self, value: Any) -> Array:
+        """An integer that depends on threads alone as one int64 for each of them."""
+        return np.ascontiguousarray(np.broadcast_to(np.asarray(value, np.int64), self.count))
+
     def allocate(
         self,
         name: str,
@@ -234,11 +238,11 @@ class Threads:
         if scope == "warp":
             self.warp_time[self.warp_of if mask is True else self.warp_of[mask]] += 1
             return
+        for shadow in self._shadows:
+            shadow.before_barrier(mask is True)
         step = 1 << EPOCH if mask is True else mask.astype(np.int64) << EPOCH
         self.stamps += step
         self.many_stamps += step
-        for shadow in self._shadows:
-            shadow.settle()
 
     def allreduce(
         self,

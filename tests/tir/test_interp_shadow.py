@@ -408,3 +408,23 @@ def test_sectors_are_counted(index: str, sectors: int) -> None:
     _, watch = run(function(f"L[0] = A[{index}]\n", threads=32, blocks=1), counting=True)
     count = next(c for (_, name, _), c in watch.counts.items() if name == "A")
     assert (count.requests, count.sectors_per_request) == (1, sectors)
+
+
+def test_a_read_seen_before_a_write_counts_after_it() -> None:
+    """Reads of one name are looked at once between writes and barriers, not once for all."""
+    body = """\
+    S[threadIdx.x] = A[threadIdx.x]
+    {sync}
+    L[0] = S[63 - threadIdx.x]
+    L[0] = S[63 - threadIdx.x]
+    {between}
+    S[threadIdx.x] = 0.0
+    {after}
+    L[0] = S[63 - threadIdx.x]
+    """
+    nothing = "L[1] = 0.0"
+    run(function(body.format(sync=SYNC, between=SYNC, after=SYNC)))
+    error = refused(function(body.format(sync=SYNC, between=nothing, after=SYNC)), interp.RaceError)
+    assert "written by thread 0 of block 0, read by thread 63" in str(error)
+    error = refused(function(body.format(sync=SYNC, between=SYNC, after=nothing)), interp.RaceError)
+    assert statement(error).startswith("L[0]")
