@@ -10,6 +10,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from autosched.arith.const_int_bound import NEG_INF, POS_INF
+from autosched.arith.division_facts import division_facts
 from autosched.arith.sum_form import (
     NO_UPPER,
     Sum,
@@ -69,8 +70,9 @@ def compare(analyzer: Analyzer, a: Expr, b: Expr) -> int:
     bits = sign_bits(*sum_bound(terms, base, analyzer.bounds, a.dtype))
     if bits in (LESS, EQUAL, GREATER):
         return bits
-    if len(analyzer.bounds.linear) > 1:
-        bits &= sign_bits(*transitive_bound(terms, base, analyzer.bounds))
+    derived = division_facts(analyzer, terms) if len(terms) > 1 and not analyzer.as_ansor else []
+    if derived or len(analyzer.bounds.linear) > 1:
+        bits &= sign_bits(*transitive_bound(terms, base, analyzer.bounds, derived))
         if bits in (LESS, EQUAL, GREATER):
             return bits
     if bits & EQUAL and not _may_vanish(analyzer, terms, base):

@@ -71,6 +71,8 @@ tdiv(x * c1, x * c2) -> c1 // c2 if c1 >= 0 and c2 > 0
 tdiv(x * c1, c2) -> x * (c1 // c2) if c2 > 0 and c1 % c2 == 0
 tdiv(x + c1, c2) -> tdiv(x, c2) + c1 // c2 if c2 > 0 and c1 % c2 == 0 and min(lo(x), c1) >= 0
 tdiv(x*c1 + y, c2) -> x*(c1 // c2) + tdiv(y, c2) if c1 >= c2 > 0 == c1 % c2 and lo(x) >= 0 <= lo(y)
+tdiv(x + z, z) -> tdiv(x, z) + 1 if z.__class__ is not IntImm and lo(z) >= 0 and lo(x) >= 0
+tdiv(z + x, z) -> tdiv(x, z) + 1 if z.__class__ is not IntImm and lo(z) >= 0 and lo(x) >= 0
 tdiv(x * z + y, z) -> x + tdiv(y, z) if lo(z) >= 0 and lo(x) >= 0 and lo(y) >= 0
 tdiv(y, z) -> 0 if z.__class__ is not IntImm and lo(y) >= 0 and prove(y < z)
 tdiv(x * y, y) -> x
@@ -83,6 +85,8 @@ tmod(x, c1) -> x if below(x, c1)
 tmod(tmod(x, c1), c2) -> tmod(x, c2) if c2 > 0 and c1 % c2 == 0
 tmod(x + c1, c2) -> tmod(x, c2) if c2 > 0 and c1 % c2 == 0 and min(lo(x), c1) >= 0
 tmod(x * c1 + y, c2) -> tmod(y, c2) if c2 > 0 and c1 % c2 == 0 and lo(x * c1) >= 0 and lo(y) >= 0
+tmod(x + z, z) -> tmod(x, z) if z.__class__ is not IntImm and lo(z) >= 0 and lo(x) >= 0
+tmod(z + x, z) -> tmod(x, z) if z.__class__ is not IntImm and lo(z) >= 0 and lo(x) >= 0
 tmod(x * z + y, z) -> tmod(y, z) if lo(z) >= 0 and lo(x) >= 0 and lo(y) >= 0
 tmod(y, z) -> y if z.__class__ is not IntImm and lo(y) >= 0 and prove(y < z)
 """

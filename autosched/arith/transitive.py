@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 
 from autosched.arith.const_int_bound import NEG_INF, POS_INF, Bound, BoundEvaluator, clip
@@ -15,10 +16,12 @@ Key = tuple[Expr, int, int, bool]
 Scales = dict[Key, int]
 
 
-def transitive_bound(terms: list[Term], base: int, bounds: BoundEvaluator) -> Bound:
-    """The interval of the sum by up to three of the facts about sums that hold."""
+def transitive_bound(
+    terms: list[Term], base: int, bounds: BoundEvaluator, derived: Sequence[LinearFact] = ()
+) -> Bound:
+    """The interval of the sum by up to three facts about sums, known ones and `derived`."""
     target = _scales(terms)
-    facts = [(_scales(f.terms), f) for f in bounds.linear]
+    facts = [(_scales(f.terms), f) for f in (*bounds.linear, *derived)]
     high = _upper(target, facts, _DEPTH, bounds)
     low = _upper({k: -s for k, s in target.items()}, facts, _DEPTH, bounds)
     return (

@@ -42,8 +42,7 @@ def _at(tensor: Tensor, axes: Sequence[Var]) -> Expr:
     own = axes[len(axes) - tensor.ndim :]
     zero = op.const(0)
     pairs = zip(tensor.shape, own, strict=True)
-    element: Expr = tensor[tuple(zero if _is_one(e) else v for e, v in pairs)]
-    return element
+    return tensor[tuple(zero if _is_one(e) else v for e, v in pairs)]
 
 
 def _broadcast_shape(name: str, tensors: Sequence[Tensor]) -> tuple[Expr, ...]:

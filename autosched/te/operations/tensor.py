@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from autosched.arith import Analyzer
 from autosched.tir import op
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         elementwise as _elementwise,  # `elementwise.py` binds itself here when it is loaded
     )
     from autosched.te.operations.operation import Operation
+
+Index = Expr | IterVar | int
 
 
 class Tensor:
@@ -52,10 +54,15 @@ class Tensor:
 
     def __call__(self, *indices: Expr | IterVar | int) -> Expr:
         """The element at `indices`, like `tensor[indices]`."""
-        element: Expr = self[indices]
-        return element
+        return self[indices]
 
-    def __getitem__(self, indices: Any) -> Any:
+    @overload
+    def __getitem__(self, indices: Index | tuple[Index, ...]) -> Expr: ...  # type: ignore[overload-overlap]  # without any slice
+
+    @overload
+    def __getitem__(self, indices: slice | tuple[Index | slice, ...]) -> TensorRegion: ...
+
+    def __getitem__(self, indices: Any) -> Expr | TensorRegion:
         if not isinstance(indices, tuple):
             indices = (indices,)
         if len(indices) != len(self.shape):
