@@ -85,13 +85,28 @@ def walk(visits: tuple[Visit, ...], elements: tuple[int, ...], memory: Memory) -
         for level in touched
     ]
     pages = [sum(t.pages for t in level) for level in touched]
-    moving = [max(0, outermost_within(needed, capacity) - 1) for capacity in memory.caches]
     looked_up = [max(0, outermost_within(pages, entries) - 1) for entries in memory.tlb]
+    lines = [float(sum(t.lines for t in level) * times) for level, times in zip(touched, outside)]
+    runs = [float(sum(t.runs for t in level) * times) for level, times in zip(touched, outside)]
     return Walk(
-        tuple(float(sum(t.lines for t in touched[k]) * outside[k]) for k in moving),
-        tuple(float(sum(t.runs for t in touched[k]) * outside[k]) for k in moving),
+        tuple(_moved(lines, needed, capacity) for capacity in memory.caches),
+        tuple(_moved(runs, needed, capacity) for capacity in memory.caches),
         tuple(float(pages[k] * outside[k]) for k in looked_up),
     )
+
+
+def _moved(counts: Sequence[float], needed: Sequence[int], capacity: int) -> float:
+    """Of what all runs of the loops from each level inwards touch, what moves into a cache.
+
+    It is kept from one iteration of the loop outside to the next where it fits, and the less of it
+    the more it exceeds the capacity, nothing at the double: caches do not replace strictly what
+    was used longest ago.
+    """
+    level = max(0, outermost_within(needed, capacity) - 1)
+    if level == 0 or needed[level] <= capacity:
+        return counts[level]
+    kept = max(0.0, 2.0 - needed[level] / capacity)
+    return kept * counts[level - 1] + (1.0 - kept) * counts[level]
 
 
 def outermost_within(sizes: Sequence[int], capacity: int) -> int:
@@ -129,16 +144,18 @@ def _touched(moving: Sequence[tuple[int, int]], element: int, line: int) -> _Tou
         else:
             gaps.append((stride, extent))
     run = -(-span // line)
-    runs, places = 1, run
+    runs = 1
+    places = {k * line % PAGE for k in range(min(run, PAGE // line))}
     page_span, page_runs = span, 1
     for stride, count in gaps:
         runs *= count
-        places *= min(count, PAGE // math.gcd(stride, PAGE))
+        apart = min(count, PAGE // math.gcd(stride, PAGE))
+        if apart > 1 and len(places) * line < PAGE:
+            places = {(p + k * stride) % PAGE // line * line for p in places for k in range(apart)}
         if stride < PAGE:
             page_span += stride * (count - 1)
         else:
             page_runs *= count
     lines = runs * run
-    places = min(places, PAGE // line)  # of lines within their pages
-    needed = -(-lines // places) * PAGE if lines > places else 0
+    needed = -(-lines // len(places)) * PAGE if lines > len(places) else 0
     return _Touched(lines, runs, page_runs * -(-page_span // PAGE), needed)

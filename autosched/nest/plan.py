@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from autosched.nest.arrangement import least_moved
 from autosched.nest.core import Core
 from autosched.nest.lanes import output_lanes, scheduled_lanes
 from autosched.nest.loop_nest import InnerLoop, LoopNest, without_single_iterations
 from autosched.nest.loop_order import SHORT_REDUCTION, around_accumulators, last_reduction
-from autosched.nest.order_choice import least_moved
 from autosched.nest.piece import Piece, Tile
 from autosched.nest.register_tile import (
     FOLD_CYCLES,
@@ -19,7 +19,7 @@ from autosched.nest.register_tile import (
     TILE_LOOPS,
     Operand,
     TileProblem,
-    choose_tile,
+    good_tiles,
 )
 
 
@@ -110,26 +110,31 @@ def _tiled(nest: LoopNest, fit: int, core: Core, element: int, weight: float) ->
         weight,
         FOLD_CYCLES if nest.folded else STORE_CYCLES,
     )
-    chosen = _choose_tile(problem)
+    return least_moved((_orders(nest, chunks, tiled, problem, t) for t in _tiles(problem)), element)
+
+
+@lru_cache(maxsize=20_000)
+def _tiles(problem: TileProblem) -> list[tuple[int, ...]]:
+    return good_tiles(problem)
+
+
+def _orders(
+    nest: LoopNest,
+    chunks: int,
+    tiled: tuple[int, ...],
+    problem: TileProblem,
+    chosen: tuple[int, ...],
+) -> Iterator[Piece]:
+    """The piece with the tile `chosen`, in every order that its loops may have around it."""
+    loops = nest.loops
     factors = [1] * len(loops)
     for k, factor in zip(tiled, chosen[:-1], strict=True):
         factors[k] = factor
     kept = [k for k, loop in enumerate(loops) if loop.reduces or factors[k] != loop.extent]
-    orders = dict.fromkeys(
+    for outer, inside in dict.fromkeys(
         around_accumulators(loops, kept, short) for short in (SHORT_REDUCTION, 1)
-    )
-    return least_moved(
-        [
-            Piece(nest, Tile(tuple(factors), chosen[-1], chunks, outer, inside, tiled, problem))
-            for outer, inside in orders
-        ],
-        element,
-    )
-
-
-@lru_cache(maxsize=20_000)
-def _choose_tile(problem: TileProblem) -> tuple[int, ...]:
-    return choose_tile(problem)
+    ):
+        yield Piece(nest, Tile(tuple(factors), chosen[-1], chunks, outer, inside, tiled, problem))
 
 
 def _operands(nest: LoopNest, tiled: tuple[int, ...], width: int) -> Iterator[Operand]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Any, overload
 
 import numpy as np
@@ -24,6 +25,12 @@ TILE_LOOPS = 4
 
 STORE_CYCLES, FOLD_CYCLES = 1.5, 10.0
 """For each accumulator before and after the reduction; to fold lanes onto each other takes more."""
+
+GOOD, MOST_GOOD = 1.03, 6
+"""Cycles of a tile over those of the best one that count as equal, and how many such there are."""
+
+ENDLESS = 10**9
+"""Steps of a reduction so long that what surrounds it does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +108,26 @@ def operand_registers(operands: Sequence[Operand], tile: Sequence[int | Array]) 
 
 
 def choose_tile(problem: TileProblem) -> tuple[int, ...]:
-    """The cheapest factor for each tile loop; among equals the one with larger inner factors."""
-    best: tuple[float, tuple[int, ...]] | None = None
-    chosen = (1,) * len(problem.extents)
-    most = min(problem.core.registers - 1, MAX_POINTS)  # an operand needs a register too
-    for tile in _tiles(problem.extents, max(1, most)):
-        value = cost(problem, tile)
-        if value == math.inf:
-            continue
-        key = (round(value, 3), tuple([-f for f in reversed(tile)]))
-        if best is None or key < best:
-            best, chosen = key, tile
-    return chosen
+    """The tile whose steps take least; among equals the one with larger inner factors."""
+    return good_tiles(problem)[0]
+
+
+def good_tiles(problem: TileProblem) -> list[tuple[int, ...]]:
+    """A few tiles that keep the core about as busy as the best one, which is first.
+
+    Each has a factor for each tile loop. Among equals those with larger inner factors come first.
+    """
+    points = max(1, min(problem.core.registers - 1, MAX_POINTS))  # an operand needs a register too
+    keys = []
+    for tile in _tiles(problem.extents, points):
+        value = cost(problem, tile, ENDLESS)
+        if value != math.inf:
+            keys.append((round(value, 3), tuple([-f for f in reversed(tile)])))
+    if not keys:
+        return [(1,) * len(problem.extents)]
+    limit = GOOD * min(keys)[0]
+    best = nsmallest(MOST_GOOD, [key for key in keys if key[0] <= limit])
+    return [tuple([-f for f in reversed(inner)]) for _, inner in best]
 
 
 def unrolled_steps(extent: int, copies: int) -> int:

@@ -101,3 +101,22 @@ def test_what_is_touched_is_counted_like_the_addresses(seed: int) -> None:
     if found.needed:
         places = {line % (PAGE // LINE) for line in lines}
         assert found.needed >= len(lines) // len(places) * PAGE, f"seed {seed}: {loops}"
+
+
+def test_strides_that_meet_within_a_page_share_their_places() -> None:
+    """Rows 16 KiB apart, three columns 1 KiB apart and again 7 KiB further: the second three are at
+    places of the first, or next to them. 96 lines at four places need 24 of each."""
+    moving = [(1024, 3), (7 * 1024, 2), (16 * 1024, 16)]
+    assert _touched(moving, 4, LINE).needed == 96 // 4 * PAGE
+
+
+@pytest.mark.parametrize(
+    ("rows", "moved"), [(12, 12), (15, 0.5 * 15 + 0.5 * 15 * 64), (24, 24 * 64), (30, 30 * 64)]
+)
+def test_lines_that_exceed_their_places_are_lost_little_by_little(rows: int, moved: float) -> None:
+    """Rows a page apart have one line in each of the ways of a cache; all are read in turns 64
+    times."""
+    again = (Visit(64, (0,)), Visit(rows, (PAGE // 4,)))
+    capacity = 10 * PAGE if rows == 15 else 12 * PAGE
+    memory = MEMORY._replace(caches=(capacity, 2**25, 2**26))
+    assert walk(again, (4,), memory).lines[0] == pytest.approx(moved)

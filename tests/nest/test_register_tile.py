@@ -9,10 +9,14 @@ import numpy as np
 
 from autosched.nest.core import Core
 from autosched.nest.register_tile import (
+    ENDLESS,
+    GOOD,
+    MOST_GOOD,
     Operand,
     TileProblem,
     choose_tile,
     cost,
+    good_tiles,
     operand_registers,
     unrolled_steps,
     whole_loops,
@@ -93,3 +97,13 @@ def test_short_reductions_are_unrolled_whole_from_the_inside() -> None:
 def test_loops_stay_rolled_where_what_steps_share_would_not_fit_registers() -> None:
     assert whole_loops([3], 14, 32) == 1
     assert whole_loops([3], 14, 16) == 0
+
+
+def test_tiles_that_keep_the_core_as_busy_are_few_and_begin_with_the_best() -> None:
+    problem = matmul(16, 4)
+    tiles = good_tiles(problem)
+    assert tiles[0] == choose_tile(problem)
+    assert 1 < len(tiles) <= MOST_GOOD
+    assert len(set(tiles)) == len(tiles)
+    best = cost(problem, tiles[0], ENDLESS)
+    assert all(cost(problem, tile, ENDLESS) <= GOOD * best + 1e-3 for tile in tiles)
