@@ -11,6 +11,13 @@ from autosched.tir.dtype import DType, bool_
 from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var
 from autosched.tir.linear import combine, linear
 
+MOST_DEALT, LEAST_DEALT = 4, 4
+"""Strides up to which lanes are dealt out of neighbouring vectors, and the fewest lanes.
+
+Each vector takes a load and a shuffle, that is one cycle or two; a gather loads every lane by
+itself (Intel 64 and IA-32 Architectures Optimization Reference Manual, on AVX2 gathers).
+"""
+
 
 def base_pointer(b: FunctionBuilder, data: Var) -> str:
     """The register of a pointer variable. Raises CompileError when it is not in scope."""
@@ -108,6 +115,8 @@ def _load(b: FunctionBuilder, e: BufferLoad, index: Expr) -> str:
             raw = b.emit(
                 f"shufflevector {memory} {whole}, {memory} poison, <{lanes} x i32> <{order}>"
             )
+        case Ramp(base, IntImm(stride), _) if mask is None and _deals(stride, lanes):
+            raw = _dealt_load(b, buffer, base, stride, lanes)
         case Broadcast(scalar, _) if mask is None:
             element = memory_type(buffer.dtype)
             one = b.emit(f"load {element}, ptr {address(b, buffer, scalar)}, align {align}")
@@ -119,6 +128,37 @@ def _load(b: FunctionBuilder, e: BufferLoad, index: Expr) -> str:
         case _:
             raw = _gather(b, buffer, index, mask)
     return from_memory(b, raw, e.dtype)
+
+
+def _deals(stride: int, lanes: int) -> bool:
+    """Whether every `stride`-th element is better read by loads of all of them."""
+    return 1 < stride <= MOST_DEALT and lanes >= LEAST_DEALT
+
+
+def _dealt_load(b: FunctionBuilder, buffer: Buffer, base: Expr, stride: int, lanes: int) -> str:
+    """Every `stride`-th of the elements from `base` on, out of vectors of neighbours.
+
+    Vectors of a power of two, because LLVM takes others apart. The last one ends with the last
+    element that is wanted, so that nothing behind it is read.
+
+        A[ramp(i, 2, 4)]   ->   shuffle(A[i:i + 4], A[i + 3:i + 7], (0, 2, 5, 7))
+    """
+    width = 1 << (lanes - 1).bit_length()
+    kind, align = memory_type(buffer.dtype.with_lanes(width)), buffer.dtype.bytes
+    last = stride * (lanes - 1) + 1 - width
+    result, known = "poison", 0
+    for start in (*range(0, last, width), last):
+        where = address(b, buffer, base + start)
+        vector = b.emit(f"load {kind}, ptr {where}, align {align}")
+        within = range(known, min(lanes, (start + width - 1) // stride + 1))
+        order = [*range(known), *(width + lane * stride - start for lane in within)]
+        known = within.stop
+        size = lanes if known == lanes else width
+        numbers = [f"i32 {i}" for i in order] + ["i32 poison"] * (size - len(order))
+        result = b.emit(
+            f"shufflevector {kind} {result}, {kind} {vector}, <{size} x i32> <{', '.join(numbers)}>"
+        )
+    return result
 
 
 def from_memory(b: FunctionBuilder, raw: str, dtype: DType) -> str:

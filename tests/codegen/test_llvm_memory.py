@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -190,3 +194,36 @@ def test_a_guarded_scalar_is_not_read_where_it_may_not_be(func: MakeKernel, run:
     indices = np.array([0, 3, 1 << 44, 2, 1 << 45, 1, 1 << 44, 0])
     run(func(body, [source, where, out]), a, indices, o, check=False)
     assert o.tolist() == [0, 3, -1, 2, -1, 1, -1, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool"])
+@pytest.mark.parametrize("lanes", [4, 5, 7, 8, 14, 16, 28])
+@pytest.mark.parametrize("stride", [2, 3, 4])
+def test_lanes_a_few_elements_apart_are_dealt_out_of_whole_vectors(
+    stride: int, lanes: int, dtype: str, func: Callable[..., Any], run: Callable[..., None]
+) -> None:
+    """No gather, and no load touches what lies before the first or behind the last of them."""
+    first, last = 3, 3 + stride * (lanes - 1)
+    source = decl_buffer((last + 1,), DType(dtype), "a")
+    out = decl_buffer((lanes,), DType(dtype), "o")
+    value = BufferLoad(source, (Ramp(IntImm(first), IntImm(stride), lanes),))
+    kernel = func(BufferStore(out, value, (Ramp(IntImm(0), IntImm(1), lanes),)), [source, out])
+    text = emit_llvm(kernel, cpu_target(1))
+    assert "gather" not in text
+    assert "extractelement" not in text
+    places = {m[1]: int(m[2]) for m in re.finditer(r"(%\w+) = getelementptr .* i64 (\d+)\n", text)}
+    spans = [
+        (places[m[2]], places[m[2]] + int(m[1]))
+        for m in re.finditer(r"load <(\d+) x \w+>, ptr (%\w+)", text)
+    ]
+    assert min(start for start, _ in spans) == first
+    assert max(end for _, end in spans) == last + 1
+    kind = DType(dtype).numpy
+    run(kernel, (np.arange(last + 1) % 5).astype(kind), np.zeros(lanes, kind))
+
+
+def test_lanes_far_apart_are_gathered(func: Callable[..., Any]) -> None:
+    source, out = decl_buffer((64,), "float32", "a"), decl_buffer((8,), "float32", "o")
+    value = BufferLoad(source, (Ramp(IntImm(0), IntImm(5), 8),))
+    kernel = func(BufferStore(out, value, (Ramp(IntImm(0), IntImm(1), 8),)), [source, out])
+    assert len(re.findall(r"load float|gather", emit_llvm(kernel, cpu_target(1)))) >= 1
