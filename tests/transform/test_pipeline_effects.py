@@ -5,7 +5,7 @@ pass is disabled: the case would say nothing of it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -35,6 +35,7 @@ from autosched.tir.stmt import (
 from autosched.tir.walk import all_exprs, child_stmts, free_vars, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.pipeline import CPU_PIPELINE, GPU_PIPELINE
+from kit.pipeline_cases import CASES as PIPELINE_CASES
 from kit.te import compute_of
 from kit.tir import value_of
 
@@ -45,6 +46,11 @@ GPU = cuda_target()
 
 S = TypeVar("S", bound=Stmt)
 E = TypeVar("E", bound=Expr)
+
+
+def lowered_args(name: str) -> tuple[Any, list[Any]]:
+    """A schedule of the pipeline's golden texts, for a GPU."""
+    return PIPELINE_CASES[name](True)
 
 
 def statements(func: PrimFunc, kind: type[S]) -> list[S]:
@@ -268,6 +274,14 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     "RenormalizeSplitPattern": (fused_and_split, lambda f: "shift_right(x, 2)" in to_text(f)),
     "RemoveNoOp": (nothing_to_do, lambda f: len(statements(f, For)) == 1),
     "RewriteUnsafeSelect": (selected, lambda f: not expressions(f, Select)),
+    "ThreadSync": (
+        lambda: (*lowered_args("summed_rows"), GPU),
+        lambda f: any(c.op == "tvm_storage_sync" for c in expressions(f, Call)),
+    ),
+    "LowerThreadAllreduce": (
+        lambda: (*lowered_args("summed_rows"), GPU),
+        lambda f: not any(c.op == "tvm_thread_allreduce" for c in expressions(f, Call)),
+    ),
     "LowerIntrin": (fused_and_split, lambda f: not expressions(f, FloorDiv, FloorMod)),
 }
 

@@ -1,4 +1,4 @@
-"""What the pipelines make of seven schedules, at three vector widths and for a GPU.
+"""What the pipelines make of ten schedules, at three vector widths and for a GPU.
 
 The texts stand in tests/golden/pipeline; `--update-golden` rewrites them.
 """

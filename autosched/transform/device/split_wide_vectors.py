@@ -52,7 +52,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import add, const, mul
+from autosched.tir.op import add, const, if_then_else, mul
 from autosched.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -236,9 +236,11 @@ class _Splitter:
                 buffer, index = self._flat(e.buffer, e.indices)
                 if e.predicate is None and index.dtype.lanes == 1 and not self._vectors(index):
                     return e
-                if e.predicate is not None:
-                    raise CompileError(f"a masked load has no value where it is off: {e!r}")
-                return BufferLoad(buffer, (self._lane(index, k, loaded),))
+                load = BufferLoad(buffer, (self._lane(index, k, loaded),))
+                if e.predicate is None:
+                    return load
+                on = self._lane(e.predicate, k, loaded)
+                return if_then_else(on, load, const(0, load.dtype))
             case Shuffle():
                 return self._shuffled(e, k, loaded)
             case Let():

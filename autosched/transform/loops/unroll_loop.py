@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from autosched.errors import ScheduleError
+from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import add
@@ -53,7 +54,8 @@ class UnrollLoop(FunctionPass):
     the limit and `explicit_unroll` for what they enclose, and disappear. With `explicit_unroll` off
     such loops are only marked unrolled. With `mark_only` every loop is at most marked, whatever the
     pragmas say: for code generators that unroll later. `unroll_local_access` unrolls every loop
-    whose variable indexes local memory. Raises ScheduleError for a loop marked unrolled whose
+    whose variable indexes local memory of at most `local_bytes` (0: any), which then may be
+    registers. Raises ScheduleError for a loop marked unrolled whose
     extent is not constant.
     """
 
@@ -64,6 +66,7 @@ class UnrollLoop(FunctionPass):
     explicit_unroll: bool = True
     unroll_local_access: bool = False
     mark_only: bool = False
+    local_bytes: int = 0
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         return func.with_body(_Unroller(self).stmt(func.body))
@@ -146,13 +149,23 @@ class _Unroller:
         kind = ForKind.UNROLLED if unroll or local else loop.kind
         return loop.with_(kind=kind, body=body)
 
+    def _counts(self, buffer: Buffer) -> bool:
+        """True for local memory that may become registers."""
+        if buffer.scope not in ("local", "warp"):
+            return False
+        size = buffer.dtype.bytes * buffer.dtype.lanes
+        for extent in buffer.shape:
+            size *= extent.value if isinstance(extent, IntImm) else 0
+        limit = self._options.local_bytes
+        return not limit or 0 < size <= limit
+
     def _note_local_indices(self, s: Stmt) -> None:
-        if isinstance(s, BufferStore) and s.buffer.scope in ("local", "warp"):
+        if isinstance(s, BufferStore) and self._counts(s.buffer):
             for index in s.indices:
                 self._local_indices |= free_vars(index)
         for root in direct_exprs(s):
             for e in pre_order(root):
-                if isinstance(e, BufferLoad) and e.buffer.scope in ("local", "warp"):
+                if isinstance(e, BufferLoad) and self._counts(e.buffer):
                     for index in e.indices:
                         self._local_indices |= free_vars(index)
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from autosched.errors import ScheduleError
@@ -166,3 +168,13 @@ def test_evaluates_count_as_steps(make_func: MakeFunc) -> None:
     body = loop(i, 4, seq(copy(i), Evaluate(A[i])))
     assert count(UnrollLoop(auto_max_step=7)(make_func(body, A, B))) == 1
     assert count(UnrollLoop(auto_max_step=8)(make_func(body, A, B))) == 4
+
+
+@pytest.mark.parametrize(("limit", "marked"), [(0, True), (16, True), (15, False)])
+def test_local_memory_that_cannot_be_registers(limit: int, marked: bool, make_func: Any) -> None:
+    local = decl_buffer((4,), "float32", "L", scope="local")
+    body = loop(i, 8, loop(j, 4, BufferStore(local, A[i * 4 + j], (j,))))
+    func = make_func(Allocate(local.data, local.dtype, local.shape, TRUE, body), A)
+    after = UnrollLoop(mark_only=True, unroll_local_access=True, local_bytes=limit)(func)
+    kinds = [s.kind for s in stmts(after.body) if isinstance(s, For)]
+    assert (kinds == [ForKind.SERIAL, ForKind.UNROLLED]) == marked
