@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from autosched.codegen.nvrtc import load_nvrtc
 from autosched.errors import CompileError
 from autosched.layout import LayoutOption
 from autosched.state.layout_rewrite import rewrite_layout
@@ -12,16 +13,22 @@ from autosched.target import Target
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import Var
-from autosched.tir.function import PrimFunc
+from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.stmt import nop
 from autosched.transform.device.verify_gpu_code import VerifyGPUCode
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.framework.context import PassContext, PassInfo, Program
 from autosched.transform.framework.passes import Pass, Sequential
-from autosched.transform.pipeline import FEATURE_CHECK, GPU_PIPELINE, cpu_pipeline
+from autosched.transform.pipeline import (
+    DEVICE_PIPELINE,
+    FEATURE_CHECK,
+    GPU_PIPELINE,
+    cpu_pipeline,
+)
 
 if TYPE_CHECKING:
     from autosched.runtime.cpu import CpuArtifact
+    from autosched.runtime.cuda_artifact import CudaArtifact
     from autosched.state.dag import ComputeDAG
     from autosched.state.steps import Step
     from autosched.te.schedule.schedule import Schedule
@@ -110,6 +117,33 @@ def verify_gpu(func: PrimFunc, target: Target) -> None:
         max_vthread=hardware.max_vthread_extent,
     )
     Sequential((*FEATURE_CHECK, limits), "verify_gpu")(func)
+
+
+def lower_to_kernels(func: PrimFunc) -> IRModule:
+    """The host and the kernels of a lowered function for a GPU. Raises ScheduleError."""
+    return Sequential(DEVICE_PIPELINE, "kernels")(IRModule({func.name: func}))
+
+
+def build_cuda(
+    dag: ComputeDAG, steps: Iterable[Step], target: Target, name: str = "main"
+) -> CudaArtifact:
+    """Source and launch plan of one candidate for a GPU, and its cubin for `target.arch`.
+
+    Raises ScheduleError, CompileError, or ConfigError when NVRTC is not there.
+    """
+    artifact = cuda_source(dag, steps, target, name)
+    nvrtc = load_nvrtc(target.arch)
+    compiled = nvrtc.compile(artifact.source, target.arch, statements=artifact.statements)
+    return artifact.with_cubin(compiled)
+
+
+def cuda_source(
+    dag: ComputeDAG, steps: Iterable[Step], target: Target, name: str = "main"
+) -> CudaArtifact:
+    """The artifact of `build_cuda` without a cubin. Raises ScheduleError or CompileError."""
+    from autosched.runtime.cuda_artifact import cuda_artifact
+
+    return cuda_artifact(lower_to_kernels(lower_steps(dag, steps, target, name)), name)
 
 
 def build(sch: Schedule, args: Sequence[Tensor], target: Target, name: str = "main") -> CpuArtifact:

@@ -119,6 +119,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.cli.app", "autosched.cli.tune_settings"): START_UP,
     ("autosched.cli.app", "autosched.cli.workloads"): START_UP,
     ("autosched.driver", "autosched.runtime.cpu"): NATIVE,
+    ("autosched.driver", "autosched.runtime.cuda_artifact"): NATIVE,
     ("autosched.target", "llvmlite.binding"): NATIVE,
     ("autosched.search.cost_model", "xgboost"): HEAVY,
     ("autosched.features.datasets.dataset_info", "pyarrow.parquet"): OPTIONAL,

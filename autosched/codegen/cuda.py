@@ -154,7 +154,7 @@ def _written(kernel: PrimFunc, debug: bool) -> Writer:
 
 def _parameters(w: Writer, kernel: PrimFunc) -> tuple[list[str], list[str]]:
     """The declarations of the parameters, and of what is made of them at the top."""
-    written = _written_pointers(kernel)
+    written = written_pointers(kernel)
     alone = "__restrict__ " if kernel.attrs.get("tir.noalias", True) else ""
     declared: list[str] = []
     conversions: list[str] = []
@@ -183,7 +183,7 @@ def _parameters(w: Writer, kernel: PrimFunc) -> tuple[list[str], list[str]]:
     return declared, conversions
 
 
-def _written_pointers(kernel: PrimFunc) -> set[Var]:
+def written_pointers(kernel: PrimFunc) -> set[Var]:
     """The pointers that the kernel stores through, or passes to a call that may."""
     found: set[Var] = set()
     for s in stmts(kernel.body):

@@ -139,13 +139,21 @@ def _unreadable(why: str) -> MeasureError:
 
 def artifact_of(func: PrimFunc, object_code: bytes, threads: int) -> CpuArtifact:
     """The artifact of `func` compiled to `object_code`."""
-    written = _written(func)
+    params = params_of(func, _written(func))
     names = _size_names(func)
-    params = tuple(_param(func, var, written, names) for var in func.params)
     sizes = tuple(names[v] for v in size_variables(func))
     _check_solvable(params, set(names.values()) - set(sizes))
     messages = assertion_messages(func)
     return CpuArtifact(object_code, func.name, params, sizes, messages, _externs(func), threads)
+
+
+def params_of(func: PrimFunc, written: set[Var]) -> tuple[ParamSpec, ...]:
+    """What callers of `func` pass; those through whose pointers in `written` it stores are outputs.
+
+    Raises CompileError for a pointer without a buffer and for an array with strides.
+    """
+    names = _size_names(func)
+    return tuple(_param(func, var, written, names) for var in func.params)
 
 
 def _size_names(func: PrimFunc) -> dict[Var, str]:
