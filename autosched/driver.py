@@ -174,5 +174,7 @@ def build_func(func: PrimFunc, target: Target) -> CpuArtifact:
     from autosched.runtime.cpu import build_artifact
 
     if target.kind != "cpu":
-        raise CompileError(f"autosched cannot generate {target.kind.upper()} code yet")
+        raise CompileError(
+            f"build makes code for the CPU, the target is {target}; build_cuda makes kernels for it"
+        )
     return build_artifact(func, target)
