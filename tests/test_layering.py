@@ -52,6 +52,7 @@ ALLOWED["autosched.driver"] = {
 }
 ALLOWED["autosched.features"] = COMPILER
 ALLOWED["autosched.measure"] = COMPILER
+ALLOWED["autosched.referee"] = COMPILER | {"autosched.measure"}
 ALLOWED["autosched.search"] = COMPILER | {"autosched.features", "autosched.measure"}
 ALLOWED["autosched.session"] = ALLOWED["autosched.search"] | {"autosched.search"}
 EVERYWHERE = {

@@ -1,0 +1,204 @@
+"""A GPU candidate against its task's reference, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from autosched.driver import apply_steps, schedule_ops
+from autosched.layout import LayoutOption
+from autosched.measure.check import compare
+from autosched.referee.device_pipeline import device_function
+from autosched.referee.predicted_writes import UnpredictableError, predicted_writes
+from autosched.referee.sample_blocks import representative_blocks
+from autosched.referee.scale_workload import scaled
+from autosched.state.steps import Step
+from autosched.task import Task
+from autosched.tir import interp
+from autosched.tir.function import PrimFunc
+from autosched.tir.interp_memory import InterpreterError, TooLargeError
+from autosched.tir.interp_watch import Blocks, Watch
+from autosched.tir.printer import to_text
+from autosched.tir.stmt import Stmt
+from autosched.transform.device.alignment import is_aligned
+from autosched.transform.device.thread_sync import kernels
+
+Array = np.ndarray[Any, Any]
+
+
+class Verdict(Enum):
+    """What came of a check."""
+
+    AGREES = "agrees"
+    WRONG = "wrong answer"
+    FAULT = "fault"
+    UNCHECKED = "not checked"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the referee found of one candidate.
+
+    `how` says what was run: all blocks, so many of them, or all blocks of a smaller problem.
+    `message` says what is wrong; of a fault `stmt` is the statement, `where` the thread, and `kind`
+    the name of the error (RaceError, AccessError ...).
+    """
+
+    verdict: Verdict
+    how: str
+    seconds: float
+    message: str = ""
+    kind: str = ""
+    stmt: Stmt | None = None
+    where: str | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.verdict.value} ({self.how}, {self.seconds:.1f} s)"
+        if self.message:
+            text += f": {self.message}"
+        if self.where is not None:
+            text += f"; by {self.where}"
+        if self.stmt is not None:
+            text += f"; in the statement\n{to_text(self.stmt)}"
+        return text
+
+
+def check_candidate(task: Task, steps: Iterable[Step], *, seconds: float = 5.0) -> Report:
+    """Runs a candidate's kernels in the interpreter and compares what they write with NumPy.
+
+    A candidate of one kernel runs on representative blocks of its real size. Where that takes more
+    than `seconds`, and where there are several kernels, all blocks of a smaller problem run. Raises
+    ScheduleError when the steps are illegal.
+    """
+    steps = tuple(steps)
+    source, final = lowered(task, steps)
+    launches = sum(1 for _ in kernels(final.body))
+    report = None
+    if launches == 1:
+        report = check_function(task, source, final, seconds=seconds, sample=True)
+        if report.verdict is not Verdict.UNCHECKED:
+            return report
+    smaller = scaled(task, steps)
+    if smaller is None:
+        whole = check_function(task, source, final, seconds=seconds, sample=False)
+        return whole if report is None else report
+    small, small_steps = smaller
+    source, final = lowered(small, small_steps)
+    how = f"all blocks of the smaller {small.name}"
+    return check_function(small, source, final, seconds=seconds, sample=False, how=how)
+
+
+def lowered(task: Task, steps: Sequence[Step]) -> tuple[PrimFunc, PrimFunc]:
+    """A candidate as ScheduleOps makes it, and as code is generated from it."""
+    sch, tensors = apply_steps(task.dag, steps, LayoutOption.NO_REWRITE)
+    source = schedule_ops(sch, tensors)
+    return source, device_function(source)
+
+
+def check_function(
+    task: Task,
+    source: PrimFunc,
+    final: PrimFunc,
+    *,
+    seconds: float,
+    sample: bool,
+    how: str = "all blocks",
+) -> Report:
+    """Runs `final`, and compares with what the task's reference and `source` say.
+
+    `sample` runs representative blocks only, and compares only what these have written; what they
+    should have written is told from `source`, the function before its lowering.
+    """
+    start = time.perf_counter()
+    chosen: list[int] = []
+    blocks: Blocks | None = None
+    if sample:
+        choose = representative_blocks((source, final))
+
+        def blocks(extents: Any) -> Array:
+            numbers = choose(extents)
+            chosen[:] = [len(numbers), int(np.prod([extents[t] for t in extents if "block" in t]))]
+            return numbers
+
+    inputs = task.inputs()
+    names = [final.buffer_map[p].name for p in final.params][-task.num_outputs :]
+    outputs = [_poison(final, p) for p in final.params[-task.num_outputs :]]
+    watch = Watch(
+        outputs=set(names),
+        blocks=blocks,
+        seconds=seconds,
+        is_vector=lambda buffer, index: is_aligned(buffer, index),
+    )
+
+    def report(
+        verdict: Verdict, message: str = "", error: InterpreterError | None = None
+    ) -> Report:
+        spent = time.perf_counter() - start
+        place = f"{chosen[0]} of {chosen[1]} blocks" if chosen else how
+        if error is None:
+            return Report(verdict, place, spent, message)
+        kind = type(error).__name__
+        return Report(verdict, place, spent, message, kind, error.stmt, error.where)
+
+    try:
+        interp.run(final, [*inputs, *outputs], watch=watch, eager_select=False)
+    except TooLargeError as error:
+        return report(Verdict.UNCHECKED, f"too large: {error}")
+    except InterpreterError as error:
+        return report(Verdict.FAULT, str(error), error)
+    message = _wrong_elements(source, names, blocks, watch)
+    if message is None:
+        message = _wrong_values(task, inputs, names, outputs, watch)
+    return report(Verdict.AGREES) if message is None else report(Verdict.WRONG, message)
+
+
+def _poison(func: PrimFunc, param: Any) -> Array:
+    buffer = func.buffer_map[param]
+    shape = tuple(int(s.value) for s in buffer.shape)  # type: ignore[attr-defined]  # constant
+    return np.full(shape, 123, buffer.dtype.numpy)
+
+
+def _wrong_elements(
+    source: PrimFunc, names: Sequence[str], blocks: Blocks | None, watch: Watch
+) -> str | None:
+    """Which elements were written although they should not be, or were not."""
+    try:
+        predicted = predicted_writes(source, names, blocks)
+    except UnpredictableError:
+        return None
+    for name in names:
+        found, wanted = watch.written[name], predicted[name]
+        if not (found == wanted).all():
+            first = int(np.argmax(found != wanted))
+            does = "is written" if found[first] else "is not written"
+            count = int((found != wanted).sum())
+            return (
+                f"{count} elements of {name} are written or left out wrongly; the first: "
+                f"{name}[{first}] (flat index) {does}"
+            )
+    return None
+
+
+def _wrong_values(
+    task: Task,
+    inputs: Sequence[Array],
+    names: Sequence[str],
+    outputs: Sequence[Array],
+    watch: Watch,
+) -> str | None:
+    """How the elements that were written differ from the reference."""
+    expected = task.reference([array.copy() for array in inputs])
+    for name, got, want in zip(names, outputs, expected, strict=True):
+        mask = watch.written[name].reshape(got.shape)
+        if mask.all():
+            message = compare(name, got, want)
+        else:
+            message = compare(f"{name} (of the elements written)", got[mask], want[mask])
+        if message is not None:
+            return message
+    return None

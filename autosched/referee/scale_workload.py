@@ -1,0 +1,142 @@
+"""The same candidate on a smaller problem, on which all its blocks can run.
+
+Every inner length of a split is kept and only the outermost loop shrinks, so that an axis of
+length E whose split has the inner product P becomes P * o + E mod P: whole tiles and the remainder
+are both still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from autosched.errors import AutoschedError
+from autosched.state.dag import ComputeDAG
+from autosched.state.iterator import IterKind
+from autosched.state.steps import SplitStep, Step
+from autosched.task import Task
+
+SPATIAL_TILES = 2
+REDUCTION_TILES = 3
+_WINDOW = 16
+"""A reduction up to this length that is not split is a window, which stays."""
+
+_Axis = tuple[str, int]
+"""An axis: the name of its stage and its place among the stage's loops."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """What an axis of `length` must keep: whole tiles of `inner`, and the remainder."""
+
+    length: int
+    inner: int
+    tiles: int
+
+    def allows(self, length: int) -> bool:
+        """Whether the axis may have this length."""
+        least = min(self.length // self.inner, self.tiles)
+        same_rest = length % self.inner == self.length % self.inner
+        return same_rest and length <= self.length and length // self.inner >= least
+
+
+def scaled(task: Task, steps: Iterable[Step]) -> tuple[Task, tuple[Step, ...]] | None:
+    """A smaller task of the same workload and the same steps on it; None when nothing shrinks.
+
+    Sizes are made as small as their axes allow; strides, kernels and the like stay, since no axis
+    that is split follows them. The extents that splits record are those of the smaller loops.
+    """
+    steps = tuple(steps)
+    args = task.to_json()["workload"].get("args")
+    if args is None:
+        return None
+    limits = _limits(task.dag, steps)
+    small = dict(args)
+    for name, value in args.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 2:
+            continue
+        small[name] = _smallest(task, small, name, limits)
+    if small == args:
+        return None
+    smaller = _with(task, small)
+    return smaller, _with_extents(smaller.dag, steps)
+
+
+def _with(task: Task, args: Mapping[str, Any]) -> Task:
+    name = task.to_json()["workload"]["op"]
+    return Task.from_workload(name, target=task.target, **args)
+
+
+def _lengths(dag: ComputeDAG) -> dict[_Axis, int]:
+    """The length of every loop of the computation as it is defined."""
+    return {
+        (stage.name, place): it.extent
+        for stage in dag.init_state.stages
+        if not stage.is_placeholder
+        for place, it in enumerate(stage.iters)
+        if it.extent is not None
+    }
+
+
+def _limits(dag: ComputeDAG, steps: Iterable[Step]) -> dict[_Axis, _Limit]:
+    """What each axis must keep when the steps are to find their tiles."""
+    state = dag.init_state
+    limits, names = {}, {}
+    for stage in state.stages:
+        for place, it in enumerate(stage.iters):
+            if stage.is_placeholder or it.extent is None:
+                continue
+            axis = stage.name, place
+            names[stage.name, it.name] = axis
+            reduction = it.kind is IterKind.REDUCTION
+            stays = reduction and it.extent <= _WINDOW
+            tiles = REDUCTION_TILES if reduction else SPATIAL_TILES
+            limits[axis] = _Limit(it.extent, it.extent if stays else 1, tiles)
+    for step in steps:
+        if isinstance(step, SplitStep):
+            stage = state.stages[step.stage_id]
+            name = stage.iters[step.iter_id].name
+            found = names.get((stage.name.removesuffix(".local"), name.removesuffix("_c")))
+            if found is not None:
+                inner = prod(length or 1 for length in step.lengths)
+                limits[found] = replace(limits[found], inner=inner)
+        state = state.apply(step)
+    return limits
+
+
+def _smallest(
+    task: Task, args: Mapping[str, Any], name: str, limits: Mapping[_Axis, _Limit]
+) -> int:
+    """The least value of the argument `name` with which every axis keeps what it must.
+
+    Its own value when there is then less to compute with no other, or only with a longer axis.
+    """
+    value: int = args[name]
+    dag = _with(task, args).dag
+    now = _lengths(dag)
+    for candidate in range(1, value):
+        try:
+            smaller = _with(task, {**args, name: candidate}).dag
+        except AutoschedError:  # sizes that do not go together
+            continue
+        found = _lengths(smaller)
+        if found.keys() != now.keys() or found == now:
+            continue
+        fits = all(n <= now[axis] and limits[axis].allows(n) for axis, n in found.items())
+        if fits and smaller.flop_count < dag.flop_count:
+            return candidate
+    return value
+
+
+def _with_extents(dag: ComputeDAG, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    state = dag.init_state
+    result: list[Step] = []
+    for step in steps:
+        if isinstance(step, SplitStep):
+            extent = state.stages[step.stage_id].iters[step.iter_id].extent
+            step = replace(step, extent=extent)
+        state = state.apply(step)
+        result.append(step)
+    return tuple(result)

@@ -1,0 +1,113 @@
+"""The referee on the golden CUDA candidates: verdicts, seconds, and faults injected and found.
+
+    python benchmarks/referee.py [--workload NAME] [--per-workload N] [--seconds S]
+    python benchmarks/referee.py --mutants 3      # so many of each kind, of one kernel a workload
+
+The first prints a line per candidate that passes VerifyGPUCode, then totals; its exit status is 1
+when any does not agree. The second prints the table of mutants, and each that was not found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.driver import verify_gpu
+from autosched.errors import ScheduleError
+from autosched.referee.check import Verdict, check_candidate, check_function, lowered
+from autosched.referee.mutants import mutants
+from autosched.referee.scale_workload import scaled
+from autosched.state.steps import Step, steps_from_json
+from autosched.target import HardwareParams, Target
+from autosched.task import Task
+
+FOLDER = Path(__file__).parent.parent / "tests" / "golden"
+FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
+
+
+def candidates(workload: str | None, most: int | None) -> Iterator[tuple[Task, tuple[Step, ...]]]:
+    """The golden CUDA candidates that are within the GPU's limits, by setting."""
+    settings: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for name in FILES:
+        with gzip.open(FOLDER / name, "rt") as file:
+            for text in file:
+                line = json.loads(text)
+                if line.get("target") == "cuda" and "steps" in line:
+                    settings[line["workload"], json.dumps(line["args"])].append(line)
+    for (name, args), lines in settings.items():
+        if workload not in (None, name):
+            continue
+        given = 0
+        for line in lines:
+            target = Target("cuda", HardwareParams.from_list(line["hardware"]))
+            task = Task.from_workload(name, target=target, **json.loads(args))
+            steps = tuple(steps_from_json(line["steps"]))
+            try:
+                verify_gpu(lowered(task, steps)[0], target)
+            except ScheduleError:
+                continue
+            yield task, steps
+            given += 1
+            if given == most:
+                break
+
+
+def check_all(args: argparse.Namespace) -> int:
+    """Checks every candidate; the number of those that do not agree."""
+    verdicts: Counter[str] = Counter()
+    seconds = []
+    for task, steps in candidates(args.workload, args.per_workload):
+        report = check_candidate(task, steps, seconds=args.seconds)
+        verdicts[report.verdict.value] += 1
+        seconds.append(report.seconds)
+        print(f"{task.name:70} {report}", flush=True)
+    print(f"\n{sum(verdicts.values())} candidates: {dict(verdicts)}")
+    print(
+        f"seconds: median {np.median(seconds):.2f}, 95% {np.quantile(seconds, 0.95):.2f}, "
+        f"largest {max(seconds):.2f}, sum {sum(seconds):.0f}"
+    )
+    return sum(verdicts.values()) - verdicts[Verdict.AGREES.value]
+
+
+def check_mutants(args: argparse.Namespace) -> int:
+    """Prints the table of mutants; 0, since some mutants mean what the kernel means."""
+    table: Counter[tuple[str, str]] = Counter()
+    for task, steps in candidates(args.workload, 1):
+        small, small_steps = scaled(task, steps) or (task, steps)
+        source, final = lowered(small, small_steps)
+        seen: Counter[str] = Counter()
+        for mutant in mutants(final):
+            seen[mutant.kind] += 1
+            if seen[mutant.kind] > args.mutants:
+                continue
+            report = check_function(small, source, mutant.func, seconds=60, sample=False)
+            table[mutant.kind, report.kind or report.verdict.value] += 1
+            if report.verdict is Verdict.AGREES:
+                print(f"{small.name}: not found: {mutant}", flush=True)
+    for (kind, found), count in sorted(table.items()):
+        print(f"{kind:30} {found:20} {count:5}")
+    return 0
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--workload", help="only this one")
+    parser.add_argument("--per-workload", type=int, help="at most so many of a setting")
+    parser.add_argument("--seconds", type=float, default=5.0, help="limit of a run")
+    parser.add_argument("--mutants", type=int, default=0, help="so many of each kind")
+    args = parser.parse_args()
+    failed = check_mutants(args) if args.mutants else check_all(args)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

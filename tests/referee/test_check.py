@@ -1,0 +1,52 @@
+"""Golden candidates agree with NumPy; faults in their kernels are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from autosched.referee.check import Verdict, check_candidate, check_function, lowered
+from autosched.state.steps import Step
+from autosched.task import Task
+
+Candidate = Callable[[str, int], tuple[Task, tuple[Step, ...]]]
+
+# All 25 settings are in benchmarks/referee.py.
+CANDIDATES = [
+    ("matmul", 33),
+    ("batch_matmul", 1),
+    ("conv2d_nchw_bn_relu", 0),
+    ("depthwise_conv2d_nhwc", 16),
+    ("max_pool2d_nchw", 0),
+    ("softmax", 0),
+    ("layer_norm", 0),
+    ("norm_bmn", 0),
+    ("transpose_batch_matmul_softmax", 0),
+    ("conv2d_capsule_nhwijc", 0),
+]
+
+
+@pytest.mark.parametrize(("workload", "number"), CANDIDATES)
+def test_golden_candidates_agree(golden: Candidate, workload: str, number: int) -> None:
+    report = check_candidate(*golden(workload, number), seconds=60)
+    assert report.verdict is Verdict.AGREES, str(report)
+
+
+def test_what_takes_too_long_is_said_and_not_skipped(golden: Candidate) -> None:
+    task, steps = golden("matmul", 33)
+    source, final = lowered(task, steps)
+    report = check_function(task, source, final, seconds=0.0, sample=True)
+    assert report.verdict is Verdict.UNCHECKED
+    assert report.message == "too large: not finished after 0 s"
+    assert str(report).startswith("not checked (")
+
+
+def test_several_kernels_run_whole_on_a_smaller_problem(golden: Candidate) -> None:
+    report = check_candidate(*golden("layer_norm", 0), seconds=60)
+    assert report.how.startswith("all blocks of the smaller layer_norm(")
+
+
+def test_one_kernel_runs_on_some_blocks_of_its_real_size(golden: Candidate) -> None:
+    report = check_candidate(*golden("max_pool2d_nchw", 0), seconds=60)
+    assert report.how == "4 of 1568 blocks"
