@@ -1,21 +1,20 @@
-"""The function that CUDA code is generated from, before host and device are split."""
+"""The kernels that CUDA code is generated from, still within the function that launches them.
+
+What the device pipeline does to host and launches has no part in what a kernel computes; together
+with its host a kernel that reads what another wrote can be watched.
+"""
 
 from __future__ import annotations
 
 from autosched.tir.function import PrimFunc
-from autosched.transform.device.lower_thread_allreduce import LowerThreadAllreduce
-from autosched.transform.device.split_wide_vectors import SplitWideVectors
-from autosched.transform.device.thread_sync import ThreadSync
 from autosched.transform.framework.passes import Pass, Sequential
-from autosched.transform.pipeline import GPU_PIPELINE
+from autosched.transform.pipeline import DEVICE_PIPELINE, GPU_PIPELINE
+
+_OF_LAUNCHES = ("AnnotateDeviceRegions", "SplitHostDevice", "LowerDeviceKernelLaunch")
 
 DEVICE_PASSES: tuple[Pass, ...] = (
     *GPU_PIPELINE,
-    ThreadSync("shared"),
-    ThreadSync("shared.dyn"),
-    ThreadSync("warp"),
-    LowerThreadAllreduce(),
-    SplitWideVectors(),
+    *(p for p in DEVICE_PIPELINE if p.name not in _OF_LAUNCHES),
 )
 
 

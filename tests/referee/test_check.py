@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from autosched.driver import lower_steps, lower_to_kernels
 from autosched.referee.check import Verdict, check_candidate, check_function, lowered
 from autosched.state.steps import Step
 from autosched.task import Task
+from autosched.tir.printer import to_text
 
 Candidate = Callable[[str, int], tuple[Task, tuple[Step, ...]]]
 
@@ -50,3 +52,14 @@ def test_several_kernels_run_whole_on_a_smaller_problem(golden: Candidate) -> No
 def test_one_kernel_runs_on_some_blocks_of_its_real_size(golden: Candidate) -> None:
     report = check_candidate(*golden("max_pool2d_nchw", 0), seconds=60)
     assert report.how == "4 of 1568 blocks"
+
+
+def test_what_runs_is_what_the_printer_gets(golden: Candidate) -> None:
+    """A kernel's statements here and in the module that CUDA C is printed from are the same."""
+    task, steps = golden("depthwise_conv2d_nhwc", 16)
+    _, final = lowered(task, steps)
+    module = lower_to_kernels(lower_steps(task.dag, steps, task.target))
+    (kernel,) = (f for name, f in module.functions.items() if "kernel" in name)
+    lines = [line.strip() for line in to_text(kernel).splitlines() if "] =" in line]
+    own = [line.strip() for line in to_text(final).splitlines() if "] =" in line]
+    assert lines and lines == own
