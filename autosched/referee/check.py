@@ -13,6 +13,7 @@ import numpy as np
 from autosched.driver import apply_steps, schedule_ops
 from autosched.layout import LayoutOption
 from autosched.measure.check import compare
+from autosched.referee.batch_loops import batch_loops
 from autosched.referee.device_pipeline import device_function
 from autosched.referee.predicted_writes import UnpredictableError, predicted_writes
 from autosched.referee.sample_blocks import representative_blocks
@@ -20,11 +21,13 @@ from autosched.referee.scale_workload import scaled
 from autosched.state.steps import Step
 from autosched.task import Task
 from autosched.tir import interp
+from autosched.tir.expr import Ramp
 from autosched.tir.function import PrimFunc
 from autosched.tir.interp_memory import InterpreterError, TooLargeError
 from autosched.tir.interp_watch import Blocks, Watch
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import Stmt
+from autosched.tir.walk import all_exprs
 from autosched.transform.device.alignment import is_aligned
 from autosched.transform.device.thread_sync import kernels
 
@@ -128,11 +131,12 @@ def check_function(
     inputs = task.inputs()
     names = [final.buffer_map[p].name for p in final.params][-task.num_outputs :]
     outputs = [_poison(final, p) for p in final.params[-task.num_outputs :]]
+    vectors = {e for e in all_exprs(final.body) if isinstance(e, Ramp)}
     watch = Watch(
         outputs=set(names),
         blocks=blocks,
         seconds=seconds,
-        is_vector=lambda buffer, index: is_aligned(buffer, index),
+        is_vector=lambda buffer, index: index in vectors and is_aligned(buffer, index),
     )
 
     def report(
@@ -146,7 +150,12 @@ def check_function(
         return Report(verdict, place, spent, message, kind, error.stmt, error.where)
 
     try:
-        interp.run(final, [*inputs, *outputs], watch=watch, eager_select=False)
+        try:
+            interp.run(batch_loops(final), [*inputs, *outputs], watch=watch)
+        except TooLargeError:
+            raise
+        except InterpreterError:  # again, for the statement and the thread as they are
+            interp.run(final, [*inputs, *outputs], watch=watch)
     except TooLargeError as error:
         return report(Verdict.UNCHECKED, f"too large: {error}")
     except InterpreterError as error:

@@ -74,7 +74,7 @@ def run(
         if isinstance(e, Call) and e.op == "tvm_storage_sync" and isinstance(e.args[0], StringImm)
     }
     if watch is None and (scopes if check_races is None else check_races):
-        watch = Watch(initialised=False)
+        watch = Watch(initialised=False, is_vector=lambda buffer, index: False)
     state = Run(watch, "warp" in scopes)
     compiler = StmtCompiler(func.body, state)
     compiler.eager_select = eager_select

@@ -101,7 +101,7 @@ class ExprCompiler:
         # Of the kernel that is being compiled (`interp_hoist.py`).
         self.thread_vars: set[Var] = set()
         self.threads_alone: dict[Expr, bool] = {}
-        self.thread_parts: dict[frozenset[tuple[Expr, int]], str] = {}
+        self.hoisted_parts: dict[tuple[str, frozenset[tuple[Expr, int]]], str] = {}
         self.hoisted: dict[Expr, Value] = {}
 
     def before_statements(self, line: str) -> None:
@@ -332,15 +332,21 @@ class ExprCompiler:
 
     # -- memory
 
+    def _checks_vector(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
+        """Whether the watch wants to see that a vector access is aligned."""
+        watch = self.run.watch
+        if watch is None or not isinstance(indices[-1], Ramp):
+            return False
+        return watch.is_vector is None or watch.is_vector(buffer, indices[-1])
+
     def _load(self, e: BufferLoad) -> Value:
         place = self.place(e.buffer)
         outer, self.mask = self.mask, self.masked(e.predicate)
         mask = self.mask
         parts = split(self, place, e.indices) if self.in_kernel and not self.counting else None
-        if parts is not None:
+        if parts is not None and not (parts.lanes and self._checks_vector(e.buffer, e.indices)):
             self.mask = outer
-            fields = f"{parts.of_threads}, {parts.shared}, {mask}, {parts.inside}"
-            text = f"{place.storage}.load_sum({fields})"
+            text = f"{place.storage}.load_sum({parts.fields(mask)})"
             return Value(text, ATOM, True, *type_interval(e.dtype))
         index = flat_index(self, place, e.indices)
         self.mask = outer
@@ -401,6 +407,7 @@ RUNTIME: dict[str, Any] = {
     "combine_masks": combine_masks,
     "in_elements": in_elements,
     "out_of_bounds": out_of_bounds,
+    "per_lane": lambda x: np.asarray(x).reshape(-1),
     "thread_mask": thread_mask,
     "Storage": Storage,
 }

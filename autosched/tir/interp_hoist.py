@@ -12,6 +12,7 @@ from autosched.tir.expr import (
     Add,
     And,
     BinaryExpr,
+    Broadcast,
     Call,
     Cast,
     Div,
@@ -23,12 +24,14 @@ from autosched.tir.expr import (
     Mul,
     Not,
     Or,
+    Ramp,
     Sub,
     Var,
 )
 from autosched.tir.interp_value import ATOM, TERM, Place, Value
 from autosched.tir.intrin import BITWISE
-from autosched.tir.linear import linear
+from autosched.tir.linear import combine, linear
+from autosched.tir.walk import free_vars
 
 if TYPE_CHECKING:
     from autosched.tir.interp_expr import ExprCompiler
@@ -73,11 +76,20 @@ HOISTABLE = (Add, Sub, Mul, *_DIVISIONS, And, Or, Not, Call, Cast)
 
 
 class Split(NamedTuple):
-    """An index as `of_threads + shared`; `inside` when it is surely within the memory."""
+    """An index as `of_threads + shared`; `inside` when it is surely within the memory.
+
+    That of a vector is the sum of this and `lanes`, the same for all threads and loops.
+    """
 
     of_threads: str
     shared: str
     inside: bool
+    lanes: str = ""
+
+    def fields(self, mask: str) -> str:
+        """The arguments of `Storage.load_sum`."""
+        fields = f"{self.of_threads}, {self.shared}, {mask}, {self.inside}"
+        return f"{fields}, {self.lanes}" if self.lanes else fields
 
 
 def split(c: ExprCompiler, place: Place, indices: tuple[Expr, ...]) -> Split | None:
@@ -89,16 +101,18 @@ def split(c: ExprCompiler, place: Place, indices: tuple[Expr, ...]) -> Split | N
         return None
     (index,) = indices
     plain = place.offset is None and place.lows[0].text == "0" and place.strides[0].text == "1"
-    if not plain or index.dtype.lanes > 1 or not index.dtype.is_int:
+    if not plain or not index.dtype.is_int:
         return None
-    whole = c.expr(index)
-    limits = (index.dtype.min_value, index.dtype.max_value)
-    if not whole.varying or whole.low == limits[0] or whole.high == limits[1]:
+    whole, wide = c.expr(index), index.dtype.lanes > 1
+    if whole.low == index.dtype.min_value or whole.high == index.dtype.max_value:
         return None
-    constant, terms = linear(index)
+    if not (whole.varying or wide):
+        return None
+    lanes: dict[Expr, int] = {}
+    constant, terms = _vector_sum(index, lanes) if wide else linear(index)
     own = {t: k for t, k in terms.items() if of_threads_alone(c, t)}
     rest = [(c.expr(t), k) for t, k in terms.items() if t not in own]
-    if not own or any(v.varying for v, _ in rest):
+    if not (own or wide) or any(v.varying for v, _ in rest) or any(map(free_vars, lanes)):
         return None
     shared = [f"{v.at(TERM)} * {k}" if k != 1 else v.at(TERM) for v, k in rest]
     if constant or not shared:
@@ -107,14 +121,40 @@ def split(c: ExprCompiler, place: Place, indices: tuple[Expr, ...]) -> Split | N
     inside = whole.low >= 0 and (whole.high + 1) * place.dtype.bytes <= size
     if place.checked and not inside:
         return None
-    return Split(_thread_part(c, own), " + ".join(shared), inside)
+    names = _part(c, own, "L.per_thread"), _part(c, lanes, "per_lane") if wide else ""
+    return Split(names[0], " + ".join(shared), inside, names[1])
 
 
-def _thread_part(c: ExprCompiler, terms: dict[Expr, int]) -> str:
-    key = frozenset(terms.items())
-    name = c.thread_parts.get(key)
+def _vector_sum(e: Expr, lanes: dict[Expr, int], times: int = 1) -> tuple[int, dict[Expr, int]]:
+    """The scalar part of a vector sum as `linear` gives it; its vectors are added to `lanes`."""
+    match e:
+        case Add(a, b) | Sub(a, b):
+            sign = -1 if isinstance(e, Sub) else 1
+            first = _vector_sum(a, lanes, times)
+            return combine(first, _vector_sum(b, lanes, times * sign), 1)
+        case Mul(a, Broadcast(IntImm(n))) | Mul(Broadcast(IntImm(n)), a):
+            return _vector_sum(a, lanes, times * n)
+        case Broadcast(value):
+            constant, terms = linear(value)
+            return constant * times, {t: k * times for t, k in terms.items()}
+        case Ramp(base, IntImm()) if not isinstance(base, IntImm) or base.value:
+            zero = IntImm(0, base.dtype)
+            _add(lanes, Ramp(zero, e.stride, e.lanes), times)
+            constant, terms = linear(base)
+            return constant * times, {t: k * times for t, k in terms.items()}
+    _add(lanes, e, times)
+    return 0, {}
+
+
+def _add(terms: dict[Expr, int], term: Expr, times: int) -> None:
+    terms[term] = terms.get(term, 0) + times
+
+
+def _part(c: ExprCompiler, terms: dict[Expr, int], make: str) -> str:
+    key = make, frozenset(terms.items())
+    name = c.hoisted_parts.get(key)
     if name is None:
-        name = c.thread_parts[key] = c.fresh("h")
-        parts = [f"wide({c.expr(t).text}) * {k}" for t, k in terms.items()]
-        c.before_statements(f"{name} = L.per_thread({' + '.join(parts)})")
+        name = c.hoisted_parts[key] = c.fresh("h")
+        parts = [f"wide({c.expr(t).text}) * {k}" for t, k in terms.items()] or ["0"]
+        c.before_statements(f"{name} = {make}({' + '.join(parts)})")
     return name

@@ -114,7 +114,7 @@ class Storage:
         self._step = instances if private else 1
         self._base = owner if owner is None or private else owner * self.size
         self.rows = flat.reshape(self.size, instances) if private else flat
-        self._bases: dict[int, Array] = {}
+        self._bases: dict[tuple[int, int], Array] = {}
 
     @property
     def private(self) -> bool:
@@ -155,24 +155,28 @@ class Storage:
             self.shadow.read(self, places, self._mask_like(mask, places))
         return self.flat[places]
 
-    def load_sum(self, of_threads: Array, shared: int, mask: Mask, inside: bool) -> Any:
+    def load_sum(
+        self, of_threads: Array, shared: int, mask: Mask, inside: bool, lanes: Array | None = None
+    ) -> Any:
         """The elements at `of_threads + shared`; `inside` when no check of bounds is needed.
 
-        `of_threads` must outlive this storage.
+        Of a vector those at the sum of this and each of `lanes`. Both arrays must outlive this
+        storage.
         """
         if not inside:
-            return self.load(of_threads + shared, mask)
-        if self._base is None:
-            places = of_threads + shared
-        else:
-            key = id(of_threads)
-            base = self._bases.get(key)
-            if base is None:
-                base = self._bases[key] = self._places(of_threads)
-            places = base + shared * self._step
+            index = of_threads + shared
+            return self.load(index if lanes is None else index[:, None] + lanes, mask)
+        key = (id(of_threads), id(lanes))
+        base = self._bases.get(key) if self.owner is not None else None
+        if base is None:
+            base = of_threads if lanes is None else of_threads[:, None] + lanes
+            base = self._places(base)
+            if self.owner is not None:
+                self._bases[key] = base
+        places = base + shared * self._step
         if self.shadow is not None:
-            name = (id(of_threads), shared) if mask is True else None
-            self.shadow.read(self, places, thread_mask(mask), name)
+            name = (*key, shared) if mask is True else None
+            self.shadow.read(self, places, self._mask_like(mask, places), name)
         return self.flat.take(places)
 
     def store(self, index: Any, value: Any, mask: Mask) -> None:
@@ -189,6 +193,10 @@ class Storage:
             return
         index = np.asarray(index, dtype=np.int64)
         value = np.asarray(value)
+        if self._step > 1 and mask is True and index.ndim == 2 and len(index) == 1:
+            self._check(index)
+            self._store_rows(index[0], value)
+            return
         if index.ndim == 2 and value.ndim == 1:
             value = value[:, None]
         if index.ndim < value.ndim and index.ndim == 1:
@@ -209,6 +217,13 @@ class Storage:
         self.flat[places] = value
         if self._step == 1:
             self._check_agreement(places, value)
+
+    def _store_rows(self, index: Array, value: Array) -> None:
+        """Stores a vector at elements that are the same for all threads, each in its own memory."""
+        if self.shadow is not None:
+            for k in index.tolist():
+                self.shadow.write_row(self, k, True)
+        self.rows[index] = value.T if value.ndim == 2 else value
 
     def cells(self, offset: Any, thread: int) -> Array:
         """The elements from `offset` on, as thread number `thread` sees them."""

@@ -60,7 +60,7 @@ class Shadow:
         self._launch = -1
         self._writers = self._readers = np.zeros(0, np.int64)
         self._write_warp_time = self._read_warp_time = self._read_warp = np.zeros(0, np.int64)
-        self._seen: set[tuple[int, int]] = set()
+        self._seen: set[tuple[int, ...]] = set()
         self._written = True  # since the last barrier of all blocks
         self._unsorted: list[tuple[Array, Array]] = []
         self.arriving: Array | None = None
@@ -71,7 +71,7 @@ class Shadow:
     # -- accesses
 
     def read(
-        self, storage: Storage, places: Array, mask: Mask, name: tuple[int, int] | None = None
+        self, storage: Storage, places: Array, mask: Mask, name: tuple[int, ...] | None = None
     ) -> None:
         """The threads of `mask` read `places`.
 

@@ -83,7 +83,7 @@ class StmtCompiler(ExprCompiler):
     def start_kernel(self) -> None:
         """What depends on threads alone goes here from now on."""
         self.kernel_start, self.kernel_indent = len(self.lines), " " * self._depth
-        for table in (self.thread_vars, self.threads_alone, self.thread_parts, self.hoisted):
+        for table in (self.thread_vars, self.threads_alone, self.hoisted_parts, self.hoisted):
             table.clear()
 
     def before_statements(self, line: str) -> None:

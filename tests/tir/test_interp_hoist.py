@@ -67,3 +67,36 @@ def test_a_guarded_access_reads_nothing_outside() -> None:
     a, b = np.arange(512, dtype=np.float32), np.zeros(64, np.float32)
     interp.run(func, [a, b, 2])
     assert b[:32].tolist() == [t + 480 for t in range(32)]
+
+
+VECTORS = {
+    "V[ramp(threadIdx.x * 8 + k * 2, 3, 4)]": lambda t, lane: t * 8 + 4 + lane * 3,
+    "V[broadcast(threadIdx.x + k, 4) + ramp(0, 1, 4) % broadcast(2, 4) * broadcast(9, 4)]": (
+        lambda t, lane: t + 2 + lane % 2 * 9
+    ),
+    "S[ramp(k * 4, 2, 4)]": lambda t, lane: 8 + lane * 2,
+    "S[ramp(63 - threadIdx.x, -1, 4)]": lambda t, lane: 63 - t - lane,
+    "V[ramp(k, 1, 4)] * broadcast(V[threadIdx.x], 4)": lambda t, lane: (2 + lane) * t,
+}
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("text", sorted(VECTORS))
+def test_vectors_come_apart_too(text: str, watched: bool) -> None:
+    store = f"        L[ramp(0, 1, 4)] = {text}\n        for j in range(4):\n"
+    each = "            B[blockIdx.x * 32 + threadIdx.x // 4 * 4 + j] = "
+    whose = "if_then_else(threadIdx.x % 4 == 0, L[j], 0.0)\n"
+    head, tail = (HEAD + store + each + whose).rsplit("            B[", 1)
+    func = parse_func(head + "            if threadIdx.x % 4 == 0:\n                B[" + tail)
+    a, b = np.arange(512, dtype=np.float32), np.zeros(64, np.float32)
+    watch = Watch(is_vector=lambda buffer, index: False) if watched else None
+    interp.run(func, [a, b, 2], watch=watch)
+    wanted = [VECTORS[text](t // 4 * 4, t % 4) for _ in range(2) for t in range(32)]
+    assert b.tolist() == wanted
+
+
+@pytest.mark.parametrize("base", ["1", "k", "k - 1"])
+def test_a_vector_beyond_local_memory_is_refused(base: str) -> None:
+    func = parse_func(HEAD + f"        L[ramp({base}, 1, 4)] = broadcast(0.0, 4)\n")
+    with pytest.raises(AccessError, match="out of bounds: L, flat index"):
+        interp.run(func, [np.zeros(512, np.float32), np.zeros(64, np.float32), 2])
