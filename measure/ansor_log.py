@@ -10,6 +10,13 @@ from typing import Any
 from autosched.errors import ConfigError
 from autosched.layout import LayoutOption
 from autosched.measure.result import Failure, MeasureResult, times
+from autosched.measure.workload_keys import (
+    WorkloadKeys,
+    elements,
+    is_hash,
+    require_shapes,
+    require_steps,
+)
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
@@ -33,56 +40,89 @@ ERRORS: dict[int, tuple[str, str]] = {
 
 
 def parse(
-    data: dict[str, Any],
+    data: dict[str, Any], keys: WorkloadKeys | None = None
 ) -> tuple[dict[str, Any], tuple[Step, ...], MeasureResult, str]:
     """Task entry, steps, result and time (UTC, ISO 8601) of one parsed line.
 
-    Raises ConfigError for another version, an unknown workload or an unknown target, and for
-    anything else that is not such a line.
+    `keys` names the computations of workload keys that are not built in.
+
+    Raises ConfigError for another version, an unknown workload or an unknown target, for a
+    candidate that is none of the computation that `keys` names, and for anything else that is not
+    such a line.
     """
     try:
-        return _parse(data)
+        return _parse(data, WorkloadKeys() if keys is None else keys)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise ConfigError(f"not an Ansor record: {type(error).__name__}: {error}") from error
 
 
-def _parse(data: dict[str, Any]) -> tuple[dict[str, Any], tuple[Step, ...], MeasureResult, str]:
+def _parse(
+    data: dict[str, Any], keys: WorkloadKeys
+) -> tuple[dict[str, Any], tuple[Step, ...], MeasureResult, str]:
     unknown = set(data) - {"i", "r", "v"}
     if unknown:
         raise ConfigError(f"Ansor record: unknown key {sorted(unknown)[0]!r}")
     if data.get("v", VERSION) != VERSION:
         raise ConfigError(f"Ansor record version {data['v']!r} is unknown, expected {VERSION!r}")
-    (task, (_, steps)), (costs, error, all_cost, timestamp) = data["i"], data["r"]
+    (entry, (_, listed)), (costs, error, all_cost, timestamp) = data["i"], data["r"]
     when = datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="seconds")
-    return _task(task), steps_from_json(steps), _result(costs, error, all_cost), when
+    steps = steps_from_json(listed)
+    text, target = entry[0], _target(entry)
+    named = keys.given(text)
+    problem = "" if named is not None else _problem(text)
+    if problem:
+        named = keys.unknown(text, problem)
+    if named is None:
+        task = _built_in(text, target)
+    else:
+        task = keys.task(named, target)
+        require_shapes(named, task, text)
+        require_steps(named, task, steps)
+    return _with_layout(task, entry), steps, _result(costs, error, all_cost), when
 
 
-def _task(task: list[Any]) -> dict[str, Any]:
-    key, target = json.loads(task[0]), task[1]
-    workload = WORKLOADS.get(key[0])
-    if workload is None:
-        raise ConfigError(f"the workload {key[0]!r} is not known")
-    if len(key) - 1 > len(workload.args):
-        raise ConfigError(
-            f"{key[0]}: expected at most {len(workload.args)} arguments, found {key[1:]}"
-        )
-    args = dict(zip(workload.args, key[1:], strict=False))
-    kind = TARGETS.get(target.split()[0])
+def _target(entry: list[Any]) -> Target:
+    kind = TARGETS.get(entry[1].split()[0])
     if kind is None:
         raise ConfigError(
-            f"the target {target!r} is not known, expected one that begins with "
+            f"the target {entry[1]!r} is not known, expected one that begins with "
             f"{' or '.join(TARGETS)}"
         )
-    hardware = HardwareParams.from_list(task[2]) if len(task) > 2 else HardwareParams.default(kind)
-    threads = max(hardware.num_cores, 1)
-    parsed = Task.from_json_workload({"op": key[0], "args": args}, Target(kind, hardware, threads))
-    layout = LayoutOption.parse(task[4] if len(task) > 4 else 0)
+    hardware = (
+        HardwareParams.from_list(entry[2]) if len(entry) > 2 else HardwareParams.default(kind)
+    )
+    return Target(kind, hardware, max(hardware.num_cores, 1))
+
+
+def _problem(text: str) -> str:
+    """Why a workload key names no built-in operator; empty when it does."""
+    name, *args = elements(text)
+    if is_hash(name):
+        return f"the workload {name!r} is a hash, which does not tell what is computed"
+    workload = WORKLOADS.get(name) if isinstance(name, str) else None
+    if workload is None:
+        return f"the workload {name!r} is not known"
+    if len(args) > len(workload.args):
+        return f"{name}: expected at most {len(workload.args)} arguments, found {args}"
+    return ""
+
+
+def _built_in(text: str, target: Target) -> Task:
+    name, *args = elements(text)
+    named = dict(zip(WORKLOADS[name].args, args, strict=False))
+    return Task.from_json_workload({"op": name, "args": named}, target)
+
+
+def _with_layout(task: Task, words: list[Any]) -> dict[str, Any]:
+    """The task's entry, with the layout of the line, whose own words it keeps."""
+    layout = LayoutOption.parse(words[4] if len(words) > 4 else 0)
     # INSERT_TRANSFORM_STAGE is what Ansor writes for every CPU task, marked inputs or not: it
     # tells nothing. FOR_PRE_TRANSFORMED is somebody's choice.
-    if layout == LayoutOption.FOR_PRE_TRANSFORMED and kind == "cpu" and parsed.layout_free:
-        parsed = replace(parsed, layout=layout)
-    entry = parsed.to_json()
-    entry["ansor"] = task  # the line's own words, so that it can be written back unchanged
+    pre = layout == LayoutOption.FOR_PRE_TRANSFORMED and not task.target.is_gpu
+    if pre and task.layout_free:
+        task = replace(task, layout=layout)
+    entry = task.to_json()
+    entry["ansor"] = words  # so that it can be written back unchanged
     return entry
 
 

@@ -18,6 +18,7 @@ from autosched.errors import ConfigError
 from autosched.measure import ansor_log
 from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.result import MeasureResult, short
+from autosched.measure.workload_keys import WorkloadKeys
 from autosched.output_file import FileKind, is_kind, require_replaceable
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 
@@ -152,18 +153,21 @@ def _last_byte(file: Any) -> bytes:
     return last
 
 
-def read_log(path: Path | str) -> LogContents:
+def read_log(path: Path | str, keys: WorkloadKeys | None = None) -> LogContents:
     """Everything in `path`: autosched records and Ansor v0.6 lines, mixed or not.
 
+    `keys` names the computations of Ansor's lines whose workload keys are not built in.
     A line that cannot be read, such as a torn last one, is skipped and reported in `problems`.
     Raises ConfigError when the file itself cannot be read.
     """
     contents = LogContents([], {}, [])
-    contents.records.extend(stream_log(path, contents))
+    contents.records.extend(stream_log(path, contents, keys))
     return contents
 
 
-def stream_log(path: Path | str, contents: LogContents) -> Iterator[Record]:
+def stream_log(
+    path: Path | str, contents: LogContents, keys: WorkloadKeys | None = None
+) -> Iterator[Record]:
     """The records of `path` one at a time, none of them kept.
 
     `contents` gains the environments and problems met on the way. Raises as `read_log`.
@@ -177,7 +181,7 @@ def stream_log(path: Path | str, contents: LogContents) -> Iterator[Record]:
             contents.problems.append(f"{path}:{number}: not a whole JSON object{cut}; skipped")
             continue
         try:
-            record = _take(data, contents)
+            record = _take(data, contents, keys)
         except ConfigError as error:
             contents.problems.append(f"{path}:{number}: {error}; skipped")
             continue
@@ -185,12 +189,12 @@ def stream_log(path: Path | str, contents: LogContents) -> Iterator[Record]:
             yield record
 
 
-def _take(data: Any, contents: LogContents) -> Record | None:
+def _take(data: Any, contents: LogContents, keys: WorkloadKeys | None) -> Record | None:
     """The record that a line holds; None for an environment, which `contents` gains."""
     if not isinstance(data, dict):
         raise ConfigError(f"not a record: expected an object, found {short(data)}")
     if "i" in data and "r" in data:
-        task, steps, result, when = ansor_log.parse(data)
+        task, steps, result, when = ansor_log.parse(data, keys)
         return Record(task, steps, result, time=when)
     if "environment" in data and "steps" not in data:
         contents.environments[str(data.get("hash", ""))] = data["environment"]

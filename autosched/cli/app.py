@@ -38,6 +38,14 @@ Best = Annotated[bool, typer.Option("--best", help="The fastest valid record (th
 Features = Annotated[
     str, typer.Option(help="Feature set: autosched-1, which tune learns from, or ansor-0.19.")
 ]
+Workload = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CONFIG|KEY=CONFIG",
+        help="Configuration whose computation Ansor's log lines with a hashed or unknown workload "
+        "key are about; with KEY= those of that key, may be repeated.",
+    ),
+]
 TUNING = "autosched-1"  # of features.sets, which the front is too light to import
 Force = Annotated[bool, typer.Option("--force", help="Replace a file of another kind.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
@@ -83,6 +91,7 @@ def tune(
         list[Path] | None,
         typer.Option(help="Records of other tasks to train the model on; may be repeated."),
     ] = None,
+    workload: Workload = None,
     load_model: Annotated[Path | None, typer.Option(help="Cost model to start from.")] = None,
     save_model: Annotated[Path | None, typer.Option(help="File for the trained model.")] = None,
     strategy: Annotated[
@@ -103,7 +112,7 @@ def tune(
     command.run(
         config,
         Overrides(trials, target, records, seed, time_budget),
-        ModelFlags(load_model, save_model, warm_start or ()),
+        ModelFlags(load_model, save_model, warm_start or (), workload or ()),
         ManyFlags(strategy, weights),
         fresh=fresh,
         dry_run=dry_run,
@@ -121,12 +130,19 @@ def replay(
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Do not compare with the reference.")
     ] = False,
+    workload: Workload = None,
     as_json: Json = False,
 ) -> None:
     """Rebuild from the records alone, check, time again, compare."""
     from autosched.cli import replay as command
 
-    command.run(records, _choice(best, index, all_), check=not no_check, as_json=as_json)
+    command.run(
+        records,
+        _choice(best, index, all_),
+        check=not no_check,
+        as_json=as_json,
+        workloads=workload or (),
+    )
 
 
 @app.command()
@@ -139,11 +155,12 @@ def show(
     features: Features = TUNING,
     best: Best = False,
     index: Index = None,
+    workload: Workload = None,
 ) -> None:
     """Print one candidate."""
     from autosched.cli import show as command
 
-    command.run(records, _choice(best, index, False), form, features)
+    command.run(records, _choice(best, index, False), form, features, workload or ())
 
 
 @app.command()
@@ -195,12 +212,15 @@ def dataset_export(
     ] = "workload",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
     features: Features = TUNING,
+    workload: Workload = None,
     force: Force = False,
 ) -> None:
     """Features and times of every candidate, a row per stored buffer."""
     from autosched.cli import dataset as command
 
-    command.export(records, output, split, by, seed, features, force=force)
+    command.export(
+        records, output, split, by, seed, features, force=force, workloads=workload or ()
+    )
 
 
 @dataset_app.command("info")
@@ -216,20 +236,21 @@ def records_convert(
     source: Annotated[Path, typer.Argument(help="Record file.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")],
     to: Annotated[str, typer.Option(help="ansor-v0.6 or autosched.")],
+    workload: Workload = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file to write.")] = False,
 ) -> None:
     """Convert between autosched's records and Ansor v0.6 logs."""
     from autosched.cli import records as command
 
-    command.convert(source, output, to, force=force)
+    command.convert(source, output, to, force=force, workloads=workload or ())
 
 
 @records_app.command("info")
-def records_info(source: Records, as_json: Json = False) -> None:
+def records_info(source: Records, workload: Workload = None, as_json: Json = False) -> None:
     """What a record file holds; docs/semantics/records.md has the form of --json."""
     from autosched.cli import records as command
 
-    command.info(source, as_json=as_json)
+    command.info(source, as_json=as_json, workloads=workload or ())
 
 
 def _choice(best: bool, index: int | None, every: bool) -> int | str:

@@ -7,27 +7,30 @@ from pathlib import Path
 from autosched.cli.console import warn, warning
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record
+from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.reading import read_records
 from autosched.session.this_cpu import cpu_name, for_this_cpu, measured_here
 from autosched.task import Task
 from autosched.words import count, last_line
 
 
-def read(path: Path) -> LogContents:
+def read(path: Path, keys: WorkloadKeys | None = None) -> LogContents:
     """What `path` holds; the lines that were skipped are reported."""
-    return read_records(path, warning)
+    return read_records(path, warning, keys)
 
 
-def chosen(path: Path, choice: int | str, option: str = "--index") -> list[Record]:
+def chosen(
+    path: Path, choice: int | str, option: str = "--index", keys: WorkloadKeys | None = None
+) -> list[Record]:
     """The records that `best`, `all` (valid ones) or an index means; problems are reported.
 
     The best is one that was measured on this CPU, where there is one.
 
-    `option`: what the user gave the index with.
+    `option`: what the user gave the index with. `keys` as for `read_records`.
 
     Raises ConfigError when the file holds none.
     """
-    contents = read(path)
+    contents = read(path, keys)
     records = contents.records
     if not records:
         raise ConfigError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from autosched.cli.console import plain, warn
+from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.samples import RecordSamples
 from autosched.errors import ConfigError
 from autosched.features.datasets import dataset
@@ -24,6 +26,7 @@ def export(
     features: str,
     *,
     force: bool = False,
+    workloads: Sequence[str] = (),
 ) -> None:
     """Write the dataset of all record files to `output`, and a datasheet beside it.
 
@@ -35,7 +38,8 @@ def export(
     require_apart([("the dataset", output), ("the datasheet", dataset.page_of(output))], read)
     dataset.require_export(output, _REPLACE, overwrite=force)
     shares = None if split is None else _shares(split)
-    samples = RecordSamples(records, features)
+    keys = workload_keys(workloads)
+    samples = RecordSamples(records, features, keys)
     summary = dataset.export(
         samples,
         output,
@@ -47,6 +51,7 @@ def export(
         sources=[path.name for path in records],
         overwrite=force,
     )
+    tell_unused(keys)
     warn(summary)
 
 

@@ -12,6 +12,7 @@ from autosched.cli.config import load_config
 from autosched.cli.console import plain
 from autosched.driver import SCHEDULE_OPS, apply_steps, pipeline_of, schedule_ops
 from autosched.errors import ConfigError
+from autosched.measure.workload_keys import Computation, WorkloadKeys
 from autosched.state.steps import Step
 from autosched.task import Task
 from autosched.transform.framework.context import Instrument, PassContext
@@ -67,7 +68,8 @@ def _steps(record: str | None, task: Task) -> tuple[Step, ...]:
     path, colon, number = record.rpartition(":")
     if not colon or not number.isdigit():
         raise ConfigError(f"--record {record!r}: expected FILE:N, e.g. matmul.jsonl:0")
-    found = chosen(Path(path), int(number), "--record N:")[0]
+    keys = WorkloadKeys(other=Computation.of("the configuration", task))
+    found = chosen(Path(path), int(number), "--record N:", keys)[0]
     other = task_of(found)
     if _computation(other) != _computation(task):
         raise ConfigError(

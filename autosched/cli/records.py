@@ -10,9 +10,10 @@ from typing import Any
 
 from autosched.cli.chosen import read
 from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn
+from autosched.cli.named import tell_unused, workload_keys
 from autosched.errors import ConfigError
 from autosched.measure import ansor_log
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.records import LogContents, Record, RecordLog
 from autosched.output_file import FileKind, replacing, require_apart, require_replaceable
 from autosched.task import Task
 from autosched.words import count
@@ -20,14 +21,21 @@ from autosched.words import count
 FORMATS = ("ansor-v0.6", "autosched")
 
 
-def convert(source: Path, output: Path, to: str, *, force: bool = False) -> None:
+def convert(
+    source: Path,
+    output: Path,
+    to: str,
+    *,
+    force: bool = False,
+    workloads: Sequence[str] = (),
+) -> None:
     """Write the records of `source` in the other format to `output`.
 
     That must not exist, or with `force` is replaced, but for `source` itself.
     """
     if to not in FORMATS:
         raise ConfigError(f"--to {to!r}: expected one of {', '.join(FORMATS)}")
-    contents = read(source)
+    contents = _read(source, workloads)
     if not contents.records:
         raise ConfigError(f"{source} holds no records")
     if output.exists() and not force:
@@ -51,9 +59,17 @@ def _ansor_line(record: Record) -> str:
     return ansor_log.format_line(record.task, record.steps, record.result, when)
 
 
-def info(source: Path, *, as_json: bool = False) -> None:
+def _read(source: Path, workloads: Sequence[str]) -> LogContents:
+    """What `source` holds, with the computations that --workload names."""
+    keys = workload_keys(workloads)
+    contents = read(source, keys)
+    tell_unused(keys)
+    return contents
+
+
+def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) -> None:
     """Print what a record file holds, task by task."""
-    contents = read(source)
+    contents = _read(source, workloads)
     tasks = dict.fromkeys(r.task["key"] for r in contents.records)
     entries = [_entry(key, contents.records) for key in tasks]
     if as_json:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from autosched.cli.chosen import chosen, on_this_machine
 from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn
+from autosched.cli.named import tell_unused, workload_keys
 from autosched.measure.check import Seen
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
@@ -19,10 +21,19 @@ from autosched.words import last_line
 _THOROUGH = RunOptions(min_repeat_ms=1000.0, visits=24)
 
 
-def run(path: Path, choice: int | str, *, check: bool, as_json: bool) -> None:
+def run(
+    path: Path,
+    choice: int | str,
+    *,
+    check: bool,
+    as_json: bool,
+    workloads: Sequence[str] = (),
+) -> None:
     """Replay records; exits with 3 when one fails."""
     rows = []
-    records = chosen(path, choice)
+    keys = workload_keys(workloads)
+    records = chosen(path, choice, keys=keys)
+    tell_unused(keys)
     tasks = {r.task["key"]: r.task for r in records}
     rebuilt = {key: on_this_machine(Task.from_json(task)) for key, task in tasks.items()}
     with Measurer.create(

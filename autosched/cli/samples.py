@@ -15,6 +15,7 @@ from autosched.features.datasets.sample import Sample
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import Rows
 from autosched.measure.records import LogContents, Record, stream_log
+from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.reading import tell_problems
 from autosched.state.steps import steps_to_json
 from autosched.task import Task
@@ -26,7 +27,10 @@ class RecordSamples:
     What was skipped is reported the first time. `environments` fills up meanwhile.
     """
 
-    def __init__(self, paths: Sequence[Path], features: str) -> None:
+    def __init__(
+        self, paths: Sequence[Path], features: str, keys: WorkloadKeys | None = None
+    ) -> None:
+        self._keys = keys
         self._paths = paths
         self._features = features
         names = Counter(path.name for path in paths)
@@ -38,7 +42,7 @@ class RecordSamples:
     def __iter__(self) -> Iterator[Sample]:
         for path in self._paths:
             contents = LogContents([], self.environments, [])
-            for number, record in enumerate(stream_log(path, contents)):
+            for number, record in enumerate(stream_log(path, contents, self._keys)):
                 task = self._task(record, contents)
                 if task is None:
                     continue

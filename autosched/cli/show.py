@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from pprint import pformat
@@ -13,6 +13,7 @@ from autosched.cli.chosen import chosen, task_of
 from autosched.cli.console import out, plain, seconds_text, warn
 from autosched.cli.feature_table import feature_table
 from autosched.cli.known_cpu import require_known_cpu
+from autosched.cli.named import tell_unused, workload_keys
 from autosched.codegen.llvm import assembly, emit_llvm
 from autosched.driver import lower_for_features, lower_steps
 from autosched.errors import CompileError, ConfigError, ScheduleError
@@ -26,7 +27,13 @@ from autosched.task import Task
 from autosched.tir.function import PrimFunc
 
 
-def run(path: Path, choice: int | str, form: str, features: str = TUNING) -> None:
+def run(
+    path: Path,
+    choice: int | str,
+    form: str,
+    features: str = TUNING,
+    workloads: Sequence[str] = (),
+) -> None:
     """Print the chosen record (each task's best one) as `form`; `features` names a feature set.
 
     Exits with 3 when a candidate has no such form because it is illegal.
@@ -36,7 +43,9 @@ def run(path: Path, choice: int | str, form: str, features: str = TUNING) -> Non
         raise ConfigError(f"--as {form!r} is unknown, expected one of {', '.join(FORMS)}")
     if form == "features":
         show = partial(_features, feature_set(features))
-    records = chosen(path, choice)
+    keys = workload_keys(workloads)
+    records = chosen(path, choice, keys=keys)
+    tell_unused(keys)
     failed = False
     for number, record in enumerate(records):
         task = task_of(record)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autosched.cli.config import Config, load_config
 from autosched.cli.console import warn, warning
+from autosched.cli.named import workload_keys
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, stream_log
 from autosched.output_file import require_apart
@@ -44,6 +45,7 @@ class ModelFlags:
     load: Path | None = None
     save: Path | None = None
     warm_start: Sequence[Path] = ()
+    workloads: Sequence[str] = ()
 
     def options(self, config: Config) -> ModelOptions:
         """With what the file says: `cost_model.file` is loaded when it exists, and saved."""
@@ -56,6 +58,7 @@ class ModelFlags:
             self.load or existing,
             self.save or file,
             self.warm_start,
+            workload_keys(self.workloads),
         )
 
 

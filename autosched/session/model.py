@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autosched.errors import ConfigError
 from autosched.features.sets import feature_set
+from autosched.measure.workload_keys import WorkloadKeys
 from autosched.search.cost_model import CostModel, RandomModel, XGBoostModel, make_cost_model
 from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
@@ -25,7 +26,8 @@ class ModelOptions:
     `model` is a name or any object of the protocol `CostModel`, which is used as it is; one that is
     made by name starts from the file `load`, otherwise from the model that comes with autosched, if
     `pretrained` and there is one. `warm_start` are record files of other tasks to train it on;
-    `save` is the file for the trained model.
+    `keys` names the computations of Ansor's lines whose workload keys are not built in. `save` is
+    the file for the trained model.
     """
 
     model: str | CostModel = "xgboost"
@@ -33,6 +35,7 @@ class ModelOptions:
     load: Path | None = None
     save: Path | None = None
     warm_start: Sequence[Path] = ()
+    keys: WorkloadKeys | None = None
 
 
 def make_learner(
@@ -62,7 +65,7 @@ def make_learner(
     if options.save is not None:
         _require_writable(options.save)
     learner = Learner(model)
-    _warm_start(learner, options.warm_start, kind, helper, features, info, warning)
+    _warm_start(learner, options, kind, helper, features, info, warning)
     return learner
 
 
@@ -107,16 +110,16 @@ def _require_writable(target: Path) -> None:
 
 def _warm_start(
     learner: Learner,
-    paths: Sequence[Path],
+    options: ModelOptions,
     kind: str,
     helper: Helper,
     features: str,
     info: Callable[[str], None],
     warning: Callable[[str], None],
 ) -> None:
-    used = 0
+    used, paths = 0, options.warm_start
     for path in paths:
-        records = read_records(path, warning).records
+        records = read_records(path, warning, options.keys).records
         found = warm_start(learner, records, kind, helper, features)
         for problem in found.problems:
             warning(f"{path}: {problem}; not learned from")
@@ -125,6 +128,8 @@ def _warm_start(
             f"warm start from {path}: {count(found.records, 'record')} of "
             f"{count(found.tasks, 'task')}"
         )
+    for source in () if options.keys is None else options.keys.unused:
+        warning(f"--workload {source}: no line has such a workload key; it was not used")
     if paths and not used:
         names = ", ".join(map(str, paths))
         raise ConfigError(

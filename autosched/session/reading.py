@@ -9,6 +9,7 @@ from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record, read_log
+from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.task import Task
 from autosched.words import count
@@ -17,12 +18,13 @@ Tell = Callable[[str], None]
 _SHOWN = 3
 
 
-def read_records(path: Path, warning: Tell) -> LogContents:
+def read_records(path: Path, warning: Tell, keys: WorkloadKeys | None = None) -> LogContents:
     """What `path` holds; `warning` is told of lines that were skipped.
 
+    `keys` names the computations of Ansor's lines whose workload keys are not built in.
     Raises ConfigError when the file cannot be read.
     """
-    contents = read_log(path)
+    contents = read_log(path, keys)
     tell_problems(path, contents, warning)
     return contents
 
@@ -66,15 +68,20 @@ class Earlier:
 
 
 def earlier_records(
-    path: Path | None, tasks: Sequence[Task], warning: Tell, remedy: str
+    path: Path | None,
+    tasks: Sequence[Task],
+    warning: Tell,
+    remedy: str,
+    keys: WorkloadKeys | None = None,
 ) -> Earlier:
     """The records of the tasks in `path`; none where there is no file.
 
+    `keys` as for `read_records`.
     Raises ConfigError, which ends with `remedy`, when the file holds only other tasks' records.
     """
     if path is None or not path.is_file():
         return Earlier()
-    contents = read_records(path, warning)
+    contents = read_records(path, warning, keys)
     here: dict[str, list[Record]] = {task.key: [] for task in tasks}
     elsewhere: list[Record] = []
     cpus: dict[str, None] = {}

@@ -126,6 +126,7 @@ class Session:
             tasks,
             self._messages.warning,
             self._messages.other_file,
+            self._model.keys,
         )
         self._open = ExitStack()
 
