@@ -108,7 +108,11 @@ class Measurer:
         share = (time.perf_counter() - start) / max(1, len(batch))
         results = [
             MeasureResult(
-                tuple(seconds), b.failure or failure, b.seconds, round(b.seconds + share, 6)
+                tuple(seconds),
+                b.failure or failure,
+                b.seconds,
+                round(b.seconds + share, 6),
+                cache_flush=self.runner.options.flush_bytes,
             )
             for b, (seconds, failure) in zip(built, ran, strict=True)
         ]
@@ -124,7 +128,9 @@ class Measurer:
         """Build and time one candidate by itself, without a check."""
         (built,) = self.builder.build(task, [steps])
         ((seconds, failure),) = self.runner.run(task, [built.artifact])
-        return MeasureResult(tuple(seconds), built.failure or failure, built.seconds)
+        flush = self.runner.options.flush_bytes
+        failed = built.failure or failure
+        return MeasureResult(tuple(seconds), failed, built.seconds, cache_flush=flush)
 
     def _check(
         self,

@@ -42,6 +42,8 @@ class MeasureResult:
 
     `checked` is True when the outputs were compared with the reference and agreed; `seen` is what
     that comparison could see, where it is known.
+    `cache_flush` is the size of the buffer that was written before each call to empty the caches, 0
+    where they kept what the call before left; times of different sizes are not compared.
     `build_seconds` is lowering and code generation, `total_seconds` all that was spent on it.
     """
 
@@ -51,6 +53,7 @@ class MeasureResult:
     total_seconds: float = 0.0
     checked: bool = False
     seen: Seen | None = None
+    cache_flush: int = 0
 
     @property
     def valid(self) -> bool:
@@ -75,6 +78,7 @@ class MeasureResult:
             "total_seconds": self.total_seconds,
             "checked": self.checked,
             **({} if self.seen is None else {"check": self.seen.to_json()}),
+            **({"cache_flush": self.cache_flush} if self.cache_flush else {}),
         }
 
     @classmethod
@@ -88,7 +92,14 @@ class MeasureResult:
             float(data.get("total_seconds") or 0.0),
             bool(data.get("checked", False)),
             None if data.get("check") is None else Seen.from_json(data["check"]),
+            _bytes(data.get("cache_flush", 0)),
         )
+
+
+def _bytes(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ConfigError(f"cache_flush: expected bytes from 0 on, found {short(value)}")
+    return value
 
 
 def times(values: Any) -> tuple[float, ...]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from autosched.errors import AutoschedError, MeasureError
 from autosched.layout import LayoutChange
 from autosched.measure.check import Seen, compare
+from autosched.measure.flush import Flush
 from autosched.measure.peak import peak_flops
 from autosched.process.worker import Handler
 from autosched.runtime.artifact import CpuArtifact
@@ -21,6 +22,7 @@ from autosched.task import Task
 Array = npt.NDArray[Any]
 
 STORED_BYTES = 1 << 30  # of transformed inputs that are kept between two visits
+_MOST_ALONE = 1000  # calls of a visit, where caches are emptied before each
 
 
 class _Runner:
@@ -32,11 +34,15 @@ class _Runner:
         self._expected: dict[str, list[Array]] = {}
         self._kernels: dict[int, CpuKernel] = {}
         self._stored: dict[LayoutChange, Array] = {}
+        self._flush: Flush | None = None
 
     def handle(self, request: tuple[Any, ...]) -> Any:
         match request:
             case ("task", task_json):
                 self._set_task(task_json)
+            case ("flush", size):
+                assert self._task is not None
+                self._flush = Flush(size, self._task.target.threads)
             case ("load", index, artifact):
                 self._kernels[index] = load(CpuArtifact.from_bytes(artifact))
                 self._arguments(index)  # transformed now, outside the time limit of a call
@@ -92,7 +98,30 @@ class _Runner:
     def _timer(self, index: int) -> Callable[[int], float]:
         """A function from a number of calls to their seconds."""
         nanoseconds = self._kernels[index].timer(*self._arguments(index))
-        return lambda calls: nanoseconds(calls) * 1e-9
+        return self._cold(lambda calls: nanoseconds(calls) * 1e-9)
+
+    def _cold(self, seconds_of: Callable[[int], float]) -> Callable[[int], float]:
+        """The same function, with empty caches before each call where that was asked for."""
+        flush = self._flush
+        if flush is None:
+            return seconds_of
+
+        def cold(calls: int) -> float:
+            total = 0.0
+            for _ in range(calls):
+                flush()
+                total += seconds_of(1)
+            return total
+
+        return cold
+
+    def _alone(self, seconds_of: Callable[[int], float], seconds: float) -> list[float]:
+        """Calls with empty caches, each a repeat of its own, for `seconds` with the emptying."""
+        end = time.perf_counter() + seconds
+        found = [seconds_of(1)]
+        while time.perf_counter() < end and len(found) < _MOST_ALONE:
+            found.append(seconds_of(1))
+        return found
 
     def _time(self, index: int, seconds: float, blocks: int) -> list[float]:
         """`blocks` repeats (seconds per call) within about `seconds`, after a warm-up.
@@ -100,6 +129,8 @@ class _Runner:
         A call that alone takes longer is a repeat of its own: what it has to warm up is little.
         """
         seconds_of = self._timer(index)
+        if self._flush is not None:
+            return self._alone(seconds_of, seconds)
         once = seconds_of(1)  # warms caches and worker threads
         if once >= seconds:
             return [once]
@@ -119,6 +150,10 @@ class _Runner:
         theirs: list[float] = []
         ours: list[float] = []
         while len(theirs) < rounds and (not theirs or time.perf_counter() < end):
+            if self._flush is not None:
+                theirs.append(other_seconds(1))
+                ours += self._alone(self._timer(index), 0.0)
+                continue
             once = other_seconds(1)
             calls = int(seconds / max(once, 1e-7))
             theirs.append(other_seconds(calls) / calls if calls > 1 else once)
@@ -138,7 +173,7 @@ class _Runner:
                 version.call(inputs)
             return time.perf_counter() - start
 
-        return seconds
+        return self._cold(seconds)
 
     def _reference(self) -> list[Array]:
         """What NumPy computes for the task, kept for it and, while there is room, for others."""

@@ -13,6 +13,7 @@ from autosched.errors import ConfigError, MeasureError
 from autosched.layout import LayoutOption
 from autosched.measure.check import Seen
 from autosched.measure.environment import fingerprint
+from autosched.measure.flush import all_caches, flush_text, parse_flush
 from autosched.measure.interrupt import RunInterrupted
 from autosched.measure.result import Failure, RunResult, lower_quartile
 from autosched.process.worker import Worker
@@ -38,7 +39,8 @@ class RunOptions:
     slower than the best known keeps that call as its only repeat. `timeout` (seconds) ends a call
     that does not return, and so does `patience` times the best known time, if that is over 1 s.
     `reference_timeout` (seconds) is the limit of the NumPy reference, None six times `timeout` but
-    at least 10 s.
+    at least 10 s. `cache_flush` empties the caches before each call, which is then timed alone:
+    True writes a buffer of twice their size, a number one of so many bytes.
     Raises ConfigError for a value of a wrong type or size.
     """
 
@@ -50,6 +52,7 @@ class RunOptions:
     hopeless: float = 3.0
     patience: float = 50.0
     reference_timeout: float | None = None
+    cache_flush: bool | int = False
 
     def __post_init__(self) -> None:
         for name in ("timeout", "min_repeat_ms"):
@@ -60,6 +63,13 @@ class RunOptions:
             arguments.integer(f"measure.{name}", getattr(self, name), 1)
         if self.reference_timeout is not None:
             arguments.positive("measure.reference_timeout", self.reference_timeout)
+        parse_flush(self.cache_flush)
+
+    @property
+    def flush_bytes(self) -> int:
+        """The size of the buffer that empties the caches; 0 when they are left as they are."""
+        flush = parse_flush(self.cache_flush)
+        return all_caches() if flush is True else int(flush)
 
     @property
     def reference_limit(self) -> float:
@@ -84,7 +94,7 @@ class Runner:
         """
         task_json = task.to_json()
         if self._task is None or self._task["key"] != task_json["key"]:
-            require_memory(task)
+            require_memory(task, self.options.flush_bytes)
         if self._worker is None:
             self._worker = Worker("autosched.measure.run:make_handler")
             self._task = None
@@ -101,6 +111,8 @@ class Runner:
     def _prepare(self) -> None:
         assert self._worker is not None
         self._worker.call(("task", self._task), _START_SECONDS, "load")
+        if self.options.flush_bytes:
+            self._worker.call(("flush", self.options.flush_bytes), _START_SECONDS, "load")
 
     def _call(self, request: tuple[Any, ...], stage: str, timeout: float | None = None) -> Any:
         """One request; a worker that had to be replaced is prepared again."""
@@ -221,10 +233,11 @@ def output_type(task: Task) -> str:
     return task.tensors[-1].dtype.numpy.name
 
 
-def require_memory(task: Task) -> None:
+def require_memory(task: Task, more: int = 0) -> None:
     """Raise ConfigError when the arguments and their reference do not fit this machine's memory.
 
-    The reference is computed in 8-byte numbers from 8-byte copies of the inputs.
+    The reference is computed in 8-byte numbers from 8-byte copies of the inputs. `more` bytes are
+    for the buffer that empties the caches.
     """
     shapes = [(math.prod(shape_of(t)), t.dtype.numpy.itemsize) for t in task.tensors]
     needed = sum(elements * (size + 8) for elements, size in shapes)
@@ -232,6 +245,11 @@ def require_memory(task: Task) -> None:
         free = [math.prod(shape_of(t)) * t.dtype.numpy.itemsize for t in task.layout_free]
         needed += 2 * sum(free)
     available = fingerprint()["memory_bytes"]
+    if more and needed + more > available:
+        raise ConfigError(
+            f"measure.cache_flush: {flush_text(more)} beside the {needed / 1e9:.3g} GB of "
+            f"{task.name} are more than this machine's {available / 1e9:.3g} GB"
+        )
     if needed > available:
         raise ConfigError(
             f"{task.name} needs {needed / 1e9:.3g} GB for its arrays and their reference, this "

@@ -65,5 +65,7 @@ def warm_start(
 
 
 def _origin(record: Record) -> tuple[str, str]:
-    """The task and the CPU, among whose times a record's is compared."""
-    return str(record.task["key"]), json.dumps(record.task.get("target"), sort_keys=True)
+    """The task, and the CPU and its way of timing, among whose times a record's is compared."""
+    cpu = json.dumps(record.task.get("target"), sort_keys=True)
+    flush = record.result.cache_flush
+    return str(record.task["key"]), f"{cpu}, {flush} bytes flushed" if flush else cpu

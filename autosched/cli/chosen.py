@@ -54,9 +54,16 @@ def chosen(
         return valid
     here = {id(r) for r in valid if measured_here(r, contents.environments)}
     best: dict[str, Record] = {}
-    for record in sorted(valid, key=lambda r: (id(r) not in here, r.result.cost)):
+    for record in sorted(
+        valid, key=lambda r: (id(r) not in here, r.result.cache_flush, r.result.cost)
+    ):
         best.setdefault(record.task["key"], record)
-    faster = [r for r in valid if r.result.cost < best[r.task["key"]].result.cost]
+    flushed = {key: record.result.cache_flush for key, record in best.items()}
+    alike = [r for r in valid if r.result.cache_flush == flushed[r.task["key"]]]
+    if len(alike) < len(valid):
+        how = "with another measure.cache_flush"
+        warn(f"note: {path}: {len(valid) - len(alike)} timed {how} left out; --index takes them")
+    faster = [r for r in alike if r.result.cost < best[r.task["key"]].result.cost]
     if faster:  # on another CPU, or it would be the best
         cpus = ", ".join(dict.fromkeys(cpu_name(r, contents.environments) for r in faster))
         warn(f"note: {path}: faster ones of other CPUs ({cpus}) are left out; --index takes them")

@@ -28,6 +28,7 @@ from ruamel.yaml.error import YAMLError
 
 from autosched.errors import ConfigError
 from autosched.features.sets import TUNING, FeatureSetName
+from autosched.measure.flush import parse_flush
 from autosched.measure.runner import RunOptions
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.rules.tiling import structure_problem
@@ -203,8 +204,20 @@ class MeasureSection(_Section):
     number: Literal["auto"] = Field(default="auto", description="calls per repeat: as many as fit")
     repeat: PositiveInt = 3
     check: Literal["best", "all", "none"] = "best"
-    cache_flush: Literal[False] = Field(default=False, description="flushing makes times noisier")
+    cache_flush: bool | int | str = Field(
+        default=False,
+        description="empty the caches before each call, which is timed alone: true, or the bytes "
+        "to write, e.g. 64 MiB",
+    )
     workers: PositiveInt = Field(default=2, description="processes that build candidates")
+
+    @field_validator("cache_flush", mode="before")
+    @classmethod
+    def _flush(cls, value: Any) -> bool | int:
+        try:
+            return parse_flush(value)
+        except ConfigError as error:
+            raise ValueError(str(error).removeprefix("measure.cache_flush: ")) from error
 
     def run_options(self) -> RunOptions:
         """The settings of the runner."""
@@ -213,6 +226,7 @@ class MeasureSection(_Section):
             self.min_repeat_ms,
             self.repeat,
             reference_timeout=self.reference_timeout_s,
+            cache_flush=parse_flush(self.cache_flush),
         )
 
 

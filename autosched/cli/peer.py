@@ -26,19 +26,22 @@ class Peer:
 
     `scatter`: the upper over the lower quartile of the repeats, of the one where it is larger.
     OpenBLAS's threads wait for each other in a loop, so that other programs slow NumPy down several
-    times as much as our kernel.
+    times as much as our kernel. `cache_flush`: bytes written before each call of both.
     """
 
     name: str
     numpy_seconds: float
     kernel_seconds: float
     scatter: float = 1.0
+    cache_flush: int = 0
 
     @classmethod
-    def of(cls, name: str, theirs: Sequence[float], ours: Sequence[float]) -> Peer:
+    def of(
+        cls, name: str, theirs: Sequence[float], ours: Sequence[float], cache_flush: int = 0
+    ) -> Peer:
         """From the repeats of both."""
         most = max(scatter(theirs), scatter(ours))
-        return cls(name, float(np.median(theirs)), float(np.median(ours)), most)
+        return cls(name, float(np.median(theirs)), float(np.median(ours)), most, cache_flush)
 
     @property
     def share(self) -> float:
@@ -54,6 +57,8 @@ class Peer:
     def text(self) -> str:
         """The line of the report, with a warning where the times scatter."""
         text = f"{self.share:.2f} times the speed of {self.name}, timed in turns in one process"
+        if self.cache_flush:
+            text += ", each call with empty caches"
         return f"{text}; unreliable: others use the cores" if self.disturbed else text
 
     @property
@@ -77,5 +82,6 @@ def peer_of(task: Task, measurer: Measurer, best: Record) -> Peer:
     version = task.workload.numpy_version()
     artifact = build_steps(task.dag, best.steps, task.target, layout=task.layout).to_bytes()
     plain = None if version else build_steps(task.dag, (), task.target).to_bytes()
+    flush = measurer.runner.options.flush_bytes
     times = measurer.runner.compare_with_numpy(task, artifact, plain)
-    return Peer.of(version.name if version else PLAIN_LOOPS, *times)
+    return Peer.of(version.name if version else PLAIN_LOOPS, *times, flush)

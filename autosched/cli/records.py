@@ -51,6 +51,9 @@ def convert(
                 RecordLog(partial).copy(contents)
     except OSError as error:
         raise ConfigError(f"cannot write {output}: {error.strerror}") from error
+    cold = sum(bool(r.result.cache_flush) for r in contents.records)
+    if cold and text:
+        warn(f"note: {count(cold, 'record')} timed with empty caches, which Ansor v0.6 cannot say")
     warn(f"{count(len(contents.records), 'record')} written to {output}")
 
 
@@ -108,7 +111,7 @@ def _entry(key: str, records: Sequence[Record]) -> dict[str, Any]:
         for _, record in mine
         if record.result.failure is not None
     )
-    best = min(valid, key=lambda pair: pair[1].result.cost, default=None)
+    best = min(valid, key=lambda p: (p[1].result.cache_flush, p[1].result.cost), default=None)
     return {
         **entry,
         "records": len(mine),
@@ -124,6 +127,7 @@ def _best(number: int, record: Record, operations: float) -> dict[str, Any]:
         "index": number,
         "seconds": cost,
         "flops_per_second": operations / cost if operations > 0 else None,
+        "cache_flush": record.result.cache_flush,
         "checked": record.result.checked,
         "time": record.time or None,
     }
@@ -137,6 +141,7 @@ def _describe(entry: Mapping[str, Any]) -> None:
     plain(f"\n{title}\n    {count(entry['records'], 'candidate')}, {entry['valid']} valid")
     if best is not None:
         rate = rate_text(best["flops_per_second"] or 0.0)
-        plain(f"    best {seconds_text(best['seconds'])}  {rate}".rstrip())
+        how = "  with empty caches" if best["cache_flush"] else ""
+        plain(f"    best {seconds_text(best['seconds'])}  {rate}".rstrip() + how)
     for kind, number in entry["failures"].items():
         plain(f"    {number} failed: {kind}")

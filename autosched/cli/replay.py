@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,20 @@ def run(
     tell_unused(keys)
     tasks = {r.task["key"]: r.task for r in records}
     rebuilt = {key: on_this_machine(Task.from_json(task)) for key, task in tasks.items()}
-    with Measurer.create(
-        workers=1, options=_THOROUGH, check="all" if check else "none"
-    ) as measurer:
-        for task in rebuilt.values():
-            measurer.reference(task)
-        for record in records:
-            row = _replay(measurer, rebuilt[record.task["key"]], record)
-            rows.append(row)
-            if not as_json:
-                _print(row)
+    for flush in dict.fromkeys(r.result.cache_flush for r in records):
+        mine = [r for r in records if r.result.cache_flush == flush]
+        with Measurer.create(
+            workers=1,
+            options=replace(_THOROUGH, cache_flush=flush),
+            check="all" if check else "none",
+        ) as measurer:
+            for key in dict.fromkeys(r.task["key"] for r in mine):
+                measurer.reference(rebuilt[key])
+            for record in mine:
+                row = _replay(measurer, rebuilt[record.task["key"]], record)
+                rows.append(row)
+                if not as_json:
+                    _print(row)
     if as_json:
         print_json({"records": str(path), "replayed": rows})
     if any(row["error"] for row in rows):
@@ -62,6 +67,7 @@ def _replay(measurer: Measurer, task: Task, record: Record) -> dict[str, Any]:
         "seconds": result.cost if result.valid else None,
         "ratio": result.cost / recorded if result.valid and recorded else None,
         "flops_per_second": rate if result.valid and rate > 0 else None,
+        "cache_flush": result.cache_flush,
         "checked": result.checked,
         "check": None if result.seen is None else result.seen.to_json(),
         "error": None if result.failure is None else result.failure.to_json(),
@@ -79,6 +85,8 @@ def _print(row: dict[str, Any]) -> None:
     text = f"{row['workload']}: {seconds_text(row['seconds'])}"
     if row["recorded_seconds"] is not None:
         text += f", recorded {seconds_text(row['recorded_seconds'])}, ratio {row['ratio']:.2f}"
+    if row["cache_flush"]:
+        text += ", with empty caches"
     rate = rate_text(row["flops_per_second"] or 0.0)
     checked = "checked against NumPy" if row["checked"] else "not checked"
     seen = None if row["check"] is None else Seen.from_json(row["check"])

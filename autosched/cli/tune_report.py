@@ -7,6 +7,7 @@ from typing import Any
 
 from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn
 from autosched.cli.yardsticks import Yardsticks
+from autosched.measure.flush import flush_text
 from autosched.search.ranking_quality import Quality
 from autosched.search.tuner import TuneResult
 from autosched.words import in_shell
@@ -35,6 +36,8 @@ def report(
     rate = rate_text(progress.flops_per_second(best), known.peak)
     checked = "checked against NumPy" if best.result.checked else "not checked"
     plain(f"best      {seconds_text(best.result.cost)}  {rate}  ({checked})")
+    if best.result.cache_flush:
+        plain(f"caches    emptied before each call: {flush_text(best.result.cache_flush)} written")
     seen = best.result.seen
     if seen is not None:
         plain(f"check     {seen.text}")
@@ -108,6 +111,7 @@ def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]
             "seconds": best.result.cost,
             "flops_per_second": progress.flops_per_second(best),
             "checked": best.result.checked,
+            "cache_flush": best.result.cache_flush,
             "check": None if best.result.seen is None else best.result.seen.to_json(),
             "steps": best.to_json()["steps"],
         },

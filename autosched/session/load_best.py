@@ -25,7 +25,8 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
         kernel(a, b, c)                       # inputs, then outputs, written in place
 
     `task` may be left out when the file is about one task only. Records that were measured on this
-    machine's CPU (model and features) come first, however fast others were. Where there is none,
+    machine's CPU (model and features) come first, however fast others were, and of those the ones
+    that were timed without emptying the caches. Where there is none,
     the best of the others is built for this CPU, which gives the same results at another speed,
     and a warning says so; another warning says that a record was never compared with NumPy.
 
@@ -39,7 +40,7 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
     valid = [r for r in contents.records if r.result.valid]
     mine = _of_task(path, valid, task)
     local = [record for record in mine if measured_here(record, contents.environments)]
-    best = min(local or mine, key=lambda record: record.result.cost)
+    best = min(local or mine, key=lambda r: (r.result.cache_flush, r.result.cost))
     recorded = Task.from_json(best.task)
     here = for_this_cpu(recorded)
     if here is not recorded:

@@ -43,12 +43,14 @@ class Earlier:
 
     `here` were measured on this machine's CPU, by the task's key: the run continues from them.
     `elsewhere` were measured on the `cpus`: a model may learn from them, but their times are not
-    this machine's.
+    this machine's. Nor can times be compared of which some were taken with empty caches, by another
+    `measure.cache_flush`: those are `otherwise`.
     """
 
     here: Mapping[str, Sequence[Record]] = field(default_factory=dict)
     elsewhere: Sequence[Record] = ()
     cpus: Sequence[str] = ()
+    otherwise: Sequence[Record] = ()
 
     @property
     def known(self) -> int:
@@ -58,6 +60,17 @@ class Earlier:
     @property
     def others(self) -> str:
         """`12 records of another CPU (znver5) train the model only`; empty when there are none."""
+        return "; ".join(filter(None, (self._elsewhere(), self._otherwise())))
+
+    def _otherwise(self) -> str:
+        number = len(self.otherwise)
+        if not number:
+            return ""
+        verb = "trains" if number == 1 else "train"
+        how = "timed with another measure.cache_flush"
+        return f"{count(number, 'record')} {how} {verb} the model only"
+
+    def _elsewhere(self) -> str:
         number = len(self.elsewhere)
         if not number:
             return ""
@@ -73,10 +86,11 @@ def earlier_records(
     warning: Tell,
     remedy: str,
     keys: WorkloadKeys | None = None,
+    cache_flush: int = 0,
 ) -> Earlier:
     """The records of the tasks in `path`; none where there is no file.
 
-    `keys` as for `read_records`.
+    `keys` as for `read_records`. `cache_flush` is the buffer that empties caches in this run.
     Raises ConfigError, which ends with `remedy`, when the file holds only other tasks' records.
     """
     if path is None or not path.is_file():
@@ -84,24 +98,27 @@ def earlier_records(
     contents = read_records(path, warning, keys)
     here: dict[str, list[Record]] = {task.key: [] for task in tasks}
     elsewhere: list[Record] = []
+    otherwise: list[Record] = []
     cpus: dict[str, None] = {}
     for record in contents.records:
         mine = here.get(record.task["key"])
         if mine is None:
             continue
-        if measured_here(record, contents.environments):
+        if record.result.valid and record.result.cache_flush != cache_flush:
+            otherwise.append(record)
+        elif measured_here(record, contents.environments):
             mine.append(record)
         else:
             elsewhere.append(record)
             cpus.setdefault(cpu_name(record, contents.environments))
-    if contents.records and not elsewhere and not any(here.values()):
+    if contents.records and not any((elsewhere, otherwise, *here.values())):
         if len(tasks) > 1:
             raise ConfigError(f"{path} holds records of other tasks only. {remedy}")
         raise ConfigError(
             f"{path} holds records of another task ({identity(contents.records[0].task)}); "
             f"expected {identity(tasks[0].to_json())}. {remedy}"
         )
-    return Earlier(here, elsewhere, tuple(cpus))
+    return Earlier(here, elsewhere, tuple(cpus), otherwise)
 
 
 def identity(entry: dict[str, Any]) -> str:

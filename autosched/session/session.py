@@ -127,6 +127,7 @@ class Session:
             self._messages.warning,
             self._messages.other_file,
             self._model.keys,
+            self._measure.run.flush_bytes,
         )
         self._open = ExitStack()
 
@@ -154,9 +155,9 @@ class Session:
                 self._messages.info,
                 self._messages.warning,
             )
-            if self._earlier.elsewhere:
+            if self._earlier.elsewhere or self._earlier.otherwise:
                 kind, features = first.task.target.kind, first.options.features
-                records = self._earlier.elsewhere
+                records = (*self._earlier.elsewhere, *self._earlier.otherwise)
                 warm_start(self.learner, records, kind, self._helper, features)
             self.measurer = stack.enter_context(
                 Measurer.create(

@@ -10,6 +10,7 @@ from autosched.cli.config import Config, load_config
 from autosched.cli.tune_settings import Overrides, tune_options
 from autosched.errors import ConfigError
 from autosched.features.sets import FEATURE_SETS
+from autosched.measure.flush import all_caches
 from autosched.search.options import SearchOptions
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
@@ -74,7 +75,13 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
         (WORKLOAD + "target: {hardware: {num_cores: -3}}\n", r"num_cores: .*greater than 0"),
         (WORKLOAD + "measure: {timeout_s: .inf}\n", r"timeout_s: expected a finite number"),
         (WORKLOAD + "measure: {timeout_s: 1e9}\n", r"less than or equal to 86400"),
-        (WORKLOAD + "measure: {cache_flush: true}\n", r"cache_flush: expected false, found true"),
+        *(
+            (
+                WORKLOAD + f"measure:\n  cache_flush: {value}\n",
+                r":3: measure.cache_flush: expected true, false, or bytes such as 67108864 or 64 M",
+            )
+            for value in ("often", "-1", "1.5", "64 MB", "[1]", "null")
+        ),
         (WORKLOAD + "search: {time_budget_s: .nan}\n", r"time_budget_s: expected"),
         (WORKLOAD + "weight: -1.0\n", r"weight: .*greater than 0"),
         ("search: {}\n", r"the key 'workload' is missing, e.g. workload: {op:"),
@@ -125,3 +132,12 @@ def test_every_feature_set_can_be_chosen(written: Callable[..., Path]) -> None:
         assert tune_options(config, Overrides()).features == name
     with pytest.raises(ConfigError, match=r"cost_model.features: expected 'ansor-0.19' or 'autos"):
         load_config(written(f"{WORKLOAD}cost_model: {{features: ansor}}\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"),
+    [("false", 0), ("64 MiB", 2**26), ("4096", 4096), ("true", all_caches()), ("0", 0)],
+)
+def test_caches_can_be_flushed(written: Callable[..., Path], text: str, bytes_: int) -> None:
+    config = load_config(written(f"{WORKLOAD}measure: {{cache_flush: {text}}}\n"))
+    assert config.measure.run_options().flush_bytes == bytes_
