@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -222,6 +223,12 @@ class Task:
             return title
         names = ", ".join(tensor.name for tensor in self.layout_free)
         return f"{title}, {names} {_LAYOUT_WORDS[self.layout]}"
+
+    @property
+    def function_name(self) -> str:
+        """The name of its functions in CUDA C: the operator's, e.g. `matmul`, or `main`."""
+        named = re.fullmatch(r"(?:.*:)?([A-Za-z_]\w*)\(.*\)", self.workload.title)
+        return "main" if named is None else named[1]
 
     @cached_property
     def dag(self) -> ComputeDAG:

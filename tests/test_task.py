@@ -151,3 +151,15 @@ def test_a_python_function_names_them_in_its_attributes(
         return
     task = Task.from_json_workload(workload, TARGET, "pre-transformed")
     assert [tensor.name for tensor in task.layout_free] == ["B"]
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [
+        (Task.from_workload("matmul", M=4, N=4, K=4), "matmul"),
+        (Task.from_expression("C[i] = A[i] + (A[i])", {"A": [4]}), "main"),
+        (Task.from_einsum("ij,jk->ik", {"A": [4, 4], "B": [4, 4]}), "main"),
+    ],
+)
+def test_functions_are_called_as_the_operator_where_it_has_a_name(task: Task, name: str) -> None:
+    assert task.function_name == name

@@ -145,22 +145,38 @@ def replay(
     )
 
 
-@app.command()
+@app.command(epilog="Example: autosched show matmul.jsonl --index 3 --as cuda")
 def show(
     records: Records,
     form: Annotated[
         str,
-        typer.Option("--as", help="loops, steps, te, python, tir, llvm, asm or features."),
+        typer.Option(
+            "--as", help="loops, steps, te, python, tir, llvm, asm, cuda, ptx or features."
+        ),
     ] = "loops",
     features: Features = TUNING,
+    arch: Annotated[
+        str | None,
+        typer.Option(help="CUDA architecture of cuda, ptx, asm: sm_90 (default: the record's)."),
+    ] = None,
     best: Best = False,
     index: Index = None,
     workload: Workload = None,
 ) -> None:
-    """Print one candidate."""
+    """Print one candidate. No GPU is needed for those of CUDA.
+
+    cuda is the source that is compiled; asm is nvdisasm's where that is installed.
+    """
     from autosched.cli import show as command
 
-    command.run(records, _choice(best, index, False), form, features, workload or ())
+    command.run(
+        records,
+        _choice(best, index, False),
+        form,
+        features,
+        arch=arch,
+        workloads=workload or (),
+    )
 
 
 @app.command()

@@ -12,6 +12,7 @@ from pprint import pformat
 from autosched.cli.chosen import chosen, task_of
 from autosched.cli.console import out, plain, seconds_text, warn
 from autosched.cli.feature_table import feature_table
+from autosched.cli.gpu_code import cuda_c, machine_code, ptx
 from autosched.cli.known_cpu import require_known_cpu
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.codegen.llvm import assembly, emit_llvm
@@ -32,16 +33,21 @@ def run(
     choice: int | str,
     form: str,
     features: str = TUNING,
+    *,
+    arch: str | None = None,
     workloads: Sequence[str] = (),
 ) -> None:
     """Print the chosen record (each task's best one) as `form`; `features` names a feature set.
 
-    Exits with 3 when a candidate has no such form because it is illegal.
+    `arch` is the architecture that cuda, ptx and asm of a CUDA candidate are for. Exits with 3 when
+    a candidate has no such form because it is illegal.
     """
     show = FORMS.get(form)
     if show is None:
         raise ConfigError(f"--as {form!r} is unknown, expected one of {', '.join(FORMS)}")
-    if form == "features":
+    if arch is not None:
+        show = _for_arch(form, arch)
+    elif form == "features":
         show = partial(_features, feature_set(features))
     keys = workload_keys(workloads)
     records = chosen(path, choice, keys=keys)
@@ -50,7 +56,7 @@ def run(
     for number, record in enumerate(records):
         task = task_of(record)
         if len(records) > 1:
-            mark = ";" if form == "llvm" else "#"
+            mark = ";" if form == "llvm" else "//" if _is_gpu_code(form, task) else "#"
             plain(f"{chr(10) if number else ''}{mark} {_title(task, record)}")
         try:
             _tell_layouts(task, record)
@@ -122,12 +128,19 @@ def _tir(task: Task, record: Record) -> None:
 
 
 def _llvm(task: Task, record: Record) -> None:
-    target = _host(_cpu_only(task))
+    if task.target.is_gpu:
+        raise ConfigError(f"llvm is a form of CPU candidates; {_recorded(task)}: --as cuda or ptx")
+    target = _host(task)
     plain(emit_llvm(_tir_of(task, record), target))
 
 
-def _asm(task: Task, record: Record) -> None:
-    target = _host(_cpu_only(task))
+def _asm(task: Task, record: Record, arch: str | None = None) -> None:
+    if task.target.is_gpu:
+        plain(machine_code(task, record.steps, arch))
+        return
+    if arch is not None:
+        raise ConfigError(f"--arch is for CUDA candidates; {_recorded(task)}")
+    target = _host(task)
     require_known_cpu(target)
     plain(assembly(emit_llvm(_tir_of(task, record), target), target))
 
@@ -138,18 +151,43 @@ def _features(features: FeatureSet, task: Task, record: Record) -> None:
     plain(feature_table(features.groups, features.buffers(func), rows.tolist(), width=out.width))
 
 
-def _cpu_only(task: Task) -> Task:
-    if task.target.is_gpu:
+def _cuda(task: Task, record: Record, arch: str | None = None) -> None:
+    plain(cuda_c(_gpu_only(task), record.steps, arch))
+
+
+def _ptx(task: Task, record: Record, arch: str | None = None) -> None:
+    plain(ptx(_gpu_only(task), record.steps, arch))
+
+
+def _gpu_only(task: Task) -> Task:
+    if not task.target.is_gpu:
         raise ConfigError(
-            f"llvm and asm are forms of CPU candidates; {task.name} was recorded for CUDA"
+            f"cuda and ptx are forms of CUDA candidates; {_recorded(task)}: --as llvm or asm"
         )
     return task
+
+
+def _recorded(task: Task) -> str:
+    return f"{task.name} was recorded for {'CUDA' if task.target.is_gpu else 'the CPU'}"
+
+
+def _is_gpu_code(form: str, task: Task) -> bool:
+    return form in _OF_AN_ARCH and task.target.is_gpu
+
+
+def _for_arch(form: str, arch: str) -> Callable[[Task, Record], None]:
+    """The form for `arch`, which only generated code is for."""
+    if form not in _OF_AN_ARCH:
+        raise ConfigError(f"--arch {arch}: --as {form} is for none; {', '.join(_OF_AN_ARCH)} are")
+    return partial(_OF_AN_ARCH[form], arch=arch)
 
 
 def _host(task: Task) -> Target:
     """The target itself, or this machine where an Ansor record says nothing of its CPU."""
     return task.target if task.target.is_gpu or task.target.cpu else cpu_target()
 
+
+_OF_AN_ARCH: dict[str, Callable[..., None]] = {"cuda": _cuda, "ptx": _ptx, "asm": _asm}
 
 FORMS: dict[str, Callable[[Task, Record], None]] = {
     "loops": _loops,
@@ -159,5 +197,7 @@ FORMS: dict[str, Callable[[Task, Record], None]] = {
     "tir": _tir,
     "llvm": _llvm,
     "asm": _asm,
+    "cuda": _cuda,
+    "ptx": _ptx,
     "features": partial(_features, feature_set(TUNING)),
 }

@@ -77,12 +77,6 @@ def test_every_task_of_an_ansor_log_is_shown_with_its_name(
     assert "holds 2 tasks; the best of each is taken" in done.err
 
 
-def test_machine_code_of_a_gpu_candidate_is_refused(cli: Cli, ansor_file: Path) -> None:
-    done = cli("show", ansor_file, "--as", "asm", "--index", 1)
-    assert done.status == 2
-    assert "llvm and asm are forms of CPU candidates" in done.err
-
-
 def test_an_illegal_candidate_does_not_hide_the_others(
     cli: Cli, ansor_file: Path, record: MakeRecord
 ) -> None:

@@ -1,0 +1,77 @@
+"""The forms of `autosched show` that a CUDA candidate alone has: CUDA C, PTX, machine code."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from autosched.cli.console import warn
+from autosched.codegen.nvdisasm import HOW_TO_INSTALL, disassemble, find_nvdisasm
+from autosched.codegen.nvrtc import Nvrtc, load_nvrtc, nearest_arch
+from autosched.codegen.nvrtc_find import nvidia_folders
+from autosched.driver import cuda_source
+from autosched.errors import CompileError, ConfigError
+from autosched.runtime.cuda_artifact import CudaArtifact
+from autosched.state.steps import Step
+from autosched.target import cuda_target
+from autosched.task import Task
+
+
+def cuda_c(task: Task, steps: tuple[Step, ...], arch: str | None) -> str:
+    """The source that is compiled, to the letter."""
+    return _artifact(task, steps, arch).source
+
+
+def ptx(task: Task, steps: tuple[Step, ...], arch: str | None) -> str:
+    """What NVRTC makes of the source for reading, before registers are allocated."""
+    wanted = _arch(task, arch)
+    nvrtc = _compiler(task, wanted, given=arch is not None)
+    return nvrtc.ptx(_artifact(task, steps, wanted).source, wanted)
+
+
+def machine_code(task: Task, steps: tuple[Step, ...], arch: str | None) -> str:
+    """The instructions of the cubin; PTX, with a line that says so, where nvdisasm is missing.
+
+    Raises CompileError when nvdisasm fails.
+    """
+    wanted = _arch(task, arch)
+    nvrtc = _compiler(task, wanted, given=arch is not None)
+    program = find_nvdisasm(os.environ, nvidia_folders())
+    artifact = _artifact(task, steps, wanted)
+    if program is None:
+        text = nvrtc.ptx(artifact.source, wanted)
+        return (
+            f"// PTX: nvdisasm, which shows machine code, was not found ({HOW_TO_INSTALL})\n{text}"
+        )
+    compiled = nvrtc.compile(artifact.source, wanted, statements=artifact.statements)
+    try:
+        return disassemble(program, compiled.cubin)
+    except CompileError as error:
+        raise CompileError(
+            f"{error}\n--as ptx needs no nvdisasm; a newer one: {HOW_TO_INSTALL}", kind=error.kind
+        ) from error
+
+
+def _arch(task: Task, arch: str | None) -> str:
+    """The architecture to compile for: the one asked for, the record's, or the usual one."""
+    return arch or task.target.arch or cuda_target().arch
+
+
+def _artifact(task: Task, steps: tuple[Step, ...], arch: str | None) -> CudaArtifact:
+    wanted = _arch(task, arch)
+    nearest_arch(wanted, ())  # raises ConfigError for what is no architecture
+    return cuda_source(task.dag, steps, replace(task.target, arch=wanted), task.function_name)
+
+
+def _compiler(task: Task, arch: str, *, given: bool) -> Nvrtc:
+    """NVRTC for `arch`; notes say what it compiles for where nobody said so."""
+    try:
+        nvrtc = load_nvrtc(arch)
+    except ConfigError as error:
+        raise ConfigError(f"{error}\n--as cuda shows the source, and needs no NVRTC") from error
+    chosen = nearest_arch(arch, nvrtc.archs)
+    if chosen != arch:
+        warn(f"note: code for {chosen}, which {arch} runs: NVRTC makes none for {arch} itself")
+    elif not given and not task.target.arch:
+        warn(f"note: the record names no architecture; compiled for {arch} (--arch takes another)")
+    return nvrtc
