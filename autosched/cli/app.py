@@ -179,11 +179,13 @@ def show(
     )
 
 
-@app.command()
+@app.command(epilog="Example: autosched lower mm.yaml --target cuda --print-after ThreadSync")
 def lower(
     config: Annotated[Path, typer.Argument(help="YAML file.")],
+    target: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     record: Annotated[
-        str | None, typer.Option(help="FILE:N, the candidate to lower; default: no steps.")
+        str | None,
+        typer.Option(help="FILE:N, the candidate to lower; default: no steps, for cuda one drawn."),
     ] = None,
     print_after: Annotated[
         str | None, typer.Option(help="A pass name, or all: print the TIR after it.")
@@ -194,10 +196,10 @@ def lower(
         typer.Option(help="Run these instead: 'StorageFlatten, LoopPartition{max_growth=8}'."),
     ] = None,
 ) -> None:
-    """Show the lowering pipeline, stage by stage."""
+    """Show the lowering pipeline, stage by stage; for cuda down to the kernels, without a GPU."""
     from autosched.cli import lower as command
 
-    command.run(config, record, print_after, passes, time_passes=time_passes)
+    command.run(config, record, print_after, passes, time_passes=time_passes, target=target)
 
 
 @app.command()

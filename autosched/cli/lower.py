@@ -2,52 +2,80 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autosched.cli.chosen import chosen, task_of
-from autosched.cli.config import load_config
-from autosched.cli.console import plain
-from autosched.driver import SCHEDULE_OPS, apply_steps, pipeline_of, schedule_ops
-from autosched.errors import ConfigError
+from autosched.cli.config import Config
+from autosched.cli.console import plain, warn
+from autosched.cli.tune_settings import Overrides, load, tune_options
+from autosched.driver import (
+    SCHEDULE_OPS,
+    apply_steps,
+    lower_for_features,
+    lower_to_kernels,
+    pipeline_of,
+    schedule_ops,
+)
+from autosched.errors import ConfigError, ScheduleError
 from autosched.measure.workload_keys import Computation, WorkloadKeys
+from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
 from autosched.task import Task
-from autosched.transform.framework.context import Instrument, PassContext
-from autosched.transform.framework.instruments import PassTiming, PrintAfter
+from autosched.transform.framework.context import Instrument, PassContext, Program
+from autosched.transform.framework.instruments import PassTiming, PrintAfter, program_text
 from autosched.transform.framework.pass_text import parse_passes
 from autosched.transform.framework.passes import Sequential
 from autosched.transform.framework.user_passes import UserPasses
-from autosched.transform.pipeline import PASSES
+from autosched.transform.pipeline import DEVICE_PIPELINE, PASSES
 
 
 def run(
-    config: Path,
+    path: Path,
     record: str | None,
     print_after: str | None,
     passes: str | None,
     *,
     time_passes: bool,
+    target: str | None = None,
 ) -> None:
-    """Lower the workload (or a recorded candidate of it) and print what is asked for."""
-    task = load_config(config).task()
+    """Lower the workload (or a recorded candidate of it) and print what is asked for.
+
+    For a GPU down to the host and its kernels; without a record a candidate is drawn, since loops
+    that are bound to no threads are no kernel. `target` replaces that of the configuration.
+    """
+    config = load(path, Overrides(target=target))
+    task = config.task()
     pipeline = pipeline_of(task.target) if passes is None else parse_passes(passes, PASSES)
-    _check_name(print_after, [SCHEDULE_OPS.name, *(p.name for p in pipeline)])
+    to_kernels = task.target.is_gpu and passes is None
+    device = DEVICE_PIPELINE if to_kernels else ()
+    _check_name(print_after, [SCHEDULE_OPS.name, *(p.name for p in (*pipeline, *device))])
+    if record is None and to_kernels:
+        steps = _drawn(config, task)
+    else:
+        steps = _steps(record, task)
     timing, instruments = PassTiming(), list[Instrument]()
     if print_after is not None:
         names = () if print_after == "all" else (print_after,)
         instruments.append(PrintAfter(names, plain))
     instruments.append(timing)  # last, so that the time of printing is not the pass's
     start = time.perf_counter()
-    schedule, tensors = apply_steps(task.dag, _steps(record, task), task.layout)
+    schedule, tensors = apply_steps(task.dag, steps, task.layout)
     replayed = time.perf_counter() - start
+    name = task.function_name if task.target.is_gpu else "main"
+    program: Program
     with PassContext(instruments=instruments):
-        func = Sequential(pipeline, "lower")(schedule_ops(schedule, tensors))
+        program = func = Sequential(pipeline, "lower")(schedule_ops(schedule, tensors, name))
+        if to_kernels:
+            program = lower_to_kernels(func)
         times = [("apply_steps", replayed), *timing.times()]
     if print_after is None and not time_passes:
-        plain(repr(func))
+        plain(program_text(program))
     if time_passes:
         for name, seconds in (*times, ("total", sum(seconds for _, seconds in times))):
             plain(f"{seconds * 1e3:9.3f} ms  {name}")
@@ -55,9 +83,11 @@ def run(
 
 def _check_name(print_after: str | None, names: Sequence[str]) -> None:
     known = [name for name in dict.fromkeys(names) if name != UserPasses.name]
-    if print_after not in (None, "all", *known):
+    if print_after is not None and print_after not in ("all", *known):
+        close = difflib.get_close_matches(print_after, known, 1)
+        hint = f". Did you mean {close[0]!r}?" if close else ""
         raise ConfigError(
-            f"--print-after {print_after!r}: expected all or one of {', '.join(known)}"
+            f"--print-after {print_after!r}: expected all or one of {', '.join(known)}{hint}"
         )
 
 
@@ -72,11 +102,37 @@ def _steps(record: str | None, task: Task) -> tuple[Step, ...]:
     found = chosen(Path(path), int(number), "--record N:", keys)[0]
     other = task_of(found)
     if _computation(other) != _computation(task):
+        same = _computation(other)[0] == _computation(task)[0]
         raise ConfigError(
             f"--record {record}: it is a candidate of {other.name} on {other.target.kind}, the "
             f"configuration is {task.name} on {task.target.kind}"
+            f"{f'; give --target {other.target.kind}' if same else ''}"
         )
     return found.steps
+
+
+def _drawn(config: Config, task: Task) -> tuple[Step, ...]:
+    """A candidate within the limits of the GPU, drawn with the seed of the configuration."""
+    options = tune_options(config, Overrides())
+    space = SearchSpace(task, options.search, options.sketch_rules)
+    found = space.sample(
+        np.random.default_rng(options.seed), 1, lambda each: [_is_legal(task, s) for s in each]
+    )
+    if not found:
+        raise ConfigError(
+            f"{task.name}: no candidate that was drawn is within the limits of {task.target}; "
+            "autosched tune --dry-run says why, --record FILE:N takes one of yours"
+        )
+    warn(f"note: a candidate drawn with seed {options.seed}; --record FILE:N takes one of yours")
+    return found[0]
+
+
+def _is_legal(task: Task, steps: tuple[Step, ...]) -> bool:
+    try:
+        lower_for_features(task.dag, steps, task.target)
+    except ScheduleError:
+        return False
+    return True
 
 
 def _computation(task: Task) -> tuple[dict[str, Any], str]:

@@ -5,6 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from autosched.measure.records import Record, RecordLog
+from autosched.measure.result import MeasureResult
+from autosched.state.steps import steps_from_json
+from autosched.task import Task
+from autosched.transform.pipeline import DEVICE_PIPELINE, GPU_PIPELINE
 from kit.cli import Cli
 
 
@@ -53,6 +58,9 @@ def test_passes_of_ones_own_choice(cli: Cli, config: Path) -> None:
     ("args", "message"),
     [
         (("--print-after", "Simplif"), "expected all or one of ScheduleOps, "),
+        (("--print-after", "Simplif"), "LowerIntrin. Did you mean 'Simplify'?\n"),
+        (("--print-after", "SplitHostDevice"), "expected all or one of ScheduleOps, "),
+        (("--target", "gpu"), "target kind: found 'gpu', expected cpu or cuda"),
         (("--passes", "Simplif"), "passes: unknown pass 'Simplif'; expected one of "),
         (("--record", "mm.jsonl"), "expected FILE:N, e.g. matmul.jsonl:0"),
         (("--record", "mm.jsonl:7"), "--record N: 7 is not one of 0 to 2"),
@@ -74,3 +82,61 @@ def test_a_record_of_another_task_is_refused(cli: Cli, config: Path, log: Path) 
     assert done.status == 2
     assert "it is a candidate of matmul(M=16, N=16, K=16) on cpu" in done.err
     assert "the configuration is matmul(M=16, N=16, K=8) on cpu" in done.err
+
+
+def test_a_gpu_s_passes_down_to_the_kernels(cli: Cli, config: Path) -> None:
+    done = cli("lower", config, "--target", "cuda", "--print-after", "all", "--time-passes")
+    assert done.status == 0
+    assert done.err == "note: a candidate drawn with seed 0; --record FILE:N takes one of yours\n"
+    printed = re.findall(r"^# after (\w+)", done.out, re.MULTILINE)
+    wanted = [
+        "ScheduleOps",
+        *(p.name for p in (*GPU_PIPELINE, *DEVICE_PIPELINE) if p.name != "UserPasses"),
+    ]
+    assert printed == wanted
+    timed = re.findall(r"^ *\d+\.\d{3} ms  (\w+)$", done.out, re.MULTILINE)
+    assert timed == ["apply_steps", *wanted, "total"]
+
+
+def test_the_end_is_the_host_and_its_kernels_as_they_are_compiled(cli: Cli, config: Path) -> None:
+    done = cli("lower", config, "--target", "cuda")
+    assert re.findall(r"^def (\w+)", done.out, re.MULTILINE) == ["matmul", "matmul_kernel"]
+    host, kernel = re.split(r"^def matmul_kernel", done.out, flags=re.MULTILINE)
+    assert 'call_packed("matmul_kernel"' in host
+    assert "launch(threadIdx.x, " in kernel
+    last = cli("lower", config, "--target", "cuda", "--print-after", "LowerIntrin").out
+    assert last.partition("\n")[2] == done.out
+
+
+def test_the_seed_of_the_configuration_draws(cli: Cli, config: Path) -> None:
+    first = cli("lower", config, "--target", "cuda").out
+    assert cli("lower", config, "--target", "cuda").out == first
+    config.write_text(config.read_text() + "search: {seed: 5}\n")
+    done = cli("lower", config, "--target", "cuda")
+    assert "drawn with seed 5" in done.err
+    assert done.out != first
+
+
+def test_a_gpu_without_room_for_any_candidate(cli: Cli, config: Path) -> None:
+    hardware = "{max_shared_memory_per_block: 1}"
+    config.write_text(config.read_text() + f"target: {{kind: cuda, hardware: {hardware}}}\n")
+    done = cli("lower", config)
+    assert (done.status, done.out) == (2, "")
+    assert "no candidate that was drawn is within the limits of cuda (sm_80); autosc" in done.err
+
+
+def test_a_record_for_the_other_target_names_the_flag(cli: Cli, config: Path, log: Path) -> None:
+    done = cli("lower", config, "--target", "cuda", "--record", f"{log}:1")
+    assert done.status == 2
+    assert "the configuration is matmul(M=16, N=16, K=16) on cuda; give --target cpu\n" in done.err
+
+
+def test_a_recorded_candidate_for_a_gpu(cli: Cli, config: Path, tmp_path: Path) -> None:
+    task = Task.from_workload("matmul", M=16, N=16, K=16, target="cuda")
+    steps = [["FU", 2, [0, 1]], ["SP", 2, 0, 256, [32], 1], ["AN", 2, 0, 5], ["AN", 2, 1, 6]]
+    made = Record(task.to_json(), steps_from_json(steps), MeasureResult((1e-3,), None))
+    RecordLog(tmp_path / "gpu.jsonl").append([made])
+    done = cli("lower", config, "--target", "cuda", "--record", "gpu.jsonl:0")
+    assert (done.status, done.err) == (0, "")
+    assert "launch(blockIdx.x, 8)" in done.out
+    assert "launch(threadIdx.x, 32)" in done.out
