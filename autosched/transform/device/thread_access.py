@@ -45,6 +45,9 @@ class Barrier:
 
 BARRIER = Barrier()
 
+MAYBE = Barrier()
+"""A point that some ways through a statement do not come to; none skips what stands before it."""
+
 
 def is_barrier(s: Stmt, scope: str) -> bool:
     """True for a tvm_storage_sync that orders accesses to memory of `scope`."""

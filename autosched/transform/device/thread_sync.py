@@ -66,6 +66,7 @@ from autosched.tir.stmt import (
 from autosched.tir.walk import child_stmts, free_vars, map_children, pre_order, stmts, substitute
 from autosched.transform.device.thread_access import (
     BARRIER,
+    MAYBE,
     Access,
     Barrier,
     accesses_of,
@@ -86,12 +87,14 @@ class ThreadSync(FunctionPass):
     `scope` is the memory that is looked at: shared, shared.dyn or warp. Two accesses conflict when
     one is a write and different threads may touch one element, which is counted out
     (`thread_index.py`); of what cannot be counted a conflict is assumed. All buffers in shared.dyn
-    count as one, since they will be. Raises ScheduleError where a barrier would be needed at a
-    place that not all threads reach.
+    count as one, since MergeSharedMemoryAllocations makes them one; so do, with `merged`,
+    those in `scope`. Raises ScheduleError where a barrier would be needed at a place that not all
+    threads reach.
     """
 
     name: ClassVar[str] = "ThreadSync"
     scope: str = "shared"
+    merged: bool = False
 
     def __post_init__(self) -> None:
         if self.scope not in _SCOPES:
@@ -102,7 +105,7 @@ class ThreadSync(FunctionPass):
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         marked: set[Stmt] = set()
         for region in kernels(func.body):
-            marked |= missing_barriers(region, self.scope, func.name)
+            marked |= missing_barriers(region, self.scope, func.name, self.merged)
         if not marked:
             return func
         barrier = Evaluate(Call(int32, "tvm_storage_sync", (StringImm(self.scope),)))
@@ -123,9 +126,14 @@ def kernels(s: Stmt) -> Iterable[AttrStmt]:
         yield from kernels(child)
 
 
-def missing_barriers(region: AttrStmt, scope: str, function: str) -> set[Stmt]:
-    """The statements of a kernel that need a barrier before them; none when it is safe."""
-    planner = _Planner(region, scope, function)
+def missing_barriers(
+    region: AttrStmt, scope: str, function: str, merged: bool = False
+) -> set[Stmt]:
+    """The statements of a kernel that need a barrier before them; none when it is safe.
+
+    With `merged` different buffers may share memory, as those in shared.dyn always may.
+    """
+    planner = _Planner(region, scope, function, merged or scope == "shared.dyn")
     planner.summary(planner.entries(region, {}), None, None)
     return planner.marked
 
@@ -139,8 +147,9 @@ class _Entry:
 
 
 class _Planner:
-    def __init__(self, region: AttrStmt, scope: str, function: str) -> None:
+    def __init__(self, region: AttrStmt, scope: str, function: str, merged: bool) -> None:
         self.scope = scope
+        self.merged = merged
         self.function = function
         self.marked: set[Stmt] = set()
         self.axes = {tag: Var(tag) for tag in _AXES}
@@ -205,16 +214,28 @@ class _Planner:
         self._check_uniform(s, uneven, self.marked - before, table)
         around = [a.around(span, var) if isinstance(a, Access) else a for a in exposed]
         cleared = [replace(a, double_buffer=False) if isinstance(a, Access) else a for a in around]
+        if not (isinstance(s, For) and isinstance(s.extent, IntImm) and s.extent.value > 0):
+            cleared = [MAYBE if isinstance(a, Barrier) else a for a in cleared]
         return _Entry(s, [*head, *cleared] if isinstance(s, For) else cleared)
 
     def _branch(self, s: IfThenElse, table: dict[Var, Expr]) -> _Entry:
         before = set(self.marked)
-        exposed: list[Access | Barrier] = [*accesses_of(s, self.scope, table)]
+        heads: list[Access | Barrier] = [*accesses_of(s, self.scope, table)]
+        tails: list[Access | Barrier] = []
+        found: list[Barrier] = []
         cases = [s.then_case] if s.else_case is None else [s.then_case, s.else_case]
         for case in cases:
-            exposed += self.summary(self.entries(case, table), None, None)
+            parts = heads
+            for a in self.summary(self.entries(case, table), None, None):
+                if isinstance(a, Barrier):
+                    found.append(a)
+                    parts = tails
+                else:
+                    parts.append(a)
         self._check_uniform(s, [s.condition], self.marked - before, table)
-        return _Entry(s, exposed)
+        if not found:
+            return _Entry(s, heads)
+        return _Entry(s, [*heads, BARRIER if found == [BARRIER, BARRIER] else MAYBE, *tails])
 
     def _check_uniform(
         self, s: Stmt, decisive: list[Expr], marked: set[Stmt], table: dict[Var, Expr]
@@ -272,7 +293,7 @@ class _Planner:
             if self._meets(open_, entry, loop, span):
                 self.marked.add(entry.stmt)
                 return
-            if any(isinstance(a, Barrier) for a in entry.accesses):
+            if BARRIER in entry.accesses:
                 return
 
     def _meets(
@@ -286,19 +307,26 @@ class _Planner:
         return False
 
     def _exposed(self, entries: Sequence[_Entry]) -> list[Access | Barrier]:
-        first: list[Access] = []
-        last: list[Access] = []
-        seen = False
+        """What is before the first barrier, a barrier, what is after the last one."""
+        first: list[Access | Barrier] = []
+        last: list[Access | Barrier] = []
+        seen: Barrier | None = None
         for entry in entries:
             parts: list[Access | Barrier] = [*entry.accesses]
             if entry.stmt in self.marked:
                 parts.insert(0, BARRIER)
+            behind = False
             for part in parts:
-                if isinstance(part, Barrier):
-                    seen, last = True, []
+                if part is BARRIER:
+                    seen, last = BARRIER, []
+                elif part is MAYBE:
+                    seen, behind = seen or MAYBE, True
                 else:
-                    (last if seen else first).append(part)
-        return [*first, BARRIER, *last] if seen else [*first]
+                    if seen is not BARRIER and not behind:
+                        first.append(part)
+                    if seen is not None:
+                        last.append(part)
+        return first if seen is None else [*first, seen, *last]
 
     def _conflict(
         self, first: Access, second: Access, loop: Stmt | None, span: Span | None
@@ -307,7 +335,7 @@ class _Planner:
         if not (first.is_write or second.is_write):
             return False
         if first.data is not second.data:
-            return self.scope == "shared.dyn"  # they will be one allocation
+            return self.merged
         if loop is None and first.double_buffer and not second.is_write:
             return False
         if first.place is None or second.place is None or first.dtype is not second.dtype:
@@ -323,8 +351,8 @@ class _Planner:
 
 def _after(open_: list[Access], entry: _Entry) -> list[Access]:
     for access in entry.accesses:
-        if isinstance(access, Barrier):
+        if access is BARRIER:
             open_ = []
-        else:
+        elif isinstance(access, Access):
             open_ = [*open_, access]
     return open_

@@ -331,3 +331,49 @@ for j in range(4096):
 def test_there_are_no_barriers_between_blocks() -> None:
     with pytest.raises(ValueError, match="no barriers for scope 'global'"):
         ThreadSync("global")
+
+
+@pytest.mark.parametrize(
+    "skipped",
+    [
+        "if n < 5:\n    O[threadIdx.x] = S[31 - threadIdx.x]\n",
+        "for i in range(n):\n    O[threadIdx.x] = S[31 - threadIdx.x]\n",
+        "if n < 5:\n    O[threadIdx.x] = S[31 - threadIdx.x]\nelse:\n    O[0] = 1.0\n",
+        'for i in range(n):\n    tvm_storage_sync("shared")\n    O[threadIdx.x] = S[0]\n',
+    ],
+    ids=["a branch", "a loop", "one of two branches", "a barrier that was there"],
+)
+def test_a_barrier_that_may_be_skipped_does_not_count_behind(skipped: str) -> None:
+    """What runs when n says so has a barrier; the read behind it needs one in any case."""
+    head = """\
+def main(A: Buffer((32,), float32), O: Buffer((32,), float32), n: int32):
+    launch(threadIdx.x, 32)
+    S = allocate((32,), float32, "shared")
+"""
+    body = (
+        "S[threadIdx.x] = A[threadIdx.x]\n"
+        + skipped.replace("31 - threadIdx.x", "threadIdx.x")
+        + "if n < 7:\n"
+        "    S[threadIdx.x] = 1.0\n"
+        "    O[threadIdx.x] = S[31 - threadIdx.x]\n"
+        "O[threadIdx.x] = O[threadIdx.x] + S[31 - threadIdx.x]\n"
+    )
+    func = parse_func(head + textwrap.indent(body, "    "))
+    after = ThreadSync("shared")(func)
+    for n in (0, 6, 9):
+        values = [np.arange(32, dtype=np.float32), np.zeros(32, np.float32), n]
+        interp.run(after, values, check_races=True)
+
+
+def test_barriers_in_both_branches_count() -> None:
+    body = """\
+S[threadIdx.x] = A[threadIdx.x]
+if A[0] < 0.0:
+    tvm_storage_sync("shared")
+    B[threadIdx.x] = 1.0
+else:
+    tvm_storage_sync("shared")
+    B[threadIdx.x] = 2.0
+B[threadIdx.x] = S[31 - threadIdx.x]
+"""
+    assert synced(body).count("sync") == 2
