@@ -14,6 +14,9 @@ from autosched.transform.device.annotate_device_regions import AnnotateDeviceReg
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
 from autosched.transform.device.lower_device_kernel_launch import LowerDeviceKernelLaunch
 from autosched.transform.device.lower_thread_allreduce import LowerThreadAllreduce
+from autosched.transform.device.merge_shared_memory_allocations import (
+    MergeSharedMemoryAllocations,
+)
 from autosched.transform.device.split_host_device import SplitHostDevice
 from autosched.transform.device.split_wide_vectors import SplitWideVectors
 from autosched.transform.device.thread_sync import ThreadSync
@@ -141,6 +144,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "LowerDeviceKernelLaunch": LowerDeviceKernelLaunch,
     "LowerIntrin": LowerIntrin,
     "LowerThreadAllreduce": LowerThreadAllreduce,
+    "MergeSharedMemoryAllocations": MergeSharedMemoryAllocations,
     "NarrowDataType": NarrowDataType,
     "PromoteAccumulators": PromoteAccumulators,
     "RemoveNoOp": RemoveNoOp,

@@ -1,0 +1,368 @@
+"""MergeSharedMemoryAllocations: one allocation of shared memory for a kernel.
+
+What is not in use at the same time shares its bytes:
+
+before:
+    def main(A: Buffer((128,), float32), B: Buffer((128,), float32)):
+        launch(threadIdx.x, 128)
+        S = allocate((128,), float32, "shared.dyn")
+        T = allocate((64,), float32, "shared.dyn")
+        S[threadIdx.x] = A[threadIdx.x]
+        tvm_storage_sync("shared.dyn")
+        B[threadIdx.x] = S[127 - threadIdx.x]
+        tvm_storage_sync("shared.dyn")
+        T[threadIdx.x // 2] = 1.0
+        tvm_storage_sync("shared.dyn")
+        B[threadIdx.x] = B[threadIdx.x] + T[threadIdx.x % 64]
+after:
+    def main(A: Buffer((128,), float32), B: Buffer((128,), float32)):
+        launch(threadIdx.x, 128)
+        buf_dyn_shmem = allocate((512,), uint8, "shared.dyn")
+        S = view(buf_dyn_shmem, (128,), float32)
+        T = view(buf_dyn_shmem, (64,), float32)
+        S[threadIdx.x] = A[threadIdx.x]
+        tvm_storage_sync("shared.dyn")
+        B[threadIdx.x] = S[127 - threadIdx.x]
+        tvm_storage_sync("shared.dyn")
+        T[threadIdx.x // 2] = 1.0
+        tvm_storage_sync("shared.dyn")
+        B[threadIdx.x] = B[threadIdx.x] + T[threadIdx.x % 64]
+
+What is, lies side by side:
+
+before:
+    def main(A: Buffer((128,), float32), B: Buffer((128,), float32)):
+        launch(threadIdx.x, 128)
+        S = allocate((128,), float32, "shared")
+        T = allocate((128,), float32, "shared")
+        S[threadIdx.x] = A[threadIdx.x]
+        tvm_storage_sync("shared")
+        T[threadIdx.x] = S[127 - threadIdx.x]
+        tvm_storage_sync("shared")
+        B[threadIdx.x] = T[127 - threadIdx.x]
+after MergeSharedMemoryAllocations{static=True}:
+    def main(A: Buffer((128,), float32), B: Buffer((128,), float32)):
+        launch(threadIdx.x, 128)
+        buf_shmem = allocate((1024,), uint8, "shared")
+        S = view(buf_shmem, (128,), float32)
+        T = view(buf_shmem, (128,), float32)
+        S[threadIdx.x] = A[threadIdx.x]
+        tvm_storage_sync("shared")
+        T[threadIdx.x + 128] = S[127 - threadIdx.x]
+        tvm_storage_sync("shared")
+        B[threadIdx.x] = T[127 - threadIdx.x + 128]
+unchanged:
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import lcm, prod
+from typing import ClassVar
+
+from autosched.errors import ScheduleError
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType, handle
+from autosched.tir.expr import (
+    Broadcast,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    Ramp,
+    Var,
+    pointer,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import add, const, floordiv, mul
+from autosched.tir.stmt import (
+    TRUE,
+    Allocate,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    For,
+    LetStmt,
+    Stmt,
+)
+from autosched.tir.walk import (
+    all_exprs,
+    free_vars,
+    map_children,
+    map_expr_children,
+    map_exprs,
+    stmts,
+)
+from autosched.transform.device.shared_liveness import live_intervals
+from autosched.transform.device.shared_plan import Request, align_up, plan_memory
+from autosched.transform.device.thread_sync import kernels
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+_NAMES = {"shared.dyn": "buf_dyn_shmem", "shared": "buf_shmem"}
+_BYTE = DType("uint8")
+
+
+@dataclass(frozen=True)
+class MergeSharedMemoryAllocations(FunctionPass):
+    """Puts the allocations in shared.dyn, and with `static` those in shared, into one of bytes.
+
+    Memory is shared by what is in use at different times (`shared_liveness.py`). That moves the
+    accesses of different buffers to one place, so with `static` ThreadSync must have run with
+    `merged`. Every buffer begins at a multiple of `alignment` bytes, or of a longer element, and
+    all of the memory is a whole number of each kind of element. `planner` says how places are
+    found: first_fit, best_fit, or auto for the better of both. A kernel that has one allocation
+    stays as it is. Raises ScheduleError for memory that is not flat.
+    """
+
+    name: ClassVar[str] = "MergeSharedMemoryAllocations"
+    static: bool = False
+    alignment: int = 16
+    planner: str = "auto"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        scopes = ["shared.dyn", "shared"] if self.static else ["shared.dyn"]
+        merged: dict[Stmt, Stmt] = {}
+        for kernel in kernels(func.body):
+            new: Stmt = kernel
+            for scope in scopes:
+                new = _merge(new, scope, self, func.name)
+            merged[kernel] = new
+
+        def go(s: Stmt) -> Stmt:
+            return merged[s] if s in merged else map_children(s, go)
+
+        return func.with_body(go(func.body))
+
+
+def merged_bytes(kernel: Stmt, scope: str, options: MergeSharedMemoryAllocations) -> int:
+    """The bytes of memory in `scope` that a kernel needs when its buffers share.
+
+    Sizes that are not constant count as nothing.
+    """
+    return _plan(kernel, scope, options).total
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    offsets: dict[Var, int]  # of what has a constant size and is used
+    total: int
+    symbolic: dict[Var, Allocate]
+
+
+def _allocations(kernel: Stmt, scope: str) -> list[Allocate]:
+    found = (s for s in stmts(kernel) if isinstance(s, Allocate))
+    return [s for s in found if s.buffer_var.scope == scope]
+
+
+def _plan(kernel: Stmt, scope: str, options: MergeSharedMemoryAllocations) -> _Plan:
+    sizes: dict[Var, int] = {}
+    symbolic: dict[Var, Allocate] = {}
+    for s in _allocations(kernel, scope):
+        extents = [e.value for e in s.extents if isinstance(e, IntImm)]
+        if len(extents) < len(s.extents):
+            symbolic[s.buffer_var] = s
+            continue
+        size = prod(extents) * _bytes(s.dtype)
+        sizes[s.buffer_var] = max(size, sizes.get(s.buffer_var, 0))
+    elements = _elements(kernel, scope)
+    live = live_intervals(kernel, (*sizes, *symbolic))
+    used = [data for data in sizes if data in live]
+    requests = [
+        Request(data.name, sizes[data], _alignment(elements[data], options.alignment), live[data])
+        for data in used
+    ]
+    plan = plan_memory(requests, options.planner)
+    symbolic = {data: s for data, s in symbolic.items() if data in live}
+    total = align_up(plan.total, _unit(elements))
+    return _Plan(dict(zip(used, plan.offsets, strict=True)), total, symbolic)
+
+
+def _bytes(dtype: DType) -> int:
+    return dtype.bytes * dtype.lanes
+
+
+def _elements(kernel: Stmt, scope: str) -> dict[Var, set[DType]]:
+    """The types as which each allocation is accessed."""
+    found: dict[Var, set[DType]] = {}
+    for s in stmts(kernel):
+        if isinstance(s, Allocate) and s.buffer_var.scope == scope:
+            found.setdefault(s.buffer_var, set()).add(s.dtype)
+        elif isinstance(s, BufferStore) and s.buffer.data in found:
+            found[s.buffer.data].add(s.buffer.dtype)
+    for e in all_exprs(kernel):
+        if isinstance(e, BufferLoad) and e.buffer.data in found:
+            found[e.buffer.data].add(e.buffer.dtype)
+        elif isinstance(e, Call) and e.op == "tvm_access_ptr" and e.args[1] in found:
+            found[e.args[1]].add(e.args[0].dtype)
+    return found
+
+
+def _unit(elements: dict[Var, set[DType]]) -> int:
+    """The bytes that are a whole number of each kind of element."""
+    return lcm(*(_bytes(dtype) for kinds in elements.values() for dtype in kinds))
+
+
+def _alignment(elements: set[DType], least: int) -> int:
+    """A multiple of `least` and of each element, and of the power of two that holds one."""
+    sizes = [_bytes(dtype) for dtype in elements]
+    return lcm(least, *sizes, *(1 << (size - 1).bit_length() for size in sizes))
+
+
+def _merge(kernel: Stmt, scope: str, options: MergeSharedMemoryAllocations, function: str) -> Stmt:
+    found = _allocations(kernel, scope)
+    if len(found) < 2:
+        return kernel
+    plan = _plan(kernel, scope, options)
+    offsets: dict[Var, Expr] = {data: const(at) for data, at in plan.offsets.items()}
+    total: Expr = const(plan.total)
+    bound = _bound(kernel)
+    elements = _elements(kernel, scope)
+    for data, s in plan.symbolic.items():
+        inside = bound & {v for e in s.extents for v in free_vars(e)}
+        if inside:
+            names = ", ".join(sorted(v.name for v in inside))
+            raise ScheduleError(
+                f"MergeSharedMemoryAllocations: {function}: the size of {data.name} depends on "
+                f"{names}, which the kernel itself binds; give it a size known at the launch"
+            )
+        step = _alignment(elements[data], options.alignment)
+        offsets[data] = _up(total, step)
+        size: Expr = const(_bytes(s.dtype))
+        for extent in s.extents:
+            size = mul(size, extent)
+        total = add(offsets[data], size)
+    if plan.symbolic:
+        total = _up(total, _unit(elements))
+    memory = pointer(_NAMES[scope], _BYTE, scope)
+    rewriter = _Rewriter({s.buffer_var for s in found}, offsets, memory, function)
+    allocate = (lambda body: Allocate(memory, _BYTE, (total,), TRUE, body)) if offsets else _as_is
+    return _below_threads(kernel, lambda body: allocate(rewriter.stmt(body)))
+
+
+def _up(value: Expr, step: int) -> Expr:
+    return mul(floordiv(add(value, step - 1), step), step)
+
+
+def _as_is(body: Stmt) -> Stmt:
+    return body
+
+
+def _below_threads(s: Stmt, fn: Callable[[Stmt], Stmt]) -> Stmt:
+    """`fn` applied below the thread attributes at the beginning of a kernel."""
+    if isinstance(s, AttrStmt) and s.key == "thread_extent":
+        return s.with_(body=_below_threads(s.body, fn))
+    return fn(s)
+
+
+def _bound(kernel: Stmt) -> set[Var]:
+    """The scalars that a kernel binds."""
+    found: set[Var] = set()
+    for s in stmts(kernel):
+        if isinstance(s, For):
+            found.add(s.loop_var)
+        elif isinstance(s, LetStmt):
+            found.add(s.var)
+        elif isinstance(s, AttrStmt) and s.key in ("thread_extent", "virtual_thread"):
+            found.add(s.node.var)
+    return found
+
+
+class _Rewriter:
+    """Replaces the pointers `old` by `memory`, in which they begin at `offsets` bytes."""
+
+    def __init__(
+        self, old: set[Var], offsets: Mapping[Var, Expr], memory: Var, function: str
+    ) -> None:
+        self.old = old
+        self.offsets = offsets
+        self.memory = memory
+        self.function = function
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.memo: dict[Expr, Expr] = {}
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case Allocate() if s.buffer_var in self.old:
+                return self.stmt(s.body)
+            case DeclBuffer() if s.buffer.data in self.old:
+                if s.buffer.data not in self.offsets:
+                    return self.stmt(s.body)
+                return DeclBuffer(self._view(s.buffer), self.stmt(s.body))
+            case AttrStmt() if isinstance(s.node, Var) and s.node in self.old:
+                return AttrStmt(self.memory, s.key, self.expr(s.value), self.stmt(s.body))
+            case AttrStmt() if isinstance(s.node, Buffer) and s.node.data in self.old:
+                node = self._view(s.node)
+                return AttrStmt(node, s.key, self.expr(s.value), self.stmt(s.body))
+            case BufferStore() if s.buffer.data in self.old:
+                index = self._moved(s.buffer, map_exprs(s.indices, self.expr))
+                predicate = None if s.predicate is None else self.expr(s.predicate)
+                return BufferStore(self._view(s.buffer), self.expr(s.value), (index,), predicate)
+        return map_children(s, self.stmt, self.expr)
+
+    def expr(self, e: Expr) -> Expr:
+        done = self.memo.get(e)
+        if done is None:
+            done = self.memo[e] = self._expr(e)
+        return done
+
+    def _expr(self, e: Expr) -> Expr:
+        match e:
+            case Var() if e in self.old:
+                return self._address(e)
+            case BufferLoad() if e.buffer.data in self.old:
+                index = self._moved(e.buffer, map_exprs(e.indices, self.expr))
+                predicate = None if e.predicate is None else self.expr(e.predicate)
+                return BufferLoad(self._view(e.buffer), (index,), predicate)
+            case Call(op="tvm_access_ptr", args=(kind, Var() as data, offset, *rest)):
+                if data in self.old:
+                    at = add(self.expr(offset), self._elements(data, kind.dtype))
+                    return Call(e.dtype, e.op, (kind, self.memory, at, *map(self.expr, rest)))
+            case Call(op="ptx_cp_async", args=(Var() as data, offset, *rest)):
+                if data in self.old:
+                    # Offsets into memory of bytes count bytes.
+                    own = const(e.dtype.bytes)
+                    at = add(mul(self.expr(offset), own), self.offsets[data])
+                    return Call(e.dtype, e.op, (self.memory, at, *map(self.expr, rest)))
+        return map_expr_children(e, self.expr)
+
+    def _address(self, data: Var) -> Expr:
+        """The pointer itself: the address of its first element."""
+        dtype = data.element or _BYTE
+        view = Buffer(self.memory, dtype, (const(1),), name=data.name)
+        return Call(handle, "address_of", (BufferLoad(view, (self._elements(data, dtype),)),))
+
+    def _elements(self, data: Var, dtype: DType) -> Expr:
+        """Where `data` begins, in elements of `dtype`."""
+        return floordiv(self.offsets[data], _bytes(dtype))
+
+    def _view(self, buffer: Buffer) -> Buffer:
+        found = self.buffers.get(buffer)
+        if found is None:
+            found = self.buffers[buffer] = Buffer(
+                self.memory,
+                buffer.dtype,
+                buffer.shape,
+                buffer.strides,
+                buffer.elem_offset,
+                buffer.name,
+                buffer.data_alignment,
+                buffer.offset_factor,
+            )
+        return found
+
+    def _moved(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+        if len(indices) != 1:
+            raise ScheduleError(
+                f"MergeSharedMemoryAllocations: {self.function}: an access to {buffer.name} has "
+                f"{len(indices)} indices; flatten storage first"
+            )
+        (index,) = indices
+        by = self._elements(buffer.data, buffer.dtype)
+        match index:
+            case Ramp():
+                return Ramp(add(index.base, by), index.stride, index.lanes)
+            case Broadcast():
+                return Broadcast(add(index.value, by), index.lanes)
+        return add(index, by if index.dtype.lanes == 1 else Broadcast(by, index.dtype.lanes))

@@ -1,0 +1,289 @@
+"""How long the shared memory of a kernel is in use: an interval of places in its code per pointer.
+
+A statement that touches one of the pointers is a place; so are the beginning and the end of loops
+and conditions. A loop carries what it does not surely write anew before it reads it: then the
+memory is in use for all of the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from autosched.tir.expr import And, BufferLoad, Call, Expr, IntImm, Let, Or, Var
+from autosched.tir.intrin import Effect, effect
+from autosched.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    While,
+)
+from autosched.tir.walk import child_stmts, direct_exprs, free_vars, pre_order
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The places `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    def meets(self, other: Interval) -> bool:
+        """True when a place belongs to both."""
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(slots=True, eq=False)
+class _Scope:
+    """A loop or condition: what is decided at its head, what is written inside a loop."""
+
+    begin: int
+    conditions: tuple[Expr, ...]
+    loop: For | While | None
+    end: int = -1
+    written: set[Var] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    """An access at a place; `decisive` say whether and where, `outside` is its allocation's depth.
+
+    `scopes` are those around it, the outermost first.
+    """
+
+    place: int
+    scopes: tuple[_Scope, ...]
+    decisive: tuple[Expr, ...]
+    outside: int
+
+
+def live_intervals(kernel: Stmt, pointers: Collection[Var]) -> dict[Var, Interval]:
+    """The interval of each of `pointers`, which are allocated in `kernel`; none for unused ones."""
+    walk = _Walk(pointers)
+    walk.stmt(kernel)
+    return {data: walk.interval(data) for data in pointers if walk.touches[data]}
+
+
+class _Walk:
+    def __init__(self, pointers: Iterable[Var]) -> None:
+        self.touches: dict[Var, list[_Touch]] = {data: [] for data in pointers}
+        self.place = 0
+        self.scopes: list[_Scope] = []
+        self.depth: dict[Var, int] = {}
+        self.aliases: dict[Var, frozenset[Var]] = {}
+        self.defined: dict[Var, tuple[int, tuple[Expr, ...]]] = {}
+        self.flights: list[tuple[Var, int, tuple[_Scope, ...]]] = []
+        self.waits: list[tuple[int, tuple[_Scope, ...]]] = []
+        self.asynchronous = False
+        self.seen: set[tuple[Expr, tuple[Expr, ...]]] = set()
+        self.touched = False
+
+    # -- places -------------------------------------------------------------------------------
+
+    def stmt(self, s: Stmt) -> None:
+        match s:
+            case AttrStmt(key="async_scope"):
+                before, self.asynchronous = self.asynchronous, True
+                self.stmt(s.body)
+                self.asynchronous = before
+            case AttrStmt():
+                self._leaf((s.value,), optional=True)
+                if s.key == "async_wait_inflight_count":
+                    self._wait(s.value)
+                self.stmt(s.body)
+            case Allocate():
+                self._leaf((*s.extents, s.condition), optional=True)
+                depth = len(self.scopes)
+                self.depth[s.buffer_var] = min(depth, self.depth.get(s.buffer_var, depth))
+                self.stmt(s.body)
+            case LetStmt():
+                self._leaf((s.value,))
+                self._define(s.var, s.value)
+                self.stmt(s.body)
+            case For():
+                self._leaf((s.min, s.extent), optional=True)
+                self.defined[s.loop_var] = (self.place, (s.min, s.extent))
+                self._scope((s.min, s.extent), s, (), [s.body])
+            case While():
+                self._scope((s.condition,), s, (s.condition,), [s.body])
+            case IfThenElse():
+                self._leaf((s.condition,), optional=True)
+                cases = [s.then_case] if s.else_case is None else [s.then_case, s.else_case]
+                self._scope((s.condition,), None, (), cases)
+            case BufferStore():
+                self._leaf((*s.indices, s.value), store=s)
+            case Evaluate():
+                self._evaluate(s)
+            case _:
+                exprs = direct_exprs(s)
+                if exprs:
+                    self._leaf(exprs, optional=True)
+                for child in child_stmts(s):
+                    self.stmt(child)
+
+    def _evaluate(self, s: Evaluate) -> None:
+        call = s.value
+        if isinstance(call, Call) and call.op == "ptx_wait_group":
+            self._wait(call.args[0])
+        self._leaf((s.value,))
+
+    def _wait(self, flying: Expr) -> None:
+        """Here all copies are complete but the `flying` newest groups."""
+        if isinstance(flying, IntImm) and flying.value == 0:
+            self.waits.append((self.place, tuple(self.scopes)))
+
+    def _scope(
+        self,
+        conditions: tuple[Expr, ...],
+        loop: For | While | None,
+        head: tuple[Expr, ...],
+        bodies: Sequence[Stmt],
+    ) -> None:
+        scope = _Scope(self.place, conditions, loop)
+        self.place += 1
+        self.scopes.append(scope)
+        if head:
+            self._leaf(head)
+        for body in bodies:
+            self.stmt(body)
+        self.scopes.pop()
+        scope.end = self.place
+        self.place += 1
+
+    def _leaf(
+        self, exprs: Sequence[Expr], store: BufferStore | None = None, optional: bool = False
+    ) -> None:
+        """A place for `exprs`; an `optional` one only where they touch one of the pointers."""
+        self.seen, self.touched = set(), False
+        for e in exprs:
+            self._expr(e, ())
+        if store is not None:
+            guards = () if store.predicate is None else (store.predicate,)
+            for e in guards:
+                self._expr(e, ())
+            self._touch(store.buffer.data, (*store.indices, *guards), written=True)
+            if self.asynchronous:
+                self._fly(store.buffer.data)
+        if self.touched or not optional:
+            self.place += 1
+
+    # -- touches ------------------------------------------------------------------------------
+
+    def _expr(self, e: Expr, guards: tuple[Expr, ...]) -> None:
+        """Notes what `e` touches; it is evaluated where `guards` hold."""
+        if (e, guards) in self.seen:
+            return
+        self.seen.add((e, guards))
+        match e:
+            case BufferLoad():
+                own = e.indices if e.predicate is None else (*e.indices, e.predicate)
+                self._touch(e.buffer.data, (*own, *guards), written=False)
+            case Call(op="if_then_else"):
+                condition, yes, no = e.args
+                self._expr(condition, guards)
+                self._expr(yes, (*guards, condition))
+                self._expr(no, (*guards, condition))
+                return
+            case And() | Or():
+                self._expr(e.a, guards)
+                self._expr(e.b, (*guards, e.a))
+                return
+            case Let():
+                self._define(e.var, e.value)
+            case Call():
+                self._call(e, guards)
+            case Var() if e.dtype.is_handle:
+                self._touch(e, guards, written=True)
+        for child in e.children():
+            self._expr(child, guards)
+
+    def _call(self, e: Call, guards: tuple[Expr, ...]) -> None:
+        """Everything that a call gets a pointer to counts as read and written."""
+        for argument in e.args:
+            if isinstance(argument, Var) and argument.dtype.is_handle:
+                self._touch(argument, (*e.args, *guards), written=True)
+        if e.op == "address_of" and isinstance(e.args[0], BufferLoad):
+            load = e.args[0]
+            self._touch(load.buffer.data, (*load.indices, *guards), written=True)
+        if e.op == "ptx_cp_async" and isinstance(e.args[0], Var):
+            self._fly(e.args[0])
+
+    def _touch(self, data: Var, decisive: tuple[Expr, ...], written: bool) -> None:
+        for base in self.aliases.get(data, (data,)):
+            if written:
+                for scope in self.scopes:
+                    scope.written.add(base)
+            if base in self.touches:
+                self.touched = True
+                touch = _Touch(self.place, tuple(self.scopes), decisive, self.depth.get(base, 0))
+                self.touches[base].append(touch)
+
+    def _fly(self, data: Var) -> None:
+        for base in self.aliases.get(data, (data,)):
+            self.flights.append((base, self.place, tuple(self.scopes)))
+
+    def _define(self, var: Var, value: Expr) -> None:
+        self.defined[var] = (self.place, (value,))
+        if var.dtype.is_handle:
+            mentioned = {v for v in free_vars(value) if v.dtype.is_handle}
+            mentioned |= {e.buffer.data for e in pre_order(value) if isinstance(e, BufferLoad)}
+            bases = frozenset(b for v in mentioned for b in self.aliases.get(v, (v,)))
+            self.aliases[var] = bases
+
+    # -- intervals ----------------------------------------------------------------------------
+
+    def interval(self, data: Var) -> Interval:
+        """From the first place that needs the memory to the last one."""
+        touches = self.touches[data]
+        first = min(t.place for t in touches)
+        last = max(t.place for t in touches)
+        begin, end = first, last
+        for loop in {scope for t in touches for scope in t.scopes[t.outside :] if scope.loop}:
+            within = loop.begin < begin and end < loop.end
+            if not within or not self._repeats(loop, touches):
+                first, last = min(first, loop.begin), max(last, loop.end)
+        for pointer, place, scopes in self.flights:
+            if pointer is data:
+                arrival, held = self._arrival(place, scopes)
+                last = max(last, arrival, *(scope.end for scope in held))
+                first = min((first, *(scope.begin for scope in held)))
+        return Interval(first, last)
+
+    def _arrival(self, place: int, scopes: tuple[_Scope, ...]) -> tuple[int, list[_Scope]]:
+        """Where a copy started at `place` is surely complete, and the loops that it outlasts."""
+        for wait, around in self.waits:
+            if wait > place and scopes[: len(around)] == around:
+                return wait, [s for s in scopes[len(around) :] if s.loop]
+        return self.place, [s for s in scopes if s.loop]
+
+    def _repeats(self, loop: _Scope, touches: Sequence[_Touch]) -> bool:
+        """True when each iteration of `loop` surely makes the same accesses."""
+        for touch in touches:
+            inner = touch.scopes[touch.scopes.index(loop) + 1 :]
+            heads = [e for scope in inner for e in scope.conditions]
+            if any(self._changes(e, loop) for e in (*touch.decisive, *heads)):
+                return False
+        return True
+
+    def _changes(self, e: Expr, loop: _Scope) -> bool:
+        """True when `e` may have other values in other iterations of `loop`."""
+        for part in pre_order(e):
+            match part:
+                case BufferLoad():
+                    bases = self.aliases.get(part.buffer.data, (part.buffer.data,))
+                    if not loop.written.isdisjoint(bases):
+                        return True
+                case Call() if effect(part.op) in (Effect.READ, Effect.OPAQUE):
+                    return True
+                case Var():
+                    if isinstance(loop.loop, For) and part is loop.loop.loop_var:
+                        return True
+                    place, values = self.defined.get(part, (-1, ()))
+                    if place > loop.begin and any(self._changes(v, loop) for v in values):
+                        return True
+        return False

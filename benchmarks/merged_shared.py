@@ -1,0 +1,90 @@
+"""Bytes of shared memory of the golden CUDA candidates, as they are and with buffers merged.
+
+    python benchmarks/merged_shared.py [--every 1] [--golden tests/golden/ansor_v06.jsonl.gz]
+
+"Apart" is the sum of what the lowered kernel allocates, "merged" what is left of it after
+MergeSharedMemoryAllocations; the largest kernel of a candidate counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+
+from autosched import workloads
+from autosched.driver import lower_steps
+from autosched.errors import ScheduleError
+from autosched.state.dag import ComputeDAG
+from autosched.state.steps import steps_from_json
+from autosched.target import cuda_target
+from autosched.tir.expr import IntImm
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import Allocate, Stmt
+from autosched.tir.walk import stmts
+from autosched.transform.device.merge_shared_memory_allocations import (
+    MergeSharedMemoryAllocations,
+    merged_bytes,
+)
+from autosched.transform.device.thread_sync import kernels
+
+GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "ansor_v06.jsonl.gz"
+MERGE = MergeSharedMemoryAllocations(static=True)
+
+
+def apart_bytes(kernel: Stmt) -> int:
+    """The bytes of all allocations of a kernel in shared memory."""
+    total = 0
+    for s in stmts(kernel):
+        if isinstance(s, Allocate) and s.buffer_var.scope == "shared":
+            count = prod(e.value for e in s.extents if isinstance(e, IntImm))
+            total += count * s.dtype.bytes * s.dtype.lanes
+    return total
+
+
+def of_candidate(func: PrimFunc) -> tuple[int, int]:
+    """The bytes of the largest kernel, apart and merged."""
+    found = [(apart_bytes(k), merged_bytes(k, "shared", MERGE)) for k in kernels(func.body)]
+    return max((a for a, _ in found), default=0), max((m for _, m in found), default=0)
+
+
+def candidates(path: Path, every: int) -> Iterator[tuple[str, PrimFunc]]:
+    """The lowered CUDA candidates that the pipeline accepts, by workload."""
+    with gzip.open(path, "rt") as file:
+        lines = [d for d in map(json.loads, file) if "steps" in d and d["target"] == "cuda"]
+    dags: dict[str, ComputeDAG] = {}
+    for line in lines[::every]:
+        key = line["workload"] + json.dumps(line["args"])
+        if key not in dags:
+            dags[key] = ComputeDAG(workloads.get(line["workload"]).tensors(**line["args"]))
+        try:
+            yield (
+                line["workload"],
+                lower_steps(dags[key], steps_from_json(line["steps"]), cuda_target()),
+            )
+        except ScheduleError:
+            continue
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--every", type=int, default=1, help="take every n-th candidate")
+    parser.add_argument("--golden", type=Path, default=GOLDEN)
+    options = parser.parse_args()
+    rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for name, func in candidates(options.golden, options.every):
+        rows[name].append(of_candidate(func))
+    print(f"{'workload':28}{'candidates':>11}{'less':>6}{'apart':>12}{'merged':>12}{'largest':>9}")
+    for name, sizes in [*sorted(rows.items()), ("all", sum(rows.values(), []))]:
+        less = sum(merged < apart for apart, merged in sizes)
+        apart, merged = (sum(column) for column in zip(*sizes, strict=True))
+        largest = max(merged for _, merged in sizes)
+        print(f"{name:28}{len(sizes):11}{less:6}{apart:12}{merged:12}{largest:9}")
+
+
+if __name__ == "__main__":
+    main()
