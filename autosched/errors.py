@@ -32,13 +32,27 @@ class MeasureError(AutoschedError):
     """Building, running or checking failed.
 
     `stage` is one of lower, compile, load, run, check; `kind` one of error, illegal (a schedule),
-    timeout, crash, wrong_answer, memory.
+    timeout, crash, wrong_answer, memory, lost (a GPU that answers no more).
     """
 
     def __init__(self, message: str, *, stage: str, kind: str = "error") -> None:
         super().__init__(message)
         self.stage = stage
         self.kind = kind
+
+
+class DeviceError(MeasureError):
+    """A call to a GPU's driver failed; `code` is what the driver returned.
+
+    `worker_ends` when the process that made the call can use the GPU no more.
+    """
+
+    def __init__(
+        self, message: str, *, stage: str, kind: str, code: int, worker_ends: bool
+    ) -> None:
+        super().__init__(message, stage=stage, kind=kind)
+        self.code = code
+        self.worker_ends = worker_ends
 
 
 class ConfigError(AutoschedError):

@@ -1,0 +1,303 @@
+"""A GPU that is none, for tests: memory on the host, a clock that launches advance, and faults.
+
+It encodes what we believe of a GPU and its driver; what the first hour on hardware shows otherwise
+must change here first. A kernel does what its cubin's `Behaviour` says: it takes a time, writes
+what the test put into `answers`, and may fail in one of many ways.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.runtime.device import Device, DeviceFacts, Difference, Handle, KernelFacts
+from autosched.runtime.device_errors import device_error
+
+FACTS = DeviceFacts(
+    name="fake GPU",
+    uuid="GPU-fake",
+    capability=(9, 0),
+    processors=132,
+    memory=1 << 30,
+    max_threads_per_block=1024,
+    max_shared_per_block=227 << 10,
+    shared_per_processor=228 << 10,
+    reserved_shared_per_block=1 << 10,
+    registers_per_processor=65536,
+    max_threads_per_processor=2048,
+    max_blocks_per_processor=32,
+    l2_bytes=50 << 20,
+    kernel_timeout=False,
+    driver="13.0",
+    runtime="fake",
+)
+QUEUE = 1000  # launches behind a closed gate: with more, a real driver blocks the caller
+WRONGS = ("", "value", "nothing", "later", "guard", "input")
+_LAUNCH_SECONDS = 5e-6  # what the host needs for a launch, hidden behind a gate
+_USES = KernelFacts(registers=32, local_bytes=0, shared_bytes=0, max_threads=1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What a kernel does: `seconds` of a launch, and what goes wrong.
+
+    `load`, `launch` and `run` are codes of the driver, met by loading, by a launch and by waiting
+    for it; `run_at` is the number of the launch, from 1, that meets `run`, `hang` or `slow`. With
+    `hang` waiting never ends; `slow` are seconds that it really takes. `wrong`: "value" (one
+    element is), "nothing" (is written), "later" (as "value", after the first launch), "guard"
+    (also writes behind the buffer), "input" (changes an input).
+    """
+
+    seconds: float = 1e-5
+    load: int = 0
+    launch: int = 0
+    run: int = 0
+    run_at: int = 1
+    hang: bool = False
+    slow: float = 0.0
+    wrong: str = ""
+    facts: KernelFacts = _USES
+
+
+class _Kernel(NamedTuple):
+    name: str
+    behaviour: Behaviour
+    launches: list[int]  # so far; shared by the kernels of a module
+
+
+class _Event:
+    def __init__(self) -> None:
+        self.at: float | None = None
+
+
+class FakeDevice(Device):
+    """See the module. `behave` tells the behaviour of a cubin, `answers` what addresses receive.
+
+    `calls` are the names of the methods called, in order.
+    """
+
+    def __init__(self, behave: Callable[[bytes], Behaviour], facts: DeviceFacts = FACTS) -> None:
+        self.answers: dict[int, bytes] = {}
+        self.calls: list[str] = []
+        self._behave = behave
+        self._facts = facts
+        self._memory: dict[int, npt.NDArray[np.uint8]] = {}
+        self._next = 1 << 20
+        self._clock = 0.0
+        self._gate: int | None = None  # launches behind it
+        self._pending: tuple[int, str] | None = None
+        self._dead: int | None = None
+        self._hang = False
+        self._slow = 0.0
+
+    def facts(self) -> DeviceFacts:
+        """What was given."""
+        return self._facts
+
+    def alloc(self, size: int) -> int:
+        """Fails with out of memory beyond the facts' memory."""
+        self._called("alloc")
+        used = sum(array.size for array in self._memory.values())
+        if used + size > self._facts.memory:
+            raise device_error(2, "alloc", "load")
+        address = self._next
+        self._next += -(-size // 256 + 1) * 256
+        self._memory[address] = np.zeros(size, np.uint8)
+        return address
+
+    def free(self, address: int) -> None:
+        """Fails for an address that was not allocated."""
+        self._called("free")
+        if self._memory.pop(address, None) is None:
+            raise device_error(1, "free", "run")
+
+    def upload(self, address: int, array: npt.NDArray[Any]) -> None:
+        """Copies at once."""
+        self._called("upload")
+        self._bytes(address, array.nbytes)[:] = np.frombuffer(array.tobytes(), np.uint8)
+
+    def download(self, address: int, size: int) -> npt.NDArray[np.uint8]:
+        """Waits first."""
+        self._called("download")
+        self._wait()
+        return self._bytes(address, size).copy()
+
+    def fill(self, address: int, size: int, byte: int) -> None:
+        """Writes at once."""
+        self._called("fill")
+        self._bytes(address, size)[:] = byte
+
+    def load(self, cubin: bytes) -> Handle:
+        """The behaviour of the cubin."""
+        self._called("load")
+        behaviour = self._behave(cubin)
+        if behaviour.load:
+            raise self._failure(behaviour.load, "module", "load")
+        return behaviour, [0]
+
+    def unload(self, module: Handle) -> None:
+        """Nothing is left to do."""
+        self._called("unload")
+
+    def kernel(self, module: Handle, name: str, dynamic_shared: int) -> tuple[Handle, KernelFacts]:
+        """Any name is found."""
+        self._called("kernel")
+        behaviour, launches = module
+        return _Kernel(name, behaviour, launches), behaviour.facts
+
+    def launch(
+        self,
+        kernel: Handle,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        dynamic_shared: int,
+        pointers: Sequence[int],
+    ) -> None:
+        """Writes at once what the kernel writes; its errors wait for `synchronize`."""
+        self._called("launch")
+        behaviour = kernel.behaviour
+        if behaviour.launch:
+            raise self._failure(behaviour.launch, kernel.name, "run")
+        if self._gate is not None:
+            self._gate += 1
+            if self._gate > QUEUE:
+                raise AssertionError("the launch queue is full behind a closed gate: a deadlock")
+        else:
+            self._clock += _LAUNCH_SECONDS
+        self._clock += behaviour.seconds
+        kernel.launches[0] += 1
+        if kernel.launches[0] == behaviour.run_at:
+            self._hang |= behaviour.hang
+            self._slow += behaviour.slow
+            if behaviour.run:
+                self._pending = behaviour.run, kernel.name
+                return
+        self._write(behaviour, kernel.launches[0], pointers)
+
+    def synchronize(self) -> None:
+        """Meets what launches left to meet."""
+        self._called("synchronize")
+        self._wait()
+
+    def event(self) -> Handle:
+        """An event."""
+        return _Event()
+
+    def record(self, event: Handle) -> None:
+        """The moment is the clock's."""
+        self._called("record")
+        event.at = self._clock
+
+    def elapsed(self, first: Handle, second: Handle) -> float:
+        """Fails for events that were not recorded."""
+        self._called("elapsed")
+        if first.at is None or second.at is None:
+            raise device_error(1, "elapsed", "check")
+        return float(second.at - first.at)
+
+    def close_gate(self) -> None:
+        """Launches from now on take the host no time."""
+        self._called("close_gate")
+        self._gate = 0
+
+    def open_gate(self) -> bool:
+        """Always in time."""
+        self._called("open_gate")
+        self._gate = None
+        return True
+
+    def flush_l2(self) -> None:
+        """Takes as long as writing 100 MB at 2 TB/s."""
+        self._called("flush_l2")
+        self._clock += 5e-5
+
+    def compare(
+        self,
+        got: int,
+        want: int,
+        count: int,
+        dtype: np.dtype[Any],
+        relative: float,
+        absolute: float,
+    ) -> Difference:
+        """With NumPy."""
+        self._called("compare")
+        self._wait()
+        size = count * dtype.itemsize
+        return difference(
+            self._bytes(got, size).view(dtype),
+            self._bytes(want, size).view(dtype),
+            relative,
+            absolute,
+        )
+
+    def checksum(self, address: int, size: int) -> int:
+        """A CRC."""
+        self._called("checksum")
+        self._wait()
+        return zlib.crc32(self._bytes(address, size).tobytes())
+
+    def _called(self, name: str) -> None:
+        """Every call after a fault that killed the context meets the same fault."""
+        self.calls.append(name)
+        if self._dead is not None:
+            raise device_error(self._dead, name, "run")
+
+    def _failure(self, code: int, where: str, stage: str) -> Exception:
+        error = device_error(code, where, stage)
+        if error.worker_ends:
+            self._dead = code
+        return error
+
+    def _wait(self) -> None:
+        while self._hang:
+            time.sleep(1.0)
+        if self._slow:
+            time.sleep(self._slow)
+            self._slow = 0.0
+        if self._pending is not None:
+            code, name = self._pending
+            self._pending = None
+            raise self._failure(code, name, "run")
+
+    def _bytes(self, address: int, size: int) -> npt.NDArray[np.uint8]:
+        for base, array in self._memory.items():
+            if base <= address and address + size <= base + array.size:
+                return array[address - base : address - base + size]
+        raise device_error(700, f"{size} bytes at {address:#x}", "run")
+
+    def _write(self, behaviour: Behaviour, launch: int, pointers: Sequence[int]) -> None:
+        for address in pointers:
+            answer = self.answers.get(address)
+            if answer is None:
+                if behaviour.wrong == "input":
+                    self._bytes(address, 1)[:] ^= 1
+                continue
+            if behaviour.wrong == "nothing":
+                continue
+            target = self._bytes(address, len(answer))
+            target[:] = np.frombuffer(answer, np.uint8)
+            if behaviour.wrong == "value" or (behaviour.wrong == "later" and launch > 1):
+                target[-4:] ^= 0x7F
+            if behaviour.wrong == "guard":
+                self._bytes(address + len(answer), 4)[:] = 0
+
+
+def difference(
+    got: npt.NDArray[Any], want: npt.NDArray[Any], relative: float, absolute: float
+) -> Difference:
+    """What `Device.compare` must say, in NumPy."""
+    exact, value = want.astype(np.float64), got.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        same = (got == want) | (np.isnan(exact) & np.isnan(value))
+        share = np.abs(value - exact) / (relative * np.abs(exact) + absolute)
+        bad = np.flatnonzero(~(same | ((share <= 1) & (relative + absolute > 0))))
+        share = np.where(same, 0.0, np.where(np.isnan(share), np.inf, share))
+    first = int(bad[0]) if bad.size else -1
+    return Difference(int(bad.size), first, float(share.max(initial=0.0)))

@@ -1,0 +1,55 @@
+"""How many blocks of a kernel a multiprocessor holds at once.
+
+After the occupancy calculator of the CUDA C++ Programming Guide for compute capability 7 to 12:
+registers are given to warps in units of 256 and lie in four partitions, shared memory is given to
+blocks in units of 128 bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autosched.runtime.device import DeviceFacts, KernelFacts
+
+_WARP = 32
+_PARTITIONS = 4
+_REGISTER_UNIT = 256
+_SHARED_UNIT = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Blocks a multiprocessor, the share of its threads that they are, and what keeps out more.
+
+    `limit` is one of blocks, threads, registers, shared.
+    """
+
+    blocks: int
+    share: float
+    limit: str
+
+
+def occupancy(
+    facts: DeviceFacts, kernel: KernelFacts, threads: int, dynamic_shared: int
+) -> Occupancy:
+    """Of a kernel launched with blocks of `threads`."""
+    warps = -(-threads // _WARP)
+    limits = {
+        "blocks": facts.max_blocks_per_processor,
+        "threads": facts.max_threads_per_processor // (warps * _WARP),
+    }
+    if kernel.registers:
+        each = _rounded(kernel.registers * _WARP, _REGISTER_UNIT)
+        partition = facts.registers_per_processor // _PARTITIONS // each
+        limits["registers"] = partition * _PARTITIONS // warps
+    shared = _rounded(kernel.shared_bytes + dynamic_shared, _SHARED_UNIT)
+    shared += facts.reserved_shared_per_block
+    if shared:
+        limits["shared"] = facts.shared_per_processor // shared
+    limit = min(limits, key=lambda name: limits[name])
+    blocks = limits[limit]
+    return Occupancy(blocks, blocks * warps * _WARP / facts.max_threads_per_processor, limit)
+
+
+def _rounded(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
