@@ -13,7 +13,6 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Iterator
-from math import prod
 from pathlib import Path
 
 from autosched import workloads
@@ -22,33 +21,21 @@ from autosched.errors import ScheduleError
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import cuda_target
-from autosched.tir.expr import IntImm
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import Allocate, Stmt
-from autosched.tir.walk import stmts
 from autosched.transform.device.merge_shared_memory_allocations import (
     MergeSharedMemoryAllocations,
     merged_bytes,
 )
+from autosched.transform.device.shared_to_dynamic import static_shared_bytes
 from autosched.transform.device.thread_sync import kernels
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "ansor_v06.jsonl.gz"
 MERGE = MergeSharedMemoryAllocations(static=True)
 
 
-def apart_bytes(kernel: Stmt) -> int:
-    """The bytes of all allocations of a kernel in shared memory."""
-    total = 0
-    for s in stmts(kernel):
-        if isinstance(s, Allocate) and s.buffer_var.scope == "shared":
-            count = prod(e.value for e in s.extents if isinstance(e, IntImm))
-            total += count * s.dtype.bytes * s.dtype.lanes
-    return total
-
-
 def of_candidate(func: PrimFunc) -> tuple[int, int]:
     """The bytes of the largest kernel, apart and merged."""
-    found = [(apart_bytes(k), merged_bytes(k, "shared", MERGE)) for k in kernels(func.body)]
+    found = [(static_shared_bytes(k), merged_bytes(k, "shared", MERGE)) for k in kernels(func.body)]
     return max((a for a, _ in found), default=0), max((m for _, m in found), default=0)
 
 
@@ -79,7 +66,8 @@ def main() -> None:
     for name, func in candidates(options.golden, options.every):
         rows[name].append(of_candidate(func))
     print(f"{'workload':28}{'candidates':>11}{'less':>6}{'apart':>12}{'merged':>12}{'largest':>9}")
-    for name, sizes in [*sorted(rows.items()), ("all", sum(rows.values(), []))]:
+    everything = [size for sizes in rows.values() for size in sizes]
+    for name, sizes in [*sorted(rows.items()), ("all", everything)]:
         less = sum(merged < apart for apart, merged in sizes)
         apart, merged = (sum(column) for column in zip(*sizes, strict=True))
         largest = max(merged for _, merged in sizes)

@@ -17,6 +17,7 @@ from autosched.transform.device.lower_thread_allreduce import LowerThreadAllredu
 from autosched.transform.device.merge_shared_memory_allocations import (
     MergeSharedMemoryAllocations,
 )
+from autosched.transform.device.shared_to_dynamic import SharedToDynamic
 from autosched.transform.device.split_host_device import SplitHostDevice
 from autosched.transform.device.split_wide_vectors import SplitWideVectors
 from autosched.transform.device.thread_sync import ThreadSync
@@ -112,6 +113,7 @@ GPU_PIPELINE: tuple[Pass, ...] = (
 DEVICE_PIPELINE: tuple[Pass, ...] = (
     AnnotateDeviceRegions(),
     SplitHostDevice(),
+    MergeSharedMemoryAllocations(),
     LowerDeviceKernelLaunch(),
     Simplify(),
     SplitWideVectors(),
@@ -150,6 +152,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "RemoveNoOp": RemoveNoOp,
     "RenormalizeSplitPattern": RenormalizeSplitPattern,
     "RewriteUnsafeSelect": RewriteUnsafeSelect,
+    "SharedToDynamic": SharedToDynamic,
     "Simplify": Simplify,
     "SplitHostDevice": SplitHostDevice,
     "SplitWideVectors": SplitWideVectors,
