@@ -12,6 +12,7 @@ from functools import lru_cache
 from autosched.nest.core import core_of
 from autosched.transform.device.annotate_device_regions import AnnotateDeviceRegions
 from autosched.transform.device.infer_fragment import InferFragment
+from autosched.transform.device.inject_ptx_async_copy import InjectPTXAsyncCopy
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
 from autosched.transform.device.lower_device_kernel_launch import LowerDeviceKernelLaunch
 from autosched.transform.device.lower_thread_allreduce import LowerThreadAllreduce
@@ -142,6 +143,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "HoistInvariants": HoistInvariants,
     "InferFragment": InferFragment,
     "InjectDoubleBuffer": InjectDoubleBuffer,
+    "InjectPTXAsyncCopy": InjectPTXAsyncCopy,
     "InjectPrefetch": InjectPrefetch,
     "InjectVirtualThread": InjectVirtualThread,
     "LoopPartition": LoopPartition,
