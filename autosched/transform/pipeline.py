@@ -16,6 +16,7 @@ from autosched.transform.device.inject_ptx_async_copy import InjectPTXAsyncCopy
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
 from autosched.transform.device.lower_device_kernel_launch import LowerDeviceKernelLaunch
 from autosched.transform.device.lower_thread_allreduce import LowerThreadAllreduce
+from autosched.transform.device.lower_warp_memory import LowerWarpMemory
 from autosched.transform.device.merge_shared_memory_allocations import (
     MergeSharedMemoryAllocations,
 )
@@ -117,6 +118,7 @@ DEVICE_PIPELINE: tuple[Pass, ...] = (
     SplitHostDevice(),
     MergeSharedMemoryAllocations(),
     LowerDeviceKernelLaunch(),
+    LowerWarpMemory(),
     Simplify(),
     SplitWideVectors(),
     LowerIntrin(),
@@ -150,6 +152,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "LowerDeviceKernelLaunch": LowerDeviceKernelLaunch,
     "LowerIntrin": LowerIntrin,
     "LowerThreadAllreduce": LowerThreadAllreduce,
+    "LowerWarpMemory": LowerWarpMemory,
     "MergeSharedMemoryAllocations": MergeSharedMemoryAllocations,
     "NarrowDataType": NarrowDataType,
     "PromoteAccumulators": PromoteAccumulators,
