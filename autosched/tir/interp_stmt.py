@@ -168,8 +168,8 @@ class StmtCompiler(ExprCompiler):
         return self.bind_memory(var, name, dtype, size, text)
 
     def _cell_bytes(self, var: Var, dtype: DType) -> int:
-        """The bytes of the smallest type that the memory of `var` is seen as."""
-        types = {dtype, *self._view_types.get(var, ())}
+        """The bytes of the smallest type that the memory of `var` is accessed as."""
+        types = self._view_types.get(var) or {dtype}
         smallest: int = min(t.bytes for t in types)
         return smallest
 
@@ -386,6 +386,10 @@ def _view_types(body: Stmt) -> dict[Var, set[DType]]:
     for expr in all_exprs(body):
         if isinstance(expr, BufferLoad):
             found.setdefault(expr.buffer.data, set()).add(expr.buffer.dtype.element)
+        elif isinstance(expr, Call) and expr.op == "ptx_cp_async":
+            for pointer in (expr.args[0], expr.args[2]):
+                if isinstance(pointer, Var):
+                    found.setdefault(pointer, set()).add(expr.dtype.element)
     return found
 
 

@@ -44,7 +44,8 @@ class Run:
         watch = self.watch
         if watch is None or not (watch.races or watch.initialised):
             return
-        cell_bytes = min(cell_bytes, storage.flat.dtype.itemsize)
+        if storage.flat.nbytes % cell_bytes:
+            cell_bytes = storage.flat.dtype.itemsize
         storage.shadow = Shadow(
             self,
             storage.flat.nbytes // cell_bytes,
@@ -204,12 +205,14 @@ class Threads:
             instances, owner = self.count, self.numbers
             cell_bytes = dtype.bytes  # memory per thread is not seen as a type of another size
         storage = Storage(name, nothing(count * instances, dtype.numpy), instances, owner)
+        if storage.flat.nbytes // instances % cell_bytes:
+            cell_bytes = dtype.bytes
         watch = self.run.watch
         races = watch is not None and watch.races and rank in ("shared", "warp")
         if watch is not None and (races or watch.initialised):
             storage.shadow = Shadow(
                 self.run,
-                count * instances * (dtype.bytes // cell_bytes),
+                storage.flat.nbytes // cell_bytes,
                 cell_bytes,
                 races=races,
                 initialised=False if watch.initialised else None,

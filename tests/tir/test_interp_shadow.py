@@ -428,3 +428,40 @@ def test_a_read_seen_before_a_write_counts_after_it() -> None:
     assert "written by thread 0 of block 0, read by thread 63" in str(error)
     error = refused(function(body.format(sync=SYNC, between=SYNC, after=nothing)), interp.RaceError)
     assert statement(error).startswith("L[0]")
+
+
+MERGED = """\
+def main(A: Buffer((256,), float32), B: Buffer((256,), float32)):
+    launch(blockIdx.x, 2)
+    launch(threadIdx.x, 64)
+    M = allocate(({bytes},), uint8, "shared")
+    F = view(M, ({floats},), float32)
+    H = view(M, ({halves},), float16)
+    F[threadIdx.x] = A[threadIdx.x]
+    {first}
+    H[{index}] = float16(1)
+    {second}
+    B[blockIdx.x * 64 + threadIdx.x] = F[threadIdx.x]
+"""
+
+
+def merged(index: str, first: str = SYNC.strip(), second: str = SYNC.strip()) -> PrimFunc:
+    """Floats in the first 256 bytes and halves behind them, or where `index` says."""
+    sizes = {"bytes": 384, "floats": 96, "halves": 192}
+    return parse_func(MERGED.format(index=index, first=first, second=second, **sizes))
+
+
+def test_memory_seen_as_two_types_races_where_bytes_meet() -> None:
+    found, _ = run(merged("threadIdx.x + 128"))
+    assert found[3] == 3
+    run(merged("threadIdx.x + 128", first="", second=""))  # other bytes need no barrier
+    error = refused(merged("threadIdx.x + 1", first=""), interp.RaceError)
+    assert str(error).startswith("data race on M[")
+    error = refused(merged("threadIdx.x + 127", second=""), interp.RaceError)
+    assert statement(error).startswith("B[") or statement(error).startswith("H[")
+
+
+def test_halves_of_a_float_are_written_apart() -> None:
+    text = to_text(merged("threadIdx.x * 2")).replace("F[threadIdx.x] = A[threadIdx.x]", "")
+    error = refused(parse_func(text), UninitialisedError)
+    assert "M[0] (flat index) is read" in str(error)
