@@ -15,6 +15,7 @@ from autosched.errors import ConfigError
 from autosched.measure import ansor_log
 from autosched.measure.records import LogContents, Record, RecordLog
 from autosched.output_file import FileKind, replacing, require_apart, require_replaceable
+from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name, measured_here
 from autosched.task import Task
 from autosched.words import count
 
@@ -74,7 +75,7 @@ def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) 
     """Print what a record file holds, task by task."""
     contents = _read(source, workloads)
     tasks = dict.fromkeys(r.task["key"] for r in contents.records)
-    entries = [_entry(key, contents.records) for key in tasks]
+    entries = [_entry(key, contents) for key in tasks]
     if as_json:
         print_json(
             {
@@ -93,9 +94,9 @@ def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) 
         _describe(entry)
 
 
-def _entry(key: str, records: Sequence[Record]) -> dict[str, Any]:
+def _entry(key: str, contents: LogContents) -> dict[str, Any]:
     """What --json says of one task; docs/semantics/records.md explains the keys."""
-    mine = [(number, record) for number, record in enumerate(records) if record.task["key"] == key]
+    mine = [(n, record) for n, record in enumerate(contents.records) if record.task["key"] == key]
     valid = [(number, record) for number, record in mine if record.result.valid]
     known = mine[0][1].task
     entry: dict[str, Any] = {"key": key, "workload": known.get("workload"), "name": None}
@@ -111,22 +112,31 @@ def _entry(key: str, records: Sequence[Record]) -> dict[str, Any]:
         for _, record in mine
         if record.result.failure is not None
     )
-    best = min(valid, key=lambda p: (p[1].result.cache_flush, p[1].result.cost), default=None)
+    times = [_time(*pair, contents, operations) for pair in valid]
+    times.sort(key=lambda time: (time["cache_flush"], time["seconds"]))
+    best = next((time for time in times if time["here"]), times[0] if times else None)
+    faster = times[0] if best is not None and best is not times[0] else None
+    if faster is not None and faster["cache_flush"] != (best or faster)["cache_flush"]:
+        faster = None
     return {
         **entry,
         "records": len(mine),
         "valid": len(valid),
         "failures": dict(failures.most_common()),
-        "best": None if best is None else _best(*best, operations),
+        "best": best,
+        "faster_elsewhere": faster,
     }
 
 
-def _best(number: int, record: Record, operations: float) -> dict[str, Any]:
+def _time(number: int, record: Record, contents: LogContents, operations: float) -> dict[str, Any]:
+    """What --json says of one time: whose it is, and how it was taken."""
     cost = record.result.cost
     return {
         "index": number,
         "seconds": cost,
         "flops_per_second": operations / cost if operations > 0 else None,
+        "cpu": cpu_name(record, contents.environments),
+        "here": measured_here(record, contents.environments),
         "cache_flush": record.result.cache_flush,
         "checked": record.result.checked,
         "time": record.time or None,
@@ -141,7 +151,16 @@ def _describe(entry: Mapping[str, Any]) -> None:
     plain(f"\n{title}\n    {count(entry['records'], 'candidate')}, {entry['valid']} valid")
     if best is not None:
         rate = rate_text(best["flops_per_second"] or 0.0)
-        how = "  with empty caches" if best["cache_flush"] else ""
-        plain(f"    best {seconds_text(best['seconds'])}  {rate}".rstrip() + how)
+        how = " with empty caches" if best["cache_flush"] else ""
+        here = f" on this machine ({best['cpu']})"
+        where = here if best["here"] else f" on {_cpu(best)}, not this machine"
+        plain(f"    best {seconds_text(best['seconds'])}  {rate}".rstrip() + how + where)
+    faster = entry["faster_elsewhere"]
+    if faster is not None:
+        plain(f"    fastest elsewhere {seconds_text(faster['seconds'])} on {_cpu(faster)}")
     for kind, number in entry["failures"].items():
         plain(f"    {number} failed: {kind}")
+
+
+def _cpu(time: Mapping[str, Any]) -> str:
+    return "an unknown CPU" if time["cpu"] == UNKNOWN_CPU else str(time["cpu"])

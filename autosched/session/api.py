@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from autosched.search.rules.custom import require_rule
 from autosched.search.rules.protocol import SketchRule
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.search.tuner import Observer, TuneOptions
+from autosched.session.again import Again
 from autosched.session.model import ModelOptions
 from autosched.session.session import Job, MeasureOptions, Messages, Session
 from autosched.session.tuned import Tuned
@@ -59,7 +60,8 @@ def tune(
 
     Ctrl-C ends the run and loses nothing: the result holds what was measured until then and says
     `interrupted`. What is noteworthy beside that (skipped lines of a file, a model that could not
-    be saved) is a Python warning.
+    be saved) is a Python warning. At the end the best of each task is timed once more: `again` of
+    the result's entries says what that took, and whether the time of the best is reliable.
 
     Args:
         task: a Task or a list of them; several are tuned together with one cost model.
@@ -134,17 +136,19 @@ def tune(
 
 def _run(session: Session, observer: Observer | None) -> Tuned:
     result: ScheduleResult | None = None
+    again: Mapping[str, Again | None] = {}
     interrupted = False
     try:
         with session:
             result = session.run(observer)
+            again = session.timed_again(result)
             try:
                 session.save_model()
             except ConfigError as error:  # the results are worth more
                 _warn(str(error))
     except KeyboardInterrupt:
         result, interrupted = result or session.before(), True
-    tuned = Tuned.of(result, interrupted=interrupted)
+    tuned = Tuned.of(result, interrupted=interrupted, again=again)
     if not tuned.interrupted and not any(found.found for found in tuned):
         raise MeasureError("; ".join(found.problem for found in tuned), stage="run")
     return tuned

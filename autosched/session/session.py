@@ -6,6 +6,7 @@ happens in between is here.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from autosched.search.learner import Learner
 from autosched.search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
 from autosched.search.tuner import INTERRUPTED, Observer, Progress, TuneOptions, Tuner, TuneResult
 from autosched.search.warm_start import warm_start
+from autosched.session.again import Again, timed_again
 from autosched.session.model import ModelOptions, make_learner, save_model
 from autosched.session.reading import Tell, earlier_records
 from autosched.target import require_threads
@@ -219,6 +221,18 @@ class Session:
             helper=self._helper,
         )
         return scheduler.run()
+
+    def timed_again(self, result: ScheduleResult) -> dict[str, Again | None]:
+        """The best of each task, by its key, timed once more, unless the run was interrupted.
+
+        Ctrl-C ends that and nothing else: the tuning is complete.
+        """
+        found: dict[str, Again | None] = {}
+        with contextlib.suppress(KeyboardInterrupt), none_lost():
+            for each in () if result.interrupted else result.tasks:
+                if each.best is not None:
+                    found[each.task.key] = timed_again(each.task, self.measurer, each.best)
+        return found
 
     def before(self) -> ScheduleResult:
         """What was known before the run: the result of Ctrl-C while the session starts."""

@@ -12,6 +12,8 @@ from autosched.measure.records import Record
 from autosched.target import Target, cpu_target
 from autosched.task import Task
 
+UNKNOWN_CPU = "unknown"
+
 
 def is_this_cpu(target: Target) -> bool:
     """Whether code for `target` is code for this machine's CPU: its model and features."""
@@ -37,15 +39,16 @@ def measured_here(record: Record, environments: Mapping[str, Mapping[str, Any]])
 
 
 def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> str:
-    """The CPU that a record of elsewhere was measured on, for messages: the model, if it differs.
+    """The CPU that a record was measured on, for messages: the model, if it is known.
 
-    Otherwise it is the target that does, as LLVM names it.
+    Where only the target differs from this machine's, it is that, as LLVM names it; `UNKNOWN_CPU`
+    where nothing tells.
     """
     model = environments.get(record.environment, {}).get("cpu")
-    if model not in (None, fingerprint()["cpu"]):
-        return str(model)
+    if model == fingerprint()["cpu"] and not measured_here(record, environments):
+        model = None
     target = record.task.get("target")
-    return str((isinstance(target, Mapping) and target.get("cpu")) or "unknown")
+    return str(model or (isinstance(target, Mapping) and target.get("cpu")) or UNKNOWN_CPU)
 
 
 def for_this_cpu(task: Task) -> Task:

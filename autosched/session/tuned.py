@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autosched.driver import build_steps
@@ -12,6 +12,7 @@ from autosched.measure.records import Record
 from autosched.runtime.cpu import CpuKernel, load
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.search.tuner import TuneResult
+from autosched.session.again import Again
 from autosched.state.steps import Step
 from autosched.task import Task
 from autosched.words import last_line
@@ -51,18 +52,20 @@ class TunedTask:
     """What a run found for one task.
 
     `records` are those of the run, in the order of measuring; `failures` counts the failed ones by
-    stage and kind.
+    stage and kind. `again` is the best timed once more at the end of the run, None where that was
+    interrupted or failed: its `remark` says when the best's time is unreliable.
     """
 
     task: Task
     records: list[Record]
     failures: Counter[str]
     _result: TuneResult
+    again: Again | None = None
 
     @classmethod
-    def of(cls, result: TuneResult) -> TunedTask:
+    def of(cls, result: TuneResult, again: Again | None = None) -> TunedTask:
         """From what a tuner or the task scheduler returned of the task."""
-        return cls(result.task, result.records, result.progress.failures, result)
+        return cls(result.task, result.records, result.progress.failures, result, again)
 
     @property
     def found(self) -> bool:
@@ -83,6 +86,8 @@ class TunedTask:
 
     def __repr__(self) -> str:
         best = f"{self.best.seconds * 1e6:.4g} us" if self.found else "no valid candidate"
+        if self.again is not None and self.again.remark:
+            best += f" ({self.again.remark})"
         return f"<{self.task.name}: {best}, {len(self.records)} measured>"
 
     def _why_none(self) -> str:
@@ -109,9 +114,19 @@ class Tuned:
     _objective: float
 
     @classmethod
-    def of(cls, result: ScheduleResult, *, interrupted: bool = False) -> Tuned:
-        """From what a session returned; `interrupted` after it had ended."""
-        tasks = tuple(map(TunedTask.of, result.tasks))
+    def of(
+        cls,
+        result: ScheduleResult,
+        *,
+        interrupted: bool = False,
+        again: Mapping[str, Again | None] | None = None,
+    ) -> Tuned:
+        """From what a session returned; `interrupted` after it had ended.
+
+        `again`: the best of a task, by its key, timed at the end of the run.
+        """
+        known = again or {}
+        tasks = tuple(TunedTask.of(each, known.get(each.task.key)) for each in result.tasks)
         interrupted = interrupted or result.interrupted
         return cls(tasks, result.reason, interrupted, result.objective)
 

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autosched.measure.records import read_log
-from kit.cli import Cli
+from autosched.measure.environment import fingerprint
+from autosched.measure.records import RecordLog, read_log
+from kit.cli import Cli, MakeRecord
 from kit.measurer import failure_of
 
 
@@ -18,7 +20,7 @@ def test_info_counts_candidates_failures_and_the_best(cli: Cli, log: Path) -> No
     assert "3 records of 1 task, 0 lines skipped" in done.out
     assert "matmul(M=16, N=16, K=16) on cpu" in done.out
     assert "3 candidates, 2 valid" in done.out
-    assert "best 1 ms  0.008192 GFLOP/s" in done.out
+    assert f"best 1 ms  0.008192 GFLOP/s on this machine ({fingerprint()['cpu']})\n" in done.out
     assert "1 failed: run timeout" in done.out
 
 
@@ -103,6 +105,9 @@ def test_info_as_json(cli: Callable[..., Any], log: Path) -> None:
         "index": 1,
         "seconds": 1e-3,
         "flops_per_second": pytest.approx(2 * 16**3 / 1e-3),
+        "cache_flush": 0,
+        "cpu": fingerprint()["cpu"],
+        "here": True,
         "checked": True,
         "time": record.time,
     }
@@ -112,12 +117,13 @@ def test_info_as_json(cli: Callable[..., Any], log: Path) -> None:
         "name": "matmul(M=16, N=16, K=16)",
         "target": "cpu",
         "problem": None,
+        "faster_elsewhere": None,
         "records": 3,
         "valid": 2,
         "failures": {"run timeout": 1},
     }
     documented = (Path(__file__).parents[2] / "docs" / "semantics" / "records.md").read_text()
-    for key in (*task, "best", "index", "flops_per_second"):
+    for key in (*task, "best", "index", "flops_per_second", "cpu", "here"):
         assert f"`{key}`" in documented
 
 
@@ -131,3 +137,31 @@ def test_info_as_json_of_what_cannot_be_read(cli: Callable[..., Any], log: Path)
     assert "unknown workload 'matmull'" in task["problem"]
     assert task["best"]["seconds"] == 1e-3 and task["best"]["flops_per_second"] is None
     assert json.loads(cli("records", "info", log, "--json").out)["records"] == 3
+
+
+def test_times_of_another_cpu_are_said_to_be_its(
+    cli: Cli, log: Path, record: MakeRecord, tmp_path: Path
+) -> None:
+    """They are the best only where there is none of this machine, and never without its name."""
+    faster = record(1e-9)
+    target = {**faster.task["target"], "cpu": "another-cpu"}
+    there = replace(faster, task={**faster.task, "target": target})
+    RecordLog(log).append([there])
+    done = cli("records", "info", log)
+    assert f"best 1 ms  0.008192 GFLOP/s on this machine ({fingerprint()['cpu']})\n" in done.out
+    assert "    fastest elsewhere 1 ns on another-cpu\n" in done.out
+    (task,) = json.loads(cli("records", "info", log, "--json").out)["tasks"]
+    assert (task["best"]["here"], task["best"]["index"]) == (True, 1)
+    assert (task["faster_elsewhere"]["cpu"], task["faster_elsewhere"]["index"]) == (
+        "another-cpu",
+        3,
+    )
+    RecordLog(tmp_path / "there.jsonl").append([there])
+    done = cli("records", "info", "there.jsonl")
+    assert "on another-cpu, not this machine\n" in done.out
+    assert "elsewhere" not in done.out
+
+
+def test_ansors_lines_are_of_an_unknown_cpu(cli: Cli, log: Path) -> None:
+    cli("records", "convert", log, "-o", "a.v06", "--to", "ansor-v0.6")
+    assert "on an unknown CPU, not this machine\n" in cli("records", "info", "a.v06").out

@@ -48,7 +48,8 @@ class StubMeasurer:
 
     `seconds` gives each candidate its time. Of every batch the first candidate and then every
     `bad`-th fails. The batch after `interrupt_after` others raises KeyboardInterrupt, the one after
-    `cut_short_after` others MeasureInterrupted with all but its last two results. `batches` are
+    `cut_short_after` others MeasureInterrupted with all but its last two results. At the end of
+    a run everything takes `later` times as long. `batches` are
     the candidates asked for so far.
     """
 
@@ -56,6 +57,7 @@ class StubMeasurer:
     bad: int = 0
     interrupt_after: int | None = None
     cut_short_after: int | None = None
+    later: float = 1.0
     batches: list[list[Steps]] = field(default_factory=list)
 
     @property
@@ -85,7 +87,7 @@ class StubMeasurer:
         return 1e9
 
     def again(self, task: Task, steps: Steps) -> MeasureResult:
-        return MeasureResult((self.seconds(steps),))
+        return MeasureResult((self.later * self.seconds(steps),))
 
     def measure(
         self,

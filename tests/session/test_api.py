@@ -419,3 +419,30 @@ def test_records_and_model_need_a_file_each(
     with pytest.raises(ConfigError, match=r"the saved cost model: .*x is the record file"):
         quick(task, records=tmp_path / "x", save_model=tmp_path / "x")
     assert not (tmp_path / "x").exists()
+
+
+def test_the_best_is_timed_again_at_the_end(
+    measurer: UseMeasurer, tasks: list[Task], search: SearchOptions
+) -> None:
+    """By the same code as on the command line; what it says is in the result and its text."""
+    measurer(later=3.0)
+    result = tune(tasks, trials=8, batch=4, search=search, cost_model="random")
+    for tuned in result:
+        assert tuned.again is not None
+        assert tuned.again.found == tuned.best.record.result
+        assert tuned.again.ratio == pytest.approx(3.0)
+        assert "(unreliable: it took 3.00 times as long at the end of the run; " in repr(tuned)
+    measurer()
+    steady = tune(tasks[0], trials=4, batch=4, search=search, cost_model="random")
+    assert steady[0].again is not None
+    assert steady[0].again.remark == ""
+    assert "unreliable" not in repr(steady)
+
+
+def test_an_interrupted_run_is_not_timed_again(
+    measurer: UseMeasurer, task: Task, search: SearchOptions
+) -> None:
+    measurer(interrupt_after=1)
+    result = tune(task, trials=8, batch=4, search=search, cost_model="random")
+    assert result.interrupted
+    assert result[0].again is None
