@@ -15,6 +15,8 @@ from autosched.words import count
 
 _UNLIMITED = 2**31 - 1
 KINDS = ("cpu", "cuda")
+MAX_THREADS = 1024
+"""The worker pool has room for so many; 64 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Target:
 def cpu_target(threads: int | None = None, **hardware: int) -> Target:
     """This machine's CPU; `hardware` overrides fields of HardwareParams."""
     cpu, features, triple = _host()
-    threads = threads or physical_cores()
+    threads = threads or min(physical_cores(), MAX_THREADS)
     params = _override(HardwareParams.default("cpu", threads=threads), hardware)
     width = _vector_bytes(features)
     return Target("cpu", params, threads, cpu, features, triple, width, caches=cache_sizes())
@@ -188,7 +190,12 @@ def _vector_bytes(features: str) -> int:
 
 
 def require_threads(where: str, threads: int) -> None:
-    """Raise ConfigError, which begins with `where`, when this machine has fewer for us."""
+    """Raise ConfigError, which begins with `where`, when this machine or our pool has fewer."""
+    if threads > MAX_THREADS:
+        raise ConfigError(
+            f"{where}: expected at most {MAX_THREADS}, which is what the worker pool has room for, "
+            f"found {threads}"
+        )
     most = hardware_threads()
     if threads > most:
         cores = count(physical_cores(), "core")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.target import HardwareParams, Target, make_target
+from autosched.target import HardwareParams, Target, make_target, require_threads
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
@@ -41,3 +41,15 @@ def test_the_cpu_is_detected() -> None:
     assert target.vector_bytes in (16, 32, 64)
     assert target.threads >= 1
     assert str(target.threads) in str(target)
+
+
+def test_more_threads_than_the_pool_has_room_for_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the machine has as many; what is detected is cut instead."""
+    monkeypatch.setattr("autosched.target.hardware_threads", lambda: 5000)
+    monkeypatch.setattr("autosched.target.physical_cores", lambda: 2500)
+    require_threads("target.threads", 1024)
+    with pytest.raises(ConfigError, match=r"threads: expected at most 1024, which is what"):
+        require_threads("target.threads", 1025)
+    assert make_target("cpu").threads == 1024

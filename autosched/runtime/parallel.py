@@ -20,12 +20,11 @@ from contextlib import contextmanager, suppress
 from autosched.runtime.native import runtime_library
 from autosched.runtime.parallel_ir import (
     EPOCH_OFFSET,
-    MAX_THREADS,
     POOL_BYTES,
     STOP_OFFSET,
     THREADS_OFFSET,
 )
-from autosched.target import physical_cores
+from autosched.target import MAX_THREADS, physical_cores
 
 
 class WorkerPool:
@@ -42,7 +41,7 @@ class WorkerPool:
         return self._size
 
     def resize(self, size: int) -> None:
-        """Makes `size` threads share each loop from now on. Raises ValueError below 1 or above 64.
+        """Makes `size` threads share each loop from now on. ValueError below 1 or above 1024.
 
         Waits for a parallel loop that runs now; loops launched meanwhile run serially.
         """

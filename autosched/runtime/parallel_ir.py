@@ -24,7 +24,8 @@ members about a millisecond.
 
 from __future__ import annotations
 
-MAX_THREADS = 64
+from autosched.target import MAX_THREADS
+
 POOL_BYTES = 448 + 64 * MAX_THREADS
 THREADS_OFFSET = 160
 EPOCH_OFFSET = 0

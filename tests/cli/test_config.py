@@ -69,8 +69,8 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
         (WORKLOAD + "target: {kind: tpu}\n", r"'cpu' or 'cuda', found text 'tpu'"),
         (WORKLOAD + "target: {kind: cuda, hardware: {warp_size: 0}}\n", r"warp_size: .*found 0"),
         (
-            WORKLOAD + "search: {}\ntarget:\n  threads: 9999\n",
-            r":4: target\.threads: expected at most \d+, the hardware threads of .* found 9999",
+            WORKLOAD + "search: {}\ntarget:\n  threads: 999\n",
+            r":4: target\.threads: expected at most \d+, the hardware threads of .* found 999",
         ),
         (WORKLOAD + "target: {hardware: {num_cores: -3}}\n", r"num_cores: .*greater than 0"),
         (WORKLOAD + "measure: {timeout_s: .inf}\n", r"timeout_s: expected a finite number"),
