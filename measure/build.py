@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any
 
-from autosched.driver import build_steps
+from autosched.driver import build_cuda, build_steps
 from autosched.errors import MeasureError
 from autosched.measure.result import Failure
 from autosched.process.worker import Handler, Worker
@@ -38,8 +38,11 @@ def make_handler() -> Handler:
         if task is None:
             task = tasks[task_json["key"]] = Task.from_json(task_json)
         steps = steps_from_json(steps_json)
-        artifact = build_steps(task.dag, steps, task.target, layout=task.layout)
-        return artifact.to_bytes(), time.perf_counter() - start
+        if task.target.is_gpu:
+            data = build_cuda(task.dag, steps, task.target, task.function_name).to_bytes()
+        else:
+            data = build_steps(task.dag, steps, task.target, layout=task.layout).to_bytes()
+        return data, time.perf_counter() - start
 
     return handle
 

@@ -69,7 +69,7 @@ def options(
     """Find fast schedules for tensor operators with a learned cost model."""
 
 
-@app.command()
+@app.command(epilog="Example: autosched tune configs/matmul.yaml --target cuda --dry-run")
 def tune(
     config: Annotated[
         list[Path], typer.Argument(help="YAML file, see configs/; several are tuned together.")
@@ -85,7 +85,11 @@ def tune(
         bool, typer.Option("--fresh", help="Do not continue: write a new record file.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show sketches and sampled candidates only.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Sketches and sampled candidates only; for cuda they are compiled and checked.",
+        ),
     ] = False,
     warm_start: Annotated[
         list[Path] | None,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from autosched.cli.console import plain, print_json
+from autosched.cli.dry_run_cuda import Compiling, compiled, summary
 from autosched.driver import lower_steps
 from autosched.errors import ScheduleError
 from autosched.features.lowering import features_of_steps
@@ -26,49 +27,76 @@ _SAMPLES = 32
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """Candidates of one task. `legal` pairs steps with the number of stores that have features."""
+    """Candidates of one task. `legal` pairs steps with the number of stores that have features.
+
+    `compiling` is what came of compiling the legal ones, for a GPU.
+    """
 
     task: Task
     sketches: Sequence[State]
     legal: list[tuple[tuple[Step, ...], int]]
     refused: list[str]
+    compiling: Compiling | None = None
 
     @property
     def sampled(self) -> int:
         """How many candidates were drawn, legal or not."""
         return len(self.legal) + len(self.refused)
 
+    @property
+    def usable(self) -> bool:
+        """Whether a candidate is left that could be measured."""
+        run = self.compiling
+        if run is None or run.missing:
+            return bool(self.legal)
+        return any(run.kernels)
+
     def reasons(self) -> list[tuple[int, str]]:
         """How many were refused for what, the commonest first: an example for each reason."""
-        groups: dict[str, list[str]] = {}
-        for reason in self.refused:
-            groups.setdefault(re.sub(r"\d+", "N", reason), []).append(reason)
-        found = [(len(alike), alike[0]) for alike in groups.values()]
-        return sorted(found, key=lambda entry: -entry[0])
+        return _grouped(self.refused)
 
     def to_json(self) -> dict[str, Any]:
         """What --json prints of the task."""
+        cuda = {} if self.compiling is None else {"cuda": self.compiling.to_json()}
         return {
             "task": self.task.to_json(),
             "sketches": [sketch.to_str() for sketch in self.sketches],  # their tiles are open
             "sampled": self.sampled,
             "legal": [steps_to_json(steps) for steps, _ in self.legal],
             "refused": [{"count": n, "example": reason} for n, reason in self.reasons()],
+            **cuda,
         }
 
 
-def show_all(tasks: Sequence[tuple[Task, TuneOptions]], *, as_json: bool) -> bool:
-    """Print sketches and some candidates of every task. False when one has no legal candidate."""
+def _grouped(reasons: Sequence[str]) -> list[tuple[int, str]]:
+    """How often each reason is given, whatever its numbers, and an example; commonest first."""
+    groups: dict[str, list[str]] = {}
+    for reason in reasons:
+        groups.setdefault(re.sub(r"\d+", "N", reason), []).append(reason)
+    return sorted([(len(alike), alike[0]) for alike in groups.values()], key=lambda e: -e[0])
+
+
+def show_all(
+    tasks: Sequence[tuple[Task, TuneOptions]], *, as_json: bool, build_timeout: float = 15.0
+) -> bool:
+    """Print sketches and some candidates of every task. False when one has no usable candidate.
+
+    For a GPU candidates are compiled too, `build_timeout` seconds each.
+    """
     found = []
     for number, (task, options) in enumerate(tasks):
-        found.append(sampled(task, options))
+        run = sampled(task, options)
+        if task.target.is_gpu:
+            legal = [steps for steps, _ in run.legal]
+            run = replace(run, compiling=compiled(task, legal, build_timeout))
+        found.append(run)
         if not as_json:
             if number:
                 plain("")
             _show(found[-1])
     if as_json:
         print_json({"tasks": [run.to_json() for run in found]})
-    return all(run.legal for run in found)
+    return all(run.usable for run in found)
 
 
 def sampled(task: Task, options: TuneOptions) -> DryRun:
@@ -98,7 +126,18 @@ def _show(run: DryRun) -> None:
     )
     for number, reason in run.reasons():
         plain(f"    {number} refused, for example: {reason}")
+    if run.compiling is not None:
+        first, *rest = summary(run.compiling)
+        plain(first)
+        for number, reason in _grouped(run.compiling.failed):
+            plain(f"    {number} failed, for example: {reason}")
+        for line in rest:
+            plain(line)
+        plain("nothing was measured")
     for number, (steps, rows) in enumerate(run.legal[:_SHOWN]):
         sizes = f"{count(len(steps), 'step')}, features of {count(rows, 'store')}"
         plain(f"\n# candidate {number}: {sizes}")
+        if run.compiling is not None and not run.compiling.missing:
+            for use in run.compiling.kernels[number] or ():
+                plain(f"# {use}")
         plain(task.dag.infer_bound_of(steps).to_str())

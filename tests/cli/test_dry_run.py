@@ -1,10 +1,12 @@
 """`autosched tune --dry-run`: what is sampled, and why candidates are refused."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from autosched.cli import dry_run
 from autosched.cli.dry_run import DryRun
 from autosched.task import Task
 from kit.cli import Cli
@@ -19,6 +21,12 @@ def test_reasons_are_counted_whatever_their_numbers(task: Task) -> None:
     assert run.sampled == 3
 
 
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six candidates instead of 32."""
+    monkeypatch.setattr(dry_run, "_SAMPLES", 6)
+
+
 @pytest.fixture
 def strict(tmp_path: Path) -> str:
     """A configuration whose GPU has room for no candidate."""
@@ -31,16 +39,57 @@ def test_nothing_legal_is_status_3(cli: Cli, strict: str) -> None:
     done = cli("tune", strict, "--dry-run")
     assert done.status == 3
     assert "1 sketch\n" in done.out
-    assert "0 lowered, verified and featurised, 32 refused" in done.out
-    assert "    32 refused, for example: VerifyGPUCode" in done.out
+    assert "0 lowered, verified and featurised, 6 refused" in done.out
+    assert "    6 refused, for example: VerifyGPUCode" in done.out
 
 
-def test_json_of_several(cli: Cli, tmp_path: Path, strict: str) -> None:
+def test_json_of_several_with_what_their_kernels_use(cli: Cli, tmp_path: Path, strict: str) -> None:
     (tmp_path / "free.yaml").write_text(f"{SMALL}}}\n")
     done = cli("tune", "free.yaml", strict, "--dry-run", "--json")
     assert done.status == 3  # one of them has no candidate
     free, none = json.loads(done.out)["tasks"]
     assert len(free["sketches"]) == 1 and "C.local" in free["sketches"][0]
     assert free["sampled"] == len(free["legal"]) + sum(r["count"] for r in free["refused"])
-    assert none["legal"] == [] and none["refused"][0]["count"] == 32
+    assert none["legal"] == [] and none["refused"][0]["count"] == 6
     assert done.err == ""
+    assert none["cuda"]["kernels"] == []
+    assert len(free["cuda"]["kernels"]) == len(free["legal"]) == 6
+    assert re.fullmatch(r"NVRTC \d+\.\d+ for sm_80", free["cuda"]["compiler"])
+    for ((kernel,),) in zip(free["cuda"]["kernels"], strict=True):
+        assert kernel["name"] == "matmul_kernel"
+        assert 8 < kernel["registers"] < 256
+        assert kernel["shared"] > 0
+
+
+def test_what_compiled_is_summed_up_and_nothing_is_recorded(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "free.yaml").write_text(f"{SMALL}}}\n")
+    done = cli("tune", "free.yaml", "--dry-run")
+    assert (done.status, done.err) == (0, "")
+    words = r"6 compiled by NVRTC [\d.]+ for sm_80, 0 failed\n    registers a thread: \d+ to \d+, m"
+    assert re.search(words, done.out)
+    assert re.search(
+        r"candidates that spill: \d.*; that use the stack: \d\nnothing was m", done.out
+    )
+    assert re.search(
+        r"\n# matmul_kernel grid \(\d+, 1, 1\), block \(\d+, 1, 1\), \d+ reg", done.out
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["free.yaml"]
+
+
+def test_what_does_not_compile_has_its_reason(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "hasty.yaml").write_text(f"{SMALL}}}\nmeasure: {{build_timeout_s: 0.000001}}\n")
+    done = cli("tune", "hasty.yaml", "--dry-run")
+    assert done.status == 3
+    assert "\n0 compiled by NVRTC" in done.out
+    assert "\n    6 failed, for example: not built within 1e-06 s (measure.build_time" in done.out
+
+
+def test_without_nvrtc_the_rest_is_shown(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOSCHED_NVRTC", "/nowhere/libnvrtc.so")
+    (tmp_path / "free.yaml").write_text(f"{SMALL}}}\n")
+    done = cli("tune", "free.yaml", "--dry-run")
+    assert done.status == 0
+    assert "6 lowered, verified and featurised, 0 refused\nnot compiled: NVRTC, which" in done.out
+    assert "# candidate 0: " in done.out
