@@ -111,6 +111,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.cli", "autosched.cli.interrupt"): "Ctrl-C is dealt with before anything loads",
     ("autosched.cli", "autosched.cli.app"): "Ctrl-C is dealt with before anything loads",
     ("autosched.cli.app", "autosched.cli.dataset"): START_UP,
+    ("autosched.cli.app", "autosched.cli.doctor"): START_UP,
     ("autosched.cli.app", "autosched.cli.lower"): START_UP,
     ("autosched.cli.app", "autosched.cli.records"): START_UP,
     ("autosched.cli.app", "autosched.cli.replay"): START_UP,

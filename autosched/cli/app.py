@@ -206,6 +206,20 @@ def lower(
     command.run(config, record, print_after, passes, time_passes=time_passes, target=target)
 
 
+@app.command(epilog="Example: autosched doctor --target cuda")
+def doctor(
+    target: Annotated[str, typer.Option(help="cuda.")] = "cuda",
+    arch: Annotated[str, typer.Option(help="Architecture of the test compile.")] = "sm_80",
+) -> None:
+    """What this machine can do for a target, and what to do about the rest.
+
+    Exit status 0 also where there is no GPU; 1 when something must be repaired.
+    """
+    from autosched.cli import doctor as command
+
+    command.run(target, arch)
+
+
 @app.command()
 def workloads(name: Annotated[str | None, typer.Argument(help="One of them.")] = None) -> None:
     """The built-in operators and their arguments."""

@@ -20,6 +20,20 @@ def driver_problem() -> str | None:
     return None
 
 
+def driver_version() -> tuple[int, int] | None:
+    """The CUDA version that the driver knows, e.g. (13, 0); None where there is no driver.
+
+    Asking starts nothing on a GPU.
+    """
+    version = ctypes.c_int()
+    try:
+        if ctypes.CDLL(LIBRARY).cuDriverGetVersion(ctypes.byref(version)):
+            return None
+    except (OSError, AttributeError):  # no driver, or a library that is none
+        return None
+    return version.value // 1000, version.value % 1000 // 10
+
+
 def require_gpu_runtime() -> None:
     """Raise ConfigError, which names what is missing, when nothing can be measured on a GPU here.
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autosched.errors import ConfigError
 from autosched.runtime import cuda_driver
-from autosched.runtime.cuda_driver import driver_problem, require_gpu_runtime
+from autosched.runtime.cuda_driver import driver_problem, driver_version, require_gpu_runtime
 
 
 def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +37,22 @@ def test_with_a_driver_but_without_pycuda(monkeypatch: pytest.MonkeyPatch) -> No
         require_gpu_runtime()
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     require_gpu_runtime()
+
+
+def test_the_version_that_a_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        def __init__(self, name: str) -> None:
+            assert name == cuda_driver.LIBRARY
+
+        def cuDriverGetVersion(self, version: Any) -> int:
+            version._obj.value = 13020
+            return 0
+
+    monkeypatch.setattr(ctypes, "CDLL", Library)
+    assert driver_version() == (13, 2)
+
+
+@pytest.mark.parametrize("library", ["libnowhere.so.1", "libc.so.6"])
+def test_no_driver_has_no_version(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    monkeypatch.setattr(cuda_driver, "LIBRARY", library)
+    assert driver_version() is None

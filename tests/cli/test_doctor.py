@@ -1,0 +1,213 @@
+"""`autosched doctor`: every part that may be missing or broken, on fake modules and libraries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autosched.cli import doctor_cuda
+from autosched.cli.diagnosis import Finding, Level
+from autosched.cli.doctor import lines_of
+from autosched.runtime import cuda_driver
+from kit.cli import Cli
+
+WORKING = """
+VERSION_TEXT = "2026.1"
+"""
+DRIVER = """
+class Device:
+    def __init__(self, number): pass
+    @staticmethod
+    def count(): return {count}
+    def name(self): return "Fake GPU"
+    def compute_capability(self): return (9, 0)
+    def total_memory(self): return 80 * 2**30
+def get_version(): return {built}
+def init(): {init}
+"""
+NVML = """
+def nvmlInit(): {init}
+def nvmlDeviceGetCount(): return 1
+def nvmlSystemGetDriverVersion(): return "580.1"
+"""
+Fake = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No driver and no nvdisasm, whatever this machine has."""
+    monkeypatch.setattr(cuda_driver, "LIBRARY", "libnowhere.so.1")
+    monkeypatch.setattr(doctor_cuda, "find_nvdisasm", lambda *_: None)
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder before all others on the path of the processes that import PyCUDA and NVML.
+
+    Both are missing until a test writes them.
+    """
+    folder = tmp_path / "modules"
+    (folder / "pycuda").mkdir(parents=True)
+    for path, name in ((folder / "pycuda" / "__init__.py", "pycuda"), (folder / "pynvml.py", "")):
+        name = name or "pynvml"
+        path.write_text(f"raise ModuleNotFoundError('No module named', name={name!r})\n")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return folder
+
+
+@pytest.fixture
+def pycuda(modules: Path) -> Fake:
+    """pycuda(init=..., count=..., built=...) or pycuda(driver=...), the text of pycuda.driver."""
+
+    def write(
+        driver: str = DRIVER, init: str = "pass", count: int = 1, built: str = "(13, 0, 0)"
+    ) -> None:
+        (modules / "pycuda" / "__init__.py").write_text(WORKING)
+        text = driver.format(init=init, count=count, built=built) if driver is DRIVER else driver
+        (modules / "pycuda" / "driver.py").write_text(text)
+
+    return write
+
+
+@pytest.fixture
+def with_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that knows CUDA 13.0."""
+    monkeypatch.setattr(doctor_cuda, "driver_version", lambda: (13, 0))
+
+
+def parts(text: str) -> dict[str, str]:
+    """Level and text of each part, on one line."""
+    joined = re.sub(r"\n {23}", " ", text)
+    rows = re.findall(r"^(ok|missing|broken|-) +(\w+) +(.*)$", joined, re.MULTILINE)
+    return {part: f"{level} {text}" for level, part, text in rows}
+
+
+@pytest.mark.usefixtures("modules")
+def test_a_machine_without_a_gpu_compiles(cli: Cli) -> None:
+    done = cli("doctor", "--target", "cuda")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.endswith("\ncan compile, cannot measure\n")
+    found = parts(done.out)
+    assert list(found) == [
+        *("NVRTC", "architectures", "compile", "nvdisasm"),
+        *("driver", "PyCUDA", "devices", "NVML"),
+    ]
+    assert re.match(r"ok \d+\.\d+, .*libnvrtc", found["NVRTC"])
+    assert " sm_90 " in found["architectures"]
+    assert re.match(r"ok an add kernel for sm_80 in \d", found["compile"])
+    assert found["nvdisasm"].endswith("prints PTX; pip install nvidia-cuda-nvdisasm")
+    assert found["driver"].startswith("missing libnowhere.so.1 not found, nothing can be measured")
+    assert found["PyCUDA"] == "missing not installed; it is built from source: docs/cuda.md"
+    assert found["devices"].startswith("- not looked for")
+    assert found["NVML"].endswith("pip install nvidia-ml-py")
+
+
+@pytest.mark.usefixtures("modules")
+def test_without_nvrtc_nothing_compiles(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOSCHED_NVRTC", "/nowhere/libnvrtc.so")
+    done = cli("doctor")
+    assert done.status == 1
+    found = parts(done.out)
+    assert found["NVRTC"].startswith("broken NVRTC, which compiles CUDA C, was not found: install")
+    assert "/nowhere/libnvrtc.so: cannot open" in found["NVRTC"]
+    assert found["compile"] == "- not tried without NVRTC"
+    assert "can neither compile nor measure; autosched lower and show --as cuda work" in done.out
+
+
+def test_everything_there(cli: Cli, modules: Path, pycuda: Fake, with_driver: None) -> None:
+    pycuda(count=2)
+    (modules / "pynvml.py").write_text(NVML.format(init="pass"))
+    done = cli("doctor")
+    assert done.status == 0
+    assert done.out.endswith("\ncan compile and measure\n")
+    found = parts(done.out)
+    assert found["driver"] == "ok CUDA 13.0"
+    assert found["PyCUDA"] == "ok 2026.1, built for CUDA 13.0"
+    assert found["devices"] == "ok Fake GPU (sm_90, 80 GiB), Fake GPU (sm_90, 80 GiB)"
+    assert found["NVML"] == "ok driver 580.1, 1 devices"
+
+
+@pytest.mark.parametrize(
+    ("change", "part", "message"),
+    [
+        ({"built": "(14, 1, 0)"}, "PyCUDA", "broken 2026.1 was built for CUDA 14.1, the driver ha"),
+        (
+            {"driver": "raise ImportError('_driver.so: undefined symbol: cuArrayCreate_v2')"},
+            "PyCUDA",
+            "broken 2026.1 was linked without the driver library (_driver.so: undefined symbol: cu",
+        ),
+        ({"driver": "import nothing_here"}, "PyCUDA", "broken 2026.1: ModuleNotFoundError: No mod"),
+        ({"driver": "import os; os.abort()"}, "PyCUDA", "broken cannot be imported: died: the pro"),
+    ],
+)
+def test_a_pycuda_that_does_not_work_beside_a_driver(
+    cli: Cli, pycuda: Fake, with_driver: None, change: dict[str, str], part: str, message: str
+) -> None:
+    pycuda(**change)
+    done = cli("doctor")
+    assert done.status == 1
+    assert parts(done.out)[part].startswith(message)
+    assert done.out.endswith("\ncan compile, cannot measure\n")
+
+
+@pytest.mark.usefixtures("modules")
+def test_a_driver_without_pycuda_is_to_be_repaired(cli: Cli, with_driver: None) -> None:
+    assert cli("doctor").status == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"init": "raise RuntimeError('cuInit failed: no CUDA-capable device')"}, {"count": 0}],
+)
+def test_a_driver_without_a_usable_gpu(
+    cli: Cli, pycuda: Fake, with_driver: None, change: dict[str, str]
+) -> None:
+    pycuda(**change)
+    done = cli("doctor")
+    assert done.status == 0
+    assert parts(done.out)["devices"].startswith("missing driver found, no usable GPU")
+    assert done.out.endswith("\ncan compile, cannot measure\n")
+
+
+def test_without_a_driver_pycuda_waits_and_nothing_is_to_be_repaired(
+    cli: Cli, modules: Path, pycuda: Fake
+) -> None:
+    pycuda(driver="raise ImportError('libcuda.so.1: cannot open shared object file')")
+    (modules / "pynvml.py").write_text(NVML.format(init="raise OSError('no library')"))
+    done = cli("doctor")
+    assert done.status == 0
+    assert parts(done.out)["PyCUDA"] == "ok 2026.1, which waits for the driver"
+    assert parts(done.out)["NVML"] == "- nothing to watch without a driver"
+
+
+@pytest.mark.usefixtures("modules")
+def test_a_compiler_newer_than_the_driver(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_cuda, "driver_version", lambda: (11, 8))
+    found = parts(cli("doctor").out)
+    assert re.match(
+        r"broken NVRTC .* is newer than the driver, which knows CUDA 11", found["NVRTC"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--target", "cpu"), "--target 'cpu': doctor knows cuda only"),
+        (("--arch", "90"), "CUDA architecture: found '90', expected sm_ and a number"),
+    ],
+)
+def test_what_it_does_not_know(cli: Cli, args: tuple[str, str], message: str) -> None:
+    done = cli("doctor", *args)
+    assert (done.status, done.out) == (2, "")
+    assert message in done.err
+
+
+def test_lines_fit_and_file_names_stay_whole() -> None:
+    found = Finding(Level.OK, "NVRTC", "13.5, /a/very/long/folder-name/" + "x" * 60, "or not")
+    lines = lines_of([found], 60)
+    assert lines[0] == "ok      NVRTC          13.5,"
+    assert lines[1].strip() == "/a/very/long/folder-name/" + "x" * 60 + ";"
+    assert all(len(line) <= 60 for line in lines_of([Finding(Level.OK, "p", "word " * 40)], 60))
