@@ -34,11 +34,38 @@ def compare(name: str, got: npt.NDArray[Any], want: npt.NDArray[Any]) -> str | N
     if not bad.any():
         return None
     where = tuple(int(i) for i in np.argwhere(bad)[0])
+    problem = wrong_answer(name, int(bad.sum()), want, where, got[where])
+    return f"{problem} (largest error {np.fmax.reduce(error[bad]):.3g})"
+
+
+def wrong_answer(
+    name: str, bad: int, want: npt.NDArray[Any], where: tuple[int, ...], found: Any
+) -> str:
+    """The message that `bad` elements are wrong, the first of them at `where`."""
     return (
-        f"wrong answer: {int(bad.sum())} of {bad.size} elements of {name} differ from the NumPy "
-        f"reference; the first at {where}: expected {want[where]}, found {got[where]} "
-        f"(largest error {np.fmax.reduce(error[bad]):.3g})"
+        f"wrong answer: {bad} of {want.size} elements of {name} differ from the NumPy "
+        f"reference; the first at {where}: expected {want[where]}, found {found}"
     )
+
+
+def telling_share(want: npt.NDArray[Any]) -> float:
+    """`Seen.telling` of one output."""
+    exact = want.astype(np.float64)
+    finite = np.isfinite(exact)
+    values = exact[finite]
+    if not exact.size or (exact.size > 1 and (not values.size or values.min() == values.max())):
+        return 0.0
+    relative, absolute = allowance(want)
+    with np.errstate(invalid="ignore"):
+        return float(np.mean(finite & (np.abs(exact) > relative * np.abs(exact) + absolute)))
+
+
+def allowance(want: npt.NDArray[Any]) -> tuple[float, float]:
+    """(a, b): an element may err by a * |element| + b. Both are 0 for integers."""
+    tolerance = _tolerance(want)
+    if not tolerance:
+        return 0.0, 0.0
+    return tolerance, tolerance * _rms(want.astype(np.float64)) + _TINY
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +138,9 @@ def _short(value: float) -> str:
 def _seen(got: npt.NDArray[Any], want: npt.NDArray[Any]) -> Seen:
     error, allowed = _errors(got, want)
     tolerance = _tolerance(got)
-    exact = want.astype(np.float64)
-    finite = np.isfinite(exact)
-    values = exact[finite]
-    telling = float(np.mean(finite & (np.abs(exact) > allowed))) if exact.size else 0.0
-    if exact.size > 1 and (not values.size or values.min() == values.max()):
-        telling = 0.0
+    telling = telling_share(want)
+    finite = np.isfinite(want.astype(np.float64))
+    values = want[finite]
     if not tolerance or not values.size:
         return Seen(telling, 0.0, tolerance)
     relative = error[finite] * tolerance / allowed[finite]
@@ -142,6 +166,10 @@ def _errors(
     tolerance = _tolerance(got)
     if not tolerance:
         return error, np.zeros_like(error)
+    return error, tolerance * (np.abs(exact) + _rms(exact)) + _TINY
+
+
+def _rms(exact: npt.NDArray[np.float64]) -> float:
+    """The root mean square of the finite elements."""
     finite = np.isfinite(exact)
-    rms = float(np.sqrt(np.mean(exact[finite] ** 2))) if finite.any() else 0.0
-    return error, tolerance * (np.abs(exact) + rms) + _TINY
+    return float(np.sqrt(np.mean(exact[finite] ** 2))) if finite.any() else 0.0

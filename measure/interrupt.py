@@ -1,9 +1,10 @@
-"""Ctrl-C during a batch carries what was measured until then."""
+"""What ends a batch early (Ctrl-C, a GPU that is lost) carries what was measured until then."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autosched.errors import MeasureError
 from autosched.measure.result import MeasureResult, RunResult
 
 
@@ -20,4 +21,20 @@ class MeasureInterrupted(KeyboardInterrupt):
 
     def __init__(self, results: Sequence[MeasureResult | None]) -> None:
         super().__init__("interrupted while measuring")
+        self.results = tuple(results)
+
+
+class RunLost(MeasureError):
+    """Nothing can be run any more. `results` are the repeats and failures until then."""
+
+    def __init__(self, message: str, results: Sequence[RunResult] = ()) -> None:
+        super().__init__(message, stage="run", kind="lost")
+        self.results = tuple(results)
+
+
+class MeasureLost(MeasureError):
+    """Nothing can be measured any more. `results` has None where nothing is known."""
+
+    def __init__(self, message: str, results: Sequence[MeasureResult | None]) -> None:
+        super().__init__(message, stage="run", kind="lost")
         self.results = tuple(results)

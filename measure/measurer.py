@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from autosched.measure.build import Builder
-from autosched.measure.interrupt import MeasureInterrupted, RunInterrupted
+from autosched.measure.gpu_runner import GpuRunner
+from autosched.measure.interrupt import MeasureInterrupted, MeasureLost, RunInterrupted, RunLost
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.runner import Runner, RunOptions, output_type
 from autosched.state.steps import Step
@@ -36,10 +37,15 @@ class Measurer:
         build_timeout: float = 15.0,
         options: RunOptions | None = None,
         check: str = "best",
+        target: str = "cpu",
     ) -> Measurer:
         """`check`: `best` compares each new best with the reference, `all` every candidate,
-        `none` nothing."""
-        return cls(Builder(workers, build_timeout), Runner(options or RunOptions()), check)
+        `none` nothing. With `target` cuda all are compared unless none is."""
+        options = options or RunOptions()
+        runner = Runner(options)
+        if target == "cuda":
+            runner = GpuRunner(options, checks=check != "none")
+        return cls(Builder(workers, build_timeout), runner, check)
 
     def __enter__(self) -> Measurer:
         return self
@@ -95,7 +101,7 @@ class Measurer:
         on_built = None if progress is None else lambda k: progress("build", k, total)
         built = self.builder.build(task, batch, on_built)
         start = time.perf_counter()
-        interrupted = False
+        interrupted, lost = False, ""
         try:
             ran = self.runner.run(
                 task,
@@ -105,6 +111,8 @@ class Measurer:
             )
         except RunInterrupted as stop:
             ran, interrupted = list(stop.results), True
+        except RunLost as stop:
+            ran, lost = list(stop.results), str(stop)
         share = (time.perf_counter() - start) / max(1, len(batch))
         results = [
             MeasureResult(
@@ -116,8 +124,10 @@ class Measurer:
             )
             for b, (seconds, failure) in zip(built, ran, strict=True)
         ]
-        if interrupted:
-            raise MeasureInterrupted([r if r.seconds or r.failure else None for r in results])
+        results = [self._with_known(index, result) for index, result in enumerate(results)]
+        if interrupted or lost:
+            known = [r if r.seconds or r.failure else None for r in results]
+            raise MeasureLost(lost, known) if lost else MeasureInterrupted(known)
         try:
             self._check(task, [b.artifact for b in built], results, best)
         except KeyboardInterrupt:  # measured all the same, though not checked
@@ -132,6 +142,12 @@ class Measurer:
         failed = built.failure or failure
         return MeasureResult(tuple(seconds), failed, built.seconds, cache_flush=flush)
 
+    def _with_known(self, index: int, result: MeasureResult) -> MeasureResult:
+        """The result with what the runner found out beside times."""
+        seen, device = self.runner.known_of(index)
+        checked = seen is not None and result.valid
+        return replace(result, checked=checked, seen=seen if checked else None, device=device)
+
     def _check(
         self,
         task: Task,
@@ -140,7 +156,7 @@ class Measurer:
         best: float,
     ) -> None:
         """Check candidates from the fastest on, until the one that is to be the best agrees."""
-        if self.check == "none":
+        if self.check == "none" or self.runner.checks_in_run:
             return
         for index in sorted(range(len(results)), key=lambda i: results[i].cost):
             result, artifact = results[index], artifacts[index]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +46,7 @@ class MeasureResult:
     `cache_flush` is the size of the buffer that was written before each call to empty the caches, 0
     where they kept what the call before left; times of different sizes are not compared.
     `build_seconds` is lowering and code generation, `total_seconds` all that was spent on it.
+    `device` is what a GPU told of it: registers, shared memory and occupancy of each kernel, clocks.
     """
 
     seconds: tuple[float, ...]
@@ -54,6 +56,7 @@ class MeasureResult:
     checked: bool = False
     seen: Seen | None = None
     cache_flush: int = 0
+    device: Mapping[str, Any] | None = None
 
     @property
     def valid(self) -> bool:
@@ -79,6 +82,7 @@ class MeasureResult:
             "checked": self.checked,
             **({} if self.seen is None else {"check": self.seen.to_json()}),
             **({"cache_flush": self.cache_flush} if self.cache_flush else {}),
+            **({} if self.device is None else {"device": dict(self.device)}),
         }
 
     @classmethod
@@ -93,6 +97,7 @@ class MeasureResult:
             bool(data.get("checked", False)),
             None if data.get("check") is None else Seen.from_json(data["check"]),
             _bytes(data.get("cache_flush", 0)),
+            data.get("device"),
         )
 
 

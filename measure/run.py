@@ -181,7 +181,7 @@ class _Runner:
         key = self._task.key
         found = self._expected.pop(key, None)
         if found is None:
-            found = _expected_of(self._task, self._arrays)
+            found = expected_of(self._task, self._arrays[: -self._task.num_outputs])
         self._expected[key] = found  # the last is the one used last
         sizes = {k: sum(a.nbytes for a in arrays) for k, arrays in self._expected.items()}
         while sum(sizes.values()) > STORED_BYTES and len(sizes) > 1:
@@ -205,14 +205,14 @@ class _Runner:
         return Seen.of(list(zip(outputs, expected, strict=True)))
 
 
-def _expected_of(task: Task, arrays: Sequence[Array]) -> list[Array]:
+def expected_of(task: Task, inputs: Sequence[Array]) -> list[Array]:
     """The outputs of the task's reference, for copies: a reference may change its inputs.
 
     Raises MeasureError (stage check, kind error) when it raises or returns other shapes.
     """
     tensors = task.tensors[-task.num_outputs :]
     try:
-        found = task.reference([array.copy() for array in arrays[: -task.num_outputs]])
+        found = task.reference([array.copy() for array in inputs])
     except AutoschedError as error:
         raise MeasureError(str(error), stage="check") from error
     except MemoryError:

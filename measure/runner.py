@@ -14,7 +14,7 @@ from autosched.layout import LayoutOption
 from autosched.measure.check import Seen
 from autosched.measure.environment import fingerprint
 from autosched.measure.flush import all_caches, flush_text, parse_flush
-from autosched.measure.interrupt import RunInterrupted
+from autosched.measure.interrupt import RunInterrupted, RunLost
 from autosched.measure.result import Failure, RunResult, lower_quartile
 from autosched.process.worker import Worker
 from autosched.task import Task
@@ -27,6 +27,8 @@ _TIMES_OF_A_CALL = 6.0  # a reference without a limit of its own: NumPy may be s
 # Of the comparison with NumPy. Eight of them at once on two cores made a call of numpy.matmul take
 # up to 1.8 s instead of 2 ms: 13 of 29 then took more than the minute that ends a process.
 _COMPARE_SECONDS = 10.0
+
+_REPLACED = ("timeout", "crash", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +98,43 @@ class Runner:
         if self._task is None or self._task["key"] != task_json["key"]:
             require_memory(task, self.options.flush_bytes)
         if self._worker is None:
-            self._worker = Worker("autosched.measure.run:make_handler")
+            self._worker = self._new_worker()
             self._task = None
         if self._task is None or self._task["key"] != task_json["key"]:
             self._task = task_json
             self._prepare()
+
+    @property
+    def checks_in_run(self) -> bool:
+        """Whether `run` compares every candidate with the reference."""
+        return False
+
+    def known_of(self, index: int) -> tuple[Seen | None, dict[str, Any] | None]:
+        """Of a candidate of the last `run`: what its check saw, and what the device told of it."""
+        return None, None
 
     def close(self) -> None:
         """End the process."""
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
+
+    def _new_worker(self) -> Worker:
+        return Worker("autosched.measure.run:make_handler")
+
+    def _replaced(self, error: MeasureError) -> bool:
+        """Whether the process must be prepared again after this failure."""
+        return error.kind in _REPLACED
+
+    def _in_turn(self, batch: Batch, indices: list[int]) -> list[int]:
+        """The order in which candidates are visited."""
+        return indices
+
+    def _after_first(self, batch: Batch, index: int) -> None:
+        """After the first call of a candidate that did not fail."""
+
+    def _after_last(self, batch: Batch) -> None:
+        """After the last visit."""
 
     def _prepare(self) -> None:
         assert self._worker is not None
@@ -120,7 +148,7 @@ class Runner:
         try:
             return self._worker.call(request, timeout or self.options.timeout, stage)
         except MeasureError as error:
-            if error.kind in ("timeout", "crash", "memory"):
+            if self._replaced(error):
                 self._prepare()
             raise
         except BaseException:  # Ctrl-C: a late answer must not be taken for another request's
@@ -139,15 +167,17 @@ class Runner:
         `best` is the best time known before, in seconds per call. `on_done` is told how many
         candidates' worth of work is done. Raises RunInterrupted on Ctrl-C.
         """
-        batch = _Batch(self, artifacts, best)
+        batch = Batch(self, artifacts, best)
         self.start(task)
         try:
             self._round_robin(batch, on_done)
         except KeyboardInterrupt:
             raise RunInterrupted(batch.results()) from None
+        except RunLost as lost:
+            raise RunLost(str(lost), batch.results()) from None
         return batch.results()
 
-    def _round_robin(self, batch: _Batch, on_done: Callable[[int], None] | None) -> None:
+    def _round_robin(self, batch: Batch, on_done: Callable[[int], None] | None) -> None:
         with contextlib.suppress(MeasureError):  # a fresh process holds nothing to drop
             self._call(("drop",), "load")
         total, rounds = len(batch.artifacts), 1 + self.options.visits
@@ -157,11 +187,12 @@ class Runner:
                 on_done((index + 1) // rounds)
         budget = self.options.min_repeat_ms / 1e3 / self.options.visits
         for visit in range(1, rounds):
-            alive = batch.alive(visit - 1)
+            alive = self._in_turn(batch, batch.alive(visit - 1))
             for position, index in enumerate(alive, 1):
                 batch.visit(index, budget)
                 if on_done:
                     on_done(total * (visit * len(alive) + position) // (rounds * len(alive)))
+        self._after_last(batch)
         if on_done:
             on_done(total)
 
@@ -257,8 +288,8 @@ def require_memory(task: Task, more: int = 0) -> None:
         )
 
 
-class _Batch:
-    """The state of one round-robin."""
+class Batch:
+    """The state of one round-robin: the repeats and the failure of each candidate so far."""
 
     def __init__(self, runner: Runner, artifacts: Sequence[bytes | None], best: float) -> None:
         self.runner = runner
@@ -280,17 +311,24 @@ class _Batch:
             return
         options = self.runner.options
         limit = min(options.timeout, max(1.0, options.patience * self._best))
-        if self._ask(index, ("load", index, artifact), options.timeout) is None:
+        if self.ask(index, ("load", index, artifact), options.timeout) is None:
             return
-        first = self._ask(index, ("first", index), limit)
+        first = self.ask(index, ("first", index), limit)
         if first is not None:
-            self._first[index] = first
+            self._first[index] = first  # from now on a new process is given it too
+            self.runner._after_first(self, index)
+        if first is not None and not self.failures[index]:
             self._best = min(self._best, first)
+
+    @property
+    def valid(self) -> list[int]:
+        """The candidates that were called and did not fail."""
+        return [i for i in self._first if not self.failures[i]]
 
     def alive(self, visit: int) -> list[int]:
         """The candidates worth a visit."""
         options = self.runner.options
-        valid = [i for i in self._first if not self.failures[i]]
+        valid = self.valid
         if visit == 0:
             slow = options.hopeless * self._best + _WAKE_SECONDS
             for index in valid:
@@ -307,13 +345,19 @@ class _Batch:
     def visit(self, index: int, budget: float) -> None:
         """A warm-up and a few repeats."""
         options = self.runner.options
-        times = self._ask(index, ("time", index, budget, options.repeats), options.timeout)
+        times = self.ask(index, ("time", index, budget, options.repeats), options.timeout)
         if times is not None:
             self.seconds[index] += times
 
-    def _ask(self, index: int, request: tuple[Any, ...], limit: float) -> Any:
+    def ask(self, index: int, request: tuple[Any, ...], limit: float) -> Any:
+        """The reply; None for a failure, which is noted. Raises RunLost."""
         try:
             return self.runner._call(request, "run", limit)
+        except RunLost as lost:
+            if isinstance(lost.__cause__, MeasureError):  # the candidate that cost the device
+                cause = lost.__cause__
+                self.failures[index] = Failure(cause.stage, cause.kind, str(cause))
+            raise
         except MeasureError as error:
             message = str(error)
             if error.kind == "timeout":
@@ -322,7 +366,7 @@ class _Batch:
                     why = f"{self.runner.options.patience:g} times the best known time"
                 message = f"one call took longer than {limit:.3g} s ({why}); the process was ended"
             self.failures[index] = Failure(error.stage, error.kind, message)
-            if error.kind in ("timeout", "crash", "memory"):
+            if self.runner._replaced(error):
                 self._reload()
             return None
 
@@ -330,6 +374,6 @@ class _Batch:
         """Give a fresh process the candidates that had not failed."""
         for index in list(self._first):
             if self.failures[index] is None:
-                self._ask(
+                self.ask(
                     index, ("load", index, self.artifacts[index]), self.runner.options.timeout
                 )

@@ -12,7 +12,7 @@ import numpy as np
 
 from autosched.errors import ConfigError
 from autosched.features.sets import TUNING
-from autosched.measure.interrupt import MeasureInterrupted
+from autosched.measure.interrupt import MeasureInterrupted, MeasureLost
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import MeasureResult
 from autosched.process.interrupt import interrupts_held
@@ -249,7 +249,7 @@ class Tuner:
             with self._phase("measure"):
                 steps = [c.steps for c in batch]
                 results = self._measurer.measure(progress.task, steps, best, self._tell_part)
-        except MeasureInterrupted as stop:
+        except (MeasureInterrupted, MeasureLost) as stop:
             with interrupts_held():
                 self._record(batch, stop.results, None)
             raise

@@ -12,15 +12,18 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
-from autosched.errors import AutoschedError, MeasureError, ScheduleError
+from autosched.errors import AutoschedError, DeviceError, MeasureError, ScheduleError
 
 # OpenBLAS's threads otherwise spin for about 27 ms after each call and take a core from the kernel
 # that runs next: matmul kernels measured in turns with NumPy came out at half their speed.
 _ENVIRONMENT = {"OPENBLAS_THREAD_TIMEOUT": "4"}
+
+# A process that waits in a kernel driver (a GPU that hangs) does not even die of SIGKILL.
+_KILL_SECONDS = 20.0
 
 # The parent's path comes after the worker's own, and the current folder never: a module of the
 # user's that has the name of one in the standard library or an installed package is not run.
@@ -40,12 +43,26 @@ class Worker:
     """A process that serves `factory` ("module:function"); replaced when it hangs or dies.
 
     The interpreter starts afresh and imports only what the factory needs, so the caller's main
-    script is never run again and its threads are never forked.
+    script is never run again and its threads are never forked. `environment` are variables that
+    the process has beside the parent's.
+
+    `stuck` are the processes that did not end within `kill_seconds` of being killed: they are left
+    alone, and nothing waits for them.
     """
 
-    def __init__(self, factory: str, *, memory_limit: int = 0) -> None:
+    def __init__(
+        self,
+        factory: str,
+        *,
+        memory_limit: int = 0,
+        environment: Mapping[str, str] | None = None,
+        kill_seconds: float = _KILL_SECONDS,
+    ) -> None:
         self._factory = factory
         self._memory_limit = memory_limit
+        self._environment = dict(environment or {})
+        self._kill_seconds = kill_seconds
+        self.stuck: list[subprocess.Popen[bytes]] = []
         self._process: subprocess.Popen[bytes] | None = None
         self.connection: Connection
         self.start()
@@ -64,7 +81,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C on the terminal is the parent's
-                env={**_ENVIRONMENT, **os.environ},
+                env={**_ENVIRONMENT, **os.environ, **self._environment},
             )
         self.connection = Connection(here.detach())
 
@@ -72,10 +89,16 @@ class Worker:
         """End the process at once. Does nothing when there is none."""
         if self._process is None:
             return
-        self._process.kill()
-        self._process.wait()
-        self._process = None
+        process, self._process = self._process, None
         self.connection.close()
+        self._kill(process)
+        try:
+            process.wait(self._kill_seconds)
+        except subprocess.TimeoutExpired:
+            self.stuck.append(process)
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
 
     def send(self, request: Any) -> None:
         """Send a request; its reply comes through `receive`, and so does a crash."""
@@ -97,8 +120,13 @@ class Worker:
             raise self._crashed(stage) from None
         if ok:
             return reply
-        kind, message, where = reply
-        raise MeasureError(message, stage=where or stage, kind=kind)
+        kind, message, where, device = reply
+        if device is None:
+            raise MeasureError(message, stage=where or stage, kind=kind)
+        code, ends = device
+        if ends:
+            self.start()
+        raise DeviceError(message, stage=where or stage, kind=kind, code=code, worker_ends=ends)
 
     def call(self, request: Any, timeout: float, stage: str) -> Any:
         """Send and receive."""
@@ -107,7 +135,11 @@ class Worker:
 
     def _crashed(self, stage: str) -> MeasureError:
         assert self._process is not None
-        code = self._process.wait()
+        try:
+            code = self._process.wait(self._kill_seconds)
+        except subprocess.TimeoutExpired:  # it closed its connection and goes on
+            self.start()
+            raise MeasureError("the process stopped answering", stage=stage, kind="crash") from None
         self.start()
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
         kind = "memory" if code == -9 else "crash"
@@ -125,22 +157,29 @@ def serve(factory: str, fd: int, memory_limit: int) -> None:
             request = connection.recv()
         except (EOFError, OSError):
             return
+        ends = False
+        reply: tuple[bool, Any]
         try:
             reply = (True, handler(request))
+        except DeviceError as error:
+            ends = error.worker_ends
+            reply = (False, (error.kind, str(error), error.stage, (error.code, ends)))
         except MeasureError as error:
-            reply = (False, (error.kind, str(error), error.stage))
+            reply = (False, (error.kind, str(error), error.stage, None))
         except ScheduleError as error:
-            reply = (False, ("illegal", str(error), "lower"))
+            reply = (False, ("illegal", str(error), "lower", None))
         except MemoryError as error:
-            reply = (False, ("memory", str(error) or "out of memory", None))
+            reply = (False, ("memory", str(error) or "out of memory", None, None))
         except AutoschedError as error:
-            reply = (False, ("error", str(error), None))
+            reply = (False, ("error", str(error), None, None))
         except Exception:  # a bug: reported with its traceback, never swallowed
-            reply = (False, ("error", traceback.format_exc(), None))
+            reply = (False, ("error", traceback.format_exc(), None, None))
         try:
             connection.send(reply)
         except OSError:  # the parent is gone
             return
+        if ends:  # cleaning up after a dead context prints warnings or aborts
+            os._exit(0)
 
 
 def _settle(memory_limit: int) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from autosched.errors import MeasureError, ScheduleError
+from autosched.errors import DeviceError, MeasureError, ScheduleError
 
 
 def make_handler() -> Callable[[Any], Any]:
@@ -28,6 +28,12 @@ def make_handler() -> Callable[[Any], Any]:
                 raise ScheduleError("no such loop")
             case ("wrong",):
                 raise MeasureError("not equal", stage="check", kind="wrong_answer")
+            case ("device", code, ends):
+                raise DeviceError("a fault", stage="run", kind="crash", code=code, worker_ends=ends)
+            case ("variable", name):
+                return os.environ.get(name)
+            case ("pid",):
+                return os.getpid()
             case ("memory",):
                 raise MemoryError
         return None

@@ -1,10 +1,11 @@
 """Worker processes answer, time out, crash and are replaced."""
 
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from autosched.errors import MeasureError
+from autosched.errors import DeviceError, MeasureError
 from autosched.process.worker import Worker
 
 
@@ -72,3 +73,36 @@ def test_memory_beyond_the_limit_is_refused() -> None:
     finally:
         limited.stop()
         free.stop()
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_process_ends_after_an_error_that_it_cannot_outlive(worker: Worker, ends: bool) -> None:
+    before = worker.call(("pid",), 20, "run")
+    error = failure(worker, ("device", 700, ends))
+    assert isinstance(error, DeviceError)
+    assert (error.kind, error.code, error.worker_ends) == ("crash", 700, ends)
+    assert (worker.call(("pid",), 20, "run") != before) == ends
+
+
+def test_variables_of_the_environment() -> None:
+    found = Worker("kit.handlers:make_handler", environment={"AUTOSCHED_TEST": "7"})
+    try:
+        assert found.call(("variable", "AUTOSCHED_TEST"), 20, "run") == "7"
+    finally:
+        found.stop()
+
+
+class Unkillable(Worker):
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        pass
+
+
+def test_a_process_that_does_not_end_is_left_alone() -> None:
+    found = Unkillable("kit.handlers:make_handler", kill_seconds=0.1)
+    assert failure(found, ("sleep", 60), timeout=0.1).kind == "timeout"
+    assert len(found.stuck) == 1
+    assert found.call(("echo", 5), 20, "run") == 5  # a new one answers
+    found.stop()  # this one ends: its connection is closed
+    found.stuck[0].kill()
+    for process in found.stuck:
+        process.wait(20)

@@ -1,0 +1,223 @@
+"""Measuring a batch on a GPU: the round-robin of `runner.py` with a process that may be lost.
+
+The parent makes no call to CUDA. It keeps every deadline, ends a process that passes one, and goes
+on with a new one that is given the candidates that had not failed. A candidate that cost a process
+is never run again. A GPU whose process cannot be ended, or whose new process does not work, is
+lost: the run ends, what was measured is kept.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy.typing as npt
+
+from autosched.errors import ConfigError, DeviceError, MeasureError
+from autosched.measure.check import Seen
+from autosched.measure.interrupt import RunLost
+from autosched.measure.result import Failure, RunResult
+from autosched.measure.runner import Batch, Runner
+from autosched.process.worker import Worker
+from autosched.runtime.device_errors import IMAGE_CODES
+from autosched.task import Task
+
+_START_SECONDS = 60.0  # imports, the context, inputs of the task
+_MOST_IMAGES = 3  # failures in a row to load a cubin: driver and compiler do not fit
+_ENVIRONMENT = {
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    "CUDA_MODULE_LOADING": "EAGER",
+    "CUDA_CACHE_DISABLE": "1",
+}
+
+
+@dataclass(slots=True)
+class GpuRunner(Runner):
+    """Owns the one process of a GPU.
+
+    `device` is its number or UUID, as CUDA_VISIBLE_DEVICES takes it; empty leaves the choice to the
+    environment. `checks` compares every candidate with the reference. `cold` overwrites the L2
+    cache before each timed call. `factory` makes the handler of the process.
+    """
+
+    device: str = ""
+    checks: bool = True
+    cold: bool = False
+    factory: str = "autosched.measure.gpu_run:make_handler"
+    kill_seconds: float = 20.0
+    facts: dict[str, Any] | None = None
+    _expected: list[npt.NDArray[Any]] | None = None
+    _prepared: str = ""
+    _warm: bool = False
+    _lost: str = ""
+    _images: int = 0
+    _seen: dict[int, Seen] = field(default_factory=dict)
+    _uses: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _order: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def open(self) -> dict[str, Any]:
+        """What the GPU is. Raises ConfigError, which says what is missing, when there is none."""
+        self._worker = self._worker or self._new_worker()
+        try:
+            self.facts = self._worker.call(("facts",), _START_SECONDS, "load")
+        except MeasureError as error:
+            self.close()
+            raise ConfigError(str(error)) from None
+        assert self.facts is not None
+        return self.facts
+
+    @property
+    def checks_in_run(self) -> bool:
+        """Whether `run` compares every candidate with the reference."""
+        return self.checks
+
+    def known_of(self, index: int) -> tuple[Seen | None, dict[str, Any] | None]:
+        """Of a candidate of the last `run`: what its check saw, and what its kernels use."""
+        uses = self._uses.get(index)
+        return self._seen.get(index), None if uses is None else {"kernels": uses}
+
+    def peak(self, task: Task) -> float | None:
+        """None: no peak of a GPU is measured."""
+        return None
+
+    def close(self) -> None:
+        """End the process, if it can be ended."""
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+            self._task = None  # a new process is prepared anew
+
+    def check(self, task: Task, artifact: bytes) -> Failure | Seen:
+        """Run once and compare the outputs with the reference: what is wrong, or was seen."""
+        self.start(task)
+        try:
+            for request in (("drop",), ("load", 0, artifact), ("first", 0)):
+                self._call(request, "run")
+            return Seen.from_json(self._call(("check", 0), "check", _START_SECONDS))
+        except MeasureError as error:
+            return Failure(error.stage, error.kind, str(error))
+
+    def run(
+        self,
+        task: Task,
+        artifacts: Sequence[bytes | None],
+        best: float = float("inf"),
+        on_done: Callable[[int], None] | None = None,
+    ) -> list[RunResult]:
+        """As of Runner. Raises RunLost, with what was measured, when the GPU is lost."""
+        self._seen.clear()
+        self._uses.clear()
+        self._warm = False
+        if self.checks:
+            self.reference(task)
+        return Runner.run(self, task, artifacts, best, on_done)
+
+    def start(self, task: Task) -> None:
+        """As of Runner. Raises RunLost when the GPU was lost before."""
+        if self._lost:
+            raise RunLost(self._lost)
+        Runner.start(self, task)
+
+    def _reference(self) -> None:
+        if self._expected is None:
+            found = self._call(("reference",), "check", self.options.reference_limit)
+            self._call(("expected", found), "load", _START_SECONDS)
+            self._expected = found
+
+    def _after_first(self, batch: Batch, index: int) -> None:
+        uses = batch.ask(index, ("uses", index), self.options.timeout)
+        if uses is None:
+            return
+        self._uses[index] = uses
+        if self.checks:
+            seen = batch.ask(index, ("check", index), self.options.timeout)
+            if seen is not None:
+                self._seen[index] = Seen.from_json(seen)
+
+    def _in_turn(self, batch: Batch, indices: list[int]) -> list[int]:
+        """Another order each round: clocks and temperature drift within one."""
+        if indices and not self._warm:
+            batch.ask(indices[0], ("warm", indices[0]), self.options.timeout)
+            self._warm = True
+        kept = [i for i in indices if not batch.failures[i]]
+        self._order.shuffle(kept)
+        return kept
+
+    def _after_last(self, batch: Batch) -> None:
+        """Compare once more: a kernel may be right on its first run only."""
+        if self.checks:
+            for index in batch.valid:
+                batch.ask(index, ("again", index), self.options.timeout)
+
+    def _new_worker(self) -> Worker:
+        environment = dict(_ENVIRONMENT)
+        if self.device:
+            environment["CUDA_VISIBLE_DEVICES"] = self.device
+        return Worker(self.factory, environment=environment, kill_seconds=self.kill_seconds)
+
+    def _prepare(self) -> None:
+        assert self._worker is not None and self._task is not None
+        if self._task["key"] != self._prepared:
+            self._expected, self._prepared = None, self._task["key"]
+        requests: list[tuple[Any, ...]] = [("facts",), ("task", self._task, self.cold)]
+        if self._expected is not None:
+            requests.append(("expected", self._expected))
+        for request in requests:
+            self._worker.call(request, _START_SECONDS, "load")
+
+    def _call(self, request: tuple[Any, ...], stage: str, timeout: float | None = None) -> Any:
+        """One request. Raises RunLost when the GPU is lost, MeasureError for other failures."""
+        if self._lost:
+            raise RunLost(self._lost)
+        assert self._worker is not None
+        try:
+            reply = self._worker.call(request, timeout or self.options.timeout, stage)
+        except MeasureError as error:
+            self._recover(error)
+            raise
+        except BaseException:  # Ctrl-C: a late answer must not be taken for another request's
+            self.close()
+            raise
+        if request[0] == "load":
+            self._images = 0
+        return reply
+
+    def _recover(self, error: MeasureError) -> None:
+        """After a failure: the process works, if need be a new one. Raises RunLost otherwise."""
+        assert self._worker is not None
+        if self._worker.stuck:
+            self._lose(
+                f"the process did not end within {self.kill_seconds:g} s of being killed", error
+            )
+        if isinstance(error, DeviceError) and error.code in IMAGE_CODES:
+            self._images += 1
+            if self._images == _MOST_IMAGES:
+                self._lose(f"the driver refused {_MOST_IMAGES} kernels in a row ({error})", error)
+        if self._replaced(error):
+            try:
+                self._prepare()
+            except MeasureError as again:
+                self._lose(f"a new process does not work either: {again}; before: {error}", error)
+
+    def _replaced(self, error: MeasureError) -> bool:
+        if isinstance(error, DeviceError):
+            return error.worker_ends or error.kind == "memory"
+        return Runner._replaced(self, error)
+
+    def _lose(self, why: str, error: MeasureError) -> NoReturn:
+        """Give the GPU up. The candidate is to blame unless the GPU failed by itself."""
+        self._lost = (
+            f"the GPU is lost: {why}; what was measured is kept. See whether nvidia-smi works"
+            f"{self._versions()}, then continue the run"
+        )
+        self.close()
+        if error.kind in ("lost", "error"):
+            raise RunLost(self._lost)
+        raise RunLost(self._lost) from error
+
+    def _versions(self) -> str:
+        if self.facts is None:
+            return ""
+        return f" (driver {self.facts['driver']}, {self.facts['runtime']})"

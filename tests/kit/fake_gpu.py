@@ -1,0 +1,87 @@
+"""The process of a GPU that is none: real requests and processes, a FakeDevice at their end."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from autosched.errors import MeasureError
+from autosched.measure.gpu_run import GpuSession
+from autosched.process.worker import Handler
+from autosched.runtime.fake_device import Behaviour, FakeDevice
+from kit.device import behave
+
+RUNS = "AUTOSCHED_TEST_GPU_RUNS"  # a file that notes each cubin when it is first launched
+BROKEN = (
+    "AUTOSCHED_TEST_GPU_BROKEN"  # a file that, when it is there, keeps new processes from working
+)
+
+
+class FakeSession(GpuSession):
+    """Kernels of its device write the task's expected outputs."""
+
+    def __init__(self, device: FakeDevice) -> None:
+        super().__init__(lambda: device)
+        self.fake = device
+
+    def _set_expected(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
+        super()._set_expected(arrays)
+        assert self._slab is not None
+        for name, array in zip(self._outputs, arrays, strict=True):
+            self.fake.answers[self._slab.address[name]] = array.tobytes()
+
+    def handle(self, request: tuple[Any, ...]) -> Any:
+        if request[0] == "load" and RUNS in os.environ:
+            with Path(os.environ[RUNS]).open("a") as notes:
+                notes.write(f"{request[1]} {zlib.crc32(request[2])}\n")
+        return super().handle(request)
+
+
+def make_handler() -> Handler:
+    """Cubins are the JSON of a `Behaviour`."""
+    if Path(os.environ.get(BROKEN, "/nowhere")).exists():
+        return refuse
+    return FakeSession(FakeDevice(behave)).handle
+
+
+def refuse(request: tuple[Any, ...]) -> Any:
+    raise MeasureError("device unavailable", stage="load", kind="lost")
+
+
+def faulty(cubin: bytes) -> Behaviour:
+    """A behaviour drawn from the checksum of a real cubin: four of ten meet a fault."""
+    number = zlib.crc32(cubin)
+    seconds = 1e-5 * (1 + number % 97)
+    faults = FAULTS[number // 97 % (len(FAULTS) * 5 // 2) :][:1]
+    return Behaviour(seconds, **(faults[0] if faults else {}))
+
+
+FAULTS: tuple[dict[str, Any], ...] = (
+    {"load": 218},
+    {"launch": 701},
+    {"launch": 1},
+    {"launch": 2},
+    {"run": 700},
+    {"run": 716},
+    {"run": 719, "run_at": 40},
+    {"run": 702},
+    {"run": 999},
+    {"hang": True},
+    {"hang": True, "run_at": 3},
+    {"slow": 0.05},
+    {"wrong": "value"},
+    {"wrong": "nothing"},
+    {"wrong": "later"},
+    {"wrong": "guard"},
+    {"wrong": "input"},
+)
+
+
+def make_faulty_handler() -> Handler:
+    """For real cubins of a tuning run."""
+    return FakeSession(FakeDevice(faulty)).handle
