@@ -105,7 +105,9 @@ class GpuSession:
         found = device.download(address, 256)
         device.free(address)
         if not (found == 0x5A).all():
-            raise MeasureError("memory of the GPU is not what was written", stage="run", kind="lost")
+            raise MeasureError(
+                "memory of the GPU is not what was written", stage="run", kind="lost"
+            )
 
     def _set_task(self, task_json: dict[str, Any], cold: bool) -> None:
         self._drop()

@@ -15,17 +15,20 @@ from typing import Any, NoReturn
 
 import numpy.typing as npt
 
+from autosched.codegen.nvrtc import load_nvrtc, nearest_arch
 from autosched.errors import ConfigError, DeviceError, MeasureError
 from autosched.measure.check import Seen
-from autosched.measure.interrupt import RunLost
+from autosched.measure.interrupt import RunLostError
 from autosched.measure.result import Failure, RunResult
 from autosched.measure.runner import Batch, Runner
 from autosched.process.worker import Worker
 from autosched.runtime.device_errors import IMAGE_CODES
+from autosched.target import Target
 from autosched.task import Task
 
 _START_SECONDS = 60.0  # imports, the context, inputs of the task
 _MOST_IMAGES = 3  # failures in a row to load a cubin: driver and compiler do not fit
+FACTORY = "autosched.measure.gpu_run:make_handler"
 _ENVIRONMENT = {
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     "CUDA_MODULE_LOADING": "EAGER",
@@ -38,14 +41,14 @@ class GpuRunner(Runner):
     """Owns the one process of a GPU.
 
     `device` is its number or UUID, as CUDA_VISIBLE_DEVICES takes it; empty leaves the choice to the
-    environment. `checks` compares every candidate with the reference. `cold` overwrites the L2
-    cache before each timed call. `factory` makes the handler of the process.
+    environment. `checks` compares every candidate with the reference. `factory` makes the handler
+    of the process. Where `options` ask for empty caches, the L2 cache is overwritten before each
+    timed call, whatever size they name.
     """
 
     device: str = ""
     checks: bool = True
-    cold: bool = False
-    factory: str = "autosched.measure.gpu_run:make_handler"
+    factory: str = field(default_factory=lambda: FACTORY)
     kill_seconds: float = 20.0
     facts: dict[str, Any] | None = None
     _expected: list[npt.NDArray[Any]] | None = None
@@ -106,7 +109,7 @@ class GpuRunner(Runner):
         best: float = float("inf"),
         on_done: Callable[[int], None] | None = None,
     ) -> list[RunResult]:
-        """As of Runner. Raises RunLost, with what was measured, when the GPU is lost."""
+        """As of Runner. Raises RunLostError, with what was measured, when the GPU is lost."""
         self._seen.clear()
         self._uses.clear()
         self._warm = False
@@ -115,9 +118,9 @@ class GpuRunner(Runner):
         return Runner.run(self, task, artifacts, best, on_done)
 
     def start(self, task: Task) -> None:
-        """As of Runner. Raises RunLost when the GPU was lost before."""
+        """As of Runner. Raises RunLostError when the GPU was lost before."""
         if self._lost:
-            raise RunLost(self._lost)
+            raise RunLostError(self._lost)
         Runner.start(self, task)
 
     def _reference(self) -> None:
@@ -161,16 +164,19 @@ class GpuRunner(Runner):
         assert self._worker is not None and self._task is not None
         if self._task["key"] != self._prepared:
             self._expected, self._prepared = None, self._task["key"]
-        requests: list[tuple[Any, ...]] = [("facts",), ("task", self._task, self.cold)]
+        requests: list[tuple[Any, ...]] = [
+            ("facts",),
+            ("task", self._task, bool(self.options.flush_bytes)),
+        ]
         if self._expected is not None:
             requests.append(("expected", self._expected))
         for request in requests:
             self._worker.call(request, _START_SECONDS, "load")
 
     def _call(self, request: tuple[Any, ...], stage: str, timeout: float | None = None) -> Any:
-        """One request. Raises RunLost when the GPU is lost, MeasureError for other failures."""
+        """One request. RunLostError when the GPU is lost, MeasureError otherwise."""
         if self._lost:
-            raise RunLost(self._lost)
+            raise RunLostError(self._lost)
         assert self._worker is not None
         try:
             reply = self._worker.call(request, timeout or self.options.timeout, stage)
@@ -185,7 +191,7 @@ class GpuRunner(Runner):
         return reply
 
     def _recover(self, error: MeasureError) -> None:
-        """After a failure: the process works, if need be a new one. Raises RunLost otherwise."""
+        """After a failure: the process works, if need be a new one; RunLostError if it cannot."""
         assert self._worker is not None
         if self._worker.stuck:
             self._lose(
@@ -214,10 +220,23 @@ class GpuRunner(Runner):
         )
         self.close()
         if error.kind in ("lost", "error"):
-            raise RunLost(self._lost)
-        raise RunLost(self._lost) from error
+            raise RunLostError(self._lost)
+        raise RunLostError(self._lost) from error
 
     def _versions(self) -> str:
         if self.facts is None:
             return ""
         return f" (driver {self.facts['driver']}, {self.facts['runtime']})"
+
+
+def require_gpu(target: Target, facts: dict[str, Any]) -> None:
+    """Raise ConfigError unless code for `target` can be compiled and run on the GPU of `facts`."""
+    major, minor = facts["capability"]
+    number = target.arch.removeprefix("sm_")
+    made = [int(number)] if number.isdigit() else []
+    if target.arch != f"sm_{major}{minor}" and nearest_arch(f"sm_{major}{minor}", made) is None:
+        raise ConfigError(
+            f"target.arch: {target.arch} does not run on {facts['name']}, which is "
+            f"sm_{major}{minor}; set target.arch to sm_{major}{minor}"
+        )
+    load_nvrtc(target.arch, int(facts["driver"].partition(".")[0]))

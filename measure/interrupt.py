@@ -24,7 +24,7 @@ class MeasureInterrupted(KeyboardInterrupt):
         self.results = tuple(results)
 
 
-class RunLost(MeasureError):
+class RunLostError(MeasureError):
     """Nothing can be run any more. `results` are the repeats and failures until then."""
 
     def __init__(self, message: str, results: Sequence[RunResult] = ()) -> None:
@@ -32,7 +32,7 @@ class RunLost(MeasureError):
         self.results = tuple(results)
 
 
-class MeasureLost(MeasureError):
+class MeasureLostError(MeasureError):
     """Nothing can be measured any more. `results` has None where nothing is known."""
 
     def __init__(self, message: str, results: Sequence[MeasureResult | None]) -> None:

@@ -7,11 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from autosched.measure.build import Builder
-from autosched.measure.gpu_runner import GpuRunner
-from autosched.measure.interrupt import MeasureInterrupted, MeasureLost, RunInterrupted, RunLost
+from autosched.measure.gpu_runner import GpuRunner, require_gpu
+from autosched.measure.interrupt import (
+    MeasureInterrupted,
+    MeasureLostError,
+    RunInterrupted,
+    RunLostError,
+)
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.runner import Runner, RunOptions, output_type
 from autosched.state.steps import Step
+from autosched.target import Target
 from autosched.task import Task
 
 CHECKS = ("best", "all", "none")
@@ -52,6 +58,16 @@ class Measurer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def require(self, targets: Sequence[Target]) -> None:
+        """Raise ConfigError, which says what is missing, when code for one cannot be run here.
+
+        For a GPU this starts its process and looks for NVRTC; for a CPU it does nothing.
+        """
+        if isinstance(self.runner, GpuRunner):
+            facts = self.runner.open()
+            for target in targets:
+                require_gpu(target, facts)
 
     def start(self, task: Task) -> None:
         """Start all processes ahead of the first batch."""
@@ -111,7 +127,7 @@ class Measurer:
             )
         except RunInterrupted as stop:
             ran, interrupted = list(stop.results), True
-        except RunLost as stop:
+        except RunLostError as stop:
             ran, lost = list(stop.results), str(stop)
         share = (time.perf_counter() - start) / max(1, len(batch))
         results = [
@@ -127,7 +143,7 @@ class Measurer:
         results = [self._with_known(index, result) for index, result in enumerate(results)]
         if interrupted or lost:
             known = [r if r.seconds or r.failure else None for r in results]
-            raise MeasureLost(lost, known) if lost else MeasureInterrupted(known)
+            raise MeasureLostError(lost, known) if lost else MeasureInterrupted(known)
         try:
             self._check(task, [b.artifact for b in built], results, best)
         except KeyboardInterrupt:  # measured all the same, though not checked

@@ -44,9 +44,10 @@ class MeasureResult:
     `checked` is True when the outputs were compared with the reference and agreed; `seen` is what
     that comparison could see, where it is known.
     `cache_flush` is the size of the buffer that was written before each call to empty the caches, 0
-    where they kept what the call before left; times of different sizes are not compared.
+    where they kept what the call before left; times of different sizes are not compared. A GPU's
+    L2 cache is overwritten whole, whatever the size.
     `build_seconds` is lowering and code generation, `total_seconds` all that was spent on it.
-    `device` is what a GPU told of it: registers, shared memory and occupancy of each kernel, clocks.
+    `device` is what a GPU told of it: registers, shared memory and occupancy of each kernel.
     """
 
     seconds: tuple[float, ...]

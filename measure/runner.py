@@ -14,7 +14,7 @@ from autosched.layout import LayoutOption
 from autosched.measure.check import Seen
 from autosched.measure.environment import fingerprint
 from autosched.measure.flush import all_caches, flush_text, parse_flush
-from autosched.measure.interrupt import RunInterrupted, RunLost
+from autosched.measure.interrupt import RunInterrupted, RunLostError
 from autosched.measure.result import Failure, RunResult, lower_quartile
 from autosched.process.worker import Worker
 from autosched.task import Task
@@ -173,8 +173,8 @@ class Runner:
             self._round_robin(batch, on_done)
         except KeyboardInterrupt:
             raise RunInterrupted(batch.results()) from None
-        except RunLost as lost:
-            raise RunLost(str(lost), batch.results()) from None
+        except RunLostError as lost:
+            raise RunLostError(str(lost), batch.results()) from None
         return batch.results()
 
     def _round_robin(self, batch: Batch, on_done: Callable[[int], None] | None) -> None:
@@ -350,10 +350,10 @@ class Batch:
             self.seconds[index] += times
 
     def ask(self, index: int, request: tuple[Any, ...], limit: float) -> Any:
-        """The reply; None for a failure, which is noted. Raises RunLost."""
+        """The reply; None for a failure, which is noted. Raises RunLostError."""
         try:
             return self.runner._call(request, "run", limit)
-        except RunLost as lost:
+        except RunLostError as lost:
             if isinstance(lost.__cause__, MeasureError):  # the candidate that cost the device
                 cause = lost.__cause__
                 self.failures[index] = Failure(cause.stage, cause.kind, str(cause))
@@ -374,6 +374,4 @@ class Batch:
         """Give a fresh process the candidates that had not failed."""
         for index in list(self._first):
             if self.failures[index] is None:
-                self.ask(
-                    index, ("load", index, self.artifacts[index]), self.runner.options.timeout
-                )
+                self.ask(index, ("load", index, self.artifacts[index]), self.runner.options.timeout)

@@ -10,9 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from autosched.errors import ConfigError
 from autosched.features.sets import TUNING
-from autosched.measure.interrupt import MeasureInterrupted, MeasureLost
+from autosched.measure.interrupt import MeasureInterrupted, MeasureLostError
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import MeasureResult
 from autosched.process.interrupt import interrupts_held
@@ -153,11 +152,6 @@ class Tuner:
         learner: Learner | None = None,
         helper: Helper | None = None,
     ) -> None:
-        if task.target.kind != "cpu":
-            raise ConfigError(
-                "measuring on CUDA needs a GPU runner, which this version does not have; "
-                "use --target cpu, or --dry-run to look at CUDA candidates"
-            )
         self.options = options
         self.learner = learner or Learner(make_cost_model(options.cost_model, options.seed))
         self.progress = Progress(task, options.trials)
@@ -249,7 +243,7 @@ class Tuner:
             with self._phase("measure"):
                 steps = [c.steps for c in batch]
                 results = self._measurer.measure(progress.task, steps, best, self._tell_part)
-        except (MeasureInterrupted, MeasureLost) as stop:
+        except (MeasureInterrupted, MeasureLostError) as stop:
             with interrupts_held():
                 self._record(batch, stop.results, None)
             raise

@@ -25,7 +25,6 @@ from autosched.cli.tune_settings import (
     tune_options,
 )
 from autosched.cli.yardsticks import Yardsticks, compare, compare_alone
-from autosched.runtime.cuda_driver import require_gpu_runtime
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.session.session import Session
 from autosched.words import count
@@ -57,8 +56,6 @@ def run(
         if not show_all(tasks, as_json=as_json, build_timeout=timeout):
             sys.exit(EXIT_NOTHING_VALID)
         return
-    if any(config.target.kind == "cuda" for config in configs):
-        require_gpu_runtime()
     path = records_path(configs, overrides, fresh=fresh)
     require_unread(config_paths, path, model.options(configs[0]))
     session = session_of(configs, overrides, model, many, path, force=force)

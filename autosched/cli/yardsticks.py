@@ -12,6 +12,7 @@ from autosched.session.again import Again, timed_again
 from autosched.task import Task
 from autosched.words import last_line
 
+_ON_GPU = "kernels of a GPU are not compared with NumPy"
 NO_PEER = "tasks that are tuned together are not compared with NumPy"
 
 
@@ -30,6 +31,8 @@ class Yardsticks:
 
 def compare(task: Task, measurer: Measurer, best: Record) -> Yardsticks:
     """What is known of the best when Ctrl-C or a failure cuts this short: tuning is complete."""
+    if task.target.is_gpu:
+        return Yardsticks(missing=_ON_GPU, again=timed_again(task, measurer, best))
     peak = peer = again = None
     missing = ""
     try:

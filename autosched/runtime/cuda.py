@@ -22,14 +22,11 @@ import numpy.typing as npt
 
 from autosched.codegen.nvrtc import load_nvrtc
 from autosched.errors import MeasureError
+from autosched.runtime.cuda_driver import LIBRARY, driver_problem, no_driver
 from autosched.runtime.cuda_helpers import RESULT_BYTES, compare_name, helper_source
 from autosched.runtime.device import Device, DeviceFacts, Difference, Handle, KernelFacts
 from autosched.runtime.device_errors import CODES, device_error
 
-NO_DRIVER = (
-    "no CUDA driver (libcuda.so.1 not found): kernels can be generated and compiled "
-    "(autosched lower, show, build), not measured"
-)
 NO_PYCUDA = "PyCUDA is not installed; it is built from source: see docs/cuda.md"
 _OPT_IN_BYTES = 48 << 10
 _GRID, _BLOCK = (528, 1, 1), (256, 1, 1)  # of helper kernels
@@ -260,10 +257,10 @@ class CudaDevice(Device):
 
 def open_driver() -> ctypes.CDLL:
     """The driver's library. Raises MeasureError when there is none."""
-    try:
-        return ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        raise _missing(NO_DRIVER) from None
+    problem = driver_problem()
+    if problem is not None:
+        raise _missing(no_driver(problem))
+    return ctypes.CDLL(LIBRARY)
 
 
 def import_pycuda() -> Any:
@@ -285,7 +282,7 @@ def _why(text: str) -> str:
     if "undefined symbol" in text:
         return f"PyCUDA was linked without the driver library: rebuild as in docs/cuda.md ({text})"
     if "libcuda" in text:
-        return NO_DRIVER
+        return no_driver(text)
     return f"PyCUDA cannot be imported: {text}"
 
 

@@ -1,11 +1,8 @@
-"""Whether this machine has what measuring on a GPU needs, found without touching a GPU."""
+"""The library of the CUDA driver, asked without touching a GPU."""
 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-
-from autosched.errors import ConfigError
 
 LIBRARY = "libcuda.so.1"
 
@@ -34,16 +31,9 @@ def driver_version() -> tuple[int, int] | None:
     return version.value // 1000, version.value % 1000 // 10
 
 
-def require_gpu_runtime() -> None:
-    """Raise ConfigError, which names what is missing, when nothing can be measured on a GPU here.
-
-    PyCUDA is looked for, not imported: that is the worker's to do.
-    """
-    problem = driver_problem()
-    if problem is not None:
-        raise ConfigError(
-            f"no CUDA driver ({problem}): kernels can be generated and compiled (autosched lower, "
-            "show, tune --dry-run), not measured; autosched doctor --target cuda says what is there"
-        )
-    if importlib.util.find_spec("pycuda") is None:
-        raise ConfigError("PyCUDA is not installed; it is built from source: see docs/cuda.md")
+def no_driver(problem: str) -> str:
+    """What is said where the driver is missing for `problem`."""
+    return (
+        f"no CUDA driver ({problem}): kernels can be generated and compiled (autosched lower, "
+        "show, tune --dry-run), not measured; autosched doctor --target cuda says what is there"
+    )

@@ -167,8 +167,10 @@ class Session:
                     build_timeout=options.build_timeout_s,
                     options=options.run,
                     check=options.check,
+                    target=first.task.target.kind,
                 )
             )
+            self.measurer.require([job.task.target for job in self.jobs])
             self._open = stack.pop_all()
         return self
 

@@ -12,6 +12,7 @@ from autosched.measure.interrupt import MeasureInterrupted
 from autosched.measure.records import Record
 from autosched.measure.result import Failure, MeasureResult
 from autosched.state.steps import Step, steps_to_json
+from autosched.target import Target
 from autosched.task import Task
 
 Steps = tuple[Step, ...]
@@ -72,6 +73,9 @@ class StubMeasurer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        pass
+
+    def require(self, targets: Sequence[Target]) -> None:
         pass
 
     def start(self, task: Task) -> None:

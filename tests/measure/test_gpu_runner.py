@@ -13,7 +13,7 @@ import pytest
 
 from autosched.errors import ConfigError
 from autosched.measure.gpu_runner import GpuRunner
-from autosched.measure.interrupt import RunLost
+from autosched.measure.interrupt import RunLostError
 from autosched.measure.result import RunResult
 from autosched.measure.runner import RunOptions
 from autosched.process.worker import Worker
@@ -106,7 +106,7 @@ def test_three_refused_cubins_in_a_row_end_the_run() -> None:
     with runner() as found:
         assert kinds(run(found, refused, refused, GOOD, refused)) == ["error", "error", "", "error"]
     message = r"refused 3 kernels in a row \(unsupported PTX version"
-    with runner() as found, pytest.raises(RunLost, match=message):
+    with runner() as found, pytest.raises(RunLostError, match=message):
         run(found, GOOD, refused, refused, refused, GOOD)
 
 
@@ -118,10 +118,10 @@ def test_a_gpu_whose_new_process_does_not_work_is_lost(
     with runner() as found:
         found.start(TASK)
         flag.touch()
-        with pytest.raises(RunLost, match="a new process does not work either") as caught:
+        with pytest.raises(RunLostError, match="a new process does not work either") as caught:
             run(found, GOOD, {"run": 700}, GOOD)
         assert kinds(list(caught.value.results)) == ["", "crash", ""]
-        with pytest.raises(RunLost, match="the GPU is lost"):  # at once
+        with pytest.raises(RunLostError, match="the GPU is lost"):  # at once
             run(found, GOOD)
 
 
@@ -144,7 +144,9 @@ def test_a_process_that_cannot_be_ended_does_not_hold_the_run_up(
     monkeypatch.setattr(GpuRunner, "_new_worker", unkillable)
     hang = {**GOOD, "hang": True, "run_at": 10}
     with runner(timeout=1.0, kill_seconds=0.2) as found:
-        with pytest.raises(RunLost, match=r"did not end within 0.2 s of being killed") as caught:
+        with pytest.raises(
+            RunLostError, match=r"did not end within 0.2 s of being killed"
+        ) as caught:
             run(found, GOOD, hang)
         left = workers[0].stuck
         assert left

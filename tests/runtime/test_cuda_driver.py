@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autosched.errors import ConfigError
+from autosched.errors import MeasureError
 from autosched.runtime import cuda_driver
-from autosched.runtime.cuda_driver import driver_problem, driver_version, require_gpu_runtime
+from autosched.runtime.cuda import open_driver
+from autosched.runtime.cuda_driver import driver_problem, driver_version
 
 
 def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_driver, "LIBRARY", "libnowhere.so.1")
-    with pytest.raises(ConfigError, match=r"^no CUDA driver \(libnowhere\.so\.1 not found\): kern"):
-        require_gpu_runtime()
+    assert driver_problem() == "libnowhere.so.1 not found"
+    with pytest.raises(
+        MeasureError, match=r"^no CUDA driver \(libnowhere\.so\.1 not found\): kern"
+    ):
+        open_driver()
 
 
 def test_a_library_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -29,14 +32,9 @@ def test_a_library_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert "not found" not in problem
 
 
-def test_with_a_driver_but_without_pycuda(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_driver, "LIBRARY", "libc.so.6")
     assert driver_problem() is None
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match="PyCUDA is not installed; it is built from source"):
-        require_gpu_runtime()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
-    require_gpu_runtime()
 
 
 def test_the_version_that_a_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
