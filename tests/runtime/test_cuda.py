@@ -64,7 +64,7 @@ def test_codes_are_found_by_the_drivers_texts() -> None:
 def test_only_one_file_imports_pycuda() -> None:
     pattern = re.compile(r"^\s*(import|from) pycuda|[\"']pycuda\.", re.MULTILINE)
     found = {p.name for p in (ROOT / "autosched").rglob("*.py") if pattern.search(p.read_text())}
-    assert found == {"cuda.py"}
+    assert found == {"cuda.py", "doctor_cuda.py"}  # doctor in a process of its own
 
 
 def test_what_is_called_is_there() -> None:
