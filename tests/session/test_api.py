@@ -316,6 +316,7 @@ def test_options_of_measuring_arrive(
         "build_timeout": 4.0,
         "options": options,
         "check": "none",
+        "target": "cpu",
     }
 
 
