@@ -1,11 +1,11 @@
 """Train the cost model that comes with autosched on records of many tasks.
 
-    python benchmarks/feature_sets.py collect records/ --candidates 64
-    python benchmarks/pretrain.py collect records/ --candidates 64
+    python benchmarks/feature_sets.py collect records/
+    python benchmarks/pretrain.py collect records/
     python benchmarks/pretrain.py train records/*.jsonl --out search/pretrained/NAME.json.gz
 
 The first two measure random candidates of eight tasks and of 29 others. The model in the repository
-is made of 64 of each (five minutes on two cores); unless told otherwise they take 400 and 192.
+is made of 400 and 128 of each, which take twelve minutes on two cores.
 `train --without OP` leaves the records of an operator out: a search of that operator with such a
 model (benchmarks/search_quality.py --models) shows what the model does for operators it has never
 seen.
@@ -32,7 +32,7 @@ _ROUNDS, _COLUMNS = 120, 0.3
 """More than where few programs are known: of 37 tasks (8,700 records), trained on those of other
 operators (5 groups), 0.798 of the pairs are ranked correctly; with the usual 60 and 0.15, 0.787."""
 
-CANDIDATES = 192
+CANDIDATES = 128
 
 
 def _conv2d(size: int, inputs: int, outputs: int, kernel: int, **others: int) -> dict[str, int]:

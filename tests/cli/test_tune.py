@@ -19,6 +19,7 @@ from autosched.measure.result import MeasureResult
 from autosched.search.cost_model import XGBoostModel
 from autosched.session import session
 from autosched.task import Task
+from kit.helper import StubHelper
 from kit.measurer import Steps, StubMeasurer
 
 SEARCH = (
@@ -48,6 +49,7 @@ def run(
 
     def invoke(*arguments: str, mode: str = "ok") -> tuple[int, str, str]:
         monkeypatch.setattr(session, "Measurer", MODES[mode])
+        monkeypatch.setattr(session, "Helper", StubHelper)
         monkeypatch.setattr("sys.argv", ["autosched", "tune", *arguments])
         status = 0
         try:

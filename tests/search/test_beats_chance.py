@@ -7,6 +7,7 @@ from autosched.search.options import SearchOptions
 from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import AnnotationStep, SplitStep, Step
 from autosched.task import Task
+from kit.helper import StubHelper
 from kit.measurer import StubMeasurer, cost_of
 from kit.types import MakeTask
 
@@ -26,7 +27,7 @@ def cost(steps: tuple[Step, ...]) -> float:
 
 def best_of(task: Task, model: str, seed: int) -> float:
     options = TuneOptions(trials=TRIALS, seed=seed, cost_model=model, search=OPTIONS)
-    result = Tuner(task, options, StubMeasurer(cost)).run()
+    result = Tuner(task, options, StubMeasurer(cost), helper=StubHelper()).run()
     assert len(result.records) == TRIALS
     return cost_of(result.best)
 

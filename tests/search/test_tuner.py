@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from autosched.errors import ConfigError
 from autosched.measure.interrupt import MeasureInterrupted
 from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import MeasureResult
 from autosched.search.options import SearchOptions
 from autosched.search.tuner import Observer, Part, TuneOptions, Tuner
 from autosched.state.steps import Step
-from autosched.target import cuda_target
 from autosched.task import Task
 from kit.helper import StubHelper
 from kit.measurer import Steps, StubMeasurer, Told, cost_of
@@ -169,12 +167,6 @@ def test_observers_see_every_phase(make: Callable[..., Tuner], task: Task) -> No
         ("batch", 8, 4),
         ("batch", 12, 4),
     ]
-
-
-def test_cuda_cannot_be_measured(make: Callable[..., Tuner], task: Task) -> None:
-    cuda = Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target())
-    with pytest.raises(ConfigError, match="--dry-run"):
-        make(cuda)
 
 
 def test_an_observer_sees_how_far_a_batch_is(make: Callable[..., Tuner], task: Task) -> None:

@@ -7,6 +7,7 @@ import pytest
 from autosched.search.options import SearchOptions
 from autosched.session import session
 from autosched.task import Task
+from kit.helper import StubHelper
 from kit.measurer import StubMeasurer
 from kit.types import UseMeasurer
 
@@ -29,6 +30,7 @@ def measurer(monkeypatch: pytest.MonkeyPatch) -> UseMeasurer:
 
     def use(**settings: Any) -> list[tuple[StubMeasurer, dict[str, Any]]]:
         monkeypatch.setattr(session, "Measurer", Kept(**settings))
+        monkeypatch.setattr(session, "Helper", StubHelper)
         return made
 
     use()
