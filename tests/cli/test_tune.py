@@ -26,6 +26,7 @@ SEARCH = (
     "search: {trials: 8, batch: 4, sample_init_min_population: 6,"
     " evolutionary_search_population: 4, evolutionary_search_num_iters: 1}\n"
 )
+RANDOM = "cost_model: {kind: random}\n"  # nothing to train where no model is asked about
 
 
 MODES = {
@@ -45,7 +46,7 @@ def run(
     monkeypatch.chdir(tmp_path)
     for name, k in (("a", 8), ("b", 16)):
         workload = f"workload: {{op: matmul, args: {{M: 8, N: 8, K: {k}}}}}\n"
-        (tmp_path / f"{name}.yaml").write_text(workload + SEARCH)
+        (tmp_path / f"{name}.yaml").write_text(workload + SEARCH + RANDOM)
 
     def invoke(*arguments: str, mode: str = "ok") -> tuple[int, str, str]:
         monkeypatch.setattr(session, "Measurer", MODES[mode])
@@ -60,6 +61,13 @@ def run(
         return (status, *capfd.readouterr())
 
     return invoke
+
+
+@pytest.fixture
+def learning(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    """Let the configurations have the usual cost model."""
+    for path in tmp_path.glob("*.yaml"):
+        path.write_text(path.read_text().replace(RANDOM, ""))
 
 
 def test_one_task(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
@@ -86,6 +94,7 @@ def test_a_file_name_is_no_emoji_and_no_markup(
     assert "none/:x:[red].jsonl" in err
 
 
+@pytest.mark.usefixtures("learning")
 def test_json_is_all_there_is_on_standard_output(run: Callable[..., tuple[int, str, str]]) -> None:
     status, out, err = run("a.yaml", "--json")
     found = json.loads(out)
@@ -193,6 +202,7 @@ def test_several_tasks_interrupted(
     assert len(read_log(tmp_path / "a+b.jsonl").records) == 4
 
 
+@pytest.mark.usefixtures("learning")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -226,6 +236,7 @@ def test_what_is_refused(
     assert "Traceback" not in err
 
 
+@pytest.mark.usefixtures("learning")
 def test_models_are_saved_loaded_and_warm_started(
     run: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
@@ -244,6 +255,7 @@ def test_models_are_saved_loaded_and_warm_started(
     assert first.search["predicted"] is not None
 
 
+@pytest.mark.usefixtures("learning")
 def test_the_file_of_the_configuration_is_written_and_read(
     run: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
@@ -255,6 +267,7 @@ def test_the_file_of_the_configuration_is_written_and_read(
     assert read_log(tmp_path / "d-2.jsonl").records[0].search["predicted"] is not None
 
 
+@pytest.mark.usefixtures("learning")
 def test_a_random_model_cannot_be_saved(
     run: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
@@ -366,6 +379,7 @@ def test_measured_candidates_of_an_interrupted_round_are_reported(
     assert found["objective_seconds"] == pytest.approx(best)
 
 
+@pytest.mark.usefixtures("learning")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -398,6 +412,7 @@ def test_a_file_of_another_kind_is_not_written_to(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.usefixtures("learning")
 def test_force_replaces_files_of_other_kinds(
     run: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:

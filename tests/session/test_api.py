@@ -24,13 +24,19 @@ from autosched.task import Task
 from kit.measurer import StubMeasurer
 from kit.types import Array, UseMeasurer
 
-SMALL = {"batch": 4, "trials": 8}
+SMALL = {"batch": 4, "trials": 8, "cost_model": "random"}
 
 
 @pytest.fixture
 def quick(measurer: UseMeasurer, search: SearchOptions) -> Callable[..., Tuned]:
     """tune with a small search and nothing measured."""
     return lambda task, **settings: tune(task, **{**SMALL, "search": search, **settings})
+
+
+@pytest.fixture
+def learning(quick: Callable[..., Tuned]) -> Callable[..., Tuned]:
+    """The same with the usual cost model."""
+    return lambda task, **settings: quick(task, **{"cost_model": "xgboost", **settings})
 
 
 def test_one_task(quick: Callable[..., Tuned], task: Task, tmp_path: Path) -> None:
@@ -71,7 +77,7 @@ def test_without_a_number_each_task_has_the_same_trials(
     measurer: UseMeasurer, search: SearchOptions, tasks: list[Task]
 ) -> None:
     def number(asked: Task | Sequence[Task]) -> int:
-        return len(tune(asked, batch=32, search=search).records)
+        return len(tune(asked, batch=32, search=search, cost_model="random").records)
 
     assert number(tasks[0]) == 64
     assert number([tasks[0]]) == 64
@@ -125,14 +131,17 @@ def test_an_interrupt_before_anything_was_measured_returns_too(
 
 
 def test_an_interrupt_while_the_model_is_loaded_returns_the_best_known(
-    quick: Callable[..., Tuned], tasks: list[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    learning: Callable[..., Tuned],
+    tasks: list[Task],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupted(*_: XGBoostModel | str) -> Never:
         raise KeyboardInterrupt
 
-    first = quick(tasks[0], records=tmp_path / "a.jsonl")
+    first = learning(tasks[0], records=tmp_path / "a.jsonl")
     monkeypatch.setattr("autosched.session.model.start_pretrained", interrupted)
-    result = quick(tasks, records=tmp_path / "a.jsonl")
+    result = learning(tasks, records=tmp_path / "a.jsonl")
     assert (result.interrupted, result.records) == (True, [])
     assert result[0].best.seconds == first.best.seconds
     assert not result[1].found
@@ -252,12 +261,12 @@ def test_a_cost_model_of_the_users_own(
 
 
 def test_a_model_that_was_given_is_not_replaced_by_the_one_that_comes_along(
-    quick: Callable[..., Tuned], task: Task
+    learning: Callable[..., Tuned], task: Task
 ) -> None:
-    assert quick(task, trials=4).records[0].search["predicted"] is not None  # comes along
-    result = quick(task, trials=4, cost_model=XGBoostModel())
+    assert learning(task, trials=4).records[0].search["predicted"] is not None  # comes along
+    result = learning(task, trials=4, cost_model=XGBoostModel())
     assert result.records[0].search["predicted"] is None
-    assert quick(task, trials=4, pretrained=False).records[0].search["predicted"] is None
+    assert learning(task, trials=4, pretrained=False).records[0].search["predicted"] is None
 
 
 def test_a_model_with_a_wrong_answer_is_told_so(
@@ -270,28 +279,28 @@ def test_a_model_with_a_wrong_answer_is_told_so(
 
 
 def test_models_are_saved_loaded_and_warm_started(
-    quick: Callable[..., Tuned], tasks: list[Task], tmp_path: Path
+    learning: Callable[..., Tuned], tasks: list[Task], tmp_path: Path
 ) -> None:
     first, second = tasks
     model, log = tmp_path / "m.json", tmp_path / "a.jsonl"
-    quick(first, pretrained=False, save_model=model, records=log)
+    learning(first, pretrained=False, save_model=model, records=log)
     cold = {"pretrained": False, "trials": 4}
-    assert quick(second, **cold).records[0].search["predicted"] is None
-    assert quick(second, **cold, load_model=model).records[0].search["predicted"] is not None
+    assert learning(second, **cold).records[0].search["predicted"] is None
+    assert learning(second, **cold, load_model=model).records[0].search["predicted"] is not None
     for logs in (log, [log], str(log)):
-        warm = quick(second, **cold, warm_start=logs)
+        warm = learning(second, **cold, warm_start=logs)
         assert warm.records[0].search["predicted"] is not None
     with pytest.raises(ConfigError, match=r"cannot read the cost model .*none\.json"):
-        quick(second, load_model=tmp_path / "none.json")
+        learning(second, load_model=tmp_path / "none.json")
     with pytest.raises(ConfigError, match="LongIsGood has no files that autosched knows"):
-        quick(second, cost_model=LongIsGood(), save_model=model)
+        learning(second, cost_model=LongIsGood(), save_model=model)
     with pytest.raises(ConfigError, match=r"warm start: nothing in .* can be learned from"):
         (tmp_path / "empty.jsonl").write_text("")
-        quick(second, warm_start=tmp_path / "empty.jsonl")
+        learning(second, warm_start=tmp_path / "empty.jsonl")
 
 
 def test_a_model_that_cannot_be_written_does_not_cost_the_results(
-    quick: Callable[..., Tuned], task: Task, tmp_path: Path
+    learning: Callable[..., Tuned], task: Task, tmp_path: Path
 ) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
@@ -301,7 +310,7 @@ def test_a_model_that_cannot_be_written_does_not_cost_the_results(
             folder.rmdir()
 
     with pytest.warns(UserWarning, match="cannot write the cost model"):
-        result = quick(task, save_model=folder / "m.json", observer=observer)
+        result = learning(task, save_model=folder / "m.json", observer=observer)
     assert len(result.records) == 8
 
 

@@ -62,7 +62,7 @@ def test_dead_nodes_leave_the_table() -> None:
     a, b = Var("a"), Var("b")
 
     def entries() -> list[tuple[type[BinaryExpr], Var, Var]]:
-        return [key for key in _refs if any(part is a or part is b for part in key)]
+        return [key for key in list(_refs) if any(part is a or part is b for part in key)]
 
     total = Mul(Add(a, b), Sub(a, b))
     assert len(entries()) == 2  # the sum and the difference; the product holds those two
