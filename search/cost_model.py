@@ -126,7 +126,7 @@ class XGBoostModel:
             self._booster = self._loaded
             expected = -np.log(self.opinions(programs).astype(float))
             offset = _offset(self._loaded) + float((target - expected).mean())
-        matrix, pack = _matrix(programs, offset)
+        matrix, pack = _matrix(programs, offset, self._params["nthread"])
         matrix.set_label(np.zeros((len(pack), MEMBERS)))  # tells XGBoost the number of targets
         draw = np.random.default_rng(self._seed).exponential(size=(len(programs), MEMBERS))
         weights = throughput * draw
@@ -148,7 +148,7 @@ class XGBoostModel:
         """
         if not programs:
             return np.zeros((0, MEMBERS), np.float32)
-        matrix, pack = _matrix(programs, _offset(self._booster))
+        matrix, pack = _matrix(programs, _offset(self._booster), self._params["nthread"])
         _, totals = _times(self._booster.predict(matrix), pack, len(programs))
         scores = 1 / totals
         scores[[not program.any() for program in programs]] = -np.inf
@@ -185,7 +185,7 @@ class XGBoostModel:
         """
         import xgboost
 
-        booster = xgboost.Booster()
+        booster = xgboost.Booster({"nthread": self._params["nthread"]})
         try:
             raw = Path(path).read_bytes()
             booster.load_model(bytearray(gzip.decompress(raw) if raw[:2] == _GZIP else raw))
@@ -230,14 +230,17 @@ def _offset(booster: Any) -> float:
     return float(booster.attr("offset"))
 
 
-def _matrix(programs: Sequence[FeatureRows], offset: float) -> tuple[Any, npt.NDArray[np.int64]]:
+def _matrix(
+    programs: Sequence[FeatureRows], offset: float, threads: int
+) -> tuple[Any, npt.NDArray[np.int64]]:
     """All rows, each starting from its share of an average time, and the program of each."""
     import xgboost
 
     counts = np.array([len(program) for program in programs])
     pack = np.repeat(np.arange(len(programs)), counts)
     start = np.repeat((offset - np.log(counts))[pack][:, None], MEMBERS, axis=1)
-    return xgboost.DMatrix(np.concatenate(programs), base_margin=start), pack
+    matrix = xgboost.DMatrix(np.concatenate(programs), base_margin=start, nthread=threads)
+    return matrix, pack
 
 
 def _times(

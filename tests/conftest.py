@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from kit.golden import Golden
+
+# As many tests run at once as there are cores: threads of libraries would only wait for each other.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
