@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -171,7 +172,10 @@ def imports(tree: ast.AST, in_function: bool = False) -> Iterator[Import]:
             yield from imports(child, in_function or inside)
 
 
-IMPORTS = {module: list(imports(ast.parse(path.read_text()))) for module, path in SOURCES.items()}
+@cache
+def imports_of(module: str) -> list[Import]:
+    """Not worked out where tests are only collected."""
+    return list(imports(ast.parse(SOURCES[module].read_text())))
 
 
 def layer(module: str) -> str:
@@ -190,7 +194,7 @@ def test_imports_point_inwards(module: str) -> None:
     if own in ("autosched.cli", "autosched.__main__", "autosched"):
         return
     assert own in ALLOWED, f"{own} is a layer that docs/architecture.md does not know"
-    for found in IMPORTS[module]:
+    for found in imports_of(module):
         name = found.name
         assert name.split(".")[0] not in ("features", "measure", "search"), f"{module}: {name}"
         if name.split(".")[0] == "autosched":
@@ -205,7 +209,7 @@ def test_rooms_know_only_what_lies_below_them(module: str) -> None:
     if own is None:  # the folder's public names
         return
     assert own in ROOMS[folder], f"{folder}.{own} is a room that docs/architecture.md does not know"
-    for found in IMPORTS[module]:
+    for found in imports_of(module):
         other = room(found.name, folder)
         if other not in (None, own):
             assert other in ROOMS[folder][own], f"{module} imports {found.name}, line {found.line}"
@@ -233,19 +237,19 @@ def test_the_documentation_says_the_same_of_the_rooms(folder: str) -> None:
 
 @pytest.mark.parametrize("module", SOURCES)
 def test_an_import_inside_a_function_has_a_reason(module: str) -> None:
-    for found in IMPORTS[module]:
+    for found in imports_of(module):
         if found.in_function:
             assert (module, found.name) in INSIDE_FUNCTIONS, f"{found.name}, line {found.line}"
 
 
 def test_reasons_are_of_imports_that_exist() -> None:
-    inside = {(m, found.name) for m in SOURCES for found in IMPORTS[m] if found.in_function}
+    inside = {(m, found.name) for m in SOURCES for found in imports_of(m) if found.in_function}
     assert set(INSIDE_FUNCTIONS) <= inside
 
 
 def test_no_import_inside_a_function_closes_a_circle() -> None:
     graph = {
-        module: {found.name for found in IMPORTS[module] if found.name in SOURCES}
+        module: {found.name for found in imports_of(module) if found.name in SOURCES}
         for module in SOURCES
     }
     try:

@@ -67,7 +67,7 @@ def children() -> set[int]:
 
 
 @pytest.mark.usefixtures("nvrtc")
-@pytest.mark.parametrize("trials", [24, pytest.param(800, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [16, pytest.param(800, marks=pytest.mark.slow)])
 def test_a_run_with_faults_loses_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, trials: int
 ) -> None:

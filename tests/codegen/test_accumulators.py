@@ -105,8 +105,13 @@ def test_accumulators_of_random_candidates_are_registers(op: str, tiles: list[st
 
 @pytest.mark.parametrize("name", ["conv2d", "matmul"])
 def test_accumulators_of_ansors_candidates_are_registers(name: str, tiles: list[str]) -> None:
-    """In the best convolution they were on the heap: its padded input took all the stack."""
+    """In the best convolution they were on the heap: its padded input took all the stack.
+
+    The 32 fastest; all 64 take twice as long.
+    """
     records = read_log(GOLDEN / f"ansor_log_{name}.json").records
     assert len(records) == 64
     task = Task.from_json(records[0].task)
-    assert check(task, [r.steps for r in records], tiles) >= len(records)
+    fastest = sorted(records, key=lambda record: record.result.cost)[:32]
+    found = [record.steps for record in fastest]
+    assert check(task, found, tiles) >= len(found)
