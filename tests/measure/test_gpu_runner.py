@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -174,12 +173,8 @@ def test_what_the_gpu_is() -> None:
 
 def test_variables_of_the_process() -> None:
     with runner(device="GPU-1") as found:
-        worker = found._new_worker()
-        try:
-            process = worker._process
-            assert process is not None
-            text = Path(f"/proc/{process.pid}/environ").read_bytes().decode()
-        finally:
-            worker.stop()
-    for variable in ("CUDA_VISIBLE_DEVICES=GPU-1", "CUDA_MODULE_LOADING=EAGER"):
-        assert variable in text.split("\0"), os.environ.get("CUDA_VISIBLE_DEVICES")
+        found.open()  # has answered: before its exec a process has no variables yet
+        assert found._worker is not None and found._worker._process is not None
+        variables = Path(f"/proc/{found._worker._process.pid}/environ").read_bytes().split(b"\0")
+    assert b"CUDA_VISIBLE_DEVICES=GPU-1" in variables
+    assert b"CUDA_MODULE_LOADING=EAGER" in variables
