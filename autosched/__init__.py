@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from autosched.session.load_best import load_best as load_best
     from autosched.target import Target as Target
     from autosched.task import Task as Task
+    from autosched.user_file import trusting as trusting
 
 # Compilers walk expressions recursively, with up to five calls a level: this many for the deepest
 # expression that te.compute takes (MAX_NESTING in te/operations/compute.py).
@@ -44,6 +45,7 @@ __all__ = [
     "Task",
     "load_best",
     "te",
+    "trusting",
     "tune",
 ]
 
@@ -51,6 +53,7 @@ _LAZY = {
     "Target": "autosched.target",
     "Task": "autosched.task",
     "load_best": "autosched.session.load_best",
+    "trusting": "autosched.user_file",
     "tune": "autosched.session.api",
 }
 

@@ -18,6 +18,7 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.layout_rewrite import layout_free_tensors
 from autosched.target import Target, make_target
 from autosched.te.operations.tensor import Tensor
+from autosched.user_file import require_trusted
 from autosched.workloads.chosen_inputs import ChosenInput, parse_inputs, replace_inputs
 from autosched.workloads.reads import check_reads, index_limits
 from autosched.workloads.source import WorkloadSource, source_from_json
@@ -136,22 +137,26 @@ class Task:
         return cls(source_from_json(workload), target, LayoutOption.parse(layout_rewrite))
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Task:
+    def from_json(cls, data: Mapping[str, Any], *, trust: bool = False) -> Task:
         """The inverse of `to_json`.
 
-        Raises ConfigError when a key is missing or wrong, or a Python function declares something
-        else than it did.
+        Raises ConfigError when a key is missing or wrong, a Python function declares something
+        else than it did, or a Python file would be run that is not trusted: `trust` is for data of
+        this program's own processes, `autosched.trusting` for records.
         """
         mapping("task", data, "the task entry of a record")
         for key in ("workload", "target", "hardware"):
             if not isinstance(data.get(key), Mapping):
                 raise ConfigError(f"task: {key}: expected an object, found {data.get(key)!r}")
+        inputs = parse_inputs(data.get("inputs") or {})
+        if not trust:
+            _require_trusted(data["workload"], inputs)
         target = Target.from_json({**data["target"], "hardware": data["hardware"]})
         task = cls(
             source_from_json(data["workload"]),
             target,
             LayoutOption.parse(data.get("layout_rewrite", "none")),
-            parse_inputs(data.get("inputs") or {}),
+            inputs,
         )
         if task.workload.computation and data.get("key", task.key) != task.key:
             raise ConfigError(
@@ -225,6 +230,12 @@ class Task:
         return f"{title}, {names} {_LAYOUT_WORDS[self.layout]}"
 
     @property
+    def runs_code(self) -> bool:
+        """Whether rebuilding it runs a Python file of the user's."""
+        chosen = any(chosen.form == "function" for _, chosen in self.chosen_inputs)
+        return chosen or "python" in self.workload.to_json()
+
+    @property
     def function_name(self) -> str:
         """The name of its functions in CUDA C: the operator's, e.g. `matmul`, or `main`."""
         named = re.fullmatch(r"(?:.*:)?([A-Za-z_]\w*)\(.*\)", self.workload.title)
@@ -291,3 +302,14 @@ def _plain_shapes(shapes: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
         if isinstance(shape, str) or not isinstance(shape, Iterable):
             raise ConfigError(f"shapes: {name}: expected sizes, {found(shape)}")
     return {name: list(shape) for name, shape in shapes.items()}
+
+
+def _require_trusted(
+    workload: Mapping[str, Any], inputs: Sequence[tuple[str, ChosenInput]]
+) -> None:
+    """Raise ConfigError where a record names a Python file that may not be run."""
+    if workload.get("python") is not None:
+        require_trusted(workload["python"], "workload: python")
+    for name, chosen in inputs:
+        if chosen.form == "function":
+            require_trusted(chosen.value, f"inputs: {name}")

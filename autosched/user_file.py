@@ -1,4 +1,8 @@
-"""The user's own Python files: workloads and sketch rules."""
+"""The user's own Python files: workloads, inputs and sketch rules.
+
+Whoever writes a file's name into a configuration or a call has it run. A record is data: the files
+that it names are run only if this process already ran them, or inside `trusting()`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,43 @@ import hashlib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from autosched.errors import ConfigError
+
+_TRUSTING: ContextVar[bool] = ContextVar("trusting", default=False)
+_RAN: set[Path] = set()
+
+
+@contextmanager
+def trusting(yes: bool = True) -> Iterator[None]:
+    """Python files that records name may be run while this is open.
+
+        with autosched.trusting():
+            kernel = autosched.load_best("mine.jsonl")  # a record of my_ops.py:my_matmul
+
+    `yes` false changes nothing.
+    """
+    token = _TRUSTING.set(yes or _TRUSTING.get())
+    try:
+        yield
+    finally:
+        _TRUSTING.reset(token)
+
+
+def require_trusted(spec: str, key: str) -> None:
+    """Raise ConfigError unless the file of `spec` (file.py:name), which a record names, may run."""
+    path = Path(str(spec).rpartition(":")[0])
+    if not _TRUSTING.get() and path.resolve() not in _RAN:
+        raise ConfigError(
+            f"{key}: a record names {spec}, and records run no code by themselves; where you trust "
+            "that file, add --trust, in Python use `with autosched.trusting():`"
+        )
 
 
 def load_object(spec: str, key: str, kind: str) -> tuple[ModuleType, Any]:
@@ -43,6 +79,7 @@ def _load(path: Path, key: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
     try:
+        _RAN.add(path.resolve())
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{key}: {failure_in(path, error)}") from error

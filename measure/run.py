@@ -67,7 +67,7 @@ class _Runner:
         self._drop()
         if self._task is not None and self._task.key == task_json["key"]:
             return
-        self._task = Task.from_json(task_json)
+        self._task = Task.from_json(task_json, trust=True)
         inputs = self._task.inputs(seed=0)
         tensors = self._task.tensors[-self._task.num_outputs :]
         outputs = [np.zeros(_shape(t), t.dtype.numpy) for t in tensors]

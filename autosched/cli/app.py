@@ -15,6 +15,7 @@ from autosched import __version__
 from autosched.cli.console import open_closed_streams, plain, warn
 from autosched.cli.interrupt import interrupts_end, interrupts_raise
 from autosched.errors import AutoschedError, ConfigError
+from autosched.user_file import trusting
 
 _INTERRUPTED = 130
 
@@ -47,6 +48,7 @@ Workload = Annotated[
     ),
 ]
 TUNING = "autosched-1"  # of features.sets, which the front is too light to import
+Trust = Annotated[bool, typer.Option("--trust", help="Run the Python files that the records name.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file of another kind.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
@@ -104,6 +106,7 @@ def tune(
     weights: Annotated[
         str | None, typer.Option(help="Several tasks: their weights, e.g. 1,2.5,1.")
     ] = None,
+    trust: Trust = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -113,16 +116,17 @@ def tune(
     interrupts_raise()
     from autosched.cli.tune_settings import ManyFlags, ModelFlags, Overrides
 
-    command.run(
-        config,
-        Overrides(trials, target, records, seed, time_budget),
-        ModelFlags(load_model, save_model, warm_start or (), workload or ()),
-        ManyFlags(strategy, weights),
-        fresh=fresh,
-        dry_run=dry_run,
-        force=force,
-        as_json=as_json,
-    )
+    with trusting(trust):
+        command.run(
+            config,
+            Overrides(trials, target, records, seed, time_budget),
+            ModelFlags(load_model, save_model, warm_start or (), workload or ()),
+            ManyFlags(strategy, weights),
+            fresh=fresh,
+            dry_run=dry_run,
+            force=force,
+            as_json=as_json,
+        )
 
 
 @app.command()
@@ -135,18 +139,20 @@ def replay(
         bool, typer.Option("--no-check", help="Do not compare with the reference.")
     ] = False,
     workload: Workload = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Rebuild from the records alone, check, time again, compare."""
     from autosched.cli import replay as command
 
-    command.run(
-        records,
-        _choice(best, index, all_),
-        check=not no_check,
-        as_json=as_json,
-        workloads=workload or (),
-    )
+    with trusting(trust):
+        command.run(
+            records,
+            _choice(best, index, all_),
+            check=not no_check,
+            as_json=as_json,
+            workloads=workload or (),
+        )
 
 
 @app.command(epilog="Example: autosched show matmul.jsonl --index 3 --as cuda")
@@ -166,6 +172,7 @@ def show(
     best: Best = False,
     index: Index = None,
     workload: Workload = None,
+    trust: Trust = False,
 ) -> None:
     """Print one candidate. No GPU is needed for those of CUDA.
 
@@ -173,14 +180,15 @@ def show(
     """
     from autosched.cli import show as command
 
-    command.run(
-        records,
-        _choice(best, index, False),
-        form,
-        features,
-        arch=arch,
-        workloads=workload or (),
-    )
+    with trusting(trust):
+        command.run(
+            records,
+            _choice(best, index, False),
+            form,
+            features,
+            arch=arch,
+            workloads=workload or (),
+        )
 
 
 @app.command(epilog="Example: autosched lower mm.yaml --target cuda --print-after ThreadSync")
@@ -249,14 +257,16 @@ def dataset_export(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
     features: Features = TUNING,
     workload: Workload = None,
+    trust: Trust = False,
     force: Force = False,
 ) -> None:
     """Features and times of every candidate, a row per stored buffer."""
     from autosched.cli import dataset as command
 
-    command.export(
-        records, output, split, by, seed, features, force=force, workloads=workload or ()
-    )
+    with trusting(trust):
+        command.export(
+            records, output, split, by, seed, features, force=force, workloads=workload or ()
+        )
 
 
 @dataset_app.command("info")
@@ -282,11 +292,14 @@ def records_convert(
 
 
 @records_app.command("info")
-def records_info(source: Records, workload: Workload = None, as_json: Json = False) -> None:
+def records_info(
+    source: Records, workload: Workload = None, trust: Trust = False, as_json: Json = False
+) -> None:
     """What a record file holds; docs/semantics/records.md has the form of --json."""
     from autosched.cli import records as command
 
-    command.info(source, as_json=as_json, workloads=workload or ())
+    with trusting(trust):
+        command.info(source, as_json=as_json, workloads=workload or ())
 
 
 def _choice(best: bool, index: int | None, every: bool) -> int | str:

@@ -71,7 +71,8 @@ def run(
 def _title(task: Task, record: Record) -> str:
     """`matmul(M=4, N=4, K=4) on cpu, 1.2 ms`."""
     time = seconds_text(record.result.cost) if record.result.valid else "failed"
-    return f"{task.name} on {task.target.kind}, {time}"
+    name = " ".join(task.name.split())  # an expression may have lines
+    return f"{name} on {task.target.kind}, {time}"
 
 
 def _tell_layouts(task: Task, record: Record) -> None:
@@ -114,11 +115,13 @@ def _te(task: Task, record: Record) -> None:
 
 def _python(task: Task, record: Record) -> None:
     entry = pformat(task.to_json(), width=90, sort_dicts=False)
+    title = _title(task, record).replace("\\", "\\\\").replace('"', '\\"')
+    trust = ",\n    trust=True,  # runs the file that it names" if task.runs_code else ""
     code = python_program(task.dag, record.steps, "task.dag", ("Task", "lower", "task", "print"))
     plain(
-        f'"""The schedule of {_title(task, record)}; running it prints its TIR."""\n\n'
+        f'"""The schedule of {title}; running it prints its TIR."""\n\n'
         "from autosched import Task, te\nfrom autosched.driver import lower\n\n"
-        f"task = Task.from_json(\n    {entry.replace(chr(10), chr(10) + '    ')}\n)\n"
+        f"task = Task.from_json(\n    {entry.replace(chr(10), chr(10) + '    ')}{trust}\n)\n"
         f"{code}print(lower(s, task.tensors, task.target))"
     )
 

@@ -1,0 +1,108 @@
+"""Records are data: no command runs a file that a record names, unless it is told to."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import autosched
+from autosched import user_file
+from autosched.errors import ConfigError
+from autosched.measure.records import RecordLog, read_log
+from autosched.task import Task
+from autosched.user_file import trusting
+from kit.cli import Cli, MakeRecord
+
+OPS = """
+from pathlib import Path
+Path(__file__).with_name("ran").touch()
+from autosched import te
+
+def double(n):
+    A = te.placeholder((n,), "float32", "A")
+    return [A, te.compute((n,), lambda i: A[i] * 2, "B")]
+
+def fill(rng, shape, dtype):
+    return rng.random(shape).astype(dtype)
+"""
+EXPRESSION = {"expr": "B[i] = A[i] * 2", "shapes": {"A": [16]}, "dtype": "float32"}
+
+
+@pytest.fixture(params=["workload", "inputs"])
+def hostile(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record: MakeRecord,
+) -> Path:
+    """A record file that names a Python file, which leaves `ran` behind when it is run."""
+    (tmp_path / "ops.py").write_text(OPS)
+    if request.param == "workload":
+        python = {"python": f"{tmp_path}/ops.py:double", "args": {"n": 16}}
+        task = Task.from_json_workload(python, "cpu")
+    else:
+        filled = {"A": {"function": f"{tmp_path}/ops.py:fill"}}
+        task = Task.from_json_workload(EXPRESSION, "cpu").with_inputs(filled)
+    (tmp_path / "ran").unlink()
+    monkeypatch.setattr(user_file, "_RAN", set())  # as in a process that has not run it
+    path = tmp_path / "r.jsonl"
+    RecordLog(path).append([replace(record(steps=()), task=task.to_json())])
+    return path
+
+
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("records", "info", "r.jsonl"),
+    ("show", "r.jsonl", "--as", "python"),
+    ("dataset", "export", "r.jsonl", "-o", "d.csv"),
+)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ("replay", "r.jsonl")])
+def test_no_command_runs_it(cli: Cli, hostile: Path, command: tuple[str, ...]) -> None:
+    done = cli(*command)
+    assert not (hostile.parent / "ran").exists()
+    assert "records run no code by themselves" in done.out + done.err
+    assert "ops.py:" in done.out + done.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_with_trust_it_runs(cli: Cli, hostile: Path, command: tuple[str, ...]) -> None:
+    done = cli(*command, "--trust")
+    assert (done.status, "run no code" in done.err) == (0, False)
+    assert (hostile.parent / "ran").exists() == ("double" in hostile.read_text())
+
+
+def test_python_says_so_too(hostile: Path) -> None:
+    with pytest.raises(ConfigError, match=r"with autosched\.trusting"):
+        autosched.load_best(hostile)
+    assert not (hostile.parent / "ran").exists()
+
+
+def test_a_warm_start_does_not_run_it(cli: Cli, hostile: Path, config: Path) -> None:
+    done = cli("tune", config, "--trials", 1, "--warm-start", hostile)
+    assert not (hostile.parent / "ran").exists()
+    assert "records run no code by themselves" in done.out + done.err
+
+
+def test_what_the_user_named_himself_may_be_continued(hostile: Path) -> None:
+    contents = read_log(hostile)
+    with trusting():
+        task = Task.from_json(contents.records[0].task)
+        task.inputs()
+    assert Task.from_json(contents.records[0].task).key == task.key
+
+
+@pytest.mark.parametrize("quote", ['"""', "'''", "\\", '\\"""'])
+def test_no_expression_leaves_its_docstring(
+    cli: Cli, tmp_path: Path, record: MakeRecord, quote: str
+) -> None:
+    """The printed program holds the text of the expression, comments included."""
+    text = f"B[i] = A[i] * 2  # {quote}; open('ran', 'w')  # {quote}"
+    task = Task.from_json_workload({**EXPRESSION, "expr": text}, "cpu")
+    RecordLog(tmp_path / "r.jsonl").append([replace(record(steps=()), task=task.to_json())] * 2)
+    program = ast.parse(cli("show", "r.jsonl", "--as", "python").out)
+    assert [type(part) for part in program.body[:3]] == [ast.Expr, ast.ImportFrom, ast.ImportFrom]
+    assert "open" not in {part.id for part in ast.walk(program) if isinstance(part, ast.Name)}
