@@ -31,7 +31,7 @@ _HEAD = 1 << 20  # bytes that are looked at: a record file's first lines may be 
 _GZIP = 31  # zlib's number for "with the header of gzip"
 
 # How lines of record files begin: an environment, a record, an Ansor v0.6 record.
-_RECORD = re.compile(rb'^\{\s*"(environment|schema|i|r)"\s*:', re.MULTILINE)
+_RECORD = re.compile(rb'^\{\s*"(environment|task|schema|i|r)"\s*:', re.MULTILINE)
 # Two of the columns of every dataset: a CSV's first line and a Parquet file's end name them.
 _COLUMNS = (b"candidate", b"throughput")
 _SUFFIXES = {

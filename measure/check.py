@@ -128,7 +128,10 @@ class Seen:
             type(data.get(name)) not in (int, float) for name in names
         ):
             raise ConfigError(f"result.check: expected {', '.join(names)}, found {data!r:.40}")
-        return cls(*(float(data[name]) for name in names))
+        try:
+            return cls(*(float(data[name]) for name in names))
+        except OverflowError:
+            raise ConfigError(f"result.check: expected floats, found {data!r:.40}") from None
 
 
 def _short(value: float) -> str:

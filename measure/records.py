@@ -1,15 +1,20 @@
-"""Record logs: append-only JSON lines, one whole record a line.
+"""Record logs: append-only JSON lines.
 
-Two kinds of line: `{"environment": {...}, "hash": ...}` once per run, and records
-(docs/semantics/records.md). Ansor v0.6 lines are recognised by their keys `i`, `r` and `v`.
+Three kinds of line: `{"environment": {...}, "hash": ...}` and `{"task": {...}, "hash": ...}` once
+per run, and records, which name both by their hashes (docs/semantics/records.md). Ansor v0.6 lines
+are recognised by their keys `i`, `r` and `v`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import os
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,9 +27,10 @@ from autosched.measure.workload_keys import WorkloadKeys
 from autosched.output_file import FileKind, is_kind, require_replaceable
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 
-SCHEMA = 1
-_KEYS = {"schema": int, "task": dict, "steps": list, "result": dict}
-_NAMES = {int: "an integer", dict: "an object", list: "a list"}
+SCHEMA = 2
+_KEYS = {"schema": int, "steps": list, "result": dict}
+_EMPTY: dict[str, Any] = {"search": {}, "environment": "", "time": ""}  # may be left out
+_NAMES = {int: "an integer", dict: "an object", list: "a list", str: "text"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +44,11 @@ class Record:
     environment: str = ""
     time: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """The line of the file, but for environment and time, which RecordLog adds."""
+    def to_json(self, task: str = "") -> dict[str, Any]:
+        """Its line of the file, which names its task by `task_hash` (`task`, where it is known)."""
         return {
             "schema": SCHEMA,
-            "task": self.task,
+            "task": task or task_hash(self.task),
             "steps": steps_to_json(self.steps),
             "result": self.result.to_json(),
             "search": self.search,
@@ -51,49 +57,88 @@ class Record:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Record:
-        """Raises ConfigError saying what is missing or wrong when `data` is not a record."""
-        for key, kind in _KEYS.items():
-            if type(data.get(key)) is not kind:
-                raise ConfigError(
-                    f"not a record: {key}: expected {_NAMES[kind]}, found {short(data.get(key))}"
-                )
+    def from_json(cls, data: dict[str, Any], tasks: dict[str, dict[str, Any]]) -> Record:
+        """The record of a line; `tasks` are those of the lines before it, by their hashes.
+
+        Records of schema 1 hold their task themselves, and `tasks` gains it. Raises ConfigError
+        saying what is missing or wrong when `data` is not a record.
+        """
+        _require(data, _KEYS)
         if data["schema"] > SCHEMA:
             raise ConfigError(
                 f"record schema {data['schema']} is newer than this program's {SCHEMA}; upgrade it"
             )
-        if not isinstance(data["task"].get("key"), str):
-            raise ConfigError("not a record: the key task.key is missing")
+        search, environment, time = (data.get(key) or empty for key, empty in _EMPTY.items())
+        if type(search) is not dict or type(environment) is not str or type(time) is not str:
+            _require(data, {key: type(empty) for key, empty in _EMPTY.items()})
         return cls(
-            data["task"],
+            _task_of(data.get("task"), tasks),
             steps_from_json(data["steps"]),
             MeasureResult.from_json(data["result"]),
-            data.get("search") or {},
-            data.get("environment") or "",
-            data.get("time") or "",
+            search,
+            environment,
+            time,
         )
+
+
+def task_hash(task: dict[str, Any]) -> str:
+    """16 hex digits that name a task's entry, its target included, in the records of a file."""
+    return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _task_of(entry: Any, tasks: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    if isinstance(entry, str):
+        task = tasks.get(entry)
+        if task is None:
+            raise ConfigError(f"a record of task {entry}, whose own line is not before it")
+        return task
+    _require({"task": entry}, {"task": dict})
+    own: dict[str, Any] = entry
+    if type(own.get("key")) is not str:
+        raise ConfigError("not a record: the key task.key is missing")
+    known = tasks.get(own["key"])
+    if known is None or known != own:
+        tasks[own["key"]] = known = own
+    return known  # one object for all of its records
+
+
+def _require(data: dict[str, Any], kinds: dict[str, type]) -> None:
+    for key, kind in kinds.items():
+        if type(data.get(key)) is not kind:
+            raise ConfigError(
+                f"not a record: {key}: expected {_NAMES[kind]}, found {short(data.get(key))}"
+            )
 
 
 @dataclass(slots=True)
 class LogContents:
-    """What a file held: records in order, and a sentence for every line that was skipped."""
+    """What a file held: records in order, and a sentence for every line that was skipped.
 
-    records: list[Record]
-    environments: dict[str, dict[str, Any]]
-    problems: list[str]
+    `environments` and `tasks` are those of lines of their own, by their hashes.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    environments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class RecordLog:
-    """Appends records to `path`; each line is written whole, under a lock, and flushed.
+    """Appends records to `path`; each line is written whole, under a lock.
 
-    A file that is there and holds no records is not touched, or with `overwrite` begun anew.
+    A file that is there and holds no records is not touched, or with `overwrite` begun anew. One
+    that is deleted meanwhile is written again; one that another took the place of gets what this
+    log wrote.
     """
 
     def __init__(self, path: Path | str, *, overwrite: bool = False) -> None:
         self.path = Path(path)
         self._environment = ""
         self._overwrite = overwrite
-        self._known = False
+        self._file = -1  # kept open: what is deleted can be read as long as it is
+        self._close: weakref.finalize[..., RecordLog] | None = None
+        self._first = 0  # where the first line of this log begins
+        self._heads: set[str] = set()  # of the environments and tasks that this log wrote
 
     def append(self, records: Sequence[Record] = ()) -> None:
         """Write the records, stamped with this run's environment and time.
@@ -103,54 +148,102 @@ class RecordLog:
 
         Raises ConfigError when the file cannot be written or is one of another kind.
         """
-        lines: list[dict[str, Any]] = []
-        if not self._environment:
-            environment = fingerprint()
-            self._environment = fingerprint_hash(environment)
-            lines.append({"environment": environment, "hash": self._environment})
+        environment = fingerprint()
+        self._environment = self._environment or fingerprint_hash(environment)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        for record in records:
-            lines.append({**record.to_json(), "environment": self._environment, "time": now})
-        if lines:
-            self._write(lines)
+        mine = [replace(r, environment=self._environment, time=now) for r in records]
+        self._write({self._environment: environment}, mine)
 
     def copy(self, contents: LogContents) -> None:
         """Write records of other files as they are, with their environments and times.
 
         Raises ConfigError when the file cannot be written or is one of another kind.
         """
-        environments = [{"environment": e, "hash": h} for h, e in contents.environments.items()]
-        self._write([*environments, *(record.to_json() for record in contents.records)])
+        self._write(contents.environments, contents.records)
 
-    def _write(self, lines: Sequence[dict[str, Any]]) -> None:
-        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    def _write(
+        self, environments: Mapping[str, Mapping[str, Any]], records: Sequence[Record]
+    ) -> None:
         try:
-            self._require_records()
-            with self.path.open("ab+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                if file.seek(0, 2) and _last_byte(file) != b"\n":
-                    text = "\n" + text  # a torn line must not swallow this one
-                file.write(text.encode())
-                file.flush()
+            self._open()
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                self._append(environments, records)
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
         except OSError as error:
             raise ConfigError(
                 f"cannot write the record file {self.path}: {error.strerror}"
             ) from error
 
-    def _require_records(self) -> None:
-        """Before the first line is written: that what is there is a record file."""
-        if self._known:
+    def _append(
+        self, environments: Mapping[str, Mapping[str, Any]], records: Sequence[Record]
+    ) -> None:
+        """Write what is new, as whole lines: all of them, or none when the disk is full."""
+        size = os.lseek(self._file, 0, os.SEEK_END)
+        if size <= self._first:  # a new file, or somebody emptied it
+            self._heads.clear()
+        if not self._heads:
+            self._first = size
+        tasks = {id(record.task): record.task for record in records}
+        hashes = {key: task_hash(task) for key, task in tasks.items()}
+        heads: dict[str, dict[str, Any]] = {
+            **{h: {"environment": e, "hash": h} for h, e in environments.items()},
+            **{hashes[key]: {"task": t, "hash": hashes[key]} for key, t in tasks.items()},
+        }
+        new = [line for head, line in heads.items() if head not in self._heads]
+        lines = (*new, *(record.to_json(hashes[id(record.task)]) for record in records))
+        _write_whole(
+            self._file, "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        )
+        self._heads |= heads.keys()
+
+    def _open(self) -> None:
+        """Open the file that has the name now; a new one gets what is lost with the one before."""
+        before = self._file
+        if before >= 0 and _is_at(before, self.path):
             return
-        require_replaceable(self.path, FileKind.RECORDS, overwrite=self._overwrite)
-        if not is_kind(self.path, FileKind.RECORDS):
+        overwrite = self._overwrite and before < 0
+        require_replaceable(self.path, FileKind.RECORDS, overwrite=overwrite)
+        if overwrite and not is_kind(self.path, FileKind.RECORDS):
             self.path.unlink()
-        self._known = True
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        close, self._close = self._close, weakref.finalize(self, os.close, file)
+        self._file = file
+        if close is not None:
+            self._carry_over(before)
+            close()
+
+    def _carry_over(self, before: int) -> None:
+        """Write all of a file that was deleted to a new one, to another one what this log wrote."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        size = os.fstat(self._file).st_size
+        start, self._first = self._first if size else 0, size
+        os.lseek(before, start, os.SEEK_SET)
+        with open(before, encoding="utf-8", errors="replace", closefd=False) as lost:
+            _write_whole(self._file, lost.read())
 
 
-def _last_byte(file: Any) -> bytes:
-    file.seek(-1, 2)
-    last: bytes = file.read(1)
-    return last
+def _is_at(file: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _write_whole(file: int, text: str) -> None:
+    """Append lines to a file: all of them, or none when that fails."""
+    size = os.fstat(file).st_size
+    if text and size and os.pread(file, 1, size - 1) != b"\n":
+        text = "\n" + text  # a torn line must not swallow this one
+    data = text.encode()
+    try:
+        while data:
+            data = data[os.write(file, data) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(file, size)
+        raise
 
 
 def read_log(path: Path | str, keys: WorkloadKeys | None = None) -> LogContents:
@@ -160,7 +253,7 @@ def read_log(path: Path | str, keys: WorkloadKeys | None = None) -> LogContents:
     A line that cannot be read, such as a torn last one, is skipped and reported in `problems`.
     Raises ConfigError when the file itself cannot be read.
     """
-    contents = LogContents([], {}, [])
+    contents = LogContents()
     contents.records.extend(stream_log(path, contents, keys))
     return contents
 
@@ -170,7 +263,7 @@ def stream_log(
 ) -> Iterator[Record]:
     """The records of `path` one at a time, none of them kept.
 
-    `contents` gains the environments and problems met on the way. Raises as `read_log`.
+    `contents` gains the environments, tasks and problems met on the way. Raises as `read_log`.
     """
     path = Path(path)
     for number, line in _lines(path):
@@ -190,16 +283,19 @@ def stream_log(
 
 
 def _take(data: Any, contents: LogContents, keys: WorkloadKeys | None) -> Record | None:
-    """The record that a line holds; None for an environment, which `contents` gains."""
+    """The record that a line holds; None for an environment or task, which `contents` gains."""
     if not isinstance(data, dict):
         raise ConfigError(f"not a record: expected an object, found {short(data)}")
     if "i" in data and "r" in data:
         task, steps, result, when = ansor_log.parse(data, keys)
         return Record(task, steps, result, time=when)
-    if "environment" in data and "steps" not in data:
-        contents.environments[str(data.get("hash", ""))] = data["environment"]
-        return None
-    return Record.from_json(data)
+    if "steps" not in data:
+        for key, known in (("environment", contents.environments), ("task", contents.tasks)):
+            if key in data:
+                _require(data, {key: dict, "hash": str})
+                known[data["hash"]] = data[key]
+                return None
+    return Record.from_json(data, contents.tasks)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from autosched.errors import ConfigError
 from autosched.measure.check import Seen
+
+_MOST_SECONDS = 1e9  # no call takes longer; numbers beyond any float are found in hostile files
 
 # The repeats of one candidate (seconds per call), and why there are none or no more.
 RunResult = tuple[list[float], "Failure | None"]
@@ -93,13 +93,28 @@ class MeasureResult:
         return cls(
             times(data.get("seconds")),
             None if error is None else Failure.from_json(error),
-            float(data.get("build_seconds") or 0.0),
-            float(data.get("total_seconds") or 0.0),
+            _duration(data, "build_seconds"),
+            _duration(data, "total_seconds"),
             bool(data.get("checked", False)),
             None if data.get("check") is None else Seen.from_json(data["check"]),
             _bytes(data.get("cache_flush", 0)),
-            data.get("device"),
+            _device(data.get("device")),
         )
+
+
+def _duration(data: Mapping[str, Any], key: str) -> float:
+    value = data.get(key)
+    if value is None:
+        return 0.0
+    if type(value) not in (int, float) or not 0 <= value <= _MOST_SECONDS:
+        raise ConfigError(f"result.{key}: expected seconds from 0 on, found {short(value)}")
+    return float(value)
+
+
+def _device(value: Any) -> Mapping[str, Any] | None:
+    if value is not None and not isinstance(value, dict):
+        raise ConfigError(f"result.device: expected an object, found {short(value)}")
+    return value
 
 
 def _bytes(value: Any) -> int:
@@ -110,10 +125,9 @@ def _bytes(value: Any) -> int:
 
 def times(values: Any) -> tuple[float, ...]:
     """`values` as seconds per call. Raises ConfigError unless all are positive numbers."""
-    if isinstance(values, list) and all(
-        type(v) in (int, float) and 0 < v < float("inf") for v in values
-    ):
-        return tuple(map(float, values))
+    if isinstance(values, list) and {int, float}.issuperset(map(type, values)):
+        if not values or (min(values) > 0 and max(values) <= _MOST_SECONDS):
+            return tuple(map(float, values))
     raise ConfigError(f"seconds: expected a list of positive numbers, found {short(values)}")
 
 
@@ -123,6 +137,13 @@ def short(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def lower_quartile(values: tuple[float, ...]) -> float:
-    """The 25th percentile: disturbances only ever make a kernel slower."""
-    return float(np.quantile(values, 0.25))
+def lower_quartile(values: Sequence[float]) -> float:
+    """The 25th percentile, numpy.quantile's: disturbances only ever make a kernel slower."""
+    ordered = sorted(values)
+    rank = 0.25 * (len(ordered) - 1)
+    low = int(rank)
+    share = rank - low
+    first, second = ordered[low], ordered[min(low + 1, len(ordered) - 1)]
+    if share >= 0.5:  # as NumPy rounds
+        return float(second - (second - first) * (1 - share))
+    return float(first + (second - first) * share)

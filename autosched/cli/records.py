@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from autosched.cli.chosen import read
-from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn
+from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn, warning
 from autosched.cli.named import tell_unused, workload_keys
+from autosched.cli.record_summary import Summary
 from autosched.errors import ConfigError
 from autosched.measure import ansor_log
-from autosched.measure.records import LogContents, Record, RecordLog
+from autosched.measure.records import LogContents, Record, RecordLog, stream_log
 from autosched.output_file import FileKind, replacing, require_apart, require_replaceable
-from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name, measured_here
-from autosched.task import Task
+from autosched.session.reading import tell_problems
+from autosched.session.this_cpu import UNKNOWN_CPU
 from autosched.words import count
 
 FORMATS = ("ansor-v0.6", "autosched")
@@ -72,75 +72,35 @@ def _read(source: Path, workloads: Sequence[str]) -> LogContents:
 
 
 def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) -> None:
-    """Print what a record file holds, task by task."""
-    contents = _read(source, workloads)
-    tasks = dict.fromkeys(r.task["key"] for r in contents.records)
-    entries = [_entry(key, contents) for key in tasks]
+    """Print what a record file holds, task by task; no record is kept in memory."""
+    keys = workload_keys(workloads)
+    contents = LogContents()
+    summaries: dict[str, Summary] = {}
+    number = 0
+    for number, record in enumerate(stream_log(source, contents, keys), 1):
+        key = record.task["key"]
+        if key not in summaries:
+            summaries[key] = Summary(record.task)
+        summaries[key].add(number - 1, record, contents.environments)
+    tell_problems(source, contents, warning)
+    tell_unused(keys)
+    entries = [summary.to_json() for summary in summaries.values()]
     if as_json:
         print_json(
             {
                 "file": str(source),
-                "records": len(contents.records),
+                "records": number,
                 "skipped": contents.problems,
                 "tasks": entries,
             }
         )
         return
     plain(
-        f"{source}: {count(len(contents.records), 'record')} of {count(len(tasks), 'task')}, "
+        f"{source}: {count(number, 'record')} of {count(len(entries), 'task')}, "
         f"{count(len(contents.problems), 'line')} skipped"
     )
     for entry in entries:
         _describe(entry)
-
-
-def _entry(key: str, contents: LogContents) -> dict[str, Any]:
-    """What --json says of one task; docs/semantics/records.md explains the keys."""
-    mine = [(n, record) for n, record in enumerate(contents.records) if record.task["key"] == key]
-    valid = [(number, record) for number, record in mine if record.result.valid]
-    known = mine[0][1].task
-    entry: dict[str, Any] = {"key": key, "workload": known.get("workload"), "name": None}
-    try:
-        task = Task.from_json(known)
-        entry |= {"name": task.name, "target": task.target.kind, "problem": None}
-        operations = task.dag.flop_count
-    except ConfigError as error:
-        entry |= {"target": None, "problem": str(error)}
-        operations = 0.0
-    failures = Counter(
-        f"{record.result.failure.stage} {record.result.failure.kind}"
-        for _, record in mine
-        if record.result.failure is not None
-    )
-    times = [_time(*pair, contents, operations) for pair in valid]
-    times.sort(key=lambda time: (time["cache_flush"], time["seconds"]))
-    best = next((time for time in times if time["here"]), times[0] if times else None)
-    faster = times[0] if best is not None and best is not times[0] else None
-    if faster is not None and faster["cache_flush"] != (best or faster)["cache_flush"]:
-        faster = None
-    return {
-        **entry,
-        "records": len(mine),
-        "valid": len(valid),
-        "failures": dict(failures.most_common()),
-        "best": best,
-        "faster_elsewhere": faster,
-    }
-
-
-def _time(number: int, record: Record, contents: LogContents, operations: float) -> dict[str, Any]:
-    """What --json says of one time: whose it is, and how it was taken."""
-    cost = record.result.cost
-    return {
-        "index": number,
-        "seconds": cost,
-        "flops_per_second": operations / cost if operations > 0 else None,
-        "cpu": cpu_name(record, contents.environments),
-        "here": measured_here(record, contents.environments),
-        "cache_flush": record.result.cache_flush,
-        "checked": record.result.checked,
-        "time": record.time or None,
-    }
 
 
 def _describe(entry: Mapping[str, Any]) -> None:

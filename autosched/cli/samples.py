@@ -41,7 +41,7 @@ class RecordSamples:
 
     def __iter__(self) -> Iterator[Sample]:
         for path in self._paths:
-            contents = LogContents([], self.environments, [])
+            contents = LogContents(environments=self.environments)
             for number, record in enumerate(stream_log(path, contents, self._keys)):
                 task = self._task(record, contents)
                 if task is None:

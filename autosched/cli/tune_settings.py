@@ -174,7 +174,7 @@ def own_file(path: Path, tasks: Sequence[Task]) -> Path:
     if not path.is_file():
         return path
     found = False
-    for record in stream_log(path, LogContents([], {}, [])):
+    for record in stream_log(path, LogContents()):
         if record.task["key"] in keys:
             return path
         found = True

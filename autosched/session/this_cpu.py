@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from autosched.errors import ConfigError
@@ -21,6 +22,13 @@ def is_this_cpu(target: Target) -> bool:
     return (target.triple, target.cpu, target.features) == (here.triple, here.cpu, here.features)
 
 
+@cache
+def _code_here() -> tuple[tuple[str, str], ...]:
+    """What a record's target says of code for this machine's CPU."""
+    here = cpu_target(1)
+    return tuple((name, getattr(here, name)) for name in ("triple", "cpu", "features"))
+
+
 def measured_here(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether a record's times are this machine's: its code and its environment name this CPU.
 
@@ -31,8 +39,7 @@ def measured_here(record: Record, environments: Mapping[str, Mapping[str, Any]])
     if not isinstance(target, Mapping):
         return False
     if target.get("kind") == "cpu":
-        here = cpu_target(1)
-        if any(target.get(n) != getattr(here, n) for n in ("triple", "cpu", "features")):
+        if any(target.get(name) != value for name, value in _code_here()):
             return False
     model = environments.get(record.environment, {}).get("cpu")
     return model is None or model == fingerprint()["cpu"]

@@ -15,6 +15,7 @@ state, `replay.py` on a te.Schedule.
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -190,6 +191,8 @@ _FIELDS: dict[type[Step], tuple[str, ...]] = {
     CacheWriteStep: ("id", "text"),
     RfactorStep: ("id", "id", "id"),
 }
+_SHARED: dict[bytes, Step] = {}
+_MOST_SHARED = 1 << 16
 STEP_CODES: dict[str, type[Step]] = {cls.code: cls for cls in _FIELDS}
 
 
@@ -218,8 +221,25 @@ def step_from_json(values: Sequence[Any]) -> Step:
 
 
 def steps_from_json(records: Iterable[Sequence[Any]]) -> tuple[Step, ...]:
-    """The steps of a record's list; ConfigError when one is malformed."""
-    return tuple(map(step_from_json, records))
+    """The steps of a record's list; ConfigError when one is malformed.
+
+    Equal steps are one object: a large file repeats few of them.
+    """
+    return tuple(map(_shared, records))
+
+
+def _shared(values: Sequence[Any]) -> Step:
+    try:
+        written = marshal.dumps(list(values), 2)  # 1, 1.0 and True differ
+    except (TypeError, ValueError):  # no JSON
+        return step_from_json(values)
+    step = _SHARED.get(written)
+    if step is None:
+        step = step_from_json(values)
+        if len(_SHARED) >= _MOST_SHARED:
+            _SHARED.clear()
+        _SHARED[written] = step
+    return step
 
 
 def steps_to_json(steps: Iterable[Step]) -> list[JsonStep]:

@@ -11,7 +11,7 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.features.lowering import features_of_steps
 from autosched.measure import ansor_log
-from autosched.measure.records import Record, read_log
+from autosched.measure.records import Record, read_log, task_hash
 from autosched.task import Task
 from kit.measurer import failure_of
 
@@ -28,7 +28,7 @@ def there_and_back(line: str) -> str:
     """Through a line of ours."""
     task, steps, result, when = ansor_log.parse(json.loads(line))
     ours = json.dumps(Record(task, steps, result, time=when).to_json())
-    again = Record.from_json(json.loads(ours))
+    again = Record.from_json(json.loads(ours), {task_hash(task): task})
     seconds = int(datetime.fromisoformat(again.time).timestamp())
     return ansor_log.format_line(again.task, again.steps, again.result, seconds)
 

@@ -1,9 +1,12 @@
 """Record files: whole lines, torn lines, two writers, other formats."""
 
+import copy
+import errno
 import fcntl
 import json
 import multiprocessing
-from _io import BufferedRandom
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.measure.records import SCHEMA, Record, RecordLog, read_log
 from autosched.measure.result import Failure, MeasureResult
+from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
 
@@ -51,7 +55,7 @@ def test_a_torn_last_line_is_reported_and_the_next_run_goes_on(
     path.write_bytes(data[:-40])
     contents = read_log(path)
     assert len(contents.records) == 1
-    assert "r.jsonl:3: not a whole JSON object (cut short" in contents.problems[0]
+    assert "r.jsonl:4: not a whole JSON object (cut short" in contents.problems[0]
     RecordLog(path).append([record(task_json)])
     assert len(read_log(path).records) == 2
 
@@ -109,9 +113,10 @@ def test_two_writers_do_not_mix_lines(tmp_path: Path, task_json: dict[str, Any])
 def test_lines_are_json(tmp_path: Path, task_json: dict[str, Any]) -> None:
     path = tmp_path / "r.jsonl"
     RecordLog(path).append([record(task_json)])
-    first, second = map(json.loads, path.read_text().splitlines())
-    assert set(first) == {"environment", "hash"}
-    assert set(second) >= {"schema", "task", "steps", "result", "search", "environment", "time"}
+    first, second, third = map(json.loads, path.read_text().splitlines())
+    assert (set(first), set(second)) == ({"environment", "hash"}, {"task", "hash"})
+    assert set(third) == {"schema", "task", "steps", "result", "search", "environment", "time"}
+    assert (third["environment"], third["task"]) == (first["hash"], second["hash"])
 
 
 def test_a_torn_line_swallows_neither_environment_nor_record(
@@ -123,8 +128,8 @@ def test_a_torn_line_swallows_neither_environment_nor_record(
     path.write_bytes(path.read_bytes()[:-40])
     RecordLog(path).append()
     assert len(read_log(path).environments) == 1
-    path.write_bytes(path.read_bytes().splitlines(keepends=True)[1][:-40])
-    log.append([record(task_json, 3e-3)])
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[2][:-40])
+    RecordLog(path).append([record(task_json, 3e-3)])
     contents = read_log(path)
     assert [r.result.seconds for r in contents.records] == [(3e-3,)]
     assert len(contents.problems) == 1
@@ -136,10 +141,10 @@ def test_what_another_writes_until_the_lock_is_there_is_kept_apart(
     """The other writer dies in the middle of a line while this one waits for the lock."""
     path = tmp_path / "r.jsonl"
 
-    def waited(file: BufferedRandom, operation: int) -> None:
-        assert operation == fcntl.LOCK_EX
-        with path.open("ab") as other:
-            other.write(b'{"schema": 1, "task": {"wo')
+    def waited(file: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:
+            with path.open("ab") as other:
+                other.write(b'{"schema": 1, "task": {"wo')
 
     monkeypatch.setattr(fcntl, "flock", waited)
     RecordLog(path).append([record(task_json)])
@@ -157,3 +162,163 @@ def test_a_record_of_a_newer_program_is_skipped(tmp_path: Path, task_json: dict[
     assert (
         f"record schema {SCHEMA + 1} is newer than this program's {SCHEMA}" in contents.problems[0]
     )
+
+
+def old_line(task_json: dict[str, Any], seconds: float = 1e-3) -> str:
+    """A record of schema 1, which held its task itself."""
+    line = {**record(task_json, seconds).to_json(), "schema": 1, "task": task_json}
+    return json.dumps(line) + "\n"
+
+
+def test_schema_1_is_read_and_converted(tmp_path: Path, task_json: dict[str, Any]) -> None:
+    path, again = tmp_path / "r.jsonl", tmp_path / "again.jsonl"
+    other = json.loads(json.dumps(Task.from_workload("matmul", M=4, N=4, K=4).to_json()))
+    path.write_text("".join(map(old_line, [task_json, other, task_json, task_json])))
+    contents = read_log(path)
+    assert [r.task["key"] == other["key"] for r in contents.records] == [False, True, False, False]
+    assert len({id(r.task) for r in contents.records}) == 2  # one object for each task
+    RecordLog(again).copy(contents)
+    RecordLog(again).append([record(other)])
+    assert [r.task for r in read_log(again).records] == [r.task for r in contents.records] + [other]
+    assert again.stat().st_size < path.stat().st_size
+
+
+def test_a_record_without_its_tasks_line_is_skipped(
+    tmp_path: Path, task_json: dict[str, Any]
+) -> None:
+    path = tmp_path / "r.jsonl"
+    RecordLog(path).append([record(task_json)])
+    environment, _, last = path.read_text().splitlines(keepends=True)
+    path.write_text(environment + last)
+    contents = read_log(path)
+    assert contents.records == []
+    assert "whose own line is not before it; skipped" in contents.problems[0]
+
+
+def test_a_file_deleted_meanwhile_is_written_again(
+    tmp_path: Path, task_json: dict[str, Any]
+) -> None:
+    path = tmp_path / "r.jsonl"
+    RecordLog(path).append([record(task_json, 1.0)])
+    log = RecordLog(path)
+    log.append([record(task_json, 2.0)])
+    path.unlink()
+    log.append([record(task_json, 3.0)])
+    contents = read_log(path)
+    assert [r.result.seconds[0] for r in contents.records] == [1.0, 2.0, 3.0]
+    assert contents.problems == []
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_file_that_was_replaced_gets_what_this_run_wrote(
+    tmp_path: Path, task_json: dict[str, Any], torn: bool
+) -> None:
+    path, other = tmp_path / "r.jsonl", tmp_path / "other.jsonl"
+    RecordLog(path).append([record(task_json, 1.0)])
+    log = RecordLog(path)
+    log.append([record(task_json, 2.0)])
+    RecordLog(other).append([record(task_json, 7.0)] * 2)
+    if torn:
+        other.write_bytes(other.read_bytes()[:-9])
+    other.replace(path)
+    log.append([record(task_json, 3.0)])
+    contents = read_log(path)
+    assert [r.result.seconds[0] for r in contents.records] == [7.0] * (2 - torn) + [2.0, 3.0]
+    assert len(contents.problems) == torn
+
+
+def test_a_file_of_another_kind_that_took_its_place_is_kept(
+    tmp_path: Path, task_json: dict[str, Any]
+) -> None:
+    path = tmp_path / "r.jsonl"
+    log = RecordLog(path, overwrite=True)
+    log.append([record(task_json)])
+    path.unlink()
+    path.write_text("my notes\n")
+    with pytest.raises(ConfigError, match="cannot write the record file"):
+        log.append([record(task_json)])
+    assert path.read_text() == "my notes\n"
+
+
+def test_an_emptied_file_gets_its_head_again(tmp_path: Path, task_json: dict[str, Any]) -> None:
+    path = tmp_path / "r.jsonl"
+    log = RecordLog(path)
+    log.append([record(task_json)])
+    os.truncate(path, 0)
+    log.append([record(task_json, 2.0)])
+    contents = read_log(path)
+    assert [r.result.seconds for r in contents.records] == [(2.0,)]
+    assert list(contents.environments) == [contents.records[0].environment]
+
+
+def test_a_full_disk_leaves_whole_lines(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.jsonl"
+    log = RecordLog(path)
+    log.append([record(task_json)])
+    before, write = path.read_bytes(), os.write
+
+    def full(file: int, data: bytes) -> int:
+        if path.stat().st_size > len(before):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[:100])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(ConfigError, match="No space left on device"):
+        log.append([record(task_json)] * 5)
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    log.append([record(task_json)])
+    assert len(read_log(path).records) == 2
+
+
+ODD: list[Any] = [
+    None, True, -1, 0, 17, 10**400, 1.5, float("nan"), float("inf"), -1e308, "", "x", "\0", [], {},
+    [[]], [10**400], [None], {"key": 1}, {"kind": {}}, [["SP", 2, 0, 10**400, [1], 1]], "9" * 5000,
+]  # fmt: skip
+
+
+def test_no_odd_value_gets_further_than_a_sentence(
+    tmp_path: Path, task_json: dict[str, Any]
+) -> None:
+    """Every entry of every line replaced by everything: the line is read, or skipped and named."""
+    path = tmp_path / "r.jsonl"
+    seen = {"telling": 1.0, "error": 0.0, "tolerance": 1e-6}
+    device = {"kernels": {"k": {"registers": 32}}}
+    result = {**record(task_json).to_json()["result"], "check": seen, "device": device}
+    whole = {**record(task_json).to_json(), "result": result}
+    lines: list[dict[str, Any]] = [{"environment": {"cpu": "x"}, "hash": "h"}]
+    lines += [{"task": task_json, "hash": "t"}, {**whole, "schema": 1, "task": task_json}]
+    lines.append({**whole, "task": "t", "environment": "h"})
+    places = [place for number, line in enumerate(lines) for place in _places(line, (number,))]
+    assert len(places) > 60
+    for place in places:
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        for odd in ODD:
+            changed = copy.deepcopy(lines[place[0]])
+            _set(changed, place[1:], odd)
+            text += json.dumps(changed) + "\n" + json.dumps(lines[-1]) + "\n"
+        path.write_text(text)
+        contents = read_log(path)
+        assert len(contents.records) >= 2 + len(ODD), place
+        for each in contents.records:
+            measured_here(each, contents.environments)
+            cpu_name(each, contents.environments)
+            assert each.result.cost > 0
+
+
+def _places(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Where something can be replaced, four levels deep."""
+    if len(path) > 4:
+        return
+    entries = value.items() if isinstance(value, dict) else ()
+    for key, inner in entries:
+        yield (*path, key)
+        yield from _places(inner, (*path, key))
+
+
+def _set(value: Any, path: tuple[Any, ...], new: Any) -> None:
+    for key in path[:-1]:
+        value = value[key]
+    value[path[-1]] = new

@@ -78,9 +78,9 @@ def test_the_environment_tells_cpus_apart_that_run_the_same_code(
     path = tmp_path / "r.jsonl"
     log_of(path, task, [()], 1e-12)
     assert first(path).known == 1
-    environment, record = map(json.loads, path.read_text().splitlines())
-    environment["environment"]["cpu"] = "A faster one"
-    path.write_text(json.dumps(environment) + "\n" + json.dumps(record) + "\n")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[0]["environment"]["cpu"] = "A faster one"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     session = first(path)
     assert session.known == 0
     assert session.others == "1 record of another CPU (A faster one) trains the model only"

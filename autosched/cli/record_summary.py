@@ -1,0 +1,79 @@
+"""What `autosched records info` says of one task, gathered record by record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from autosched.errors import ConfigError
+from autosched.measure.records import Record
+from autosched.session.this_cpu import cpu_name, measured_here
+from autosched.task import Task
+
+_Times = tuple[int, float]  # bytes of the emptied caches, seconds: in the order of preference
+
+
+class Summary:
+    """Counts, and the best records: of this machine, and of all."""
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        self._task = task
+        self._records = 0
+        self._valid = 0
+        self._failures: Counter[str] = Counter()
+        self._best: dict[bool, tuple[_Times, dict[str, Any]]] = {}  # by whether it is of this CPU
+
+    def add(
+        self, number: int, record: Record, environments: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Record `number` of the file, whose environments so far are those."""
+        result = record.result
+        self._records += 1
+        if result.failure is not None:
+            self._failures[f"{result.failure.stage} {result.failure.kind}"] += 1
+        if not result.valid:
+            return
+        self._valid += 1
+        here = measured_here(record, environments)
+        times = (result.cache_flush, result.cost)
+        if here not in self._best or times < self._best[here][0]:
+            entry = {
+                "index": number,
+                "seconds": result.cost,
+                "cpu": cpu_name(record, environments),
+                "here": here,
+                "cache_flush": result.cache_flush,
+                "checked": result.checked,
+                "time": record.time or None,
+            }
+            self._best[here] = (times, entry)
+
+    def to_json(self) -> dict[str, Any]:
+        """What --json says; docs/semantics/records.md explains the keys."""
+        entry: dict[str, Any] = {
+            "key": self._task["key"],
+            "workload": self._task.get("workload"),
+            "name": None,
+        }
+        try:
+            task = Task.from_json(self._task)
+            entry |= {"name": task.name, "target": task.target.kind, "problem": None}
+            operations = task.dag.flop_count
+        except ConfigError as error:
+            entry |= {"target": None, "problem": str(error)}
+            operations = 0.0
+        for _, time in self._best.values():
+            time["flops_per_second"] = operations / time["seconds"] if operations > 0 else None
+        best = self._best.get(True) or self._best.get(False)
+        other = self._best.get(False)
+        # Times that were taken with other caches are not compared.
+        faster = best and other and other[0][0] == best[0][0] and other[0] < best[0]
+        return {
+            **entry,
+            "records": self._records,
+            "valid": self._valid,
+            "failures": dict(self._failures.most_common()),
+            "best": best and best[1],
+            "faster_elsewhere": other[1] if faster and other else None,
+        }
