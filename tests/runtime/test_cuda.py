@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -67,36 +72,46 @@ def test_only_one_file_imports_pycuda() -> None:
     assert found == {"cuda.py", "doctor_cuda.py"}  # doctor in a process of its own
 
 
-def test_what_is_called_is_there() -> None:
-    """Names and arguments against PyCUDA itself (Boost tells them in docstrings)."""
-    driver = pytest.importorskip(
-        "pycuda.driver", reason="PyCUDA is not installed, or finds no driver", exc_type=ImportError
+def stand_in(folder: Path, pycuda: Path) -> Path:
+    """A driver library with what `stand_in_driver.c` does, and all else that PyCUDA links to."""
+    (extension,) = pycuda.glob("_driver*.so")
+    source = (ROOT / "tests" / "kit" / "stand_in_driver.c").read_text()
+    wanted = {
+        name.decode() for name in re.findall(rb"\0(cu[A-Z]\w+)(?=\0)", extension.read_bytes())
+    }
+    wanted -= set(re.findall(r"^int (\w+)", source, re.MULTILINE))
+    source += "".join(f"int {name}(void) {{ return 34; }}\n" for name in sorted(wanted))
+    (folder / "driver.c").write_text(source)
+    library = folder / "driver.so"
+    options = ("-shared", "-fPIC", "-w", "-Wl,-soname,libcuda.so.1", "-o", str(library))
+    subprocess.run(["gcc", *options, str(folder / "driver.c")], check=True)
+    return library
+
+
+def test_every_call_is_one_that_pycuda_takes(tmp_path: Path) -> None:
+    """The adapter on PyCUDA itself, whose driver is a stand-in: names, arguments, error texts."""
+    found = find_spec("pycuda")
+    if found is None or found.origin is None:
+        pytest.skip("PyCUDA is not installed: its own signatures are not compared with")
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc to make a stand-in for the driver's library")
+    library = stand_in(tmp_path, Path(found.origin).parent)
+    script = ROOT / "tests" / "kit" / "pycuda_calls.py"
+    done = subprocess.run(
+        [sys.executable, "-P", str(script), str(library)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    for name in ("init", "Error", "mem_alloc", "get_driver_version"):
-        assert hasattr(driver, name)
-    arguments = {
-        "pagelocked_empty": ("shape", "dtype", "mem_flags"),
-        "memcpy_htod": ("dest", "src"),
-        "memcpy_dtoh": ("dest", "src"),
-        "memset_d8_async": ("dest", "data", "size"),
-        "module_from_buffer": ("buffer",),
-    }
-    for name, names in arguments.items():
-        assert all(f"){each}" in getattr(driver, name).__doc__ for each in names), name
-    members = {
-        "Device": ("name", "compute_capability", "total_memory", "retain_primary_context"),
-        "Context": ("push",),
-        "Function": ("prepare", "prepared_async_call", "get_attribute", "set_attribute"),
-        "Module": ("get_function",),
-        "Event": ("record", "synchronize", "time_since"),
-        "HostAllocation": ("get_device_pointer",),
-        "DeviceAllocation": ("free", "__int__"),
-        "event_flags": ("BLOCKING_SYNC",),
-        "host_alloc_flags": ("DEVICEMAP",),
-        "function_attribute": (
-            *("NUM_REGS", "LOCAL_SIZE_BYTES", "SHARED_SIZE_BYTES", "MAX_THREADS_PER_BLOCK"),
-            "MAX_DYNAMIC_SHARED_SIZE_BYTES",
-        ),
-    }
-    for kind, wanted in members.items():
-        assert [m for m in wanted if not hasattr(getattr(driver, kind), m)] == [], kind
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "done"
+    assert done.stderr.splitlines() == [
+        "set twice 8 65536",
+        "launch autosched_gate 1 1 1, 1 1 1, shared 0, 8 bytes",
+        "launch twice 3 2 1, 64 2 1, shared 65536, 16 bytes",
+        "launch autosched_compare_float32 528 1 1, 256 1 1, shared 0, 48 bytes",
+        "launch autosched_checksum 528 1 1, 256 1 1, shared 0, 24 bytes",
+        "launch faulty 1 1 1, 1 1 1, shared 0, 0 bytes",
+    ]
