@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from autosched.measure.build import Builder
 from autosched.measure.gpu_runner import GpuRunner, require_gpu
@@ -64,10 +65,19 @@ class Measurer:
 
         For a GPU this starts its process and looks for NVRTC; for a CPU it does nothing.
         """
-        if isinstance(self.runner, GpuRunner):
-            facts = self.runner.open()
+        facts = self.gpu()
+        if facts is not None:
             for target in targets:
                 require_gpu(target, facts)
+
+    def gpu(self) -> dict[str, Any] | None:
+        """What the GPU is (DeviceFacts as a dictionary), None when candidates run on the CPU.
+
+        Starts its process. Raises ConfigError, which says what is missing, where there is no GPU.
+        """
+        if not isinstance(self.runner, GpuRunner):
+            return None
+        return self.runner.facts or self.runner.open()
 
     def start(self, task: Task) -> None:
         """Start all processes ahead of the first batch."""

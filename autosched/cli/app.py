@@ -90,7 +90,8 @@ def tune(
         bool,
         typer.Option(
             "--dry-run",
-            help="Sketches and sampled candidates only; for cuda they are compiled and checked.",
+            help="Sketches and sampled candidates (--trials of them) only; for cuda they are "
+            "compiled and checked.",
         ),
     ] = False,
     warm_start: Annotated[

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from autosched.cli.console import warn, warning
 from autosched.errors import ConfigError
@@ -88,3 +91,16 @@ def on_this_machine(task: Task) -> Task:
     if here is not task and task.target.cpu:
         warn(f"note: recorded for {task.target}, rebuilt for this machine's {here.target}")
     return here
+
+
+def on_this_gpu(task: Task, facts: Mapping[str, Any]) -> Task:
+    """`task` for the architecture of the GPU of `facts`, where it was recorded for another.
+
+    The hardware parameters stay: the candidate was made for them.
+    """
+    major, minor = facts["capability"]
+    arch = f"sm_{major}{minor}"
+    if task.target.arch == arch:
+        return task
+    warn(f"note: recorded for {task.target}, rebuilt for {facts['name']} ({arch})")
+    return replace(task, target=replace(task.target, arch=arch))

@@ -77,15 +77,20 @@ def _grouped(reasons: Sequence[str]) -> list[tuple[int, str]]:
 
 
 def show_all(
-    tasks: Sequence[tuple[Task, TuneOptions]], *, as_json: bool, build_timeout: float = 15.0
+    tasks: Sequence[tuple[Task, TuneOptions]],
+    *,
+    as_json: bool,
+    samples: int | None = None,
+    build_timeout: float = 15.0,
 ) -> bool:
     """Print sketches and some candidates of every task. False when one has no usable candidate.
 
-    For a GPU candidates are compiled too, `build_timeout` seconds each.
+    `samples` candidates are drawn for each (default 32). For a GPU they are compiled too,
+    `build_timeout` seconds each.
     """
     found = []
     for number, (task, options) in enumerate(tasks):
-        run = sampled(task, options)
+        run = sampled(task, options, samples or _SAMPLES)
         if task.target.is_gpu:
             legal = [steps for steps, _ in run.legal]
             run = replace(run, compiling=compiled(task, legal, build_timeout))
@@ -99,12 +104,12 @@ def show_all(
     return all(run.usable for run in found)
 
 
-def sampled(task: Task, options: TuneOptions) -> DryRun:
-    """Generate, lower, verify and featurise candidates."""
+def sampled(task: Task, options: TuneOptions, samples: int) -> DryRun:
+    """Generate, lower, verify and featurise at most `samples` candidates."""
     space = SearchSpace(task, options.search, options.sketch_rules)
     rng = np.random.default_rng(options.seed)
     run = DryRun(task, space.sketches, [], [])
-    for steps in space.sample(rng, _SAMPLES):
+    for steps in space.sample(rng, samples)[:samples]:
         try:
             rows = features_of_steps(task.dag, steps, task.target, options.features)
             lower_steps(task.dag, steps, task.target, layout=task.layout)

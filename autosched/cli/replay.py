@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autosched.cli.chosen import chosen, on_this_machine
+from autosched.cli.chosen import chosen, on_this_gpu, on_this_machine
 from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.measure.check import Seen
@@ -30,22 +30,27 @@ def run(
     as_json: bool,
     workloads: Sequence[str] = (),
 ) -> None:
-    """Replay records; exits with 3 when one fails."""
+    """Replay records, those of CUDA on this machine's GPU; exits with 3 when one fails."""
     rows = []
     keys = workload_keys(workloads)
     records = chosen(path, choice, keys=keys)
     tell_unused(keys)
-    tasks = {r.task["key"]: r.task for r in records}
-    rebuilt = {key: on_this_machine(Task.from_json(task)) for key, task in tasks.items()}
-    for flush in dict.fromkeys(r.result.cache_flush for r in records):
-        mine = [r for r in records if r.result.cache_flush == flush]
+    tasks = {key: Task.from_json(task) for key, task in _tasks(records).items()}
+    groups: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        kind = tasks[record.task["key"]].target.kind
+        groups.setdefault((kind, record.result.cache_flush), []).append(record)
+    for (kind, flush), mine in groups.items():
         with Measurer.create(
             workers=1,
             options=replace(_THOROUGH, cache_flush=flush),
             check="all" if check else "none",
+            target=kind,
         ) as measurer:
-            for key in dict.fromkeys(r.task["key"] for r in mine):
-                measurer.reference(rebuilt[key])
+            rebuilt = {key: _here(tasks[key], measurer) for key in _tasks(mine)}
+            measurer.require([task.target for task in rebuilt.values()])
+            for task in rebuilt.values():
+                measurer.reference(task)
             for record in mine:
                 row = _replay(measurer, rebuilt[record.task["key"]], record)
                 rows.append(row)
@@ -55,6 +60,17 @@ def run(
         print_json({"records": str(path), "replayed": rows})
     if any(row["error"] for row in rows):
         sys.exit(3)
+
+
+def _tasks(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
+    """The entries of the records' tasks, by their keys."""
+    return {record.task["key"]: record.task for record in records}
+
+
+def _here(task: Task, measurer: Measurer) -> Task:
+    """The task with the settings of what is here. Raises ConfigError where there is no GPU."""
+    facts = measurer.gpu()
+    return on_this_machine(task) if facts is None else on_this_gpu(task, facts)
 
 
 def _replay(measurer: Measurer, task: Task, record: Record) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def run(
     if dry_run:
         tasks = [(config.task(), tune_options(config, overrides)) for config in configs]
         timeout = configs[0].measure.build_timeout_s
-        if not show_all(tasks, as_json=as_json, build_timeout=timeout):
+        if not show_all(tasks, as_json=as_json, samples=overrides.trials, build_timeout=timeout):
             sys.exit(EXIT_NOTHING_VALID)
         return
     path = records_path(configs, overrides, fresh=fresh)

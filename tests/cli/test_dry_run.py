@@ -28,6 +28,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def no_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOSCHED_NVRTC", "/nowhere/libnvrtc.so")
+
+
+@pytest.fixture
 def strict(tmp_path: Path) -> str:
     """A configuration whose GPU has room for no candidate."""
     text = f"{SMALL}, hardware: {{max_shared_memory_per_block: 1}}}}\n"
@@ -76,6 +81,13 @@ def test_what_compiled_is_summed_up_and_nothing_is_recorded(cli: Cli, tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["free.yaml"]
 
 
+@pytest.mark.usefixtures("no_nvrtc")
+def test_trials_are_how_many_are_sampled(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "free.yaml").write_text(f"{SMALL}}}\n")
+    done = cli("tune", "free.yaml", "--dry-run", "--trials", 3)
+    assert "\n3 candidates sampled: 3 lowered" in done.out
+
+
 def test_what_does_not_compile_has_its_reason(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "hasty.yaml").write_text(f"{SMALL}}}\nmeasure: {{build_timeout_s: 0.000001}}\n")
     done = cli("tune", "hasty.yaml", "--dry-run")
@@ -84,10 +96,8 @@ def test_what_does_not_compile_has_its_reason(cli: Cli, tmp_path: Path) -> None:
     assert "\n    6 failed, for example: not built within 1e-06 s (measure.build_time" in done.out
 
 
-def test_without_nvrtc_the_rest_is_shown(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AUTOSCHED_NVRTC", "/nowhere/libnvrtc.so")
+@pytest.mark.usefixtures("no_nvrtc")
+def test_without_nvrtc_the_rest_is_shown(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "free.yaml").write_text(f"{SMALL}}}\n")
     done = cli("tune", "free.yaml", "--dry-run")
     assert done.status == 0

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched.measure.records import RecordLog
-from autosched.measure.result import Failure
+from autosched.measure import gpu_runner
+from autosched.measure.records import Record, RecordLog
+from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.runner import RunOptions
+from autosched.search.space import SearchSpace
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
 from kit.cli import Cli, MakeRecord
+from kit.fake_gpu import BROKEN
 
 
 def test_the_best_record_is_rebuilt_checked_and_timed(cli: Cli, log: Path) -> None:
@@ -50,11 +53,35 @@ def test_a_record_of_another_machine_is_rebuilt_for_this_one(
     assert ("recorded for cpu (another-cpu" in done.err) == ("another" in cpu)
 
 
-def test_a_candidate_for_cuda_is_refused(cli: Cli, log: Path) -> None:
-    log.write_text(log.read_text().replace('"kind":"cpu"', '"kind":"cuda"'))
-    done = cli("replay", log)
-    assert done.status == 2
-    assert "recorded for CUDA; only CPU candidates can be run here" in done.err
+@pytest.fixture
+def gpu_log(tmp_path: Path) -> Path:
+    """One candidate for sm_80."""
+    task = Task.from_workload("matmul", M=16, N=16, K=16, target="cuda")
+    (steps, *_) = SearchSpace(task).sample(np.random.default_rng(0), 1)
+    path = tmp_path / "gpu.jsonl"
+    RecordLog(path).append([Record(task.to_json(), steps, MeasureResult((1e-3,)))])
+    return path
+
+
+def test_a_candidate_for_cuda_is_rebuilt_for_the_gpu_that_is_here(
+    cli: Cli, gpu_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_runner, "FACTORY", "kit.fake_gpu:make_good_handler")
+    done = cli("replay", gpu_log)
+    assert done.status == 0
+    assert "note: recorded for cuda (sm_80), rebuilt for fake GPU (sm_90)" in done.err
+    assert ": 100 us, recorded 1 ms, ratio 0.10, " in done.out
+    assert "checked against NumPy (100% of the outputs finite and not zero, largest" in done.out
+
+
+def test_without_a_gpu_a_candidate_for_cuda_is_not_replayed(
+    cli: Cli, gpu_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_runner, "FACTORY", "kit.fake_gpu:make_handler")
+    monkeypatch.setenv(BROKEN, str(gpu_log))  # a file that is there
+    done = cli("replay", gpu_log)
+    assert (done.status, done.out) == (2, "")
+    assert "device unavailable" in done.err
 
 
 def test_a_file_of_failures_is_refused(cli: Cli, tmp_path: Path, record: MakeRecord) -> None:

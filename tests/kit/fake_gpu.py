@@ -82,6 +82,11 @@ FAULTS: tuple[dict[str, Any], ...] = (
 )
 
 
+def make_good_handler() -> Handler:
+    """Real cubins take 100 us."""
+    return FakeSession(FakeDevice(lambda _: Behaviour(1e-4))).handle
+
+
 def make_faulty_handler() -> Handler:
     """For real cubins of a tuning run."""
     return FakeSession(FakeDevice(faulty)).handle
