@@ -31,6 +31,7 @@ Array = npt.NDArray[Any]
 MOST_LAUNCHES = 512  # behind a closed gate: a launch queue holds about 1000
 _BUSY_SECONDS = 0.2  # after which clocks have left idle
 _WARM_SECONDS = 5e-3
+_PROBED = 256  # numbers
 
 
 class GpuSession:
@@ -59,8 +60,9 @@ class GpuSession:
         """The reply to a request. Raises MeasureError."""
         match request:
             case ("facts",):
-                self._probe()
                 return asdict(self.device.facts())
+            case ("probe",):
+                self._probe()
             case ("task", task_json, cold):
                 self._set_task(task_json, cold)
             case ("reference",):
@@ -98,15 +100,21 @@ class GpuSession:
         return self._device
 
     def _probe(self) -> None:
-        """Raise MeasureError (lost) unless memory comes back as it was written."""
+        """Raise MeasureError (lost) unless a kernel adds numbers as it should."""
         device = self.device
-        address = device.alloc(256)
-        device.fill(address, 256, 0x5A)
-        found = device.download(address, 256)
-        device.free(address)
-        if not (found == 0x5A).all():
+        left = np.arange(_PROBED, dtype=np.float32)
+        right = left[::-1] * 0.5
+        addresses = [device.alloc(left.nbytes) for _ in range(3)]
+        device.upload(addresses[0], left)
+        device.upload(addresses[1], np.ascontiguousarray(right))
+        device.add(addresses[0], addresses[1], addresses[2], _PROBED)
+        found = device.download(addresses[2], left.nbytes).view(np.float32)
+        for address in addresses:
+            device.free(address)
+        bad = np.flatnonzero(found != left + right)
+        if bad.size:
             raise MeasureError(
-                "memory of the GPU is not what was written", stage="run", kind="lost"
+                f"the GPU adds {bad.size} of {_PROBED} numbers wrongly", stage="run", kind="lost"
             )
 
     def _set_task(self, task_json: dict[str, Any], cold: bool) -> None:

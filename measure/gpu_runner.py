@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from autosched.codegen.nvrtc import load_nvrtc, nearest_arch
 from autosched.errors import ConfigError, DeviceError, MeasureError
+from autosched.measure import gpu_worker
 from autosched.measure.check import Seen
+from autosched.measure.gpu_worker import GpuWorker
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.result import Failure, RunResult
 from autosched.measure.runner import Batch, Runner
@@ -27,6 +29,7 @@ from autosched.target import Target
 from autosched.task import Task
 
 _START_SECONDS = 60.0  # imports, the context, inputs of the task
+_PROBE_SECONDS = 10.0  # one kernel of 256 threads
 _MOST_IMAGES = 3  # failures in a row to load a cubin: driver and compiler do not fit
 FACTORY = "autosched.measure.gpu_run:make_handler"
 _ENVIRONMENT = {
@@ -42,14 +45,16 @@ class GpuRunner(Runner):
 
     `device` is its number or UUID, as CUDA_VISIBLE_DEVICES takes it; empty leaves the choice to the
     environment. `checks` compares every candidate with the reference. `factory` makes the handler
-    of the process. Where `options` ask for empty caches, the L2 cache is overwritten before each
-    timed call, whatever size they name.
+    of the process, which has `grace_seconds` to answer late, or to end, before it is killed, and
+    `kill_seconds` to be gone then. Where `options` ask for empty caches, the L2 cache is
+    overwritten before each timed call, whatever size they name.
     """
 
     device: str = ""
     checks: bool = True
     factory: str = field(default_factory=lambda: FACTORY)
     kill_seconds: float = 20.0
+    grace_seconds: float = field(default_factory=lambda: gpu_worker.GRACE_SECONDS)
     facts: dict[str, Any] | None = None
     _expected: list[npt.NDArray[Any]] | None = None
     _prepared: str = ""
@@ -65,6 +70,7 @@ class GpuRunner(Runner):
         self._worker = self._worker or self._new_worker()
         try:
             self.facts = self._worker.call(("facts",), _START_SECONDS, "load")
+            self._worker.call(("probe",), _PROBE_SECONDS, "run")
         except MeasureError as error:
             self.close()
             raise ConfigError(str(error)) from None
@@ -158,20 +164,24 @@ class GpuRunner(Runner):
         environment = dict(_ENVIRONMENT)
         if self.device:
             environment["CUDA_VISIBLE_DEVICES"] = self.device
-        return Worker(self.factory, environment=environment, kill_seconds=self.kill_seconds)
+        return GpuWorker(
+            self.factory,
+            environment=environment,
+            kill_seconds=self.kill_seconds,
+            grace_seconds=self.grace_seconds,
+        )
 
     def _prepare(self) -> None:
         assert self._worker is not None and self._task is not None
         if self._task["key"] != self._prepared:
             self._expected, self._prepared = None, self._task["key"]
-        requests: list[tuple[Any, ...]] = [
-            ("facts",),
-            ("task", self._task, bool(self.options.flush_bytes)),
-        ]
+        self._worker.call(("facts",), _START_SECONDS, "load")
+        self._worker.call(("probe",), _PROBE_SECONDS, "run")
+        self._worker.call(
+            ("task", self._task, bool(self.options.flush_bytes)), _START_SECONDS, "load"
+        )
         if self._expected is not None:
-            requests.append(("expected", self._expected))
-        for request in requests:
-            self._worker.call(request, _START_SECONDS, "load")
+            self._worker.call(("expected", self._expected), _START_SECONDS, "load")
 
     def _call(self, request: tuple[Any, ...], stage: str, timeout: float | None = None) -> Any:
         """One request. RunLostError when the GPU is lost, MeasureError otherwise."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched import arguments
-from autosched.errors import ConfigError, MeasureError
+from autosched.errors import ConfigError, DeviceError, MeasureError
 from autosched.layout import LayoutOption
 from autosched.measure.check import Seen
 from autosched.measure.environment import fingerprint
@@ -360,11 +360,12 @@ class Batch:
             raise
         except MeasureError as error:
             message = str(error)
-            if error.kind == "timeout":
+            if error.kind == "timeout" and not isinstance(error, DeviceError):
                 why = "measure.timeout_s"
                 if limit < self.runner.options.timeout:
                     why = f"{self.runner.options.patience:g} times the best known time"
-                message = f"one call took longer than {limit:.3g} s ({why}); the process was ended"
+                ending = message.rpartition("; ")[2]
+                message = f"one call took longer than {limit:.3g} s ({why}); {ending}"
             self.failures[index] = Failure(error.stage, error.kind, message)
             if self.runner._replaced(error):
                 self._reload()

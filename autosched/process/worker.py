@@ -23,7 +23,7 @@ from autosched.errors import AutoschedError, DeviceError, MeasureError, Schedule
 _ENVIRONMENT = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 
 # A process that waits in a kernel driver (a GPU that hangs) does not even die of SIGKILL.
-_KILL_SECONDS = 20.0
+KILL_SECONDS = 20.0
 
 # The parent's path comes after the worker's own, and the current folder never: a module of the
 # user's that has the name of one in the standard library or an installed package is not run.
@@ -56,7 +56,7 @@ class Worker:
         *,
         memory_limit: int = 0,
         environment: Mapping[str, str] | None = None,
-        kill_seconds: float = _KILL_SECONDS,
+        kill_seconds: float = KILL_SECONDS,
     ) -> None:
         self._factory = factory
         self._memory_limit = memory_limit
@@ -108,12 +108,7 @@ class Worker:
     def receive(self, timeout: float, stage: str) -> Any:
         """The reply. Raises MeasureError (timeout, crash or the worker's own) after a restart."""
         if not self.connection.poll(timeout):
-            self.start()
-            raise MeasureError(
-                f"no answer within {timeout:g} s; the process was ended",
-                stage=stage,
-                kind="timeout",
-            )
+            raise self._late(timeout, stage)
         try:
             ok, reply = self.connection.recv()
         except (EOFError, OSError):
@@ -133,6 +128,13 @@ class Worker:
         self.send(request)
         return self.receive(timeout, stage)
 
+    def _late(self, timeout: float, stage: str) -> MeasureError:
+        """The error for a reply that did not come; requests can be sent again."""
+        self.start()
+        return MeasureError(
+            f"no answer within {timeout:g} s; the process was ended", stage=stage, kind="timeout"
+        )
+
     def _crashed(self, stage: str) -> MeasureError:
         assert self._process is not None
         try:
@@ -147,7 +149,7 @@ class Worker:
 
 
 def serve(factory: str, fd: int, memory_limit: int) -> None:
-    """The worker's main loop: answer until the other side closes."""
+    """The worker's main loop: answer until the other side closes, or sends None."""
     _settle(memory_limit)
     connection = Connection(fd)
     module, _, name = factory.partition(":")
@@ -157,6 +159,8 @@ def serve(factory: str, fd: int, memory_limit: int) -> None:
             request = connection.recv()
         except (EOFError, OSError):
             return
+        if request is None:  # GPUs: cleaning up a context that is in use aborts
+            os._exit(0)
         ends = False
         reply: tuple[bool, Any]
         try:

@@ -184,6 +184,10 @@ class CudaDevice(Device):
         """Overwrites twice the cache."""
         self.fill(self._flush, self._flushed, 0)
 
+    def add(self, left: int, right: int, total: int, count: int) -> None:
+        """With a kernel."""
+        self._help("autosched_add", "PPPQ", (1, 1, 1), _BLOCK, left, right, total, count)
+
     def compare(
         self,
         got: int,

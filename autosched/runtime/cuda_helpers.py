@@ -1,4 +1,4 @@
-"""Kernels that measuring needs on the GPU: the gate, the comparison and the checksum.
+"""Kernels that measuring needs on the GPU: gate, comparison, checksum, and one that adds.
 
 Header-free like generated code. Each works with any grid and block.
 """
@@ -37,6 +37,14 @@ extern "C" __global__ void autosched_gate(volatile unsigned* flag) {
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
   } while (now - start < 500000000ull);
   flag[1] = 1;
+}
+
+extern "C" __global__ void autosched_add(
+    const float* left, const float* right, float* out, unsigned long long count) {
+  unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+  for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < count;
+       i += step)
+    out[i] = left[i] + right[i];
 }
 
 // Adds up words, each times an odd number of its place.

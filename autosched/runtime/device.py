@@ -1,4 +1,4 @@
-"""A GPU as measuring sees it: memory, modules, launches, events, and four helper kernels.
+"""A GPU as measuring sees it: memory, modules, launches, events, and five helper kernels.
 
 `Device` is implemented by `cuda.py` (PyCUDA) and by `fake_device.py` (for tests). Addresses are
 numbers. Work is queued in one stream, in order. A call whose driver reports an error raises
@@ -142,6 +142,10 @@ class Device(Protocol):
 
     def flush_l2(self) -> None:
         """Queue the overwriting of more memory than the L2 cache holds."""
+        ...
+
+    def add(self, left: int, right: int, total: int, count: int) -> None:
+        """Queue total = left + right, `count` numbers in float32."""
         ...
 
     def compare(

@@ -107,7 +107,7 @@ class FakeDevice(Device):
         if used + size > self._facts.memory:
             raise device_error(2, "alloc", "load")
         address = self._next
-        self._next += -(-size // 256 + 1) * 256
+        self._next += (-(-size // 256) + 1) * 256
         self._memory[address] = np.zeros(size, np.uint8)
         return address
 
@@ -216,6 +216,12 @@ class FakeDevice(Device):
         """Takes as long as writing 100 MB at 2 TB/s."""
         self._called("flush_l2")
         self._clock += 5e-5
+
+    def add(self, left: int, right: int, total: int, count: int) -> None:
+        """At once."""
+        self._called("add")
+        one, other = (self._bytes(at, 4 * count).view(np.float32) for at in (left, right))
+        self._bytes(total, 4 * count)[:] = (one + other).view(np.uint8)
 
     def compare(
         self,

@@ -14,7 +14,7 @@ import pytest
 from autosched.cli import app as application
 from autosched.codegen.nvrtc import load_nvrtc
 from autosched.errors import ConfigError
-from autosched.measure import gpu_runner
+from autosched.measure import gpu_runner, gpu_worker
 from autosched.measure.records import read_log
 from autosched.state.steps import steps_to_json
 
@@ -74,6 +74,7 @@ def test_a_run_with_faults_loses_nothing(
     if trials > 100 and "AUTOSCHED_SLOW" not in os.environ:
         pytest.skip("minutes of some 300 injected faults: set AUTOSCHED_SLOW=1 to run it")
     monkeypatch.setattr(gpu_runner, "FACTORY", "kit.fake_gpu:make_faulty_handler")
+    monkeypatch.setattr(gpu_worker, "GRACE_SECONDS", 0.1)  # some kernels never end
     before = children()
     assert tune(monkeypatch, "--trials", str(trials), "--records", "r.jsonl", "--json") == 0
     assert children() <= before

@@ -82,6 +82,18 @@ FAULTS: tuple[dict[str, Any], ...] = (
 )
 
 
+class WrongAdder(FakeDevice):
+    """A GPU that is broken in a way that no code of the driver tells."""
+
+    def add(self, left: int, right: int, total: int, count: int) -> None:
+        super().add(left, right, total, count)
+        self.fill(total, 4, 0xFF)
+
+
+def make_wrong_adder() -> Handler:
+    return FakeSession(WrongAdder(behave)).handle
+
+
 def make_good_handler() -> Handler:
     """Real cubins take 100 us."""
     return FakeSession(FakeDevice(lambda _: Behaviour(1e-4))).handle

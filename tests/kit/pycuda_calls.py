@@ -23,6 +23,7 @@ def calls() -> None:
     assert (device.download(address, 256).view(np.float32) == numbers).all()
     device.fill(address, 128, 0x5A)
     assert (device.download(address, 256)[126:130] == [0x5A, 0x5A, 0, 0]).all()
+    device.add(address, address, other, 64)
     module = device.load(b"an image")
     kernel, used = device.kernel(module, "twice", 64 << 10)
     assert (used.max_threads, used.shared_bytes, used.local_bytes, used.registers) == (

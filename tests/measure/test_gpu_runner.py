@@ -12,10 +12,10 @@ import pytest
 
 from autosched.errors import ConfigError
 from autosched.measure.gpu_runner import GpuRunner
+from autosched.measure.gpu_worker import GpuWorker
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.result import RunResult
 from autosched.measure.runner import RunOptions
-from autosched.process.worker import Worker
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.device import artifact
@@ -30,8 +30,7 @@ GOOD: dict[str, Any] = {"seconds": 1e-5}
 def runner(timeout: float = 10.0, **settings: Any) -> Iterator[GpuRunner]:
     found = GpuRunner(
         RunOptions(timeout=timeout, visits=VISITS),
-        factory="kit.fake_gpu:make_handler",
-        **settings,
+        **{"factory": "kit.fake_gpu:make_handler", "grace_seconds": 0.1, **settings},
     )
     try:
         yield found
@@ -124,7 +123,7 @@ def test_a_gpu_whose_new_process_does_not_work_is_lost(
             run(found, GOOD)
 
 
-class Unkillable(Worker):
+class Unkillable(GpuWorker):
     """A process that waits in the kernel driver: no signal reaches it."""
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
@@ -134,10 +133,11 @@ class Unkillable(Worker):
 def test_a_process_that_cannot_be_ended_does_not_hold_the_run_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    workers: list[Worker] = []
+    workers: list[GpuWorker] = []
 
-    def unkillable(self: GpuRunner) -> Worker:
-        workers.append(Unkillable(self.factory, kill_seconds=self.kill_seconds))
+    def unkillable(self: GpuRunner) -> GpuWorker:
+        kill, grace = self.kill_seconds, self.grace_seconds
+        workers.append(Unkillable(self.factory, kill_seconds=kill, grace_seconds=grace))
         return workers[0]
 
     monkeypatch.setattr(GpuRunner, "_new_worker", unkillable)
@@ -162,6 +162,14 @@ def test_a_gpu_that_is_not_there_is_said_at_once(
     flag.touch()
     monkeypatch.setenv(BROKEN, str(flag))
     with runner() as found, pytest.raises(ConfigError, match="device unavailable"):
+        found.open()
+
+
+def test_a_gpu_that_adds_wrongly_gets_no_work() -> None:
+    with (
+        runner(factory="kit.fake_gpu:make_wrong_adder") as found,
+        pytest.raises(ConfigError, match="the GPU adds 1 of 256 numbers wrongly"),
+    ):
         found.open()
 
 

@@ -108,6 +108,7 @@ def test_every_call_is_one_that_pycuda_takes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "done"
     assert done.stderr.splitlines() == [
+        "launch autosched_add 1 1 1, 256 1 1, shared 0, 32 bytes",
         "set twice 8 65536",
         "launch autosched_gate 1 1 1, 1 1 1, shared 0, 8 bytes",
         "launch twice 3 2 1, 64 2 1, shared 65536, 16 bytes",

@@ -20,7 +20,7 @@ def test_they_compile_without_stack_or_spills(arch: str) -> None:
     except ConfigError as error:
         pytest.skip(str(error))
     found = nvrtc.compile(helper_source(), arch).resources
-    assert {"autosched_gate", "autosched_checksum"} < set(found)
+    assert {"autosched_gate", "autosched_checksum", "autosched_add"} < set(found)
     dtypes = [np.dtype(getattr(ml_dtypes, t, None) or t) for t in TYPES]
     assert {compare_name(d) for d in dtypes} < set(found)
     assert all(not (used.stack or used.spill_stores) for used in found.values())

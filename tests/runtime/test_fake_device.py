@@ -45,6 +45,16 @@ def test_codes_of_loading_and_launching(stage: str) -> None:
     assert caught.value.code == 701
 
 
+def test_pieces_of_memory_are_apart() -> None:
+    device = fake()
+    sizes = (1, 256, 257, 1024, 4)
+    addresses = [device.alloc(size) for size in sizes]
+    for number, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
+        device.fill(address, size, number)
+    for number, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
+        assert (device.download(address, size) == number).all()
+
+
 def test_a_later_launch_may_fail() -> None:
     device = fake()
     kernel, _ = device.kernel(device.load(cubin(run=700, run_at=2)), "k", 0)

@@ -1,0 +1,68 @@
+"""The process of a GPU: it is asked to stop before it is killed.
+
+Killing a process whose kernels run is hard on the driver, and a new process costs seconds. So one
+that is late is given a moment to answer after all, and one that is to end is told so first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Mapping
+
+from autosched.errors import MeasureError
+from autosched.process.worker import KILL_SECONDS, Worker
+
+GRACE_SECONDS = 2.0
+
+
+class GpuWorker(Worker):
+    """A worker that has `grace_seconds` to answer late, or to end by itself, before it is killed.
+
+    One that answered late has dropped all kernels and is kept.
+    """
+
+    def __init__(
+        self,
+        factory: str,
+        *,
+        environment: Mapping[str, str] | None = None,
+        kill_seconds: float = KILL_SECONDS,
+        grace_seconds: float = GRACE_SECONDS,
+    ) -> None:
+        self._grace_seconds = grace_seconds
+        self._hangs = False
+        super().__init__(factory, environment=environment, kill_seconds=kill_seconds)
+
+    def stop(self) -> None:
+        """End the process: it is asked to, and killed when it does not."""
+        if self._process is not None and not self._hangs:
+            self.send(None)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(self._grace_seconds)
+        self._hangs = False
+        super().stop()
+
+    def _late(self, timeout: float, stage: str) -> MeasureError:
+        if self._answers():
+            message = f"no answer within {timeout:g} s; it came later"
+            return MeasureError(message, stage=stage, kind="timeout")
+        self._hangs = True
+        return super()._late(timeout, stage)
+
+    def _answers(self) -> bool:
+        """Whether the reply that is late comes, and kernels are dropped."""
+        deadline = time.monotonic() + self._grace_seconds
+        self.send(("drop",))
+        for _ in range(2):
+            try:
+                if not self.connection.poll(max(0.0, deadline - time.monotonic())):
+                    return False
+                ok, reply = self.connection.recv()
+            except (EOFError, OSError):  # it died
+                return False
+            device = None if ok else reply[3]
+            if device is not None and device[1]:  # its context is dead: it ends
+                return False
+        return bool(ok)

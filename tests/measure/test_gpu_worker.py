@@ -1,0 +1,75 @@
+"""The process of a GPU: late answers, hangs, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from autosched.errors import MeasureError
+from autosched.measure.gpu_worker import GpuWorker
+from autosched.target import cuda_target
+from autosched.task import Task
+from kit.device import artifact
+
+TASK = Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target("sm_90"))
+LONG = 60.0
+
+
+@contextmanager
+def worker(grace: float) -> Iterator[GpuWorker]:
+    found = GpuWorker("kit.fake_gpu:make_handler", grace_seconds=grace)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def load(found: GpuWorker, **behaviour: Any) -> int:
+    """The number of the process, which has a kernel that behaves so."""
+    found.call(("task", TASK.to_json(), False), LONG, "load")
+    found.call(("load", 0, artifact(**behaviour).to_bytes()), LONG, "load")
+    assert found._process is not None
+    return found._process.pid
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "grace", "kept"),
+    [
+        ({"slow": 0.6}, LONG, True),
+        ({"slow": 0.6, "run": 1}, LONG, True),  # an error after which it goes on
+        ({"slow": 0.6, "run": 700}, LONG, False),  # after this it ends by itself
+        ({"hang": True}, 0.1, False),
+    ],
+)
+def test_one_that_answers_late_is_kept_without_its_kernels(
+    behaviour: dict[str, Any], grace: float, kept: bool
+) -> None:
+    with worker(grace) as found:
+        before = load(found, **behaviour)
+        says = "no answer within 0.2 s; " + ("it came later" if kept else "the process was ended")
+        with pytest.raises(MeasureError, match=says) as caught:
+            found.call(("first", 0), 0.2, "run")
+        assert caught.value.kind == "timeout"
+        found.call(("facts",), LONG, "load")  # nothing of the late answer is left
+        found.call(("probe",), LONG, "load")
+        with pytest.raises(MeasureError, match="KeyError: 0"):
+            found.call(("uses", 0), LONG, "run")
+        assert found._process is not None and (found._process.pid == before) == kept
+
+
+def test_one_that_is_idle_ends_by_itself() -> None:
+    with worker(LONG) as found:
+        found.call(("facts",), LONG, "load")
+        process = found._process
+    assert process is not None and process.returncode == 0
+
+
+def test_one_that_is_busy_is_killed() -> None:
+    with worker(0.1) as found:
+        load(found, hang=True)
+        process = found._process
+        found.send(("first", 0))
+    assert process is not None and process.returncode == -9
