@@ -24,6 +24,7 @@ from autosched.errors import (
 
 if TYPE_CHECKING:
     from autosched import te as te
+    from autosched.runtime.memory import empty as empty
     from autosched.session.api import tune as tune
     from autosched.session.load_best import load_best as load_best
     from autosched.target import Target as Target
@@ -43,6 +44,7 @@ __all__ = [
     "ScheduleError",
     "Target",
     "Task",
+    "empty",
     "load_best",
     "te",
     "trusting",
@@ -52,6 +54,7 @@ __all__ = [
 _LAZY = {
     "Target": "autosched.target",
     "Task": "autosched.task",
+    "empty": "autosched.runtime.memory",
     "load_best": "autosched.session.load_best",
     "trusting": "autosched.user_file",
     "tune": "autosched.session.api",

@@ -19,23 +19,35 @@ def _refuse(symbol: str, position: int, spec: ParamSpec, problem: str) -> Measur
     )
 
 
+def view_of(value: Any) -> np.ndarray[Any, Any]:
+    """`value` as a NumPy array over the same memory. Raises whatever NumPy or `value` does."""
+    if type(value) is np.ndarray:
+        return value
+    if hasattr(value, "__dlpack__"):
+        array: np.ndarray[Any, Any] = np.from_dlpack(value)
+        return array
+    if hasattr(value, "__array_interface__"):
+        return np.asarray(value)
+    raise TypeError(f"{type(value).__name__} offers no array")
+
+
 def as_array(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndarray[Any, Any]:
-    """`value` as a NumPy array over the same memory (through DLPack when it is another kind).
+    """`value` as a NumPy array over the same memory: by DLPack or NumPy's interface of arrays.
 
     Raises MeasureError when it is not an array in host memory.
     """
     if isinstance(value, np.ndarray):
         return value
-    if not hasattr(value, "__dlpack__"):
+    if not hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
         raise _refuse(
             symbol,
             position,
             spec,
-            f"must be a NumPy array or offer __dlpack__, found {type(value).__name__}; "
-            "convert it with numpy.asarray",
+            "must be a NumPy array or offer __dlpack__ or __array_interface__, found "
+            f"{type(value).__name__}; convert it with numpy.asarray",
         )
     try:
-        array: np.ndarray[Any, Any] = np.from_dlpack(value)
+        return view_of(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise _refuse(
             symbol,
@@ -44,7 +56,6 @@ def as_array(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndar
             f"({type(value).__name__}) cannot be viewed in host memory: {error}; copy it to a "
             "NumPy array first",
         ) from error
-    return array
 
 
 def _check_array(symbol: str, position: int, spec: ParamSpec, array: np.ndarray[Any, Any]) -> None:

@@ -71,6 +71,11 @@ class CpuArtifact:
     externs: tuple[str, ...] = ()
     threads: int = 1
 
+    @property
+    def parallel(self) -> bool:
+        """Whether the code has parallel loops: it names the function that launches them."""
+        return b"autosched_parallel_launch" in self.object_code
+
     def with_layouts(self, changes: Iterable[LayoutChange]) -> CpuArtifact:
         """The same code, its parameters marked as stored in the order of `changes`."""
         params = list(self.params)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,24 @@ import numpy as np
 from autosched.codegen.llvm import compile_object, emit_llvm
 from autosched.codegen.llvm_compile import Level
 from autosched.errors import MeasureError
-from autosched.runtime.arguments import as_array, check
+from autosched.runtime.arguments import as_array, check, view_of
 from autosched.runtime.artifact import CpuArtifact, ParamSpec, artifact_of
+from autosched.runtime.calling import (
+    arrange,
+    constant_shape,
+    is_constant,
+    made_outputs,
+    result_of,
+    signature,
+)
+from autosched.runtime.memory import aligned_copy
+from autosched.runtime.memory import empty as aligned_empty
 from autosched.runtime.native import has_symbol, kernel_imports, load_object, runtime_library
 from autosched.runtime.parallel import ensure_pool
+from autosched.runtime.parallel_ir import THREADS_OFFSET
+from autosched.runtime.quick_call import UNFIT, Expected, quick_call
 from autosched.target import Target
+from autosched.tir.dtype import DType
 from autosched.tir.function import PrimFunc
 
 __all__ = [
@@ -36,6 +49,8 @@ _TIME = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
 )
 
+_ONE = ctypes.c_int32(1)  # the threads that a kernel without parallel loops needs
+
 _externs: dict[str, Any] = {}
 
 
@@ -52,29 +67,6 @@ def register_extern(name: str, function: Any) -> None:
     Python function f. It must be registered before a kernel that calls it is loaded.
     """
     _externs[name] = function
-
-
-def aligned_empty(
-    shape: tuple[int, ...], dtype: Any = np.float32, alignment: int = 64
-) -> np.ndarray[Any, Any]:
-    """An uninitialised array that starts at a multiple of `alignment` bytes.
-
-    NumPy's own arrays start at multiples of 16, which makes each 64-byte vector straddle two cache
-    lines; kernels accept both.
-    """
-    kind = np.dtype(dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-    raw = np.empty(size + alignment, np.uint8)
-    start = -int(raw.__array_interface__["data"][0]) % alignment
-    array: np.ndarray[Any, Any] = raw[start : start + size].view(kind).reshape(shape)
-    return array
-
-
-def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A row-major copy of `array` that starts at a cache line."""
-    result = aligned_empty(array.shape, array.dtype)
-    result[...] = array
-    return result
 
 
 class BoundKernel:
@@ -115,9 +107,13 @@ class BoundKernel:
 class CpuKernel:
     """A loaded kernel. Call it with one argument for each of `artifact.params`.
 
-    Arrays are NumPy arrays or anything in host memory that offers __dlpack__; outputs are written
-    in place. All arguments are checked (count, dtype, shape, contiguity, alignment, writability,
-    outputs sharing memory) before anything runs.
+        kernel(a, b, c)    c = kernel(a, b)    kernel(A=a, B=b, C=c)    kernel(a, b, out=c)
+
+    Arrays are NumPy arrays or anything in host memory that offers __dlpack__ or
+    __array_interface__; outputs are written in place, or made and returned where none is given.
+    All arguments are checked (count, dtype, shape, contiguity, alignment, writability, outputs
+    sharing memory) before anything runs. Several threads may call it at once: the interpreter's
+    lock is let go while it runs.
     """
 
     def __init__(self, artifact: CpuArtifact, threads: int | None = None) -> None:
@@ -135,14 +131,36 @@ class CpuKernel:
                     "register it with autosched.runtime.cpu.register_extern before loading",
                     stage="load",
                 )
+        self._parallel = artifact.parallel
         self._library = load_object(artifact.object_code, [artifact.symbol], imports)
         self.raw_pointer = self._library.addresses[artifact.symbol]
+        self._quick = _quick_call(artifact, self.raw_pointer, self._threads_used)
+        self._outputs = made_outputs(artifact.params)
+        self._number_of_inputs = len(artifact.params) - len(self._outputs)
 
-    def bind(self, *args: Any) -> BoundKernel:
-        """Checks the arguments and returns the call. Raises MeasureError as calling does."""
+    @property
+    def _threads_used(self) -> int:
+        return self._threads or self.artifact.threads
+
+    def _ensure_pool(self) -> None:
+        if self._parallel:
+            ensure_pool(self._threads_used)
+
+    def __repr__(self) -> str:
         artifact = self.artifact
+        threads = f", {self._threads_used} threads" if self._parallel else ""
+        return f"<CPU kernel {signature(artifact.symbol, artifact.params)}{threads}>"
+
+    def bind(self, *args: Any, **named: Any) -> BoundKernel:
+        """Checks the arguments and returns the call. Raises MeasureError as calling does.
+
+        All of them are given, outputs as well.
+        """
+        artifact = self.artifact
+        if named:
+            args = tuple(arrange(artifact.symbol, artifact.params, args, named, _not_given)[0])
         slots, arrays = check(artifact.symbol, artifact.params, artifact.sizes, args)
-        ensure_pool(self._threads or artifact.threads)
+        self._ensure_pool()
         return BoundKernel(self, slots, arrays)
 
     def prepare(self, *args: Any) -> tuple[Any, ...]:
@@ -163,9 +181,51 @@ class CpuKernel:
                 result[i] = aligned_copy(spec.layout.transform(array))
         return tuple(result)
 
-    def __call__(self, *args: Any) -> None:
-        """Run once. Raises MeasureError when an argument does not fit or an assertion fails."""
-        self.bind(*args).run()
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run once. Returns the outputs that were not given: an array, or a tuple of several.
+
+        Arguments are given by position, or by the names of the tensors; `out` is the output too.
+        Raises MeasureError when an argument does not fit or an assertion fails.
+        """
+        if named:
+            return self._general(args, named)
+        status = self._quick(args)
+        if status == UNFIT:
+            return self._unfit(args)
+        if status:
+            raise self.failure(status)
+        return None
+
+    def _unfit(self, args: tuple[Any, ...]) -> Any:
+        """A call that is not simply of NumPy arrays: outputs are missing, other tensors, wrong."""
+        made = []
+        if len(args) == self._number_of_inputs and self._outputs:
+            made = [aligned_empty(shape, dtype) for shape, dtype in self._outputs]
+        try:
+            views = (*map(view_of, args), *made)
+        except Exception:  # whatever it was, the general call says it
+            return self._general(args, {})
+        status = self._quick(views)
+        if status == UNFIT:
+            return self._general(args, {})
+        if status:
+            raise self.failure(status)
+        return result_of(made)
+
+    def _general(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """A call by names, of numbers and variable shapes, or one that does not fit."""
+        artifact = self.artifact
+        values, made = arrange(artifact.symbol, artifact.params, args, named, _empty_like)
+        for i, (value, spec) in enumerate(zip(values, artifact.params, strict=True)):
+            if type(value) is not np.ndarray and spec.shape is not None:
+                values[i] = as_array(artifact.symbol, i, spec, value)
+        self._ensure_pool()
+        status = self._quick(tuple(values))
+        if status == UNFIT:
+            self.bind(*values).run()
+        elif status:
+            raise self.failure(status)
+        return result_of(made)
 
     def timer(self, *args: Any) -> Callable[[int], int]:
         """A function from a number of calls to their nanoseconds, on checked arguments."""
@@ -179,6 +239,31 @@ class CpuKernel:
         return MeasureError(
             f"{name}: assertion failed: {self.artifact.messages[status - 1]}", stage="run"
         )
+
+
+def _quick_call(
+    artifact: CpuArtifact, kernel: int, threads: int
+) -> Callable[[tuple[Any, ...]], int]:
+    """The native call; one that fits nothing where shapes are variable or numbers are passed."""
+    expected = []
+    for p in artifact.params:
+        if not is_constant(p):
+            return lambda args: UNFIT
+        dtype = DType(p.dtype).numpy
+        expected.append(Expected(dtype, constant_shape(p), p.alignment, p.is_output))
+    addresses = runtime_library().addresses
+    word = addresses["autosched_pool"] + THREADS_OFFSET
+    if not artifact.parallel:
+        word, threads = ctypes.addressof(_ONE), 1
+    return quick_call(addresses["autosched_call"], kernel, expected, word, threads)
+
+
+def _empty_like(spec: ParamSpec) -> np.ndarray[Any, Any]:
+    return aligned_empty(constant_shape(spec), DType(spec.dtype).numpy)
+
+
+def _not_given(spec: ParamSpec) -> Any:
+    raise MeasureError(f"bind needs the output {spec.name} too", stage="run")
 
 
 def load(artifact: CpuArtifact, threads: int | None = None) -> CpuKernel:

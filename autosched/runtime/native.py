@@ -1,7 +1,7 @@
 """The native half of the runtime: compiled once per process from LLVM assembly.
 
 It holds what kernels call (launching a parallel loop, workspace memory) and what Python calls
-around kernels (the worker's loop, the timing loop).
+around kernels (the worker's loop, the timing loop, the checked call).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import llvmlite.binding as llvm
 
 from autosched.codegen.llvm_compile import compile_object
 from autosched.errors import MeasureError
+from autosched.runtime.call_ir import CALL_IR
 from autosched.runtime.parallel_ir import pool_ir
 from autosched.runtime.workspace_ir import WORKSPACE_IR
 from autosched.target import cpu_target
@@ -149,6 +150,7 @@ SYMBOLS = (
     "autosched_workspace_alloc",
     "autosched_workspace_free",
     "autosched_time",
+    "autosched_call",
 )
 
 
@@ -158,7 +160,7 @@ def runtime_ir() -> str:
     futex = _FUTEX_NUMBERS.get(processor) if sys.platform == "linux" else None
     sleep = _SLEEP_ELSEWHERE if futex is None else _SLEEP_LINUX.replace("FUTEX", str(futex))
     nothing = "define private void @relax() alwaysinline {\n  ret void\n}\n"
-    return _PAUSE.get(processor, nothing) + sleep + pool_ir() + WORKSPACE_IR + _TIMER_IR
+    return _PAUSE.get(processor, nothing) + sleep + pool_ir() + WORKSPACE_IR + _TIMER_IR + CALL_IR
 
 
 @lru_cache(maxsize=1)

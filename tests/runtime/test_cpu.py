@@ -112,7 +112,7 @@ def test_arguments_are_checked_before_anything_runs(kernel: CpuKernel) -> None:
         kernel, a, 1.0, np.zeros(9, np.float32)
     )
     assert "must be contiguous" in refused(kernel, np.ones(16, np.float32)[::2], 1.0, out)
-    assert "must be a NumPy array or offer __dlpack__, found list" in refused(
+    assert "must be a NumPy array or offer __dlpack__ or __array_interface__, found" in refused(
         kernel, [1.0] * 8, 1.0, out
     )
     assert "must be a float32 number" in refused(kernel, a, "x", out)

@@ -1,0 +1,117 @@
+"""How a kernel is called: arguments by position or by name, outputs that may be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autosched.errors import MeasureError
+from autosched.runtime.artifact import ParamSpec
+from autosched.tir.dtype import DType
+
+
+def arrange(
+    symbol: str,
+    specs: Sequence[ParamSpec],
+    args: Sequence[Any],
+    named: Mapping[str, Any],
+    allocate: Callable[[ParamSpec], Any],
+) -> tuple[list[Any], list[Any]]:
+    """One value for each parameter, and those that `allocate` made for outputs left out.
+
+        kernel(a, b, c)    kernel(a, b)    kernel(A=a, B=b, C=c)    kernel(a, b, out=c)
+
+    Positions are those of the parameters; of the inputs where as many are given. `out` is the
+    output, or a tuple of several. Raises MeasureError (stage run) for a name that is unknown or
+    given twice, and when an input or some of the outputs are missing.
+    """
+    outputs = [i for i, spec in enumerate(specs) if spec.is_output]
+    inputs = [i for i, spec in enumerate(specs) if not spec.is_output]
+    positions = {spec.name: i for i, spec in enumerate(specs)}
+    places = inputs if len(args) <= len(inputs) else range(len(specs))
+    if len(args) > len(specs):
+        raise _count(symbol, specs, len(args) + len(named))
+    values: dict[int, Any] = dict(zip(places, args, strict=False))
+    for name, value in _outputs_named(symbol, specs, named, outputs).items():
+        if name not in positions:
+            known = ", ".join(positions)
+            raise MeasureError(
+                f"{symbol} has no argument {name!r}; its arguments are {known}", stage="run"
+            )
+        place = positions[name]
+        if place in values:
+            raise MeasureError(
+                f"{symbol}: argument {place + 1} ({name}) is given twice, by position and by name",
+                stage="run",
+            )
+        values[place] = value
+    made = []
+    if any(i not in values for i in inputs):
+        raise _count(symbol, specs, len(values))
+    if not any(i in values for i in outputs) and all(is_constant(specs[i]) for i in outputs):
+        made = [allocate(specs[i]) for i in outputs]
+        values.update(zip(outputs, made, strict=True))
+    if len(values) < len(specs):
+        raise _count(symbol, specs, len(values))
+    return [values[i] for i in range(len(specs))], made
+
+
+def is_constant(spec: ParamSpec) -> bool:
+    """Whether it is an array whose shape is all numbers."""
+    return spec.shape is not None and all(isinstance(extent, int) for extent in spec.shape)
+
+
+def constant_shape(spec: ParamSpec) -> tuple[int, ...]:
+    """The shape of such an array."""
+    return tuple(int(extent) for extent in spec.shape or ())
+
+
+def made_outputs(specs: tuple[ParamSpec, ...]) -> list[tuple[tuple[int, ...], Any]]:
+    """Shape and type of the outputs, where they are the last arguments and may be left out."""
+    outputs = [spec for spec in specs if spec.is_output]
+    if specs[len(specs) - len(outputs) :] != tuple(outputs) or not all(map(is_constant, outputs)):
+        return []
+    return [(constant_shape(spec), DType(spec.dtype).numpy) for spec in outputs]
+
+
+def result_of(made: Sequence[Any]) -> Any:
+    """What a call returns: the output that it made, a tuple of several, None without any."""
+    return made[0] if len(made) == 1 else tuple(made) or None
+
+
+def signature(symbol: str, specs: Sequence[ParamSpec]) -> str:
+    """`matmul(A: float32[8, 8], B: float32[8, 8]) -> C: float32[8, 8]`."""
+    inputs = ", ".join(_text(spec) for spec in specs if not spec.is_output)
+    outputs = ", ".join(_text(spec) for spec in specs if spec.is_output)
+    return f"{symbol}({inputs}) -> {outputs or None}"
+
+
+def _text(spec: ParamSpec) -> str:
+    shape = "" if spec.shape is None else f"[{', '.join(map(str, spec.shape))}]"
+    layout = "" if spec.layout is None else f" stored as {spec.layout.new_layout}"
+    return f"{spec.name}: {spec.dtype}{shape}{layout}"
+
+
+def _outputs_named(
+    symbol: str, specs: Sequence[ParamSpec], named: Mapping[str, Any], outputs: Sequence[int]
+) -> Mapping[str, Any]:
+    """`named` with `out` spread over the outputs, unless a parameter has that name."""
+    if "out" not in named or any(spec.name == "out" for spec in specs):
+        return named
+    given = named["out"]
+    several = tuple(given) if isinstance(given, tuple | list) else (given,)
+    if len(several) != len(outputs):
+        names = ", ".join(specs[i].name for i in outputs)
+        raise MeasureError(
+            f"{symbol}: out must be {len(outputs)} of its outputs ({names}), found {len(several)}",
+            stage="run",
+        )
+    rest = {name: value for name, value in named.items() if name != "out"}
+    return rest | {specs[i].name: value for i, value in zip(outputs, several, strict=True)}
+
+
+def _count(symbol: str, specs: Sequence[ParamSpec], found: int) -> MeasureError:
+    names = ", ".join(s.name for s in specs)
+    return MeasureError(
+        f"{symbol} takes {len(specs)} arguments ({names}), found {found}", stage="run"
+    )

@@ -1,0 +1,30 @@
+"""NumPy arrays that start at a cache line."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def empty(
+    shape: int | tuple[int, ...], dtype: Any = np.float32, alignment: int = 64
+) -> np.ndarray[Any, Any]:
+    """An uninitialised array that starts at a multiple of `alignment` bytes.
+
+    NumPy's own arrays start at multiples of 16, which makes most 64-byte vectors straddle two cache
+    lines; kernels accept both, and some are up to 1.3 times as fast with aligned ones.
+    """
+    kind = np.dtype(dtype)
+    extents = (shape,) if isinstance(shape, int) else shape
+    raw = np.empty(math.prod(extents) * kind.itemsize + alignment, np.uint8)
+    start = -int(raw.__array_interface__["data"][0]) % alignment
+    return np.ndarray(extents, kind, raw.data, start)
+
+
+def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A row-major copy of `array` that starts at a cache line."""
+    result = empty(array.shape, array.dtype)
+    result[...] = array
+    return result

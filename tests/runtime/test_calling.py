@@ -1,0 +1,135 @@
+"""Arguments by position and by name, outputs left out, tensors of other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched.driver import build_steps
+from autosched.errors import MeasureError
+from autosched.runtime.artifact import ParamSpec
+from autosched.runtime.calling import arrange
+from autosched.runtime.cpu import CpuKernel, load
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def kernel() -> CpuKernel:
+    shapes = {"A": (4, 3), "B": (3, 5)}
+    task = autosched.Task.from_expression("C[i, j] = sum(k, A[i, k] * B[k, j])", shapes)
+    return load(build_steps(task.dag, (), task.target))
+
+
+@pytest.fixture
+def arrays() -> tuple[Array, Array, Array]:
+    random = np.random.default_rng(0)
+    return (
+        random.random((4, 3), np.float32),
+        random.random((3, 5), np.float32),
+        np.empty((4, 5), np.float32),
+    )
+
+
+class Dlpack:
+    """Offers __dlpack__ alone."""
+
+    def __init__(self, array: Array, on_gpu: bool = False) -> None:
+        self.array, self.on_gpu = array, on_gpu
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self.on_gpu:
+            raise BufferError("it is on a GPU")
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2 if self.on_gpu else 1, 0)
+
+
+class Interface:
+    """Offers __array_interface__ alone."""
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.__array_interface__ = array, array.__array_interface__
+
+
+def test_every_way_to_call(kernel: CpuKernel, arrays: tuple[Array, Array, Array]) -> None:
+    a, b, c = arrays
+    ways: dict[str, Callable[[], Any]] = {
+        "positions": lambda: kernel(a, b, c),
+        "names": lambda: kernel(C=c, A=a, B=b),
+        "both": lambda: kernel(a, C=c, B=b),
+        "out": lambda: kernel(a, b, out=c),
+        "outs": lambda: kernel(a, b, out=(c,)),
+        "dlpack": lambda: kernel(Dlpack(a), b, Dlpack(c)),
+        "interface": lambda: kernel(Interface(a), Interface(b), Interface(c)),
+        "bound": lambda: kernel.bind(a, b, c).run(),
+        "bound by name": lambda: kernel.bind(a, b, C=c).run(),
+    }
+    for name, way in ways.items():
+        c[:] = np.nan
+        assert way() is None, name
+        np.testing.assert_allclose(c, a @ b, rtol=1e-6, err_msg=name)
+    made = [kernel(a, b), kernel(A=a, B=b), kernel(Dlpack(a), b), kernel(a, B=Interface(b))]
+    for result in made:
+        np.testing.assert_allclose(result, a @ b, rtol=1e-6)
+        assert result.ctypes.data % 64 == 0
+    assert len({result.ctypes.data for result in made}) == len(made)
+
+
+def test_calls_that_are_refused(kernel: CpuKernel, arrays: tuple[Array, Array, Array]) -> None:
+    a, b, c = arrays
+    refusals: dict[str, Callable[[], Any]] = {
+        r"kernel takes 3 arguments \(A, B, C\), found 1": lambda: kernel(a),
+        r"takes 3 arguments \(A, B, C\), found 2": lambda: kernel(a, C=c),
+        r"takes 3 arguments \(A, B, C\), found 4": lambda: kernel(a, b, c, c),
+        r"takes 3 arguments \(A, B, C\), found 0": lambda: kernel(),
+        r"has no argument 'D'; its arguments are A, B, C": lambda: kernel(a, b, D=c),
+        r"argument 2 \(B\) is given twice": lambda: kernel(a, b, c, B=b),
+        r"argument 3 \(C\) is given twice": lambda: kernel(a, b, c, out=c),
+        r"out must be 1 of its outputs \(C\), found 2": lambda: kernel(a, b, out=(c, c)),
+        r"argument 2 \(B\) must have shape \(3, 5\), found \(4, 3\)": lambda: kernel(a, a),
+        r"argument 1 \(A\) \(Dlpack\) cannot be viewed in host memory: it is on": lambda: kernel(
+            Dlpack(a, on_gpu=True), b, c
+        ),
+        r"argument 3 \(C\) is written by the kernel but is read-only": lambda: kernel(
+            a, b, _frozen(c)
+        ),
+        "bind needs the output C too": lambda: kernel.bind(A=a, B=b),
+    }
+    for text, way in refusals.items():
+        with pytest.raises(MeasureError, match=text):
+            way()
+
+
+def _frozen(array: Array) -> Interface:
+    view = array.view()
+    view.flags.writeable = False
+    return Interface(view)
+
+
+def test_what_a_kernel_looks_like(kernel: CpuKernel) -> None:
+    text = "kernel(A: float32[4, 3], B: float32[3, 5]) -> C: float32[4, 5]"
+    assert repr(kernel) == f"<CPU kernel {text}>"
+
+
+def test_several_outputs_and_one_called_out() -> None:
+    specs = [ParamSpec("x", "float32", (2,), is_output=True), ParamSpec("y", "float32", (2,))]
+    specs += [ParamSpec("out", "float32", (3,), is_output=True)]
+    new = iter("pq")
+    given, made = arrange("f", specs, ["y"], {}, lambda spec: next(new))
+    assert (given, made) == (["p", "y", "q"], ["p", "q"])
+    assert arrange("f", specs, [], {"y": 1, "x": 2, "out": 3}, _never) == ([2, 1, 3], [])
+    assert arrange("f", specs, [1, 2, 3], {}, _never) == ([1, 2, 3], [])
+    with pytest.raises(MeasureError, match="takes 3 arguments"):
+        arrange("f", specs, [1], {"out": 3}, _never)
+    several = [specs[1], specs[0], ParamSpec("z", "float32", (3,), is_output=True)]
+    assert arrange("f", several, [1], {"out": (2, 3)}, _never) == ([1, 2, 3], [])
+
+
+def _never(spec: ParamSpec) -> Any:
+    raise AssertionError(spec)
