@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from autosched.codegen.cuda_expr import HANDLERS
 from autosched.codegen.cuda_prelude import prelude
+from autosched.codegen.cuda_ptx import READ_POINTERS
 from autosched.codegen.cuda_stmt import statement
 from autosched.codegen.cuda_types import is_half, memory_type
 from autosched.codegen.cuda_writer import Text, Writer
@@ -190,12 +191,22 @@ def written_pointers(kernel: PrimFunc) -> set[Var]:
         if isinstance(s, BufferStore):
             found.add(s.buffer.data)
         elif isinstance(s, Evaluate):
-            for e in pre_order(s.value):
-                if isinstance(e, Var) and e.dtype.is_handle:
-                    found.add(e)
-                elif isinstance(e, Call) and e.op == "address_of":
-                    found |= {a.buffer.data for a in e.args if isinstance(a, BufferLoad)}
+            for call in pre_order(s.value):
+                if isinstance(call, Call):
+                    found |= _given(call)
     return found
+
+
+def _given(call: Call) -> set[Var]:
+    """The pointers that a call may write through."""
+    if call.op == "address_of":
+        return {a.buffer.data for a in call.args if isinstance(a, BufferLoad)}
+    read = READ_POINTERS.get(call.op, ())
+    return {
+        a
+        for k, a in enumerate(call.args)
+        if isinstance(a, Var) and a.dtype.is_handle and k not in read
+    }
 
 
 def _vector_pointers(kernel: PrimFunc) -> frozenset[Var]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autosched.codegen import cuda_memory
 from autosched.codegen.cuda_arith import convert
+from autosched.codegen.cuda_ptx import PTX_CALLS
 from autosched.codegen.cuda_types import int_constant, unsigned, value_type
 from autosched.codegen.cuda_writer import Handler, Level, Text, Writer
 from autosched.errors import CompileError
@@ -207,4 +208,5 @@ _CALLS: dict[str, Handler] = {
     "address_of": _address_of,
     **dict.fromkeys(_SHUFFLES, _shuffle),
     **dict.fromkeys(("call_extern", "call_pure_extern", "call_packed"), _extern),
+    **PTX_CALLS,
 }

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from autosched.codegen.cuda_prelude_ptx import PTX_PARTS
+
 _F16 = "struct f16 { unsigned short bits; };"
 _BF16 = "struct bf16 { unsigned short bits; };"
 
@@ -120,6 +122,7 @@ PARTS: dict[str, str] = {
     "f32_to_int": _F32_TO_INT,
     "f64_to_int": _F64_TO_INT,
     "classify": _CLASSIFY,
+    **PTX_PARTS,
 }
 
 _NEEDS = {

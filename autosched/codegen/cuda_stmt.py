@@ -31,7 +31,10 @@ from autosched.tir.stmt import (
 from autosched.transform.device.alignment import WIDEST
 
 _WITHOUT_MEANING = frozenset(
-    ("reduce_scope", "volatile_scope", "storage_alignment", "realize_scope", "target")
+    (
+        *("reduce_scope", "volatile_scope", "storage_alignment", "realize_scope", "target"),
+        "async_scope",  # copies that were not made asynchronous are made at once
+    )
 )
 _DYNAMIC_ALIGNMENT = 128
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Call, CommReducer, Expr, IntImm, IterVar, StringImm, Var
 from autosched.tir.interp_access import flat_index
 from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_threads import BLOCK_TAGS, THREAD_TAGS
 from autosched.tir.interp_value import ATOM, Value
-from autosched.tir.stmt import AttrStmt, For, ForKind, Stmt
+from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, IfThenElse, Stmt
 from autosched.tir.walk import stmts
 
 if TYPE_CHECKING:
@@ -165,6 +166,16 @@ def _cp_async(c: StmtCompiler, call: Call) -> None:
     c.emit(f"L.copies.start({', '.join(fields)}, {size.value}, {taken}, {c.mask})")
 
 
+def _ldg32(c: StmtCompiler, call: Call) -> None:
+    """The store that it is, of what is loaded where the condition holds."""
+    _inside(c, call)
+    pointer, condition, value, at = call.args
+    if not isinstance(pointer, Var) or not isinstance(value, BufferLoad):
+        raise InterpreterError(f"ptx_ldg32 takes a pointer, a condition, a load, a place: {call!r}")
+    target = Buffer(pointer, value.dtype, (IntImm(1),), name=pointer.name)
+    c.stmt(IfThenElse(condition, BufferStore(target, value, (at,))))
+
+
 def _commit_group(c: StmtCompiler, call: Call) -> None:
     _inside(c, call)
     c.emit(f"L.copies.commit({c.mask})")
@@ -184,4 +195,5 @@ STATEMENT_CALLS: dict[str, Callable[[StmtCompiler, Call], None]] = {
     "ptx_cp_async": _cp_async,
     "ptx_commit_group": _commit_group,
     "ptx_wait_group": _wait_group,
+    "ptx_ldg32": _ldg32,
 }

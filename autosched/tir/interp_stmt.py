@@ -390,6 +390,8 @@ def _view_types(body: Stmt) -> dict[Var, set[DType]]:
             for pointer in (expr.args[0], expr.args[2]):
                 if isinstance(pointer, Var):
                     found.setdefault(pointer, set()).add(expr.dtype.element)
+        elif isinstance(expr, Call) and expr.op == "ptx_ldg32" and isinstance(expr.args[0], Var):
+            found.setdefault(expr.args[0], set()).add(expr.dtype)
     return found
 
 

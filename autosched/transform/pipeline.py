@@ -13,6 +13,7 @@ from autosched.nest.core import core_of
 from autosched.transform.device.annotate_device_regions import AnnotateDeviceRegions
 from autosched.transform.device.infer_fragment import InferFragment
 from autosched.transform.device.inject_ptx_async_copy import InjectPTXAsyncCopy
+from autosched.transform.device.inject_ptx_ldg32 import InjectPTXLDG32
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
 from autosched.transform.device.lower_device_kernel_launch import LowerDeviceKernelLaunch
 from autosched.transform.device.lower_thread_allreduce import LowerThreadAllreduce
@@ -107,9 +108,14 @@ GPU_PIPELINE: tuple[Pass, ...] = (
     RewriteUnsafeSelect(),
     UserPasses(3),
     VerifyMemory("cuda"),
+    SharedToDynamic(),
     ThreadSync("shared"),
     ThreadSync("shared.dyn"),
+    ThreadSync("warp"),
     LowerThreadAllreduce(),
+    # Copies need their barriers, and become bytes of merged memory later.
+    InjectPTXAsyncCopy(by_config=True),
+    InjectPTXLDG32(by_config=True),
 )
 """From ScheduleOps' statement to one function with its barriers."""
 
@@ -146,6 +152,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "InferFragment": InferFragment,
     "InjectDoubleBuffer": InjectDoubleBuffer,
     "InjectPTXAsyncCopy": InjectPTXAsyncCopy,
+    "InjectPTXLDG32": InjectPTXLDG32,
     "InjectPrefetch": InjectPrefetch,
     "InjectVirtualThread": InjectVirtualThread,
     "LoopPartition": LoopPartition,

@@ -29,6 +29,7 @@ from autosched.transform.pipeline import (
     GPU_PIPELINE,
     PASSES,
 )
+from kit.gpu_texts import GPU_TEXTS
 from kit.te import compute_of
 from kit.types import SameResult
 
@@ -217,6 +218,16 @@ def without_no_ops(**config: Any) -> str:
         return to_text(RemoveNoOp()(parse_func(STORED_TWICE)))
 
 
+def for_a_gpu(name: str) -> Callable[..., str]:
+    """What the pipeline makes of a kernel written by hand under a configuration."""
+
+    def text(**config: Any) -> str:
+        with PassContext(config=config):
+            return to_text(run(GPU_PIPELINE, parse_func(GPU_TEXTS[name])))
+
+    return text
+
+
 CHANGED_BY_KEY: dict[str, tuple[Any, Callable[..., object]]] = {
     "tir.noalias": (False, lambda **config: lowered_text(vectorized_copies(), **config)),
     "tir.disable_vectorize": (True, vectorized),
@@ -231,6 +242,8 @@ CHANGED_BY_KEY: dict[str, tuple[Any, Callable[..., object]]] = {
         [[2, VerifyMemory("cuda")]],
         lambda **config: refusal(vectorized_copies(), **config),
     ),
+    "tir.use_async_copy": (True, for_a_gpu("copies marked as asynchronous")),
+    "tir.ptx_ldg32": (True, for_a_gpu("a guarded load")),
 }
 
 

@@ -7,13 +7,18 @@ from collections.abc import Sequence
 
 import pytest
 
+from autosched.codegen.cuda import emit_cuda
+from autosched.codegen.nvrtc import load_nvrtc
 from autosched.errors import ScheduleError
-from autosched.tir.function import PrimFunc
+from autosched.tir.function import IRModule, PrimFunc
+from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
+from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import Pass, Sequential
 from autosched.transform.framework.user_passes import UserPasses
-from autosched.transform.pipeline import GPU_PIPELINE, cpu_pipeline
+from autosched.transform.pipeline import DEVICE_PIPELINE, GPU_PIPELINE, cpu_pipeline
 from kit.golden import Golden
+from kit.gpu_texts import GPU_CONFIG, GPU_TEXTS
 from kit.pipeline_cases import CASES, lowered
 from kit.types import SameResult
 
@@ -76,4 +81,18 @@ def test_every_pass_for_a_cpu_is_noticed(place: int) -> None:
 def test_every_pass_for_a_gpu_is_noticed(place: int) -> None:
     funcs = [(name, lowered(name, gpu=True)) for name in CASES]
     funcs.append(("host", lowered("tiled_matmul", gpu=False)))
-    assert changed_by(GPU_PIPELINE, place, funcs)
+    funcs += [(name, parse_func(text)) for name, text in GPU_TEXTS.items()]
+    with PassContext(config=GPU_CONFIG):
+        assert changed_by(GPU_PIPELINE, place, funcs)
+
+
+@pytest.mark.parametrize("name", GPU_TEXTS)
+def test_kernels_written_by_hand(name: str, same_result: SameResult) -> None:
+    """With all settings on: what runs is the same, and what is printed compiles."""
+    before = parse_func(GPU_TEXTS[name])
+    with PassContext(config=GPU_CONFIG):
+        after = Sequential(GPU_PIPELINE)(before)
+        module = Sequential(DEVICE_PIPELINE)(IRModule({after.name: after}))
+    same_result(before, after)
+    kernels = [f for f in module.functions.values() if f.attrs.get("calling_conv") == 2]
+    load_nvrtc("sm_80").compile(emit_cuda(kernels).text, "sm_80")

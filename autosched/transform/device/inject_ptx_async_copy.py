@@ -65,12 +65,17 @@ class InjectPTXAsyncCopy(FunctionPass):
 
     A store is one when it copies 4, 8 or 16 bytes that lie together, aligned, from global to shared
     memory, or, where a condition does not hold, zeros. Others stay stores. What commits and waits
-    for copies is not touched. Raises ScheduleError for an async_scope in another one.
+    for copies is not touched. With `by_config`, and without `tir.use_async_copy` in the context,
+    nothing changes. Raises ScheduleError for an async_scope in another one.
     """
 
     name: ClassVar[str] = "InjectPTXAsyncCopy"
+    by_config: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if self.by_config and not ctx.setting("tir.use_async_copy"):
+            return func
+
         def go(s: Stmt, inside: bool) -> Stmt:
             if isinstance(s, AttrStmt) and s.key == "async_scope":
                 if inside:

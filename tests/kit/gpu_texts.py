@@ -1,0 +1,44 @@
+"""Kernels written by hand for passes of the GPU pipeline that no schedule of `te` calls for."""
+
+from __future__ import annotations
+
+GPU_CONFIG = {"tir.use_async_copy": True, "tir.ptx_ldg32": True}
+"""The settings with which every pass of the pipeline runs."""
+
+GPU_TEXTS: dict[str, str] = {
+    "memory of a warp": """\
+def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
+    launch(threadIdx.y, 2)
+    launch(threadIdx.x, 32)
+    W = allocate((32,), float32, "warp")
+    W[threadIdx.x] = A[threadIdx.y * 32 + threadIdx.x]
+    B[threadIdx.y * 32 + threadIdx.x] = W[31 - threadIdx.x]
+""",
+    "more shared memory than a kernel may declare": """\
+def main(A: Buffer((13000,), float32), B: Buffer((13000,), float32)):
+    launch(threadIdx.x, 650)
+    S = allocate((13000,), float32, "shared")
+    for i in range(20):
+        S[i * 650 + threadIdx.x] = A[i * 650 + threadIdx.x]
+    for i in range(20):
+        B[i * 650 + threadIdx.x] = S[12999 - i * 650 - threadIdx.x]
+""",
+    "copies marked as asynchronous": """\
+def main(A: Buffer((256,), float32), B: Buffer((256,), float32)):
+    launch(threadIdx.x, 64)
+    S = allocate((256,), float32, "shared")
+    with attr(S, "async_scope", 1):
+        S[threadIdx.x * 4:threadIdx.x * 4 + 4] = A[threadIdx.x * 4:threadIdx.x * 4 + 4]
+    ptx_commit_group(dtype=int32)
+    ptx_wait_group(0)
+    B[threadIdx.x] = S[255 - threadIdx.x]
+""",
+    "a guarded load": """\
+def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
+    launch(threadIdx.x, 64)
+    L = allocate((3,), float32, "local")
+    for i in range(3):
+        L[i] = if_then_else(threadIdx.x + i < 64, A[threadIdx.x + i], 0.0)
+    B[threadIdx.x] = L[0] + L[1] + L[2]
+""",
+}
