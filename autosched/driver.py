@@ -15,6 +15,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import Var
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.stmt import nop
+from autosched.transform.device.shared_to_dynamic import STATIC_BYTES
 from autosched.transform.device.verify_gpu_code import VerifyGPUCode
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.framework.context import PassContext, PassInfo, Program
@@ -22,8 +23,8 @@ from autosched.transform.framework.passes import Pass, Sequential
 from autosched.transform.pipeline import (
     DEVICE_PIPELINE,
     FEATURE_CHECK,
-    GPU_PIPELINE,
     cpu_pipeline,
+    gpu_pipeline,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ def schedule_ops(sch: Schedule, args: Sequence[Tensor | Var], name: str = "main"
 
 def pipeline_of(target: Target) -> tuple[Pass, ...]:
     """The passes from ScheduleOps' statement to code generation."""
-    return GPU_PIPELINE if target.is_gpu else cpu_pipeline(target.vector_bytes)
+    if target.is_gpu:
+        own = target.hardware.max_shared_memory_per_block
+        return gpu_pipeline(min(own, STATIC_BYTES), target.shared_memory_limit)
+    return cpu_pipeline(target.vector_bytes)
 
 
 def lower_steps(
@@ -91,26 +95,35 @@ def apply_steps(
 
 
 def lower_for_features(
-    dag: ComputeDAG, steps: Iterable[Step], target: Target, as_ansor: bool = True
+    dag: ComputeDAG,
+    steps: Iterable[Step],
+    target: Target,
+    as_ansor: bool = True,
+    ansor_limits: bool = True,
 ) -> PrimFunc:
     """The simplified, unflattened TIR that features are read from.
 
-    For a GPU the candidate must also pass the limits of `target.hardware`. `as_ansor` leaves
-    indices as Ansor does, which decides its counts of operations. Raises ScheduleError when the
-    schedule is illegal or beyond the limits.
+    For a GPU the candidate must also pass `verify_gpu`. `as_ansor` leaves indices as Ansor does,
+    which decides its counts of operations. Raises ScheduleError when the schedule is illegal or
+    beyond the limits.
     """
     sch, tensors = dag.apply_steps(steps)
     func = schedule_to_prim_func(sch.normalize_for_feature_extraction(), tensors)
     if target.is_gpu:
-        verify_gpu(func, target)
+        verify_gpu(func, target, ansor_limits)
     return Simplify(as_ansor)(func)
 
 
-def verify_gpu(func: PrimFunc, target: Target) -> None:
-    """Raise ScheduleError when `func` exceeds the target's limits on blocks, memory or vectors."""
+def verify_gpu(func: PrimFunc, target: Target, ansor_limits: bool = True) -> None:
+    """Raise ScheduleError when `func` exceeds the target's limits on blocks, memory or vectors.
+
+    Without `ansor_limits` shared memory counts merged, against what the architecture allows.
+    """
     hardware = target.hardware
+    own = hardware.max_shared_memory_per_block
     limits = VerifyGPUCode(
-        max_shared_memory_per_block=hardware.max_shared_memory_per_block,
+        max_shared_memory_per_block=own if ansor_limits else None,
+        max_merged_shared_memory_per_block=None if ansor_limits else target.shared_memory_limit,
         max_local_memory_per_block=hardware.max_local_memory_per_block,
         max_threads_per_block=hardware.max_threads_per_block,
         max_vector_bytes=hardware.vector_unit_bytes,
@@ -132,6 +145,14 @@ def build_cuda(
     Raises ScheduleError, CompileError, or ConfigError when NVRTC is not there.
     """
     artifact = cuda_source(dag, steps, target, name)
+    for kernel in artifact.kernels:
+        shared = kernel.static_shared + kernel.dynamic_shared
+        if shared > target.opt_in_shared_memory:
+            raise CompileError(
+                f"{kernel.name}: {shared} bytes of shared memory, at most "
+                f"{target.opt_in_shared_memory} are possible on {target.arch}",
+                kind="illegal",
+            )
     nvrtc = load_nvrtc(target.arch)
     compiled = nvrtc.compile(artifact.source, target.arch, statements=artifact.statements)
     return artifact.with_cubin(compiled)

@@ -14,6 +14,23 @@ from autosched.errors import ConfigError
 from autosched.words import count
 
 _UNLIMITED = 2**31 - 1
+_STATIC_SHARED = 48 << 10
+_OPT_IN_KIB = {
+    "sm_70": 96,
+    "sm_75": 64,
+    "sm_80": 163,
+    "sm_86": 99,
+    "sm_87": 163,
+    "sm_89": 99,
+    "sm_90": 227,
+    "sm_100": 227,
+    "sm_103": 227,
+    "sm_120": 99,
+    "sm_121": 99,
+}
+"""Shared memory of a block that asks for more than 48 KiB at its launch (CUDA C++ Programming
+Guide, "Technical Specifications per Compute Capability", without the 1 KiB that each block takes
+from sm_80 on)."""
 KINDS = ("cpu", "cuda")
 MAX_THREADS = 1024
 """The worker pool has room for so many; 64 bytes each."""
@@ -44,7 +61,7 @@ class HardwareParams:
             num_cores=-1,
             vector_unit_bytes=16,
             cache_line_bytes=64,
-            max_shared_memory_per_block=49152,
+            max_shared_memory_per_block=_STATIC_SHARED,
             max_local_memory_per_block=_UNLIMITED,
             max_threads_per_block=1024,
             max_vthread_extent=8,
@@ -89,6 +106,24 @@ class Target:
     def is_gpu(self) -> bool:
         """Whether candidates have blocks and threads."""
         return self.kind == "cuda"
+
+    @property
+    def opt_in_shared_memory(self) -> int:
+        """Bytes of shared memory that a block may have on `arch` when its launch asks for them.
+
+        Of an architecture that is not known, what every GPU has: 48 KiB.
+        """
+        kib = _OPT_IN_KIB.get(self.arch)
+        return _STATIC_SHARED if kib is None else kib << 10
+
+    @property
+    def shared_memory_limit(self) -> int:
+        """Bytes of shared memory that the space `autosched` gives a block.
+
+        What `hardware` says where it was overridden, otherwise `opt_in_shared_memory`.
+        """
+        own = self.hardware.max_shared_memory_per_block
+        return self.opt_in_shared_memory if own == _STATIC_SHARED else own
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary from which `from_json` makes an equal target."""

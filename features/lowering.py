@@ -13,19 +13,28 @@ from autosched.target import Target
 
 
 def features_of_steps(
-    dag: ComputeDAG, steps: Iterable[Step], target: Target, name: str = DEFAULT
+    dag: ComputeDAG,
+    steps: Iterable[Step],
+    target: Target,
+    name: str = DEFAULT,
+    ansor_limits: bool = True,
 ) -> FeatureRows:
     """The rows (stored buffers, columns) of one candidate in feature set `name`.
 
-    Raises ScheduleError when the steps are illegal or, on a GPU, beyond the hardware's limits.
+    Raises ScheduleError when the steps are illegal or, on a GPU, beyond the hardware's limits:
+    Ansor's count of shared memory, or without `ansor_limits` what code generation makes of it.
     """
-    return rows_of_steps(dag, steps, target, name).values
+    return rows_of_steps(dag, steps, target, name, ansor_limits).values
 
 
 def rows_of_steps(
-    dag: ComputeDAG, steps: Iterable[Step], target: Target, name: str = DEFAULT
+    dag: ComputeDAG,
+    steps: Iterable[Step],
+    target: Target,
+    name: str = DEFAULT,
+    ansor_limits: bool = True,
 ) -> Rows:
     """The rows and the buffer of each. Raises as `features_of_steps`."""
     features = feature_set(name)
-    func = lower_for_features(dag, steps, target, features.as_ansor)
+    func = lower_for_features(dag, steps, target, features.as_ansor, ansor_limits)
     return Rows(features.extract(func, target), tuple(features.buffers(func)))

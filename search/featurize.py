@@ -50,10 +50,11 @@ class Featurizer:
         task: Task,
         helper: Helper | None = None,
         features: str = TUNING,
+        ansor_limits: bool = False,
     ) -> None:
         self._extract = extract
         self._task = task
-        self._features = features
+        self._settings = features, ansor_limits
         self._cache: dict[Steps, FeatureRows | None] = {}
         self._helper = helper
 
@@ -80,7 +81,7 @@ class Featurizer:
 
     def _send(self, worker: Worker, candidates: Sequence[Steps]) -> None:
         steps = [steps_to_json(c) for c in candidates]
-        worker.send((self._task.to_json(), self._features, steps))
+        worker.send((self._task.to_json(), *self._settings, steps))
 
     def _receive(self, helper: Helper, candidates: Sequence[Steps]) -> None:
         try:
@@ -93,24 +94,33 @@ class Featurizer:
         self._cache.update(zip(candidates, rows, strict=True))
 
 
-def task_featurizer(task: Task, helper: Helper | None = None, features: str = TUNING) -> Featurizer:
-    """The featurizer of a task's own lowering, in the feature set called `features`."""
+def task_featurizer(
+    task: Task,
+    helper: Helper | None = None,
+    features: str = TUNING,
+    ansor_limits: bool = False,
+) -> Featurizer:
+    """The featurizer of a task's own lowering, in the feature set called `features`.
+
+    With `ansor_limits`, shared memory counts as in Ansor (`verify_gpu`).
+    """
 
     def extract(steps: Steps) -> FeatureRows:
-        return features_of_steps(task.dag, steps, task.target, features)
+        return features_of_steps(task.dag, steps, task.target, features, ansor_limits)
 
-    return Featurizer(extract, task, helper, features)
+    return Featurizer(extract, task, helper, features, ansor_limits)
 
 
 def make_handler() -> Handler:
-    """The second process: (task, feature set, [steps]) as JSON values to a list of rows."""
+    """The second process: (task, feature set, limits, [steps]) in JSON values to a list of rows."""
     tasks: dict[str, Task] = {}
 
-    def handle(request: tuple[dict[str, Any], str, list[Any]]) -> list[FeatureRows | None]:
-        task_json, features, batch = request
+    def handle(request: tuple[dict[str, Any], str, bool, list[Any]]) -> list[FeatureRows | None]:
+        task_json, features, ansor_limits, batch = request
         task = tasks.get(task_json["key"])
         if task is None:
             task = tasks[task_json["key"]] = Task.from_json(task_json, trust=True)
-        return task_featurizer(task, None, features)([steps_from_json(s) for s in batch])
+        featurize = task_featurizer(task, None, features, ansor_limits)
+        return featurize([steps_from_json(s) for s in batch])
 
     return handle

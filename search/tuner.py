@@ -166,7 +166,7 @@ class Tuner:
             SearchSpace(task, options.search, options.sketch_rules),
             self.learner,
             np.random.default_rng(options.seed),
-            task_featurizer(task, self._helper, options.features),
+            task_featurizer(task, self._helper, options.features, options.search.space == "ansor"),
             task.key,
         )
         self._since_best = 0

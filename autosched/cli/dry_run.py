@@ -111,7 +111,8 @@ def sampled(task: Task, options: TuneOptions, samples: int) -> DryRun:
     run = DryRun(task, space.sketches, [], [])
     for steps in space.sample(rng, samples)[:samples]:
         try:
-            rows = features_of_steps(task.dag, steps, task.target, options.features)
+            ansor = options.search.space == "ansor"
+            rows = features_of_steps(task.dag, steps, task.target, options.features, ansor)
             lower_steps(task.dag, steps, task.target, layout=task.layout)
         except ScheduleError as error:
             run.refused.append(str(error))

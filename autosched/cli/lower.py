@@ -116,7 +116,9 @@ def _drawn(config: Config, task: Task) -> tuple[Step, ...]:
     options = tune_options(config, Overrides())
     space = SearchSpace(task, options.search, options.sketch_rules)
     found = space.sample(
-        np.random.default_rng(options.seed), 1, lambda each: [_is_legal(task, s) for s in each]
+        np.random.default_rng(options.seed),
+        1,
+        lambda each: [_is_legal(task, s, options.search.space == "ansor") for s in each],
     )
     if not found:
         raise ConfigError(
@@ -127,9 +129,9 @@ def _drawn(config: Config, task: Task) -> tuple[Step, ...]:
     return found[0]
 
 
-def _is_legal(task: Task, steps: tuple[Step, ...]) -> bool:
+def _is_legal(task: Task, steps: tuple[Step, ...], ansor_limits: bool) -> bool:
     try:
-        lower_for_features(task.dag, steps, task.target)
+        lower_for_features(task.dag, steps, task.target, ansor_limits=ansor_limits)
     except ScheduleError:
         return False
     return True

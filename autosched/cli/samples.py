@@ -74,7 +74,8 @@ class RecordSamples:
 
     def _rows(self, task: Task, record: Record) -> Rows | None:
         try:
-            return rows_of_steps(task.dag, record.steps, task.target, self._features)
+            # Whatever the space that it was measured in.
+            return rows_of_steps(task.dag, record.steps, task.target, self._features, False)
         except ScheduleError:
             return None
 

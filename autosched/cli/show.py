@@ -149,7 +149,7 @@ def _asm(task: Task, record: Record, arch: str | None = None) -> None:
 
 
 def _features(features: FeatureSet, task: Task, record: Record) -> None:
-    func = lower_for_features(task.dag, record.steps, task.target, features.as_ansor)
+    func = lower_for_features(task.dag, record.steps, task.target, features.as_ansor, False)
     rows = features.extract(func, task.target)
     plain(feature_table(features.groups, features.buffers(func), rows.tolist(), width=out.width))
 

@@ -21,7 +21,7 @@ from autosched.transform.device.lower_warp_memory import LowerWarpMemory
 from autosched.transform.device.merge_shared_memory_allocations import (
     MergeSharedMemoryAllocations,
 )
-from autosched.transform.device.shared_to_dynamic import SharedToDynamic
+from autosched.transform.device.shared_to_dynamic import STATIC_BYTES, SharedToDynamic
 from autosched.transform.device.split_host_device import SplitHostDevice
 from autosched.transform.device.split_wide_vectors import SplitWideVectors
 from autosched.transform.device.thread_sync import ThreadSync
@@ -84,40 +84,52 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
 
 CPU_PIPELINE: tuple[Pass, ...] = cpu_pipeline()
 
-GPU_PIPELINE: tuple[Pass, ...] = (
-    UserPasses(0),
-    InjectPrefetch(),
-    StorageFlatten(),
-    BF16ComputeLegalize(),
-    NarrowDataType(),
-    Simplify(),
-    UserPasses(1),
-    LoopPartition(),
-    VectorizeLoop(),
-    InjectVirtualThread(),
-    InjectDoubleBuffer(),
-    StorageRewrite(),
-    HoistIfThenElse(),
-    # NVRTC unrolls: it takes a third of the time, and the code is the same. Memory beyond the 255
-    # registers of a thread stays memory, however much is unrolled.
-    UnrollLoop(mark_only=True, unroll_local_access=True, local_bytes=1020),
-    UserPasses(2),
-    RenormalizeSplitPattern(),
-    Simplify(),
-    RemoveNoOp(),
-    RewriteUnsafeSelect(),
-    UserPasses(3),
-    VerifyMemory("cuda"),
-    SharedToDynamic(),
-    ThreadSync("shared"),
-    ThreadSync("shared.dyn"),
-    ThreadSync("warp"),
-    LowerThreadAllreduce(),
-    # Copies need their barriers, and become bytes of merged memory later.
-    InjectPTXAsyncCopy(by_config=True),
-    InjectPTXLDG32(by_config=True),
-)
-"""From ScheduleOps' statement to one function with its barriers."""
+
+@lru_cache(maxsize=8)
+def gpu_pipeline(
+    static_bytes: int = STATIC_BYTES, shared_limit: int | None = None
+) -> tuple[Pass, ...]:
+    """From ScheduleOps' statement to one function with its barriers.
+
+    Kernels with more than `static_bytes` of shared memory ask for it at their launch, at most for
+    `shared_limit` bytes (None: whatever it is).
+    """
+    return (
+        UserPasses(0),
+        InjectPrefetch(),
+        StorageFlatten(),
+        BF16ComputeLegalize(),
+        NarrowDataType(),
+        Simplify(),
+        UserPasses(1),
+        LoopPartition(),
+        VectorizeLoop(),
+        InjectVirtualThread(),
+        InjectDoubleBuffer(),
+        StorageRewrite(),
+        HoistIfThenElse(),
+        # NVRTC unrolls: it takes a third of the time, and the code is the same. Memory beyond the
+        # 255 registers of a thread stays memory, however much is unrolled.
+        UnrollLoop(mark_only=True, unroll_local_access=True, local_bytes=1020),
+        UserPasses(2),
+        RenormalizeSplitPattern(),
+        Simplify(),
+        RemoveNoOp(),
+        RewriteUnsafeSelect(),
+        UserPasses(3),
+        VerifyMemory("cuda"),
+        SharedToDynamic(static_bytes, shared_limit),
+        ThreadSync("shared"),
+        ThreadSync("shared.dyn"),
+        ThreadSync("warp"),
+        LowerThreadAllreduce(),
+        # Copies need their barriers, and become bytes of merged memory later.
+        InjectPTXAsyncCopy(by_config=True),
+        InjectPTXLDG32(by_config=True),
+    )
+
+
+GPU_PIPELINE: tuple[Pass, ...] = gpu_pipeline()
 
 DEVICE_PIPELINE: tuple[Pass, ...] = (
     AnnotateDeviceRegions(),

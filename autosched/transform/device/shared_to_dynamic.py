@@ -63,7 +63,7 @@ class SharedToDynamic(FunctionPass):
             if static_shared_bytes(kernel) <= self.static_bytes:
                 continue
             new[kernel] = replace_pointers(kernel, _dynamic(kernel))
-            found = merged_bytes(new[kernel], "shared.dyn", MergeSharedMemoryAllocations())
+            found = dynamic_shared_bytes(new[kernel])
             if self.limit is not None and found > self.limit:
                 raise ScheduleError(
                     f"SharedToDynamic: kernel {number} of {func.name}: {found} bytes of shared "
@@ -74,6 +74,12 @@ class SharedToDynamic(FunctionPass):
             return new[s] if s in new else map_children(s, go)
 
         return func.with_body(go(func.body)) if new else func
+
+
+def dynamic_shared_bytes(kernel: Stmt) -> int:
+    """The bytes of shared memory of a kernel when all of it is dynamic, and merged."""
+    dynamic = replace_pointers(kernel, _dynamic(kernel))
+    return merged_bytes(dynamic, "shared.dyn", MergeSharedMemoryAllocations())
 
 
 def static_shared_bytes(kernel: Stmt) -> int:

@@ -13,6 +13,7 @@ from autosched.tir.expr import BufferLoad, Cast, Expr, IntImm, IterVar, Ramp
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, For, Stmt
 from autosched.tir.walk import child_stmts, direct_exprs
+from autosched.transform.device.shared_to_dynamic import dynamic_shared_bytes
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -22,8 +23,9 @@ class VerifyGPUCode(FunctionPass):
     """Raises ScheduleError when a kernel breaks a limit; the function is returned as it is.
 
     A kernel is an outermost thread attribute. Limits are in bytes, threads or counts, None for no
-    limit. The message names the limit, what was found and what is
-    allowed:
+    limit. `max_merged_shared_memory_per_block` is for shared memory as SharedToDynamic and
+    MergeSharedMemoryAllocations would make it where it is too much when buffers lie side by side.
+    The message names the limit, what was found and what is allowed:
 
     before:
         def main(A: Buffer((2048,), float32)):
@@ -32,6 +34,25 @@ class VerifyGPUCode(FunctionPass):
     refused VerifyGPUCode{max_threads_per_block=1024}:
         VerifyGPUCode: kernel 1 of main: 2048 threads per block, at most 1024 are allowed
     unchanged VerifyGPUCode{max_threads_per_block=2048}:
+
+    Two buffers of 256 bytes, one after the other:
+
+    before:
+        def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
+            launch(threadIdx.x, 64)
+            S = allocate((64,), float32, "shared")
+            T = allocate((64,), float32, "shared")
+            S[threadIdx.x] = A[threadIdx.x]
+            A[threadIdx.x] = S[63 - threadIdx.x]
+            T[threadIdx.x] = B[threadIdx.x]
+            B[threadIdx.x] = T[63 - threadIdx.x]
+    refused VerifyGPUCode{max_shared_memory_per_block=256}:
+        VerifyGPUCode: kernel 1 of main: 512 bytes of shared memory per block, at most 256 are
+        allowed
+    unchanged VerifyGPUCode{max_merged_shared_memory_per_block=256}:
+    refused VerifyGPUCode{max_merged_shared_memory_per_block=255}:
+        VerifyGPUCode: kernel 1 of main: 256 bytes of shared memory per block, even merged, at most
+        255 are allowed
     """
 
     name: ClassVar[str] = "VerifyGPUCode"
@@ -44,6 +65,7 @@ class VerifyGPUCode(FunctionPass):
     max_vthread: int | None = None
     max_vector_bytes: int | None = None
     max_kernels: int | None = None
+    max_merged_shared_memory_per_block: int | None = None
 
     @staticmethod
     def of(limits: Mapping[str, int]) -> VerifyGPUCode:
@@ -102,7 +124,7 @@ class _Verifier:
         self.stmt(s.body)
         self._nesting -= 1
         if self._nesting == 0:
-            self._leave_kernel()
+            self._leave_kernel(s)
 
     def _thread(self, tag: str, extent: int) -> None:
         if not (tag.startswith("threadIdx.") or tag == "vthread"):
@@ -115,15 +137,17 @@ class _Verifier:
             self._fail(f"{tag} has extents {first} and {extent}, all of them must be equal")
         self._at_most(extent, getattr(self._limits, f"max_thread_{tag[-1]}"), f"threads in {tag}")
 
-    def _leave_kernel(self) -> None:
+    def _leave_kernel(self, kernel: Stmt) -> None:
         limits = self._limits
         threads = prod(self._threads.values())
         self._at_most(threads, limits.max_threads_per_block, "threads per block")
         local, shared = self._memory["local"], self._memory["shared"]
         self._at_most(local, limits.max_local_memory_per_block, "bytes of local memory per block")
-        self._at_most(
-            shared, limits.max_shared_memory_per_block, "bytes of shared memory per block"
-        )
+        what = "bytes of shared memory per block"
+        self._at_most(shared, limits.max_shared_memory_per_block, what)
+        allowed = limits.max_merged_shared_memory_per_block
+        if allowed is not None and shared > allowed:
+            self._at_most(dynamic_shared_bytes(kernel), allowed, f"{what}, even merged")
         self._at_most(self._kernels, limits.max_kernels, "kernels")
 
     def _allocation(self, s: Allocate) -> None:
