@@ -12,7 +12,14 @@ import numpy.typing as npt
 from autosched.errors import ConfigError
 
 # Relative to the largest magnitude in the output: sums of n terms err by about sqrt(n) roundings.
-_TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2, "bfloat16": 6e-2}
+_TOLERANCE = {
+    "float64": 1e-9,
+    "float32": 2e-4,
+    "float16": 2e-2,
+    "bfloat16": 6e-2,
+    "float8_e4m3fn": 0.125,
+    "float8_e5m2": 0.25,
+}
 
 _LEAST_TELLING = 0.01  # of the elements
 _NEAR = 0.5  # of the tolerance

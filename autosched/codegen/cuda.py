@@ -4,8 +4,8 @@
     Nvrtc(...).compile(source.text, "sm_80", statements=source.statements)
 
 A device function is flat and has the thread axes of its launch as attributes; SplitHostDevice
-makes it. Its parameters stand in the order of the function; 16-bit floats and bools that are
-scalars are passed as the unsigned integers of their bits.
+makes it. Its parameters stand in the order of the function; floats of 8 and 16 bits and bools that
+are scalars are passed as the unsigned integers of their bits.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.codegen.cuda_expr import HANDLERS
+from autosched.codegen.cuda_float8 import float8_conversions
 from autosched.codegen.cuda_prelude import prelude
 from autosched.codegen.cuda_ptx import READ_POINTERS
 from autosched.codegen.cuda_stmt import statement
@@ -72,7 +73,7 @@ def emit_cuda(kernels: Sequence[PrimFunc], debug: bool = False) -> CudaSource:
         parts |= writer.parts
         lines += ["", *writer.lines]
         origins += ["", *writer.origins]
-    head = prelude(parts)
+    head = prelude(parts) + float8_conversions(parts)
     body = "\n".join(lines if head else lines[1:])
     first = head.count("\n") + (1 if head else 0)
     found = {first + n: origin for n, origin in enumerate(origins) if origin}
@@ -174,7 +175,7 @@ def _parameters(w: Writer, kernel: PrimFunc) -> tuple[list[str], list[str]]:
         elif is_half(var.dtype) or var.dtype.is_bool:
             bits = w.names.new(f"{var.name}_bits")
             kind = w.type(var.dtype)
-            declared.append(f"unsigned {'char' if var.dtype.is_bool else 'short'} {bits}")
+            declared.append(f"unsigned {'short' if var.dtype.bits == 16 else 'char'} {bits}")
             value = f"{bits} != 0" if var.dtype.is_bool else f"{kind}{{{bits}}}"
             conversions.append(f"const {kind} {name} = {value};")
             w.values[var] = Text(name)

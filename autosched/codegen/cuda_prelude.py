@@ -15,6 +15,9 @@ from autosched.codegen.cuda_prelude_ptx import PTX_PARTS
 _F16 = "struct f16 { unsigned short bits; };"
 _BF16 = "struct bf16 { unsigned short bits; };"
 
+_F8E4M3 = "struct f8e4m3 { unsigned char bits; };"
+_F8E5M2 = "struct f8e5m2 { unsigned char bits; };"
+
 _VEC = """\
 template <class T, int N> struct __align__(sizeof(T) * N) vec { T v[N]; };"""
 
@@ -108,6 +111,8 @@ template <class T> __device__ __forceinline__ bool is_finite(T x) { return x - x
 PARTS: dict[str, str] = {
     "f16": _F16,
     "bf16": _BF16,
+    "f8e4m3": _F8E4M3,
+    "f8e5m2": _F8E5M2,
     "vec": _VEC,
     "bit_cast": _BIT_CAST,
     "f16_to_f32": _F16_TO_F32,
@@ -130,7 +135,12 @@ _NEEDS = {
     "f32_to_f16": ("f16",),
     "bf16_to_f32": ("bf16",),
     "f32_to_bf16": ("bf16",),
+    "f8e4m3_to_f32": ("f8e4m3", "bit_cast"),
+    "f32_to_f8e4m3": ("f8e4m3", "bit_cast"),
+    "f8e5m2_to_f32": ("f8e5m2", "bit_cast", "f16", "f16_to_f32"),
+    "f32_to_f8e5m2": ("f8e5m2", "bit_cast"),
 }
+"""What a part needs besides. The conversions of 8-bit floats are printed (`cuda_float8.py`)."""
 
 
 def prelude(used: Iterable[str]) -> str:
@@ -145,4 +155,4 @@ def identifiers() -> frozenset[str]:
     """The names that the prelude gives to types and functions, and those that it uses."""
     words = re.findall(r"[A-Za-z_]\w*", "\n".join(PARTS.values()))
     # What is local to one of its functions is a short word.
-    return frozenset(word for word in words if "_" in word or word in PARTS)
+    return frozenset((*(word for word in words if "_" in word or word in PARTS), *_NEEDS))

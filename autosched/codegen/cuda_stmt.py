@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from autosched.codegen import cuda_memory
-from autosched.codegen.cuda_types import memory_type, value_type, vector_type
+from autosched.codegen.cuda_types import is_half, memory_type, value_type, vector_type
 from autosched.codegen.cuda_writer import Level, Text, Writer
 from autosched.errors import CompileError
 from autosched.tir.expr import Call, IntImm, StringImm
@@ -108,7 +108,7 @@ def _allocate(w: Writer, stmt: Allocate) -> None:
         )
     name, element = w.names.new(var.name), stmt.dtype.element
     kind = memory_type(element)
-    if element.is_float and element.bits == 16:
+    if is_half(element):
         w.use(kind)
     w.pointers[var] = (name, element)
     origin = f"allocate {var.name}"
@@ -132,7 +132,7 @@ def _allocate(w: Writer, stmt: Allocate) -> None:
 
 def _allocate_const(w: Writer, stmt: AllocateConst) -> None:
     dtype = stmt.dtype.element
-    if dtype.is_float and dtype.bits == 16:
+    if is_half(dtype):
         w.use(memory_type(dtype))
     constants = [w.text(const(v, dtype)) for v in stmt.data.reshape(-1).tolist()]
     name = w.names.new(stmt.buffer_var.name)

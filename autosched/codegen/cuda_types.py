@@ -1,8 +1,8 @@
 """CUDA C's spelling of data types and constants.
 
-A bool is `bool` as a value and `unsigned char` in memory; 16-bit floats are structs of their bits
-(`cuda_prelude.py`), on which nothing is computed. Constants are exact: decimal where that is short,
-hexadecimal otherwise.
+A bool is `bool` as a value and `unsigned char` in memory; floats of 16 and 8 bits are structs of
+their bits (`cuda_prelude.py`), on which nothing is computed. Constants are exact: decimal where
+that is short, hexadecimal otherwise.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from autosched.tir.dtype import DType
 _NAMES = {
     "float16": "f16",
     "bfloat16": "bf16",
+    "float8_e4m3fn": "f8e4m3",
+    "float8_e5m2": "f8e5m2",
     "float32": "float",
     "float64": "double",
     "int8": "signed char",
@@ -60,7 +62,7 @@ def vector_type(dtype: DType) -> str:
 
 def is_half(dtype: DType) -> bool:
     """True for the floats on which CUDA C without headers computes nothing."""
-    return dtype.is_float and dtype.bits == 16
+    return dtype.is_float and dtype.bits <= 16
 
 
 def int_constant(value: int, dtype: DType) -> str:
@@ -77,8 +79,8 @@ def int_constant(value: int, dtype: DType) -> str:
 def float_constant(value: float, dtype: DType) -> str:
     """A C constant of a floating-point type that is exactly `value` rounded to it."""
     if is_half(dtype):
-        bits = int(np.asarray(value).astype(dtype.numpy).view(np.uint16))
-        return f"{value_type(dtype)}{{0x{bits:04x}}}"
+        bits = int(np.asarray(value).astype(dtype.numpy).view(f"uint{dtype.bits}"))
+        return f"{value_type(dtype)}{{0x{bits:0{dtype.bits // 4}x}}}"
     if dtype.bits == 32 and math.isfinite(value):
         value = float(np.float32(value))
     if not math.isfinite(value):

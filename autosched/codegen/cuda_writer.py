@@ -130,14 +130,14 @@ class Writer:
         return name
 
     def widened(self, e: Expr) -> Text:
-        """The float of a 16-bit float `e`; other values as they are."""
+        """The float of a float `e` of at most 16 bits; other values as they are."""
         value = self.value(e)
         if not is_half(e.dtype):
             return value
         return self.call(f"{value_type(e.dtype)}_to_f32", value.text)
 
     def narrowed(self, value: Text, dtype: DType) -> Text:
-        """A float as a value of type `dtype` when that is a 16-bit float, else as it is."""
+        """A float as a value of `dtype` when that is one of at most 16 bits, else as it is."""
         if not is_half(dtype):
             return value
         return self.call(f"f32_to_{value_type(dtype)}", value.text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
 from autosched.errors import CompileError
+from autosched.tir import float_bits
 from autosched.tir.dtype import DType, float32
 from autosched.tir.expr import (
     EQ,
@@ -50,50 +51,26 @@ _FLOAT_COMPARE: dict[type[Expr], str] = {
 _INT_COMPARE: dict[type[Expr], str] = {EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge"}
 
 
-def is_bfloat(dtype: DType) -> bool:
-    """True for bfloat16 scalars and vectors, whose registers hold bits."""
-    return dtype.code == "bfloat"
+def widen(b: FunctionBuilder, value: str, source: DType) -> str:
+    """The float32 register equal to the bits of a float that is only stored."""
+    name = Var("bits", source)
+    b.bind_here(name, value)
+    return b.value(float_bits.widen(name, float32))
 
 
-def widen_bfloat(b: FunctionBuilder, value: str, lanes: int) -> str:
-    """The float32 register equal to bfloat16 bits."""
-    bits, wide = _int_vector(16, lanes), _int_vector(32, lanes)
-    extended = b.emit(f"zext {bits} {value} to {wide}")
-    shifted = b.emit(f"shl {wide} {extended}, {_int_splat(16, lanes)}")
-    return b.emit(f"bitcast {wide} {shifted} to {llvm_type(float32.with_lanes(lanes))}")
-
-
-def round_bfloat(b: FunctionBuilder, value: str, lanes: int) -> str:
-    """bfloat16 bits of a float32 register: to nearest, ties to even; NaN stays NaN."""
-    kind, wide = llvm_type(float32.with_lanes(lanes)), _int_vector(32, lanes)
-    bits = b.emit(f"bitcast {kind} {value} to {wide}")
-    top = b.emit(f"lshr {wide} {bits}, {_int_splat(16, lanes)}")
-    odd = b.emit(f"and {wide} {top}, {_int_splat(1, lanes)}")
-    bias = b.emit(f"add {wide} {odd}, {_int_splat(0x7FFF, lanes)}")
-    rounded = b.emit(f"add {wide} {bits}, {bias}")
-    high = b.emit(f"lshr {wide} {rounded}, {_int_splat(16, lanes)}")
-    is_nan = b.emit(f"fcmp uno {kind} {value}, {value}")
-    quiet = b.emit(f"or {wide} {top}, {_int_splat(0x40, lanes)}")
-    flags = "i1" if lanes == 1 else f"<{lanes} x i1>"
-    chosen = b.emit(f"select {flags} {is_nan}, {wide} {quiet}, {wide} {high}")
-    return b.emit(f"trunc {wide} {chosen} to {_int_vector(16, lanes)}")
-
-
-def _int_vector(bits: int, lanes: int) -> str:
-    return f"i{bits}" if lanes == 1 else f"<{lanes} x i{bits}>"
-
-
-def _int_splat(value: int, lanes: int) -> str:
-    return splat(value, DType("int32").with_lanes(lanes))
+def round_to(b: FunctionBuilder, value: str, target: DType) -> str:
+    """The bits of a float32 register as `target`, a float that is only stored."""
+    name = Var("value", _f32(target))
+    b.bind_here(name, value)
+    return b.value(float_bits.narrow(name, target))
 
 
 def operands(b: FunctionBuilder, e: BinaryExpr) -> tuple[str, str, DType]:
-    """Both operand registers and their type; bfloat16 operands come as float32."""
+    """Both operand registers and their type; floats that are only stored come as float32."""
     dtype = e.a.dtype
     first, second = b.value(e.a), b.value(e.b)
-    if is_bfloat(dtype):
-        lanes = dtype.lanes
-        return widen_bfloat(b, first, lanes), widen_bfloat(b, second, lanes), _f32(dtype)
+    if dtype.is_storage_float:
+        return widen(b, first, dtype), widen(b, second, dtype), _f32(dtype)
     return first, second, dtype
 
 
@@ -102,7 +79,7 @@ def _f32(dtype: DType) -> DType:
 
 
 def _finish(b: FunctionBuilder, e: Expr, result: str) -> str:
-    return round_bfloat(b, result, e.dtype.lanes) if is_bfloat(e.dtype) else result
+    return round_to(b, result, e.dtype) if e.dtype.is_storage_float else result
 
 
 def binary(b: FunctionBuilder, e: BinaryExpr) -> str:
@@ -213,7 +190,7 @@ def floor_divide(b: FunctionBuilder, e: BinaryExpr) -> str:
 def _floor_divide_floats(
     b: FunctionBuilder, e: BinaryExpr, first: str, second: str, dtype: DType
 ) -> str:
-    """floor(first / second); 16-bit floats are rounded at the end only."""
+    """floor(first / second); float16 is rounded at the end only."""
     half = dtype.bits == 16
     if half:
         first, second = (convert(b, x, dtype, _f32(dtype)) for x in (first, second))
@@ -283,12 +260,10 @@ def convert(b: FunctionBuilder, value: str, source: DType, target: DType) -> str
         return value
     if source.is_handle or target.is_handle:
         return _convert_pointer(b, value, source, target)
-    if is_bfloat(source):
-        wide = _f32(source)
-        return convert(b, widen_bfloat(b, value, source.lanes), wide, target)
-    if is_bfloat(target):
-        wide = _f32(target)
-        return round_bfloat(b, convert(b, value, source, wide), target.lanes)
+    if source.is_storage_float:
+        return convert(b, widen(b, value, source), _f32(source), target)
+    if target.is_storage_float:
+        return round_to(b, convert(b, value, source, _f32(target)), target)
     if source.is_float and target.is_float:
         return _convert_float(b, value, source, target)
     before, after = llvm_type(source), llvm_type(target)

@@ -136,6 +136,11 @@ class FunctionBuilder:
             self.wide[var] = wide
             self.values.pop(var, None)
 
+    def bind_here(self, var: Var, value: str) -> None:
+        """Defines `var`, which is new, in the region that is written to now."""
+        self.depth[var] = next(i for i, region in enumerate(self.regions) if region is self.at)
+        self.values[var] = value
+
     def _unbind(self, var: Var) -> None:
         # The variable was bound before (its statement was copied): what used it is out of date.
         for region in self.regions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autosched.codegen import llvm_math, llvm_memory
-from autosched.codegen.llvm_arith import convert, is_bfloat, round_bfloat, widen_bfloat
+from autosched.codegen.llvm_arith import convert
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_types import llvm_type, memory_type, splat, suffix
 from autosched.errors import CompileError
@@ -35,24 +35,19 @@ def call(b: FunctionBuilder, e: Call) -> str:
 
 
 def mathematics(b: FunctionBuilder, e: Call) -> str:
-    """An elementwise function; on 16-bit floats it is computed in float32 and rounded."""
+    """An elementwise function; on small floats it is computed in float32 and rounded."""
     args = [b.value(a) for a in e.args]
     dtype = e.args[0].dtype
-    if not dtype.is_float or dtype.bits != 16:
+    if not dtype.is_float or dtype.bits > 16:
         return llvm_math.apply(b, e.op, args, [a.dtype for a in e.args], e.dtype)
     lanes = dtype.lanes
     wide = float32.with_lanes(lanes)
-    if is_bfloat(dtype):
-        args = [widen_bfloat(b, a, lanes) for a in args]
-    else:
-        args = [convert(b, a, x.dtype, wide) for a, x in zip(args, e.args, strict=True)]
+    args = [convert(b, a, x.dtype, wide) for a, x in zip(args, e.args, strict=True)]
     result_type = wide if e.dtype.is_float else e.dtype
     result = llvm_math.apply(b, e.op, args, [wide] * len(args), result_type)
     if not e.dtype.is_float:
         return result
-    return (
-        round_bfloat(b, result, lanes) if is_bfloat(e.dtype) else convert(b, result, wide, e.dtype)
-    )
+    return convert(b, result, wide, e.dtype)
 
 
 # -- conditionals -----------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """LLVM's spelling of data types and constants.
 
-Memory and registers differ for two types: bool is i1 in registers and i8 in memory; bfloat16 is
-its 16 bits (i16) in both, because arithmetic on LLVM's `bfloat` calls library functions that a
-Python process does not have. Arithmetic on bfloat16 is done in float32 and rounded after each
-operation, which is what NumPy with ml_dtypes does.
+Memory and registers differ for one type: bool is i1 in registers and i8 in memory. bfloat16 is its
+16 bits (i16) in both, because arithmetic on LLVM's `bfloat` calls library functions that a Python
+process does not have, and the 8-bit floats, which LLVM does not know, are i8. Arithmetic on them is
+done in float32 and rounded after each operation, which is what NumPy with ml_dtypes does.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def scalar_type(dtype: DType) -> str:
     match dtype.code:
         case "float":
             return _FLOATS[dtype.bits]
-        case "bfloat":
-            return "i16"
+        case "bfloat" | "e4m3fn" | "e5m2":
+            return f"i{dtype.bits}"
         case "handle":
             return "ptr"
         case _:
@@ -54,8 +54,8 @@ def constant(value: float, dtype: DType) -> str:
         case "float":
             number = float(np.float32(value)) if dtype.bits == 32 else float(value)
             return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
-        case "bfloat":
-            return str(int(np.asarray(value, dtype.numpy).view(np.uint16)))
+        case "bfloat" | "e4m3fn" | "e5m2":
+            return str(int(np.asarray(value, dtype.numpy).view(f"uint{dtype.bits}")))
         case "bool":
             return "true" if value else "false"
         case "handle":

@@ -60,14 +60,17 @@ def as_array(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndar
 
 def _check_array(symbol: str, position: int, spec: ParamSpec, array: np.ndarray[Any, Any]) -> None:
     assert spec.shape is not None
-    expected = DType(spec.dtype).numpy
-    if array.dtype != expected:
+    kind = DType(spec.dtype)
+    bits = kind.is_storage_float and array.dtype == np.dtype(f"uint{kind.bits}")
+    if array.dtype != kind.numpy and not bits:
+        remedy = f"convert it with .astype({spec.dtype!r})"
+        if kind.is_storage_float:
+            remedy = (
+                f"convert it with .astype(ml_dtypes.{spec.dtype}), or pass its bits as "
+                f"uint{kind.bits}"
+            )
         raise _refuse(
-            symbol,
-            position,
-            spec,
-            f"must have dtype {spec.dtype}, found {array.dtype}; convert it with "
-            f".astype({spec.dtype!r})",
+            symbol, position, spec, f"must have dtype {spec.dtype}, found {array.dtype}; {remedy}"
         )
     if not array.flags.c_contiguous:
         raise _refuse(

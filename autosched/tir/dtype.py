@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 _PATTERN = re.compile(r"(float|bfloat|int|uint)(\d+)(?:x(\d+))?")
+_FLOAT8 = re.compile(r"(?:float8_(e4m3fn|e5m2)|(e4m3|e5m2)_float8)(?:x(\d+))?")
 _WIDTHS = {
     "float": (16, 32, 64),
     "bfloat": (16,),
@@ -19,9 +20,12 @@ _WIDTHS = {
 
 
 class DType:
-    """One data type: a code (`float`, `bfloat`, `int`, `uint`, `bool`, `handle`), bits and lanes.
+    """One data type: a code, bits and lanes.
 
-    `DType("float32x8")` always returns the same object, so types compare with `is`.
+    The code is `float`, `bfloat`, `int`, `uint`, `bool`, `handle`, or that of an 8-bit float:
+    `e4m3fn` or `e5m2`.
+    `DType("float32x8")` always returns the same object, so types compare with `is`. What TVM 0.19
+    calls e4m3_float8 and e5m2_float8 are float8_e4m3fn and float8_e5m2.
     Raises ValueError for a name that is not a type.
     """
 
@@ -38,6 +42,9 @@ class DType:
         found = cls._table.get(name)
         if found is not None:
             return found
+        plain = _plain_name(name)
+        if plain != name:
+            return cls(plain)
         self = object.__new__(cls)
         self.name = name
         self.code, self.bits, self.lanes = _parse(name)
@@ -52,8 +59,21 @@ class DType:
 
     @cached_property
     def is_float(self) -> bool:
-        """True for float and bfloat."""
-        return self.code in ("float", "bfloat")
+        """True for floats of every kind."""
+        return self.code in ("float", "bfloat", "e4m3fn", "e5m2")
+
+    @cached_property
+    def is_float8(self) -> bool:
+        """True for float8_e4m3fn and float8_e5m2."""
+        return self.code in ("e4m3fn", "e5m2")
+
+    @cached_property
+    def is_storage_float(self) -> bool:
+        """True for floats that are only stored: bfloat16 and those of 8 bits.
+
+        Code computes in float32 (or float16) and rounds.
+        """
+        return self.code in ("bfloat", "e4m3fn", "e5m2")
 
     @cached_property
     def is_int(self) -> bool:
@@ -113,10 +133,10 @@ class DType:
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:
-        """NumPy's type of one lane (bfloat16 through ml_dtypes)."""
-        if self.code == "bfloat":
-            brain: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-            return brain
+        """NumPy's type of one lane (bfloat16 and 8-bit floats through ml_dtypes)."""
+        if self.is_storage_float:
+            stored: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.element.name))
+            return stored
         if self.code == "bool":
             return np.dtype(np.bool_)
         if self.code == "handle":
@@ -124,16 +144,28 @@ class DType:
         return np.dtype(f"{self.code}{self.bits}")
 
 
+def _plain_name(name: str) -> str:
+    """The one name of an 8-bit float; any other name as it is."""
+    match = _FLOAT8.fullmatch(name)
+    if match is None:
+        return name
+    kind = match[1] or {"e4m3": "e4m3fn"}.get(match[2], match[2])
+    return f"float8_{kind}" + (f"x{match[3]}" if match[3] else "")
+
+
 def _parse(name: str) -> tuple[str, int, int]:
     if name == "handle":
         return "handle", 64, 1
     if re.fullmatch(r"bool(x\d+)?", name):
         return "bool", 1, int(name[5:] or 1)
+    small = _FLOAT8.fullmatch(name)
+    if small is not None:
+        return small[1], 8, int(small[3] or 1)
     match = _PATTERN.fullmatch(name)
     if match is None or int(match[2]) not in _WIDTHS[match[1]]:
         raise ValueError(
-            f"unknown dtype {name!r}; expected float16/32/64, bfloat16, int8..64, uint8..64, bool "
-            "or handle, with an optional xN for vectors"
+            f"unknown dtype {name!r}; expected float16/32/64, bfloat16, float8_e4m3fn, "
+            "float8_e5m2, int8..64, uint8..64, bool or handle, with an optional xN for vectors"
         )
     return match[1], int(match[2]), int(match[3] or 1)
 

@@ -51,7 +51,7 @@ def wrap(value: int, dtype: DType) -> int:
 def cast_one(value: Any, dtype: DType) -> Any:
     """A scalar converted to `dtype`: floats to integers truncate and saturate, integers wrap.
 
-    NaN becomes 0. 16-bit floats are made from float32.
+    NaN becomes 0. Floats of 8 and 16 bits are made from float32.
     """
     if dtype.is_bool:
         return bool(value != 0)
@@ -87,8 +87,8 @@ def cast_many(value: Any, dtype: DType) -> Any:
 
 
 def _to_float(value: Any, dtype: DType) -> Any:
-    # 16-bit floats are computed in float32 and rounded from it, whatever the value's type was.
-    if dtype.bits == 16:
+    # Small floats are computed in float32 and rounded from it, whatever the value's type was.
+    if dtype.bits <= 16:
         value = np.asarray(value).astype(np.float32)[()]
     return value.astype(dtype.numpy) if isinstance(value, np.ndarray) else dtype.numpy.type(value)
 
@@ -122,7 +122,7 @@ def trunc_div_many(a: Any, b: Any) -> Any:
 
 
 def floor_div_float(a: Any, b: Any) -> Any:
-    """floor(a / b), the quotient rounded first; 16-bit floats are rounded at the end only."""
+    """floor(a / b), the quotient rounded first; small floats are rounded at the end only."""
     dtype = np.result_type(a, b)
     if dtype.itemsize > 2:
         return np.floor(np.true_divide(a, b))
@@ -261,7 +261,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def fused_multiply_add(x: Any, y: Any, z: Any) -> Any:
-    """x * y + z rounded once to the type of the operands; 16-bit floats through float32."""
+    """x * y + z rounded once to the type of the operands; small floats through float32."""
     dtype = np.result_type(x, y, z)
     if dtype.itemsize == 8:
         return np.asarray(_FMA64(x, y, z), np.float64)[()]
@@ -378,11 +378,11 @@ INTEGER_CALLS = frozenset((*_INTEGER, *_VECTORISED, "clz", "popcount"))
 
 
 def float_call(op: str, dtype: DType, *args: Any) -> Any:
-    """An intrinsic on floats, in the type of its arguments; 16-bit ones through float32."""
+    """An intrinsic on floats, in the type of its arguments; small ones through float32."""
     fn = UNARY.get(op) or BINARY.get(op)
     if fn is None:
         raise InterpreterError(f"the interpreter does not know the intrinsic {op}")
-    if dtype.bits == 16 and dtype.is_float:
+    if dtype.bits <= 16 and dtype.is_float:
         args = tuple(
             np.asarray(a).astype(np.float32)[()] if np.asarray(a).dtype == dtype.numpy else a
             for a in args

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autosched.codegen.cuda import Launch, emit_cuda, launch_of
+from autosched.codegen.cuda_float8 import float8_conversions
 from autosched.codegen.cuda_names import Names
 from autosched.codegen.cuda_prelude import PARTS, prelude
 from autosched.codegen.cuda_types import float_constant, int_constant
@@ -103,6 +104,12 @@ EXPRESSIONS = {
     ),
     "half": ("float16", "A[0] + x", "f32_to_f16(f16_to_f32(A[0]) + f16_to_f32(x))"),
     "brain float": ("bfloat16", "exp(x)", "f32_to_bf16(expf(bf16_to_f32(x)))"),
+    "float8": ("float8_e4m3fn", "exp(x)", "f32_to_f8e4m3(expf(f8e4m3_to_f32(x)))"),
+    "another float8": (
+        "float8_e5m2",
+        "A[0] + x",
+        "f32_to_f8e5m2(f8e5m2_to_f32(A[0]) + f8e5m2_to_f32(x))",
+    ),
     "a condition": ("bool", "A[0] and not x", "A[0] != 0 && !x"),
     "bits": ("int32", "reinterpret(float32(A[0]), dtype=int32)", "bit_cast<int>((float)A[0])"),
     "leading zeros": ("int32", "clz(A[0])", "__clz((unsigned)A[0])"),
@@ -119,9 +126,11 @@ def test_expressions(dtype: str, text: str, expected: str, nvrtc: Nvrtc) -> None
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
 def test_the_whole_prelude_compiles(arch: str, nvrtc: Nvrtc) -> None:
-    nvrtc.compile(prelude(PARTS), arch)
+    conversions = {f"{a}_to_{b}" for a in KINDS for b in KINDS}
+    nvrtc.compile(prelude({*PARTS, *conversions}) + float8_conversions(conversions), arch)
 
 
+KINDS = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2")
 FLOATS = [0.0, -0.0, 1.0, 0.5, 1 / 3, 3.4028234663852886e38, 1e-45, 2.0**-126, 1e20, -7.25, 0.1]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from autosched.tir import op
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Expr
+from kit.floats import patterns, same_bits
 from kit.types import Array, Elementwise, RunKernel
 
 N = 64
@@ -131,20 +131,39 @@ def test_nan_goes_through_minimum_and_maximum(elementwise: Elementwise, run: Run
             np.testing.assert_array_equal(out, ref(a, b))
 
 
-def test_bfloat16_rounds_ties_to_even_and_keeps_nan(
-    elementwise: Elementwise, run: RunKernel
+STORED = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
+
+
+@pytest.mark.parametrize("source", ["float16", "float32"])
+@pytest.mark.parametrize("dtype", STORED)
+def test_floats_that_are_only_stored_are_those_of_ml_dtypes(
+    dtype: str, source: str, elementwise: Elementwise, run: RunKernel
 ) -> None:
-    bits = np.arange(0, 1 << 32, 104729, dtype=np.uint64).astype(np.uint32)
-    values = bits.view(np.float32)[: len(bits) // 16 * 16]
-    n = len(values)
-    out = np.zeros(n, ml_dtypes.bfloat16)
-    f = elementwise(lambda a: op.cast("bfloat16x16", a), ["float32"], "bfloat16", n, 16)
-    run(f, values, out, check=False)
+    """Rounded to nearest, ties to even, NaN and infinities included; and exact on the way back."""
+    wide = patterns(source)
+    out = np.zeros(len(wide), DType(dtype).numpy)
+    run(elementwise(lambda a: op.cast(f"{dtype}x16", a), [source], dtype, len(wide), 16), wide, out)
+    same_bits(out, wide.astype(np.float32), dtype)
+    small = patterns(dtype)
+    back = np.zeros(len(small), source)
+    f = elementwise(lambda a: op.cast(f"{source}x16", a), [dtype], source, len(small), 16)
+    run(f, small, back)
     with np.errstate(all="ignore"):
-        expected = values.astype(ml_dtypes.bfloat16)
-    same = (out.view(np.uint16) == expected.view(np.uint16)) | np.isnan(expected.astype(np.float32))
-    assert same.all()
-    assert np.isnan(out.astype(np.float32)[np.isnan(values)]).all()
+        np.testing.assert_array_equal(back, small.astype(np.float32).astype(source))
+    assert (np.signbit(back) == np.signbit(small)).all()
+
+
+@pytest.mark.parametrize("dtype", STORED[1:])
+def test_arithmetic_of_float8(dtype: str, elementwise: Elementwise, run: RunKernel) -> None:
+    """Every pair of bit patterns, rounded after every operation."""
+    a, b = (x.reshape(-1) for x in np.meshgrid(patterns(dtype), patterns(dtype)))
+
+    def formula(x: Expr, y: Expr) -> Expr:
+        quotient = op.truncdiv(op.max_(x, y), op.call("sqrt", op.call("fabs", y)))
+        return op.select(op.lt(x, y), x * y, op.add(quotient, op.const(0.75, x.dtype)))
+
+    n = len(a)
+    run(elementwise(formula, [dtype] * 2, dtype, n, 8), a, b, np.zeros(n, DType(dtype).numpy))
 
 
 @pytest.mark.parametrize("lanes", [1, 8])

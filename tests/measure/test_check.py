@@ -53,7 +53,14 @@ def test_an_output_of_zeros_may_be_exactly_zero() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
-    [("float64", 1e-9), ("float32", 2e-4), ("float16", 2e-2), ("bfloat16", 6e-2)],
+    [
+        ("float64", 1e-9),
+        ("float32", 2e-4),
+        ("float16", 2e-2),
+        ("bfloat16", 6e-2),
+        ("float8_e4m3fn", 0.125),
+        ("float8_e5m2", 0.25),
+    ],
 )
 def test_the_tolerance_of_each_type(dtype: str, tolerance: float) -> None:
     """Relative to the element plus the root mean square: to twice the element where all are one."""

@@ -71,6 +71,8 @@ EXPRESSIONS = [
     op.const(0.1, "float64"),
     op.const(1 / 3, "float16"),
     op.const(1 / 3, "bfloat16"),
+    op.const(1 / 3, "float8_e4m3fn"),
+    op.cast("float8_e5m2x4", op.cast("float8_e4m3fnx4", FOUR)),
     op.const(float("-inf")),
     op.const(float("nan"), "float16"),
     op.const(True),

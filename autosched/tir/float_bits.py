@@ -1,0 +1,173 @@
+"""Conversions of the floats that are only stored (bfloat16, float8), written with integers.
+
+Passes, the LLVM back end and the CUDA printer all convert by these expressions. The interpreter
+converts by ml_dtypes, which tests compare them with, bit by bit.
+
+Widening is exact. Narrowing rounds to nearest, ties to even. Beyond the largest finite value it
+gives infinity, which float8_e4m3fn does not have: NaN there. `saturate` gives the largest finite
+value instead, and keeps NaN. A NaN becomes the type's canonical one with the sign that it had.
+
+    bfloat16 to float32:  the bits, shifted left by 16
+    float32 to bfloat16:  (bits + 0x7fff + bit 16) >> 16, unless that was a NaN
+
+`nan_safe=False` writes the shorter forms of TVM for bfloat16 and for float8_e5m2 beside float16.
+They are wrong for NaN alone (0x7fff of float16 becomes -0), and evaluate their operand twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autosched.tir.conversion import broadcast, cast, const
+from autosched.tir.dtype import DType, float32
+from autosched.tir.expr import Call, Expr, FloatImm, Let, Var
+from autosched.tir.op import add, call, gt, lt, min_, mul, select, sub
+
+_E4M3_SMALLEST = 2.0**-9
+"""The subnormals of float8_e4m3fn are its multiples."""
+
+
+def bits_type(dtype: DType) -> DType:
+    """The unsigned integers of as many bits (and lanes)."""
+    return DType(f"uint{dtype.bits}").with_lanes(dtype.lanes)
+
+
+def widen(value: Expr, target: DType, nan_safe: bool = True) -> Expr:
+    """`value`, of a float that is only stored, as float16, float32 or another type, exactly."""
+    source, target = value.dtype, target.with_lanes(value.dtype.lanes)
+    assert source.is_storage_float, f"{source} is computed in, not only stored"
+    half = DType("float16").with_lanes(source.lanes)
+    wide = float32.with_lanes(source.lanes)
+    if source.code == "bfloat":
+        bits = cast(bits_type(wide), _bits(value))
+        return cast(target, _as(wide, call("shift_left", bits, _like(bits, 16))))
+    if source.code == "e5m2":
+        # The sign and the exponent of float16.
+        bits = cast(bits_type(half), _bits(value))
+        return cast(target, _as(half, call("shift_left", bits, _like(bits, 8))))
+    middle = half if target is half else wide
+    if isinstance(value, Var):
+        return cast(target, _widen_e4m3(_bits(value), middle))
+    bits = Var("bits", bits_type(source))
+    return cast(target, Let(bits, _bits(value), _widen_e4m3(bits, middle)))
+
+
+def _widen_e4m3(bits: Expr, target: DType) -> Expr:
+    """The float16 or float32 of the bits of float8_e4m3fn."""
+    half = target.bits == 16
+    kind = bits_type(target)
+    code = cast(kind, bits)
+    magnitude = call("bitwise_and", code, _like(code, 0x7F))
+    sign = call(
+        "shift_left", call("bitwise_and", code, _like(code, 0x80)), _like(code, kind.bits - 8)
+    )
+    small = _bits(mul(cast(target, magnitude), _float(_E4M3_SMALLEST, target)))
+    exponent = 0x2000 if half else 0x3C000000
+    usual = add(
+        call("shift_left", magnitude, _like(code, 7 if half else 20)), _like(code, exponent)
+    )
+    finite = select(lt(magnitude, _like(code, 8)), small, usual)
+    nan = _like(code, 0x7E00 if half else 0x7FC00000)
+    found = select(gt(magnitude, _like(code, 0x7E)), nan, finite)
+    return _as(target, call("bitwise_or", found, sign))
+
+
+def narrow(value: Expr, target: DType, saturate: bool = False, nan_safe: bool = True) -> Expr:
+    """`value` rounded once to `target`, a float that is only stored.
+
+    Integers and float64 are rounded to float32 first, as every conversion of them to a float of 16
+    bits is.
+    """
+    target = target.with_lanes(value.dtype.lanes)
+    assert target.is_storage_float, f"{target} is computed in, not only stored"
+    if value.dtype is target:
+        return value
+    if value.dtype.is_storage_float:
+        return narrow(widen(value, float32), target, saturate, nan_safe)
+    half = value.dtype.bits == 16 and value.dtype.code == "float" and target.code == "e5m2"
+    source = value if half else cast(float32.with_lanes(target.lanes), value)
+    if not nan_safe and not saturate and (half or target.code == "bfloat"):
+        return _narrow_as_tvm(_bits(source), target)
+    if isinstance(source, Var):
+        return _narrow(_bits(source), source, target, saturate)
+    name = Var("value", source.dtype)
+    return Let(name, source, _narrow(_bits(name), name, target, saturate))
+
+
+def _narrow_as_tvm(bits: Expr, target: DType) -> Expr:
+    dropped = bits.dtype.bits - target.bits
+    odd = call("bitwise_and", call("shift_right", bits, _like(bits, dropped)), _like(bits, 1))
+    whole = add(bits, add(odd, _like(bits, (1 << (dropped - 1)) - 1)))
+    return _as(target, cast(bits_type(target), call("shift_right", whole, _like(bits, dropped))))
+
+
+def _narrow(bits: Expr, value: Expr, target: DType, saturate: bool) -> Expr:
+    if target.code == "bfloat" or bits.dtype.bits == 16:
+        return _drop_low_half(bits, target, saturate)
+    return _narrow_to_float8(bits, target, saturate)
+
+
+def _drop_low_half(bits: Expr, target: DType, saturate: bool) -> Expr:
+    """A type with the exponent of the wider one: the upper half of its bits, rounded."""
+    dropped = bits.dtype.bits - target.bits
+    largest, infinity, nan = _SPECIAL[target.code]
+    top = call("shift_right", bits, _like(bits, dropped))
+    odd = call("bitwise_and", top, _like(bits, 1))
+    rounded = add(bits, add(odd, _like(bits, (1 << (dropped - 1)) - 1)))
+    found = call("shift_right", rounded, _like(bits, dropped))
+    sign = call("bitwise_and", top, _like(bits, 1 << (target.bits - 1)))
+    if saturate:
+        magnitude = call("bitwise_and", found, _like(bits, (1 << (target.bits - 1)) - 1))
+        found = call("bitwise_or", min_(magnitude, _like(bits, largest)), sign)
+    magnitude = call("bitwise_and", bits, _like(bits, (1 << (bits.dtype.bits - 1)) - 1))
+    is_nan = gt(magnitude, _like(bits, infinity << dropped))
+    found = select(is_nan, call("bitwise_or", sign, _like(bits, nan)), found)
+    return _as(target, cast(bits_type(target), found))
+
+
+def _narrow_to_float8(bits: Expr, target: DType, saturate: bool) -> Expr:
+    """float32 to a float8; its subnormals by adding a float in whose last place they count.
+
+    `shift` bits of the mantissa go; `rebias` is what the exponents differ by, in the result's
+    place; `smallest` are the bits of the smallest normal number.
+    """
+    largest, infinity, nan = _SPECIAL[target.code]
+    shift, rebias, smallest, anchor = _TO_FLOAT8[target.code]
+    magnitude = call("bitwise_and", bits, _like(bits, 0x7FFFFFFF))
+    sign = call("bitwise_and", call("shift_right", bits, _like(bits, 24)), _like(bits, 0x80))
+    wide = float32.with_lanes(target.lanes)
+    raised = _bits(add(_as(wide, magnitude), _float(anchor, wide)))
+    anchor_bits = _like(bits, int(np.float32(anchor).view(np.uint32)))
+    odd = call("bitwise_and", call("shift_right", magnitude, _like(bits, shift)), _like(bits, 1))
+    rounded = add(magnitude, add(odd, _like(bits, (1 << (shift - 1)) - 1)))
+    usual = sub(call("shift_right", rounded, _like(bits, shift)), _like(bits, rebias))
+    found = select(lt(magnitude, _like(bits, smallest)), sub(raised, anchor_bits), usual)
+    found = min_(found, _like(bits, largest if saturate else infinity))
+    found = select(gt(magnitude, _like(bits, 0x7F800000)), _like(bits, nan), found)
+    return _as(target, cast(bits_type(target), call("bitwise_or", found, sign)))
+
+
+_SPECIAL = {
+    "bfloat": (0x7F7F, 0x7F80, 0x7FC0),
+    "e4m3fn": (0x7E, 0x7F, 0x7F),
+    "e5m2": (0x7B, 0x7C, 0x7E),
+}
+"""The bits of the largest finite number, of what is beyond it, and of NaN."""
+
+_TO_FLOAT8 = {"e4m3fn": (20, 960, 0x3C800000, 16384.0), "e5m2": (21, 448, 0x38800000, 128.0)}
+
+
+def _bits(value: Expr) -> Expr:
+    return Call(bits_type(value.dtype), "reinterpret", (value,))
+
+
+def _as(dtype: DType, bits: Expr) -> Expr:
+    return Call(dtype, "reinterpret", (bits,))
+
+
+def _like(e: Expr, value: int) -> Expr:
+    return broadcast(const(value, e.dtype.element), e.dtype.lanes)
+
+
+def _float(value: float, dtype: DType) -> Expr:
+    return broadcast(FloatImm(value, dtype.element), dtype.lanes)
