@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 from autosched.tir.dtype import DType, int32
 from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Scalar, Var, pointer
@@ -15,9 +17,12 @@ class Buffer:
     Empty strides mean compact row-major. `elem_offset` (elements) is None for zero.
     `data_alignment` is in bytes, `offset_factor` in elements. `scope` is the storage scope of
     `data`: global, shared, shared.dyn, local, warp, wmma.*; "" while it is still to be inferred.
+    Memory itself has one dimension, or one more for each of `axis_separators`: dimensions up to a
+    separator (not included) are flattened into one.
     """
 
     __slots__ = (
+        "axis_separators",
         "data",
         "data_alignment",
         "dtype",
@@ -38,6 +43,7 @@ class Buffer:
         name: str = "",
         data_alignment: int = 64,
         offset_factor: int = 1,
+        axis_separators: tuple[int, ...] = (),
     ) -> None:
         self.data = data
         self.dtype = dtype
@@ -47,6 +53,12 @@ class Buffer:
         self.name = name or data.name
         self.data_alignment = data_alignment
         self.offset_factor = offset_factor
+        self.axis_separators = axis_separators
+
+    def with_(self, **fields: Any) -> Buffer:
+        """A new buffer with other values in some of its fields."""
+        own = {name: getattr(self, name) for name in self.__slots__}
+        return Buffer(**{**own, **fields})
 
     @property
     def scope(self) -> str:
@@ -76,13 +88,15 @@ def decl_buffer(
     elem_offset: Expr | int | None = None,
     offset_factor: int = 1,
     data_alignment: int = 64,
+    axis_separators: Sequence[int] = (),
 ) -> Buffer:
     """A new buffer of `shape`, over a fresh pointer unless `data` is given.
 
     It is compact without `strides` (elements, one for each dimension). With an `offset_factor`
     (elements) and no `elem_offset` it begins at some multiple of the factor. `data_alignment` is in
-    bytes. Raises ValueError for strides of another number than dimensions, and for a factor or
-    alignment that is no positive number.
+    bytes. Raises ValueError for strides of another number than dimensions, for a factor or
+    alignment that is no positive number, and for `axis_separators` that do not rise from 1 to
+    below the number of dimensions.
     """
     dtype = DType(dtype)
     extents = tuple(s if isinstance(s, Expr) else IntImm(int(s), int32) for s in shape)
@@ -94,6 +108,12 @@ def decl_buffer(
     for what, value in (("offset_factor", offset_factor), ("data_alignment", data_alignment)):
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"decl_buffer {name}: {what} is a positive number, found {value!r}")
+    between = (0, *axis_separators, len(extents))
+    if axis_separators and any(a >= b for a, b in pairwise(between)):
+        raise ValueError(
+            f"decl_buffer {name}: axis_separators rise from 1 to {len(extents) - 1}, found "
+            f"{tuple(axis_separators)}"
+        )
     if elem_offset is None and offset_factor > 1:
         elem_offset = Var(f"{name}_offset")
     pointed = pointer(name, dtype, scope) if data is None else data
@@ -106,4 +126,5 @@ def decl_buffer(
         name,
         data_alignment,
         offset_factor,
+        tuple(axis_separators),
     )

@@ -143,6 +143,7 @@ class _Writer:
         number = self._numbers.get(buffer)
         if number is None:
             self.tokens += ("buffer", buffer.dtype, buffer.data_alignment, buffer.offset_factor)
+            self.tokens.append(buffer.axis_separators)
             self._var(buffer.data)
             self.all(buffer.shape)
             self.all(buffer.strides)
@@ -310,6 +311,9 @@ class _Writer:
 
     def _match(self, m: MatchBufferRegion) -> None:
         self._region(m.source)
+        for var in m.variables():
+            if var not in self._numbers:
+                self.bind(var)
         self._bind_buffer(m.buffer)
         self.buffer(m.buffer)
 

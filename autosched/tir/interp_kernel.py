@@ -67,6 +67,8 @@ def _extents(root: Stmt) -> dict[str, Expr]:
         elif isinstance(stmt, For) and stmt.kind is ForKind.THREAD_BINDING:
             assert stmt.thread_binding is not None
             tag, extent = stmt.thread_binding.thread_tag, stmt.extent
+            if tag.startswith("vthread"):
+                continue
         else:
             continue
         if tag not in THREAD_TAGS and tag not in BLOCK_TAGS:

@@ -22,12 +22,13 @@ from autosched.tir.interp_access import (
     product,
     watched_index,
 )
-from autosched.tir.interp_block import block, block_realize
+from autosched.tir.interp_block import block, block_realize, match_sources
 from autosched.tir.interp_call import SHUFFLES
 from autosched.tir.interp_expr import ExprCompiler
 from autosched.tir.interp_memory import InterpreterError, Storage
 from autosched.tir.interp_threads import Run
 from autosched.tir.interp_value import ATOM, SUM, TERM, Memory, Place, Value
+from autosched.tir.op import add
 from autosched.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -68,6 +69,8 @@ class StmtCompiler(ExprCompiler):
         self.reducer: Any = None
         self._view_types = _view_types(body)
         self.written = {s.buffer.data for s in stmts(body) if isinstance(s, BufferStore)}
+        matches = [m for s in stmts(body) if isinstance(s, Block) for m in s.match_buffers]
+        self.written |= match_sources(matches, self.written)
         self.output_storages: dict[str, Storage] = {}
         self.outputs = () if run.watch is None else run.watch.outputs
         self._depth = 0
@@ -241,8 +244,13 @@ class StmtCompiler(ExprCompiler):
     def _for(self, stmt: For) -> None:
         if stmt.kind is ForKind.THREAD_BINDING and stmt.thread_binding is not None:
             tag = stmt.thread_binding.thread_tag
-            iv = IterVar(None, stmt.loop_var, IterKind.THREAD, tag)
-            self.stmt(AttrStmt(iv, "thread_extent", stmt.extent, stmt.body))
+            var, body = stmt.loop_var, stmt.body
+            if not (isinstance(stmt.min, IntImm) and stmt.min.value == 0):
+                var = Var(var.name, var.dtype)
+                body = LetStmt(stmt.loop_var, add(var, stmt.min), body)
+            iv = IterVar(None, var, IterKind.THREAD, tag)
+            key = "virtual_thread" if tag.startswith("vthread") else "thread_extent"
+            self.stmt(AttrStmt(iv, key, stmt.extent, body))
             return
         low, extent = self.expr(stmt.min), self.expr(stmt.extent)
         high = max(low.low, low.high + extent.high - 1)

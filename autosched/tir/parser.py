@@ -82,7 +82,7 @@ class _FuncParser(StmtParser):
         self.expect("def", "at the start of a function")
         name = self.name("the name of a function").text
         if self.accept("["):
-            self.list_of(self._size, "]")
+            self.list_of(self.declared, "]")
         self.expect("(", "before the parameters")
         params: list[Var] = []
         buffer_map: dict[Var, Buffer] = {}
@@ -97,11 +97,6 @@ class _FuncParser(StmtParser):
         if attrs["global_symbol"] is None:
             del attrs["global_symbol"]
         return name, PrimFunc(tuple(params), body, buffer_map, attrs)
-
-    def _size(self) -> None:
-        name = self.name("a size")
-        self.expect(":", "before the type of a size")
-        self.typed(name)
 
     def _param(self, params: list[Var], buffer_map: dict[Var, Buffer]) -> None:
         name = self.name("a parameter")

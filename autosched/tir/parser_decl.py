@@ -51,6 +51,12 @@ class DeclParser(ExprParser):
         self._unbound.pop(token.text, None)
         return super().bind(token, dtype, make)
 
+    def declared(self) -> Var:
+        """A variable from `n: int32`."""
+        name = self.name("a variable")
+        self.expect(":", "before the type of a variable")
+        return self.typed(name)
+
     def typed(self, name: Token) -> Var:
         """The variable of this name, after the `:` that its type follows."""
         make = self.var_type()
@@ -129,6 +135,7 @@ class DeclParser(ExprParser):
             name.text,
             fields.get("align", 64),
             fields.get("offset_factor", 1),
+            tuple(fields.get("axis_separators", ())),
         )
         return buffer
 
@@ -229,9 +236,7 @@ class DeclParser(ExprParser):
         return Later(self.name("what the attribute is about"))
 
     def _iter(self) -> IterVar:
-        name = self.name("a variable")
-        self.expect(":", "before the type of a variable")
-        var = self.typed(name)
+        var = self.declared()
         self.expect(",", "after the type of a variable")
         kind = self.string("a kind of iteration")
         return self.iter_var(var, kind, "", self.fields("iter", "tag", "dom"))
@@ -261,13 +266,7 @@ class DeclParser(ExprParser):
 
     def _operands(self) -> tuple[Var, ...]:
         found: list[Var] = []
-
-        def read() -> None:
-            name = self.name("a variable")
-            self.expect(":", "before the type of a variable")
-            found.append(self.typed(name))
-
-        self.list_of(read, "]")
+        self.list_of(lambda: found.append(self.declared()), "]")
         return tuple(found)
 
     # -- what was named before it was declared
@@ -308,11 +307,12 @@ class DeclParser(ExprParser):
 
 
 _POINTER = ("data", "element")
-_LAYOUT = ("strides", "elem_offset", "align", "offset_factor")
+_LAYOUT = ("strides", "elem_offset", "align", "offset_factor", "axis_separators")
 
 _FIELDS: dict[str, Callable[[DeclParser], Any]] = {
     "align": lambda p: p.integer("a number of bytes"),
     "annotations": DeclParser.attribute,
+    "axis_separators": DeclParser.attribute,
     "condition": DeclParser.expr,
     "data": lambda p: p.name("a pointer"),
     "dom": DeclParser.range,

@@ -187,6 +187,11 @@ class StmtParser(DeclParser):
         """Whether `name = kind(` stands here."""
         return self.ahead(1).text == "=" and self.ahead(2).text in kinds and self._calls(2)
 
+    def _binds(self) -> bool:
+        """Whether `name = match[` stands here."""
+        ahead = [self.ahead(k).text for k in (1, 2, 3)]
+        return ahead == ["=", "match", "["]
+
     def _calls(self, ahead: int) -> bool:
         return self.ahead(ahead).kind == "NAME" and self.ahead(ahead + 1).text == "("
 
@@ -253,7 +258,7 @@ class StmtParser(DeclParser):
         self.expect(",", "after the type of a buffer")
         scope = self.string("a storage scope")
         known = ("shape", "data", "element", "strides", "elem_offset", "align", "offset_factor")
-        fields = self.fields("realize", *known, "condition")
+        fields = self.fields("realize", *known, "axis_separators", "condition")
         shape = fields.get("shape", tuple(r.extent for r in bounds))
         buffer = self.declare(name, shape, dtype, scope, fields)
         condition = fields.get("condition", TRUE)
@@ -310,7 +315,7 @@ class StmtParser(DeclParser):
                 self._block_line(parts)
             elif self._declares("alloc"):
                 block.alloc_buffers += (self._alloc(),)
-            elif self._declares("match"):
+            elif self._declares("match") or self._binds():
                 block.match_buffers += (self._match(),)
             elif self._declares("view"):
                 self._view_line()
@@ -361,7 +366,10 @@ class StmtParser(DeclParser):
 
     def _match(self) -> MatchBufferRegion:
         name = self.name("a buffer")
-        self._at += 3
+        self._at += 2
+        if self.accept("["):
+            self.list_of(self.declared, "]")
+        self.expect("(", "before the region that a buffer matches")
         source = self.region()
         self.expect(",", "after a region")
         buffer, _ = self.own_buffer(name, "match")

@@ -275,7 +275,9 @@ class StmtPrinter(DeclPrinter):
     def _match(self, match: MatchBufferRegion) -> str:
         source = self.region(self.buffer(match.source.buffer), match.source.region)
         name = self.buffer(match.buffer)
-        return f"{name} = match({', '.join([source, *self.own_fields(match.buffer)])})"
+        new = [v for v in match.variables() if v not in self._names]
+        bound = f"[{', '.join(f'{self.var(v)}: {type_text(v)}' for v in new)}]" if new else ""
+        return f"{name} = match{bound}({', '.join([source, *self.own_fields(match.buffer)])})"
 
 
 def _indent(lines: list[str]) -> list[str]:

@@ -84,6 +84,8 @@ class DeclPrinter(ExprPrinter):
             fields.append(f"align={buffer.data_alignment}")
         if buffer.offset_factor != 1:
             fields.append(f"offset_factor={buffer.offset_factor}")
+        if buffer.axis_separators:
+            fields.append(f"axis_separators={list(buffer.axis_separators)}")
         return fields
 
     # -- views of memory that is bound already
@@ -165,6 +167,6 @@ def is_whole(buffer: Buffer, bounds: tuple[tuple[Expr, Expr], ...]) -> bool:
 
 def _implied(bound_by: Allocate | AllocateConst, buffer: Buffer) -> bool:
     plain = not buffer.strides and buffer.elem_offset is None
-    usual = buffer.data_alignment == 64 and buffer.offset_factor == 1
+    usual = (buffer.data_alignment, buffer.offset_factor, buffer.axis_separators) == (64, 1, ())
     same = buffer.dtype is bound_by.dtype and buffer.shape == bound_by.extents
     return plain and usual and same

@@ -212,10 +212,20 @@ class BufferRegion:
 
 @dataclass(slots=True, eq=False)
 class MatchBufferRegion:
-    """`buffer` names the part `source` of another buffer inside a block."""
+    """`buffer` names the part `source` of another buffer inside a block.
+
+    A variable that is its whole offset, or the whole of a stride or extent, and that means nothing
+    yet is bound to what it must be.
+    """
 
     buffer: Buffer
     source: BufferRegion
+
+    def variables(self) -> tuple[Var, ...]:
+        """The variables that may be bound here: offset, strides, extents."""
+        buffer = self.buffer
+        fields = (buffer.elem_offset, *buffer.strides, *buffer.shape)
+        return tuple(dict.fromkeys(e for e in fields if isinstance(e, Var)))
 
 
 @dataclass(slots=True, eq=False, repr=False)

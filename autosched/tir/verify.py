@@ -177,14 +177,33 @@ class _Checker:
         return (var,)
 
     def _block(self, block: Block) -> None:
+        for iv in block.iter_vars:
+            for e in () if iv.dom is None else (iv.dom.min, iv.dom.extent):
+                self.expr(e)
         own = [iv.var for iv in block.iter_vars] + [b.data for b in block.alloc_buffers]
-        own += [m.buffer.data for m in block.match_buffers if m.buffer.data not in self._bound]
+        for match in block.match_buffers:
+            bound = (*match.variables(), match.buffer.data)
+            own += [v for v in bound if v not in self._bound and v not in own]
         for var in own:
             self.bind(var)
+        self._block_buffers(block)
         for child in child_stmts(block):
             self.stmt(child)
         for var in own:
             self.unbind(var)
+
+    def _block_buffers(self, block: Block) -> None:
+        """What a block says of buffers mentions only what is bound."""
+        for buffer in (*block.alloc_buffers, *(m.buffer for m in block.match_buffers)):
+            for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+                if size is not None:
+                    self.expr(size)
+        sources = tuple(m.source for m in block.match_buffers)
+        for region in (*block.reads, *block.writes, *sources):
+            self._access(region.buffer, tuple(r.min for r in region.region))
+            for r in region.region:
+                self.expr(r.min)
+                self.expr(r.extent)
 
     # -- expressions
 

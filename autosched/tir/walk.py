@@ -20,6 +20,7 @@ from autosched.tir.expr import (
     BufferLoad,
     CommReducer,
     Expr,
+    IterVar,
     Let,
     ProducerLoad,
     Range,
@@ -304,6 +305,13 @@ def _map_block(block: Block, stmt_fn: StmtFn, expr_fn: ExprFn) -> Block:
         bounds = map_ranges(r.region, expr_fn)
         return r if bounds is r.region else BufferRegion(r.buffer, bounds)
 
+    def iter_var(iv: IterVar) -> IterVar:
+        if iv.dom is None:
+            return iv
+        (dom,) = map_ranges((iv.dom,), expr_fn)
+        return iv if dom is iv.dom else IterVar(dom, iv.var, iv.kind, iv.thread_tag)
+
+    iter_vars = tuple(map(iter_var, block.iter_vars))
     reads, writes = tuple(map(region, block.reads)), tuple(map(region, block.writes))
     matches = tuple(
         m if (source := region(m.source)) is m.source else MatchBufferRegion(m.buffer, source)
@@ -311,12 +319,13 @@ def _map_block(block: Block, stmt_fn: StmtFn, expr_fn: ExprFn) -> Block:
     )
     init = None if block.init is None else stmt_fn(block.init)
     body = stmt_fn(block.body)
-    old = (*block.reads, *block.writes, *block.match_buffers, block.init, block.body)
-    new = (*reads, *writes, *matches, init, body)
-    if all(a is b for a, b in zip(old, new, strict=True)):
-        return block
+    old = (*block.iter_vars, *block.reads, *block.writes, *block.match_buffers)
+    new = (*iter_vars, *reads, *writes, *matches)
+    if init is block.init and body is block.body:
+        if all(a is b for a, b in zip(old, new, strict=True)):
+            return block
     return Block(
-        block.iter_vars,
+        iter_vars,
         reads,
         writes,
         block.name_hint,
@@ -335,12 +344,12 @@ def substitute_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
     expr = substituter(table)
     declared: dict[Buffer, Buffer] = {}
     for s in stmts(stmt):
-        if isinstance(s, DeclBuffer):
-            new = map_buffer(s.buffer, expr)
-            if new is not s.buffer:
-                declared[s.buffer] = new
+        for buffer in declared_buffers(s):
+            new = map_buffer(buffer, expr)
+            if new is not buffer:
+                declared[buffer] = new
     if declared:
-        return _substitute_declared(stmt, expr, declared)
+        return replace_buffers(stmt, declared, expr)
 
     def go(s: Stmt) -> Stmt:
         return map_children(s, go, expr)
@@ -354,41 +363,67 @@ def map_buffer(buffer: Buffer, fn: ExprFn) -> Buffer:
     offset = None if buffer.elem_offset is None else fn(buffer.elem_offset)
     if shape is buffer.shape and strides is buffer.strides and offset is buffer.elem_offset:
         return buffer
-    return Buffer(
-        buffer.data,
-        buffer.dtype,
-        shape,
-        strides,
-        offset,
-        buffer.name,
-        buffer.data_alignment,
-        buffer.offset_factor,
-    )
+    return buffer.with_(shape=shape, strides=strides, elem_offset=offset)
 
 
-def _substitute_declared(stmt: Stmt, fn: ExprFn, declared: Mapping[Buffer, Buffer]) -> Stmt:
-    """`stmt` with `fn` applied to expressions and buffers replaced wherever they stand."""
+def declared_buffers(stmt: Stmt) -> tuple[Buffer, ...]:
+    """The buffers that `stmt` itself makes: a view, or those of a block."""
+    match stmt:
+        case DeclBuffer():
+            return (stmt.buffer,)
+        case Block():
+            return (*stmt.alloc_buffers, *(m.buffer for m in stmt.match_buffers))
+    return ()
+
+
+def replace_buffers(stmt: Stmt, table: Mapping[Buffer, Buffer], fn: ExprFn = same) -> Stmt:
+    """`stmt` with buffers replaced by `table` wherever they stand, and `fn` of expressions."""
 
     def load(e: Expr) -> Expr | None:
-        if isinstance(e, BufferLoad) and e.buffer in declared:
-            return BufferLoad(declared[e.buffer], e.indices, e.predicate)
+        if isinstance(e, BufferLoad) and e.buffer in table:
+            return BufferLoad(table[e.buffer], e.indices, e.predicate)
         return None
 
     def expr(e: Expr) -> Expr:
         return rewrite_expr(fn(e), load)
 
+    def region(r: BufferRegion) -> BufferRegion:
+        return BufferRegion(table[r.buffer], r.region) if r.buffer in table else r
+
+    def matched(m: MatchBufferRegion) -> MatchBufferRegion:
+        buffer, source = table.get(m.buffer, m.buffer), region(m.source)
+        if buffer is m.buffer and source is m.source:
+            return m
+        return MatchBufferRegion(buffer, source)
+
     def go(s: Stmt) -> Stmt:
         new = map_children(s, go, expr)
         match new:
-            case BufferStore() if new.buffer in declared:
-                return BufferStore(declared[new.buffer], new.value, new.indices, new.predicate)
-            case DeclBuffer() if new.buffer in declared:
-                return DeclBuffer(declared[new.buffer], new.body)
-            case AttrStmt() if isinstance(new.node, Buffer) and new.node in declared:
-                return AttrStmt(declared[new.node], new.key, new.value, new.body)
+            case BufferStore() | BufferRealize() | Prefetch() | DeclBuffer():
+                return new.with_(buffer=table.get(new.buffer, new.buffer))
+            case AttrStmt() if isinstance(new.node, Buffer) and new.node in table:
+                return AttrStmt(table[new.node], new.key, new.value, new.body)
+            case Block():
+                return _with_parts(
+                    new,
+                    reads=tuple(map(region, new.reads)),
+                    writes=tuple(map(region, new.writes)),
+                    alloc_buffers=tuple(table.get(b, b) for b in new.alloc_buffers),
+                    match_buffers=tuple(map(matched, new.match_buffers)),
+                )
         return new
 
     return go(stmt)
+
+
+def _with_parts(block: Block, **parts: tuple[object, ...]) -> Block:
+    """`block` with other tuples in some of its fields; itself when their items are its own."""
+    changed = {
+        name: new
+        for name, new in parts.items()
+        if any(a is not b for a, b in zip(getattr(block, name), new, strict=True))
+    }
+    return block.with_(**changed) if changed else block
 
 
 def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:

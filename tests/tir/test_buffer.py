@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import float32, handle
 from autosched.tir.expr import BufferLoad, IntImm, Var
@@ -27,3 +29,10 @@ def test_indexing() -> None:
     a, i = decl_buffer((4, 4), name="A"), Var("i")
     assert a[i, 1] is BufferLoad(a, (i, IntImm(1)))
     assert decl_buffer((4,))[i].indices == (i,)
+
+
+@pytest.mark.parametrize("separators", [(0,), (3,), (2, 1), (1, 1)])
+def test_axis_separators_lie_between_dimensions(separators: tuple[int, ...]) -> None:
+    assert decl_buffer((2, 3, 4), axis_separators=[1, 2]).axis_separators == (1, 2)
+    with pytest.raises(ValueError, match="axis_separators rise from 1 to 2"):
+        decl_buffer((2, 3, 4), axis_separators=separators)

@@ -190,6 +190,8 @@ D: Buffer((n,), int32, param=pointer(int32))):
                     annotations({"pragma": 1})
                     T = alloc((4,), float32, scope="local")
                     M = match(A[vi:vi + 1, 0:4], (4,), float32)
+                    N = match[at: int64, s: int32](A[vi:vi + 1, 0:4], (1, 4), float32, \
+strides=(s, 1), elem_offset=at, offset_factor=4, axis_separators=[1])
                     with init():
                         C[vi] = 0.0
                     C[vi] = C[vi] + A[vi, vk] + M[0] + T[0]
