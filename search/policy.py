@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,8 +55,9 @@ class SketchPolicy:
         self._rng = rng
         self._featurize = featurize
         self._measured: dict[Steps, float] = {}
-        self._texts: set[str] = set()
-        self._text_of: dict[Steps, str] = {}
+        self._known: set[Steps] = set()  # measured too, but not learned from
+        self._states: set[str] = set()  # of all that was measured
+        self._state_of: dict[Steps, str] = {}
         self._space = sys.maxsize  # how many different samples there are, as far as known
         self._pool: dict[Steps, bool] = {}  # not measured yet; whether evolution found it
 
@@ -64,8 +66,14 @@ class SketchPolicy:
         for steps, cost in zip(candidates, costs, strict=True):
             self._measured[steps] = cost
             self._pool.pop(steps, None)
-            self._texts.add(self._text(steps))
+            self._states.add(self.state(steps))
         self._learner.add(self._task_key, self._featurize(candidates), costs)
+
+    def skip(self, candidates: Iterable[tuple[Steps, str]]) -> None:
+        """Never propose these; each with its `state`, or an empty text where that is not known."""
+        for steps, state in candidates:
+            self._known.add(steps)
+            self._states.add(state)
 
     def next_batch(self, count: int) -> list[Candidate]:
         """Up to `count` new candidates; empty when none was found."""
@@ -115,9 +123,10 @@ class SketchPolicy:
             candidate = next(queues[first], None) or next(queues[1 - first], None)
             if candidate is None:
                 break
-            text = self._text(candidate.steps)
-            if text and text not in taken and text not in self._texts:
-                taken.add(text)
+            steps, state = candidate.steps, self.state(candidate.steps)
+            new = steps not in self._known and state not in taken and state not in self._states
+            if state and new:
+                taken.add(state)
                 chosen.append(candidate)
         return chosen
 
@@ -147,7 +156,7 @@ class SketchPolicy:
             population = [population[k] for k in order[:size]]
 
     def _enter(self, steps: Steps, *, evolved: bool) -> None:
-        if steps not in self._measured:
+        if steps not in self._measured and steps not in self._known:
             self._pool.setdefault(steps, evolved)
 
     def _offspring(self, population: list[Steps], scores: np.ndarray, size: int) -> list[Steps]:
@@ -180,13 +189,14 @@ class SketchPolicy:
     def _scores(self, population: Sequence[Steps]) -> np.ndarray:
         return self._learner.scores(self._featurize(population))
 
-    def _text(self, steps: Steps) -> str:
-        """The loop nest that identifies the candidate; empty when it is illegal."""
-        text = self._text_of.get(steps)
-        if text is None:
+    def state(self, steps: Steps) -> str:
+        """16 hex digits that tell loop nests apart; empty where the candidate is illegal."""
+        state = self._state_of.get(steps)
+        if state is None:
             try:
                 text = self.context.dag.infer_bound_of(steps).to_str()
+                state = hashlib.sha256(text.encode()).hexdigest()[:16]
             except ScheduleError:
-                text = ""
-            self._text_of[steps] = text
-        return text
+                state = ""
+            self._state_of[steps] = state
+        return state

@@ -17,6 +17,7 @@ from autosched.measure.result import MeasureResult
 from autosched.process.interrupt import interrupts_held
 from autosched.search.cost_model import make_cost_model
 from autosched.search.featurize import Helper, task_featurizer
+from autosched.search.learned import learned_from
 from autosched.search.learner import Learner
 from autosched.search.options import SearchOptions
 from autosched.search.policy import Candidate, SketchPolicy
@@ -211,8 +212,16 @@ class Tuner:
             self._measurer.reference(self.progress.task)
         if self._earlier:
             with self._phase("learn"):
-                self._tell_policy(self._earlier)
+                self._learn_earlier()
             self._earlier = []
+
+    def _learn_earlier(self) -> None:
+        """Learn from the earlier records, or a sample of many; none is measured again."""
+        chosen = learned_from(self._earlier)
+        self._tell_policy([self._earlier[k] for k in chosen])
+        left = set(range(len(self._earlier))).difference(chosen)
+        others = (self._earlier[k] for k in left)
+        self._policy.skip((r.steps, str(r.search.get("state", ""))) for r in others)
 
     def result(self, reason: str, interrupted: bool = False) -> TuneResult:
         """What was found; ends the clock."""
@@ -274,6 +283,7 @@ class Tuner:
                     "seed": self.options.seed,
                     "space": self.options.search.space,
                     "round": progress.round,
+                    "state": self._policy.state(candidate.steps),
                     "predicted": candidate.predicted,
                     "quality": None if quality is None else quality.to_json(),
                 },

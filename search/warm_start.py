@@ -11,6 +11,7 @@ from autosched.errors import AutoschedError
 from autosched.features.sets import TUNING
 from autosched.measure.records import Record
 from autosched.search.featurize import Helper, task_featurizer
+from autosched.search.learned import learned_from
 from autosched.search.learner import Learner
 from autosched.task import Task
 
@@ -34,8 +35,8 @@ def warm_start(
     """Add the records of every task on a `kind` of target (cpu, cuda) to what is learned from.
 
     Throughputs are relative to the best of their own task on the same CPU, so times of other
-    machines do no harm. A task that cannot be rebuilt here, or is of another kind of target, is
-    reported.
+    machines do no harm. Of many records of a task a sample is taken. A task that cannot be rebuilt
+    here, or is of another kind of target, is reported.
     """
     used, problems = 0, []
     tasks: set[str] = set()
@@ -48,6 +49,7 @@ def warm_start(
                     f"{len(mine)} records of {task.name} are for {task.target.kind}, not {kind}"
                 )
                 continue
+            mine = [mine[k] for k in learned_from(mine)]
             rows = task_featurizer(task, helper, features)([record.steps for record in mine])
         except AutoschedError as error:
             problems.append(f"{len(mine)} records of task {key}: {error}")
