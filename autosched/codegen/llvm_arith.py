@@ -2,7 +2,8 @@
 
 Floating point: `fmul` and `fadd` carry `contract`, so that LLVM may fuse them; nothing is
 reassociated. Minimum and maximum propagate NaN, as NumPy's do. Integers wrap. Conversions of
-floats to integers saturate and send NaN to 0.
+floats to integers saturate and send NaN to 0. Division by an integer that is data never ends the
+process: as in NumPy, dividing by 0 gives 0 (so does its remainder), the least number by -1 itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
 from autosched.errors import CompileError
 from autosched.tir import float_bits
+from autosched.tir.data import is_data
 from autosched.tir.dtype import DType, float32
 from autosched.tir.expr import (
     EQ,
@@ -122,12 +124,27 @@ def divide(b: FunctionBuilder, e: BinaryExpr) -> str:
     first, second, dtype = operands(b, e)
     if dtype.is_float:
         return _finish(b, e, b.emit(f"fdiv {llvm_type(dtype)} {first}, {second}"))
-    return _int_divide(b, "div", first, second, dtype)
+    return _int_divide(b, e, "div", first, second, dtype)
 
 
-def _int_divide(b: FunctionBuilder, name: str, first: str, second: str, dtype: DType) -> str:
-    sign = "s" if dtype.code == "int" else "u"
-    return b.emit(f"{sign}{name} {llvm_type(dtype)} {first}, {second}")
+def _int_divide(
+    b: FunctionBuilder, e: BinaryExpr, name: str, first: str, second: str, dtype: DType
+) -> str:
+    """The quotient (`div`) or remainder (`rem`) of the division toward zero."""
+    kind, operator = llvm_type(dtype), ("s" if dtype.code == "int" else "u") + name
+    if not is_data(e.b):
+        return b.emit(f"{operator} {kind} {first}, {second}")
+    flags = _flags(dtype)
+    zero = unfit = b.emit(f"icmp eq {kind} {second}, {splat(0, dtype)}")
+    if dtype.code == "int":
+        minus = b.emit(f"icmp eq {kind} {second}, {splat(-1, dtype)}")
+        least = b.emit(f"icmp eq {kind} {first}, {splat(int(dtype.min_value), dtype)}")
+        unfit = b.emit(f"or {flags} {zero}, {b.emit(f'and {flags} {minus}, {least}')}")
+    safe = b.emit(f"select {flags} {unfit}, {kind} {splat(1, dtype)}, {kind} {second}")
+    result = b.emit(f"{operator} {kind} {first}, {safe}")
+    if name == "rem":
+        return result
+    return b.emit(f"select {flags} {zero}, {kind} {splat(0, dtype)}, {kind} {result}")
 
 
 def remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
@@ -135,7 +152,7 @@ def remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
     first, second, dtype = operands(b, e)
     if dtype.is_float:
         return _finish(b, e, _float_remainder(b, first, second, dtype))
-    return _int_divide(b, "rem", first, second, dtype)
+    return _int_divide(b, e, "rem", first, second, dtype)
 
 
 def _float_remainder(b: FunctionBuilder, first: str, second: str, dtype: DType) -> str:
@@ -174,14 +191,14 @@ def floor_divide(b: FunctionBuilder, e: BinaryExpr) -> str:
         return _floor_divide_floats(b, e, first, second, dtype)
     divisor = _positive_constant(e.b)
     if dtype.code != "int":
-        return b.emit(f"udiv {kind} {first}, {second}")
+        return _int_divide(b, e, "div", first, second, dtype)
     if divisor is not None and divisor & (divisor - 1) == 0:
         shift = splat(divisor.bit_length() - 1, dtype)
         return b.emit(f"ashr {kind} {first}, {shift}")
-    quotient = b.emit(f"sdiv {kind} {first}, {second}")
+    quotient = _int_divide(b, e, "div", first, second, dtype)
     if divisor is not None and nonnegative(b, e.a):
         return quotient
-    rest = b.emit(f"srem {kind} {first}, {second}")
+    rest = _int_divide(b, e, "rem", first, second, dtype)
     adjust = _adjustment(b, rest, second, dtype)
     extended = b.emit(f"sext {_flags(dtype)} {adjust} to {kind}")
     return b.emit(f"add {kind} {quotient}, {extended}")
@@ -213,10 +230,10 @@ def floor_remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
         return _finish(b, e, chosen)
     divisor = _positive_constant(e.b)
     if dtype.code != "int":
-        return b.emit(f"urem {kind} {first}, {second}")
+        return _int_divide(b, e, "rem", first, second, dtype)
     if divisor is not None and divisor & (divisor - 1) == 0:
         return b.emit(f"and {kind} {first}, {splat(divisor - 1, dtype)}")
-    rest = b.emit(f"srem {kind} {first}, {second}")
+    rest = _int_divide(b, e, "rem", first, second, dtype)
     if divisor is not None and nonnegative(b, e.a):
         return rest
     adjust = _adjustment(b, rest, second, dtype)

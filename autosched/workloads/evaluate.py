@@ -200,8 +200,6 @@ class _Grid:
             case BinaryExpr(a, b):
                 x, y = self(a), self(b)
                 with np.errstate(all="ignore"):
-                    if isinstance(e, Div) and not e.dtype.is_float:
-                        return np.trunc(x / np.where(np.equal(y, 0), 1, y)).astype(np.int64)
                     return _wrapped(np.asarray(_BINARY[type(e)](x, y)), e.dtype)
             case Not(a):
                 return np.logical_not(self(a))
@@ -285,13 +283,20 @@ def _always(condition: Expr) -> bool:
     return isinstance(condition, IntImm) and condition.value == 1
 
 
+def _divided(a: Any, b: Any) -> Any:
+    """Exact for floats, toward zero for integers."""
+    if np.result_type(a, b).kind == "f":
+        return np.true_divide(a, b)
+    return np.floor_divide(np.subtract(a, np.fmod(a, b)), b)
+
+
 _UFUNCS: dict[type[Expr], np.ufunc] = {Max: np.maximum, Min: np.minimum, Mul: np.multiply}
 
 _BINARY: dict[type[BinaryExpr], Callable[[Any, Any], Any]] = {
     Add: np.add,
     Sub: np.subtract,
     Mul: np.multiply,
-    Div: np.true_divide,
+    Div: _divided,
     Mod: np.fmod,
     FloorDiv: np.floor_divide,
     FloorMod: np.mod,
