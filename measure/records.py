@@ -33,6 +33,10 @@ _EMPTY: dict[str, Any] = {"search": {}, "environment": "", "time": ""}  # may be
 _NAMES = {int: "an integer", dict: "an object", list: "a list", str: "text"}
 
 
+class RecordsError(ConfigError):
+    """What was measured cannot be written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One measured candidate, with all that is needed to rebuild it."""
@@ -172,9 +176,11 @@ class RecordLog:
             finally:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
         except OSError as error:
-            raise ConfigError(
+            raise RecordsError(
                 f"cannot write the record file {self.path}: {error.strerror}"
             ) from error
+        except ConfigError as error:
+            raise RecordsError(str(error)) from None
 
     def _append(
         self, environments: Mapping[str, Mapping[str, Any]], records: Sequence[Record]

@@ -23,6 +23,7 @@ from autosched.search.cost_model import make_cost_model
 from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
 from autosched.search.tuner import (
+    ENDING,
     INTERRUPTED,
     Measures,
     Observer,
@@ -53,6 +54,7 @@ class ScheduleResult:
     objective: float
     interrupted: bool = False
     reason: str = "all trials were used"
+    failed: bool = False
 
 
 class TaskScheduler:
@@ -120,21 +122,25 @@ class TaskScheduler:
 
     def run(self) -> ScheduleResult:
         """Give out rounds until the trials, the time or all tasks are used up."""
-        reason, interrupted = "all trials were used", False
+        reason, interrupted, failed = "all trials were used", False, False
         try:
             for tuner in self.tuners:
                 tuner.begin()
             reason = self._first_rounds() or self._rounds()
         except KeyboardInterrupt:
             reason, interrupted = INTERRUPTED, True
+        except ENDING as error:
+            if not any(tuner.records for tuner in self.tuners):
+                raise
+            reason, failed = str(error), True
         finally:
             if self._own_helper:
                 self._helper.close()
         for tuner, state in zip(self.tuners, self.states, strict=True):
             if tuner.progress.best is not None:  # of a round cut short too
                 state.best_cost = tuner.progress.best.result.cost
-        results = [tuner.result(reason, interrupted) for tuner in self.tuners]
-        return ScheduleResult(results, objective(self.states), interrupted, reason)
+        results = [tuner.result(reason, interrupted, failed) for tuner in self.tuners]
+        return ScheduleResult(results, objective(self.states), interrupted, reason, failed)
 
     def _first_rounds(self) -> str:
         for index, state in enumerate(self.states):

@@ -12,7 +12,7 @@ import numpy as np
 
 from autosched.features.sets import TUNING
 from autosched.measure.interrupt import MeasureInterrupted, MeasureLostError
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.records import Record, RecordLog, RecordsError
 from autosched.measure.result import MeasureResult
 from autosched.process.interrupt import interrupts_held
 from autosched.search.cost_model import make_cost_model
@@ -28,6 +28,7 @@ from autosched.state.steps import Step
 from autosched.task import Task
 
 INTERRUPTED = "interrupted"
+ENDING = (MeasureLostError, RecordsError)  # nothing more can be measured, or written
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,11 @@ class Observer(Protocol):
 
 @dataclass(slots=True)
 class TuneResult:
-    """What a run found. `best` is the fastest valid record, earlier runs' included."""
+    """What a run found. `best` is the fastest valid record, earlier runs' included.
+
+    `failed` when it ended early because nothing more could be measured or written; `reason` says
+    why, and results that could not be written are here all the same.
+    """
 
     task: Task
     best: Record | None
@@ -109,6 +114,7 @@ class TuneResult:
     progress: Progress
     interrupted: bool = False
     reason: str = "all trials were used"
+    failed: bool = False
 
 
 class Measures(Protocol):
@@ -178,7 +184,7 @@ class Tuner:
     def run(self) -> TuneResult:
         """Search until the trials, the time or the space is used up."""
         reason = "all trials were used"
-        interrupted = False
+        interrupted = failed = False
         try:
             self.begin()
             while self.progress.done < self.options.trials:
@@ -192,10 +198,14 @@ class Tuner:
                     break
         except KeyboardInterrupt:
             interrupted, reason = True, INTERRUPTED
+        except ENDING as error:
+            if not self.records:
+                raise
+            failed, reason = True, str(error)
         finally:
             if self._own_helper:
                 self._helper.close()
-        return self.result(reason, interrupted)
+        return self.result(reason, interrupted, failed)
 
     def begin(self) -> None:
         """Start all processes, compute the reference and learn from the earlier records.
@@ -223,11 +233,12 @@ class Tuner:
         others = (self._earlier[k] for k in left)
         self._policy.skip((r.steps, str(r.search.get("state", ""))) for r in others)
 
-    def result(self, reason: str, interrupted: bool = False) -> TuneResult:
+    def result(self, reason: str, interrupted: bool = False, failed: bool = False) -> TuneResult:
         """What was found; ends the clock."""
         progress = self.progress
         progress.finished = time.perf_counter()
-        return TuneResult(progress.task, progress.best, self.records, progress, interrupted, reason)
+        best = progress.best
+        return TuneResult(progress.task, best, self.records, progress, interrupted, reason, failed)
 
     def _out_of_time(self) -> str:
         options = self.options
@@ -272,7 +283,7 @@ class Tuner:
         results: Sequence[MeasureResult | None],
         quality: Quality | None,
     ) -> list[Record]:
-        """Write the results that there are to the log, and count them."""
+        """Count the results that there are, and write them to the log."""
         progress = self.progress
         records = [
             Record(
@@ -291,8 +302,6 @@ class Tuner:
             for candidate, result in zip(batch, results, strict=True)
             if result is not None
         ]
-        if self._log is not None and records:
-            self._log.append(records)
         self.records += records
         progress.round += 1
         progress.done += len(records)
@@ -300,6 +309,8 @@ class Tuner:
             progress.quality.append(quality)
         for record in records:
             self._count(record)
+        if self._log is not None and records:
+            self._log.append(records)
         return records
 
     def _tell_policy(self, records: Sequence[Record]) -> None:

@@ -7,11 +7,24 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console
 
 from autosched.errors import ConfigError
+
+
+class _Console(Console):
+    """A console whose reader may go away, as `head` does: what it prints is lost from then on."""
+
+    def on_broken_pipe(self) -> None:
+        """In place of ending the process, which has more to do than to print."""
+        _lose(self.file)
+
+
+def _lose(stream: IO[str]) -> None:
+    """What is written to the stream goes nowhere from now on."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def literal_console(**options: Any) -> Console:
@@ -19,7 +32,7 @@ def literal_console(**options: Any) -> Console:
 
     It respects NO_COLOR and drops colours where the stream is not a terminal.
     """
-    return Console(soft_wrap=True, highlight=False, markup=False, emoji=False, **options)
+    return _Console(soft_wrap=True, highlight=False, markup=False, emoji=False, **options)
 
 
 out = literal_console()
@@ -41,7 +54,7 @@ def plain(text: str) -> None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _lose(sys.stdout)
         sys.exit(0)
     except OSError as error:
         raise ConfigError(

@@ -1,4 +1,7 @@
-"""What Ctrl-C does: it ends the process at once, except where a command can save something."""
+"""What Ctrl-C does: it ends the process at once, except where a command can save something.
+
+There SIGTERM and SIGHUP, a closed terminal, do the same.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import sys
 from types import FrameType
 
 from autosched.lost_interrupt import again_if_lost
+from autosched.process.interrupt import ENDING_SIGNALS
 
 
 def interrupts_leave() -> None:
@@ -21,10 +25,16 @@ def interrupts_leave() -> None:
 
 
 def interrupts_raise() -> None:
-    """From now on Ctrl-C raises KeyboardInterrupt, a little later where it would be ignored."""
+    """From now on Ctrl-C raises KeyboardInterrupt, a little later where it would be ignored.
+
+    So do SIGTERM and SIGHUP, where nobody chose what they do.
+    """
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, _raise)
         sys.unraisablehook = again_if_lost
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _raise)
 
 
 def interrupts_end() -> None:
@@ -33,8 +43,9 @@ def interrupts_end() -> None:
     Only where `interrupts_leave` was called: a program that uses the command line as a library
     keeps its own handler.
     """
-    if signal.getsignal(signal.SIGINT) in (_leave, _raise):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in ENDING_SIGNALS:
+        if signal.getsignal(number) in (_leave, _raise):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

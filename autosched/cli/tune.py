@@ -29,6 +29,7 @@ from autosched.search.task_scheduler import ScheduleResult
 from autosched.session.session import Session
 from autosched.words import count
 
+EXIT_FAILED = 2
 EXIT_NOTHING_VALID = 3
 EXIT_INTERRUPTED = 130
 
@@ -63,6 +64,8 @@ def run(
     result = tune(configs, session, path, as_json=as_json)
     if result.interrupted:
         sys.exit(EXIT_INTERRUPTED)
+    if result.failed:
+        sys.exit(EXIT_FAILED)
     if all(task.best is None for task in result.tasks):
         sys.exit(EXIT_NOTHING_VALID)
 
@@ -85,8 +88,9 @@ def _one(
             best = result.tasks[0].best
             if best is None:
                 known = Yardsticks(missing="no candidate was measured successfully")
-            elif result.interrupted:
-                known = Yardsticks(missing="the run was interrupted")
+            elif result.interrupted or result.failed:
+                ended = "was interrupted" if result.interrupted else "ended early"
+                known = Yardsticks(missing=f"the run {ended}")
             else:
                 known = compare(task, measurer, best)
         session.save_model()
@@ -116,7 +120,7 @@ def _several(
         ) as observer:
             result = session.run(observer)
             with contextlib.suppress(KeyboardInterrupt):  # the tuning itself is complete
-                for each in () if result.interrupted else result.tasks:
+                for each in () if result.interrupted or result.failed else result.tasks:
                     if each.best is not None:
                         known[each.task.key] = compare_alone(each.task, measurer, each.best)
         session.save_model()

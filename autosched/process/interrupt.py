@@ -7,28 +7,28 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Ctrl-C inside takes effect at the end, so that the block runs to its end.
+    """Ctrl-C, SIGTERM or SIGHUP inside takes effect at the end, so that the block runs to its end.
 
-    For a few milliseconds of work. Changes nothing outside the main thread, where no Ctrl-C
-    arrives, and where Ctrl-C is ignored or left to the system.
+    For a few milliseconds of work. Changes nothing outside the main thread, where no signal
+    arrives, nor a signal that is ignored or left to the system.
     """
-    earlier = signal.getsignal(signal.SIGINT)
-    if not callable(earlier) or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    held = False
-
-    def hold(number: int, frame: object) -> None:
-        nonlocal held
-        held = True
-
-    signal.signal(signal.SIGINT, hold)
+    handlers = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    earlier = {number: handler for number, handler in handlers.items() if callable(handler)}
+    held: list[int] = []
+    for number in earlier:
+        signal.signal(number, lambda found, _: held.append(found))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, earlier)
-    if held:
-        earlier(signal.SIGINT, None)
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+    for found in held[:1]:
+        earlier[signal.Signals(found)](found, None)

@@ -141,6 +141,8 @@ def _run(session: Session, observer: Observer | None) -> Tuned:
     try:
         with session:
             result = session.run(observer)
+            if result.failed:
+                _warn(f"the run ended early: {result.reason}")
             again = session.timed_again(result)
             try:
                 session.save_model()

@@ -181,8 +181,9 @@ class Session:
     def run(self, observer: Observer | None = None) -> ScheduleResult:
         """Tune until the trials, the time or the candidates are used up, or Ctrl-C is pressed.
 
-        Ctrl-C loses nothing: the result holds what there is and says `interrupted`. Raises
-        ConfigError when the record file cannot be written, or a task cannot be measured here.
+        Ctrl-C loses nothing: the result holds what there is and says `interrupted`; so it does,
+        and says `failed`, when the record file can no longer be written or nothing be measured.
+        Raises ConfigError when that is so from the start, or a task cannot be measured here.
         """
         with none_lost():
             return self._one(observer) if len(self.jobs) == 1 else self._several(observer)
@@ -201,7 +202,8 @@ class Session:
         )
         result = tuner.run()
         cost = inf if result.best is None else result.best.result.cost
-        return ScheduleResult([result], job.weight * cost, result.interrupted, result.reason)
+        objective, ended = job.weight * cost, (result.interrupted, result.reason, result.failed)
+        return ScheduleResult([result], objective, *ended)
 
     def _several(self, observer: Observer | None) -> ScheduleResult:
         first = self.jobs[0].options
@@ -231,7 +233,7 @@ class Session:
         """
         found: dict[str, Again | None] = {}
         with contextlib.suppress(KeyboardInterrupt), none_lost():
-            for each in () if result.interrupted else result.tasks:
+            for each in () if result.interrupted or result.failed else result.tasks:
                 if each.best is not None:
                     found[each.task.key] = timed_again(each.task, self.measurer, each.best)
         return found

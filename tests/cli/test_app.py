@@ -150,6 +150,18 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path, log: Path) -> None:
         assert process.stderr.read() == ""
 
 
+def test_a_reader_of_messages_that_goes_away_stops_nothing(tmp_path: Path) -> None:
+    """`autosched tune 2>&1 | head -1` goes on to the end."""
+    program = (
+        "import os, sys; from autosched.cli.console import warn; os.close(0); read, write = "
+        "os.pipe(); os.dup2(write, 2); os.close(write); os.close(read)\n"
+        "for _ in range(3): warn('text')\n"
+        "print('the end')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "the end\n")
+
+
 def _default_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # also where the tests run in the background
 

@@ -12,15 +12,18 @@ from weakref import ReferenceType
 import pytest
 
 from autosched.cli.interrupt import interrupts_end, interrupts_leave, interrupts_raise
+from autosched.process.interrupt import ENDING_SIGNALS
 
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Handlers as they were, afterwards."""
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
-    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    earlier = {n: signal.signal(n, signal.SIG_DFL) for n in ENDING_SIGNALS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGINT, earlier)
+    for number, handler in earlier.items():
+        signal.signal(number, handler)
 
 
 class Node:
@@ -42,6 +45,26 @@ def test_an_interrupt_in_a_callback_comes_again() -> None:
         del node
         assert reference() is None
         time.sleep(30)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_else_ends_a_process_interrupts_it(number: signal.Signals) -> None:
+    interrupts_leave()
+    assert signal.getsignal(number) is signal.SIG_DFL  # nothing can be saved yet
+    interrupts_raise()
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), number)
+        time.sleep(30)
+    interrupts_end()
+    assert signal.getsignal(number) is signal.SIG_IGN
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """As under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    interrupts_leave()
+    interrupts_raise()
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def test_another_exception_in_a_callback_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

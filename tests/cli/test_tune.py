@@ -1,5 +1,6 @@
 """`autosched tune` with nothing built or run: files, flags, reports, exit statuses."""
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -377,6 +378,32 @@ def test_measured_candidates_of_an_interrupted_round_are_reported(
     assert [task["trials"] for task in found["tasks"]] == [4, 2]
     best = sum(task["best"]["seconds"] for task in found["tasks"])
     assert found["objective_seconds"] == pytest.approx(best)
+
+
+@pytest.mark.parametrize("files", [["a.yaml"], ["a.yaml", "b.yaml"]])
+def test_a_run_whose_records_cannot_be_written_any_more_says_what_it_found(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path, files: list[str]
+) -> None:
+    real, whole = os.write, 0
+
+    def full(file: int, data: bytes) -> int:
+        nonlocal whole
+        whole += b'"schema"' in data
+        if whole > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(file, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "write", full)
+        status, out, err = run(*files)
+    assert status == 2
+    assert "stopped: cannot write the record file" in err
+    assert "No space left on device" in err
+    if len(files) == 1:
+        assert "trials    8 (8 valid)" in out
+        assert "peer      not compared with NumPy: the run ended early" in out
+    (written,) = tmp_path.glob("*.jsonl")
+    assert 0 < len(read_log(written).records) < 8
 
 
 @pytest.mark.usefixtures("learning")

@@ -7,24 +7,26 @@ from collections.abc import Iterator
 
 import pytest
 
-from autosched.process.interrupt import interrupts_held
+from autosched.process.interrupt import ENDING_SIGNALS, interrupts_held
 
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt, also where the tests run as a background job."""
-    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Signals raise KeyboardInterrupt, also where the tests run as a background job."""
+    earlier = {n: signal.signal(n, signal.default_int_handler) for n in ENDING_SIGNALS}
     yield
-    signal.signal(signal.SIGINT, earlier)
+    for number, handler in earlier.items():
+        signal.signal(number, handler)
 
 
-def test_an_interruption_waits_for_what_must_not_be_cut() -> None:
+@pytest.mark.parametrize("number", ENDING_SIGNALS)
+def test_an_interruption_waits_for_what_must_not_be_cut(number: signal.Signals) -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), interrupts_held():
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
         done.append("written")
     assert done == ["written"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(number) is signal.default_int_handler
 
 
 def test_nothing_is_held_where_no_interruption_arrives(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from autosched.measure.interrupt import MeasureInterrupted
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.interrupt import MeasureInterrupted, MeasureLostError
+from autosched.measure.records import Record, RecordLog, RecordsError, read_log
 from autosched.measure.result import MeasureResult
 from autosched.search.options import SearchOptions
 from autosched.search.tuner import Observer, Part, TuneOptions, Tuner
@@ -135,6 +135,56 @@ def test_what_was_measured_of_an_interrupted_round_is_kept(
     again = make(task, log=log, earlier=written).run()
     assert measurer.batches[1][0] not in [r.steps for r in written]
     assert not {r.steps for r in again.records} & {r.steps for r in written}
+
+
+@pytest.mark.parametrize(
+    "error", [RecordsError("disk full"), MeasureLostError("no GPU", [None] * 4)]
+)
+@pytest.mark.parametrize("batches", [0, 1])
+def test_what_ends_a_run_early_leaves_a_result(
+    make: Callable[..., Tuner], task: Task, error: Exception, batches: int
+) -> None:
+    """The record file cannot be written any more, or nothing be measured."""
+
+    class Ending(StubMeasurer):
+        def measure(
+            self,
+            task: Task,
+            batch: Sequence[Steps],
+            best: float = float("inf"),
+            progress: Told | None = None,
+        ) -> list[MeasureResult]:
+            if len(self.batches) == batches:
+                raise error
+            return super().measure(task, batch, best, progress)
+
+    tuner = make(task, Ending())
+    if not batches:  # nothing was found: the run fails as a whole
+        with pytest.raises(type(error)):
+            tuner.run()
+        return
+    result = tuner.run()
+    assert (result.failed, result.interrupted, result.reason) == (True, False, str(error))
+    assert len(result.records) == 4
+    assert result.best is not None
+
+
+def test_results_that_cannot_be_written_are_known_all_the_same(
+    make: Callable[..., Tuner], task: Task, tmp_path: Path
+) -> None:
+    log = RecordLog(tmp_path / "log.jsonl")
+
+    def in_the_way(steps: Steps) -> float:
+        if log.path.is_file():
+            log.path.unlink()
+            log.path.mkdir()
+        return 1e-3
+
+    result = make(task, StubMeasurer(in_the_way), log).run()
+    assert result.failed
+    assert "it is a folder" in result.reason
+    assert len(result.records) == 4
+    assert cost_of(result.best) == min(r.result.cost for r in result.records)
 
 
 def test_early_stopping(make: Callable[..., Tuner], task: Task) -> None:
