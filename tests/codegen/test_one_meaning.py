@@ -15,14 +15,17 @@ import pytest
 from autosched.runtime.cpu import build_artifact, load
 from autosched.target import cpu_target
 from autosched.tir import interp, op
+from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Call, Expr, FloatImm
+from autosched.tir.expr import BufferLoad, Call, FloatImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import BufferStore, seq
+from kit.stmts import func_of, loop
 
 Array = np.ndarray[Any, Any]
 Elementwise = Callable[..., PrimFunc]
 
-N = 4096
+N = {1: 4096, 8: 1024}  # values by lanes: the interpreter takes vectors one by one
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 
@@ -45,23 +48,28 @@ def corners(dtype: str) -> Array:
         return np.array([*values, *(-v for v in values)]).astype(kind.numpy)
 
 
-def sample(dtype: str, seed: int) -> Array:
-    """`N` values: half of them corners, half drawn over the whole range of bits."""
+def sample(dtype: str, seed: int, count: int = N[1]) -> Array:
+    """`count` values: every corner, then corners and values over the whole range of bits."""
     rng = np.random.default_rng(seed)
     kind = DType(dtype)
-    drawn = rng.choice(corners(dtype), N)
+    every = corners(dtype)
+    drawn = np.concatenate([rng.permutation(every), rng.choice(every, count - len(every))])
     if kind.is_bool:
         return drawn
-    random_bits = rng.integers(0, 256, N * kind.bytes, dtype=np.uint8).view(kind.numpy)
-    result = drawn.copy()
-    chosen = rng.random(N) < 0.5
-    result[chosen] = random_bits[chosen]
-    return result
+    random_bits = rng.integers(0, 256, count * kind.bytes, dtype=np.uint8).view(kind.numpy)
+    chosen = rng.random(count) < 0.5
+    chosen[: len(every)] = False
+    drawn[chosen] = random_bits[chosen]
+    return drawn
 
 
-def both(f: PrimFunc, *inputs: Array, out: str) -> None:
-    """The same values from compiled code and from the interpreter (all zeros are one)."""
-    compiled, interpreted = (np.zeros(N, DType(out).numpy) for _ in range(2))
+def both(f: PrimFunc, *inputs: Array, out: str, each: int = 1) -> None:
+    """The same values from compiled code and from the interpreter (all zeros are one).
+
+    `each` are the outputs of one element, which follow one another.
+    """
+    count = each * len(inputs[0])
+    compiled, interpreted = (np.zeros(count, DType(out).numpy) for _ in range(2))
     load(build_artifact(f, cpu_target(2), "auto"))(*inputs, compiled)
     interp.run(f, [*inputs, interpreted])
     kind = DType(out)
@@ -73,7 +81,7 @@ def both(f: PrimFunc, *inputs: Array, out: str) -> None:
         same = compiled == interpreted
     if not same.all():
         k = int(np.argmin(same))
-        values = ", ".join(repr(x[k]) for x in inputs)
+        values = ", ".join(repr(x[k // each]) for x in inputs)
         raise AssertionError(f"of {values}: compiled {compiled[k]!r}, run {interpreted[k]!r}")
 
 
@@ -81,14 +89,14 @@ def both(f: PrimFunc, *inputs: Array, out: str) -> None:
 @pytest.mark.parametrize("dtype", FLOATS + INTS)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "min_", "max_"])
 def test_arithmetic(name: str, dtype: str, lanes: int, elementwise: Elementwise) -> None:
-    f = elementwise(getattr(op, name), [dtype, dtype], dtype, N, lanes)
-    both(f, sample(dtype, 1), sample(dtype, 2), out=dtype)
+    f = elementwise(getattr(op, name), [dtype, dtype], dtype, N[lanes], lanes)
+    both(f, sample(dtype, 1, N[lanes]), sample(dtype, 2, N[lanes]), out=dtype)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", ["truncdiv", "truncmod", "floordiv", "floormod"])
 def test_division_of_floats(name: str, dtype: str, elementwise: Elementwise) -> None:
-    f = elementwise(getattr(op, name), [dtype, dtype], dtype, N, 1)
+    f = elementwise(getattr(op, name), [dtype, dtype], dtype, N[1], 1)
     a, b = sample(dtype, 3), sample(dtype, 4)
     if name == "floormod":  # of infinities it has no value to agree on
         with np.errstate(invalid="ignore"):
@@ -104,13 +112,13 @@ def test_division_of_integers(name: str, dtype: str, elementwise: Elementwise) -
     b = np.where(b == 0, np.ones(1, b.dtype), b)
     if DType(dtype).is_int:  # min / -1 leaves the type, and the processor refuses it
         b = np.where((a == DType(dtype).min_value) & (b == -1), np.ones(1, b.dtype), b)
-    both(elementwise(getattr(op, name), [dtype, dtype], dtype, N, 1), a, b, out=dtype)
+    both(elementwise(getattr(op, name), [dtype, dtype], dtype, N[1], 1), a, b, out=dtype)
 
 
 @pytest.mark.parametrize("dtype", FLOATS + INTS)
 @pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
 def test_comparisons(name: str, dtype: str, elementwise: Elementwise) -> None:
-    f = elementwise(getattr(op, name), [dtype, dtype], "bool", N, 1)
+    f = elementwise(getattr(op, name), [dtype, dtype], "bool", N[1], 1)
     both(f, sample(dtype, 7), sample(dtype, 8), out="bool")
 
 
@@ -119,8 +127,8 @@ def test_comparisons(name: str, dtype: str, elementwise: Elementwise) -> None:
 @pytest.mark.parametrize("source", [*FLOATS, *INTS, "bool"])
 def test_conversions(source: str, target: str, lanes: int, elementwise: Elementwise) -> None:
     kind = DType(target).with_lanes(lanes)
-    f = elementwise(lambda a: op.cast(kind, a), [source], target, N, lanes)
-    both(f, sample(source, 9), out=target)
+    f = elementwise(lambda a: op.cast(kind, a), [source], target, N[lanes], lanes)
+    both(f, sample(source, 9, N[lanes]), out=target)
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
@@ -130,15 +138,16 @@ def test_conversions(source: str, target: str, lanes: int, elementwise: Elementw
 )
 def test_bits(name: str, dtype: str, lanes: int, elementwise: Elementwise) -> None:
     kind = DType(dtype).with_lanes(lanes)
-    f = elementwise(lambda a, b: Call(kind, name, (a, b)), [dtype, dtype], dtype, N, lanes)
-    both(f, sample(dtype, 10), sample(dtype, 11), out=dtype)
+    n = N[lanes]
+    f = elementwise(lambda a, b: Call(kind, name, (a, b)), [dtype, dtype], dtype, n, lanes)
+    both(f, sample(dtype, 10, n), sample(dtype, 11, n), out=dtype)
 
 
 @pytest.mark.parametrize("dtype", INTS)
 @pytest.mark.parametrize("name", ["bitwise_not", "clz", "popcount"])
 def test_bits_of_one(name: str, dtype: str, elementwise: Elementwise) -> None:
     result = dtype if name == "bitwise_not" else "int32"
-    f = elementwise(lambda a: Call(DType(result), name, (a,)), [dtype], result, N, 1)
+    f = elementwise(lambda a: Call(DType(result), name, (a,)), [dtype], result, N[1], 1)
     both(f, sample(dtype, 12), out=result)
 
 
@@ -149,29 +158,32 @@ def test_bits_of_one(name: str, dtype: str, elementwise: Elementwise) -> None:
 def test_exact_functions(name: str, dtype: str, elementwise: Elementwise) -> None:
     count = 2 if name == "copysign" else 1
     kind = DType(dtype)
-    f = elementwise(lambda *x: Call(kind, name, x), [dtype] * count, dtype, N, 1)
+    f = elementwise(lambda *x: Call(kind, name, x), [dtype] * count, dtype, N[1], 1)
     both(f, *(sample(dtype, 13 + k) for k in range(count)), out=dtype)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_fused_multiply_add_rounds_once(dtype: str, elementwise: Elementwise) -> None:
     kind = DType(dtype)
-    f = elementwise(lambda *x: Call(kind, "fma", x), [dtype] * 3, dtype, N, 1)
+    f = elementwise(lambda *x: Call(kind, "fma", x), [dtype] * 3, dtype, N[1], 1)
     a, b, c = (sample(dtype, 15 + k) for k in range(3))
     rng = np.random.default_rng(18)
     with np.errstate(all="ignore"):  # sums that cancel, and sums that lie between two floats
-        near = (-(a * b) * rng.choice([1, 1 + 2**-8, 2**-12, 2**-24, 0.5], N)).astype(kind.numpy)
-    both(f, a, b, np.where(rng.random(N) < 0.7, near, c), out=dtype)
+        near = (-(a * b) * rng.choice([1, 1 + 2**-8, 2**-12, 2**-24, 0.5], N[1])).astype(kind.numpy)
+    both(f, a, b, np.where(rng.random(N[1]) < 0.7, near, c), out=dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_constants_are_exact(dtype: str, elementwise: Elementwise) -> None:
+def test_constants_are_exact(dtype: str) -> None:
+    """Each element is compared with 48 constants of one kernel."""
     kind = DType(dtype)
     rng = np.random.default_rng(0)
-    values = np.where(rng.random(48) < 0.5, rng.choice(sample(dtype, 19), 48), rng.normal(size=48))
-    for value in values.astype(np.float64):
-
-        def formula(a: Expr, value: float = float(value)) -> Expr:
-            return op.min_(a, FloatImm(value, kind))
-
-        both(elementwise(formula, [dtype], dtype, N, 1), sample(dtype, 20), out=dtype)
+    drawn = np.where(rng.random(48) < 0.5, rng.choice(sample(dtype, 19), 48), rng.normal(size=48))
+    inputs = sample(dtype, 20, 512)
+    a, out = decl_buffer((512,), kind, "a"), decl_buffer((512 * 48,), kind, "out")
+    i = Var("i")
+    stores = [
+        BufferStore(out, op.min_(BufferLoad(a, (i,)), FloatImm(float(value), kind)), (i * 48 + k,))
+        for k, value in enumerate(drawn.astype(np.float64))
+    ]
+    both(func_of(loop(i, 512, seq(*stores)), a, out), inputs, out=dtype, each=48)
