@@ -179,15 +179,24 @@ def _percent(part: float, whole: float) -> str:
 
 @dataclass
 class Verify(BaseInstrument):
-    """Calls `check(function)` on every function after every pass; its error names the pass."""
+    """Calls `check(function)` on what a pass made; its error names the pass.
+
+    Functions that the pass left as they are were checked before.
+    """
 
     check: Callable[[PrimFunc], object]
+    _checked: tuple[PrimFunc, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def run_after_pass(self, program: Program, info: PassInfo) -> None:
-        functions = program.functions.values() if isinstance(program, IRModule) else [program]
+        functions = (
+            tuple(program.functions.values()) if isinstance(program, IRModule) else (program,)
+        )
         for func in functions:
+            if any(func is earlier for earlier in self._checked):
+                continue
             try:
                 self.check(func)
             except Exception as error:
                 error.add_note(f"after pass {info.name} on {func.name}:\n{program_text(func)}")
                 raise
+        self._checked = functions

@@ -84,3 +84,12 @@ def test_verify_names_the_pass(func: PrimFunc) -> None:
     ):
         Simplify()(func)
     assert "after pass Simplify on main" in info.value.__notes__[0]
+
+
+def test_verify_checks_again_only_what_a_pass_made(func: PrimFunc) -> None:
+    seen: list[PrimFunc] = []
+    with PassContext(instruments=[Verify(seen.append)]):
+        done = PASSES(func)
+        PASSES(done)
+    assert len(seen) == len({id(f) for f in seen})
+    assert seen[-1] is done
