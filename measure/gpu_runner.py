@@ -9,6 +9,7 @@ lost: the run ends, what was measured is kept.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -19,8 +20,11 @@ from autosched.codegen.nvrtc import load_nvrtc, nearest_arch
 from autosched.errors import ConfigError, DeviceError, MeasureError
 from autosched.measure import gpu_worker
 from autosched.measure.check import Seen
+from autosched.measure.clocks import Clocks, Sampler, to_json
+from autosched.measure.gpu_environment import gpu_environment, gpu_id
 from autosched.measure.gpu_worker import GpuWorker
 from autosched.measure.interrupt import RunLostError
+from autosched.measure.nvml import Nvml
 from autosched.measure.result import Failure, RunResult
 from autosched.measure.runner import Batch, Runner
 from autosched.process.worker import Worker
@@ -30,6 +34,8 @@ from autosched.task import Task
 
 _START_SECONDS = 60.0  # imports, the context, inputs of the task
 _PROBE_SECONDS = 10.0  # one kernel of 256 threads
+_PAUSE_SECONDS = 2.0  # for a GPU whose clocks are held down
+_MOST_PAUSES = 2  # in a batch
 _MOST_IMAGES = 3  # failures in a row to load a cubin: driver and compiler do not fit
 FACTORY = "autosched.measure.gpu_run:make_handler"
 _ENVIRONMENT = {
@@ -46,8 +52,9 @@ class GpuRunner(Runner):
     `device` is its number or UUID, as CUDA_VISIBLE_DEVICES takes it; empty leaves the choice to the
     environment. `checks` compares every candidate with the reference. `factory` makes the handler
     of the process, which has `grace_seconds` to answer late, or to end, before it is killed, and
-    `kill_seconds` to be gone then. Where `options` ask for empty caches, the L2 cache is
-    overwritten before each timed call, whatever size they name.
+    `kill_seconds` to be gone then. `nvml` tells clocks, `pause` waits for a GPU that is hot. Where
+    `options` ask for empty caches, the L2 cache is overwritten before each timed call, whatever
+    size they name.
     """
 
     device: str = ""
@@ -55,6 +62,8 @@ class GpuRunner(Runner):
     factory: str = field(default_factory=lambda: FACTORY)
     kill_seconds: float = 20.0
     grace_seconds: float = field(default_factory=lambda: gpu_worker.GRACE_SECONDS)
+    nvml: Nvml = field(default_factory=Nvml)
+    pause: Callable[[float], None] = time.sleep
     facts: dict[str, Any] | None = None
     _expected: list[npt.NDArray[Any]] | None = None
     _prepared: str = ""
@@ -63,19 +72,26 @@ class GpuRunner(Runner):
     _images: int = 0
     _seen: dict[int, Seen] = field(default_factory=dict)
     _uses: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _sampler: Sampler | None = None
+    _clocks: dict[int, list[Clocks]] = field(default_factory=dict)
+    _pauses: int = 0
     _order: random.Random = field(default_factory=lambda: random.Random(0))
 
     def open(self) -> dict[str, Any]:
         """What the GPU is. Raises ConfigError, which says what is missing, when there is none."""
         self._worker = self._worker or self._new_worker()
         try:
-            self.facts = self._worker.call(("facts",), _START_SECONDS, "load")
-            self._worker.call(("probe",), _PROBE_SECONDS, "run")
+            self._meet()
         except MeasureError as error:
             self.close()
             raise ConfigError(str(error)) from None
         assert self.facts is not None
         return self.facts
+
+    def environment(self) -> dict[str, Any]:
+        """What a record file says of the GPU: see gpu_environment. After `open`."""
+        assert self.facts is not None
+        return gpu_environment([self.facts], self.nvml)
 
     @property
     def checks_in_run(self) -> bool:
@@ -85,7 +101,14 @@ class GpuRunner(Runner):
     def known_of(self, index: int) -> tuple[Seen | None, dict[str, Any] | None]:
         """Of a candidate of the last `run`: what its check saw, and what its kernels use."""
         uses = self._uses.get(index)
-        return self._seen.get(index), None if uses is None else {"kernels": uses}
+        if uses is None:
+            return self._seen.get(index), None
+        visits = self._clocks.get(index, [])
+        throttled = sum(visit.throttled for visit in visits)
+        clocks = {"clocks": to_json(visits)} if visits else {}
+        marked = {"throttled": throttled} if throttled else {}
+        gpu = {} if self.facts is None else {"gpu": gpu_id(self.facts["uuid"])}
+        return self._seen.get(index), {"kernels": uses, **gpu, **clocks, **marked}
 
     def peak(self, task: Task) -> float | None:
         """None: no peak of a GPU is measured."""
@@ -93,6 +116,10 @@ class GpuRunner(Runner):
 
     def close(self) -> None:
         """End the process, if it can be ended."""
+        if self._sampler is not None:
+            self._sampler.close()
+            self._sampler = None
+        self.nvml.close()
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
@@ -118,6 +145,8 @@ class GpuRunner(Runner):
         """As of Runner. Raises RunLostError, with what was measured, when the GPU is lost."""
         self._seen.clear()
         self._uses.clear()
+        self._clocks.clear()
+        self._pauses = 0
         self._warm = False
         if self.checks:
             self.reference(task)
@@ -145,6 +174,24 @@ class GpuRunner(Runner):
             if seen is not None:
                 self._seen[index] = Seen.from_json(seen)
 
+    def _visit(self, batch: Batch, index: int, request: tuple[Any, ...]) -> list[float] | None:
+        """As of Runner. A visit during which clocks were held down is repeated after a pause.
+
+        Twice in a batch at most; after that such visits are kept, and marked in the record.
+        """
+        while True:
+            begun = self._sampler.begin() if self._sampler else 0.0
+            times = Runner._visit(self, batch, index, request)
+            if self._sampler is None or times is None:
+                return times
+            clocks = self._sampler.end(begun)
+            if clocks.throttled and self._pauses < _MOST_PAUSES:
+                self._pauses += 1
+                self.pause(_PAUSE_SECONDS)
+                continue
+            self._clocks.setdefault(index, []).append(clocks)
+            return times
+
     def _in_turn(self, batch: Batch, indices: list[int]) -> list[int]:
         """Another order each round: clocks and temperature drift within one."""
         if indices and not self._warm:
@@ -171,12 +218,21 @@ class GpuRunner(Runner):
             grace_seconds=self.grace_seconds,
         )
 
+    def _meet(self) -> None:
+        """Ask a process what its GPU is and whether it works; watch its clocks from now on."""
+        assert self._worker is not None
+        self.facts = self._worker.call(("facts",), _START_SECONDS, "load")
+        self._worker.call(("probe",), _PROBE_SECONDS, "run")
+        assert self.facts is not None
+        handle = None if self._sampler else self.nvml.find(self.facts["uuid"])
+        if handle is not None:
+            self._sampler = Sampler(lambda: self.nvml.state(handle))
+
     def _prepare(self) -> None:
         assert self._worker is not None and self._task is not None
         if self._task["key"] != self._prepared:
             self._expected, self._prepared = None, self._task["key"]
-        self._worker.call(("facts",), _START_SECONDS, "load")
-        self._worker.call(("probe",), _PROBE_SECONDS, "run")
+        self._meet()
         self._worker.call(
             ("task", self._task, bool(self.options.flush_bytes)), _START_SECONDS, "load"
         )

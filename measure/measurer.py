@@ -79,6 +79,13 @@ class Measurer:
             return None
         return self.runner.facts or self.runner.open()
 
+    def environment(self) -> dict[str, Any]:
+        """What record files say of the GPU; nothing more than of every machine for a CPU.
+
+        After `require`.
+        """
+        return self.runner.environment() if isinstance(self.runner, GpuRunner) else {}
+
     def start(self, task: Task) -> None:
         """Start all processes ahead of the first batch."""
         self.builder.start()
@@ -166,7 +173,8 @@ class Measurer:
         ((seconds, failure),) = self.runner.run(task, [built.artifact])
         flush = self.runner.options.flush_bytes
         failed = built.failure or failure
-        return MeasureResult(tuple(seconds), failed, built.seconds, cache_flush=flush)
+        result = MeasureResult(tuple(seconds), failed, built.seconds, cache_flush=flush)
+        return self._with_known(0, result)
 
     def _with_known(self, index: int, result: MeasureResult) -> MeasureResult:
         """The result with what the runner found out beside times."""

@@ -132,11 +132,18 @@ class RecordLog:
 
     A file that is there and holds no records is not touched, or with `overwrite` begun anew. One
     that is deleted meanwhile is written again; one that another took the place of gets what this
-    log wrote.
+    log wrote. `beside` is what its environment says beside this machine's fingerprint: of GPUs.
     """
 
-    def __init__(self, path: Path | str, *, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        overwrite: bool = False,
+        beside: Mapping[str, Any] | None = None,
+    ) -> None:
         self.path = Path(path)
+        self._beside = dict(beside or {})
         self._environment = ""
         self._overwrite = overwrite
         self._file = -1  # kept open: what is deleted can be read as long as it is
@@ -152,7 +159,7 @@ class RecordLog:
 
         Raises ConfigError when the file cannot be written or is one of another kind.
         """
-        environment = fingerprint()
+        environment = {**fingerprint(), **self._beside}
         self._environment = self._environment or fingerprint_hash(environment)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         mine = [replace(r, environment=self._environment, time=now) for r in records]

@@ -130,6 +130,11 @@ class Runner:
         """The order in which candidates are visited."""
         return indices
 
+    def _visit(self, batch: Batch, index: int, request: tuple[Any, ...]) -> list[float] | None:
+        """Repeats of a candidate; None when it failed."""
+        times: list[float] | None = batch.ask(index, request, self.options.timeout)
+        return times
+
     def _after_first(self, batch: Batch, index: int) -> None:
         """After the first call of a candidate that did not fail."""
 
@@ -345,7 +350,7 @@ class Batch:
     def visit(self, index: int, budget: float) -> None:
         """A warm-up and a few repeats."""
         options = self.runner.options
-        times = self.ask(index, ("time", index, budget, options.repeats), options.timeout)
+        times = self.runner._visit(self, index, ("time", index, budget, options.repeats))
         if times is not None:
             self.seconds[index] += times
 

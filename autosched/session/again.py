@@ -38,6 +38,9 @@ class Again:
         both = (self.again.seconds, self.found.seconds)
         speeds = next(filter(None, map(two_speeds, both)), None)
         most = max(map(scatter, both))
+        hot = max((r.device or {}).get("throttled", 0) for r in (self.again, self.found))
+        if hot:
+            return f"unreliable: heat or power held the GPU's clocks down in {hot} of its visits"
         if not 1 / _SAME <= self.ratio <= _SAME:
             why = f"it took {self.ratio:.2f} times as long at the end of the run"
         elif speeds is not None:

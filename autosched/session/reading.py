@@ -74,7 +74,8 @@ class Earlier:
         number = len(self.elsewhere)
         if not number:
             return ""
-        another = "another CPU" if len(self.cpus) == 1 else "other CPUs"
+        device = "GPU" if self.elsewhere[0].task["target"].get("kind") == "cuda" else "CPU"
+        another = f"another {device}" if len(self.cpus) == 1 else f"other {device}s"
         verb = "trains" if number == 1 else "train"
         names = ", ".join(self.cpus)
         return f"{count(number, 'record')} of {another} ({names}) {verb} the model only"
@@ -87,10 +88,12 @@ def earlier_records(
     remedy: str,
     keys: WorkloadKeys | None = None,
     cache_flush: int = 0,
+    gpu: str | None = None,
 ) -> Earlier:
     """The records of the tasks in `path`; none where there is no file.
 
-    `keys` as for `read_records`. `cache_flush` is the buffer that empties caches in this run.
+    `keys` as for `read_records`. `cache_flush` is the buffer that empties caches in this run, `gpu`
+    the name of the one that is here, where tasks for CUDA are measured and it is known.
     Raises ConfigError, which ends with `remedy`, when the file holds only other tasks' records.
     """
     if path is None or not path.is_file():
@@ -106,7 +109,7 @@ def earlier_records(
             continue
         if record.result.valid and record.result.cache_flush != cache_flush:
             otherwise.append(record)
-        elif measured_here(record, contents.environments):
+        elif measured_here(record, contents.environments, gpu):
             mine.append(record)
         else:
             elsewhere.append(record)

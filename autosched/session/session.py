@@ -28,7 +28,7 @@ from autosched.search.tuner import INTERRUPTED, Observer, Progress, TuneOptions,
 from autosched.search.warm_start import warm_start
 from autosched.session.again import Again, timed_again
 from autosched.session.model import ModelOptions, make_learner, save_model
-from autosched.session.reading import Tell, earlier_records
+from autosched.session.reading import Earlier, Tell, earlier_records
 from autosched.target import require_threads
 from autosched.task import Task
 
@@ -123,14 +123,7 @@ class Session:
         self._messages = messages or Messages()
         self._overwrite = overwrite
         self._require_writable()
-        self._earlier = earlier_records(
-            records if records is not None and is_kind(records, FileKind.RECORDS) else None,
-            tasks,
-            self._messages.warning,
-            self._messages.other_file,
-            self._model.keys,
-            self._measure.run.flush_bytes,
-        )
+        self._earlier = self._read_earlier(self._messages.warning)
         self._open = ExitStack()
 
     @property
@@ -157,10 +150,6 @@ class Session:
                 self._messages.info,
                 self._messages.warning,
             )
-            if self._earlier.elsewhere or self._earlier.otherwise:
-                kind, features = first.task.target.kind, first.options.features
-                records = (*self._earlier.elsewhere, *self._earlier.otherwise)
-                warm_start(self.learner, records, kind, self._helper, features)
             self.measurer = stack.enter_context(
                 Measurer.create(
                     workers=options.workers,
@@ -171,8 +160,35 @@ class Session:
                 )
             )
             self.measurer.require([job.task.target for job in self.jobs])
+            self._meet_gpu()
+            if self._earlier.elsewhere or self._earlier.otherwise:
+                kind, features = first.task.target.kind, first.options.features
+                records = (*self._earlier.elsewhere, *self._earlier.otherwise)
+                warm_start(self.learner, records, kind, self._helper, features)
             self._open = stack.pop_all()
         return self
+
+    def _read_earlier(self, warning: Tell, gpu: str | None = None) -> Earlier:
+        """What the record file holds; `gpu` is the one that is here, once it is known."""
+        records = self._records
+        return earlier_records(
+            records if records is not None and is_kind(records, FileKind.RECORDS) else None,
+            [job.task for job in self.jobs],
+            warning,
+            self._messages.other_file,
+            self._model.keys,
+            self._measure.run.flush_bytes,
+            gpu,
+        )
+
+    def _meet_gpu(self) -> None:
+        """Now that the GPU is known, set apart records of other GPUs."""
+        facts = self.measurer.gpu()
+        if facts is None:
+            return
+        self._earlier = self._read_earlier(_nothing, facts["name"])
+        if self._earlier.elsewhere:
+            self._messages.info(self._earlier.others)
 
     def __exit__(self, *_: object) -> None:
         with interrupts_held():
@@ -253,7 +269,8 @@ class Session:
     def _log(self) -> RecordLog | None:
         if self._records is None:
             return None
-        return RecordLog(self._records, overwrite=self._overwrite)
+        beside = self.measurer.environment()
+        return RecordLog(self._records, overwrite=self._overwrite, beside=beside)
 
     def _require_writable(self) -> None:
         """Before anything is measured: that no file of another kind would be lost."""

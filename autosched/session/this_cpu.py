@@ -9,6 +9,7 @@ from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.measure.environment import fingerprint
+from autosched.measure.gpu_environment import gpu_names
 from autosched.measure.records import Record
 from autosched.target import Target, cpu_target
 from autosched.task import Task
@@ -29,29 +30,37 @@ def _code_here() -> tuple[tuple[str, str], ...]:
     return tuple((name, getattr(here, name)) for name in ("triple", "cpu", "features"))
 
 
-def measured_here(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> bool:
+def measured_here(
+    record: Record, environments: Mapping[str, Mapping[str, Any]], gpu: str | None = None
+) -> bool:
     """Whether a record's times are this machine's: its code and its environment name this CPU.
 
     `environments` are those of its file. A record that names no CPU, such as Ansor's, was measured
-    elsewhere.
+    elsewhere. Those for CUDA are of this machine where their environment names the `gpu` that is
+    here; whatever they name where that is not known.
     """
     target = record.task.get("target")
     if not isinstance(target, Mapping):
         return False
-    if target.get("kind") == "cpu":
-        if any(target.get(name) != value for name, value in _code_here()):
-            return False
+    if target.get("kind") != "cpu":
+        return gpu is None or gpu_names(environments.get(record.environment, {})) == (gpu,)
+    if any(target.get(name) != value for name, value in _code_here()):
+        return False
     model = environments.get(record.environment, {}).get("cpu")
     return model is None or model == fingerprint()["cpu"]
 
 
 def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> str:
-    """The CPU that a record was measured on, for messages: the model, if it is known.
+    """The CPU or GPU that a record was measured on, for messages: the model, if it is known.
 
     Where only the target differs from this machine's, it is that, as LLVM names it; `UNKNOWN_CPU`
     where nothing tells.
     """
-    model = environments.get(record.environment, {}).get("cpu")
+    environment = environments.get(record.environment, {})
+    names = gpu_names(environment)
+    if names:
+        return ", ".join(names)
+    model = environment.get("cpu")
     if model == fingerprint()["cpu"] and not measured_here(record, environments):
         model = None
     target = record.task.get("target")

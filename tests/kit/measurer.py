@@ -78,6 +78,12 @@ class StubMeasurer:
     def require(self, targets: Sequence[Target]) -> None:
         pass
 
+    def gpu(self) -> dict[str, Any] | None:
+        return None
+
+    def environment(self) -> dict[str, Any]:
+        return {}
+
     def start(self, task: Task) -> None:
         pass
 

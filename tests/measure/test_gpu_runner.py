@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +12,19 @@ from typing import Any
 import pytest
 
 from autosched.errors import ConfigError
+from autosched.measure import gpu_runner
+from autosched.measure.clocks import Sampler
 from autosched.measure.gpu_runner import GpuRunner
 from autosched.measure.gpu_worker import GpuWorker
 from autosched.measure.interrupt import RunLostError
+from autosched.measure.nvml import Nvml
 from autosched.measure.result import RunResult
 from autosched.measure.runner import RunOptions
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.device import artifact
 from kit.fake_gpu import BROKEN, RUNS
+from kit.nvml import FakeNvml
 
 TASK = Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target("sm_90"))
 VISITS = 3
@@ -171,6 +176,44 @@ def test_a_gpu_that_adds_wrongly_gets_no_work() -> None:
         pytest.raises(ConfigError, match="the GPU adds 1 of 256 numbers wrongly"),
     ):
         found.open()
+
+
+@pytest.mark.parametrize(
+    ("reasons", "pauses", "throttled"),
+    [
+        ([0x4], 0, None),  # a power cap is normal
+        ([0x40, 0], 1, None),
+        ([0x40, 0x20, 0], 2, None),
+        ([0x8], 2, VISITS),  # at most two pauses, then the visits are marked
+    ],
+)
+def test_visits_with_clocks_held_down(
+    monkeypatch: pytest.MonkeyPatch, reasons: list[int], pauses: int, throttled: int | None
+) -> None:
+    monkeypatch.setattr(gpu_runner, "Sampler", Stopped)
+    module = FakeNvml(reasons=reasons)
+    paused: list[float] = []
+    with runner(nvml=Nvml(lambda: module), pause=paused.append) as found:
+        ((seconds, failure),) = run(found, GOOD)
+        device = found.known_of(0)[1]
+        environment = found.environment()
+    assert (len(seconds), failure, paused) == (VISITS, None, [2.0] * pauses)
+    assert device is not None
+    assert device["clocks"]["sm_mhz_min"] == [1980] * VISITS
+    assert device["clocks"]["reasons"] == [reasons[-1]] * VISITS
+    assert device.get("throttled") == throttled
+    (gpu,) = environment["gpus"]
+    assert gpu["id"] == device["gpu"] and "GPU-fake" not in str(environment)
+    assert (gpu["name"], gpu["ecc"], gpu["power_limit_watts"]) == ("fake GPU", True, 700.0)
+    assert environment["cuda"]["driver_release"] == "580.65.06"
+    assert module.calls.count("nvmlInit") == module.calls.count("nvmlShutdown") == 1
+
+
+class Stopped(Sampler):
+    """Reads at the end of a visit only, so that states are told one by one."""
+
+    def begin(self) -> float:
+        return math.inf
 
 
 def test_what_the_gpu_is() -> None:

@@ -18,6 +18,14 @@ def times(*seconds: float) -> MeasureResult:
     return MeasureResult(seconds)
 
 
+def test_a_gpu_that_was_too_hot_is_named() -> None:
+    hot = MeasureResult(STEADY, device={"throttled": 3})
+    for both in (Again(hot, times(*STEADY)), Again(times(*STEADY), hot)):
+        assert both.remark == (
+            "unreliable: heat or power held the GPU's clocks down in 3 of its visits"
+        )
+
+
 @pytest.mark.parametrize(
     ("found", "again", "remark"),
     [

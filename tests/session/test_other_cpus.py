@@ -14,6 +14,7 @@ from autosched.measure.result import MeasureResult
 from autosched.search.options import SearchOptions
 from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
+from autosched.session.reading import earlier_records
 from autosched.session.session import Job, Session
 from autosched.session.this_cpu import measured_here
 from autosched.state.steps import Step
@@ -104,6 +105,22 @@ def test_what_counts_as_this_machine(
     entry = replace(task, target=replace(task.target, **target)).to_json()
     record = Record(entry, (), MeasureResult((1.0,)), environment="hash")
     assert measured_here(record, {"hash": environment}) == here
+
+
+@pytest.mark.parametrize(
+    ("names", "here"),
+    [(["A"], True), (["A", "A"], True), (["B"], False), (["A", "B"], False), ([], False)],
+)
+def test_records_of_another_gpu_are_set_apart(tmp_path: Path, names: list[str], here: bool) -> None:
+    task = Task.from_workload("matmul", M=8, N=8, K=8, target="cuda")
+    path = tmp_path / "r.jsonl"
+    beside = {"gpus": [{"name": name} for name in names]} if names else {}
+    RecordLog(path, beside=beside).append([Record(task.to_json(), (), MeasureResult((1e-3,)))])
+    found = earlier_records(path, [task], print, "", gpu="A")
+    assert (found.known, len(found.elsewhere)) == ((1, 0) if here else (0, 1))
+    if names == ["B"]:
+        assert found.others == "1 record of another GPU (B) trains the model only"
+    assert earlier_records(path, [task], print, "").known == 1  # no GPU was met
 
 
 def test_a_log_that_says_no_cpu_is_not_this_machine(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+"""The fingerprint of GPUs and what drives them, for the environment of record files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from autosched.codegen.nvrtc import load_nvrtc
+from autosched.errors import ConfigError
+from autosched.measure.nvml import Nvml
+
+_MATH = "precise"  # no fast approximations: docs/cuda.md
+
+
+def gpu_environment(facts: Sequence[Mapping[str, Any]], nvml: Nvml) -> dict[str, Any]:
+    """Of the GPUs whose `facts` (DeviceFacts as dictionaries) are given, at least one.
+
+    UUIDs are hashed. What NVML does not tell is None.
+    """
+    first = facts[0]
+    return {
+        "gpus": [_gpu(each, nvml) for each in facts],
+        "cuda": {
+            "driver": first["driver"],
+            "driver_release": nvml.driver(),
+            "runtime": first["runtime"],
+            "nvrtc": _nvrtc(first),
+            "mps": _mps(),
+            "math": _MATH,
+        },
+    }
+
+
+def gpu_id(uuid: str) -> str:
+    """12 hex digits that tell GPUs apart without naming one."""
+    return hashlib.sha256(uuid.encode()).hexdigest()[:12]
+
+
+def gpu_names(environment: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the GPUs of a record file's environment; none where it was a CPU's."""
+    found = environment.get("gpus")
+    if not isinstance(found, list):
+        return ()
+    return tuple(dict.fromkeys(str(g.get("name")) for g in found if isinstance(g, Mapping)))
+
+
+def _gpu(facts: Mapping[str, Any], nvml: Nvml) -> dict[str, Any]:
+    handle = nvml.find(facts["uuid"])
+    return {
+        "name": facts["name"],
+        "id": gpu_id(facts["uuid"]),
+        "capability": list(facts["capability"]),
+        "memory_bytes": facts["memory"],
+        **({} if handle is None else nvml.settings(handle)),
+    }
+
+
+def _nvrtc(facts: Mapping[str, Any]) -> str | None:
+    major, minor = facts["capability"]
+    with suppress(ConfigError):
+        found = load_nvrtc(f"sm_{major}{minor}", int(facts["driver"].partition(".")[0])).version
+        return f"{found[0]}.{found[1]}"
+    return None
+
+
+def _mps() -> bool:
+    """Whether processes share the GPUs through NVIDIA's multi-process service."""
+    folder = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
+    return (Path(folder) / "control").exists()
