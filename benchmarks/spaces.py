@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 import autosched
-from autosched.runtime.cpu import aligned_copy
+from autosched.runtime.cpu import CpuKernel, aligned_copy
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.task import Task
 
@@ -53,7 +53,9 @@ def main() -> None:
         calls: list[Callable[[], Any]] = []
         for space in SPACES:
             found = autosched.tune(task, trials=arguments.trials, search=SearchOptions(space=space))
-            calls.append(found.best.build().bind(*inputs, output).run)
+            kernel = found.best.build()
+            assert isinstance(kernel, CpuKernel)
+            calls.append(kernel.bind(*inputs, output).run)
         calls.append(partial(numpy_version, *inputs))
         times: list[list[float]] = [[] for _ in calls]
         for _ in range(arguments.repeat):

@@ -1,77 +1,89 @@
-"""How a kernel is called: arguments by position or by name, outputs that may be left out."""
+"""How a kernel is called: arguments by position or by name, outputs that may be left out.
+
+It needs the standard library only: exported modules hold a copy of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from autosched.errors import MeasureError
-from autosched.runtime.artifact import ParamSpec
-from autosched.tir.dtype import DType
+Refusal = Callable[[str], Exception]
+"""Makes the exception of a call that is refused."""
+
+
+class Spec(Protocol):
+    """What is known of a parameter: `shape` is None for a number."""
+
+    @property
+    def name(self) -> str:
+        """The tensor's."""
+
+    @property
+    def dtype(self) -> str:
+        """The name of the element type."""
+
+    @property
+    def shape(self) -> tuple[Any, ...] | None:
+        """Extents: numbers, or names of sizes."""
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the kernel writes it."""
 
 
 def arrange(
     symbol: str,
-    specs: Sequence[ParamSpec],
+    specs: Sequence[Spec],
     args: Sequence[Any],
     named: Mapping[str, Any],
-    allocate: Callable[[ParamSpec], Any],
+    allocate: Callable[[Spec], Any],
+    refusal: Refusal,
 ) -> tuple[list[Any], list[Any]]:
     """One value for each parameter, and those that `allocate` made for outputs left out.
 
         kernel(a, b, c)    kernel(a, b)    kernel(A=a, B=b, C=c)    kernel(a, b, out=c)
 
     Positions are those of the parameters; of the inputs where as many are given. `out` is the
-    output, or a tuple of several. Raises MeasureError (stage run) for a name that is unknown or
-    given twice, and when an input or some of the outputs are missing.
+    output, or a tuple of several. Raises `refusal` of a sentence for a name unknown or given
+    twice, and when an input or some of the outputs are missing.
     """
     outputs = [i for i, spec in enumerate(specs) if spec.is_output]
     inputs = [i for i, spec in enumerate(specs) if not spec.is_output]
     positions = {spec.name: i for i, spec in enumerate(specs)}
     places = inputs if len(args) <= len(inputs) else range(len(specs))
     if len(args) > len(specs):
-        raise _count(symbol, specs, len(args) + len(named))
+        raise refusal(_count(symbol, specs, len(args) + len(named)))
     values: dict[int, Any] = dict(zip(places, args, strict=False))
-    for name, value in _outputs_named(symbol, specs, named, outputs).items():
+    for name, value in _outputs_named(symbol, specs, named, outputs, refusal).items():
         if name not in positions:
             known = ", ".join(positions)
-            raise MeasureError(
-                f"{symbol} has no argument {name!r}; its arguments are {known}", stage="run"
-            )
+            raise refusal(f"{symbol} has no argument {name!r}; its arguments are {known}")
         place = positions[name]
         if place in values:
-            raise MeasureError(
-                f"{symbol}: argument {place + 1} ({name}) is given twice, by position and by name",
-                stage="run",
+            raise refusal(
+                f"{symbol}: argument {place + 1} ({name}) is given twice, by position and by name"
             )
         values[place] = value
     made = []
     if any(i not in values for i in inputs):
-        raise _count(symbol, specs, len(values))
+        raise refusal(_count(symbol, specs, len(values)))
     if not any(i in values for i in outputs) and all(is_constant(specs[i]) for i in outputs):
         made = [allocate(specs[i]) for i in outputs]
         values.update(zip(outputs, made, strict=True))
     if len(values) < len(specs):
-        raise _count(symbol, specs, len(values))
+        raise refusal(_count(symbol, specs, len(values)))
     return [values[i] for i in range(len(specs))], made
 
 
-def is_constant(spec: ParamSpec) -> bool:
+def is_constant(spec: Spec) -> bool:
     """Whether it is an array whose shape is all numbers."""
     return spec.shape is not None and all(isinstance(extent, int) for extent in spec.shape)
 
 
-def constant_shape(spec: ParamSpec) -> tuple[int, ...]:
+def constant_shape(spec: Spec) -> tuple[int, ...]:
     """The shape of such an array."""
     return tuple(int(extent) for extent in spec.shape or ())
-
-
-def made_outputs(specs: tuple[ParamSpec, ...]) -> list[tuple[tuple[int, ...], Any]]:
-    """Shape and type of the outputs, where they are the last arguments and may be left out."""
-    outputs = [spec for spec in specs if spec.is_output]
-    if specs[len(specs) - len(outputs) :] != tuple(outputs) or not all(map(is_constant, outputs)):
-        return []
-    return [(constant_shape(spec), DType(spec.dtype).numpy) for spec in outputs]
 
 
 def result_of(made: Sequence[Any]) -> Any:
@@ -79,21 +91,24 @@ def result_of(made: Sequence[Any]) -> Any:
     return made[0] if len(made) == 1 else tuple(made) or None
 
 
-def signature(symbol: str, specs: Sequence[ParamSpec]) -> str:
+def signature(symbol: str, specs: Sequence[Spec]) -> str:
     """`matmul(A: float32[8, 8], B: float32[8, 8]) -> C: float32[8, 8]`."""
     inputs = ", ".join(_text(spec) for spec in specs if not spec.is_output)
     outputs = ", ".join(_text(spec) for spec in specs if spec.is_output)
     return f"{symbol}({inputs}) -> {outputs or None}"
 
 
-def _text(spec: ParamSpec) -> str:
+def _text(spec: Spec) -> str:
     shape = "" if spec.shape is None else f"[{', '.join(map(str, spec.shape))}]"
-    layout = "" if spec.layout is None else f" stored as {spec.layout.new_layout}"
-    return f"{spec.name}: {spec.dtype}{shape}{layout}"
+    return f"{spec.name}: {spec.dtype}{shape}"
 
 
 def _outputs_named(
-    symbol: str, specs: Sequence[ParamSpec], named: Mapping[str, Any], outputs: Sequence[int]
+    symbol: str,
+    specs: Sequence[Spec],
+    named: Mapping[str, Any],
+    outputs: Sequence[int],
+    refusal: Refusal,
 ) -> Mapping[str, Any]:
     """`named` with `out` spread over the outputs, unless a parameter has that name."""
     if "out" not in named or any(spec.name == "out" for spec in specs):
@@ -102,16 +117,13 @@ def _outputs_named(
     several = tuple(given) if isinstance(given, tuple | list) else (given,)
     if len(several) != len(outputs):
         names = ", ".join(specs[i].name for i in outputs)
-        raise MeasureError(
-            f"{symbol}: out must be {len(outputs)} of its outputs ({names}), found {len(several)}",
-            stage="run",
+        raise refusal(
+            f"{symbol}: out must be {len(outputs)} of its outputs ({names}), found {len(several)}"
         )
     rest = {name: value for name, value in named.items() if name != "out"}
     return rest | {specs[i].name: value for i, value in zip(outputs, several, strict=True)}
 
 
-def _count(symbol: str, specs: Sequence[ParamSpec], found: int) -> MeasureError:
+def _count(symbol: str, specs: Sequence[Spec], found: int) -> str:
     names = ", ".join(s.name for s in specs)
-    return MeasureError(
-        f"{symbol} takes {len(specs)} arguments ({names}), found {found}", stage="run"
-    )
+    return f"{symbol} takes {len(specs)} arguments ({names}), found {found}"

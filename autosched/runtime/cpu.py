@@ -14,10 +14,10 @@ from autosched.errors import MeasureError
 from autosched.runtime.arguments import as_array, check, view_of
 from autosched.runtime.artifact import CpuArtifact, ParamSpec, artifact_of
 from autosched.runtime.calling import (
+    Spec,
     arrange,
     constant_shape,
     is_constant,
-    made_outputs,
     result_of,
     signature,
 )
@@ -135,7 +135,7 @@ class CpuKernel:
         self._library = load_object(artifact.object_code, [artifact.symbol], imports)
         self.raw_pointer = self._library.addresses[artifact.symbol]
         self._quick = _quick_call(artifact, self.raw_pointer, self._threads_used)
-        self._outputs = made_outputs(artifact.params)
+        self._outputs = _made_outputs(artifact.params)
         self._number_of_inputs = len(artifact.params) - len(self._outputs)
 
     @property
@@ -158,7 +158,9 @@ class CpuKernel:
         """
         artifact = self.artifact
         if named:
-            args = tuple(arrange(artifact.symbol, artifact.params, args, named, _not_given)[0])
+            args = tuple(
+                arrange(artifact.symbol, artifact.params, args, named, _not_given, _refused)[0]
+            )
         slots, arrays = check(artifact.symbol, artifact.params, artifact.sizes, args)
         self._ensure_pool()
         return BoundKernel(self, slots, arrays)
@@ -215,7 +217,7 @@ class CpuKernel:
     def _general(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         """A call by names, of numbers and variable shapes, or one that does not fit."""
         artifact = self.artifact
-        values, made = arrange(artifact.symbol, artifact.params, args, named, _empty_like)
+        values, made = arrange(artifact.symbol, artifact.params, args, named, _empty_like, _refused)
         for i, (value, spec) in enumerate(zip(values, artifact.params, strict=True)):
             if type(value) is not np.ndarray and spec.shape is not None:
                 values[i] = as_array(artifact.symbol, i, spec, value)
@@ -258,11 +260,23 @@ def _quick_call(
     return quick_call(addresses["autosched_call"], kernel, expected, word, threads)
 
 
-def _empty_like(spec: ParamSpec) -> np.ndarray[Any, Any]:
+def _made_outputs(specs: tuple[ParamSpec, ...]) -> list[tuple[tuple[int, ...], Any]]:
+    """Shape and type of the outputs, where they are the last arguments and may be left out."""
+    outputs = [spec for spec in specs if spec.is_output]
+    if specs[len(specs) - len(outputs) :] != tuple(outputs) or not all(map(is_constant, outputs)):
+        return []
+    return [(constant_shape(spec), DType(spec.dtype).numpy) for spec in outputs]
+
+
+def _refused(text: str) -> MeasureError:
+    return MeasureError(text, stage="run")
+
+
+def _empty_like(spec: Spec) -> np.ndarray[Any, Any]:
     return aligned_empty(constant_shape(spec), DType(spec.dtype).numpy)
 
 
-def _not_given(spec: ParamSpec) -> Any:
+def _not_given(spec: Spec) -> Any:
     raise MeasureError(f"bind needs the output {spec.name} too", stage="run")
 
 

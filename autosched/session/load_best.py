@@ -11,6 +11,7 @@ from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.measure.records import Record
 from autosched.runtime.cpu import CpuKernel
+from autosched.runtime.cuda_loader import GpuKernel
 from autosched.session.reading import identity, read_records
 from autosched.session.this_cpu import for_this_cpu, measured_here
 from autosched.session.tuned import TunedKernel
@@ -18,7 +19,7 @@ from autosched.task import Task
 from autosched.words import count, in_shell
 
 
-def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuKernel:
+def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuKernel | GpuKernel:
     """The fastest kernel that the record file holds for a task; nothing is measured or checked.
 
         kernel = autosched.load_best("mm.jsonl")
@@ -29,9 +30,10 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
     that were timed without emptying the caches. Where there is none,
     the best of the others is built for this CPU, which gives the same results at another speed,
     and a warning says so; another warning says that a record was never compared with NumPy.
+    A record for CUDA is built for the first GPU of this machine.
 
-    Raises ConfigError when the file has no valid record of the task, or the task is for a GPU;
-    CompileError or ScheduleError when the candidate cannot be built.
+    Raises ConfigError when the file has no valid record of the task; CompileError or ScheduleError
+    when the candidate cannot be built; MeasureError for a record for CUDA without a driver.
     """
     if task is not None:
         arguments.instance("task", task, Task, 'Task.from_workload("matmul", M=8, N=8, K=8)')
@@ -42,7 +44,7 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
     local = [record for record in mine if measured_here(record, contents.environments)]
     best = min(local or mine, key=lambda r: (r.result.cache_flush, r.result.cost))
     recorded = Task.from_json(best.task)
-    here = for_this_cpu(recorded)
+    here = recorded if recorded.target.is_gpu else for_this_cpu(recorded)
     if here is not recorded:
         cpu = str(recorded.target) if recorded.target.cpu else "an unknown CPU"
         _warn(

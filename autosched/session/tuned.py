@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from autosched.driver import build_steps
+from autosched.driver import build_cuda, build_steps
 from autosched.errors import ConfigError, MeasureError
 from autosched.measure.records import Record
 from autosched.runtime.cpu import CpuKernel, load
+from autosched.runtime.cuda_kernel import arch_here, load_cuda, open_driver
+from autosched.runtime.cuda_loader import GpuKernel
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.search.tuner import TuneResult
 from autosched.session.again import Again
@@ -35,16 +37,23 @@ class TunedKernel:
         """The transform steps: the candidate itself."""
         return self.record.steps
 
-    def build(self) -> CpuKernel:
-        """The kernel, callable on NumPy or DLPack arrays: inputs, then outputs (written in place).
+    def build(self) -> CpuKernel | GpuKernel:
+        """The kernel, callable on arrays: inputs, then outputs (written in place, or returned).
 
-        With a layout rewrite for pre-transformed inputs, `kernel.prepare` stores those as it
-        expects them.
+        Of a CPU: on arrays in host memory; with a layout rewrite for pre-transformed inputs,
+        `kernel.prepare` stores those as it expects them. For CUDA: on NumPy's arrays, or on those
+        of CuPy, PyTorch, Numba and PyCUDA; compiled for the first GPU of this machine.
 
-        Raises CompileError when code generation refuses it.
+        Raises CompileError when code generation refuses it; for CUDA MeasureError where there is no
+        driver, ConfigError without NVRTC.
         """
         task = self.task
-        return load(build_steps(task.dag, self.record.steps, task.target, layout=task.layout))
+        if not task.target.is_gpu:
+            return load(build_steps(task.dag, self.record.steps, task.target, layout=task.layout))
+        driver = open_driver()
+        target = replace(task.target, arch=arch_here(driver))
+        artifact = build_cuda(task.dag, self.record.steps, target, task.function_name)
+        return load_cuda(artifact, task.function_name, driver)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

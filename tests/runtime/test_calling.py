@@ -12,7 +12,7 @@ import autosched
 from autosched.driver import build_steps
 from autosched.errors import MeasureError
 from autosched.runtime.artifact import ParamSpec
-from autosched.runtime.calling import arrange
+from autosched.runtime.calling import Spec, arrange
 from autosched.runtime.cpu import CpuKernel, load
 
 Array = np.ndarray[Any, Any]
@@ -121,15 +121,18 @@ def test_several_outputs_and_one_called_out() -> None:
     specs = [ParamSpec("x", "float32", (2,), is_output=True), ParamSpec("y", "float32", (2,))]
     specs += [ParamSpec("out", "float32", (3,), is_output=True)]
     new = iter("pq")
-    given, made = arrange("f", specs, ["y"], {}, lambda spec: next(new))
+    given, made = arrange("f", specs, ["y"], {}, lambda spec: next(new), ValueError)
     assert (given, made) == (["p", "y", "q"], ["p", "q"])
-    assert arrange("f", specs, [], {"y": 1, "x": 2, "out": 3}, _never) == ([2, 1, 3], [])
-    assert arrange("f", specs, [1, 2, 3], {}, _never) == ([1, 2, 3], [])
-    with pytest.raises(MeasureError, match="takes 3 arguments"):
-        arrange("f", specs, [1], {"out": 3}, _never)
+    assert arrange("f", specs, [], {"y": 1, "x": 2, "out": 3}, _never, ValueError) == (
+        [2, 1, 3],
+        [],
+    )
+    assert arrange("f", specs, [1, 2, 3], {}, _never, ValueError) == ([1, 2, 3], [])
+    with pytest.raises(ValueError, match="takes 3 arguments"):
+        arrange("f", specs, [1], {"out": 3}, _never, ValueError)
     several = [specs[1], specs[0], ParamSpec("z", "float32", (3,), is_output=True)]
-    assert arrange("f", several, [1], {"out": (2, 3)}, _never) == ([1, 2, 3], [])
+    assert arrange("f", several, [1], {"out": (2, 3)}, _never, ValueError) == ([1, 2, 3], [])
 
 
-def _never(spec: ParamSpec) -> Any:
+def _never(spec: Spec) -> Any:
     raise AssertionError(spec)

@@ -123,3 +123,12 @@ def test_nan_agrees_with_nan_only_and_infinities_with_their_sign() -> None:
         got = want.copy()
         got[index] = other
         assert difference(got, want, 1e-4, 1e-4).first == index
+
+
+def test_allocations_do_not_overlap() -> None:
+    device = fake()
+    sizes = (1, 96, 256, 257, 512, 1000)
+    starts = [device.alloc(size) for size in sizes]
+    ends = [start + size for start, size in zip(starts, sizes, strict=True)]
+    assert all(end < after for end, after in zip(ends, starts[1:], strict=False))
+    assert not any(start % 256 for start in starts)

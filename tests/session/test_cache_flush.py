@@ -10,6 +10,7 @@ import pytest
 from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.runner import RunOptions
+from autosched.runtime.cpu import CpuKernel
 from autosched.search.warm_start import warm_start
 from autosched.session.load_best import load_best
 from autosched.session.model import ModelOptions
@@ -65,7 +66,10 @@ def test_the_best_of_a_file_was_timed_without(task: Task, tmp_path: Path) -> Non
     kernel = load_best(path)
     only = tmp_path / "only.jsonl"
     log_of(only, task, (1e-9, SMALL), (1e-3, SMALL))
-    assert kernel.artifact.object_code != load_best(only).artifact.object_code
+    other = load_best(only)
+    assert isinstance(kernel, CpuKernel)
+    assert isinstance(other, CpuKernel)
+    assert kernel.artifact.object_code != other.artifact.object_code
 
 
 def test_a_model_compares_times_of_one_kind(task: Task, tmp_path: Path) -> None:

@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched.errors import ConfigError
+from autosched.errors import ConfigError, MeasureError
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
+from autosched.runtime import cuda_kernel
 from autosched.runtime.cpu import CpuArtifact, CpuKernel
+from autosched.runtime.cuda_loader import GpuKernel
+from autosched.session import tuned
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step, steps_from_json
 from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
+from kit.cuda_driver import FakeDriver
 
 TILED = steps_from_json([["SP", 2, 0, 16, [4], 1], ["AN", 2, 0, 3]])
 ELSEWHERE = replace(cpu_target(), cpu="another-cpu", features="+sse2", vector_bytes=16)
@@ -58,8 +62,6 @@ def log(tmp_path: Path) -> Callable[..., Path]:
 def built(monkeypatch: pytest.MonkeyPatch) -> Built:
     """What kernels were built of: (target, steps)."""
     seen: Built = []
-    from autosched.session import tuned
-
     build = tuned.build_steps  # type: ignore[attr-defined]  # what that module calls
 
     def note(dag: ComputeDAG, steps: tuple[Step, ...], target: Target, **rest: Any) -> CpuArtifact:
@@ -70,7 +72,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> Built:
     return seen
 
 
-def assert_multiplies(kernel: CpuKernel, k: int = 16) -> None:
+def assert_multiplies(kernel: CpuKernel | GpuKernel, k: int = 16) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(s).astype(np.float32) for s in ((16, k), (k, 16)))
     c = np.empty((16, 16), np.float32)
@@ -159,10 +161,37 @@ def test_what_is_refused(
         autosched.load_best(records, task)
 
 
-def test_a_file_of_failures_and_a_gpu_are_refused(log: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_file_of_failures_is_refused(log: Callable[..., Path]) -> None:
     path = log(record(matmul(), failure=Failure("run", "crash", "it died")))
     with pytest.raises(ConfigError, match="holds no valid record"):
         autosched.load_best(path)
-    RecordLog(path).append([record(matmul(target=cuda_target()))])
-    with pytest.raises(ConfigError, match="recorded for CUDA"):
-        autosched.load_best(path)
+
+
+BOUND = steps_from_json(
+    [["FU", 2, [0, 1]], ["SP", 2, 0, 256, [64], 1], ["AN", 2, 0, 5], ["AN", 2, 1, 6]]
+)
+
+
+def test_a_record_for_cuda_is_built_for_the_gpu_that_is_there(
+    log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def multiply(*arrays: Any) -> None:
+        a, b, c = (array[:256].reshape(16, 16) for array in arrays)
+        c[:] = a @ b
+
+    driver = FakeDriver({"matmul_kernel": multiply}, (8, 6))
+    monkeypatch.setattr(tuned, "open_driver", lambda: driver)
+    kernel = autosched.load_best(log(record(matmul(target=cuda_target("sm_90")), 1e-3, BOUND)))
+    assert repr(kernel).startswith("<CUDA kernel matmul(A: float32[16, 16], B: ")
+    assert repr(kernel).endswith(" for sm_86>")
+    assert_multiplies(kernel)
+    with pytest.raises(MeasureError, match=r"matmul: argument 2 \(B\) must have shape \(16, 16\)"):
+        kernel(np.zeros((16, 16), np.float32), np.zeros((16, 8), np.float32))
+
+
+def test_a_record_for_cuda_without_a_driver(
+    log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_kernel, "driver_problem", lambda: "libcuda.so.1 not found")
+    with pytest.raises(MeasureError, match=r"no CUDA driver \(libcuda.so.1 not found\)"):
+        autosched.load_best(log(record(matmul(target=cuda_target()), 1e-3, BOUND)))

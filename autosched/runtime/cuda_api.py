@@ -1,0 +1,251 @@
+"""What calling a kernel asks of the CUDA driver, and the driver's library behind it.
+
+Measuring goes through PyCUDA (`cuda.py`); calling must live in the context of whoever made the
+arrays, on their streams, which the driver's own functions offer and which needs no package. It
+needs the standard library and NumPy only: exported modules hold a copy of it. Written against the
+driver's documentation; never run on hardware.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+LEGACY = 1
+"""The handle of the legacy default stream, in the driver and in both protocols of arrays."""
+
+_NO_CONTEXT = (1, 201, 709)  # of an address that no context of CUDA knows
+_CONTEXT, _ORDINAL = 1, 9  # CU_POINTER_ATTRIBUTE_...
+_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_...
+_NO_TIMING = 2  # CU_EVENT_...
+_OPT_IN_BYTES = 48 << 10
+
+
+class CudaError(RuntimeError):
+    """A call of the driver failed with `code`."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Driver(Protocol):
+    """The driver, with contexts, streams, modules and functions as numbers."""
+
+    def primary(self, device: int) -> int:
+        """The primary context of a device, which frameworks share. It is kept until the end."""
+        ...
+
+    def push(self, context: int) -> None:
+        """Make a context this thread's current one."""
+        ...
+
+    def pop(self) -> None:
+        """Go back to the context before."""
+        ...
+
+    def place(self, address: int) -> tuple[int, int] | None:
+        """(context, device) of memory; context 0 where memory has none, None where not a GPU's."""
+        ...
+
+    def capability(self, device: int) -> tuple[int, int]:
+        """The compute capability."""
+        ...
+
+    def alloc(self, size: int) -> int:
+        """Memory in the current context."""
+        ...
+
+    def free(self, address: int) -> None:
+        """Give it back, after all work that uses it."""
+        ...
+
+    def upload(self, address: int, array: np.ndarray[Any, Any], stream: int) -> None:
+        """Copy to the device, queued."""
+        ...
+
+    def download(self, array: np.ndarray[Any, Any], address: int, stream: int) -> None:
+        """Copy from the device, queued."""
+        ...
+
+    def load(self, image: bytes) -> int:
+        """A module of a cubin or of PTX."""
+        ...
+
+    def unload(self, module: int) -> None:
+        """Let go of a module."""
+        ...
+
+    def function(self, module: int, name: str, dynamic_shared: int) -> int:
+        """A kernel of a module, allowed so many bytes of dynamic shared memory."""
+        ...
+
+    def launch(
+        self,
+        function: int,
+        grid: Sequence[int],
+        block: Sequence[int],
+        dynamic_shared: int,
+        stream: int,
+        pointers: Sequence[int],
+    ) -> None:
+        """Queue a kernel whose arguments are addresses."""
+        ...
+
+    def wait(self, stream: int, other: int) -> None:
+        """What is queued in `stream` from now on waits for what `other` holds now."""
+        ...
+
+    def synchronize(self, stream: int) -> None:
+        """Wait for all that a stream holds."""
+        ...
+
+
+@contextmanager
+def current(driver: Driver, context: int) -> Iterator[None]:
+    """`context` is this thread's current one inside."""
+    driver.push(context)
+    try:
+        yield
+    finally:
+        driver.pop()
+
+
+class LibCuda(Driver):
+    """The driver's library, libcuda.so.1. Raises OSError or CudaError where it cannot be used."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL("libcuda.so.1")
+        self._lock = threading.Lock()
+        self._primary: dict[int, int] = {}
+        self._call("cuInit", 0)
+
+    def primary(self, device: int) -> int:
+        """Retained once; never released."""
+        with self._lock:
+            if device not in self._primary:
+                handle, context = ctypes.c_int(), ctypes.c_void_p()
+                self._call("cuDeviceGet", ctypes.byref(handle), device)
+                self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
+                self._primary[device] = int(context.value or 0)
+            return self._primary[device]
+
+    def push(self, context: int) -> None:
+        """cuCtxPushCurrent."""
+        self._call("cuCtxPushCurrent_v2", ctypes.c_void_p(context))
+
+    def pop(self) -> None:
+        """cuCtxPopCurrent."""
+        self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def place(self, address: int) -> tuple[int, int] | None:
+        """The pointer's attributes."""
+        context, device = ctypes.c_void_p(), ctypes.c_int()
+        found = self._library.cuPointerGetAttribute(
+            ctypes.byref(device), _ORDINAL, ctypes.c_uint64(address)
+        )
+        if found in _NO_CONTEXT:
+            return None
+        self._require(found, "cuPointerGetAttribute")
+        found = self._library.cuPointerGetAttribute(
+            ctypes.byref(context), _CONTEXT, ctypes.c_uint64(address)
+        )
+        # Memory of a stream-ordered pool belongs to a device, not to a context.
+        return (0 if found else int(context.value or 0)), device.value
+
+    def capability(self, device: int) -> tuple[int, int]:
+        """The device's attributes."""
+        found = []
+        for attribute in (_MAJOR, _MINOR):
+            value = ctypes.c_int()
+            self._call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+            found.append(value.value)
+        return found[0], found[1]
+
+    def alloc(self, size: int) -> int:
+        """cuMemAlloc."""
+        address = ctypes.c_uint64()
+        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(1, size)))
+        return address.value
+
+    def free(self, address: int) -> None:
+        """cuMemFree, which waits."""
+        self._call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def upload(self, address: int, array: np.ndarray[Any, Any], stream: int) -> None:
+        """cuMemcpyHtoDAsync."""
+        source, size = ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes)
+        where = ctypes.c_uint64(address)
+        self._call("cuMemcpyHtoDAsync_v2", where, source, size, ctypes.c_void_p(stream))
+
+    def download(self, array: np.ndarray[Any, Any], address: int, stream: int) -> None:
+        """cuMemcpyDtoHAsync."""
+        target, size = ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes)
+        where = ctypes.c_uint64(address)
+        self._call("cuMemcpyDtoHAsync_v2", target, where, size, ctypes.c_void_p(stream))
+
+    def load(self, image: bytes) -> int:
+        """cuModuleLoadData."""
+        module = ctypes.c_void_p()
+        text = ctypes.create_string_buffer(image)  # PTX must end with a zero byte
+        self._call("cuModuleLoadData", ctypes.byref(module), text)
+        return int(module.value or 0)
+
+    def unload(self, module: int) -> None:
+        """cuModuleUnload."""
+        self._call("cuModuleUnload", ctypes.c_void_p(module))
+
+    def function(self, module: int, name: str, dynamic_shared: int) -> int:
+        """cuModuleGetFunction."""
+        found = ctypes.c_void_p()
+        self._call(
+            "cuModuleGetFunction", ctypes.byref(found), ctypes.c_void_p(module), name.encode()
+        )
+        if dynamic_shared > _OPT_IN_BYTES:
+            self._call("cuFuncSetAttribute", found, _MAX_DYNAMIC_SHARED, dynamic_shared)
+        return int(found.value or 0)
+
+    def launch(
+        self,
+        function: int,
+        grid: Sequence[int],
+        block: Sequence[int],
+        dynamic_shared: int,
+        stream: int,
+        pointers: Sequence[int],
+    ) -> None:
+        """cuLaunchKernel."""
+        values = [ctypes.c_uint64(pointer) for pointer in pointers]
+        addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+        where = ctypes.c_void_p(function), *map(ctypes.c_uint, (*grid, *block, dynamic_shared))
+        self._call("cuLaunchKernel", *where, ctypes.c_void_p(stream), addresses, None)
+
+    def wait(self, stream: int, other: int) -> None:
+        """By an event."""
+        event = ctypes.c_void_p()
+        self._call("cuEventCreate", ctypes.byref(event), _NO_TIMING)
+        try:
+            self._call("cuEventRecord", event, ctypes.c_void_p(other))
+            self._call("cuStreamWaitEvent", ctypes.c_void_p(stream), event, 0)
+        finally:
+            self._call("cuEventDestroy_v2", event)  # released when it has happened
+
+    def synchronize(self, stream: int) -> None:
+        """cuStreamSynchronize."""
+        self._call("cuStreamSynchronize", ctypes.c_void_p(stream))
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self._require(getattr(self._library, name)(*arguments), name)
+
+    def _require(self, code: int, name: str) -> None:
+        if code:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorString(code, ctypes.byref(text))
+            why = (text.value or b"unknown error").decode()
+            raise CudaError(f"{name} failed: {why} ({code})", code)
