@@ -8,6 +8,14 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import MeasureError
+from autosched.runtime.array_checks import (
+    address_of,
+    array_problem,
+    no_view,
+    overlap,
+    shares,
+    view_of,
+)
 from autosched.runtime.artifact import ParamSpec
 from autosched.tir.dimension import sizes_in, solve, value_of
 from autosched.tir.dtype import DType
@@ -19,18 +27,6 @@ def _refuse(symbol: str, position: int, spec: ParamSpec, problem: str) -> Measur
     )
 
 
-def view_of(value: Any) -> np.ndarray[Any, Any]:
-    """`value` as a NumPy array over the same memory. Raises whatever NumPy or `value` does."""
-    if type(value) is np.ndarray:
-        return value
-    if hasattr(value, "__dlpack__"):
-        array: np.ndarray[Any, Any] = np.from_dlpack(value)
-        return array
-    if hasattr(value, "__array_interface__"):
-        return np.asarray(value)
-    raise TypeError(f"{type(value).__name__} offers no array")
-
-
 def as_array(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndarray[Any, Any]:
     """`value` as a NumPy array over the same memory: by DLPack or NumPy's interface of arrays.
 
@@ -38,94 +34,39 @@ def as_array(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndar
     """
     if isinstance(value, np.ndarray):
         return value
-    if not hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
-        raise _refuse(
-            symbol,
-            position,
-            spec,
-            "must be a NumPy array or offer __dlpack__ or __array_interface__, found "
-            f"{type(value).__name__}; convert it with numpy.asarray",
-        )
     try:
         return view_of(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise _refuse(
-            symbol,
-            position,
-            spec,
-            f"({type(value).__name__}) cannot be viewed in host memory: {error}; copy it to a "
-            "NumPy array first",
-        ) from error
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise _refuse(symbol, position, spec, no_view(value, error)) from error
 
 
 def _check_array(symbol: str, position: int, spec: ParamSpec, array: np.ndarray[Any, Any]) -> None:
     assert spec.shape is not None
-    kind = DType(spec.dtype)
-    bits = kind.is_storage_float and array.dtype == np.dtype(f"uint{kind.bits}")
-    if array.dtype != kind.numpy and not bits:
-        remedy = f"convert it with .astype({spec.dtype!r})"
-        if kind.is_storage_float:
-            remedy = (
-                f"convert it with .astype(ml_dtypes.{spec.dtype}), or pass its bits as "
-                f"uint{kind.bits}"
-            )
-        raise _refuse(
-            symbol, position, spec, f"must have dtype {spec.dtype}, found {array.dtype}; {remedy}"
-        )
-    if not array.flags.c_contiguous:
-        raise _refuse(
-            symbol,
-            position,
-            spec,
-            f"must be contiguous in row-major order, found strides {array.strides} for shape "
-            f"{array.shape}; copy it with numpy.ascontiguousarray",
-        )
-    if array.ndim != len(spec.shape) or any(
-        isinstance(want, int) and want != have
-        for want, have in zip(spec.shape, array.shape, strict=True)
-    ):
-        wanted = ", ".join(map(str, spec.shape))
-        hint = ""
-        if spec.layout is not None:
-            hint = f"; it is stored in the order {spec.layout.text}, which kernel.prepare makes"
-        raise _refuse(
-            symbol, position, spec, f"must have shape ({wanted}), found {array.shape}{hint}"
-        )
-    if address_of(array) % spec.alignment:
-        raise _refuse(
-            symbol,
-            position,
-            spec,
-            f"must start at a multiple of {spec.alignment} bytes, found address "
-            f"{address_of(array):#x}; copy it to a fresh array",
-        )
-    if spec.is_output and not array.flags.writeable:
-        raise _refuse(
-            symbol, position, spec, "is written by the kernel but is read-only; pass a copy"
-        )
-
-
-def address_of(array: np.ndarray[Any, Any]) -> int:
-    """The address of the first element."""
-    return int(array.__array_interface__["data"][0])
+    hint = ""
+    if spec.layout is not None:
+        hint = f"; it is stored in the order {spec.layout.text}, which kernel.prepare makes"
+    problem = array_problem(
+        array,
+        spec.dtype,
+        DType(spec.dtype).numpy,
+        spec.shape,
+        spec.alignment,
+        spec.is_output,
+        hint,
+    )
+    if problem:
+        raise _refuse(symbol, position, spec, problem)
 
 
 def _check_aliasing(
     symbol: str, specs: Sequence[ParamSpec], arrays: Mapping[int, np.ndarray[Any, Any]]
 ) -> None:
-    ranges = [(address_of(a), address_of(a) + a.nbytes, i) for i, a in arrays.items() if a.nbytes]
-    for low, high, i in ranges:
-        if not specs[i].is_output:
-            continue
-        for other_low, other_high, j in ranges:
-            if i != j and low < other_high and other_low < high:
-                raise _refuse(
-                    symbol,
-                    i,
-                    specs[i],
-                    f"is written by the kernel but shares memory with argument {j + 1} "
-                    f"({specs[j].name}); pass arrays that do not overlap",
-                )
+    positions = list(arrays)
+    spans = [(address_of(a), a.nbytes) for a in arrays.values()]
+    found = overlap(spans, [specs[i].is_output for i in positions])
+    if found is not None:
+        i, j = positions[found[0]], positions[found[1]]
+        raise _refuse(symbol, i, specs[i], shares(specs[j].name, j))
 
 
 def _scalar(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndarray[Any, Any]:

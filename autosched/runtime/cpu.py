@@ -11,7 +11,8 @@ import numpy as np
 from autosched.codegen.llvm import compile_object, emit_llvm
 from autosched.codegen.llvm_compile import Level
 from autosched.errors import MeasureError
-from autosched.runtime.arguments import as_array, check, view_of
+from autosched.runtime.arguments import as_array, check
+from autosched.runtime.array_checks import view_of
 from autosched.runtime.artifact import CpuArtifact, ParamSpec, artifact_of
 from autosched.runtime.calling import (
     Spec,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autosched.runtime.array_checks import no_view, overlap, shares, view_of
 from autosched.runtime.calling import Refusal, arrange, result_of, signature
 from autosched.runtime.cuda_api import LEGACY, Driver, current
 from autosched.runtime.cuda_arrays import DeviceArray, View, is_on_gpu, view_on_gpu
@@ -148,23 +149,10 @@ class GpuKernel:
         return result_of(made)
 
     def _host_array(self, position: int, value: Any) -> np.ndarray[Any, Any]:
-        if isinstance(value, np.ndarray):
-            return value
         try:
-            if hasattr(value, "__dlpack__"):
-                array: np.ndarray[Any, Any] = np.from_dlpack(value)
-                return array
-            if hasattr(value, "__array_interface__"):
-                return np.asarray(value)
-        except (BufferError, RuntimeError, TypeError, ValueError) as error:
-            raise self._refuse(
-                position, f"({type(value).__name__}) cannot be viewed: {error}"
-            ) from error
-        raise self._refuse(
-            position,
-            "must be a NumPy array or offer __cuda_array_interface__ or __dlpack__, found "
-            f"{type(value).__name__}",
-        )
+            return view_of(value)
+        except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise self._refuse(position, no_view(value, error)) from error
 
     def _on_device(self, values: Sequence[Any], stream: int) -> list[Any]:
         """Queue the launches; the outputs that were made."""
@@ -249,19 +237,9 @@ class GpuKernel:
     def _check_aliasing(self, spans: Sequence[tuple[int, int]]) -> None:
         """An output shares no memory with another array; spans are (address, bytes)."""
         parameters = self.program.parameters
-        for i, (low, size) in enumerate(spans):
-            for j, (other, length) in enumerate(spans):
-                if (
-                    parameters[i].is_output
-                    and i != j
-                    and low < other + length
-                    and other < low + size
-                ):
-                    raise self._refuse(
-                        i,
-                        f"is written by the kernel but shares memory with argument {j + 1} "
-                        f"({parameters[j].name}); pass arrays that do not overlap",
-                    )
+        found = overlap(spans, [parameter.is_output for parameter in parameters])
+        if found is not None:
+            raise self._refuse(found[0], shares(parameters[found[1]].name, found[1]))
 
     def _launch(self, context: int, device: int, addresses: Mapping[str, int], stream: int) -> None:
         """Queue all launches; the context is current and the lock is held."""

@@ -1,0 +1,97 @@
+"""Whether an array in host memory is what a kernel expects, in sentences.
+
+It needs NumPy only: exported modules hold a copy of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def view_of(value: Any) -> np.ndarray[Any, Any]:
+    """`value` as a NumPy array over the same memory. Raises whatever NumPy or `value` does."""
+    if type(value) is np.ndarray:
+        return value
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        array: np.ndarray[Any, Any] = np.from_dlpack(value)
+        return array
+    if hasattr(value, "__array_interface__"):
+        return np.asarray(value)
+    raise TypeError(f"{type(value).__name__} offers no array")
+
+
+def no_view(value: Any, error: Exception) -> str:
+    """Why `value` was refused, after `view_of` raised `error`."""
+    kind = type(value).__name__
+    if not hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
+        return (
+            "must be a NumPy array or offer __dlpack__ or __array_interface__, found "
+            f"{kind}; convert it with numpy.asarray"
+        )
+    return f"({kind}) cannot be viewed in host memory: {error}; copy it to a NumPy array first"
+
+
+def array_problem(
+    array: np.ndarray[Any, Any],
+    name: str,
+    dtype: Any,
+    shape: Sequence[Any],
+    alignment: int,
+    written: bool,
+    hint: str = "",
+) -> str:
+    """What is wrong with `array`, or an empty text.
+
+    `name` is that of the type; extents of `shape` that are no numbers fit any. `hint` is added to
+    what is said of the shape.
+    """
+    if array.dtype != dtype:
+        return f"must have dtype {name}, found {array.dtype}; convert it with .astype({name!r})"
+    if not array.flags.c_contiguous:
+        return (
+            f"must be contiguous in row-major order, found strides {array.strides} for shape "
+            f"{array.shape}; copy it with numpy.ascontiguousarray"
+        )
+    if array.ndim != len(shape) or any(
+        isinstance(want, int) and want != have
+        for want, have in zip(shape, array.shape, strict=True)
+    ):
+        wanted = ", ".join(map(str, shape))
+        return f"must have shape ({wanted}), found {array.shape}{hint}"
+    address = address_of(array)
+    if address % alignment:
+        return (
+            f"must start at a multiple of {alignment} bytes, found address {address:#x}; copy it "
+            "to a fresh array"
+        )
+    if written and not array.flags.writeable:
+        return "is written by the kernel but is read-only; pass a copy"
+    return ""
+
+
+def address_of(array: np.ndarray[Any, Any]) -> int:
+    """The address of the first element."""
+    return int(array.__array_interface__["data"][0])
+
+
+def overlap(spans: Sequence[tuple[int, int]], written: Sequence[bool]) -> tuple[int, int] | None:
+    """The first written span that shares memory with another, and that; spans are (low, bytes)."""
+    for i, (low, size) in enumerate(spans):
+        for j, (other, length) in enumerate(spans):
+            if written[i] and i != j and size and length and low < other + length:
+                if other < low + size:
+                    return i, j
+    return None
+
+
+def shares(name: str, position: int) -> str:
+    """What is said of a written argument that shares memory with that at `position`."""
+    return (
+        f"is written by the kernel but shares memory with argument {position + 1} ({name}); pass "
+        "arrays that do not overlap"
+    )
