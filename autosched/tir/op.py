@@ -228,7 +228,7 @@ def min_(a: Operand, b: Operand) -> Expr:
         return a
     x, y = _value(a), _value(b)
     if x is not None and y is not None:
-        return folded(x if x < y else y, a.dtype)
+        return folded(x if x < y or x != x else y, a.dtype)  # NaN stays NaN
     return binary(Min, a, b)
 
 
@@ -239,7 +239,7 @@ def max_(a: Operand, b: Operand) -> Expr:
         return a
     x, y = _value(a), _value(b)
     if x is not None and y is not None:
-        return folded(x if x > y else y, a.dtype)
+        return folded(x if x > y or x != x else y, a.dtype)
     return binary(Max, a, b)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -273,3 +274,12 @@ def test_intrinsics_take_the_type_of_their_first_argument() -> None:
 def test_no_arithmetic_on_pointers() -> None:
     with pytest.raises(TypeError, match="handle"):
         op.add(Var("p", "handle"), I)
+
+
+@pytest.mark.parametrize("fold", [op.min_, op.max_])
+@pytest.mark.parametrize("values", [(math.nan, 0.0), (0.0, math.nan)])
+def test_the_extremum_of_constants_with_a_nan_is_nan(
+    fold: Callable[[Expr, Expr], Expr], values: tuple[float, float]
+) -> None:
+    result = fold(*(op.const(v, float32) for v in values))
+    assert isinstance(result, FloatImm) and math.isnan(result.value)
