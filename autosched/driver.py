@@ -25,11 +25,13 @@ from autosched.transform.pipeline import (
     FEATURE_CHECK,
     cpu_pipeline,
     gpu_pipeline,
+    host_pipeline,
 )
 
 if TYPE_CHECKING:
     from autosched.runtime.cpu import CpuArtifact
     from autosched.runtime.cuda_artifact import CudaArtifact
+    from autosched.runtime.host import HostArtifact
     from autosched.state.dag import ComputeDAG
     from autosched.state.steps import Step
     from autosched.te.schedule.schedule import Schedule
@@ -188,6 +190,22 @@ def build_steps(
     if layout == LayoutOption.FOR_PRE_TRANSFORMED:
         artifact = artifact.with_layouts(rewritten.changes)
     return artifact
+
+
+def build_host(program: PrimFunc | IRModule, target: Target, device: str = "cpu") -> HostArtifact:
+    """Object code of lowered functions that take packed arguments and check them themselves.
+
+    `program` is flat: what `lower` makes, or the module of `lower_to_kernels`, whose kernels are
+    left out. Arrays are on a device of the kind `device`. `runtime.host.load_host` loads the
+    result. Raises CompileError for a target other than the CPU.
+    """
+    from autosched.runtime.host import host_artifact, prepared
+
+    if target.kind != "cpu":
+        raise CompileError(f"build_host makes code for the CPU, the target is {target}")
+    module = IRModule({program.name: program}) if isinstance(program, PrimFunc) else program
+    module, signatures = prepared(module)
+    return host_artifact(Sequential(host_pipeline(device), "host")(module), signatures, target)
 
 
 def build_func(func: PrimFunc, target: Target) -> CpuArtifact:

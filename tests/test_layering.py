@@ -87,9 +87,10 @@ ROOMS = {
         "dataflow": {"expressions"},
         "loops": {"framework", "expressions", "storage", "dataflow"},
         "device": {"framework", "expressions", "storage", "loops"},
+        "host": {"framework", "expressions"},
         "pipeline": {
             *("framework", "expressions", "from_te", "low_precision", "storage", "vector"),
-            *("loops", "device", "dataflow"),
+            *("loops", "device", "dataflow", "host"),
         },
     },
     "autosched.features": {
@@ -123,6 +124,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.cli.app", "autosched.cli.workloads"): START_UP,
     ("autosched.driver", "autosched.runtime.cpu"): NATIVE,
     ("autosched.driver", "autosched.runtime.cuda_artifact"): NATIVE,
+    ("autosched.driver", "autosched.runtime.host"): NATIVE,
     ("autosched.target", "llvmlite.binding"): NATIVE,
     ("autosched.search.cost_model", "xgboost"): HEAVY,
     ("autosched.features.datasets.dataset_info", "pyarrow.parquet"): OPTIONAL,

@@ -50,15 +50,7 @@ def emit_llvm(func: PrimFunc, target: Target) -> str:
     `func` must be flat: one index for each access, no thread axes, no vectorised loops left.
     """
     check_symbol(func.name)
-    features = set(target.features.split(","))
-    module = ModuleBuilder(
-        handlers=HANDLERS,
-        symbol=func.name,
-        noalias=bool(func.attrs.get("tir.noalias", True)),
-        vector_bytes=target.vector_bytes,
-        has_gather="+avx2" in features,
-        has_scatter="+avx512f" in features,
-    )
+    module = module_for(func, target)
     b = FunctionBuilder(module)
     parameters, arguments, lines = ["ptr noalias %status"], ["ptr %status"], []
     for i, var in enumerate((*func.params, *size_variables(func))):
@@ -94,6 +86,19 @@ def emit_llvm(func: PrimFunc, target: Target) -> str:
     width = target.vector_bytes * 8
     module.functions.append(f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" }}')
     return module.text()
+
+
+def module_for(func: PrimFunc, target: Target) -> ModuleBuilder:
+    """An empty module for `func`, as `target` and the function's attributes want it."""
+    features = set(target.features.split(","))
+    return ModuleBuilder(
+        handlers=HANDLERS,
+        symbol=func.name,
+        noalias=bool(func.attrs.get("tir.noalias", True)),
+        vector_bytes=target.vector_bytes,
+        has_gather="+avx2" in features,
+        has_scatter="+avx512f" in features,
+    )
 
 
 def _attributes(buffer: Buffer | None, noalias: bool) -> str:

@@ -38,7 +38,8 @@ class FunctionBuilder:
     `values` maps a variable to its register, `wide` an integer variable to the same value as i64,
     `depth` a variable to the index of the region that defines it, `pointers` a pointer variable to
     its register. `mask` is the register and width of the condition under which memory may be
-    read. `slots` hold the workspace pointers that the exit block frees.
+    read. `slots` hold the workspace pointers that the exit block frees, `slot_of` says which of
+    them a pointer's register is in.
     """
 
     def __init__(self, module: ModuleBuilder, *, inside_parallel: bool = False) -> None:
@@ -54,6 +55,7 @@ class FunctionBuilder:
         self.pointers: dict[Var, str] = {}
         self.allocas: list[str] = []
         self.slots: list[str] = []
+        self.slot_of: dict[str, str] = {}
         self.mask: tuple[str, int] | None = None
         self.counter = 0
         self.enter(self.new_block("entry"))

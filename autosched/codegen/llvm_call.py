@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autosched.codegen import llvm_math, llvm_memory
+from autosched.codegen import llvm_math, llvm_memory, llvm_packed
 from autosched.codegen.llvm_arith import convert
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_types import llvm_type, memory_type, splat, suffix
@@ -22,6 +22,7 @@ from autosched.tir.expr import (
     StringImm,
 )
 from autosched.tir.intrin import BINARY_MATH, UNARY_MATH
+from autosched.tir.walk import pre_order
 
 
 def call(b: FunctionBuilder, e: Call) -> str:
@@ -83,11 +84,17 @@ def _trap_free(b: FunctionBuilder, e: Expr) -> bool:
     return b.is_pure(e)
 
 
+def _asks_for_null(condition: Expr) -> bool:
+    """Whether a pointer that the arms read may be null, so that nothing can be read instead."""
+    return any(isinstance(e, Call) and e.op == "isnullptr" for e in pre_order(condition))
+
+
 def _if_then_else(b: FunctionBuilder, e: Call) -> str:
     condition, first, second = e.args
     arms = (first, second)
     lanes = condition.dtype.lanes
-    if lanes > 1 or all(_cheap(a) and _trap_free(b, a) for a in arms):
+    safe = all(_cheap(a) and _trap_free(b, a) for a in arms) and not _asks_for_null(condition)
+    if lanes > 1 or safe:
         return _masked_arms(b, e)
     test = b.value(condition)
     kind = llvm_type(e.dtype)
@@ -236,6 +243,8 @@ def _extern(b: FunctionBuilder, e: Call) -> str:
     if not isinstance(e.args[0], StringImm):
         raise CompileError(f"{e.op} needs the function's name as its first argument: {e!r}")
     name, args = e.args[0].value, e.args[1:]
+    if name in b.module.local:
+        return _local(b, name, args)
     pairs = [_extern_argument(b, a) for a in args]
     result = "void" if e.dtype.is_handle else memory_type(e.dtype)
     b.module.declare(name, f"{result} @({', '.join(t for t, _ in pairs)})")
@@ -246,6 +255,16 @@ def _extern(b: FunctionBuilder, e: Call) -> str:
         b.line(text)
         return "null"
     return llvm_memory.from_memory(b, b.emit(text), e.dtype)
+
+
+def _local(b: FunctionBuilder, name: str, args: tuple[Expr, ...]) -> str:
+    """A call of another function of the module; where that fails, so does the caller."""
+    values = ["ptr %status", *(f"{llvm_type(a.dtype)} {b.value(a)}" for a in args)]
+    b.line(f"call void @{name}.body({', '.join(values)})")
+    b.forget_all()
+    status = b.emit("load i32, ptr %status")
+    llvm_packed.leave_when(b, b.emit(f"icmp ne i32 {status}, 0"), status)
+    return "0"
 
 
 def _extern_argument(b: FunctionBuilder, e: Expr) -> tuple[str, str]:
@@ -263,6 +282,7 @@ def _llvm_intrinsic(b: FunctionBuilder, e: Call) -> str:
 
 
 _CALLS: dict[str, Callable[[FunctionBuilder, Call], str]] = {
+    **llvm_packed.CALLS,
     "likely": _likely,
     "if_then_else": _if_then_else,
     **dict.fromkeys(_BITS, _bits),

@@ -46,7 +46,8 @@ class Region:
 class ModuleBuilder:
     """What the functions of one module share: declarations, globals, metadata, finished text.
 
-    `narrow_loops` counts innermost loops that store less than half a vector register at once.
+    `narrow_loops` counts innermost loops that store less than half a vector register at once,
+    `local` are the functions that others of the module may call.
     """
 
     handlers: Handlers
@@ -63,6 +64,7 @@ class ModuleBuilder:
     narrow_loops: int = 0
     shared: dict[str, str] = field(default_factory=dict)
     pure: dict[Expr, bool] = field(default_factory=dict)
+    local: frozenset[str] = frozenset()
 
     def declare(self, name: str, signature: str) -> str:
         """Declares function `name`; `signature` is `<result> @(<parameters>)`. Returns @name."""

@@ -36,15 +36,18 @@ def used_variables(stmt: Stmt) -> list[Var]:
     return list(found)
 
 
+def captured_variables(b: FunctionBuilder, body: Stmt) -> list[Var]:
+    """The variables of the function that `body` uses, without global ones."""
+    return [
+        v
+        for v in used_variables(body)
+        if (v in b.pointers or v in b.depth) and not b.pointers.get(v, "").startswith("@")
+    ]
+
+
 def parallel_loop(b: FunctionBuilder, stmt: For, statement: StmtFn) -> None:
     """A parallel loop outside of any other."""
-    captured = [
-        v
-        for v in used_variables(stmt.body)
-        if v is not stmt.loop_var
-        and (v in b.pointers or v in b.depth)
-        and not b.pointers.get(v, "").startswith("@")
-    ]
+    captured = [v for v in captured_variables(b, stmt.body) if v is not stmt.loop_var]
     arguments = [(v, llvm_type(v.dtype), b.value(v)) for v in captured]
     low, high = b.wide_value(stmt.min), b.wide_value(stmt.min + stmt.extent)
     b.at = b.inner

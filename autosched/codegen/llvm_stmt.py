@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autosched.codegen import llvm_memory, llvm_parallel
+from autosched.codegen import llvm_memory, llvm_parallel, llvm_scope
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_control import conditional, serial_loop
 from autosched.codegen.llvm_storage import allocate, allocate_const
@@ -53,6 +53,9 @@ def _seq(b: FunctionBuilder, stmt: SeqStmt) -> None:
 def _attr(b: FunctionBuilder, stmt: AttrStmt) -> None:
     if stmt.key in ("thread_extent", "virtual_thread"):
         raise CompileError(f"the thread axis {stmt.node!r} cannot be compiled for the CPU")
+    if stmt.key == "compute_scope":
+        llvm_scope.compute_scope(b, stmt, statement)
+        return
     statement(b, stmt.body)
 
 

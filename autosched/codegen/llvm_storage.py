@@ -16,9 +16,20 @@ from autosched.codegen.llvm_types import memory_type
 from autosched.errors import CompileError
 from autosched.tir.dtype import int64
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Var
+from autosched.tir.function import PrimFunc
 from autosched.tir.op import cast, const
-from autosched.tir.stmt import Allocate, AllocateConst, BufferStore, For, ForKind, Prefetch, Stmt
-from autosched.tir.walk import child_stmts, direct_exprs, stmts
+from autosched.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    BufferStore,
+    For,
+    ForKind,
+    Prefetch,
+    Stmt,
+)
+from autosched.tir.walk import child_stmts, direct_exprs, map_children, stmts
+from autosched.transform.host.lower_tvm_builtin import KEEP
 
 STACK_BYTES = 64 * 1024
 """Arrays of one function up to this total are on the stack (threads have at least 2 MiB)."""
@@ -109,6 +120,22 @@ def computed_addresses(body: Stmt) -> set[Var]:
     return found
 
 
+def keep_registers(func: PrimFunc) -> PrimFunc:
+    """`func` whose allocations that become registers are marked to stay (LowerTVMBuiltin)."""
+    addressed = computed_addresses(func.body)
+
+    def go(s: Stmt) -> Stmt:
+        s = map_children(s, go)
+        if not isinstance(s, Allocate) or s.buffer_var in addressed:
+            return s
+        size = constant_bytes(s)
+        if size is None or size > REGISTER_BYTES:
+            return s
+        return s.with_(annotations={**s.annotations, KEEP: True})
+
+    return func.with_body(go(func.body))
+
+
 def _is_constant(index: Expr) -> bool:
     match index:
         case Ramp(base, IntImm(1), _):
@@ -118,6 +145,8 @@ def _is_constant(index: Expr) -> bool:
 
 def _allocations(stmt: Stmt, inside_parallel: bool) -> Iterator[Allocate]:
     if isinstance(stmt, For) and stmt.kind is ForKind.PARALLEL and not inside_parallel:
+        return
+    if isinstance(stmt, AttrStmt) and stmt.key == "compute_scope":
         return
     if isinstance(stmt, Allocate):
         yield stmt

@@ -144,7 +144,7 @@ def _unreadable(why: str) -> MeasureError:
 
 def artifact_of(func: PrimFunc, object_code: bytes, threads: int) -> CpuArtifact:
     """The artifact of `func` compiled to `object_code`."""
-    params = params_of(func, _written(func))
+    params = params_of(func, written(func))
     names = _size_names(func)
     sizes = tuple(names[v] for v in size_variables(func))
     _check_solvable(params, set(names.values()) - set(sizes))
@@ -199,7 +199,7 @@ def _externs(func: PrimFunc) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _written(func: PrimFunc) -> set[Var]:
+def written(func: PrimFunc) -> set[Var]:
     """The pointers that the function stores through, or passes to a call that may."""
     found = {s.buffer.data for s in stmts(func.body) if isinstance(s, BufferStore)}
     for s in stmts(func.body):

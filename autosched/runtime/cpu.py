@@ -70,6 +70,12 @@ def register_extern(name: str, function: Any) -> None:
     _externs[name] = function
 
 
+def extern_addresses() -> dict[str, int]:
+    """Where the functions of `register_extern` are, by name."""
+    pairs = {n: ctypes.cast(f, ctypes.c_void_p).value for n, f in _externs.items()}
+    return {name: address for name, address in pairs.items() if address is not None}
+
+
 class BoundKernel:
     """A kernel with checked arguments: calling it costs a fraction of a microsecond.
 
@@ -120,11 +126,7 @@ class CpuKernel:
     def __init__(self, artifact: CpuArtifact, threads: int | None = None) -> None:
         self.artifact = artifact
         self._threads = threads
-        imports = kernel_imports()
-        for name, function in _externs.items():
-            address = ctypes.cast(function, ctypes.c_void_p).value
-            assert address is not None
-            imports[name] = address
+        imports = {**kernel_imports(), **extern_addresses()}
         for name in artifact.externs:
             if name not in imports and not has_symbol(name):
                 raise MeasureError(

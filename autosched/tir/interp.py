@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from autosched.tir import interp_host
 from autosched.tir.buffer import Buffer
 from autosched.tir.dimension import as_dimension, solve
 from autosched.tir.expr import Call, Expr, StringImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.interp_host import EndOfFunction, Pointer
 from autosched.tir.interp_memory import (
     AccessError,
     Array,
@@ -53,13 +55,16 @@ def register_extern(name: str, fn: Callable[..., Any]) -> None:
 
 def run(
     func: PrimFunc,
-    arrays: Sequence[Array | int | float],
+    arrays: Sequence[Any],
     *,
     check_races: bool | None = None,
     eager_select: bool = False,
     watch: Watch | None = None,
-) -> None:
+) -> Any:
     """Executes `func` on one array or scalar per parameter; outputs are written in place.
+
+    Returns the value of the `ret` at which it ends, or None. A parameter that is a pointer without
+    a buffer takes what `interp_host.py` knows as such.
 
     `check_races` looks for accesses to shared, warp and global memory that no barrier orders; None
     means only when the function has barriers, since schedules have none before ThreadSync.
@@ -90,9 +95,12 @@ def run(
     exec(compile(source, _SOURCE_NAME, "exec"), scope)
     if watch is not None:
         watch.start()
+    result = None
     try:
         with np.errstate(all="ignore"):
             scope["main"]()
+    except EndOfFunction as end:
+        result = end.value
     except Exception as error:
         _note_statement(error, compiler)
         raise
@@ -104,10 +112,11 @@ def run(
         }
     for original, copy in copies:
         original[...] = copy.reshape(original.shape)
+    return result
 
 
 def _bind(
-    compiler: StmtCompiler, func: PrimFunc, arrays: Sequence[Array | int | float]
+    compiler: StmtCompiler, func: PrimFunc, arrays: Sequence[Any]
 ) -> list[tuple[Array, Array]]:
     """Binds parameters; returns (array, contiguous copy) of those that were not contiguous."""
     if len(arrays) != len(func.params):
@@ -120,7 +129,10 @@ def _bind(
     for param, value in zip(func.params, arrays, strict=True):
         buffer = func.buffer_map.get(param)
         if buffer is None and param.element is None:
-            compiler.names[param] = _scalar(compiler, param, value)
+            if param.dtype.is_handle:
+                compiler.bind_place(param, compiler.constant(value))
+            else:
+                compiler.names[param] = _scalar(compiler, param, value)
             continue
         if not isinstance(value, np.ndarray):
             raise ValueError(f"parameter {param.name} of {func.name} takes an array")
@@ -232,28 +244,6 @@ def _note_statement(error: Exception, compiler: StmtCompiler) -> None:
 # -- what generated code calls
 
 
-class Pointer:
-    """An address: a place in memory from which an external function sees elements."""
-
-    def __init__(self, storage: Storage, offset: Any, size: Any = None) -> None:
-        self._storage, self._offset, self._size = storage, offset, size
-        self._shape: tuple[Any, ...] | None = None
-
-    def shaped(self, shape: tuple[Any, ...], offset: Any) -> Pointer:
-        """The same address as an array of `shape`, `offset` elements further."""
-        result = Pointer(self._storage, self._offset + offset)
-        result._shape = shape
-        return result
-
-    def array(self, thread: int) -> Array:
-        """The NumPy view that `thread` sees."""
-        cells = self._storage.cells(self._offset, thread)
-        if self._shape is not None:
-            count = int(np.prod(self._shape, dtype=np.int64))
-            return cells[:count].reshape(self._shape)
-        return cells if self._size is None else cells[: int(np.max(self._size))]
-
-
 def _extern(args: Sequence[Any], threads: Threads | None, mask: Mask) -> Any:
     """Calls an external function once, or once for every running thread."""
     name, *rest = args
@@ -302,7 +292,7 @@ def _check(condition: Any, mask: Mask, message: str) -> None:
 
 
 _RUNTIME: dict[str, Any] = {
-    "Pointer": Pointer,
+    **interp_host.RUNTIME,
     "array": np.array,
     "check": _check,
     "extern": _extern,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from autosched.tir import interp_math
+from autosched.tir import interp_host, interp_math
 from autosched.tir.expr import BufferLoad, Call, Var
 from autosched.tir.interp_access import flat_index
 from autosched.tir.interp_memory import InterpreterError
@@ -151,10 +151,6 @@ def _tuple(c: ExprCompiler, e: Call) -> Value:
     return Value(f"({''.join(c.expr(a).text + ', ' for a in e.args)})")
 
 
-def _null(c: ExprCompiler, e: Call) -> Value:
-    return Value("False", low=0, high=0)
-
-
 SHUFFLES = ("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down")
 
 _SPECIAL: dict[str, Callable[[ExprCompiler, Call], Value]] = {
@@ -174,5 +170,5 @@ _SPECIAL: dict[str, Callable[[ExprCompiler, Call], Value]] = {
     "tvm_stack_make_array": _make_array,
     "tvm_stack_make_shape": _tuple,
     "tuple": _tuple,
-    "isnullptr": _null,
+    **interp_host.CALLS,
 }

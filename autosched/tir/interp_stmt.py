@@ -151,6 +151,19 @@ class StmtCompiler(ExprCompiler):
         self.memory[var] = memory
         return memory
 
+    def bind_place(self, var: Var, name: str) -> None:
+        """Binds pointer `var` to the value of a Python variable, and the memory behind it."""
+        self.names[var] = Value(name)
+        types = self._view_types.get(var)
+        if types:
+            dtype = var.element or min(types, key=str)
+            text = f"memory_at({name}, {self.type_name(dtype.element)}, {var.name!r})"
+            memory = self.bind_memory(var, var.name, dtype, Value(""), text)
+            typed = self.fresh("v")
+            first = memory.storage(dtype)
+            self.emit(f"{typed} = {name} if is_null({name}) else Pointer({first}, 0)")
+            self.names[var] = Value(typed)
+
     def storage_scope(self, scope: str) -> str:
         """`scope`, or the one that StorageFlatten will infer when it is still empty."""
         if scope or not self.scopes:
@@ -329,7 +342,10 @@ class StmtCompiler(ExprCompiler):
             value = value._replace(text=f"array({value.text})")
         name = self.fresh("v")
         self.emit(f"{name} = {value.text}")
-        self.names[stmt.var] = value._replace(text=name, strength=ATOM)
+        if stmt.var.dtype.is_handle and not self.in_kernel:
+            self.bind_place(stmt.var, name)
+        else:
+            self.names[stmt.var] = value._replace(text=name, strength=ATOM)
         self.stmt(stmt.body)
 
     def _attr(self, stmt: AttrStmt) -> None:

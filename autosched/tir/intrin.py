@@ -38,7 +38,9 @@ _OPAQUE = _names(
     "ptx_cp_async ptx_commit_group ptx_wait_group ptx_ldmatrix ptx_mma ptx_ldg32 "
     "tvm_load_matrix_sync tvm_mma_sync tvm_fill_fragment tvm_store_matrix_sync "
     "tvm_throw_last_error nd_mem_alloc_with_scope ret prefetch "
-    "start_profile_intrinsic end_profile_intrinsic"
+    "start_profile_intrinsic end_profile_intrinsic call_cpacked_lowered tvm_context_id "
+    "TVMBackendAllocWorkspace TVMBackendFreeWorkspace "
+    "dma_copy dma_wait dma_start_group dma_end_group"
 )
 
 UNARY_MATH = frozenset(_UNARY_MATH)

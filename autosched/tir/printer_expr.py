@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from autosched.tir.buffer import Buffer
-from autosched.tir.dtype import DType, handle, int32
+from autosched.tir.dtype import DType, bool_, handle, int32
 from autosched.tir.expr import (
     EQ,
     GE,
@@ -68,8 +68,13 @@ _STRENGTH: dict[type[BinaryExpr], int] = {
     **dict.fromkeys((Mul, Div, FloorDiv, FloorMod), _PRODUCT),
 }
 
-# Calls made for their effect alone, and the type they usually have: it says nothing.
-_EFFECT_CALLS: dict[str, DType] = {
+# Calls with one usual type, most of them made for their effect alone: it says nothing.
+_USUAL_TYPES: dict[str, DType] = {
+    "isnullptr": bool_,
+    "tvm_struct_set": int32,
+    "tvm_throw_last_error": int32,
+    "TVMBackendAllocWorkspace": handle,
+    "TVMBackendFreeWorkspace": int32,
     "tvm_storage_sync": int32,
     "tvm_thread_allreduce": handle,
     "prefetch": int32,
@@ -328,8 +333,8 @@ def quoted(text: str) -> str:
 
 def call_dtype(op: str, args: tuple[Expr, ...]) -> DType | None:
     """The type that a call has unless its text says otherwise."""
-    if op in _EFFECT_CALLS:
-        return _EFFECT_CALLS[op]
+    if op in _USUAL_TYPES:
+        return _USUAL_TYPES[op]
     typical = 1 if op == "if_then_else" else 0
     return args[typical].dtype if len(args) > typical else None
 

@@ -37,6 +37,10 @@ from autosched.transform.framework.passes import Pass
 from autosched.transform.framework.user_passes import UserPasses
 from autosched.transform.from_te.inject_prefetch import InjectPrefetch
 from autosched.transform.from_te.storage_flatten import StorageFlatten
+from autosched.transform.host.bind_target import BindTarget
+from autosched.transform.host.drop_kernels import DropKernels
+from autosched.transform.host.lower_tvm_builtin import LowerTVMBuiltin
+from autosched.transform.host.make_packed_api import MakePackedAPI
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.hoist_invariants import HoistInvariants
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
@@ -143,6 +147,24 @@ DEVICE_PIPELINE: tuple[Pass, ...] = (
 )
 """From that function to a host that launches kernels, which CUDA C is printed from."""
 
+
+@lru_cache(maxsize=8)
+def host_pipeline(kind: str = "cpu") -> tuple[Pass, ...]:
+    """From flat functions to host code that takes packed arguments and calls the runtime.
+
+    `kind` is that of the device whose arrays the arguments are.
+    """
+    return (
+        DropKernels(),
+        BindTarget(kind, "cpu"),
+        MakePackedAPI(),
+        LowerTVMBuiltin(),
+        LowerIntrin(),
+    )
+
+
+HOST_PIPELINE: tuple[Pass, ...] = host_pipeline()
+
 FEATURE_CHECK: tuple[Pass, ...] = (
     InjectPrefetch(),
     StorageFlatten(),
@@ -158,7 +180,9 @@ FEATURE_CHECK: tuple[Pass, ...] = (
 PASSES: dict[str, Callable[[], Pass]] = {
     "AnnotateDeviceRegions": AnnotateDeviceRegions,
     "BF16ComputeLegalize": BF16ComputeLegalize,
+    "BindTarget": BindTarget,
     "CommonSubexprElimTIR": CommonSubexprElimTIR,
+    "DropKernels": DropKernels,
     "HoistIfThenElse": HoistIfThenElse,
     "HoistInvariants": HoistInvariants,
     "InferFragment": InferFragment,
@@ -170,8 +194,10 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "LoopPartition": LoopPartition,
     "LowerDeviceKernelLaunch": LowerDeviceKernelLaunch,
     "LowerIntrin": LowerIntrin,
+    "LowerTVMBuiltin": LowerTVMBuiltin,
     "LowerThreadAllreduce": LowerThreadAllreduce,
     "LowerWarpMemory": LowerWarpMemory,
+    "MakePackedAPI": MakePackedAPI,
     "MergeSharedMemoryAllocations": MergeSharedMemoryAllocations,
     "NarrowDataType": NarrowDataType,
     "PromoteAccumulators": PromoteAccumulators,

@@ -11,17 +11,28 @@ import numpy as np
 from autosched.tir import interp
 from autosched.tir.expr import IntImm
 from autosched.tir.function import IRModule, PrimFunc
+from autosched.tir.interp_packed import run_packed
+from autosched.tir.packed import PACKED
 
 
-def run_module(module: IRModule, args: Sequence[Any], host: str = "main") -> None:
-    """Runs the host function; its calls of kernels run these, on all their blocks."""
+def run_module(module: IRModule, args: Sequence[Any], host: str = "main") -> Any:
+    """Runs the host function; its calls of kernels run these, on all their blocks.
+
+    A host function with packed arguments gets them packed; returns what it returns.
+    """
     for name, func in module.functions.items():
         if name != host:
             interp.register_extern(name, _launcher(func))
-    interp.run(module[host], args)
+    func = module[host]
+    if func.attrs.get("calling_conv") == PACKED:
+        return run_packed(func, args)
+    return interp.run(func, args)
 
 
-def _launcher(kernel: PrimFunc) -> Callable[..., None]:
+def _launcher(kernel: PrimFunc) -> Callable[..., Any]:
+    if kernel.attrs.get("calling_conv") == PACKED:
+        return lambda *args: run_packed(kernel, args)
+
     def launch(*args: Any) -> None:
         given: list[Any] = []
         for param, value in zip(kernel.params, args, strict=False):  # then the launch's sizes

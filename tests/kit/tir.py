@@ -13,8 +13,10 @@ from autosched.transform.framework.context import PassContext, PassInfo, Program
 from autosched.transform.framework.instruments import BaseInstrument, Verify
 
 
-def value_of(expr: Expr) -> int:
-    """The value of a constant."""
+def value_of(expr: Expr, of_others: int | None = None) -> int:
+    """The value of a constant, or the one given for all that is none."""
+    if of_others is not None and not isinstance(expr, IntImm):
+        return of_others
     assert isinstance(expr, IntImm)
     return expr.value
 

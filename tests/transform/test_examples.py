@@ -5,6 +5,7 @@ same. `--update-golden` rewrites them.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,12 +66,23 @@ def run_on_module(example: Example, before: PrimFunc, own: str) -> None:
         after = Sequential(parse_passes(block.label or own, PASSES))(module)
         assert (after is module) == (block.kind == "unchanged")
         block.found = "" if after is module else repr(after)
-        arrays = [np.ones([value_of(e) for e in b.shape], b.dtype.numpy) for b in before.buffers]
-        others = [a.copy() for a in arrays]
-        interp.run(before, [*arrays, *scalars(before)])
-        run_module(after, [*others, *scalars(before)], before.name)
-        for a, b in zip(arrays, others, strict=True):
+        args, others = arguments(before), arguments(before)
+        result = interp.run(before, args)
+        assert run_module(after, others, before.name) == result
+        for a, b in zip(args, others, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def arguments(func: PrimFunc) -> list[Any]:
+    """Arrays of ones, and numbers, in the order of the parameters."""
+    found: list[Any] = []
+    for param in func.params:
+        buffer = func.buffer_map.get(param)
+        if buffer is not None:
+            found.append(np.ones([value_of(e, 3) for e in buffer.shape], buffer.dtype.numpy))
+        else:
+            found.append(param.dtype.numpy.type(3).item())
+    return found
 
 
 def scalars(func: PrimFunc) -> list[int]:

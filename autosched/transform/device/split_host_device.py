@@ -19,26 +19,16 @@ after:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import handle, int32
-from autosched.tir.expr import BufferLoad, Call, Expr, IterVar, Let, StringImm, Var
+from autosched.tir.expr import Call, Expr, StringImm, Var
 from autosched.tir.function import IRModule, PrimFunc
-from autosched.tir.stmt import (
-    Allocate,
-    AllocateConst,
-    AttrStmt,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    LetStmt,
-    Stmt,
-)
-from autosched.tir.walk import all_exprs, direct_exprs, free_vars, map_children, stmts
+from autosched.tir.stmt import Allocate, AttrStmt, DeclBuffer, Evaluate, Stmt
+from autosched.tir.undefined import buffers_in, undefined
+from autosched.tir.walk import map_children, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import ModulePass
 
@@ -83,7 +73,7 @@ class _Splitter:
 
     def _call(self, region: AttrStmt) -> Stmt:
         name = self._new_name()
-        free = _free(region.body)
+        free = undefined(region.body)
         params: list[Var] = []
         arguments: list[Expr] = []
         buffers: dict[Var, Buffer] = {}
@@ -121,48 +111,15 @@ class _Splitter:
 
 def _whole(s: Allocate) -> Buffer:
     """The buffer over all that `s` allocates; one that is in use where there is one."""
-    for buffer in _buffers(s.body):
+    for buffer in buffers_in(s.body):
         same = buffer.dtype is s.dtype and buffer.shape == s.extents and not buffer.strides
         if buffer.data is s.buffer_var and same and buffer.elem_offset is None:
             return buffer
     return Buffer(s.buffer_var, s.dtype, s.extents, name=s.buffer_var.name)
 
 
-def _free(body: Stmt) -> set[Var]:
-    """The variables and pointers that `body` uses and does not bind."""
-    bound: set[Var] = set()
-    used: set[Var] = set()
-    for s in stmts(body):
-        match s:
-            case For():
-                bound.add(s.loop_var)
-            case LetStmt():
-                bound.add(s.var)
-            case Allocate() | AllocateConst():
-                bound.add(s.buffer_var)
-            case AttrStmt(node=IterVar() as axis):
-                bound.add(axis.var)
-        for e in direct_exprs(s):
-            used |= free_vars(e)
-    for buffer in _buffers(body):
-        used.add(buffer.data)
-        for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            used |= set() if size is None else free_vars(size)
-    bound |= {e.var for e in all_exprs(body) if isinstance(e, Let)}
-    return used - bound
-
-
-def _buffers(body: Stmt) -> Iterator[Buffer]:
-    for s in stmts(body):
-        if isinstance(s, BufferStore | DeclBuffer):
-            yield s.buffer
-    for e in all_exprs(body):
-        if isinstance(e, BufferLoad):
-            yield e.buffer
-
-
 def _views(body: Stmt, declared: set[Buffer], pointers: set[Var]) -> list[Buffer]:
     """The other buffers over the memory `pointers` that `body` uses and does not declare."""
     inside = {s.buffer for s in stmts(body) if isinstance(s, DeclBuffer)}
-    found = dict.fromkeys(b for b in _buffers(body) if b.data in pointers)
+    found = dict.fromkeys(b for b in buffers_in(body) if b.data in pointers)
     return [b for b in found if b not in declared and b not in inside]

@@ -1,0 +1,99 @@
+"""LLVM code for modules of host functions, which call each other and the runtime.
+
+A function with packed arguments (calling_conv 1) is exported as
+
+    i32 symbol(ptr args, ptr arg_type_ids, i32 num_args, ptr out_value, ptr out_code, ptr resource)
+
+and returns 0, the 1-based number of the assertion that failed (`module_messages`) or a negative
+number of the runtime's. Other functions can be called from within the module only, by
+`call_extern`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autosched.codegen.llvm import assertion_messages, check_symbol, module_for
+from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_module import ModuleBuilder
+from autosched.codegen.llvm_stmt import statement
+from autosched.codegen.llvm_storage import epilogue, prologue
+from autosched.codegen.llvm_types import llvm_type
+from autosched.errors import CompileError
+from autosched.target import Target
+from autosched.tir.expr import Call, StringImm
+from autosched.tir.function import IRModule, PrimFunc
+from autosched.tir.packed import PACKED
+from autosched.tir.walk import all_exprs
+
+
+def emit_host(module: IRModule, target: Target) -> str:
+    """LLVM assembly of the module's functions for `target`, a CPU.
+
+    Raises CompileError for what has no meaning there.
+    """
+    builder: ModuleBuilder | None = None
+    for name, func in module.functions.items():
+        check_symbol(name)
+        own = module_for(func, target)
+        if builder is None:
+            builder = own
+            builder.local = frozenset(module.functions)
+        builder.symbol, builder.noalias = name, own.noalias
+        builder.functions.append(_body(name, func, builder))
+        if func.attrs.get("calling_conv") == PACKED:
+            builder.functions.append(_entry(name, func))
+    if builder is None:
+        raise CompileError("a module without functions has no code")
+    width = target.vector_bytes * 8
+    builder.functions.append(f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" }}')
+    return builder.text()
+
+
+def module_messages(module: IRModule) -> tuple[str, ...]:
+    """The messages of all assertions, by the status they return (from 1)."""
+    return tuple(m for func in module.functions.values() for m in assertion_messages(func))
+
+
+def called_outside(module: IRModule) -> tuple[str, ...]:
+    """The C functions that the module calls and does not hold."""
+    found = dict.fromkeys(n for f in module.functions.values() for n in _called(f))
+    return tuple(name for name in found if name not in module.functions)
+
+
+def _called(func: PrimFunc) -> Iterator[str]:
+    kinds = ("call_extern", "call_pure_extern", "call_cpacked_lowered")
+    for e in all_exprs(func.body):
+        if isinstance(e, Call) and e.op in kinds and isinstance(e.args[0], StringImm):
+            yield e.args[0].value
+
+
+def _body(name: str, func: PrimFunc, module: ModuleBuilder) -> str:
+    """The function itself, which takes the status word and its parameters."""
+    b = FunctionBuilder(module)
+    parameters = ["ptr noalias %status"]
+    for i, var in enumerate(func.params):
+        parameters.append(f"{llvm_type(var.dtype)} %a{i}")
+        b.bind(var, f"%a{i}")
+        buffer = func.buffer_map.get(var)
+        if buffer is not None:
+            b.pointers[buffer.data] = f"%a{i}"
+    prologue(b, func.body)
+    statement(b, func.body)
+    b.at = b.inner
+    head = f"define internal void @{name}.body({', '.join(parameters)}) #0"
+    return b.complete(head, epilogue(b))
+
+
+def _entry(name: str, func: PrimFunc) -> str:
+    parameters = ", ".join(f"{llvm_type(v.dtype)} %a{i}" for i, v in enumerate(func.params))
+    lines = [
+        f"define i32 @{name}({parameters}) #0 {{",
+        "  %status = alloca i32",
+        "  store i32 0, ptr %status",
+        f"  call void @{name}.body(ptr %status, {parameters})",
+        "  %result = load i32, ptr %status",
+        "  ret i32 %result",
+        "}",
+    ]
+    return "\n".join(lines)

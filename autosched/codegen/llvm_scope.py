@@ -1,0 +1,49 @@
+"""A compute scope: the body of a packed function as a function of its own.
+
+There its pointers are parameters, which LLVM may take not to overlap.
+"""
+
+from __future__ import annotations
+
+from autosched.codegen.llvm_builder import FunctionBuilder, StmtFn
+from autosched.codegen.llvm_parallel import captured_variables
+from autosched.codegen.llvm_storage import epilogue, prologue
+from autosched.codegen.llvm_types import llvm_type
+from autosched.tir.stmt import AttrStmt
+
+
+def compute_scope(b: FunctionBuilder, stmt: AttrStmt, statement: StmtFn) -> None:
+    """The body in a function, and its call."""
+    captured = captured_variables(b, stmt.body)
+    values = [b.value(v) for v in captured]
+    b.at = b.inner
+    module = b.module
+    name = f"{module.symbol}.compute{len(module.functions)}"
+    inner = FunctionBuilder(module)
+    parameters, arguments = ["ptr noalias %status"], ["ptr %status"]
+    for i, (var, value) in enumerate(zip(captured, values, strict=True)):
+        kind = llvm_type(var.dtype)
+        data = var.element is not None
+        noalias = " noalias" if data and module.noalias else ""
+        parameters.append(f"{kind}{noalias} %c{i}")
+        arguments.append(f"{kind} {value}")
+        if data:
+            inner.pointers[var] = f"%c{i}"
+        else:
+            inner.bind(var, f"%c{i}")
+        if var in b.nonnegative:
+            inner.nonnegative.add(var)
+    inner.pointers.update({v: p for v, p in b.pointers.items() if p.startswith("@")})
+    module.functions.append("")  # keeps the number
+    place = len(module.functions) - 1
+    prologue(inner, stmt.body)
+    statement(inner, stmt.body)
+    inner.at = inner.inner
+    head = f"define internal void @{name}({', '.join(parameters)}) #0"
+    module.functions[place] = inner.complete(head, epilogue(inner))
+    b.line(f"call void @{name}({', '.join(arguments)})")
+    b.forget_all()
+    good = b.emit(f"icmp eq i32 {b.emit('load i32, ptr %status')}, 0")
+    done = b.new_block("computed")
+    b.branch(f"br i1 {good}, label %{done.label}, label %exit")
+    b.resume(done)

@@ -1,0 +1,251 @@
+"""Loading modules of host functions and calling them with packed arguments.
+
+module = load_host(driver.build_host(func, target))
+module(a, b)
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from autosched.codegen.llvm_compile import compile_object
+from autosched.codegen.llvm_host import called_outside, emit_host, module_messages
+from autosched.codegen.llvm_storage import keep_registers
+from autosched.errors import MeasureError
+from autosched.runtime.artifact import written
+from autosched.runtime.cpu import extern_addresses
+from autosched.runtime.native import has_symbol, kernel_imports, load_object
+from autosched.runtime.packed import ERRORS, pack, runtime_functions, unpack
+from autosched.runtime.parallel import ensure_pool
+from autosched.target import Target
+from autosched.tir.function import IRModule, PrimFunc
+from autosched.tir.packed import PACKED, ArgCode
+
+_ENTRY = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The names of a function's parameters, and the positions of arrays that it writes.
+
+    `alone` says that no array that it writes may share memory with another.
+    """
+
+    params: tuple[str, ...]
+    outputs: frozenset[int] = frozenset()
+    alone: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HostArtifact:
+    """Object code of a module, its exported functions, and what its assertions say.
+
+    `externs` are the C functions outside that it calls, `threads` those of its parallel loops.
+    """
+
+    object_code: bytes
+    functions: Mapping[str, Signature]
+    messages: tuple[str, ...] = ()
+    externs: tuple[str, ...] = ()
+    threads: int = 1
+
+
+def signature_of(func: PrimFunc) -> Signature:
+    """The signature of a function before MakePackedAPI."""
+    stored = written(func)
+    outputs = frozenset(
+        i
+        for i, param in enumerate(func.params)
+        if param in func.buffer_map and func.buffer_map[param].data in stored
+    )
+    names = tuple(p.name for p in func.params)
+    return Signature(names, outputs, bool(func.attrs.get("tir.noalias", True)))
+
+
+def prepared(module: IRModule) -> tuple[IRModule, dict[str, Signature]]:
+    """The module as the host pipeline wants it, and the signatures of its functions.
+
+    Allocations that become registers are marked to stay where they are.
+    """
+    functions = module.functions
+    kept = IRModule({name: keep_registers(func) for name, func in functions.items()}, module.attrs)
+    return kept, {name: signature_of(func) for name, func in functions.items()}
+
+
+def host_artifact(
+    module: IRModule, signatures: Mapping[str, Signature], target: Target
+) -> HostArtifact:
+    """Object code of lowered host functions. Raises CompileError."""
+    code = compile_object(emit_host(module, target), target)
+    packed = [n for n, f in module.functions.items() if f.attrs.get("calling_conv") == PACKED]
+    return HostArtifact(
+        code,
+        {name: signatures[name] for name in packed},
+        module_messages(module),
+        called_outside(module),
+        target.threads,
+    )
+
+
+class HostFunction:
+    """A compiled function that takes packed arguments, and checks them itself.
+
+    Arguments are what `autosched.runtime.packed.pack` takes. Raises MeasureError with the message
+    of the check that an argument fails, and whatever a packed function raised that it called.
+    """
+
+    def __init__(self, module: HostModule, name: str, address: int) -> None:
+        self.name = name
+        self.module = module
+        self._signature = module.artifact.functions[name]
+        self._entry = _ENTRY(address)
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs the function; returns what its `ret` gives, or None."""
+        args = tuple(self._viewed(i, arg) for i, arg in enumerate(args))
+        self._check_outputs(args)
+        values, codes, keep = bytearray(), [], []
+        for i, arg in enumerate(args):
+            try:
+                code, data, owner = pack(arg)
+            except TypeError as error:
+                raise MeasureError(f"{self._where(i)}: {error}", stage="run") from error
+            values += data
+            codes.append(int(code))
+            keep.append(owner)
+        ensure_pool(self.module.artifact.threads)
+        slots = (ctypes.c_char * max(8, len(values))).from_buffer(values or bytearray(8))
+        kinds = (ctypes.c_int32 * max(1, len(codes)))(*codes)
+        result, kind = ctypes.c_uint64(0), ctypes.c_int32(ArgCode.NULL)
+        status = self.call_raw(
+            ctypes.addressof(slots), ctypes.addressof(kinds), len(codes), result, kind
+        )
+        del keep
+        if status:
+            raise self._failure(status, args)
+        return unpack(kind.value, result.value)
+
+    def call_raw(
+        self,
+        args: int | None,
+        codes: int | None,
+        count: int,
+        result: ctypes.c_uint64,
+        kind: ctypes.c_int32,
+    ) -> int:
+        """Calls the function with addresses as they are; returns its status."""
+        out, out_code = ctypes.addressof(result), ctypes.addressof(kind)
+        return int(self._entry(args, codes, count, out, out_code, None))
+
+    def _viewed(self, position: int, value: Any) -> Any:
+        """An array of another library as NumPy's; anything else as it is."""
+        if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
+            return value
+        try:
+            return np.from_dlpack(value)
+        except (TypeError, BufferError, RuntimeError, ValueError) as error:
+            raise MeasureError(
+                f"{self._where(position)}: cannot be viewed in host memory: {error}", stage="run"
+            ) from error
+
+    def _where(self, position: int) -> str:
+        names = self._signature.params
+        name = f" ({names[position]})" if position < len(names) else ""
+        return f"{self.name}: argument {position + 1}{name}"
+
+    def _check_outputs(self, args: tuple[Any, ...]) -> None:
+        """What the function itself cannot see: arrays that are read-only or share memory."""
+        arrays = {i: a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
+        for i in self._signature.outputs & arrays.keys():
+            if not arrays[i].flags.writeable:
+                raise MeasureError(
+                    f"{self._where(i)} is written by the function but is read-only; pass a copy",
+                    stage="run",
+                )
+            for j, other in arrays.items() if self._signature.alone else ():
+                if i != j and np.may_share_memory(arrays[i], other):
+                    raise MeasureError(
+                        f"{self._where(i)} is written by the function but shares memory with "
+                        f"argument {j + 1}; pass arrays that do not overlap",
+                        stage="run",
+                    )
+
+    def _failure(self, status: int, args: tuple[Any, ...]) -> BaseException:
+        if status < -1:
+            error = ERRORS.take(status)
+            if error is not None:
+                return error
+        if status < 0:
+            return MeasureError(f"{self.name}: out of memory", stage="run", kind="memory")
+        failed = MeasureError(self.module.artifact.messages[status - 1], stage="run")
+        given = ", ".join(map(_described, args)) or "nothing"
+        failed.add_note(f"{self.name}({', '.join(self._signature.params)}) was given {given}")
+        return failed
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        strides = "" if value.flags.c_contiguous else f" strides {value.strides}"
+        return f"{value.dtype}{list(value.shape)}{strides}"
+    return f"{type(value).__name__} {value!r}" if not hasattr(value, "shape") else repr(type(value))
+
+
+@dataclass
+class HostModule:
+    """The loaded functions of a module: `module["name"](...)`, or `module(...)` of the only one."""
+
+    artifact: HostArtifact
+    functions: dict[str, HostFunction] = field(default_factory=dict)
+    _library: Any = None
+
+    def __getitem__(self, name: str) -> HostFunction:
+        """The function of this name. Raises MeasureError when none is exported under it."""
+        if name not in self.functions:
+            raise MeasureError(
+                f"the module exports no {name!r}; it has {', '.join(self.functions) or 'nothing'}",
+                stage="load",
+            )
+        return self.functions[name]
+
+    def __call__(self, *args: Any) -> Any:
+        """Calls the only function. Raises MeasureError when there are several, or as it does."""
+        if len(self.functions) != 1:
+            names = ", ".join(self.functions) or "nothing"
+            raise MeasureError(f"the module exports {names}; name one", stage="load")
+        (function,) = self.functions.values()
+        return function(*args)
+
+
+def load_host(artifact: HostArtifact) -> HostModule:
+    """The functions of `artifact`, loaded into this process.
+
+    Raises MeasureError (stage load) when a C function that they call is missing.
+    """
+    imports = {**kernel_imports(), **extern_addresses()}
+    for name, function in runtime_functions().items():
+        imports[name] = int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+    for name in artifact.externs:
+        if name not in imports and not has_symbol(name):
+            raise MeasureError(
+                f"a host function calls the function {name!r}, which is not in this process; "
+                "register it with autosched.runtime.cpu.register_extern before loading",
+                stage="load",
+            )
+    library = load_object(artifact.object_code, list(artifact.functions), imports)
+    module = HostModule(artifact, {}, library)
+    for name, address in library.addresses.items():
+        module.functions[name] = HostFunction(module, name, address)
+    return module

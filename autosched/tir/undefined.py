@@ -1,0 +1,53 @@
+"""What a statement uses and does not bind itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import BufferLoad, IterVar, Let, Var
+from autosched.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    For,
+    LetStmt,
+    Stmt,
+)
+from autosched.tir.walk import all_exprs, direct_exprs, free_vars, stmts
+
+
+def undefined(body: Stmt) -> set[Var]:
+    """The variables and pointers that `body` uses and does not bind."""
+    bound: set[Var] = set()
+    used: set[Var] = set()
+    for s in stmts(body):
+        match s:
+            case For():
+                bound.add(s.loop_var)
+            case LetStmt():
+                bound.add(s.var)
+            case Allocate() | AllocateConst():
+                bound.add(s.buffer_var)
+            case AttrStmt(node=IterVar() as axis):
+                bound.add(axis.var)
+        for e in direct_exprs(s):
+            used |= free_vars(e)
+    for buffer in buffers_in(body):
+        used.add(buffer.data)
+        for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            used |= set() if size is None else free_vars(size)
+    bound |= {e.var for e in all_exprs(body) if isinstance(e, Let)}
+    return used - bound
+
+
+def buffers_in(body: Stmt) -> Iterator[Buffer]:
+    """The buffers that `body` stores in, declares and reads; some of them several times."""
+    for s in stmts(body):
+        if isinstance(s, BufferStore | DeclBuffer):
+            yield s.buffer
+    for e in all_exprs(body):
+        if isinstance(e, BufferLoad):
+            yield e.buffer

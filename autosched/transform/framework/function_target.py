@@ -1,0 +1,89 @@
+"""What a function is compiled for, as its attribute `target` says it.
+
+The attribute is the kind alone, `target="cuda"`, or a dictionary of the kind with more:
+`target={"kind": "cuda", "arch": "sm_80", "host": "cpu"}`. The host may be a dictionary too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autosched.errors import ConfigError
+from autosched.tir.function import PrimFunc
+
+DEVICE_TYPES = {
+    **dict.fromkeys(("cpu", "llvm", "c"), 1),
+    "cuda": 2,
+    "opencl": 4,
+    "vulkan": 7,
+    "metal": 8,
+    "rocm": 10,
+    "ext_dev": 12,
+    "hexagon": 16,
+}
+"""DLPack's number of the device that a kind of target makes code for."""
+
+CPU = 1
+
+
+@dataclass(frozen=True)
+class FunctionTarget:
+    """A kind of target, its options, and the target of the host code around it, if any."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    host: FunctionTarget | None = None
+
+    @classmethod
+    def of(cls, value: object) -> FunctionTarget:
+        """From the value of the attribute. Raises ConfigError for a kind that is not known."""
+        fields = dict(value) if isinstance(value, Mapping) else {"kind": value}
+        kind, host = fields.pop("kind", None), fields.pop("host", None)
+        if kind not in DEVICE_TYPES:
+            raise ConfigError(
+                f"target {value!r}: found the kind {kind!r}, expected one of "
+                f"{', '.join(sorted(DEVICE_TYPES))}"
+            )
+        return cls(kind, fields, None if host is None else cls.of(host))
+
+    @property
+    def attribute(self) -> str | dict[str, Any]:
+        """The value of the attribute that says this target."""
+        if not self.options and self.host is None:
+            return self.kind
+        host = {} if self.host is None else {"host": self.host.attribute}
+        return {"kind": self.kind, **self.options, **host}
+
+    @property
+    def device_type(self) -> int:
+        """DLPack's number of its device."""
+        return DEVICE_TYPES[self.kind]
+
+    @property
+    def is_host(self) -> bool:
+        """Whether its code runs on the CPU."""
+        return self.device_type == CPU
+
+    def without_host(self) -> FunctionTarget:
+        """The same target alone."""
+        return replace(self, host=None)
+
+    def with_host(self, host: FunctionTarget) -> FunctionTarget:
+        """The same target with the host code for `host`."""
+        return replace(self, host=host.without_host())
+
+
+def target_of(func: PrimFunc) -> FunctionTarget | None:
+    """The target that the function says it is for. Raises ConfigError for one of no known kind."""
+    value = func.attrs.get("target")
+    return None if value is None else FunctionTarget.of(value)
+
+
+def is_host_function(func: PrimFunc) -> bool:
+    """Whether the function is known to run on the CPU: marked so, or with such a target."""
+    if func.attrs.get("tir.is_host_func"):
+        return True
+    target = target_of(func)
+    return target is not None and target.is_host

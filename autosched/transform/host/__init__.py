@@ -1,0 +1,1 @@
+"""Passes that make functions of the host callable: packed arguments, the runtime's calls."""

@@ -1,0 +1,64 @@
+"""Storage scopes with memory of their own, registered by name.
+
+    register_memory("global.scratch", MemoryInfo(unit_bits=32, max_num_bits=1 << 20))
+
+What is registered is looked up while functions are lowered (LowerDeviceStorageAccessInfo).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from autosched.errors import ConfigError
+from autosched.tir.expr import Expr
+
+
+@dataclass(frozen=True)
+class MemoryInfo:
+    """The memory behind a storage scope.
+
+    It is addressed in units of `unit_bits`, holds `max_num_bits` and moves at most `max_simd_bits`
+    at once (0: not known). `head_address` makes the expression of a pointer to its start; without
+    it the host cannot point into this memory.
+    """
+
+    unit_bits: int
+    max_num_bits: int
+    max_simd_bits: int = 0
+    head_address: Callable[[], Expr] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("unit_bits", "max_num_bits"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ConfigError(
+                    f"MemoryInfo: {name}: expected a positive number of bits, found {value!r}"
+                )
+
+
+_known: dict[str, MemoryInfo] = {}
+
+
+def register_memory(scope: str, info: MemoryInfo) -> None:
+    """Makes `info` what is known of the storage scope, in place of what was known before.
+
+    Raises ConfigError for a scope without a tag, such as global, whose meaning is fixed.
+    """
+    if not is_special(scope):
+        raise ConfigError(
+            f"register_memory: {scope!r} is a scope of its own meaning; expected one with a tag, "
+            "such as 'global.scratch'"
+        )
+    _known[scope] = info
+
+
+def memory_info(scope: str) -> MemoryInfo | None:
+    """What is registered for the scope."""
+    return _known.get(scope)
+
+
+def is_special(scope: str) -> bool:
+    """Whether the scope has a tag that says what memory it is: not `shared.dyn`, nor wmma's."""
+    rank, _, tag = scope.partition(".")
+    return tag not in ("", "dyn") and rank not in ("wmma", "m16n8k8", "metal")
