@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_module import Terms
 from autosched.codegen.llvm_types import llvm_type, memory_type, splat, suffix
@@ -9,6 +11,7 @@ from autosched.errors import CompileError
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType, bool_
 from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var
+from autosched.tir.lanes import lane_offsets
 from autosched.tir.linear import combine, linear
 
 MOST_DEALT, LEAST_DEALT = 4, 4
@@ -125,6 +128,8 @@ def _load(b: FunctionBuilder, e: BufferLoad, index: Expr) -> str:
             raw = b.emit(f"load {memory}, ptr {address(b, buffer, index)}, align {align}")
         case _ if lanes == 1:
             raw = _guarded_scalar(b, buffer, index, mask)
+        case _ if mask is None and (known := lane_offsets(index)) and _is_in_runs(known[1]):
+            raw = _load_of_runs(b, buffer, *known)
         case _:
             raw = _gather(b, buffer, index, mask)
     return from_memory(b, raw, e.dtype)
@@ -158,6 +163,42 @@ def _dealt_load(b: FunctionBuilder, buffer: Buffer, base: Expr, stride: int, lan
         result = b.emit(
             f"shufflevector {kind} {result}, {kind} {vector}, <{size} x i32> <{', '.join(numbers)}>"
         )
+    return result
+
+
+def _runs(offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """(first lane, lanes) of each run of lanes that follow each other in memory."""
+    starts = [0, *(i for i in range(1, len(offsets)) if offsets[i] != offsets[i - 1] + 1)]
+    return [(a, z - a) for a, z in zip(starts, [*starts[1:], len(offsets)], strict=True)]
+
+
+def _is_in_runs(offsets: Sequence[int]) -> bool:
+    """Whether lanes come in runs of at least two on average, each better loaded as a whole."""
+    return 2 * len(_runs(offsets)) <= len(offsets)
+
+
+def _load_of_runs(b: FunctionBuilder, buffer: Buffer, base: Expr, offsets: Sequence[int]) -> str:
+    """Lanes at known distances, out of a load for each run of neighbours.
+
+    A[i + (0, 1, 28, 29)]   ->   shuffle(A[i:i + 2], A[i + 28:i + 30], (0, 1, 2, 3))
+    """
+    lanes = len(offsets)
+    kind, align = memory_type(buffer.dtype.with_lanes(lanes)), buffer.dtype.bytes
+    result = "poison"
+    for first, count in _runs(offsets):
+        part = memory_type(buffer.dtype.with_lanes(count))
+        where = address(b, buffer, base + offsets[first])
+        run = b.emit(f"load {part}, ptr {where}, align {align}")
+        if count == 1:
+            result = b.emit(f"insertelement {kind} {result}, {part} {run}, i32 {first}")
+            continue
+        spread_out = [f"i32 {i}" if i < count else "i32 poison" for i in range(lanes)]
+        wide = b.emit(
+            f"shufflevector {part} {run}, {part} poison, <{lanes} x i32> <{', '.join(spread_out)}>"
+        )
+        order = [lanes + i - first if first <= i < first + count else i for i in range(lanes)]
+        places = ", ".join(f"i32 {i}" for i in order)
+        result = b.emit(f"shufflevector {kind} {result}, {kind} {wide}, <{lanes} x i32> <{places}>")
     return result
 
 
@@ -245,13 +286,30 @@ def _lane_addresses(b: FunctionBuilder, buffer: Buffer, index: Expr) -> str:
     return b.emit(f"getelementptr {element}, ptr {base}, {wide} {offsets}")
 
 
+def _each_address(b: FunctionBuilder, buffer: Buffer, index: Expr) -> Iterator[str]:
+    """The address of each lane of a vector index.
+
+    Those at known distances from one base are constant parts of addressing modes: taken out of a
+    vector of addresses each costs an extraction.
+    """
+    known = lane_offsets(index)
+    if known is not None:
+        base, offsets = known
+        for offset in offsets:
+            yield address(b, buffer, base + offset)
+        return
+    pointers, lanes = _lane_addresses(b, buffer, index), index.dtype.lanes
+    for lane in range(lanes):
+        yield b.emit(f"extractelement <{lanes} x ptr> {pointers}, i32 {lane}")
+
+
 def _gather(b: FunctionBuilder, buffer: Buffer, index: Expr, mask: str | None) -> str:
     lanes = index.dtype.lanes
     element = memory_type(buffer.dtype)
     kind = f"<{lanes} x {element}>"
-    pointers = _lane_addresses(b, buffer, index)
     align = buffer.dtype.bytes
     if mask is not None or (b.module.has_gather and align >= 4 and lanes >= 4):
+        pointers = _lane_addresses(b, buffer, index)
         name = f"llvm.masked.gather.{_memory_suffix(buffer.dtype, lanes)}.v{lanes}p0"
         b.module.declare(name, f"{kind} @(<{lanes} x ptr>, i32, <{lanes} x i1>, {kind})")
         return b.emit(
@@ -259,8 +317,7 @@ def _gather(b: FunctionBuilder, buffer: Buffer, index: Expr, mask: str | None) -
             f"<{lanes} x i1> {mask or splat(1, bool_.with_lanes(lanes))}, {kind} zeroinitializer)"
         )
     result = "poison"
-    for lane in range(lanes):
-        pointer = b.emit(f"extractelement <{lanes} x ptr> {pointers}, i32 {lane}")
+    for lane, pointer in enumerate(_each_address(b, buffer, index)):
         one = b.emit(f"load {element}, ptr {pointer}, align {align}")
         result = b.emit(f"insertelement {kind} {result}, {element} {one}, i32 {lane}")
     return result
@@ -300,8 +357,8 @@ def _scatter(
     lanes, align = index.dtype.lanes, buffer.dtype.bytes
     element = memory_type(buffer.dtype)
     kind = f"<{lanes} x {element}>"
-    pointers = _lane_addresses(b, buffer, index)
     if mask is not None or (b.module.has_scatter and align >= 4 and lanes >= 4):
+        pointers = _lane_addresses(b, buffer, index)
         name = f"llvm.masked.scatter.{_memory_suffix(buffer.dtype, lanes)}.v{lanes}p0"
         b.module.declare(name, f"void @({kind}, <{lanes} x ptr>, i32, <{lanes} x i1>)")
         b.line(
@@ -309,7 +366,6 @@ def _scatter(
             f"<{lanes} x i1> {mask or splat(1, bool_.with_lanes(lanes))})"
         )
         return
-    for lane in range(lanes):
-        pointer = b.emit(f"extractelement <{lanes} x ptr> {pointers}, i32 {lane}")
+    for lane, pointer in enumerate(_each_address(b, buffer, index)):
         one = b.emit(f"extractelement {kind} {stored}, i32 {lane}")
         b.line(f"store {element} {one}, ptr {pointer}, align {align}")

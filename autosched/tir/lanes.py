@@ -5,7 +5,20 @@ ramp(b, s, n) + broadcast(x, n) is ramp(b + x, s, n): a contiguous access stays 
 
 from __future__ import annotations
 
-from autosched.tir.expr import Add, Broadcast, Expr, IntImm, Mul, Ramp
+from autosched.tir.expr import (
+    Add,
+    Broadcast,
+    Call,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mod,
+    Mul,
+    Ramp,
+    Sub,
+)
 from autosched.tir.op import add, mul, sub
 
 
@@ -56,3 +69,55 @@ def mul_lanes(a: Expr, b: Expr) -> Expr:
 def is_zero(e: Expr) -> bool:
     """True for the integer constant 0."""
     return isinstance(e, IntImm) and e.value == 0
+
+
+def lane_offsets(e: Expr) -> tuple[Expr, tuple[int, ...]] | None:
+    """A scalar and, for each lane of the index `e`, its known distance from it; else None.
+
+    broadcast(i * 56, 4) + ramp(0, 1, 4) // 2 * 28 + ramp(0, 1, 4) % 2   ->   i * 56, (0, 1, 28, 29)
+    """
+    match e:
+        case Ramp(base, IntImm(stride), lanes):
+            return base, tuple([i * stride for i in range(lanes)])
+        case Broadcast(value, lanes):
+            return value, (0,) * lanes
+        case Add(a, b) | Sub(a, b):
+            left, right = lane_offsets(a), lane_offsets(b)
+            if left is None or right is None:
+                return None
+            sign = 1 if isinstance(e, Add) else -1
+            base = (add if sign > 0 else sub)(left[0], right[0])
+            return base, tuple([x + sign * y for x, y in zip(left[1], right[1], strict=True)])
+        case Mul(a, Broadcast(IntImm(factor), _)) if (known := lane_offsets(a)) is not None:
+            return mul(known[0], IntImm(factor, known[0].dtype)), tuple(
+                [factor * x for x in known[1]]
+            )
+    values = _constant_lanes(e)
+    return None if values is None else (IntImm(0, e.dtype.with_lanes(1)), values)
+
+
+def _constant_lanes(e: Expr) -> tuple[int, ...] | None:
+    """The lanes of a quotient, a remainder, or what they are lowered to, of constants."""
+    match e:
+        case FloorDiv(a, b) | FloorMod(a, b) | Div(a, b) | Mod(a, b) | Call(_, (a, b)):
+            left, right = lane_offsets(a), lane_offsets(b)
+        case _:
+            return None
+    if left is None or right is None:
+        return None
+    (x, xs), (y, ys) = left, right
+    if not (isinstance(x, IntImm) and isinstance(y, IntImm)):
+        return None
+    pairs = [(x.value + p, y.value + q) for p, q in zip(xs, ys, strict=True)]
+    if any(p < 0 or q < 0 for p, q in pairs):
+        return None  # quotients round up or down, a shift looks at the sign: not needed here
+    match e:
+        case FloorDiv() | Div() if all(q for _, q in pairs):
+            return tuple([p // q for p, q in pairs])
+        case FloorMod() | Mod() if all(q for _, q in pairs):
+            return tuple([p % q for p, q in pairs])
+        case Call("shift_right"):
+            return tuple([p >> q for p, q in pairs])
+        case Call("bitwise_and"):
+            return tuple([p & q for p, q in pairs])
+    return None

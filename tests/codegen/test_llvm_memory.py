@@ -227,3 +227,36 @@ def test_lanes_far_apart_are_gathered(func: Callable[..., Any]) -> None:
     value = BufferLoad(source, (Ramp(IntImm(0), IntImm(5), 8),))
     kernel = func(BufferStore(out, value, (Ramp(IntImm(0), IntImm(1), 8),)), [source, out])
     assert len(re.findall(r"load float|gather", emit_llvm(kernel, cpu_target(1)))) >= 1
+
+
+def test_few_lanes_far_apart_are_loaded_and_stored_one_by_one(
+    func: MakeKernel, run: RunKernel
+) -> None:
+    """No vector of addresses is made only to be taken apart."""
+    source, out = decl_buffer((192,), "float32", "a"), decl_buffer((192,), "float32", "o")
+    i = Var("i")
+    place = Ramp(i * 2, IntImm(57), 3)
+    kernel = func(
+        loop(i, 8, BufferStore(out, BufferLoad(source, (place,)), (place,))), [source, out]
+    )
+    text = emit_llvm(kernel, cpu_target(1))
+    assert "x i64>" not in text
+    assert "x ptr>" not in text
+    assert len(re.findall("= load float", text)) == 3
+    run(kernel, np.arange(192, dtype=np.float32), np.zeros(192, np.float32))
+
+
+@pytest.mark.parametrize(("lanes", "run_of"), [(4, 2), (9, 3), (10, 4), (7, 6)])
+def test_runs_of_lanes_at_known_distances_are_loaded_whole(
+    lanes: int, run_of: int, func: MakeKernel, run: RunKernel
+) -> None:
+    """The window of a pooling as lanes."""
+    source, out = decl_buffer((128,), "float32", "a"), decl_buffer((lanes,), "float32", "o")
+    ramp, length = Ramp(IntImm(0), IntImm(1), lanes), Broadcast(IntImm(run_of), lanes)
+    place = Broadcast(IntImm(5), lanes) + ramp // length * Broadcast(IntImm(9), lanes)
+    place = place + ramp % length
+    kernel = func(BufferStore(out, BufferLoad(source, (place,)), (ramp,)), [source, out])
+    text = emit_llvm(kernel, cpu_target(1))
+    assert len(re.findall(r"= load (<\d+ x )?float", text)) == -(-lanes // run_of)
+    assert "gather" not in text
+    run(kernel, np.arange(128, dtype=np.float32), np.zeros(lanes, np.float32))
