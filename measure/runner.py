@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,7 @@ _TIMES_OF_A_CALL = 6.0  # a reference without a limit of its own: NumPy may be s
 _COMPARE_SECONDS = 10.0
 
 _REPLACED = ("timeout", "crash", "memory")
+_MOST_STARTS = 3  # processes that die while they are prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class Runner:
             self._task = None
         if self._task is None or self._task["key"] != task_json["key"]:
             self._task = task_json
-            self._prepare()
+            self._make_ready()
 
     @property
     def checks_in_run(self) -> bool:
@@ -141,6 +143,24 @@ class Runner:
     def _after_last(self, batch: Batch) -> None:
         """After the last visit."""
 
+    def _make_ready(self) -> None:
+        """Prepare a fresh process; RunLostError when one after the other dies of it."""
+        for left in reversed(range(_MOST_STARTS)):
+            try:
+                self._prepare()
+                return
+            except RunLostError:
+                raise
+            except MeasureError as error:
+                if not self._replaced(error):  # the task itself is wrong
+                    raise
+                if not left:
+                    self.close()
+                    raise RunLostError(
+                        f"{_MOST_STARTS} processes in a row did not get ready to run candidates "
+                        f"({error}); see what ends them (memory, an operator?), then continue"
+                    ) from None
+
     def _prepare(self) -> None:
         assert self._worker is not None
         self._worker.call(("task", self._task), _START_SECONDS, "load")
@@ -154,7 +174,7 @@ class Runner:
             return self._worker.call(request, timeout or self.options.timeout, stage)
         except MeasureError as error:
             if self._replaced(error):
-                self._prepare()
+                self._make_ready()
             raise
         except BaseException:  # Ctrl-C: a late answer must not be taken for another request's
             self.close()
@@ -173,8 +193,8 @@ class Runner:
         candidates' worth of work is done. Raises RunInterrupted on Ctrl-C.
         """
         batch = Batch(self, artifacts, best)
-        self.start(task)
         try:
+            self.start(task)
             self._round_robin(batch, on_done)
         except KeyboardInterrupt:
             raise RunInterrupted(batch.results()) from None
@@ -230,7 +250,8 @@ class Runner:
         try:
             self._reference()
             self._call(("load", 0, artifact), "run")
-            return Seen.from_json(self._call(("check", 0), "check", _START_SECONDS))
+            limit = self.options.timeout + _LEAST_REFERENCE_SECONDS  # a call, and the comparison
+            return Seen.from_json(self._call(("check", 0), "check", limit))
         except MeasureError as error:
             return Failure(error.stage, error.kind, str(error))
 
@@ -272,25 +293,35 @@ def output_type(task: Task) -> str:
 def require_memory(task: Task, more: int = 0) -> None:
     """Raise ConfigError when the arguments and their reference do not fit this machine's memory.
 
-    The reference is computed in 8-byte numbers from 8-byte copies of the inputs. `more` bytes are
-    for the buffer that empties the caches.
+    The reference is computed in 8-byte numbers from 8-byte copies of the inputs; intermediate
+    results count once, as a kernel stores them. `more` bytes are for the buffer that empties the
+    caches.
     """
     shapes = [(math.prod(shape_of(t)), t.dtype.numpy.itemsize) for t in task.tensors]
     needed = sum(elements * (size + 8) for elements, size in shapes)
+    inner = {t for op in task.dag.ops for t in op.outputs}.difference(task.tensors)
+    needed += sum(math.prod(shape_of(t)) * t.dtype.numpy.itemsize for t in inner)
     if task.layout == LayoutOption.FOR_PRE_TRANSFORMED:  # each is transformed, then aligned
         free = [math.prod(shape_of(t)) * t.dtype.numpy.itemsize for t in task.layout_free]
         needed += 2 * sum(free)
-    available = fingerprint()["memory_bytes"]
+    available = _memory()
     if more and needed + more > available:
         raise ConfigError(
             f"measure.cache_flush: {flush_text(more)} beside the {needed / 1e9:.3g} GB of "
-            f"{task.name} are more than this machine's {available / 1e9:.3g} GB"
+            f"{task.name} are more than the {available / 1e9:.3g} GB that there are"
         )
     if needed > available:
         raise ConfigError(
-            f"{task.name} needs {needed / 1e9:.3g} GB for its arrays and their reference, this "
-            f"machine has {available / 1e9:.3g} GB; give smaller sizes"
+            f"{task.name} needs {needed / 1e9:.3g} GB for its arrays and their reference, "
+            f"there are {available / 1e9:.3g} GB; give smaller sizes"
         )
+
+
+def _memory() -> int:
+    """Bytes of this machine, or that the user's `ulimit -v` leaves of them."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    found: int = fingerprint()["memory_bytes"]
+    return found if limit == resource.RLIM_INFINITY else min(found, limit)
 
 
 class Batch:
@@ -348,7 +379,9 @@ class Batch:
         return [i for i in valid if costs[i] <= best * options.give_up]
 
     def visit(self, index: int, budget: float) -> None:
-        """A warm-up and a few repeats."""
+        """A warm-up and a few repeats, unless it failed meanwhile: with the process of another."""
+        if self.failures[index] is not None:
+            return
         options = self.runner.options
         times = self.runner._visit(self, index, ("time", index, budget, options.repeats))
         if times is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +16,8 @@ from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
 
 Steps = tuple[Step, ...]
-_TIMEOUT = 300.0
+_START_SECONDS = 30.0
+_SECONDS_EACH = 0.25  # some fifty times what a candidate takes
 _WORTH_SENDING = 8  # fewer candidates are worked out here
 _MAX_CACHED = 50_000  # about 200 MB
 
@@ -38,10 +41,16 @@ class Helper:
             self._worker = None
 
 
+def _tell_python(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
 class Featurizer:
     """Callable on a list of candidates: the rows of each, or None when it is illegal.
 
-    Half of a large list goes to the helper; results do not depend on that.
+    Half of a large list goes to the helper; results do not depend on that. A candidate whose
+    features cannot be worked out because of a mistake in autosched is left out like an illegal one;
+    `warning` is told of the first.
     """
 
     def __init__(
@@ -51,8 +60,10 @@ class Featurizer:
         helper: Helper | None = None,
         features: str = TUNING,
         ansor_limits: bool = False,
+        warning: Callable[[str], None] = _tell_python,
     ) -> None:
         self._extract = extract
+        self._warning: Callable[[str], None] | None = warning
         self._task = task
         self._settings = features, ansor_limits
         self._cache: dict[Steps, FeatureRows | None] = {}
@@ -78,6 +89,15 @@ class Featurizer:
             return self._extract(steps)
         except ScheduleError:
             return None
+        except Exception as error:  # one candidate is not worth a run
+            if self._warning is not None:
+                self._warning(
+                    f"{self._task.name}: a candidate was left out, and others may be, because its "
+                    f"features could not be worked out ({type(error).__name__}: {error}). Please "
+                    f"report it with its steps: {json.dumps(steps_to_json(steps))}"
+                )
+                self._warning = None
+            return None
 
     def _send(self, worker: Worker, candidates: Sequence[Steps]) -> None:
         steps = [steps_to_json(c) for c in candidates]
@@ -85,8 +105,9 @@ class Featurizer:
 
     def _receive(self, helper: Helper, candidates: Sequence[Steps]) -> None:
         try:
-            rows = helper.start().receive(_TIMEOUT, "lower")
-        except MeasureError:  # the process died: do its share here
+            limit = _START_SECONDS + _SECONDS_EACH * len(candidates)
+            rows = helper.start().receive(limit, "lower")
+        except MeasureError:  # it hangs, died or could not: do its share here
             rows = [self._one(c) for c in candidates]
         except BaseException:  # Ctrl-C: a late answer must not be taken for another request's
             helper.close()
@@ -99,6 +120,7 @@ def task_featurizer(
     helper: Helper | None = None,
     features: str = TUNING,
     ansor_limits: bool = False,
+    warning: Callable[[str], None] = _tell_python,
 ) -> Featurizer:
     """The featurizer of a task's own lowering, in the feature set called `features`.
 
@@ -108,7 +130,12 @@ def task_featurizer(
     def extract(steps: Steps) -> FeatureRows:
         return features_of_steps(task.dag, steps, task.target, features, ansor_limits)
 
-    return Featurizer(extract, task, helper, features, ansor_limits)
+    return Featurizer(extract, task, helper, features, ansor_limits, warning)
+
+
+def _give_back(text: str) -> None:
+    """In the second process: the first works the share out again, and tells."""
+    raise MeasureError(text, stage="lower")
 
 
 def make_handler() -> Handler:
@@ -120,7 +147,7 @@ def make_handler() -> Handler:
         task = tasks.get(task_json["key"])
         if task is None:
             task = tasks[task_json["key"]] = Task.from_json(task_json, trust=True)
-        featurize = task_featurizer(task, None, features, ansor_limits)
+        featurize = task_featurizer(task, None, features, ansor_limits, _give_back)
         return featurize([steps_from_json(s) for s in batch])
 
     return handle

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import traceback
@@ -21,6 +22,9 @@ from autosched.errors import AutoschedError, DeviceError, MeasureError, Schedule
 # OpenBLAS's threads otherwise spin for about 27 ms after each call and take a core from the kernel
 # that runs next: matmul kernels measured in turns with NumPy came out at half their speed.
 _ENVIRONMENT = {"OPENBLAS_THREAD_TIMEOUT": "4"}
+
+# Seconds (and microseconds) after which half a message is given up: the process is replaced.
+_SILENCE = struct.pack("ll", 20, 0)
 
 # A process that waits in a kernel driver (a GPU that hangs) does not even die of SIGKILL.
 KILL_SECONDS = 20.0
@@ -71,6 +75,8 @@ class Worker:
         """Start the process, ending an earlier one. Returns before it is ready."""
         self.stop()
         here, there = socket.socketpair()
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # of a part of a message
+            here.setsockopt(socket.SOL_SOCKET, option, _SILENCE)
         with there:
             self._process = subprocess.Popen(
                 [
@@ -111,11 +117,18 @@ class Worker:
             raise self._late(timeout, stage)
         try:
             ok, reply = self.connection.recv()
+            kind, message, where, device = ("", "", "", None) if ok else reply
         except (EOFError, OSError):
             raise self._crashed(stage) from None
+        except Exception as error:  # bytes that are no reply
+            self.start()
+            raise MeasureError(
+                f"the process sent an unreadable answer ({type(error).__name__}); it was ended",
+                stage=stage,
+                kind="crash",
+            ) from error
         if ok:
             return reply
-        kind, message, where, device = reply
         if device is None:
             raise MeasureError(message, stage=where or stage, kind=kind)
         code, ends = device
@@ -193,4 +206,6 @@ def _settle(memory_limit: int) -> None:
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
     if memory_limit:
-        resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
+        _, most = resource.getrlimit(resource.RLIMIT_AS)  # the user's own limit may be smaller
+        limit = memory_limit if most == resource.RLIM_INFINITY else min(memory_limit, most)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -1,9 +1,11 @@
 """Request handlers that misbehave, served by workers in the tests."""
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from autosched.errors import DeviceError, MeasureError, ScheduleError
@@ -32,6 +34,12 @@ def make_handler() -> Callable[[Any], Any]:
                 raise DeviceError("a fault", stage="run", kind="crash", code=code, worker_ends=ends)
             case ("variable", name):
                 return os.environ.get(name)
+            case ("garbage", data):  # in place of an answer
+                for name in Path("/proc/self/fd").iterdir():
+                    if name.is_socket():
+                        os.write(int(name.name), data)
+            case ("address limit",):
+                return resource.getrlimit(resource.RLIMIT_AS)
             case ("pid",):
                 return os.getpid()
             case ("memory",):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
-from autosched.errors import MeasureError
+from autosched.errors import ConfigError, MeasureError
 from autosched.measure.build import Builder
+from autosched.measure.interrupt import RunLostError
 from autosched.measure.result import Failure
-from autosched.measure.runner import Runner, RunOptions
+from autosched.measure.runner import Runner, RunOptions, require_memory
 from autosched.process.worker import Worker
 from autosched.task import Task
 
@@ -147,3 +150,69 @@ def test_after_a_crash_the_others_are_loaded_into_the_new_process(task: Task) ->
     assert (failure.stage, failure.kind) == ("run", "crash")
     assert process.requests.count(("task", task.to_json())) == 1  # prepared anew
     assert results[0][1] is results[2][1] is None
+
+
+class Dying(Worker):
+    """Answers; killed at the requests whose numbers are in `deaths`, counted from the first."""
+
+    deaths: set[int]
+
+    def __init__(self, deaths: set[int]) -> None:
+        self.deaths, self.asked, self.ready, self.loaded = deaths, 0, False, set[int]()
+        self.connection = None  # type: ignore[assignment]
+
+    def stop(self) -> None:
+        pass
+
+    def call(self, request: Any, timeout: float, stage: str) -> Any:
+        self.asked += 1
+        if self.asked - 1 in self.deaths:
+            self.ready, self.loaded = False, set()
+            raise MeasureError("the process died with signal 9", stage=stage, kind="memory")
+        if request[0] == "task":
+            self.ready = True
+            return None
+        assert self.ready, "a process that does not know the task"
+        if request[0] == "load":
+            self.loaded.add(request[1])
+        elif request[0] in ("first", "time"):
+            assert request[1] in self.loaded
+            return 1e-3 if request[0] == "first" else [1e-3] * FAST.repeats
+        return True
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_deaths_at_any_moment_cost_one_candidate_each(
+    task: Task, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while a process is prepared after another death, but not three times in a row."""
+    rng = np.random.default_rng(seed)
+    deaths = set(rng.choice(60, 6, replace=False).tolist())
+    while any({k, k + 1, k + 2} <= deaths for k in deaths):
+        deaths.remove(max(deaths))
+    worker, runner = Dying(deaths), Runner(FAST)
+    monkeypatch.setattr(Runner, "_new_worker", lambda self: worker)
+    results = runner.run(task, [b"code"] * 8)
+    assert sum(failure is not None for _, failure in results) <= len(deaths)
+    for seconds, failure in results:
+        if failure is None:
+            assert len(seconds) == FAST.repeats * FAST.visits
+        else:
+            assert (failure.kind, failure.message) == ("memory", "the process died with signal 9")
+
+
+def test_processes_that_never_get_ready_end_the_run(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, runner = Dying({4, 5, 6, 7}), Runner(FAST)
+    monkeypatch.setattr(Runner, "_new_worker", lambda self: worker)
+    with pytest.raises(RunLostError, match="3 processes in a row did not get ready") as lost:
+        runner.run(task, [b"code"] * 8)
+    assert len(lost.value.results) == 8
+
+
+def test_intermediate_results_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    big = Task.from_expression("T[i, j] = A[i] * A[j]; C[i] = sum(j, T[i, j])", {"A": [40_000]})
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (6 * 10**9, 6 * 10**9))
+    with pytest.raises(ConfigError, match=r"needs 6.4 GB for its arrays .* there are 6 GB"):
+        require_memory(big, 0)

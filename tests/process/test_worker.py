@@ -1,7 +1,12 @@
 """Worker processes answer, time out, crash and are replaced."""
 
+import os
+import resource
+import struct
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +21,9 @@ def worker() -> Iterator[Worker]:
     found.stop()
 
 
-def failure(worker: Worker, request: tuple[str | int, ...], timeout: float = 20.0) -> MeasureError:
+def failure(
+    worker: Worker, request: tuple[str | int | bytes, ...], timeout: float = 20.0
+) -> MeasureError:
     with pytest.raises(MeasureError) as caught:
         worker.call(request, timeout, "run")
     return caught.value
@@ -59,6 +66,44 @@ def test_errors_keep_their_kind(
     error = failure(worker, request_)
     assert (error.stage, error.kind) == (stage, kind)
     assert words in str(error)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0\0\0\4junk",  # no pickle
+        b"\0\0\0\2N.",  # a pickle, of no reply
+        b"\0\0\0\x17\x80\x04\x89(K\1K\2K\3tt.aaaaaaaaaaaa",
+        b"\x7f\xff\xff\xff half of a message that never goes on",
+    ],
+)
+def test_an_unreadable_answer_is_a_crash_and_the_worker_replaced(
+    worker: Worker, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autosched.process.worker._SILENCE", struct.pack("ll", 0, 200_000))
+    worker.start()
+    before = worker.call(("pid",), 20, "run")
+    assert failure(worker, ("garbage", data)).kind == "crash"
+    assert worker.call(("pid",), 20, "run") != before
+
+
+def test_the_smaller_limit_of_memory_holds() -> None:
+    """The user's `ulimit -v`, and ours."""
+    hard = resource.getrlimit(resource.RLIMIT_AS)
+    for given, expected in ((2 << 30, 1 << 30), (1 << 29, 1 << 29)):
+        script = (
+            "import resource; from autosched.process.worker import Worker\n"
+            f"resource.setrlimit(resource.RLIMIT_AS, ({given}, {given}))\n"
+            "found = Worker('kit.handlers:make_handler', memory_limit=1 << 30)\n"
+            "print(*found.call(('address limit',), 60, 'run')); found.stop()"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        )
+        assert done.stdout.split() == [str(expected)] * 2, (done.stderr, hard)
 
 
 def test_memory_beyond_the_limit_is_refused() -> None:

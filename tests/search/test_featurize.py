@@ -1,12 +1,14 @@
 """Features are worked out once, here or in the helper, with the same result."""
 
+import json
+
 import numpy as np
 import pytest
 
-from autosched.errors import ScheduleError
+from autosched.errors import MeasureError, ScheduleError
 from autosched.features.sets import FEATURE_SETS
-from autosched.search.featurize import Featurizer, Helper, task_featurizer
-from autosched.state.steps import SplitStep, Step
+from autosched.search.featurize import Featurizer, Helper, _give_back, task_featurizer
+from autosched.state.steps import SplitStep, Step, steps_to_json
 from kit.types import Array, MakeSpace, MakeTask
 
 ILLEGAL = (SplitStep(2, 9, 4, (2,)),)
@@ -34,6 +36,26 @@ def test_each_is_worked_out_once(make_task: MakeTask, candidates: list[tuple[Ste
     assert rows[0] is rows[3]
     featurize(asked)
     assert calls == [candidates[0], ILLEGAL, candidates[1]]
+
+
+def test_a_mistake_of_ours_costs_one_candidate(
+    make_task: MakeTask, candidates: list[tuple[Step, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def extract(steps: tuple[Step, ...]) -> Array:
+        if steps in candidates[:2]:
+            raise IndexError("list index out of range")
+        return np.ones((1, 2), np.float32)
+
+    told: list[str] = []
+    featurize = Featurizer(extract, make_task("matmul"), warning=told.append)
+    rows = featurize(candidates)
+    assert [row is None for row in rows] == [True, True, *[False] * 8]
+    assert len(told) == 1
+    assert "a candidate was left out" in told[0]
+    assert "IndexError: list index out of range" in told[0]
+    assert json.dumps(steps_to_json(candidates[0])) in told[0]
+    with pytest.raises(MeasureError, match="list index"):  # the second process gives its share back
+        Featurizer(extract, make_task("matmul"), warning=_give_back)(candidates)
 
 
 @pytest.mark.parametrize("features", FEATURE_SETS)
