@@ -18,7 +18,7 @@ from autosched.errors import MeasureError
 from autosched.measure.check import Seen, allowance, telling_share, wrong_answer
 from autosched.measure.run import expected_of
 from autosched.process.worker import Handler
-from autosched.runtime.cuda import CudaDevice
+from autosched.runtime.cuda import CudaDevice, device_uuids
 from autosched.runtime.cuda_artifact import CudaArtifact
 from autosched.runtime.device import Device
 from autosched.runtime.launch_plan import LoadedPlan
@@ -37,12 +37,18 @@ _PROBED = 256  # numbers
 class GpuSession:
     """One device, one task's arrays on it, and the kernels of the batch under way.
 
-    `open_device` is called at the first request, so that its errors are replies. With `cold`, the
+    `open_device` is called at the first request, so that its errors are replies; `list_devices`
+    gives the UUIDs of all GPUs. With `cold`, the
     L2 cache is overwritten before each timed call.
     """
 
-    def __init__(self, open_device: Callable[[], Device]) -> None:
+    def __init__(
+        self,
+        open_device: Callable[[], Device],
+        list_devices: Callable[[], list[str]] = list,
+    ) -> None:
         self._open = open_device
+        self._list = list_devices
         self._device: Device | None = None
         self._task: Task | None = None
         self._cold = False
@@ -61,6 +67,8 @@ class GpuSession:
         match request:
             case ("facts",):
                 return asdict(self.device.facts())
+            case ("devices",):
+                return self._list()
             case ("probe",):
                 self._probe()
             case ("task", task_json, cold):
@@ -286,4 +294,4 @@ def _wrong(text: str) -> MeasureError:
 
 def make_handler() -> Handler:
     """The entry point of the process of a GPU."""
-    return GpuSession(CudaDevice).handle
+    return GpuSession(CudaDevice, device_uuids).handle

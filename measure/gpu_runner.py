@@ -8,6 +8,7 @@ lost: the run ends, what was measured is kept.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -50,25 +51,29 @@ class GpuRunner(Runner):
     """Owns the one process of a GPU.
 
     `device` is its number or UUID, as CUDA_VISIBLE_DEVICES takes it; empty leaves the choice to the
-    environment. `checks` compares every candidate with the reference. `factory` makes the handler
-    of the process, which has `grace_seconds` to answer late, or to end, before it is killed, and
-    `kill_seconds` to be gone then. `nvml` tells clocks, `pause` waits for a GPU that is hot. Where
-    `options` ask for empty caches, the L2 cache is overwritten before each timed call, whatever
-    size they name.
+    environment. A GPU on which other processes compute is refused unless `share`. `checks` compares
+    every candidate with the reference. `factory` makes the handler of the process, which has
+    `grace_seconds` to answer late, or to end, before it is killed, and `kill_seconds` to be gone
+    then. `nvml` tells clocks, and ends with the runner that owns it; `pause` waits for a GPU that
+    is hot. Where `options` ask for empty caches, the L2 cache is overwritten before each timed
+    call, whatever size they name. `lost` says why the GPU is not used any more, if it is not.
     """
 
     device: str = ""
     checks: bool = True
+    share: bool = False
     factory: str = field(default_factory=lambda: FACTORY)
     kill_seconds: float = 20.0
     grace_seconds: float = field(default_factory=lambda: gpu_worker.GRACE_SECONDS)
     nvml: Nvml = field(default_factory=Nvml)
+    owns_nvml: bool = True
     pause: Callable[[float], None] = time.sleep
     facts: dict[str, Any] | None = None
     _expected: list[npt.NDArray[Any]] | None = None
     _prepared: str = ""
     _warm: bool = False
-    _lost: str = ""
+    lost: str = ""
+    _stopped: bool = False
     _images: int = 0
     _seen: dict[int, Seen] = field(default_factory=dict)
     _uses: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -79,14 +84,37 @@ class GpuRunner(Runner):
 
     def open(self) -> dict[str, Any]:
         """What the GPU is. Raises ConfigError, which says what is missing, when there is none."""
+        before = {} if self._worker else self.nvml.processes()
         self._worker = self._worker or self._new_worker()
         try:
             self._meet()
         except MeasureError as error:
             self.close()
-            raise ConfigError(str(error)) from None
+            raise ConfigError(self._named(str(error))) from None
         assert self.facts is not None
+        others = [pid for pid in before.get(self.facts["uuid"], ()) if pid != os.getpid()]
+        if others and not self.share:
+            self.close()
+            raise ConfigError(
+                self._named(
+                    f"other processes compute on {self.facts['name']} (process "
+                    f"{', '.join(map(str, others))}), which makes times wrong: wait for them, take "
+                    "another GPU (measure.devices), or measure all the same (--share)"
+                )
+            )
         return self.facts
+
+    def devices(self) -> list[str]:
+        """The UUIDs of all GPUs that CUDA finds. Raises ConfigError when it finds none."""
+        self._worker = self._worker or self._new_worker()
+        try:
+            found: list[str] = self._worker.call(("devices",), _START_SECONDS, "load")
+        except MeasureError as error:
+            raise ConfigError(str(error)) from None
+        return found
+
+    def _named(self, text: str) -> str:
+        return f"measure.devices: GPU {self.device}: {text}" if self.device else text
 
     def environment(self) -> dict[str, Any]:
         """What a record file says of the GPU: see gpu_environment. After `open`."""
@@ -119,7 +147,8 @@ class GpuRunner(Runner):
         if self._sampler is not None:
             self._sampler.close()
             self._sampler = None
-        self.nvml.close()
+        if self.owns_nvml:
+            self.nvml.close()
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
@@ -148,15 +177,38 @@ class GpuRunner(Runner):
         self._clocks.clear()
         self._pauses = 0
         self._warm = False
+        self._stopped = False
         if self.checks:
             self.reference(task)
         return Runner.run(self, task, artifacts, best, on_done)
 
     def start(self, task: Task) -> None:
         """As of Runner. Raises RunLostError when the GPU was lost before."""
-        if self._lost:
-            raise RunLostError(self._lost)
+        if self.lost:
+            raise RunLostError(self.lost)
         Runner.start(self, task)
+
+    @property
+    def expected(self) -> list[npt.NDArray[Any]]:
+        """The task's reference, after `reference`."""
+        assert self._expected is not None
+        return self._expected
+
+    def expect(self, task: Task, expected: list[npt.NDArray[Any]]) -> None:
+        """Take the reference that another process computed."""
+        self.start(task)
+        if self._expected is None:
+            self._call(("expected", expected), "load", _START_SECONDS)
+            self._expected = expected
+
+    def interrupt(self, *, kill: bool = False) -> None:
+        """From another thread: `run` ends as by Ctrl-C, after the request under way.
+
+        With `kill` that request ends too, with its process.
+        """
+        self._stopped = True
+        if kill and self._worker is not None:
+            self._worker.kill()
 
     def _reference(self) -> None:
         if self._expected is None:
@@ -241,12 +293,17 @@ class GpuRunner(Runner):
 
     def _call(self, request: tuple[Any, ...], stage: str, timeout: float | None = None) -> Any:
         """One request. RunLostError when the GPU is lost, MeasureError otherwise."""
-        if self._lost:
-            raise RunLostError(self._lost)
+        if self.lost:
+            raise RunLostError(self.lost)
+        if self._stopped:
+            raise KeyboardInterrupt
         assert self._worker is not None
         try:
             reply = self._worker.call(request, timeout or self.options.timeout, stage)
         except MeasureError as error:
+            if self._stopped:
+                self.close()
+                raise KeyboardInterrupt from None
             self._recover(error)
             raise
         except BaseException:  # Ctrl-C: a late answer must not be taken for another request's
@@ -280,14 +337,15 @@ class GpuRunner(Runner):
 
     def _lose(self, why: str, error: MeasureError) -> NoReturn:
         """Give the GPU up. The candidate is to blame unless the GPU failed by itself."""
-        self._lost = (
-            f"the GPU is lost: {why}; what was measured is kept. See whether nvidia-smi works"
+        which = f"GPU {self.device}" if self.device else "the GPU"
+        self.lost = (
+            f"{which} is lost: {why}; what was measured is kept. See whether nvidia-smi works"
             f"{self._versions()}, then continue the run"
         )
         self.close()
         if error.kind in ("lost", "error"):
-            raise RunLostError(self._lost)
-        raise RunLostError(self._lost) from error
+            raise RunLostError(self.lost)
+        raise RunLostError(self.lost) from error
 
     def _versions(self) -> str:
         if self.facts is None:

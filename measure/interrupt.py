@@ -25,11 +25,17 @@ class MeasureInterrupted(KeyboardInterrupt):
 
 
 class RunLostError(MeasureError):
-    """Nothing can be run any more. `results` are the repeats and failures until then."""
+    """Nothing can be run any more. `results` are the repeats and failures until then.
 
-    def __init__(self, message: str, results: Sequence[RunResult] = ()) -> None:
+    `index` is the candidate that was under way, whoever is to blame.
+    """
+
+    def __init__(
+        self, message: str, results: Sequence[RunResult] = (), index: int | None = None
+    ) -> None:
         super().__init__(message, stage="run", kind="lost")
         self.results = tuple(results)
+        self.index = index
 
 
 class MeasureLostError(MeasureError):

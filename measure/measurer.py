@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autosched.measure.build import Builder
+from autosched.measure.gpu_pool import GpuPool, gpu_runner
 from autosched.measure.gpu_runner import GpuRunner, require_gpu
 from autosched.measure.interrupt import (
     MeasureInterrupted,
@@ -45,13 +46,21 @@ class Measurer:
         options: RunOptions | None = None,
         check: str = "best",
         target: str = "cpu",
+        devices: Sequence[int | str] | str = (),
+        share: bool = False,
+        warning: Callable[[str], None] = lambda _: None,
     ) -> Measurer:
         """`check`: `best` compares each new best with the reference, `all` every candidate,
-        `none` nothing. With `target` cuda all are compared unless none is."""
+        `none` nothing. With `target` cuda all are compared unless none is. `devices` are the
+        numbers or UUIDs of GPUs, or "all"; without any CUDA's first is taken. GPUs on which other
+        processes compute are refused unless `share`. `warning` is told when one of several is lost.
+        """
         options = options or RunOptions()
         runner = Runner(options)
         if target == "cuda":
-            runner = GpuRunner(options, checks=check != "none")
+            runner = gpu_runner(
+                options, checks=check != "none", devices=devices, share=share, warning=warning
+            )
         return cls(Builder(workers, build_timeout), runner, check)
 
     def __enter__(self) -> Measurer:
@@ -75,7 +84,7 @@ class Measurer:
 
         Starts its process. Raises ConfigError, which says what is missing, where there is no GPU.
         """
-        if not isinstance(self.runner, GpuRunner):
+        if not isinstance(self.runner, GpuRunner | GpuPool):
             return None
         return self.runner.facts or self.runner.open()
 
@@ -84,7 +93,8 @@ class Measurer:
 
         After `require`.
         """
-        return self.runner.environment() if isinstance(self.runner, GpuRunner) else {}
+        runner = self.runner
+        return runner.environment() if isinstance(runner, GpuRunner | GpuPool) else {}
 
     def start(self, task: Task) -> None:
         """Start all processes ahead of the first batch."""

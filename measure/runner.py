@@ -199,7 +199,7 @@ class Runner:
         except KeyboardInterrupt:
             raise RunInterrupted(batch.results()) from None
         except RunLostError as lost:
-            raise RunLostError(str(lost), batch.results()) from None
+            raise RunLostError(str(lost), batch.results(), lost.index) from None
         return batch.results()
 
     def _round_robin(self, batch: Batch, on_done: Callable[[int], None] | None) -> None:
@@ -392,6 +392,7 @@ class Batch:
         try:
             return self.runner._call(request, "run", limit)
         except RunLostError as lost:
+            lost.index = index
             if isinstance(lost.__cause__, MeasureError):  # the candidate that cost the device
                 cause = lost.__cause__
                 self.failures[index] = Failure(cause.stage, cause.kind, str(cause))

@@ -50,6 +50,9 @@ Workload = Annotated[
 TUNING = "autosched-1"  # of features.sets, which the front is too light to import
 Trust = Annotated[bool, typer.Option("--trust", help="Run the Python files that the records name.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file of another kind.")]
+Share = Annotated[
+    bool, typer.Option("--share", help="Measure on a GPU on which other processes compute.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
@@ -86,6 +89,7 @@ def tune(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Do not continue: write a new record file.")
     ] = False,
+    share: Share = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -120,7 +124,7 @@ def tune(
     with trusting(trust):
         command.run(
             config,
-            Overrides(trials, target, records, seed, time_budget),
+            Overrides(trials, target, records, seed, time_budget, share),
             ModelFlags(load_model, save_model, warm_start or (), workload or ()),
             ManyFlags(strategy, weights),
             fresh=fresh,
@@ -140,6 +144,7 @@ def replay(
         bool, typer.Option("--no-check", help="Do not compare with the reference.")
     ] = False,
     workload: Workload = None,
+    share: Share = False,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -151,6 +156,7 @@ def replay(
             records,
             _choice(best, index, all_),
             check=not no_check,
+            share=share,
             as_json=as_json,
             workloads=workload or (),
         )

@@ -29,6 +29,7 @@ from ruamel.yaml.error import YAMLError
 from autosched.errors import ConfigError
 from autosched.features.sets import TUNING, FeatureSetName
 from autosched.measure.flush import parse_flush
+from autosched.measure.gpu_pool import ALL
 from autosched.measure.runner import RunOptions
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.rules.tiling import structure_problem
@@ -210,6 +211,22 @@ class MeasureSection(_Section):
         "to write, e.g. 64 MiB",
     )
     workers: PositiveInt = Field(default=2, description="processes that build candidates")
+    devices: str | list[int | str] = Field(
+        default_factory=list,
+        description="GPUs that measure: numbers or UUIDs, or all; default: CUDA's first",
+    )
+
+    @field_validator("devices")
+    @classmethod
+    def _devices(cls, value: str | list[int | str]) -> str | list[int | str]:
+        if isinstance(value, str):
+            if value != ALL:
+                raise ValueError(f"expected a list of GPUs, or {ALL}, found text {value!r}")
+            return value
+        for device in value:
+            if (isinstance(device, int) and device < 0) or value.count(device) > 1:
+                raise ValueError(f"expected different numbers from 0 on or UUIDs, found {device!r}")
+        return value
 
     @field_validator("cache_flush", mode="before")
     @classmethod

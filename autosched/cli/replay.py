@@ -27,6 +27,7 @@ def run(
     choice: int | str,
     *,
     check: bool,
+    share: bool = False,
     as_json: bool,
     workloads: Sequence[str] = (),
 ) -> None:
@@ -46,6 +47,7 @@ def run(
             options=replace(_THOROUGH, cache_flush=flush),
             check="all" if check else "none",
             target=kind,
+            share=share,
         ) as measurer:
             rebuilt = {key: _here(tasks[key], measurer) for key in _tasks(mine)}
             measurer.require([task.target for task in rebuilt.values()])

@@ -36,6 +36,7 @@ class Overrides:
     records: Path | None = None
     seed: int | None = None
     time_budget: float | None = None
+    share: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,12 @@ def session_of(
         records=records,
         model=model.options(configs[0]),
         measure=MeasureOptions(
-            section.run_options(), section.workers, section.build_timeout_s, section.check
+            section.run_options(),
+            section.workers,
+            section.build_timeout_s,
+            section.check,
+            section.devices,
+            overrides.share,
         ),
         messages=Messages(warn, warning, _OTHER_FILE, _REPLACE),
         overwrite=force,

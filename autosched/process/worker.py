@@ -106,6 +106,12 @@ class Worker:
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
+    def kill(self) -> None:
+        """From another thread: end the process under the one that waits for its answer."""
+        process = self._process
+        if process is not None:
+            self._kill(process)
+
     def send(self, request: Any) -> None:
         """Send a request; its reply comes through `receive`, and so does a crash."""
         with contextlib.suppress(OSError):

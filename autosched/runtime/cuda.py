@@ -243,13 +243,11 @@ class CudaDevice(Device):
             found = ctypes.c_int()
             self._library.cuDeviceGetAttribute(ctypes.byref(found), number, 0)
             values[name] = found.value
-        identity = (ctypes.c_ubyte * 16)()
-        self._library.cuDeviceGetUuid(identity, 0)
         driver = int(self._driver.get_driver_version())
         timeout = bool(values.pop("kernel_timeout"))
         return DeviceFacts(
             name=str(self._device.name()),
-            uuid=f"GPU-{uuid.UUID(bytes=bytes(identity))}",
+            uuid=_uuid(self._library, 0),
             capability=tuple(self._device.compute_capability()),
             memory=int(self._device.total_memory()),
             kernel_timeout=timeout,
@@ -257,6 +255,24 @@ class CudaDevice(Device):
             runtime=f"PyCUDA {version('pycuda')}",
             **values,
         )
+
+
+def device_uuids() -> list[str]:
+    """Of all GPUs that CUDA finds, without a context on any. Raises MeasureError for none."""
+    library = open_driver()
+    number = ctypes.c_int()
+    code = library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(number))
+    if code or not number.value:
+        raise _missing(f"driver found, no usable GPU (CUDA error {code})")
+    return [_uuid(library, index) for index in range(number.value)]
+
+
+def _uuid(library: ctypes.CDLL, index: int) -> str:
+    """As NVML and CUDA_VISIBLE_DEVICES write it."""
+    identity, device = (ctypes.c_ubyte * 16)(), ctypes.c_int()
+    library.cuDeviceGet(ctypes.byref(device), index)
+    library.cuDeviceGetUuid(identity, device)
+    return f"GPU-{uuid.UUID(bytes=bytes(identity))}"
 
 
 def open_driver() -> ctypes.CDLL:

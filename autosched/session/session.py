@@ -50,6 +50,8 @@ class MeasureOptions:
     workers: int = 2
     build_timeout_s: float = 15.0
     check: str = "best"
+    devices: Sequence[int | str] | str = ()
+    share: bool = False
 
 
 def _nothing(text: str) -> None:
@@ -157,6 +159,9 @@ class Session:
                     options=options.run,
                     check=options.check,
                     target=first.task.target.kind,
+                    devices=options.devices,
+                    share=options.share,
+                    warning=self._messages.warning,
                 )
             )
             self.measurer.require([job.task.target for job in self.jobs])

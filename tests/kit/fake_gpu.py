@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from autosched.errors import MeasureError
 from autosched.measure.gpu_run import GpuSession
 from autosched.process.worker import Handler
-from autosched.runtime.fake_device import Behaviour, FakeDevice
+from autosched.runtime.fake_device import FACTS, Behaviour, FakeDevice
 from kit.device import behave
 
 RUNS = "AUTOSCHED_TEST_GPU_RUNS"  # a file that notes each cubin when it is first launched
@@ -25,8 +26,8 @@ BROKEN = (
 class FakeSession(GpuSession):
     """Kernels of its device write the task's expected outputs."""
 
-    def __init__(self, device: FakeDevice) -> None:
-        super().__init__(lambda: device)
+    def __init__(self, device: FakeDevice, names: Sequence[str] = ()) -> None:
+        super().__init__(lambda: device, lambda: list(names))
         self.fake = device
 
     def _set_expected(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
@@ -40,6 +41,23 @@ class FakeSession(GpuSession):
             with Path(os.environ[RUNS]).open("a") as notes:
                 notes.write(f"{request[1]} {zlib.crc32(request[2])}\n")
         return super().handle(request)
+
+
+def make_numbered() -> Handler:
+    """Its GPU is the one that CUDA_VISIBLE_DEVICES names, of three; `odd` is another model.
+
+    A name in the file of BROKEN keeps that GPU's new processes from working, and RUNS is told by
+    each GPU under its own name.
+    """
+    name = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    broken = Path(os.environ.get(BROKEN, "/nowhere"))
+    if broken.exists() and name in broken.read_text().split():
+        return refuse
+    if RUNS in os.environ:
+        os.environ[RUNS] += f".{name}"
+    model = "odd GPU" if name == "odd" else FACTS.name
+    device = FakeDevice(behave, replace(FACTS, uuid=f"GPU-{name}", name=model))
+    return FakeSession(device, ["0", "1", "2"]).handle
 
 
 def make_handler() -> Handler:

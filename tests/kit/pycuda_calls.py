@@ -10,13 +10,14 @@ from collections.abc import Callable
 import numpy as np
 
 from autosched.errors import DeviceError
-from autosched.runtime.cuda import CudaDevice
+from autosched.runtime.cuda import CudaDevice, device_uuids
 
 
 def calls() -> None:
     device = CudaDevice()
     facts = device.facts()
     assert (facts.name, facts.capability, facts.driver) == ("stand-in", (9, 0), "13.0")
+    assert device_uuids() == [facts.uuid]
     numbers = np.arange(64, dtype=np.float32)
     address, other = device.alloc(256), device.alloc(256)
     device.upload(address, numbers)
