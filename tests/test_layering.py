@@ -54,8 +54,12 @@ ALLOWED["autosched.driver"] = {
 ALLOWED["autosched.features"] = COMPILER
 ALLOWED["autosched.measure"] = COMPILER
 ALLOWED["autosched.referee"] = COMPILER | {"autosched.measure"}
+ALLOWED["autosched.export"] = COMPILER
 ALLOWED["autosched.search"] = COMPILER | {"autosched.features", "autosched.measure"}
-ALLOWED["autosched.session"] = ALLOWED["autosched.search"] | {"autosched.search"}
+ALLOWED["autosched.session"] = ALLOWED["autosched.search"] | {
+    "autosched.search",
+    "autosched.export",
+}
 EVERYWHERE = {
     "autosched.errors",
     "autosched.arguments",
@@ -112,6 +116,8 @@ OPTIONAL = "may be missing"
 INSIDE_FUNCTIONS = {
     ("autosched.cli", "autosched.cli.interrupt"): "Ctrl-C is dealt with before anything loads",
     ("autosched.cli", "autosched.cli.app"): "Ctrl-C is dealt with before anything loads",
+    ("autosched.cli.app", "autosched.cli.build"): START_UP,
+    ("autosched.cli.app", "autosched.session.export"): START_UP,
     ("autosched.cli.app", "autosched.cli.dataset"): START_UP,
     ("autosched.cli.app", "autosched.cli.doctor"): START_UP,
     ("autosched.cli.app", "autosched.cli.lower"): START_UP,
@@ -125,6 +131,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.driver", "autosched.runtime.cpu"): NATIVE,
     ("autosched.driver", "autosched.runtime.cuda_artifact"): NATIVE,
     ("autosched.driver", "autosched.runtime.host"): NATIVE,
+    ("autosched.runtime.array_checks", "ml_dtypes"): "exported modules need NumPy only",
     ("autosched.target", "llvmlite.binding"): NATIVE,
     ("autosched.search.cost_model", "xgboost"): HEAVY,
     ("autosched.features.datasets.dataset_info", "pyarrow.parquet"): OPTIONAL,

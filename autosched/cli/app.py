@@ -162,6 +162,58 @@ def replay(
         )
 
 
+@app.command(epilog="Example: autosched build matmul.jsonl conv.jsonl -o kernels")
+def build(
+    records: Annotated[list[Path], typer.Argument(help="Record files.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.")],
+    name: Annotated[
+        str, typer.Option(help="Of the library and module (default: the operator's).")
+    ] = "",
+    best: Best = False,
+    index: Index = None,
+    dispatch: Annotated[
+        bool,
+        typer.Option("--dispatch", help="Add a function per operator that chooses by shape."),
+    ] = False,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="M=100,N=64",
+            help="With --dispatch: another shape, by the nearest tuned schedule that is legal for "
+            "it; may be repeated.",
+        ),
+    ] = None,
+    arch: Annotated[
+        list[str] | None,
+        typer.Option(help="CUDA architecture, sm_90 (default: the record's); may be repeated."),
+    ] = None,
+    workload: Workload = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files that no build wrote.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write kernels for users without autosched: the best of each task.
+
+    For a CPU a shared library, a C header, an example, a CMake file and a Python module that needs
+    NumPy only. For CUDA source, cubin, PTX, launch sizes and a Python module for arrays of CuPy,
+    PyTorch, PyCUDA and NumPy; no GPU is needed. docs/export.md explains the files.
+    """
+    from autosched.cli import build as command
+    from autosched.session.export import ExportOptions
+
+    others = tuple(command.sizes(text) for text in also or ())
+    options = ExportOptions(name, dispatch, others, tuple(arch or ()), force)
+    command.run(
+        records,
+        output,
+        _choice(best, index, False),
+        options,
+        as_json=as_json,
+        workloads=workload or (),
+    )
+
+
 @app.command(epilog="Example: autosched show matmul.jsonl --index 3 --as cuda")
 def show(
     records: Records,

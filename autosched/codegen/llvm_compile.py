@@ -27,6 +27,7 @@ Level = Literal["auto", "light", "full"]
 def _initialize() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # for inline assembly
 
 
 @lru_cache(maxsize=8)

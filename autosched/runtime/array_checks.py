@@ -11,6 +11,16 @@ from typing import Any
 import numpy as np
 
 
+def element_of(dtype: str) -> Any:
+    """The NumPy type of a name; bfloat16 and the like are of the package ml_dtypes."""
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, dtype))
+
+
 def view_of(value: Any) -> np.ndarray[Any, Any]:
     """`value` as a NumPy array over the same memory. Raises whatever NumPy or `value` does."""
     if type(value) is np.ndarray:

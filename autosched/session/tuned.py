@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from autosched.driver import build_cuda, build_steps
 from autosched.errors import ConfigError, MeasureError
+from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.records import Record
 from autosched.runtime.cpu import CpuKernel, load
 from autosched.runtime.cuda_kernel import arch_here, load_cuda, open_driver
@@ -15,6 +19,7 @@ from autosched.runtime.cuda_loader import GpuKernel
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.search.tuner import TuneResult
 from autosched.session.again import Again
+from autosched.session.export import ExportOptions, export
 from autosched.state.steps import Step
 from autosched.task import Task
 from autosched.words import last_line
@@ -54,6 +59,23 @@ class TunedKernel:
         target = replace(task.target, arch=arch_here(driver))
         artifact = build_cuda(task.dag, self.record.steps, target, task.function_name)
         return load_cuda(artifact, task.function_name, driver)
+
+    def export(
+        self, folder: str | os.PathLike[str], options: ExportOptions | None = None
+    ) -> list[Path]:
+        """Write the kernel for users without autosched (docs/export.md); the files.
+
+        For a CPU a shared library with a header and a module that needs NumPy only; for CUDA
+        source, cubin, PTX and a module. What a user should know beside that is a Python warning.
+        Raises ConfigError, CompileError or ScheduleError.
+        """
+        environment = fingerprint()
+        key = fingerprint_hash(environment)
+        record = replace(self.record, environment=self.record.environment or key)
+        done = export([record], Path(folder), options, {key: environment})
+        for note in done.notes:
+            warnings.warn(note, stacklevel=2)
+        return list(done.files)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

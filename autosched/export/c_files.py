@@ -1,0 +1,220 @@
+"""The files of a library for users of C: header, example, CMake snippet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from autosched.runtime.artifact import ParamSpec
+from autosched.runtime.calling import constant_shape
+
+_TYPES = {
+    "bool": "uint8_t",
+    "float32": "float",
+    "float64": "double",
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_BITS = {"float16": "uint16_t", "bfloat16": "uint16_t"}
+
+
+class Function(NamedTuple):
+    """A function of the library: what it computes, and its arrays.
+
+    `variants` are the shapes that it chooses among, for one that is passed them, else empty.
+    """
+
+    symbol: str
+    title: str
+    params: tuple[ParamSpec, ...]
+    variants: tuple[tuple[tuple[int, ...], ...], ...] = ()
+
+
+def c_type(dtype: str) -> str:
+    """The C type of elements; 16-bit and 8-bit floats are passed as their bits."""
+    return _TYPES.get(dtype) or _BITS.get(dtype) or "uint8_t"
+
+
+def header(name: str, functions: Sequence[Function], features: Sequence[str], threads: int) -> str:
+    """The text of NAME.h."""
+    guard = f"{name.upper()}_H"
+    needs = _wrapped(", ".join(features) or "none beyond those of every such CPU")
+    several = (
+        f"Parallel loops run on up to {threads} threads, as many as this process may use, or on\n"
+        " * AUTOSCHED_NUM_THREADS of them; they start at the first call that needs them."
+        if threads > 1
+        else "No kernel starts threads."
+    )
+    declarations = "\n".join(_declaration(f) for f in functions)
+    return f"""/* Kernels tuned by autosched.
+ *
+ * Every function returns 0 when it is done, and otherwise a status that {name}_message explains;
+ * nothing was computed then. Arrays are compact and row-major. Outputs are written, inputs are
+ * not; an output shares no memory with another array. Pointers must be aligned to an element;
+ * aligned to 64 bytes (aligned_alloc(64, ...)) some kernels are up to 1.3 times as fast. No
+ * argument is checked. Several threads may call at once.
+ * {several}
+ *
+ * Features of the CPU that are needed:
+{needs}
+ * A machine without them is refused: every function returns {-3} before a kernel runs.
+ */
+#ifndef {guard}
+#define {guard}
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+/* NULL where this machine can run the library, else a sentence that names what is missing. */
+const char *{name}_problem(void);
+
+/* What a status means. */
+const char *{name}_message(int status);
+
+{declarations}
+#ifdef __cplusplus
+}}
+#endif
+
+#endif /* {guard} */
+"""
+
+
+def _wrapped(text: str, width: int = 92) -> str:
+    lines, line = [], " *  "
+    for word in text.split():
+        if len(line) + len(word) > width:
+            lines.append(line)
+            line = " *  "
+        line += f" {word}"
+    return "\n".join([*lines, line])
+
+
+def _declaration(f: Function) -> str:
+    lines = [f"/* {f.title.replace('*/', '* /')}", " *"]
+    for p in f.params:
+        kind = "out" if p.is_output else "in"
+        bits = "" if p.dtype in _TYPES else " (its bits)"
+        shape = ", ".join(map(str, p.shape or ()))
+        if f.variants:
+            rank = len(p.shape or ())
+            lines.append(f" * {p.name} ({kind}): {p.dtype}{bits}, with its {rank} extents")
+            continue
+        lines.append(f" * {p.name} ({kind}): {p.dtype}{bits} [{shape}]")
+        if p.layout is not None:
+            lines.append(f" *   stored in another order: {p.layout.text}")
+    if f.variants:
+        lines.append(" * Shapes that are there (others: status -4):")
+        lines += [f" *   {_shapes(f.params, variant)}" for variant in f.variants]
+    lines.append(" */")
+    return "\n".join(lines) + f"\nint {f.symbol}({_parameters(f)});\n"
+
+
+def _shapes(params: Sequence[ParamSpec], variant: Sequence[tuple[int, ...]]) -> str:
+    pairs = zip(params, variant, strict=True)
+    return ", ".join(f"{p.name} [{', '.join(map(str, shape))}]" for p, shape in pairs)
+
+
+def _parameters(f: Function) -> str:
+    words = []
+    for p in f.params:
+        const = "" if p.is_output else "const "
+        words.append(f"{const}{c_type(p.dtype)} *{p.name}")
+        if f.variants:
+            words.append(f"const int64_t *{p.name}_shape")
+    return ", ".join(words)
+
+
+def example(name: str, functions: Sequence[Function]) -> str:
+    """The text of a program that calls each kernel once and prints a sum of its outputs."""
+    parts = [_call(name, f) for f in functions if not f.variants]
+    bodies = "\n".join(body for body, _ in parts)
+    calls = "\n".join(f"  if ({call}()) return 1;" for _, call in parts)
+    return f"""/* Calls every kernel of {name} on inputs of 0, 1, ... 12, 0, 1, ... and prints sums.
+ *
+ *   cc -O2 {name}_example.c -I. -L. -l{name} -Wl,-rpath,'$ORIGIN' -o example && ./example
+ */
+#define _POSIX_C_SOURCE 200112L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "{name}.h"
+
+static double now(void) {{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec + 1e-9 * t.tv_nsec;
+}}
+
+static void *aligned(size_t bytes) {{
+  void *p = NULL;
+  if (posix_memalign(&p, 64, bytes ? bytes : 1)) exit(1);
+  memset(p, 0, bytes);
+  return p;
+}}
+
+{bodies}
+int main(void) {{
+  const char *problem = {name}_problem();
+  if (problem) {{
+    fprintf(stderr, "%s\\n", problem);
+    return 2;
+  }}
+{calls}
+  return 0;
+}}
+"""
+
+
+def _call(name: str, f: Function) -> tuple[str, str]:
+    lines = [f"static int call_{f.symbol}(void) {{"]
+    total = []
+    for p in f.params:
+        kind, size = c_type(p.dtype), 1
+        for extent in constant_shape(p):
+            size *= extent
+        lines.append(f"  {kind} *{p.name} = aligned({size}L * sizeof({kind}));")
+        if not p.is_output and p.dtype in _TYPES:
+            modulus = 2 if p.dtype == "bool" else 13
+            lines.append(
+                f"  for (long i = 0; i < {size}L; i++) {p.name}[i] = ({kind})(i % {modulus});"
+            )
+        if p.is_output:
+            total.append(f"  for (long i = 0; i < {size}L; i++) sum += (double){p.name}[i];")
+    given = ", ".join(p.name for p in f.params)
+    lines += [
+        f"  int status = {f.symbol}({given});",
+        "  double start = now();",
+        "  for (int i = 0; i < 10 && !status; i++)",
+        f"    status = {f.symbol}({given});",
+        "  double seconds = (now() - start) / 10;",
+        "  if (status) {",
+        f'    fprintf(stderr, "{f.symbol}: %s\\n", {name}_message(status));',
+        "    return 1;",
+        "  }",
+        "  double sum = 0;",
+        *total,
+        f'  printf("{f.symbol} sum %.17g, %.3f us\\n", sum, 1e6 * seconds);',
+        *(f"  free({p.name});" for p in f.params),
+        "  return 0;",
+        "}",
+        "",
+    ]
+    return "\n".join(lines), f"call_{f.symbol}"
+
+
+def cmake(name: str) -> str:
+    """The text of NAME.cmake."""
+    return f"""# The library {name} as a target:
+#
+#   include(path/to/{name}.cmake)
+#   target_link_libraries(your_program PRIVATE {name})
+add_library({name} SHARED IMPORTED GLOBAL)
+set_target_properties({name} PROPERTIES
+  IMPORTED_LOCATION "${{CMAKE_CURRENT_LIST_DIR}}/lib{name}.so"
+  INTERFACE_INCLUDE_DIRECTORIES "${{CMAKE_CURRENT_LIST_DIR}}")
+"""

@@ -1,0 +1,105 @@
+"""A candidate that is to be exported, and under which name."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from autosched.state.steps import Step
+from autosched.task import Task
+
+_C_WORDS = frozenset(
+    {
+        "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
+        "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register",
+        "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch",
+        "typedef", "union", "unsigned", "void", "volatile", "while", "bool", "true", "false",
+        "main", "class", "new", "delete", "and", "or", "not", "xor", "private", "public",
+        "template", "this",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The steps for a task, the name of the function, and seconds per call where measured.
+
+    `tuned_for` names the task whose steps these are, where that is another one.
+    """
+
+    task: Task
+    steps: tuple[Step, ...]
+    symbol: str
+    seconds: float | None = None
+    tuned_for: str = ""
+
+    @property
+    def operator(self) -> str:
+        """The name of the operator, as an identifier of C that no library has taken."""
+        return _identifier(self.task.function_name)
+
+    def about(self) -> dict[str, Any]:
+        """What a reader wants to know of it."""
+        found: dict[str, Any] = {"workload": self.task.name, "key": self.task.key}
+        if self.seconds is not None:
+            found["recorded_seconds"] = self.seconds
+        if self.tuned_for:
+            found["steps_tuned_for"] = self.tuned_for
+        return found
+
+
+def named(candidates: Sequence[Candidate], *, sized: bool = False) -> list[Candidate]:
+    """The candidates with symbols that are C identifiers and differ: the operators' names.
+
+    Where an operator occurs more than once its sizes are added: matmul_512x512x512. With `sized`
+    they always are.
+    """
+    often = Counter(c.operator for c in candidates)
+    found = []
+    seen: Counter[str] = Counter()
+    for c in candidates:
+        name = f"{c.operator}_{_sizes(c.task)}" if sized or often[c.operator] > 1 else c.operator
+        seen[name] += 1
+        found.append(replace(c, symbol=name if seen[name] == 1 else f"{name}_{seen[name]}"))
+    return found
+
+
+def _identifier(name: str) -> str:
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    if text == "main":
+        return "kernel"
+    # A function called exp would be found in the place of the C library's.
+    if not text or text[0].isdigit() or text in _C_WORDS or hasattr(ctypes.CDLL(None), text):
+        return f"kernel_{text}"
+    return text
+
+
+def _sizes(task: Task) -> str:
+    """The arguments of a built-in operator, or all extents: `512x512x512`."""
+    workload = task.workload.to_json()
+    args = workload.get("args")
+    if isinstance(args, dict) and args:
+        parts = [_text(value) for value in args.values() if value != "float32"]
+    else:
+        parts = ["x".join(_text(e) for e in t.shape) for t in task.tensors]
+    return "x".join(parts)
+
+
+def _text(value: Any) -> str:
+    return re.sub(r"\W+", "_", str(value), flags=re.ASCII).strip("_")
+
+
+def tools() -> dict[str, str]:
+    """Versions of what made the files."""
+    found = {}
+    for name in ("autosched", "llvmlite", "numpy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found

@@ -1,0 +1,201 @@
+"""CPU kernels as a shared library with what C, CMake and Python need to use it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autosched.codegen.llvm_compile import compile_object
+from autosched.driver import build_steps
+from autosched.errors import ConfigError
+from autosched.export.bundle import bundle
+from autosched.export.c_files import Function, cmake, example, header
+from autosched.export.candidate import Candidate, tools
+from autosched.export.cpu_features import Bit, needed, saved_registers
+from autosched.export.library_ir import Entry, Shapes, exported, library_ir
+from autosched.export.link import NO_LINKER, link, linker
+from autosched.runtime.artifact import CpuArtifact, ParamSpec
+from autosched.runtime.calling import constant_shape
+from autosched.target import Target, cpu_target
+
+_MODULES = (
+    "runtime.array_checks",
+    "runtime.calling",
+    "runtime.memory",
+    "runtime.quick_call",
+    "export.exported_cpu",
+)
+_DOCSTRING = """Kernels for the CPU, tuned by autosched; this module needs NumPy only.
+
+    import {name}
+    c = {name}.{first}(a, b)           # inputs; the outputs are made and returned
+    {name}.{first}(a, b, c)            # or written in place
+
+Importing it where the CPU lacks what the library needs is an ImportError that names it.
+{name}.json says what the functions take, names() lists them, empty() makes aligned arrays."""
+_X86 = ("x86_64", "amd64")
+
+
+def export_cpu(
+    candidates: Sequence[Candidate],
+    folder: Path,
+    name: str,
+    choices: Mapping[str, Sequence[str]] | None = None,
+) -> tuple[list[Path], str]:
+    """Write the library `name` of `candidates` (symbols differ); the files, and a note or "".
+
+    `choices`: functions that choose by shape, with the symbols that they choose among. Without a
+    linker the object files are written, and the note says what to do with them. Raises
+    CompileError, ScheduleError, ConfigError.
+    """
+    target = _one_target(candidates)
+    built = {c.symbol: _build(c) for c in candidates}
+    entries = [
+        Entry(symbol, artifact.symbol, len(artifact.params), _threads(artifact))
+        for symbol, artifact in built.items()
+    ]
+    shapes = [_shapes(symbol, among, built) for symbol, among in (choices or {}).items()]
+    features, registers = _needs(target)
+    own = library_ir(name, entries, shapes, features, registers)
+    objects = {f"{name}_runtime.o": compile_object(own, _plain(target), "light")}
+    objects |= {f"{name}_{symbol}.o": a.object_code for symbol, a in built.items()}
+
+    functions = [Function(c.symbol, c.task.name, built[c.symbol].params) for c in candidates]
+    for shape in shapes:
+        params = built[shape.entries[0][0]].params
+        variants = tuple(tuple(map(tuple, extents)) for _, extents in shape.entries)
+        functions.append(Function(shape.symbol, f"{shape.symbol}, by shape", params, variants))
+    library = f"lib{name}.so"
+    about = {
+        "schema": 1,
+        "target": "cpu",
+        "name": name,
+        "library": library,
+        "triple": target.triple,
+        "cpu": target.cpu,
+        "cpu_features": list(features),
+        "threads": max(e.threads for e in entries),
+        "tools": tools(),
+        "kernels": {c.symbol: _about(c, built[c.symbol]) for c in candidates},
+        "dispatch": {symbol: list(among) for symbol, among in (choices or {}).items()},
+    }
+    threads = max(e.threads for e in entries)
+    texts = {
+        f"{name}.h": header(name, functions, list(features), threads),
+        f"{name}_example.c": example(name, functions),
+        f"{name}.cmake": cmake(name),
+        f"{name}.json": json.dumps(about, indent=1) + "\n",
+        f"{name}.py": bundle(_MODULES, _DOCSTRING.format(name=name, first=functions[-1].symbol)),
+    }
+    for file, text in texts.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    made, note = _linked(folder, library, objects, exported(name, entries, shapes))
+    return [*made, *(folder / file for file in texts)], note
+
+
+def _linked(
+    folder: Path, library: str, objects: Mapping[str, bytes], symbols: Sequence[str]
+) -> tuple[list[Path], str]:
+    """The library, or the objects where nothing links."""
+    command = linker()
+    if command is not None:
+        with tempfile.TemporaryDirectory() as place:
+            paths = _written(Path(place), objects)
+            link(command, paths, folder / library, symbols)
+        return [folder / library], ""
+    paths = _written(folder, objects)
+    words = " ".join(path.name for path in paths)
+    note = (
+        f"{NO_LINKER}: the object files are there instead; elsewhere, or after installing one "
+        f"(pip install ziglang), link them in {folder} with\n"
+        f"  cc -shared -o {library} {words} -Wl,-z,nodelete -lm -lpthread"
+    )
+    return paths, note
+
+
+def _written(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    for file, data in files.items():
+        (folder / file).write_bytes(data)
+    return [folder / file for file in files]
+
+
+def _one_target(candidates: Sequence[Candidate]) -> Target:
+    """The CPU of all of them: one library states what it needs once."""
+    first = candidates[0].task
+    for c in candidates:
+        there = c.task.target
+        if (there.triple, there.cpu, there.features) != _machine(first.target):
+            raise ConfigError(
+                f"{first.name} is for {first.target} and {c.task.name} for {there}; one library is "
+                "for one CPU: build them apart"
+            )
+    return first.target
+
+
+def _machine(target: Target) -> tuple[str, str, str]:
+    return target.triple, target.cpu, target.features
+
+
+def _build(candidate: Candidate) -> CpuArtifact:
+    task = candidate.task
+    symbol = f"autosched_{candidate.symbol}"
+    return build_steps(task.dag, candidate.steps, task.target, symbol, task.layout)
+
+
+def _threads(artifact: CpuArtifact) -> int:
+    return artifact.threads if artifact.parallel else 1
+
+
+def _plain(target: Target) -> Target:
+    """The plainest CPU of the architecture, for the code that looks at the CPU."""
+    cpu = "x86-64" if _is_x86(target) else "generic"
+    return replace(target, cpu=cpu, features="", vector_bytes=16)
+
+
+def _is_x86(target: Target) -> bool:
+    return (target.triple or cpu_target().triple).split("-")[0] in _X86
+
+
+def _needs(target: Target) -> tuple[dict[str, Bit], int]:
+    if not _is_x86(target):
+        return {}, 0
+    return needed(target.features), saved_registers(target.features)
+
+
+def _shapes(symbol: str, among: Sequence[str], built: Mapping[str, CpuArtifact]) -> Shapes:
+    """Raises ConfigError when the kernels are not of one operator."""
+    kinds = {tuple((p.name, p.dtype, len(p.shape or ())) for p in built[s].params) for s in among}
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"{symbol}: kernels that are chosen by shape must take the same arrays, with the same "
+            f"types and numbers of dimensions; {', '.join(among)} do not"
+        )
+    entries = [(s, [constant_shape(p) for p in built[s].params]) for s in among]
+    same = {tuple(extents) for _, extents in entries}
+    if len(same) < len(entries):
+        raise ConfigError(f"{symbol}: two of {', '.join(among)} are for the same shapes")
+    return Shapes(symbol, [len(p.shape or ()) for p in built[among[0]].params], entries)
+
+
+def _about(candidate: Candidate, artifact: CpuArtifact) -> dict[str, Any]:
+    return {
+        **candidate.about(),
+        "parameters": [_parameter(p) for p in artifact.params],
+        "threads": _threads(artifact),
+        "sha256": hashlib.sha256(artifact.object_code).hexdigest(),
+    }
+
+
+def _parameter(p: ParamSpec) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": p.name, "dtype": p.dtype, "shape": list(p.shape or ()), "output": p.is_output
+    }  # fmt: skip
+    if p.layout is not None:
+        dims = [list(d) for d in p.layout.dims]
+        entry["layout"] = {"shape": list(p.layout.shape), "dims": dims, "text": p.layout.text}
+    return entry

@@ -1,0 +1,58 @@
+"""Which features of a CPU compiled code may use, and where CPUID tells of them.
+
+The bits are those of Intel's Software Developer's Manual (volume 2, CPUID) and AMD's APM
+(volume 3, appendix E), under LLVM's names. Features that no compiler uses unasked, such as AES,
+are left out: their absence is no obstacle.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+EAX, EBX, ECX, EDX = range(4)
+_EXTENDED = 0x80000001
+
+
+class Bit(NamedTuple):
+    """A bit of a register that CPUID sets for a leaf and a subleaf."""
+
+    leaf: int
+    subleaf: int
+    register: int
+    bit: int
+
+
+def _bits(leaf: int, subleaf: int, register: int, **bits: int) -> dict[str, Bit]:
+    names = {name.replace("_", "."): bit for name, bit in bits.items()}
+    return {name: Bit(leaf, subleaf, register, bit) for name, bit in names.items()}
+
+
+BITS: dict[str, Bit] = {
+    **_bits(1, 0, EDX, cx8=8, cmov=15, mmx=23, fxsr=24, sse=25, sse2=26),
+    **_bits(1, 0, ECX, sse3=0, pclmul=1, ssse3=9, fma=12, cx16=13, sse4_1=19, sse4_2=20),
+    **_bits(1, 0, ECX, movbe=22, popcnt=23, avx=28, f16c=29),
+    **_bits(7, 0, EBX, bmi=3, avx2=5, bmi2=8, avx512f=16, avx512dq=17, adx=19, avx512ifma=21),
+    **_bits(7, 0, EBX, avx512cd=28, avx512bw=30, avx512vl=31),
+    **_bits(7, 0, ECX, avx512vbmi=1, avx512vbmi2=6, gfni=8, vpclmulqdq=10, avx512vnni=11),
+    **_bits(7, 0, ECX, avx512bitalg=12, avx512vpopcntdq=14),
+    **_bits(7, 0, EDX, avx512vp2intersect=8, avx512fp16=23),
+    **_bits(7, 1, EAX, avxvnni=4, avx512bf16=5, avxifma=23),
+    **_bits(7, 1, EDX, avxvnniint8=4, avxneconvert=5, avxvnniint16=10),
+    **_bits(_EXTENDED, 0, ECX, sahf=0, lzcnt=5, sse4a=6, xop=11, fma4=16, tbm=21),
+}
+
+_AVX, _AVX512 = 0x6, 0xE6  # of XCR0: registers that the operating system saves
+
+
+def needed(features: str) -> dict[str, Bit]:
+    """The bits that code for LLVM's `features` (`+avx2,-sse4a`) needs, by name."""
+    wanted = {word[1:] for word in features.split(",") if word.startswith("+")}
+    return {name: bit for name, bit in BITS.items() if name in wanted}
+
+
+def saved_registers(features: str) -> int:
+    """The bits of XCR0 that such code needs: 0 without vectors of more than 128 bits."""
+    found = needed(features)
+    if "avx512f" in found:
+        return _AVX512
+    return _AVX if "avx" in found else 0

@@ -1,0 +1,121 @@
+"""CUDA kernels as files: source, cubins, PTX, launch sizes, and a module that loads them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from autosched.codegen.nvrtc import load_nvrtc, nearest_arch
+from autosched.driver import cuda_source
+from autosched.errors import CompileError
+from autosched.export.bundle import bundle
+from autosched.export.candidate import Candidate, tools
+from autosched.runtime.cuda_artifact import Alloc, CudaArtifact, Launch
+
+_MODULES = (
+    "runtime.array_checks",
+    "runtime.calling",
+    "runtime.cuda_api",
+    "runtime.cuda_arrays",
+    "runtime.cuda_loader",
+    "export.exported_cuda",
+)
+_DOCSTRING = """Kernels for CUDA, tuned by autosched; this needs NumPy and the CUDA driver only.
+
+    import {name}
+    c = {name}.{first}(a, b)               # NumPy arrays: copied to the GPU and back
+    c = {name}.{first}(x, y)               # of CuPy, PyTorch, Numba, PyCUDA: stays on the GPU
+    {name}.{first}(x, y, out=z, stream=s)  # queued in a stream
+
+{name}.json says what they take and how they are launched; {name}.names() lists them."""
+
+
+def export_cuda(
+    candidates: Sequence[Candidate], folder: Path, name: str, archs: Sequence[str] = ()
+) -> list[Path]:
+    """Write the files of `candidates` (symbols differ) and their module `name`.
+
+    `archs` are what code is made for; default: what each was recorded for. Raises CompileError,
+    ScheduleError, or ConfigError where NVRTC is missing.
+    """
+    written: dict[str, bytes] = {}
+    entries: dict[str, Any] = {}
+    for candidate in candidates:
+        entries[candidate.symbol] = _files(candidate, archs, written)
+    about = {"schema": 1, "target": "cuda", "tools": tools(), "kernels": entries}
+    written[f"{name}.json"] = (json.dumps(about, indent=1) + "\n").encode()
+    first = candidates[0].symbol
+    written[f"{name}.py"] = bundle(_MODULES, _DOCSTRING.format(name=name, first=first)).encode()
+    for file, data in written.items():
+        (folder / file).write_bytes(data)
+    return [folder / file for file in written]
+
+
+def _files(candidate: Candidate, archs: Sequence[str], written: dict[str, bytes]) -> dict[str, Any]:
+    """Add the files of one candidate to `written`; its entry in the module's JSON."""
+    task, symbol = candidate.task, candidate.symbol
+    wanted = list(archs) or [task.target.arch or "sm_80"]
+    target = replace(task.target, arch=wanted[0])
+    artifact = cuda_source(task.dag, candidate.steps, target, symbol)
+    cubins: dict[str, str] = {}
+    compilers: dict[str, str] = {}
+    for arch in wanted:
+        nvrtc = load_nvrtc(arch)
+        compiled = nvrtc.compile(artifact.source, arch, statements=artifact.statements)
+        artifact = artifact.with_cubin(compiled)
+        cubins[compiled.arch] = f"{symbol}.{compiled.arch}.cubin"
+        written[cubins[compiled.arch]] = compiled.cubin
+        compilers[compiled.arch] = ".".join(map(str, nvrtc.version))
+    lowest = min(cubins, key=lambda arch: int(arch.removeprefix("sm_")))
+    nvrtc = load_nvrtc(lowest)
+    written[f"{symbol}.ptx"] = nvrtc.ptx(artifact.source, lowest).encode()
+    written[f"{symbol}.cu"] = artifact.source.encode()
+    return {
+        **candidate.about(),
+        "parameters": _parameters(artifact),
+        "source": f"{symbol}.cu",
+        "cubins": cubins,
+        "ptx": {"arch": nearest_arch(lowest, nvrtc.archs) or lowest, "file": f"{symbol}.ptx"},
+        "nvrtc": compilers,
+        "launches": _launches(artifact),
+        "workspaces": {s.workspace: s.size for s in artifact.plan if isinstance(s, Alloc)},
+        "resources": {arch: _resources(artifact, arch) for arch in cubins},
+        "sha256": {file: hashlib.sha256(written[file]).hexdigest() for file in cubins.values()},
+    }
+
+
+def _parameters(artifact: CudaArtifact) -> list[dict[str, Any]]:
+    return [
+        {"name": p.name, "dtype": p.dtype, "shape": list(p.shape or ()), "output": p.is_output}
+        for p in artifact.params
+    ]
+
+
+def _launches(artifact: CudaArtifact) -> list[dict[str, Any]]:
+    kernels = {kernel.name: kernel for kernel in artifact.kernels}
+    launches = []
+    for step in artifact.plan:
+        if not isinstance(step, Launch):
+            continue
+        kernel = kernels[step.kernel]
+        if not all(isinstance(argument, str) for argument in step.args):
+            raise CompileError(f"{kernel.name} is passed numbers; only arrays can be exported")
+        launches.append(
+            {
+                "kernel": kernel.name,
+                "grid": list(kernel.grid),
+                "block": list(kernel.block),
+                "static_shared": kernel.static_shared,
+                "dynamic_shared": kernel.dynamic_shared,
+                "arguments": list(step.args),
+            }
+        )
+    return launches
+
+
+def _resources(artifact: CudaArtifact, arch: str) -> dict[str, Any]:
+    return {name: asdict(used) for name, used in artifact.resources[arch].items()}

@@ -1,0 +1,216 @@
+"""The end of an exported module for the CPU: its library, and the kernels of it.
+
+It is bundled with what it imports (`bundle.py`) and never imported here but by tests.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from autosched.runtime.array_checks import (
+    address_of,
+    array_problem,
+    element_of,
+    no_view,
+    overlap,
+    shares,
+    view_of,
+)
+from autosched.runtime.calling import arrange, result_of, signature
+from autosched.runtime.memory import aligned_copy, empty
+from autosched.runtime.quick_call import UNFIT, Expected, quick_call
+
+_FILE = Path(__file__).with_suffix(".json")
+_ONE = ctypes.c_int32(1)  # the library sees to its threads itself
+
+
+class Parameter(NamedTuple):
+    """An array that a kernel takes; `dims` is the order that it is stored in, if another."""
+
+    name: str
+    dtype: str
+    element: Any
+    shape: tuple[int, ...]
+    is_output: bool
+    original: tuple[int, ...]
+    dims: tuple[tuple[int, int], ...]
+
+
+class Kernel:
+    """A kernel of the library. Call it with its inputs, and its outputs where they are there.
+
+        c = kernel(a, b)    kernel(a, b, c)    kernel(a, b, out=c)    kernel(A=a, B=b)
+
+    Arrays are NumPy's, or anything in host memory with __dlpack__ or __array_interface__. Every
+    argument is checked first; ValueError names the one that does not fit. Several threads may
+    call it at once.
+    """
+
+    def __init__(
+        self, name: str, entry: Mapping[str, Any], library: ctypes.CDLL, prefix: str
+    ) -> None:
+        self.name = name
+        self.parameters = tuple(map(_parameter, entry["parameters"]))
+        self._run = getattr(library, f"{prefix}_run_{name}")
+        self._message = getattr(library, f"{prefix}_message")
+        self._message.restype = ctypes.c_char_p
+        expected = [
+            Expected(p.element, p.shape, p.element.alignment, p.is_output) for p in self.parameters
+        ]
+        self._quick = quick_call(
+            _address(getattr(library, f"{prefix}_call")),
+            _address(self._run),
+            expected,
+            ctypes.addressof(_ONE),
+            1,
+        )
+
+    def __repr__(self) -> str:
+        return f"<kernel {signature(self.name, self.parameters)}>"
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run once. Returns the outputs that were not given: an array, or a tuple of several."""
+        status = UNFIT if named else self._quick(args)
+        if status == 0:
+            return None
+        made: list[Any] = []
+        if status == UNFIT:
+            status, made = self._general(args, named)
+        if status:
+            raise RuntimeError(f"{self.name}: {self._message(status).decode()}")
+        return result_of(made)
+
+    def prepare(self, *args: Any) -> tuple[Any, ...]:
+        """The arguments, those that the kernel expects in another order copied into it."""
+        found = list(args)
+        for i, (p, value) in enumerate(zip(self.parameters, args, strict=False)):
+            if p.dims:
+                array = view_of(value)
+                if array.shape != p.original:
+                    raise self._refusal(i, f"must have shape {p.original}, found {array.shape}")
+                found[i] = aligned_copy(_stored(array, p.dims))
+        return tuple(found)
+
+    def _general(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[int, list[Any]]:
+        values, made = arrange(self.name, self.parameters, args, named, self._allocate, ValueError)
+        arrays = []
+        for i, (p, value) in enumerate(zip(self.parameters, values, strict=True)):
+            try:
+                array = view_of(value)
+            except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+                raise self._refusal(i, no_view(value, error)) from error
+            hint = "; kernel.prepare stores it so" if p.dims else ""
+            problem = array_problem(
+                array, p.dtype, p.element, p.shape, p.element.alignment, p.is_output, hint
+            )
+            if problem:
+                raise self._refusal(i, problem)
+            arrays.append(array)
+        spans = [(address_of(array), array.nbytes) for array in arrays]
+        found = overlap(spans, [p.is_output for p in self.parameters])
+        if found is not None:
+            raise self._refusal(found[0], shares(self.parameters[found[1]].name, found[1]))
+        slots = (ctypes.c_void_p * len(spans))(*(address for address, _ in spans))
+        return int(self._run(slots)), made
+
+    def _allocate(self, spec: Any) -> np.ndarray[Any, Any]:
+        return empty(spec.shape, spec.element)
+
+    def _refusal(self, position: int, problem: str) -> ValueError:
+        name = self.parameters[position].name
+        return ValueError(f"{self.name}: argument {position + 1} ({name}) {problem}")
+
+
+class Choice:
+    """A function that chooses among kernels by the shapes of its inputs."""
+
+    def __init__(self, name: str, kernels: Sequence[Kernel]) -> None:
+        self.name = name
+        self.kernels = tuple(kernels)
+        self._by_shapes = {
+            tuple(p.shape for p in k.parameters if not p.is_output): k for k in kernels
+        }
+        self._inputs = len(next(iter(self._by_shapes)))
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: one of {len(self.kernels)} kernels, by shape>"
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """As the kernel for these shapes. ValueError names those that are there."""
+        return self.kernel_for(*args, **named)(*args, **named)
+
+    def kernel_for(self, *args: Any, **named: Any) -> Kernel:
+        """The kernel that a call with these arguments takes."""
+        first = self.kernels[0].parameters
+        inputs = [p.name for p in first if not p.is_output]
+        given = [*args[: self._inputs], *(named[n] for n in inputs[len(args) :] if n in named)]
+        shapes = tuple(tuple(getattr(value, "shape", ())) for value in given)
+        found = self._by_shapes.get(shapes)
+        if found is None:
+            there = "; ".join(", ".join(map(str, known)) for known in self._by_shapes)
+            raise ValueError(
+                f"{self.name}: no kernel for the shapes {', '.join(map(str, shapes))} of "
+                f"{', '.join(inputs)}; there are {there}"
+            )
+        return found
+
+
+def _parameter(entry: Mapping[str, Any]) -> Parameter:
+    layout = entry.get("layout") or {"shape": entry["shape"], "dims": []}
+    return Parameter(
+        entry["name"],
+        entry["dtype"],
+        element_of(entry["dtype"]),
+        tuple(entry["shape"]),
+        entry["output"],
+        tuple(layout["shape"]),
+        tuple((axis, extent) for axis, extent in layout["dims"]),
+    )
+
+
+def _stored(array: np.ndarray[Any, Any], dims: Sequence[tuple[int, int]]) -> np.ndarray[Any, Any]:
+    order = [k for axis in range(array.ndim) for k, (of, _) in enumerate(dims) if of == axis]
+    return array.reshape([dims[k][1] for k in order]).transpose(np.argsort(order))
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+def _load() -> dict[str, Any]:
+    """The functions of the library, by name. ImportError where this machine cannot run it."""
+    about = json.loads(_FILE.read_text(encoding="utf-8"))
+    file = _FILE.with_name(about["library"])
+    try:
+        library = ctypes.CDLL(str(file))
+    except OSError as error:
+        raise ImportError(f"{file} cannot be loaded: {error}") from error
+    prefix = about["name"]
+    problem = getattr(library, f"{prefix}_problem")
+    problem.restype = ctypes.c_char_p
+    text = problem()
+    if text is not None:
+        raise ImportError(f"{file}: {text.decode()}")
+    found: dict[str, Any] = {
+        name: Kernel(name, entry, library, prefix) for name, entry in about["kernels"].items()
+    }
+    for name, kernels in about["dispatch"].items():
+        found[name] = Choice(name, [found[kernel] for kernel in kernels])
+    return found
+
+
+def names() -> list[str]:
+    """The functions of this module that compute."""
+    return list(_functions)
+
+
+_functions = _load() if _FILE.is_file() else {}  # none where this file is not exported
+globals().update(_functions)

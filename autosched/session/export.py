@@ -1,0 +1,212 @@
+"""Recorded kernels as files for users without autosched."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autosched.driver import build_steps
+from autosched.errors import ConfigError, MeasureError
+from autosched.export.adapt import nearest, other_shape
+from autosched.export.candidate import Candidate, named
+from autosched.export.cpu import export_cpu
+from autosched.export.cuda import export_cuda
+from autosched.measure.check import compare
+from autosched.measure.records import LogContents, Record, RecordLog
+from autosched.runtime.cpu import load
+from autosched.session.this_cpu import is_this_cpu
+from autosched.target import cpu_target
+from autosched.task import Task
+from autosched.words import count
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The files that were written, and sentences that a user should read."""
+
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """How kernels are exported.
+
+    `name` is the library's and module's; default: the operator's, or `kernels` for several.
+    `dispatch` adds for each operator a function that chooses by shape. `also` are shapes, as sizes
+    by name, that such a function serves with the nearest tuned schedule that is legal. `archs` are
+    the CUDA architectures to compile for; default: the recorded one. `force` replaces files that no
+    earlier export wrote.
+    """
+
+    name: str = ""
+    dispatch: bool = False
+    also: tuple[Mapping[str, int], ...] = ()
+    archs: tuple[str, ...] = ()
+    force: bool = False
+
+
+def export(
+    records: Sequence[Record],
+    folder: Path,
+    options: ExportOptions | None = None,
+    environments: Mapping[str, Mapping[str, object]] | None = None,
+) -> Exported:
+    """Write the kernels of `records` to `folder`, all of them for the CPU or all for CUDA.
+
+    Nothing is written unless all can be. `environments` are those of the records' files. Raises
+    ConfigError, CompileError or ScheduleError.
+    """
+    options = options or ExportOptions()
+    notes: list[str] = []
+    candidates = _candidates(records, notes)
+    on_gpu = candidates[0].task.target.is_gpu
+    _refuse_options(options, candidates)
+    if options.also:
+        candidates += _others(candidates, options.also, notes)
+    candidates = named(candidates, sized=options.dispatch)
+    name = options.name or _name(candidates)
+    if not name.isidentifier() or not name.isascii():
+        raise ConfigError(f"the name {name!r} must be an identifier of C and Python; give another")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix=".autosched-", dir=folder.parent))
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}") from error
+    try:
+        if on_gpu:
+            export_cuda(candidates, place, name, options.archs)
+        else:
+            _, note = export_cpu(candidates, place, name, _choices(candidates, options))
+            if note:
+                notes.append(note.replace(str(place), str(folder)))
+        log = RecordLog(place / f"{name}.records.jsonl")
+        log.copy(LogContents(list(records), {k: dict(v) for k, v in (environments or {}).items()}))
+        files = _move(place, folder, name, force=options.force)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return Exported(tuple(files), tuple(notes))
+
+
+def _candidates(records: Sequence[Record], notes: list[str]) -> list[Candidate]:
+    if not records:
+        raise ConfigError("there is no record to export")
+    found = []
+    for record in records:
+        task = Task.from_json(record.task)
+        if not task.target.is_gpu and not task.target.cpu:
+            notes.append(f"{task.name}: its record names no CPU; built for this machine's")
+            task = replace(task, target=replace(cpu_target(), hardware=task.target.hardware))
+        seconds = record.result.cost if record.result.valid else None
+        if seconds is not None and not record.result.checked:
+            notes.append(f"{task.name}: this record was never compared with NumPy")
+        found.append(Candidate(task, record.steps, "", seconds))
+    kinds = {c.task.target.kind for c in found}
+    if len(kinds) > 1:
+        raise ConfigError("the records are for the CPU and for CUDA; build them apart")
+    return found
+
+
+def _refuse_options(options: ExportOptions, candidates: Sequence[Candidate]) -> None:
+    on_gpu = candidates[0].task.target.is_gpu
+    if options.also and not options.dispatch:
+        raise ConfigError("other shapes (--also) are for a function that chooses (--dispatch)")
+    if options.dispatch and on_gpu:
+        raise ConfigError("choosing by shape (--dispatch) is for CPU kernels only")
+    if options.archs and not on_gpu:
+        raise ConfigError("architectures (--arch) are for CUDA kernels only")
+
+
+def _others(
+    candidates: Sequence[Candidate], also: Sequence[Mapping[str, int]], notes: list[str]
+) -> list[Candidate]:
+    """A candidate for each shape that was not tuned."""
+    operators = {c.task.function_name for c in candidates}
+    if len(operators) > 1:
+        names = ", ".join(sorted(operators))
+        raise ConfigError(f"other shapes are of one operator, but the records are of {names}")
+    known = {c.task.name for c in candidates}
+    found = []
+    for sizes in also:
+        wanted = other_shape(candidates[0].task, sizes)
+        if wanted.name in known:
+            notes.append(f"{wanted.name} is among the records: their schedule is taken")
+            continue
+        known.add(wanted.name)
+        here = is_this_cpu(wanted.target)
+        found.append(nearest(wanted, candidates, _compared if here else _built))
+        compared = "compared with NumPy" if here else "not run: it is for another CPU"
+        notes.append(f"{wanted.name}: with the schedule of {found[-1].tuned_for}, {compared}")
+    return found
+
+
+def _built(candidate: Candidate) -> None:
+    task = candidate.task
+    build_steps(task.dag, candidate.steps, task.target, layout=task.layout)
+
+
+def _compared(candidate: Candidate) -> None:
+    """Raise MeasureError when the kernel differs from NumPy."""
+    task = candidate.task
+    kernel = load(build_steps(task.dag, candidate.steps, task.target, layout=task.layout))
+    inputs = task.inputs()
+    outputs = kernel(*kernel.prepare(*inputs))
+    found = outputs if isinstance(outputs, tuple) else (outputs,)
+    names = [tensor.name for tensor in task.tensors[-task.num_outputs :]]
+    for name, got, want in zip(names, found, task.reference(inputs), strict=True):
+        problem = compare(name, got, want)
+        if problem is not None:
+            raise MeasureError(problem, stage="check", kind="wrong_answer")
+
+
+def _choices(candidates: Sequence[Candidate], options: ExportOptions) -> dict[str, list[str]]:
+    """The kernels of each operator."""
+    found: dict[str, list[str]] = {}
+    if options.dispatch:
+        for c in candidates:
+            found.setdefault(c.operator, []).append(c.symbol)
+    return found
+
+
+def _name(candidates: Sequence[Candidate]) -> str:
+    operators = {c.operator for c in candidates}
+    return operators.pop() if len(operators) == 1 else "kernels"
+
+
+def _move(place: Path, folder: Path, name: str, *, force: bool) -> list[Path]:
+    """Put the files in their folder; ConfigError when that would replace somebody else's."""
+    files = sorted(path.name for path in place.iterdir())
+    about = place / f"{name}.json"
+    fields = json.loads(about.read_text(encoding="utf-8"))
+    about.write_text(json.dumps({**fields, "files": files}, indent=1) + "\n", encoding="utf-8")
+    try:
+        folder.mkdir(exist_ok=True)
+        mine = _written_before(folder / f"{name}.json")
+        foreign = [f for f in files if (folder / f).exists() and f not in mine]
+        if foreign and not force:
+            raise ConfigError(
+                f"{folder} has {count(len(foreign), 'file')} that no earlier build wrote and this "
+                f"one would replace: {', '.join(foreign)}; give another folder, or --force"
+            )
+        for stale in mine - set(files):
+            (folder / stale).unlink(missing_ok=True)
+        for file in files:
+            (place / file).replace(folder / file)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}") from error
+    return [folder / file for file in files]
+
+
+def _written_before(about: Path) -> set[str]:
+    """The files of an earlier export of the same name."""
+    try:
+        fields = json.loads(about.read_text(encoding="utf-8"))
+        files = fields["files"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return set()
+    plain = [f for f in files if isinstance(f, str) and f == Path(f).name]
+    return set(plain) if "kernels" in fields and "schema" in fields else set()

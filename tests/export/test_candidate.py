@@ -1,0 +1,30 @@
+"""Names of exported functions."""
+
+from __future__ import annotations
+
+from autosched.export.candidate import Candidate, named
+from autosched.task import Task
+from kit.exporting import matmul
+
+
+def test_names_are_identifiers_and_differ() -> None:
+    shapes = {"A": (4, 6)}
+    plain = Task.from_expression("B[i, j] = A[i, j] + 1.0", shapes)
+    tasks = [matmul(8), matmul(9), plain, Task.from_workload("softmax", M=4, N=4)]
+    found = [c.symbol for c in named([Candidate(task, (), "") for task in tasks])]
+    assert found == ["matmul_8x32x16", "matmul_9x32x16", "kernel", "softmax"]
+    again = [c.symbol for c in named([Candidate(plain, (), ""), Candidate(plain, (), "")])]
+    assert again == ["kernel_4x6x4x6", "kernel_4x6x4x6_2"]
+    sized = named([Candidate(tasks[0], (), "")], sized=True)
+    assert (sized[0].symbol, sized[0].operator) == ("matmul_8x32x16", "matmul")
+
+
+def test_names_that_are_taken() -> None:
+    class Named:
+        function_name = "exp"
+
+    taken = Candidate(Named(), (), "")  # type: ignore[arg-type]  # all that is asked of a task
+    assert taken.operator == "kernel_exp"
+    for name, symbol in (("double", "kernel_double"), ("main", "kernel"), ("own", "own")):
+        Named.function_name = name
+        assert taken.operator == symbol

@@ -1,0 +1,307 @@
+"""A library of CPU kernels, as its users meet it: Python with NumPy alone, and C."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from autosched.driver import build_steps
+from autosched.errors import CompileError, ConfigError
+from autosched.export import cpu as exporting
+from autosched.export import link
+from autosched.measure.records import Record, read_log
+from autosched.runtime.cpu import load
+from autosched.session.export import ExportOptions, export
+from autosched.state.steps import steps_from_json
+from autosched.task import Task
+from kit.exporting import cuda_record, matmul, record, tiled
+
+needs_linker = pytest.mark.skipif(link.linker() is None, reason="no C compiler links here")
+SOFTMAX = Task.from_workload("softmax", M=16, N=32)
+RECORDS = [record(matmul(m, threads=2), tiled(m)) for m in (64, 48)] + [record(SOFTMAX)]
+
+
+def module(path: Path) -> ModuleType:
+    """A module of a file, under a name of its own."""
+    spec = importlib.util.spec_from_file_location(f"exported_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two products, one chosen by shape with a third, and a softmax."""
+    place = tmp_path_factory.mktemp("exported") / "new" / "out"
+    done = export(RECORDS, place, ExportOptions(dispatch=True))
+    assert {path.name for path in done.files} == {path.name for path in place.iterdir()}
+    assert done.notes == ()
+    return place
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import kernels, numpy as np
+assert not {"autosched", "llvmlite", "ml_dtypes"} & set(sys.modules)
+given = np.load(sys.argv[2])
+for way in (kernels.matmul, kernels.matmul_64x32x16):
+    assert (way(given["a"], given["b"]) == given["c"]).all()
+assert (kernels.matmul(given["a"][:48], B=given["b"]) == given["c"][:48]).all()
+out = kernels.empty((16, 32))
+assert kernels.softmax(given["b"], out) is None and (out == given["s"]).all()
+import os
+child = os.fork()
+if child == 0:
+    os._exit(not (kernels.matmul(given["a"], given["b"]) == given["c"]).all())
+assert os.waitpid(child, 0)[1] == 0
+print("same", len(os.listdir("/proc/self/task")) if sys.platform == "linux" else "")
+"""
+
+
+@needs_linker
+@pytest.mark.parametrize("threads", ["", "1", "3"])
+def test_a_process_with_numpy_alone_computes_the_same(
+    folder: Path, tmp_path: Path, threads: str
+) -> None:
+    task = matmul(64, threads=2)
+    random = np.random.default_rng(0)
+    a, b = random.random((64, 16), np.float32), random.random((16, 32), np.float32)
+    c = load(build_steps(task.dag, tiled(64), task.target))(a, b)
+    s = load(build_steps(SOFTMAX.dag, (), SOFTMAX.target))(b)
+    np.savez(tmp_path / "given.npz", a=a, b=b, c=c, s=s)
+    environment = {**os.environ, "AUTOSCHED_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", SCRIPT, str(folder), str(tmp_path / "given.npz")],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("same"), done.stderr
+    if threads and sys.platform == "linux":
+        assert done.stdout.split() == ["same", threads]
+
+
+@needs_linker
+def test_the_example_in_c_prints_the_same(folder: Path, tmp_path: Path) -> None:
+    cc = link.linker()
+    assert cc is not None
+    program = tmp_path / "example"
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+    where = [f"-I{folder}", f"-L{folder}", "-lkernels", f"-Wl,-rpath,{folder}"]
+    subprocess.run(
+        [*cc, *flags, str(folder / "kernels_example.c"), "-o", str(program), *where], check=True
+    )
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=True)
+    sums = {
+        line.split()[0]: float(line.split()[2].rstrip(",")) for line in done.stdout.splitlines()
+    }
+    kernels = module(folder / "kernels.py")
+    for name in ("matmul_64x32x16", "matmul_48x32x16", "softmax_16x32"):
+        function = getattr(kernels, name)
+        inputs = [
+            (np.arange(np.prod(p.shape)) % 13).astype(np.float32).reshape(p.shape)
+            for p in function.parameters
+            if not p.is_output
+        ]
+        assert sums[name] == pytest.approx(
+            float(function(*inputs).sum(dtype=np.float64)), rel=1e-12
+        )
+
+
+@needs_linker
+def test_a_function_in_c_chooses_by_shape(folder: Path) -> None:
+    library = ctypes.CDLL(str(folder / "libkernels.so"))
+    kernels = module(folder / "kernels.py")
+    a, b = np.ones((48, 16), np.float32), np.ones((16, 32), np.float32)
+    c = np.zeros((48, 32), np.float32)
+
+    def call(rows: int) -> int:
+        arguments = []
+        for array, shape in ((a, (rows, 16)), (b, b.shape), (c, (rows, 32))):
+            arguments += [ctypes.c_void_p(array.ctypes.data), (ctypes.c_int64 * 2)(*shape)]
+        return int(library.matmul(*arguments))
+
+    assert call(40) == -4
+    assert (c == 0).all()
+    assert call(48) == 0
+    assert (c == 16).all()
+    library.kernels_message.restype = ctypes.c_char_p
+    assert library.kernels_message(-4) == b"there is no kernel for these shapes"
+    with pytest.raises(
+        ValueError, match=r"no kernel for the shapes \(40, 16\), \(16, 32\) of A, B; there are \(64"
+    ):
+        kernels.matmul(a[:40], b)
+    assert kernels.matmul.kernel_for(a, b) is kernels.matmul_48x32x16
+    assert kernels.names() == [
+        "matmul_64x32x16",
+        "matmul_48x32x16",
+        "softmax_16x32",
+        "matmul",
+        "softmax",
+    ]
+
+
+@needs_linker
+def test_arguments_that_do_not_fit(folder: Path) -> None:
+    kernels = module(folder / "kernels.py")
+    a, b, c = (np.ones(s, np.float32) for s in ((64, 16), (16, 32), (64, 32)))
+    kernel = kernels.matmul_64x32x16
+    refusals = {
+        r"argument 1 \(A\) must have dtype float32, found float64": (a.astype(float), b, c),
+        r"argument 2 \(B\) must have shape \(16, 32\), found \(64, 16\)": (a, a, c),
+        r"argument 3 \(C\) must be contiguous": (a, b, np.ones((32, 64), np.float32).T),
+        r"argument 3 \(C\) is written by the kernel but shares": (a, c[:16], c),
+        r"argument 1 \(A\) must be a NumPy array": ([1], b, c),
+        r"takes 3 arguments \(A, B, C\), found 1": (a,),
+    }
+    for says, given in refusals.items():
+        with pytest.raises(ValueError, match=f"matmul_64x32x16:? {says}"):
+            kernel(*given)
+    assert repr(kernel).startswith("<kernel matmul_64x32x16(A: float32[64, 16], B: ")
+
+
+@needs_linker
+def test_a_cpu_that_lacks_something_is_refused(tmp_path: Path) -> None:
+    features = matmul(8).target.features + ",+xop,+tbm"
+    export([record(matmul(8, features=features))], tmp_path / "out")
+    with pytest.raises(ImportError, match=r"needs what this machine's CPU .* lacks: xop tbm"):
+        module(tmp_path / "out" / "matmul.py")
+    library = ctypes.CDLL(str(tmp_path / "out" / "libmatmul.so"))
+    out = np.zeros((8, 32), np.float32)
+    given = [np.ones((8, 16), np.float32), np.ones((16, 32), np.float32), out]
+    assert library.matmul(*(ctypes.c_void_p(x.ctypes.data) for x in given)) == -3
+    assert (out == 0).all()
+    assert " xop, tbm" in (tmp_path / "out" / "matmul.h").read_text()
+
+
+@needs_linker
+def test_inputs_in_another_order(tmp_path: Path) -> None:
+    steps = [["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]]
+    task = Task.from_workload("matmul", M=16, N=16, K=16, layout_rewrite="pre-transformed")
+    export([record(task, steps_from_json(steps))], tmp_path / "out")
+    kernel = module(tmp_path / "out" / "matmul.py").matmul
+    a, b = (np.arange(k, 256 + k, dtype=np.float32).reshape(16, 16) % 7 for k in range(2))
+    np.testing.assert_array_equal(kernel(*kernel.prepare(a, b)), a @ b)
+    with pytest.raises(ValueError, match=r"\(B\) must have shape .*; kernel.prepare stores it so"):
+        kernel(a, b)
+    assert (
+        "stored in another order: B: 16k16j -> 2j16k8j"
+        in (tmp_path / "out" / "matmul.h").read_text()
+    )
+
+
+@needs_linker
+def test_another_shape_gets_the_nearest_schedule(tmp_path: Path) -> None:
+    records = [record(matmul(m), tiled(m)) for m in (64, 32)]
+    options = ExportOptions(dispatch=True, also=({"M": 30}, {"M": 64}, {"M": 70, "N": 33}))
+    done = export(records, tmp_path / "out", options)
+    first, second, third = done.notes
+    rest = "N=32, K=16), compared with NumPy"
+    assert first == f"matmul(M=30, N=32, K=16): with the schedule of matmul(M=32, {rest}"
+    assert second == "matmul(M=64, N=32, K=16) is among the records: their schedule is taken"
+    assert third == f"matmul(M=70, N=33, K=16): with the schedule of matmul(M=64, {rest}"
+    kernels = module(tmp_path / "out" / "matmul.py")
+    a, b = np.random.default_rng(0).random((70, 16), np.float32), np.ones((16, 33), np.float32)
+    np.testing.assert_allclose(kernels.matmul(a, b), a @ b, rtol=1e-5)
+
+
+@needs_linker
+def test_what_is_written_beside(folder: Path) -> None:
+    about = json.loads((folder / "kernels.json").read_text())
+    assert about["dispatch"] == {
+        "matmul": ["matmul_64x32x16", "matmul_48x32x16"], "softmax": ["softmax_16x32"]
+    }  # fmt: skip
+    assert about["threads"] == 2
+    assert set(about["files"]) <= {path.name for path in folder.iterdir()}
+    contents = read_log(folder / "kernels.records.jsonl")
+    assert [r.steps for r in contents.records] == [r.steps for r in RECORDS]
+
+
+def test_without_a_linker_the_objects_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "linker", lambda: None)
+    done = export(RECORDS[2:], tmp_path / "out")
+    names = {path.name for path in done.files}
+    assert {"softmax_runtime.o", "softmax_softmax.o", "softmax.h"} <= names
+    assert "libsoftmax.so" not in names
+    (note,) = done.notes
+    assert note.startswith("no C compiler was found (CC, cc, gcc, clang, or the package ziglang)")
+    command = note.splitlines()[1].split()
+    assert command[:4] == ["cc", "-shared", "-o", "libsoftmax.so"]
+    assert set(command[4:6]) == {"softmax_runtime.o", "softmax_softmax.o"}
+    assert f"link them in {tmp_path / 'out'} with" in note
+
+
+def test_which_compiler_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "none-such -m64")
+    with pytest.raises(CompileError, match="CC=none-such -m64: none-such was not found"):
+        link.linker()
+    monkeypatch.setenv("CC", f"{sys.executable} -c pass")
+    assert link.linker() == [sys.executable, "-c", "pass"]
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "ziglang")
+    assert link.linker() == [sys.executable, "-m", "ziglang", "cc"]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert link.linker() is None
+    failing = [sys.executable, "-c", "import sys; sys.exit('no such option')"]
+    with pytest.raises(CompileError, match=r"linking lib.so failed: [^\n]* says\nno such option"):
+        link.link(failing, [], tmp_path / "lib.so", [])
+    with pytest.raises(CompileError, match="none-such cannot be started"):
+        link.link(["none-such"], [], tmp_path / "lib.so", [])
+
+
+ONE = [record(matmul(8))]
+
+
+@pytest.mark.parametrize(
+    ("records", "options", "says"),
+    [
+        ([], ExportOptions(), "there is no record"),
+        ([*ONE, cuda_record()], ExportOptions(), "for the CPU and for CUDA; build them apart"),
+        ([*ONE, record(matmul(9, cpu="znver2"))], ExportOptions(), "one library is for one CPU"),
+        (ONE, ExportOptions(name="a-b"), "'a-b' must be an identifier"),
+        (ONE, ExportOptions(also=({"M": 3},)), r"are for a function that chooses \(--dispatch\)"),
+        (ONE, ExportOptions(archs=("sm_80",)), "are for CUDA kernels only"),
+        ([cuda_record()], ExportOptions(dispatch=True), "is for CPU kernels only"),
+        (ONE, ExportOptions(dispatch=True, also=({"Q": 3},)), "Q: matmul.* has M, N, K"),
+        ([*ONE, record(SOFTMAX)], ExportOptions(dispatch=True, also=({"M": 3},)), "one operator"),
+        (
+            [record(matmul(8), steps_from_json([["SP", 2, 7, 8, [4], 1]]))],
+            ExportOptions(dispatch=True, also=({"M": 3},)),
+            "no tuned schedule is legal for matmul.*: that of matmul.*names a loop that",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_refused(
+    records: list[Record], options: ExportOptions, says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        export(records, tmp_path / "out", options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_others_are_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "linker", lambda: None)
+    mine = tmp_path / "matmul.h"
+    mine.write_text("mine")
+    with pytest.raises(ConfigError, match=r"1 file that no earlier build wrote .*: matmul.h; give"):
+        export(ONE, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["matmul.h"]
+    export(ONE, tmp_path, ExportOptions(force=True))
+    assert mine.read_text() != "mine"
+    (tmp_path / "other.txt").write_text("mine")
+    before = set(tmp_path.iterdir())
+    export([record(matmul(9))], tmp_path)  # its own files are
+    assert set(tmp_path.iterdir()) == before
+    assert "float32 [9, 16]" in mine.read_text()

@@ -1,0 +1,91 @@
+"""CUDA kernels as files, and the module that loads them without us."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.session.export import ExportOptions, export
+from kit.cuda_driver import FakeDriver
+from kit.exporting import cuda_record
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("exported") / "out"
+    export([cuda_record()], place, ExportOptions(archs=("sm_80", "sm_90")))
+    return place
+
+
+def test_the_files(folder: Path) -> None:
+    about = json.loads((folder / "matmul.json").read_text())
+    entry = about["kernels"]["matmul"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(about["files"])
+    assert "// grid (4, 1, 1), block (64, 1, 1)" in (folder / "matmul.cu").read_text()
+    assert ".entry matmul_kernel" in (folder / "matmul.ptx").read_text()
+    assert ".target sm_80" in (folder / "matmul.ptx").read_text()
+    for arch in ("sm_80", "sm_90"):
+        assert (folder / entry["cubins"][arch]).read_bytes().startswith(b"\x7fELF")
+        assert entry["resources"][arch]["matmul_kernel"]["registers"] > 0
+    (launch,) = entry["launches"]
+    assert (launch["grid"], launch["block"]) == ([4, 1, 1], [64, 1, 1])
+    assert [p["output"] for p in entry["parameters"]] == [False, False, True]
+    assert entry["ptx"]["arch"] == "sm_80"
+
+
+def test_the_module_runs_the_kernel(folder: Path) -> None:
+    found = ModuleType("matmul_exported")
+    found.__dict__["__file__"] = str(folder / "matmul.py")
+    sys.modules[found.__name__] = found
+    exec(compile((folder / "matmul.py").read_text(), "matmul.py", "exec"), found.__dict__)
+
+    def multiply(a: Array, b: Array, c: Array) -> None:
+        c[:256] = (a[:256].reshape(16, 16) @ b[:256].reshape(16, 16)).reshape(-1)
+
+    driver = FakeDriver({"matmul_kernel": multiply}, (8, 6))
+    kernel = found.load("matmul", driver)
+    a, b = np.random.default_rng(0).random((2, 16, 16), np.float32)
+    np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-6)
+    assert ("load", "a cubin") in driver.log
+    with pytest.raises(ValueError, match=r"matmul: argument 1 \(A\) must have shape \(16, 16\)"):
+        kernel(a[:8], b)
+    del sys.modules[found.__name__]
+
+
+def has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(has_driver(), reason="this machine has a driver")
+def test_numpy_is_all_that_importing_needs(folder: Path) -> None:
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import matmul\n"
+        "assert not {'autosched', 'llvmlite', 'ml_dtypes', 'pycuda'} & set(sys.modules)\n"
+        "print(matmul.names(), 'matmul' in dir(matmul))\n"
+        "try: matmul.matmul\n"
+        "except OSError as error: print(error)\n"
+        "try: matmul.other\n"
+        "except AttributeError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script, str(folder)], capture_output=True, text=True
+    )
+    first, second, third = done.stdout.splitlines()
+    assert first == "['matmul'] True"
+    assert "libcuda.so.1" in second
+    assert third == "module 'matmul' has no attribute 'other'"
