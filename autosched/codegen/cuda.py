@@ -23,10 +23,10 @@ from autosched.codegen.cuda_types import is_half, memory_type
 from autosched.codegen.cuda_writer import Text, Writer
 from autosched.codegen.llvm import check_symbol
 from autosched.errors import CompileError
-from autosched.tir.expr import BufferLoad, Call, IntImm, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate
-from autosched.tir.walk import all_exprs, pre_order, stmts
+from autosched.tir.walk import all_exprs, stmts
 
 MIN_BLOCKS = "min_blocks"
 """The attribute of a function that asks for so many blocks on a multiprocessor."""
@@ -192,22 +192,20 @@ def written_pointers(kernel: PrimFunc) -> set[Var]:
         if isinstance(s, BufferStore):
             found.add(s.buffer.data)
         elif isinstance(s, Evaluate):
-            for call in pre_order(s.value):
-                if isinstance(call, Call):
-                    found |= _given(call)
+            found |= _given(s.value)
     return found
 
 
-def _given(call: Call) -> set[Var]:
-    """The pointers that a call may write through."""
-    if call.op == "address_of":
-        return {a.buffer.data for a in call.args if isinstance(a, BufferLoad)}
-    read = READ_POINTERS.get(call.op, ())
-    return {
-        a
-        for k, a in enumerate(call.args)
-        if isinstance(a, Var) and a.dtype.is_handle and k not in read
-    }
+def _given(e: Expr) -> set[Var]:
+    """The pointers in `e` that a call may write through."""
+    read = READ_POINTERS.get(e.op, ()) if isinstance(e, Call) else ()
+    found = {e} if isinstance(e, Var) and e.dtype.is_handle else set()
+    for k, child in enumerate(e.children()):
+        if k not in read:
+            found |= _given(child)
+            if isinstance(child, BufferLoad) and isinstance(e, Call) and e.op == "address_of":
+                found.add(child.buffer.data)
+    return found
 
 
 def _vector_pointers(kernel: PrimFunc) -> frozenset[Var]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from autosched.codegen.cuda_prelude_ptx import PTX_PARTS
+from autosched.codegen.cuda_prelude_ptx import PTX_NEEDS, PTX_PARTS
 
 _F16 = "struct f16 { unsigned short bits; };"
 _BF16 = "struct bf16 { unsigned short bits; };"
@@ -139,6 +139,7 @@ _NEEDS = {
     "f32_to_f8e4m3": ("f8e4m3", "bit_cast"),
     "f8e5m2_to_f32": ("f8e5m2", "bit_cast", "f16", "f16_to_f32"),
     "f32_to_f8e5m2": ("f8e5m2", "bit_cast"),
+    **PTX_NEEDS,
 }
 """What a part needs besides. The conversions of 8-bit floats are printed (`cuda_float8.py`)."""
 

@@ -52,8 +52,126 @@ template <int N> __device__ __forceinline__ void cp_async_wait() {
 #endif
 }"""
 
+_LDMATRIX = """\
+template <bool TRANSPOSED> __device__ __forceinline__ void ldmatrix_x1(
+    void* to, const void* row) {
+  unsigned r[1], at = (unsigned)__cvta_generic_to_shared(row);
+  if (TRANSPOSED) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];"
+                 : "=r"(r[0]) : "r"(at) : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
+                 : "=r"(r[0]) : "r"(at) : "memory");
+  }
+  memcpy(to, r, sizeof(r));
+}"""
+
+
+def _wider(count: int) -> str:
+    """ldmatrix of more matrices."""
+    places = ", ".join(f"%{k}" for k in range(count))
+    outputs = ", ".join(f'"=r"(r[{k}])' for k in range(count))
+    text = _LDMATRIX.replace("x1", f"x{count}").replace("r[1]", f"r[{count}]")
+    return text.replace('"=r"(r[0])', outputs).replace("{%0}, [%1]", f"{{{places}}}, [%{count}]")
+
+
+def _mma(shape: str, kind: str, result: str, register: str, a: int, b: int) -> str:
+    """mma.sync of `a` and `b` registers of operands; tf32 is rounded on the way."""
+    name = f"mma_{shape}_{kind}"
+    c, first, last = ("%0, %1, %2, %3", 4, 4 + a)
+    left = ", ".join(f"%{first + k}" for k in range(a))
+    right = ", ".join(f"%{last + k}" for k in range(b))
+    outputs = ", ".join(f'"+{register}"(c[{k}])' for k in range(4))
+    inputs = ", ".join(f'"r"({x}[{k}])' for x, n in (("p", a), ("q", b)) for k in range(n))
+    rounding = ""
+    if kind == "tf32":
+        rounding = (
+            "#pragma unroll\n"
+            "  for (int i = 0; i < 4; ++i) to_tf32(p[i]);\n"
+            "#pragma unroll\n"
+            "  for (int i = 0; i < 2; ++i) to_tf32(q[i]);\n"
+        )
+    types = f"{result}.{kind}.{kind}.{result}"
+    c_type = "float" if result == "f32" else "int"
+    return (
+        f"__device__ __forceinline__ void {name}(const void* a, const void* b, {c_type}* c) {{\n"
+        f"  unsigned p[{a}], q[{b}];\n"
+        "  memcpy(p, a, sizeof(p));\n"
+        "  memcpy(q, b, sizeof(q));\n"
+        f"{rounding}"
+        f'  asm volatile("mma.sync.aligned.{shape}.row.col.{types} "\n'
+        f'               "{{{c}}}, {{{left}}}, {{{right}}}, {{{c}}};"\n'
+        f"               : {outputs}\n"
+        f"               : {inputs});\n"
+        "}"
+    )
+
+
+_TO_TF32 = """\
+__device__ __forceinline__ void to_tf32(unsigned& x) {
+  asm("cvt.rna.tf32.f32 %0, %0;" : "+r"(x));
+}"""
+
+_FRAGMENTS = """\
+__device__ __forceinline__ int lane_of_warp() {
+  int lane;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+struct fragment_a {
+  static __device__ __forceinline__ int row(int i) { return lane_of_warp() / 4 + i / 2 % 2 * 8; }
+  static __device__ __forceinline__ int column(int i) {
+    return lane_of_warp() % 4 * 2 + i % 2 + i / 4 * 8;
+  }
+};
+struct fragment_b {
+  static __device__ __forceinline__ int row(int i) {
+    return lane_of_warp() % 4 * 2 + i % 2 + i / 2 % 2 * 8;
+  }
+  static __device__ __forceinline__ int column(int i) { return lane_of_warp() / 4 + i / 4 * 8; }
+};
+using fragment_c = fragment_a;
+template <class T> __device__ __forceinline__ void fragment_fill(T* fragment, T value) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) fragment[i] = value;
+}
+template <class F, class T> __device__ __forceinline__ void fragment_load(
+    T* fragment, const T* from, int down, int right) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) fragment[i] = from[F::row(i) * down + F::column(i) * right];
+}
+template <class F, class T> __device__ __forceinline__ void fragment_store(
+    const T* fragment, T* to, int down, int right) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) to[F::row(i) * down + F::column(i) * right] = fragment[i];
+}"""
+
+_FRAGMENT_MMA = """\
+__device__ __forceinline__ void fragment_mma_f16(
+    float* d, const f16* a, const f16* b, const float* c) {
+  float sum[8];
+  memcpy(sum, c, sizeof(sum));
+  mma_m16n8k16_f16(a, b, sum);
+  mma_m16n8k16_f16(a, b + 4, sum + 4);
+  memcpy(d, sum, sizeof(sum));
+}"""
+
 PTX_PARTS: dict[str, str] = {
     "ldg32": _LDG32,
     "cp_async": _CP_ASYNC,
     "cp_async_groups": _CP_ASYNC_GROUPS,
+    **{f"ldmatrix_x{n}": _wider(n) for n in (1, 2, 4)},
+    "mma_m16n8k16_f16": _mma("m16n8k16", "f16", "f32", "f", 4, 2),
+    "mma_m16n8k16_bf16": _mma("m16n8k16", "bf16", "f32", "f", 4, 2),
+    "to_tf32": _TO_TF32,
+    "mma_m16n8k8_tf32": _mma("m16n8k8", "tf32", "f32", "f", 4, 2),
+    "mma_m16n8k32_s8": _mma("m16n8k32", "s8", "s32", "r", 4, 2),
+    "fragments": _FRAGMENTS,
+    "fragment_mma_f16": _FRAGMENT_MMA,
+    "fragment_mma_bf16": _FRAGMENT_MMA.replace("f16", "bf16"),
 }
+PTX_NEEDS = {
+    "mma_m16n8k8_tf32": ("to_tf32",),
+    **{f"fragment_mma_{t}": (t, f"mma_m16n8k16_{t}") for t in ("f16", "bf16")},
+}
+"""The parts that parts need."""

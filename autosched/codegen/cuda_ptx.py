@@ -6,10 +6,18 @@ from autosched.codegen.cuda_memory import address_of
 from autosched.codegen.cuda_types import is_half, memory_type
 from autosched.codegen.cuda_writer import Handler, Text, Writer
 from autosched.errors import CompileError
-from autosched.tir.dtype import DType
-from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Var
+from autosched.tir.dtype import DType, float32
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
+from autosched.tir.op import add, const, mul
+from autosched.tir.warp_matrix import FRAGMENT_SHAPE, FRAGMENT_VALUES, product_of
 
-READ_POINTERS = {"ptx_cp_async": (2,)}
+READ_POINTERS = {
+    "ptx_cp_async": (2,),
+    "ptx_ldg32": (2,),
+    "ptx_ldmatrix": (5,),
+    "ptx_mma": (6, 8),
+    "tvm_load_matrix_sync": (5,),
+}
 """The arguments of calls that are pointers which are only read through."""
 
 
@@ -45,6 +53,97 @@ def _wait(w: Writer, e: Expr) -> Text:
     return Text(f"cp_async_wait<{_constant(e, e.args[0])}>()")
 
 
+# -- matrices of a warp -----------------------------------------------------------------------
+
+_FRAGMENT = {
+    "wmma.matrix_a": "fragment_a",
+    "wmma.matrix_b": "fragment_b",
+    "wmma.accumulator": "fragment_c",
+}
+
+
+def _ldmatrix(w: Writer, e: Expr) -> Text:
+    assert isinstance(e, Call)
+    transposed, number, _, target, to, source, at = e.args
+    part = f"ldmatrix_x{_constant(e, number)}"
+    w.use(part)
+    turned = "true" if _constant(e, transposed) else "false"
+    into = f"&{_element(w, target, to, e.dtype)}"
+    return Text(f"{part}<{turned}>({into}, {_address(w, source, at, e.dtype)})")
+
+
+def _mma(w: Writer, e: Expr) -> Text:
+    assert isinstance(e, Call)
+    product = product_of(e.args)
+    if isinstance(product, str):
+        raise CompileError(f"ptx_mma: {product}: {e!r}")
+    atom = product.atom
+    kinds = (atom.operand, atom.operand, atom.result)
+    for k, wanted in zip((6, 8, 10), kinds, strict=True):
+        found = _pointer(w, e.args[k])[1]
+        if found is not wanted:
+            raise CompileError(f"argument {k} of ptx_mma holds {found}, not {wanted}: {e!r}")
+    a, b, c = (f"&{_element(w, e.args[k], e.args[k + 1], None)}" for k in (6, 8, 10))
+    return w.call(f"mma_{product.name}", a, b, c)
+
+
+def _fill_fragment(w: Writer, e: Expr) -> Text:
+    assert isinstance(e, Call)
+    w.use("fragments")
+    return Text(f"fragment_fill({_values(w, e, 0, 4)}, {w.text(e.args[5])})")
+
+
+def _move_fragment(w: Writer, e: Expr) -> Text:
+    assert isinstance(e, Call)
+    data, stride, layout = e.args[0], w.text(e.args[6]), e.args[7]
+    values = _values(w, e, 0, 4)
+    if not isinstance(layout, StringImm) or layout.value not in ("row_major", "col_major"):
+        raise CompileError(f"{e.op}: the layout is row_major or col_major: {e!r}")
+    steps = f"{stride}, 1" if layout.value == "row_major" else f"1, {stride}"
+    assert isinstance(data, Var) and data.element is not None
+    memory = _address(w, e.args[5], None, data.element)
+    w.use("fragments")
+    which = _FRAGMENT[data.scope]
+    if e.op == "tvm_load_matrix_sync":
+        return Text(f"fragment_load<{which}>({values}, {memory}, {steps})")
+    return Text(f"fragment_store<{which}>({values}, {memory}, {steps})")
+
+
+def _mma_fragments(w: Writer, e: Expr) -> Text:
+    assert isinstance(e, Call)
+    d, a, b, c = (_values(w, e, k, k + 1, shape=False) for k in (0, 2, 4, 6))
+    kinds = [_pointer(w, e.args[k])[1] for k in (0, 2, 4, 6)]
+    if kinds[1] is not kinds[2] or not is_half(kinds[1]) or {kinds[0], kinds[3]} != {float32}:
+        raise CompileError(f"{e.op} of {', '.join(map(str, kinds))} is not known: {e!r}")
+    return w.call(f"fragment_mma_{memory_type(kinds[1])}", d, a, b, c)
+
+
+def _values(w: Writer, e: Call, k: int, at: int, shape: bool = True) -> str:
+    """The values that a lane holds of fragment number `args[at]` in `args[k]`."""
+    data = e.args[k]
+    if not isinstance(data, Var) or data.scope not in _FRAGMENT:
+        raise CompileError(f"argument {k} of {e.op} must be a fragment: {e!r}")
+    if shape:
+        found = tuple(_constant(e, size) for size in e.args[1:4])
+        if found != FRAGMENT_SHAPE:
+            raise CompileError(f"{e.op}: fragments are of 16 x 16 x 16, found {found}: {e!r}")
+    return f"&{_element(w, data, mul(e.args[at], FRAGMENT_VALUES), None)}"
+
+
+def _address(w: Writer, pointer: Expr, offset: Expr | None, dtype: DType) -> str:
+    """The address `offset` elements of `dtype` behind a pointer."""
+    zero = offset is None or (isinstance(offset, IntImm) and offset.value == 0)
+    match pointer:
+        case Var():
+            return f"&{_element(w, pointer, const(0) if offset is None else offset, dtype)}"
+        case Call(op="tvm_access_ptr", args=(kind, data, at, *_)) if kind.dtype is dtype:
+            return f"&{_element(w, data, at if offset is None else add(at, offset), dtype)}"
+        case Call(op="address_of", args=(BufferLoad() as load,)) if load.dtype is dtype:
+            first = address_of(w, load).text
+            return first if zero or offset is None else f"({first}) + ({w.text(offset)})"
+    raise CompileError(f"{pointer!r} is no pointer to {dtype}")
+
+
 def _pointer(w: Writer, e: Expr) -> tuple[str, DType]:
     """A pointer that a call gets, and the type of the elements it points to."""
     found = w.pointers.get(e) if isinstance(e, Var) else None
@@ -74,4 +173,10 @@ PTX_CALLS: dict[str, Handler] = {
     "ptx_cp_async": _cp_async,
     "ptx_commit_group": _commit,
     "ptx_wait_group": _wait,
+    "ptx_ldmatrix": _ldmatrix,
+    "ptx_mma": _mma,
+    "tvm_fill_fragment": _fill_fragment,
+    "tvm_load_matrix_sync": _move_fragment,
+    "tvm_store_matrix_sync": _move_fragment,
+    "tvm_mma_sync": _mma_fragments,
 }

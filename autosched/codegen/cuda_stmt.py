@@ -28,12 +28,14 @@ from autosched.tir.stmt import (
     Stmt,
     While,
 )
+from autosched.tir.warp_matrix import WARP
 from autosched.transform.device.alignment import WIDEST
 
 _WITHOUT_MEANING = frozenset(
     (
         *("reduce_scope", "volatile_scope", "storage_alignment", "realize_scope", "target"),
         "async_scope",  # copies that were not made asynchronous are made at once
+        *("fragment_shape", "fragment_layout"),
     )
 )
 _DYNAMIC_ALIGNMENT = 128
@@ -101,7 +103,8 @@ def _allocate(w: Writer, stmt: Allocate) -> None:
     extents = [e.value for e in stmt.extents if isinstance(e, IntImm)]
     if len(extents) != len(stmt.extents):
         raise CompileError(f"the size of {var.name} must be constant, found {stmt.extents!r}")
-    if scope not in ("local", "shared", "shared.dyn"):
+    fragment = scope.startswith("wmma.")
+    if scope not in ("local", "shared", "shared.dyn") and not fragment:
         raise CompileError(
             f"{var.name} is allocated in {scope or 'global'} memory inside a kernel, which has "
             "only shared and local memory to give"
@@ -121,6 +124,8 @@ def _allocate(w: Writer, stmt: Allocate) -> None:
             w.pointers[var] = (typed, element)
     else:
         count = math.prod(extents) * stmt.dtype.lanes
+        if fragment:  # what one of the 32 lanes holds
+            count //= WARP
         # Vector accesses need memory that is aligned for them.
         aligned = f"__align__({WIDEST}) "
         space = f"__shared__ {aligned}" if scope == "shared" else ""

@@ -1,7 +1,7 @@
 """Faults put into a kernel one at a time, which the referee (or a GPU's sanitizer) must find.
 
 Each mutant differs from the function by one barrier, index, buffer size, condition, store of a
-constant or number of groups to wait for.
+constant, number of groups to wait for, or lanes that have changed places in the map of a matrix.
 """
 
 from __future__ import annotations
@@ -21,8 +21,16 @@ from autosched.tir.expr import (
 )
 from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
-from autosched.tir.stmt import Allocate, BufferStore, Evaluate, IfThenElse, Stmt, nop
-from autosched.tir.walk import direct_exprs, map_children, pre_order, rewrite_expr, stmts
+from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate, IfThenElse, Stmt, nop
+from autosched.tir.walk import (
+    all_exprs,
+    direct_exprs,
+    map_children,
+    pre_order,
+    rewrite_expr,
+    stmts,
+    substitute,
+)
 
 
 @dataclass(frozen=True)
@@ -40,9 +48,42 @@ class Mutant:
 
 def mutants(func: PrimFunc) -> Iterator[Mutant]:
     """All mutants of `func`, in the order of its statements."""
+    lanes = _Lanes(func)
     for stmt in stmts(func.body):
-        for kind, changed, names in _changes(stmt):
+        for kind, changed, names in (*_changes(stmt), *lanes.changes(stmt)):
             yield Mutant(kind, stmt, names, func.with_body(_replaced(func.body, stmt, changed)))
+
+
+class _Lanes:
+    """What lanes hold of matrices: pairs of lanes change places."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.lane = {
+            s.node.var
+            for s in stmts(func.body)
+            if isinstance(s, AttrStmt)
+            and s.key == "thread_extent"
+            and s.node.thread_tag == "threadIdx.x"
+        }
+        calls = [e for e in all_exprs(func.body) if isinstance(e, Call) and e.op == "ptx_mma"]
+        self.operands = {e for call in calls for e in call.args[6:12:2]}
+
+    def changes(self, s: Stmt) -> Iterator[tuple[str, Stmt, frozenset[str]]]:
+        """`s` with the lanes that load or store a matrix swapped."""
+        swapped = s
+        match s:
+            case BufferStore() if s.buffer.data in self.operands:
+                swapped = s.with_(value=self._swapped(s.value))
+            case BufferStore(value=BufferLoad() as load) if load.buffer.data in self.operands:
+                swapped = s.with_(indices=tuple(map(self._swapped, s.indices)))
+            case Evaluate(Call("ptx_ldmatrix") as call):
+                args = (*call.args[:6], self._swapped(call.args[6]))
+                swapped = Evaluate(Call(call.dtype, call.op, args))
+        if to_text(swapped) != to_text(s):
+            yield "lanes swapped", swapped, frozenset()
+
+    def _swapped(self, e: Expr) -> Expr:
+        return substitute(e, {v: Call(v.dtype, "bitwise_xor", (v, IntImm(1))) for v in self.lane})
 
 
 def _replaced(body: Stmt, old: Stmt, new: Stmt) -> Stmt:

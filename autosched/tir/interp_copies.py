@@ -60,7 +60,7 @@ class Copies:
         fetched = combine_masks(running, np.broadcast_to(np.asarray(taken, bool), count))
         to, at = (np.broadcast_to(np.asarray(x, np.int64), count) for x in (to, at))
         for storage, index, active in ((target, to, running), (source, at, fetched)):
-            _refuse_misaligned(storage, index, lanes, size, active)
+            refuse_misaligned(storage, index, lanes, size, active)
         offsets = np.arange(lanes)
         to, at = to[:, None] + offsets, at[:, None] + offsets
         values = np.asarray(source.load(at, fetched[:, None]))
@@ -111,9 +111,11 @@ class Copies:
             flight.source.shadow.fly(flight.source, flight.origins, fetching, change, False)
 
 
-def _refuse_misaligned(
-    storage: Storage, index: Array, lanes: int, size: int, active: Array
-) -> None:
+def refuse_misaligned(storage: Storage, index: Array, lanes: int, size: int, active: Array) -> None:
+    """AlignmentError when an `active` thread's access of `size` bytes is not at a multiple of it.
+
+    `index` is the first of its `lanes` elements.
+    """
     wrong = active & (index % lanes != 0)
     if wrong.any():
         k = int(np.argmax(wrong))

@@ -132,6 +132,11 @@ class ExprCompiler:
             memory = self.memory.get(buffer.data)
             if memory is None:
                 raise InterpreterError(f"{buffer!r} is accessed outside of where it is allocated")
+            if memory.scope == "wmma":
+                raise InterpreterError(
+                    f"{buffer.name} is a fragment, whose elements the hardware places: it is "
+                    "filled, loaded and stored whole"
+                )
             place = view_place(self, buffer, memory)
         return place
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Call, CommReducer, Expr, IntImm, IterVar, StringImm, Var
 from autosched.tir.interp_access import flat_index
 from autosched.tir.interp_memory import InterpreterError
+from autosched.tir.interp_ptx import PTX_CALLS
 from autosched.tir.interp_threads import BLOCK_TAGS, THREAD_TAGS
 from autosched.tir.interp_value import ATOM, Value
-from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, IfThenElse, Stmt
+from autosched.tir.stmt import AttrStmt, For, ForKind, Stmt
 from autosched.tir.walk import stmts
 
 if TYPE_CHECKING:
@@ -141,61 +141,11 @@ def _nothing(c: StmtCompiler, call: Call) -> None:
     c.emit("pass")
 
 
-def _inside(c: StmtCompiler, call: Call) -> None:
-    if not c.in_kernel:
-        raise InterpreterError(f"{call.op} outside of a kernel")
-
-
-def _cp_async(c: StmtCompiler, call: Call) -> None:
-    _inside(c, call)
-    target, to, source, at, size = call.args[:5]
-    taken = c.expr(call.args[5]).text if len(call.args) > 5 else "True"
-    if not isinstance(size, IntImm) or size.value not in (4, 8, 16):
-        raise InterpreterError(f"ptx_cp_async copies 4, 8 or 16 bytes, found {size!r}")
-    wide = size.value // call.dtype.bytes
-    fields = []
-    for pointer, offset in ((target, to), (source, at)):
-        if not isinstance(pointer, Var) or pointer not in c.memory:
-            raise InterpreterError(f"ptx_cp_async of an unknown pointer: {call!r}")
-        memory, index = c.memory[pointer], c.expr(offset)
-        text = f"{memory.storage(memory.dtype)}"
-        if memory.dtype.element is not call.dtype.element:
-            # Offsets into merged memory are in its own elements, which are bytes.
-            part = call.dtype.bytes // memory.dtype.bytes
-            text = f"{text}.view({c.constant(call.dtype.numpy)})"
-            index = index._replace(text=f"in_elements({index.text}, {part}, {wide})", strength=ATOM)
-        fields += [text, index.text]
-    c.emit(f"L.copies.start({', '.join(fields)}, {size.value}, {taken}, {c.mask})")
-
-
-def _ldg32(c: StmtCompiler, call: Call) -> None:
-    """The store that it is, of what is loaded where the condition holds."""
-    _inside(c, call)
-    pointer, condition, value, at = call.args
-    if not isinstance(pointer, Var) or not isinstance(value, BufferLoad):
-        raise InterpreterError(f"ptx_ldg32 takes a pointer, a condition, a load, a place: {call!r}")
-    target = Buffer(pointer, value.dtype, (IntImm(1),), name=pointer.name)
-    c.stmt(IfThenElse(condition, BufferStore(target, value, (at,))))
-
-
-def _commit_group(c: StmtCompiler, call: Call) -> None:
-    _inside(c, call)
-    c.emit(f"L.copies.commit({c.mask})")
-
-
-def _wait_group(c: StmtCompiler, call: Call) -> None:
-    _inside(c, call)
-    c.emit(f"L.copies.wait({c.expr(call.args[0]).text}, {c.mask})")
-
-
 STATEMENT_CALLS: dict[str, Callable[[StmtCompiler, Call], None]] = {
     "tvm_storage_sync": _storage_sync,
     "tvm_thread_allreduce": _allreduce,
     "prefetch": _nothing,
     "start_profile_intrinsic": _nothing,
     "end_profile_intrinsic": _nothing,
-    "ptx_cp_async": _cp_async,
-    "ptx_commit_group": _commit_group,
-    "ptx_wait_group": _wait_group,
-    "ptx_ldg32": _ldg32,
+    **PTX_CALLS,
 }

@@ -58,6 +58,10 @@ class BarrierError(InterpreterError):
     """A barrier that only some threads of a block (or warp) reach."""
 
 
+class WarpError(InterpreterError):
+    """An operation of a whole warp that only some of its lanes run, or run differently."""
+
+
 class TooLargeError(InterpreterError):
     """The time of a watched run was over before its end."""
 

@@ -26,6 +26,7 @@ from autosched.tir.interp_block import block, block_realize, match_sources
 from autosched.tir.interp_call import SHUFFLES
 from autosched.tir.interp_expr import ExprCompiler
 from autosched.tir.interp_memory import InterpreterError, Storage
+from autosched.tir.interp_ptx import TYPED_POINTERS
 from autosched.tir.interp_threads import Run
 from autosched.tir.interp_value import ATOM, SUM, TERM, Memory, Place, Value
 from autosched.tir.op import add
@@ -410,12 +411,15 @@ def _view_types(body: Stmt) -> dict[Var, set[DType]]:
     for expr in all_exprs(body):
         if isinstance(expr, BufferLoad):
             found.setdefault(expr.buffer.data, set()).add(expr.buffer.dtype.element)
-        elif isinstance(expr, Call) and expr.op == "ptx_cp_async":
-            for pointer in (expr.args[0], expr.args[2]):
+        elif isinstance(expr, Call) and expr.op in TYPED_POINTERS:
+            for k in TYPED_POINTERS[expr.op]:
+                pointer = expr.args[k]
                 if isinstance(pointer, Var):
                     found.setdefault(pointer, set()).add(expr.dtype.element)
-        elif isinstance(expr, Call) and expr.op == "ptx_ldg32" and isinstance(expr.args[0], Var):
-            found.setdefault(expr.args[0], set()).add(expr.dtype)
+        elif isinstance(expr, Call) and expr.op == "tvm_access_ptr":
+            kind, pointer = expr.args[:2]
+            if isinstance(pointer, Var):
+                found.setdefault(pointer, set()).add(kind.dtype.element)
     return found
 
 

@@ -23,6 +23,7 @@ from autosched.tir.interp_memory import (
     thread_mask,
 )
 from autosched.tir.interp_shadow import EPOCH, Shadow
+from autosched.tir.interp_warp import Warps
 from autosched.tir.interp_watch import Watch
 
 THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
@@ -125,6 +126,7 @@ class Threads:
         self.has_warp_barriers = run.has_warp_barriers
         self.warp_time = np.zeros(blocks.size * self.warps_per_block, np.int64)
         self.copies = Copies(self)
+        self.warps = Warps(self)
         self._shadows: list[Shadow] = []
 
     # -- who is who
@@ -192,9 +194,11 @@ class Threads:
         scope: str,
         cell_bytes: int,
     ) -> Storage:
-        """Storage of `scope` for every thread, warp or block."""
+        """Storage of `scope` for every thread, warp or block; of fragments a lane's part."""
         count = _count(name, extents) * lanes
         rank = scope.partition(".")[0]
+        if rank == "wmma":
+            count = -(-count // WARP_SIZE)
         if rank == "global":
             return self.run.allocate(name, (count,), 1, dtype, cell_bytes)
         if rank == "shared":

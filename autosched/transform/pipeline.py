@@ -126,6 +126,7 @@ def gpu_pipeline(
         ThreadSync("shared"),
         ThreadSync("shared.dyn"),
         ThreadSync("warp"),
+        InferFragment(),
         LowerThreadAllreduce(),
         # Copies need their barriers, and become bytes of merged memory later.
         InjectPTXAsyncCopy(by_config=True),

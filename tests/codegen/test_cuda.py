@@ -15,8 +15,11 @@ from autosched.codegen.cuda_types import float_constant, int_constant
 from autosched.codegen.nvrtc import Nvrtc, load_nvrtc
 from autosched.errors import CompileError
 from autosched.tir.dtype import DType
-from autosched.tir.function import PrimFunc
+from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.parser import parse_func
+from autosched.transform.framework.passes import Sequential
+from autosched.transform.pipeline import DEVICE_PIPELINE, GPU_PIPELINE
+from kit.warp_kernels import MMA, Kernel, fragments, ldmatrix
 
 HEAD = "def k(A: Buffer((64,), {t}), B: Buffer((64,), {t}), n: int32, x: {t}):\n"
 
@@ -249,3 +252,43 @@ def test_assertions_trap_in_debug_builds_only() -> None:
     func = kernel('assert n < 4, "small"\nB[0] = x')
     assert "__trap" not in emit_cuda([func]).text
     assert "if (!(n < 4)) __trap();" in emit_cuda([func], debug=True).text
+
+
+PRODUCTS = {
+    **{name: (kernel, "mma.sync.aligned.m", 1) for name, kernel in MMA.items()},
+    "ldmatrix": (ldmatrix(), "ldmatrix.sync.aligned.m8n8.x", 2),
+    "ldmatrix of one and two": (ldmatrix(2, 1), "ldmatrix.sync.aligned.m8n8.x", 4),
+    "fragments": (fragments("col_major"), "mma.sync.aligned.m16n8k16.row.col.f32.bf16", 4),
+}
+
+
+@pytest.mark.parametrize(("product", "wanted", "times"), PRODUCTS.values(), ids=PRODUCTS)
+def test_products_of_a_warp(product: Kernel, wanted: str, times: int, nvrtc: Nvrtc) -> None:
+    """They compile to the instructions meant, with all values in registers."""
+    text = emit_cuda(kernels_of(product.func)).text
+    assert nvrtc.ptx(text, "sm_80").count(wanted) == times
+    assert nvrtc.compile(text, "sm_80").resources["main_kernel"].stack == 0
+    assert text.count("__syncthreads") == ("ldmatrix" in wanted)
+    assert "const" in text[text.index("main_kernel(") :].split("\n")[1], "operands are only read"
+
+
+def kernels_of(func: PrimFunc) -> list[PrimFunc]:
+    """The kernels of a function as they are printed."""
+    lowered = Sequential(GPU_PIPELINE)(func)
+    module = Sequential(DEVICE_PIPELINE)(IRModule({lowered.name: lowered}))
+    return [f for f in module.functions.values() if f.attrs.get("calling_conv") == 2]
+
+
+UNKNOWN_PRODUCTS = {
+    "an atom there is not": ("m16n8k16", "m8n8k4", "the atom m8n8k4 of fp16"),
+    "the other order": ('"row", "col"', '"col", "row"', "must be row and col"),
+    "operands of another type": ("float16", "bfloat16", "holds bfloat16, not float16"),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN_PRODUCTS.values(), ids=UNKNOWN_PRODUCTS)
+def test_unknown_products(case: tuple[str, str, str]) -> None:
+    old, new, message = case
+    func = parse_func(MMA["float16"].text.replace(old, new))
+    with pytest.raises(CompileError, match=message):
+        emit_cuda(kernels_of(func))

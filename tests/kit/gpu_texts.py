@@ -41,4 +41,16 @@ def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
         L[i] = if_then_else(threadIdx.x + i < 64, A[threadIdx.x + i], 0.0)
     B[threadIdx.x] = L[0] + L[1] + L[2]
 """,
+    "fragments": """\
+def main(A: Buffer((256,), float16), B: Buffer((256,), float16), C: Buffer((256,), float32)):
+    launch(threadIdx.x, 32)
+    a = allocate((256,), float16, "wmma.matrix_a")
+    b = allocate((256,), float16, "wmma.matrix_b")
+    c = allocate((256,), float32, "wmma.accumulator")
+    tvm_fill_fragment(c, 16, 16, 16, 0, 0.0, dtype=handle)
+    tvm_load_matrix_sync(a, 16, 16, 16, 0, address_of(A[0]), 16, "row_major", dtype=handle)
+    tvm_load_matrix_sync(b, 16, 16, 16, 0, address_of(B[0]), 16, "row_major", dtype=handle)
+    tvm_mma_sync(c, 0, a, 0, b, 0, c, 0, dtype=handle)
+    tvm_store_matrix_sync(c, 16, 16, 16, 0, address_of(C[0]), 16, "row_major", dtype=handle)
+""",
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
 from autosched.referee.check import Report, Verdict, check_function, lowered
@@ -20,11 +21,15 @@ from autosched.referee.mutants import Mutant, mutants
 from autosched.referee.scale_workload import scaled
 from autosched.state.steps import Step
 from autosched.task import Task
+from autosched.tir import interp
 from autosched.tir.function import PrimFunc
+from autosched.tir.interp_memory import InterpreterError
+from autosched.tir.interp_watch import Watch
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import IfThenElse, Stmt
 from autosched.tir.walk import free_vars, map_children, stmts
+from kit.warp_kernels import MMA, Kernel, ldmatrix
 
 Candidate = Callable[[str, int], tuple[Task, tuple[Step, ...]]]
 
@@ -143,3 +148,18 @@ def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
     waited = found["one group fewer waited for"]
     assert (waited.verdict, waited.kind) == (Verdict.FAULT, "CopyError")
     assert all(r.verdict in (Verdict.FAULT, Verdict.WRONG) for r in found.values())
+
+
+@pytest.mark.parametrize("kernel", [*MMA.values(), ldmatrix()], ids=[*MMA, "ldmatrix"])
+def test_products_of_a_warp(kernel: Kernel) -> None:
+    """Swapped lanes, and all else, of matrix products written by hand."""
+    kinds = set()
+    for mutant in mutants(kernel.func):
+        kinds.add(mutant.kind)
+        arrays, want = kernel.arguments(1)
+        try:
+            interp.run(mutant.func, arrays, watch=Watch(outputs={"C"}))
+        except InterpreterError:
+            continue
+        assert not np.array_equal(arrays[2], want), str(mutant)
+    assert {"lanes swapped", "store shifted by one", "load shifted by one"} <= kinds

@@ -1,0 +1,149 @@
+"""What the lanes of a warp do together: matrix fragments, and the loads and products of them.
+
+All 32 lanes must take part. Each value is read and written by the thread that holds it, so the
+shadow of memory sees which thread read what, and a fragment's value that nothing wrote is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autosched.tir.interp_copies import refuse_misaligned
+from autosched.tir.interp_memory import Array, Mask, Storage, WarpError, thread_mask
+from autosched.tir.warp_matrix import FRAGMENT_MAPS, FRAGMENT_VALUES, WARP, Atom
+
+if TYPE_CHECKING:
+    from autosched.tir.interp_threads import Threads
+
+Place = tuple[Storage, Any]
+"""Memory and, per thread, the number of an element in it."""
+_ROW_BYTES = 16
+
+
+class Warps:
+    """The warps of some threads."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._lane = threads.in_block % WARP
+
+    def multiply(self, atom: Atom, a: Place, b: Place, c: Place, d: Place, mask: Mask) -> None:
+        """d = a b + c; offsets are those of the first value of each lane."""
+        mask = self._whole(mask)
+        maps = (atom.a, atom.b, atom.c)
+        values = [
+            self._values(place, which.shape[1], mask)
+            for place, which in zip((a, b, c), maps, strict=True)
+        ]
+        storage, at = d
+        storage.store(self._places(at, atom.c.shape[1]), atom.multiply(*values), _wide(mask))
+
+    def load_rows(
+        self, target: Place, source: Place, count: int, transposed: bool, mask: Mask
+    ) -> None:
+        """ldmatrix: `count` matrices of 8 rows of 16 bytes, whose addresses lanes give.
+
+        Lane l gets 4 bytes of row l // 4 of each; `transposed`, elements of 2 bytes of column
+        l // 4. Raises AlignmentError when a row is not a multiple of 16 bytes away.
+        """
+        mask = self._whole(mask)
+        storage, at = source
+        size = storage.flat.dtype.itemsize
+        threads, lane = self._threads, self._lane
+        first = np.broadcast_to(np.asarray(at, np.int64), threads.count)
+        gives = lane < 8 * count
+        gives = gives if mask is True else gives & mask
+        refuse_misaligned(storage, first, _ROW_BYTES // size, _ROW_BYTES, gives)
+        own = 4 // size
+        parts = []
+        for matrix in range(count):
+            for k in range(own):
+                row = lane % 4 * 2 + k if transposed else lane // 4
+                column = lane // 4 if transposed else lane % 4 * own + k
+                giver = threads.numbers - lane + matrix * 8 + row
+                parts.append(first[np.minimum(giver, threads.count - 1)] + column)
+        values = storage.load(np.stack(parts, axis=1), _wide(mask))
+        into, to = target
+        into.store(self._places(to, count * own), values, _wide(mask))
+
+    def fill(self, fragment: Place, value: Any, mask: Mask) -> None:
+        """tvm_fill_fragment: every element is `value`."""
+        mask = self._whole(mask)
+        storage, number = fragment
+        values = np.broadcast_to(np.asarray(value), self._threads.count)[:, None]
+        places = self._places(np.asarray(number) * FRAGMENT_VALUES, FRAGMENT_VALUES)
+        storage.store(places, np.broadcast_to(values, places.shape), _wide(mask))
+
+    def load(
+        self, scope: str, fragment: Place, source: Place, steps: Sequence[Any], mask: Mask
+    ) -> None:
+        """tvm_load_matrix_sync: `steps` are the elements from row to row and column to column."""
+        mask = self._whole(mask)
+        storage, number = fragment
+        memory = source[0]
+        values = memory.load(self._elements(scope, source, steps, mask), _wide(mask))
+        places = self._places(np.asarray(number) * FRAGMENT_VALUES, FRAGMENT_VALUES)
+        storage.store(places, values, _wide(mask))
+
+    def store(
+        self, scope: str, fragment: Place, target: Place, steps: Sequence[Any], mask: Mask
+    ) -> None:
+        """tvm_store_matrix_sync, with `steps` as in `load`."""
+        mask = self._whole(mask)
+        storage, number = fragment
+        values = self._values(
+            (storage, np.asarray(number) * FRAGMENT_VALUES), FRAGMENT_VALUES, mask
+        )
+        target[0].store(self._elements(scope, target, steps, mask), values, _wide(mask))
+
+    def _elements(self, scope: str, memory: Place, steps: Sequence[Any], mask: Mask) -> Array:
+        """The elements of memory that each lane holds of a fragment."""
+        rows, columns = FRAGMENT_MAPS[scope][self._lane].transpose(2, 0, 1)
+        first, down, right = (self._of_warp(x, mask, memory[0].name) for x in (memory[1], *steps))
+        elements: Array = first[:, None] + rows * down[:, None] + columns * right[:, None]
+        return elements
+
+    def _of_warp(self, value: Any, mask: Mask, name: str) -> Array:
+        """An address or step, which all lanes of a warp must agree on."""
+        each = np.broadcast_to(np.asarray(value, np.int64), self._threads.count)
+        leader = each[self._threads.numbers - self._lane]
+        wrong = (each != leader) if mask is True else (each != leader) & mask
+        if wrong.any():
+            raise WarpError(
+                f"the lanes of a warp give different addresses or strides of {name} for one "
+                "fragment",
+                int(np.argmax(wrong)),
+            )
+        return each
+
+    def _values(self, place: Place, count: int, mask: Mask) -> Array:
+        storage, at = place
+        places = self._places(at, count)
+        return np.broadcast_to(np.asarray(storage.load(places, _wide(mask))), places.shape)
+
+    def _places(self, at: Any, count: int) -> Array:
+        first = np.broadcast_to(np.asarray(at, np.int64), self._threads.count)
+        return first[:, None] + np.arange(count)
+
+    def _whole(self, mask: Mask) -> Mask:
+        """The mask per thread (True for all), when no warp takes part with some lanes only."""
+        threads = self._threads
+        running = np.broadcast_to(True if mask is True else thread_mask(mask), threads.count)
+        present = np.bincount(threads.warp_of, weights=running)
+        partial = (present != 0) & (present != WARP)
+        if partial.any():
+            inside = partial[threads.warp_of]
+            missing = inside & ~running
+            lacking = int(WARP - present[partial][0])
+            raise WarpError(
+                f"an operation of a whole warp, {lacking} of whose 32 lanes do not run it",
+                int(np.argmax(missing if missing.any() else inside)),
+            )
+        return True if running.all() else running.copy()
+
+
+def _wide(mask: Mask) -> Mask:
+    return True if mask is True else mask[:, None]
