@@ -259,7 +259,7 @@ def lower(
         typer.Option(help="FILE:N, the candidate to lower; default: no steps, for cuda one drawn."),
     ] = None,
     print_after: Annotated[
-        str | None, typer.Option(help="A pass name, or all: print the TIR after it.")
+        str | None, typer.Option(help="A pass name: print the TIR after it; or all, with times.")
     ] = None,
     time_passes: Annotated[bool, typer.Option("--time-passes", help="Time each pass.")] = False,
     passes: Annotated[

@@ -76,7 +76,7 @@ def run(
         times = [("apply_steps", replayed), *timing.times()]
     if print_after is None and not time_passes:
         plain(program_text(program))
-    if time_passes:
+    if time_passes or print_after == "all":
         for name, seconds in (*times, ("total", sum(seconds for _, seconds in times))):
             plain(f"{seconds * 1e3:9.3f} ms  {name}")
 

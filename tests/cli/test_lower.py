@@ -85,7 +85,7 @@ def test_a_record_of_another_task_is_refused(cli: Cli, config: Path, log: Path) 
 
 
 def test_a_gpu_s_passes_down_to_the_kernels(cli: Cli, config: Path) -> None:
-    done = cli("lower", config, "--target", "cuda", "--print-after", "all", "--time-passes")
+    done = cli("lower", config, "--target", "cuda", "--print-after", "all")
     assert done.status == 0
     assert done.err == "note: a candidate drawn with seed 0; --record FILE:N takes one of yours\n"
     printed = re.findall(r"^# after (\w+)", done.out, re.MULTILINE)
