@@ -63,13 +63,19 @@ def candidates(workload: str | None, most: int | None) -> Iterator[tuple[Task, t
 def check_all(args: argparse.Namespace) -> int:
     """Checks every candidate; the number of those that do not agree."""
     verdicts: Counter[str] = Counter()
+    proved: Counter[str] = Counter()
     seconds = []
     for task, steps in candidates(args.workload, args.per_workload):
         report = check_candidate(task, steps, seconds=args.seconds)
         verdicts[report.verdict.value] += 1
         seconds.append(report.seconds)
+        proved.update(
+            f"{p.question}: {'not proved' if p.trouble else 'proved'}" for p in report.proofs
+        )
         print(f"{task.name:70} {report}", flush=True)
     print(f"\n{sum(verdicts.values())} candidates: {dict(verdicts)}")
+    for question, times in sorted(proved.items()):
+        print(f"{question} of {times} kernels")
     print(
         f"seconds: median {np.median(seconds):.2f}, 95% {np.quantile(seconds, 0.95):.2f}, "
         f"largest {max(seconds):.2f}, sum {sum(seconds):.0f}"

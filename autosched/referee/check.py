@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -18,6 +18,7 @@ from autosched.referee.device_pipeline import device_function
 from autosched.referee.predicted_writes import UnpredictableError, predicted_writes
 from autosched.referee.sample_blocks import representative_blocks
 from autosched.referee.scale_workload import scaled
+from autosched.referee.static_checks import BLOCKS, Proof, prove
 from autosched.state.steps import Step
 from autosched.task import Task
 from autosched.tir import interp
@@ -49,7 +50,8 @@ class Report:
 
     `how` says what was run: all blocks, so many of them, or all blocks of a smaller problem.
     `message` says what is wrong; of a fault `stmt` is the statement, `where` the thread, and `kind`
-    the name of the error (RaceError, AccessError ...).
+    the name of the error (RaceError, AccessError ...). `proofs` is what is known of the kernels
+    of the real size without a run (`static_checks.py`).
     """
 
     verdict: Verdict
@@ -59,41 +61,48 @@ class Report:
     kind: str = ""
     stmt: Stmt | None = None
     where: str | None = None
+    proofs: tuple[Proof, ...] = ()
 
     def __str__(self) -> str:
-        text = f"{self.verdict.value} ({self.how}, {self.seconds:.1f} s)"
+        text = f"{self.verdict.value} ({self.how}, {self.seconds:.1f} s"
+        proved = sum(not proof.trouble for proof in self.proofs)
+        text += f", {proved} of {len(self.proofs)} questions proved)" if self.proofs else ")"
         if self.message:
             text += f": {self.message}"
         if self.where is not None:
             text += f"; by {self.where}"
         if self.stmt is not None:
             text += f"; in the statement\n{to_text(self.stmt)}"
-        return text
+        return "\n".join([text, *(str(proof) for proof in self.proofs if proof.trouble)])
 
 
 def check_candidate(task: Task, steps: Iterable[Step], *, seconds: float = 5.0) -> Report:
     """Runs a candidate's kernels in the interpreter and compares what they write with NumPy.
 
     A candidate of one kernel runs on representative blocks of its real size. Where that takes more
-    than `seconds`, and where there are several kernels, all blocks of a smaller problem run. Raises
-    ScheduleError when the steps are illegal.
+    than `seconds`, where there are several kernels, and where it is not proved that blocks leave
+    each other's memory alone, all blocks of a smaller problem run. Raises ScheduleError when the
+    steps are illegal.
     """
     steps = tuple(steps)
     source, final = lowered(task, steps)
+    proofs = prove(final)
     launches = sum(1 for _ in kernels(final.body))
     report = None
-    if launches == 1:
+    if launches == 1 and not any(p.trouble for p in proofs if p.question == BLOCKS):
         report = check_function(task, source, final, seconds=seconds, sample=True)
         if report.verdict is not Verdict.UNCHECKED:
-            return report
+            return replace(report, proofs=proofs)
     smaller = scaled(task, steps)
     if smaller is None:
-        whole = check_function(task, source, final, seconds=seconds, sample=False)
-        return whole if report is None else report
+        if report is None:
+            report = check_function(task, source, final, seconds=seconds, sample=False)
+        return replace(report, proofs=proofs)
     small, small_steps = smaller
     source, final = lowered(small, small_steps)
     how = f"all blocks of the smaller {small.name}"
-    return check_function(small, source, final, seconds=seconds, sample=False, how=how)
+    report = check_function(small, source, final, seconds=seconds, sample=False, how=how)
+    return replace(report, proofs=proofs)
 
 
 def lowered(task: Task, steps: Sequence[Step]) -> tuple[PrimFunc, PrimFunc]:
