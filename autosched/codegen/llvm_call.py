@@ -240,13 +240,17 @@ def _prefetch(b: FunctionBuilder, e: Call) -> str:
 
 
 def _extern(b: FunctionBuilder, e: Call) -> str:
+    return extern(b, e, memory_type(e.dtype))
+
+
+def extern(b: FunctionBuilder, e: Call, result: str) -> str:
+    """A call of a C function with this result, or `void`. CompileError without a name."""
     if not isinstance(e.args[0], StringImm):
         raise CompileError(f"{e.op} needs the function's name as its first argument: {e!r}")
     name, args = e.args[0].value, e.args[1:]
     if name in b.module.local:
         return _local(b, name, args)
     pairs = [_extern_argument(b, a) for a in args]
-    result = "void" if e.dtype.is_handle else memory_type(e.dtype)
     b.module.declare(name, f"{result} @({', '.join(t for t, _ in pairs)})")
     text = f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in pairs)})"
     if e.op == "call_extern":

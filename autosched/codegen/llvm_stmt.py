@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autosched.codegen import llvm_memory, llvm_parallel, llvm_scope
+from autosched.codegen import llvm_call, llvm_memory, llvm_parallel, llvm_scope
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_control import conditional, serial_loop
 from autosched.codegen.llvm_storage import allocate, allocate_const
 from autosched.codegen.llvm_types import llvm_type
 from autosched.errors import CompileError
-from autosched.tir.expr import IntImm
+from autosched.tir.expr import Call, IntImm
 from autosched.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -72,8 +72,11 @@ def _let(b: FunctionBuilder, stmt: LetStmt) -> None:
 
 
 def _evaluate(b: FunctionBuilder, stmt: Evaluate) -> None:
-    if not isinstance(stmt.value, IntImm):
-        b.value(stmt.value)
+    value = stmt.value
+    if isinstance(value, Call) and value.op == "call_extern" and value.dtype.is_handle:
+        llvm_call.extern(b, value, "void")  # called for its effect: it may have no result
+    elif not isinstance(value, IntImm):
+        b.value(value)
 
 
 def _store(b: FunctionBuilder, stmt: BufferStore) -> None:

@@ -157,6 +157,7 @@ _SPECIAL: dict[str, Callable[[ExprCompiler, Call], Value]] = {
     "if_then_else": _branch,
     "likely": _same,
     "tvm_thread_invariant": _same,
+    "tvm_thread_context": _same,
     "reinterpret": _reinterpret,
     "fma": _fma,
     **dict.fromkeys(SHUFFLES, _warp_shuffle),

@@ -16,6 +16,7 @@ from autosched.tir.expr import Call, IntImm, StringImm, Var
 from autosched.tir.interp_memory import Array, InterpreterError, Storage, nothing
 from autosched.tir.interp_value import ATOM, Value, type_interval
 from autosched.tir.packed import Field, type_fields
+from autosched.tir.stmt import TRUE, Allocate, LetStmt
 
 if TYPE_CHECKING:
     from autosched.tir.interp_expr import ExprCompiler
@@ -106,6 +107,8 @@ def memory_at(place: Any, dtype: DType, name: str) -> Storage:
     """The memory from an address on, as elements of `dtype`; none behind the null pointer."""
     if is_null(place):
         return Storage(name, np.empty(0, dtype.numpy))
+    if isinstance(place, np.ndarray):
+        place = Pointer(Storage(name, place.reshape(-1)), 0)
     if not isinstance(place, Pointer):
         raise InterpreterError(f"{name} points to {type(place).__name__}, not to elements")
     cells = place.array(0)
@@ -166,6 +169,13 @@ def throw() -> None:
 def returned(value: Any) -> None:
     """Ends the function."""
     raise EndOfFunction(value)
+
+
+def allocation(stmt: LetStmt, call: Call) -> Allocate:
+    """What a call of nd_mem_alloc_with_scope allocates."""
+    shape = call.args[2]
+    assert isinstance(shape, Call) and stmt.var.element is not None
+    return Allocate(stmt.var, stmt.var.element, shape.args, TRUE, stmt.body)
 
 
 # -- calls as source -----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from autosched.tir import interp_host
 from autosched.tir import interp_kernel as kernel
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
@@ -338,6 +339,9 @@ class StmtCompiler(ExprCompiler):
         self.mask = outer
 
     def _let_stmt(self, stmt: LetStmt) -> None:
+        if isinstance(stmt.value, Call) and stmt.value.op == "nd_mem_alloc_with_scope":
+            self._allocate(interp_host.allocation(stmt, stmt.value))
+            return
         value = self.expr(stmt.value)
         if value.varying or stmt.value.dtype.lanes > 1:
             value = value._replace(text=f"array({value.text})")

@@ -37,10 +37,15 @@ from autosched.transform.framework.passes import Pass
 from autosched.transform.framework.user_passes import UserPasses
 from autosched.transform.from_te.inject_prefetch import InjectPrefetch
 from autosched.transform.from_te.storage_flatten import StorageFlatten
+from autosched.transform.host.annotate_entry_func import AnnotateEntryFunc
 from autosched.transform.host.bind_target import BindTarget
+from autosched.transform.host.combine_context_call import CombineContextCall
 from autosched.transform.host.drop_kernels import DropKernels
+from autosched.transform.host.lower_device_storage_access_info import LowerDeviceStorageAccessInfo
 from autosched.transform.host.lower_tvm_builtin import LowerTVMBuiltin
+from autosched.transform.host.lower_vtcm_alloc import LowerVtcmAlloc
 from autosched.transform.host.make_packed_api import MakePackedAPI
+from autosched.transform.host.verify_vtcm_limit import VerifyVTCMLimit
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.hoist_invariants import HoistInvariants
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
@@ -158,9 +163,14 @@ def host_pipeline(kind: str = "cpu") -> tuple[Pass, ...]:
     return (
         DropKernels(),
         BindTarget(kind, "cpu"),
+        VerifyVTCMLimit(),
+        LowerVtcmAlloc(),
+        AnnotateEntryFunc(),
         MakePackedAPI(),
         LowerTVMBuiltin(),
         LowerIntrin(),
+        LowerDeviceStorageAccessInfo(),
+        CombineContextCall(),
     )
 
 
@@ -180,8 +190,10 @@ FEATURE_CHECK: tuple[Pass, ...] = (
 
 PASSES: dict[str, Callable[[], Pass]] = {
     "AnnotateDeviceRegions": AnnotateDeviceRegions,
+    "AnnotateEntryFunc": AnnotateEntryFunc,
     "BF16ComputeLegalize": BF16ComputeLegalize,
     "BindTarget": BindTarget,
+    "CombineContextCall": CombineContextCall,
     "CommonSubexprElimTIR": CommonSubexprElimTIR,
     "DropKernels": DropKernels,
     "HoistIfThenElse": HoistIfThenElse,
@@ -194,9 +206,11 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "InjectVirtualThread": InjectVirtualThread,
     "LoopPartition": LoopPartition,
     "LowerDeviceKernelLaunch": LowerDeviceKernelLaunch,
+    "LowerDeviceStorageAccessInfo": LowerDeviceStorageAccessInfo,
     "LowerIntrin": LowerIntrin,
     "LowerTVMBuiltin": LowerTVMBuiltin,
     "LowerThreadAllreduce": LowerThreadAllreduce,
+    "LowerVtcmAlloc": LowerVtcmAlloc,
     "LowerWarpMemory": LowerWarpMemory,
     "MakePackedAPI": MakePackedAPI,
     "MergeSharedMemoryAllocations": MergeSharedMemoryAllocations,
@@ -217,4 +231,5 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "VectorizeLoop": VectorizeLoop,
     "VerifyGPUCode": VerifyGPUCode,
     "VerifyMemory": VerifyMemory,
+    "VerifyVTCMLimit": VerifyVTCMLimit,
 }

@@ -12,14 +12,18 @@ import pytest
 
 from autosched.driver import build_host
 from autosched.errors import CompileError, MeasureError
+from autosched.runtime.cpu import register_extern
 from autosched.runtime.host import HostModule, load_host
 from autosched.runtime.packed import DLTensor, register_packed, register_workspace
 from autosched.target import cpu_target, cuda_target
+from autosched.tir.dtype import handle
+from autosched.tir.expr import Call, StringImm
 from autosched.tir.interp_host import Tensor
 from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_packed import run_packed
 from autosched.tir.parser import parse_func, parse_module
 from autosched.transform.framework.passes import Sequential
+from autosched.transform.host.memory_info import MemoryInfo, register_memory
 from autosched.transform.pipeline import HOST_PIPELINE
 
 
@@ -333,6 +337,63 @@ def test_no_memory_is_an_error_and_none_is_lost() -> None:
         with pytest.raises(RuntimeError, match="on the way"):
             loaded(text)(a, 5000)
     assert len(set(places)) == 1 and places[0] % 64 == 0
+
+
+def test_memory_of_a_scope_comes_from_the_device_api() -> None:
+    """VTCM's path, on the CPU: what is asked for at run time is used and given back."""
+    text = """\
+def main(A: Buffer((4,), float32)):
+    V = allocate((2, 4), float32, "global.vtcm")
+    V_1 = view(V, (8,), float32)
+    for i in range(4):
+        V_1[i + 4] = A[i]
+    A[0] = V_1[7]
+"""
+    memory, events = np.zeros(8, np.float32), list[Any]()
+
+    def alloc(*args: Any) -> ctypes.c_void_p:
+        shape = np.ctypeslib.as_array((ctypes.c_int64 * 2).from_address(args[-1])).tolist()
+        events.append([*args[:-1], shape])
+        return ctypes.c_void_p(memory.ctypes.data)
+
+    register_packed("device_api.cpu.alloc_nd", alloc)
+    register_packed("device_api.cpu.free_nd", lambda *args: events.append(args))
+    a = np.arange(4, dtype=np.float32)
+    loaded(text)(a)
+    assert a[0] == 3 and memory.tolist() == [0, 0, 0, 0, 0, 1, 2, 3]
+    assert events[0] == [1, 0, 2, 32, "global.vtcm", 2, [2, 4]]
+    assert events[1] == (1, 0, "global.vtcm", memory.ctypes.data)
+
+
+def test_memory_with_an_address_and_contexts_shared() -> None:
+    memory, contexts = np.zeros(8, np.float32), list[int]()
+
+    def context(number: int) -> int:
+        contexts.append(number)
+        return memory.ctypes.data
+
+    kinds = {
+        "test_head": ctypes.CFUNCTYPE(ctypes.c_void_p)(lambda: memory.ctypes.data),
+        "test_context": ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32)(context),
+        "test_use": ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(
+            lambda a, b: int(a == b)
+        ),
+    }
+    for name, function in kinds.items():
+        register_extern(name, function)
+    head = Call(handle, "call_extern", (StringImm("test_head"),))
+    register_memory("global.test_host", MemoryInfo(32, 256, head_address=lambda: head))
+    text = """\
+def main(A: Buffer((4,), int32)):
+    S = allocate((8,), float32, "global.test_host")
+    S[5] = 2.5
+    for i in range(4):
+        A[i] = call_extern("test_use", S, tvm_thread_context(call_extern("test_context", 7,
+            dtype=handle)), dtype=int32)
+"""
+    a = np.zeros(4, np.int32)
+    loaded(text)(a)
+    assert memory[5] == 2.5 and a.tolist() == [1, 1, 1, 1] and contexts == [7]
 
 
 def test_what_cannot_be_built() -> None:

@@ -9,14 +9,25 @@ import pytest
 
 from autosched.tir import interp
 from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import handle
+from autosched.tir.expr import Call, StringImm
 from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
+from autosched.transform.host.memory_info import MemoryInfo, register_memory
 from kit.stmts import func_of
 from kit.tir import value_of, verified_passes
 from kit.types import Array, BodyText, MakeFunc, SameResult
 
-# What examples call.
-interp.register_extern("example", lambda *args: len(args))
+# What examples call, and the memory that they use.
+for _name in ("example", "f"):
+    interp.register_extern(_name, lambda *args: len(args))
+interp.register_extern("example_memory", lambda: np.zeros(16, np.float32))
+register_memory(
+    "global.example",
+    MemoryInfo(
+        *(32, 512), head_address=lambda: Call(handle, "call_extern", (StringImm("example_memory"),))
+    ),
+)
 
 
 def _random_array(buffer: Buffer, rng: np.random.Generator) -> Array:

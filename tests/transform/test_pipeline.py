@@ -23,6 +23,7 @@ from autosched.tir.walk import stmts
 from autosched.transform.device.verify_memory import VerifyMemory
 from autosched.transform.framework.context import CONFIG_KEYS, PassContext
 from autosched.transform.framework.passes import FunctionPass, Pass, Sequential
+from autosched.transform.host.verify_vtcm_limit import VerifyVTCMLimit
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 from autosched.transform.pipeline import (
     CPU_PIPELINE,
@@ -245,6 +246,22 @@ def for_a_gpu(name: str) -> Callable[..., str]:
     return text
 
 
+VTCM = """
+def main(A: Buffer((8,), float32)):
+    V = allocate((8,), float32, "global.vtcm")
+    V[0] = A[0]
+    A[1] = V[0]
+"""
+
+
+def tightly_coupled(**config: Any) -> str:
+    try:
+        with PassContext(config=config):
+            return to_text(VerifyVTCMLimit("cpu")(parse_func(VTCM)))
+    except ScheduleError as error:
+        return str(error)
+
+
 CHANGED_BY_KEY: dict[str, tuple[Any, Callable[..., object]]] = {
     "tir.noalias": (False, lambda **config: lowered_text(vectorized_copies(), **config)),
     "tir.disable_vectorize": (True, vectorized),
@@ -261,6 +278,7 @@ CHANGED_BY_KEY: dict[str, tuple[Any, Callable[..., object]]] = {
     ),
     "tir.use_async_copy": (True, for_a_gpu("copies marked as asynchronous")),
     "tir.ptx_ldg32": (True, for_a_gpu("a guarded load")),
+    "tir.vtcm_capacity": (16, tightly_coupled),
 }
 
 

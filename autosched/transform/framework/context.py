@@ -62,6 +62,7 @@ CONFIG_KEYS: dict[str, ConfigKey] = {
     "tir.disable_storage_rewrite": _FLAG,
     "tir.disable_cse_tir": _FLAG,
     "tir.add_lower_pass": ConfigKey(list, []),
+    "tir.vtcm_capacity": ConfigKey(int, 0),
     "tir.ptx_ldg32": _FLAG,
     "tir.use_async_copy": _FLAG,
     "tir.InjectDoubleBuffer": ConfigKey(dict, {"split_loop": 0}),

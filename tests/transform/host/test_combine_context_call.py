@@ -1,0 +1,132 @@
+"""Where contexts are computed, and how often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autosched.errors import CompileError
+from autosched.tir import interp
+from autosched.tir.parser import parse_func
+from autosched.tir.verify import verify
+from autosched.transform.host.combine_context_call import CombineContextCall
+
+CONTEXT = 'tvm_thread_context(call_extern("context", {}, dtype=handle))'
+
+
+def use(*args: str) -> str:
+    return f'call_extern("fadd", {", ".join(CONTEXT.format(a) for a in args)}, dtype=int32)'
+
+
+def combined(body: str, calls: int) -> list[str]:
+    """The lines after the pass; both programs use the same contexts, which it asks for so often."""
+    text = f'def main(n: int32):\n    attrs(target="cpu")\n{body}'
+    before = parse_func(text)
+    after = CombineContextCall()(before)
+    verify(after)
+    seen: list[Any] = []
+    asked: list[int] = []
+    interp.register_extern("fadd", lambda *args: seen.append(args))
+
+    def context(*args: Any) -> tuple[Any, ...]:
+        asked.append(0)
+        return args
+
+    interp.register_extern("context", context)
+    interp.run(before, [3])
+    first = seen.copy()
+    seen.clear()
+    asked.clear()
+    interp.run(after, [3])
+    assert seen == first and len(asked) == calls
+    assert CombineContextCall()(after) is after
+    return [line.strip() for line in repr(after).splitlines()[2:]]
+
+
+def test_the_example_of_the_seed() -> None:
+    """Document 003: calls in the order in which they are met, outside of the allocation."""
+    lines = combined(
+        f"""\
+    A = allocate((n,), float32, "global")
+    for i in range(n):
+        {use("n, 0")}
+        for j in range(10):
+            {use("n, 1")}
+            {use("n, 0")}
+""",
+        2,
+    )
+    assert lines == [
+        'ctx_cache_: handle = call_extern("context", n, 0)',
+        'ctx_cache__1: handle = call_extern("context", n, 1)',
+        'A = allocate((n,), float32, "global")',
+        "for i in range(n):",
+        'call_extern("fadd", ctx_cache_, dtype=int32)',
+        "for j in range(10):",
+        'call_extern("fadd", ctx_cache__1, dtype=int32)',
+        'call_extern("fadd", ctx_cache_, dtype=int32)',
+    ]
+
+
+def test_regions_have_contexts_of_their_own() -> None:
+    lines = combined(
+        f"    {use('0')}\n    for i in parallel(n):\n        {use('0')}\n        {use('0')}\n", 2
+    )
+    assert lines == [
+        'ctx_cache_: handle = call_extern("context", 0)',
+        'call_extern("fadd", ctx_cache_, dtype=int32)',
+        'ctx_cache__1: handle = call_extern("context", 0)',
+        "for i in parallel(n):",
+        *['call_extern("fadd", ctx_cache__1, dtype=int32)'] * 2,
+    ]
+
+
+def test_what_depends_on_a_loop_is_computed_in_it() -> None:
+    """The reference hoists it all the same, and leaves a variable that nothing binds (FIX-21)."""
+    lines = combined(
+        f"""\
+    for i in range(n):
+        for j in range(2):
+            {use("i", "i + j", "n", "i")}
+""",
+        1 + 3 + 6,
+    )
+    places = [line.split(" ")[0] for line in lines]
+    assert places[0].startswith("ctx_cache_") and places[1] == "for"
+    assert places[2].startswith("ctx_cache_") and places[3] == "for"
+    assert places[4].startswith("ctx_cache_")
+
+
+def test_contexts_of_contexts() -> None:
+    inner = CONTEXT.format("i")
+    outer = f'tvm_thread_context(call_extern("context", {inner}, dtype=handle))'
+    lines = combined(
+        f'    for i in range(n):\n        call_extern("fadd", {outer}, {inner}, dtype=int32)\n', 6
+    )
+    assert lines[0] == "for i in range(n):"
+
+
+def test_one_that_reads_memory_stays_where_it_is() -> None:
+    combined(
+        f"""\
+    A = allocate((1,), int32, "global")
+    for i in range(n):
+        A[0] = i
+        {use("A[0]")}
+""",
+        3,
+    )
+
+
+def test_functions_that_are_not_the_hosts_stay() -> None:
+    func = parse_func(f"def main(n: int32):\n    {use('n')}\n")
+    assert CombineContextCall()(func) is func
+    kernel = func.with_attrs(target="cuda")
+    assert CombineContextCall()(kernel) is kernel
+
+
+def test_a_context_is_a_handle() -> None:
+    text = 'def main(n: int32):\n    attrs(target="cpu")\n    tvm_thread_context(n)'
+    with pytest.raises(CompileError, match="a context is a handle"):
+        CombineContextCall()(parse_func(text))
