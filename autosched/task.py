@@ -20,7 +20,7 @@ from autosched.target import Target, make_target
 from autosched.te.operations.tensor import Tensor
 from autosched.user_file import require_trusted
 from autosched.workloads.chosen_inputs import ChosenInput, parse_inputs, replace_inputs
-from autosched.workloads.reads import check_reads, index_limits
+from autosched.workloads.reads import check_overflow, check_reads, index_limits
 from autosched.workloads.source import WorkloadSource, source_from_json
 from autosched.workloads.workload import MAX_SIZE, Array, shape_of
 
@@ -262,6 +262,7 @@ class Task:
                     f"{MAX_SIZE} can be indexed; give smaller sizes"
                 )
         check_reads(self.workload.title, dag.tensors)
+        check_overflow(self.workload.title, dag.tensors)
         return dag
 
     @property

@@ -13,9 +13,10 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from autosched.errors import ConfigError
 
@@ -70,10 +71,20 @@ def load_object(spec: str, key: str, kind: str) -> tuple[ModuleType, Any]:
     return module, getattr(module, name)
 
 
+class _AsItIsNow(SourceFileLoader):
+    """Compiles the file each time: stored byte code of an edit a second ago looks up to date."""
+
+    def path_stats(self, path: str) -> NoReturn:
+        """None: byte code is then neither read nor written."""
+        raise OSError
+
+
 def _load(path: Path, key: str) -> ModuleType:
     """The file as a module; its folder is on the path while it runs."""
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
-    spec = importlib.util.spec_from_file_location(f"autosched_user_{digest}", path)
+    name = f"autosched_user_{digest}"
+    loader = _AsItIsNow(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{key}: {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,5 @@
-"""Where a computation reads its tensors: reads outside of them, and tensors read as indices."""
+"""Where a computation reads its tensors: reads outside of them, indices that leave their type,
+and tensors read as indices."""
 
 from __future__ import annotations
 
@@ -10,7 +11,20 @@ from autosched.errors import ConfigError
 from autosched.te.operations.graph import post_order_ops
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
-from autosched.tir.expr import Call, Cast, Expr, IntImm, ProducerLoad, Reduce, Select, Var
+from autosched.tir.data import is_data
+from autosched.tir.expr import (
+    Add,
+    Call,
+    Cast,
+    Expr,
+    IntImm,
+    Mul,
+    ProducerLoad,
+    Reduce,
+    Select,
+    Sub,
+    Var,
+)
 from autosched.tir.linear import linear
 
 
@@ -70,6 +84,38 @@ def check_reads(title: str, tensors: Sequence[Tensor]) -> None:
                 f"{low}..{high} of an axis of length {read.size}; choose with if_then_else, or "
                 "make the result smaller"
             )
+
+
+def check_overflow(title: str, tensors: Sequence[Tensor]) -> None:
+    """Raise ConfigError for arithmetic on indices whose result does not fit its type.
+
+    A kernel would go on with what is left of it: another value, or a read elsewhere.
+    """
+    for op in post_order_ops([tensor.op for tensor in tensors]):
+        if isinstance(op, ComputeOp):
+            for body in op.body:
+                for e in _of_indices(body):
+                    low, high = _range(op, *linear(e))
+                    if low < int(e.dtype.min_value) or high > int(e.dtype.max_value):
+                        raise ConfigError(
+                            f"{title}: {op.name}: {e!r} reaches from {low} to {high}, more than "
+                            f'{e.dtype} holds; write it in int64, e.g. i.astype("int64")'
+                        )
+
+
+def _of_indices(e: Expr, *, inner: bool = False) -> Iterator[Expr]:
+    """The largest sums and products of indices in `e`; those `inner` to a sum go with it."""
+    arithmetic = isinstance(e, Add | Sub | Mul) and e.dtype.is_index and not is_data(e)
+    if arithmetic and not inner:
+        yield e
+    sums = arithmetic and not (isinstance(e, Mul) and _is_product(e))
+    for child in e.children():
+        yield from _of_indices(child, inner=sums)
+
+
+def _is_product(e: Mul) -> bool:
+    """Whether neither factor is a constant."""
+    return not isinstance(e.a, IntImm) and not isinstance(e.b, IntImm)
 
 
 def index_limits(tensors: Sequence[Tensor]) -> dict[Tensor, int]:

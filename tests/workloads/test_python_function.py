@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +98,11 @@ def test_a_file_that_fails_is_named(tmp_path: Path) -> None:
     ("old", "new"),
     [("* 2.0", "* 2.5"), ("A[i] * 2.0", "A[3 - i] * 2.0"), ("(n,), name", '(n,), "float64", name')],
 )
-def test_an_edited_body_is_another_task(source: Path, old: str, new: str) -> None:
+def test_an_edited_body_is_another_task(
+    source: Path, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also within the second, and of the same length, that stored byte code goes by."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     entry = Task.from_json_workload({"python": f"{source}:scale"}, "cpu").to_json()
     assert Task.from_json(entry).key == entry["key"]
     source.write_text(SOURCE.replace(old, new))

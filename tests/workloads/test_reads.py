@@ -8,7 +8,7 @@ from autosched import te
 from autosched.errors import ConfigError
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import Expr, Var
-from autosched.workloads.reads import check_reads, index_limits
+from autosched.workloads.reads import check_overflow, check_reads, index_limits
 from autosched.workloads.workload import random_inputs
 
 
@@ -82,3 +82,46 @@ def test_an_index_tensor_that_cannot_stay_inside() -> None:
     where = te.placeholder((8,), "int32", name="I")
     with pytest.raises(ConfigError, match="no index from 0 on keeps inside"):
         index_limits([where, te.compute((8,), lambda i: table[where[i] + 16], name="G")])
+
+
+BIG = 60_000
+FITS: list[Callable[[Var], Expr]] = [
+    lambda i: i * i // 4,
+    lambda i: i * 70_000 - i * 69_999,
+    lambda i: (i * 35_791) // BIG,
+]
+WRAPS: list[tuple[Callable[[Var], Expr], str]] = [
+    (lambda i: i * i // 100_000, r"i \* i reaches from 0 to 3599880001, more than int32 holds"),
+    (lambda i: (i + 2_147_483_000) % BIG, "more than int32 holds"),
+    (lambda i: te.floormod(i * 70_000, BIG), "write it in int64"),
+    (lambda i: te.max(te.min(-i * 40_000, 0), 0), "-2399960000 to 0"),
+    (lambda i: (i + 5 * (i * 50_000 % 7)) % 9, "2999950000"),
+]
+
+
+@pytest.mark.parametrize("index", FITS)
+def test_arithmetic_on_indices_that_fits(index: Callable[[Var], Expr]) -> None:
+    check_overflow("p", program(index, BIG, 40_000))
+
+
+@pytest.mark.parametrize(("index", "message"), WRAPS)
+def test_arithmetic_on_indices_that_would_wrap_is_refused(
+    index: Callable[[Var], Expr], message: str
+) -> None:
+    """In reads and in values: the reference computes without limits, a kernel in int32."""
+    with pytest.raises(ConfigError, match=message):
+        check_overflow("p", program(index, BIG, BIG))
+    a = te.placeholder((BIG,), name="A")
+    value = te.compute((BIG,), lambda i: a[i] + index(i).astype("float32"), name="B")
+    with pytest.raises(ConfigError, match=message):
+        check_overflow("p", [a, value])
+    late = te.compute((BIG,), lambda i: a[i] + (index(i).astype("int64") * 2 + 1), name="B")
+    with pytest.raises(ConfigError, match=message):
+        check_overflow("p", [a, late])
+    wide = te.compute((BIG,), lambda i: a[i] + index(i.astype("int64")).astype("float32"), name="B")
+    check_overflow("p", [a, wide])
+
+
+def test_data_may_wrap() -> None:
+    a = te.placeholder((16,), "int32", name="A")
+    check_overflow("p", [a, te.compute((16,), lambda i: a[i] * a[i] + i, name="B")])
