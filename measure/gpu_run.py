@@ -71,6 +71,8 @@ class GpuSession:
                 return self._list()
             case ("probe",):
                 self._probe()
+            case ("flush",):
+                return self._flush()
             case ("task", task_json, cold):
                 self._set_task(task_json, cold)
             case ("reference",):
@@ -124,6 +126,17 @@ class GpuSession:
             raise MeasureError(
                 f"the GPU adds {bad.size} of {_PROBED} numbers wrongly", stage="run", kind="lost"
             )
+
+    def _flush(self) -> tuple[int, float]:
+        """How many bytes overwriting the L2 cache writes, and the seconds that it takes."""
+        device = self.device
+        first, last = device.event(), device.event()
+        device.flush_l2()  # the first use of memory costs more
+        device.record(first)
+        device.flush_l2()
+        device.record(last)
+        device.synchronize()
+        return 2 * device.facts().l2_bytes, max(device.elapsed(first, last), 1e-9)
 
     def _set_task(self, task_json: dict[str, Any], cold: bool) -> None:
         self._drop()

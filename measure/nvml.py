@@ -95,14 +95,15 @@ class Nvml:
     def processes(self) -> dict[str, tuple[int, ...]]:
         """The processes that compute on each GPU, by its UUID."""
         found: dict[str, tuple[int, ...]] = {}
-        for handle in self._all():
+        for handle in self.handles():
             uuid = self._ask("nvmlDeviceGetUUID", handle)
             running = self._ask("nvmlDeviceGetComputeRunningProcesses", handle)
             if uuid is not None:
                 found[str(uuid)] = tuple(int(process.pid) for process in running or ())
         return found
 
-    def _all(self) -> Iterator[Any]:
+    def handles(self) -> Iterator[Any]:
+        """Of all GPUs."""
         number = self._ask("nvmlDeviceGetCount") if self._started() else None
         for index in range(number or 0):
             handle = self._ask("nvmlDeviceGetHandleByIndex", index)

@@ -1,7 +1,7 @@
 """What `autosched doctor --target cuda` looks at, from the compiler to the devices.
 
-PyCUDA and NVML are imported in processes of their own: a driver that hangs or a module that aborts
-costs a line.
+PyCUDA is imported in a process of its own: a driver that hangs or a module that aborts costs a
+line.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from autosched.cli.diagnosis import Diagnosis, Finding, Level
+from autosched.cli.doctor_gpu import nvml_and_clocks, tried, without_gpu
 from autosched.codegen.nvdisasm import HOW_TO_INSTALL as INSTALL_NVDISASM
 from autosched.codegen.nvdisasm import find_nvdisasm
 from autosched.codegen.nvrtc import Nvrtc, load_nvrtc, nearest_arch
@@ -50,20 +51,6 @@ except Exception as error:
 print("\\n" + json.dumps(found), flush=True)
 os._exit(0)
 """
-_NVML = """
-import json, os
-found = {"stage": "package"}
-try:
-    import pynvml
-    found["stage"] = "init"
-    pynvml.nvmlInit()
-    found["devices"] = pynvml.nvmlDeviceGetCount()
-    found["version"] = str(pynvml.nvmlSystemGetDriverVersion())
-except Exception as error:
-    found["error"] = [type(error).__name__, str(error), getattr(error, "name", None)]
-print("\\n" + json.dumps(found), flush=True)
-os._exit(0)
-"""
 
 
 def diagnose(arch: str) -> Diagnosis:
@@ -75,10 +62,13 @@ def diagnose(arch: str) -> Diagnosis:
     driver = driver_version()
     compiler = _compiler(arch, driver)
     driving, pycuda, devices = _driver(driver), *_pycuda(driver)
-    findings = (*compiler, _nvdisasm(), driving, pycuda, devices, _nvml(driver))
+    reached = all(f.level is Level.OK for f in (driving, pycuda, devices))
+    on_gpu = tried() if reached else without_gpu("not tried without a GPU")
+    watching = nvml_and_clocks(probe, driver)
+    findings = (*compiler, _nvdisasm(), driving, pycuda, devices, *on_gpu, *watching)
     compiles = all(f.level is Level.OK for f in compiler)
-    measures = all(f.level is Level.OK for f in (driving, pycuda, devices))
-    failed = not compiles or driving.level is Level.BROKEN
+    measures = reached and all(f.level is Level.OK for f in on_gpu)
+    failed = not compiles or any(f.level is Level.BROKEN for f in (driving, *on_gpu))
     failed |= driver is not None and pycuda.level is not Level.OK
     if compiles:
         verdict = "can compile and measure" if measures else "can compile, cannot measure"
@@ -173,26 +163,12 @@ def _pycuda(driver: tuple[int, int] | None) -> tuple[Finding, Finding]:
     return said, Finding(Level.OK, "devices", names)
 
 
-def _nvml(driver: tuple[int, int] | None) -> Finding:
-    found = probe(_NVML)
-    kind, text, module = found.get("error") or ("", "", None)
-    if not kind:
-        return Finding(Level.OK, "NVML", f"driver {found['version']}, {found['devices']} devices")
-    if module == "pynvml":
-        text = "not installed, clocks and temperature are not recorded"
-        return Finding(Level.MISSING, "NVML", text, "pip install nvidia-ml-py")
-    if driver is None:
-        return Finding(Level.SKIPPED, "NVML", "nothing to watch without a driver")
-    why = f"clocks and temperature are not recorded: {text}"
-    return Finding(Level.MISSING, "NVML", why, "see what nvidia-smi says")
-
-
 def probe(script: str) -> dict[str, Any]:
     """What a script that prints JSON found, in a process of its own.
 
     A process that dies, hangs or prints something else has an `error` and the stage `package`.
     """
-    command = [sys.executable, "-P", "-c", script]
+    command = [sys.executable, "-P", "-c", script, *filter(None, sys.path)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_SECONDS

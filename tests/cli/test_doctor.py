@@ -11,6 +11,7 @@ import pytest
 from autosched.cli import doctor_cuda
 from autosched.cli.diagnosis import Finding, Level
 from autosched.cli.doctor import lines_of
+from autosched.measure import gpu_runner
 from autosched.runtime import cuda_driver
 from kit.cli import Cli
 
@@ -29,9 +30,15 @@ def get_version(): return {built}
 def init(): {init}
 """
 NVML = """
+class NVMLError(Exception): pass
 def nvmlInit(): {init}
 def nvmlDeviceGetCount(): return 1
 def nvmlSystemGetDriverVersion(): return "580.1"
+def nvmlDeviceGetHandleByIndex(number): return number
+def nvmlDeviceGetClockInfo(gpu, which): return 1200 * which
+def nvmlDeviceGetMaxClockInfo(gpu, which): return 1980
+def nvmlDeviceGetTemperature(gpu, sensor): raise NVMLError("Not Supported")
+def nvmlDeviceGetCurrentClocksEventReasons(gpu): return {reasons}
 """
 Fake = Callable[..., None]
 
@@ -81,7 +88,9 @@ def with_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 def parts(text: str) -> dict[str, str]:
     """Level and text of each part, on one line."""
     joined = re.sub(r"\n {23}", " ", text)
-    rows = re.findall(r"^(ok|missing|broken|-) +(\w+) +(.*)$", joined, re.MULTILINE)
+    rows = re.findall(
+        r"^(ok|missing|broken|-) +(\w+(?: kernel| flush)?) +(.*)$", joined, re.MULTILINE
+    )
     return {part: f"{level} {text}" for level, part, text in rows}
 
 
@@ -93,7 +102,7 @@ def test_a_machine_without_a_gpu_compiles(cli: Cli) -> None:
     found = parts(done.out)
     assert list(found) == [
         *("NVRTC", "architectures", "compile", "nvdisasm"),
-        *("driver", "PyCUDA", "devices", "NVML"),
+        *("driver", "PyCUDA", "devices", "context", "add kernel", "L2 flush", "NVML", "clocks"),
     ]
     assert re.match(r"ok \d+\.\d+, .*libnvrtc", found["NVRTC"])
     assert " sm_90 " in found["architectures"]
@@ -102,6 +111,8 @@ def test_a_machine_without_a_gpu_compiles(cli: Cli) -> None:
     assert found["driver"].startswith("missing libnowhere.so.1 not found, nothing can be measured")
     assert found["PyCUDA"] == "missing not installed; it is built from source: docs/cuda.md"
     assert found["devices"].startswith("- not looked for")
+    assert found["add kernel"] == "- not tried without a GPU"
+    assert found["clocks"] == "- not known without NVML"
     assert found["NVML"].endswith("pip install nvidia-ml-py")
 
 
@@ -117,9 +128,12 @@ def test_without_nvrtc_nothing_compiles(cli: Cli, monkeypatch: pytest.MonkeyPatc
     assert "can neither compile nor measure; autosched lower and show --as cuda work" in done.out
 
 
-def test_everything_there(cli: Cli, modules: Path, pycuda: Fake, with_driver: None) -> None:
+def test_everything_there(
+    cli: Cli, modules: Path, pycuda: Fake, with_driver: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pycuda(count=2)
-    (modules / "pynvml.py").write_text(NVML.format(init="pass"))
+    monkeypatch.setattr(gpu_runner, "FACTORY", "kit.fake_gpu:make_handler")
+    (modules / "pynvml.py").write_text(NVML.format(init="pass", reasons=0x44))
     done = cli("doctor")
     assert done.status == 0
     assert done.out.endswith("\ncan compile and measure\n")
@@ -127,7 +141,42 @@ def test_everything_there(cli: Cli, modules: Path, pycuda: Fake, with_driver: No
     assert found["driver"] == "ok CUDA 13.0"
     assert found["PyCUDA"] == "ok 2026.1, built for CUDA 13.0"
     assert found["devices"] == "ok Fake GPU (sm_90, 80 GiB), Fake GPU (sm_90, 80 GiB)"
+    assert found["context"] == "ok fake GPU, sm_90, 132 multiprocessors, 1 GiB, fake"
+    assert found["add kernel"] == "ok adds 256 numbers as it should"
+    assert found["L2 flush"] == "ok 105 MB in 50 us (2097 GB/s)"
     assert found["NVML"] == "ok driver 580.1, 1 devices"
+    assert found["clocks"] == (
+        "ok SM 1200 of 1980 MHz, memory 2400 MHz, held down: hardware thermal slowdown; for "
+        "steadier times, as root: nvidia-smi -lgc 1980 (nvidia-smi -rgc undoes it)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("factory", "part", "message"),
+    [
+        ("make_refusing", "context", "device unavailable"),
+        ("make_wrong_adder", "add kernel", "the GPU adds 1 of 256 numbers wrongly"),
+        ("make_dying", "L2 flush", "the process died with exit status 5"),
+    ],
+)
+def test_a_gpu_that_does_not_work_is_to_be_repaired(
+    cli: Cli,
+    pycuda: Fake,
+    with_driver: None,
+    monkeypatch: pytest.MonkeyPatch,
+    factory: str,
+    part: str,
+    message: str,
+) -> None:
+    pycuda()
+    monkeypatch.setattr(gpu_runner, "FACTORY", f"kit.fake_gpu:{factory}")
+    done = cli("doctor")
+    assert done.status == 1
+    assert done.out.endswith("\ncan compile, cannot measure\n")
+    found = parts(done.out)
+    assert found[part] == f"broken {message}; see what nvidia-smi says, and the kernel's log"
+    after = list(found)[list(found).index(part) + 1 : list(found).index("NVML")]
+    assert all(found[each] == "- not tried after that" for each in after)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +225,7 @@ def test_without_a_driver_pycuda_waits_and_nothing_is_to_be_repaired(
     cli: Cli, modules: Path, pycuda: Fake
 ) -> None:
     pycuda(driver="raise ImportError('libcuda.so.1: cannot open shared object file')")
-    (modules / "pynvml.py").write_text(NVML.format(init="raise OSError('no library')"))
+    (modules / "pynvml.py").write_text(NVML.format(init="raise NVMLError('no library')", reasons=0))
     done = cli("doctor")
     assert done.status == 0
     assert parts(done.out)["PyCUDA"] == "ok 2026.1, which waits for the driver"

@@ -112,6 +112,21 @@ def make_wrong_adder() -> Handler:
     return FakeSession(WrongAdder(behave)).handle
 
 
+def make_refusing() -> Handler:
+    return refuse
+
+
+class Dying(FakeDevice):
+    """Its process ends at the first thing that takes bandwidth."""
+
+    def flush_l2(self) -> None:
+        os._exit(5)
+
+
+def make_dying() -> Handler:
+    return FakeSession(Dying(behave)).handle
+
+
 def make_good_handler() -> Handler:
     """Real cubins take 100 us."""
     return FakeSession(FakeDevice(lambda _: Behaviour(1e-4))).handle
