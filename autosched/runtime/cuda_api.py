@@ -19,7 +19,8 @@ import numpy as np
 LEGACY = 1
 """The handle of the legacy default stream, in the driver and in both protocols of arrays."""
 
-_NO_CONTEXT = (1, 201, 709)  # of an address that no context of CUDA knows
+_UNKNOWN = (1, 709)  # the result for an address that no context knows
+_NO_CONTEXT = 201  # the result for any address where this thread has no current context
 _CONTEXT, _ORDINAL = 1, 9  # CU_POINTER_ATTRIBUTE_...
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_...
@@ -147,17 +148,21 @@ class LibCuda(Driver):
     def place(self, address: int) -> tuple[int, int] | None:
         """The pointer's attributes."""
         context, device = ctypes.c_void_p(), ctypes.c_int()
-        found = self._library.cuPointerGetAttribute(
-            ctypes.byref(device), _ORDINAL, ctypes.c_uint64(address)
-        )
-        if found in _NO_CONTEXT:
+        found = self._pointer(device, _ORDINAL, address)
+        if found == _NO_CONTEXT:
+            with current(self, self.primary(0)):
+                return self.place(address)
+        if found in _UNKNOWN:
             return None
         self._require(found, "cuPointerGetAttribute")
-        found = self._library.cuPointerGetAttribute(
-            ctypes.byref(context), _CONTEXT, ctypes.c_uint64(address)
-        )
         # Memory of a stream-ordered pool belongs to a device, not to a context.
-        return (0 if found else int(context.value or 0)), device.value
+        pooled = self._pointer(context, _CONTEXT, address)
+        return (0 if pooled else int(context.value or 0)), device.value
+
+    def _pointer(self, value: Any, attribute: int, address: int) -> int:
+        where = ctypes.c_uint64(address)
+        found: int = self._library.cuPointerGetAttribute(ctypes.byref(value), attribute, where)
+        return found
 
     def capability(self, device: int) -> tuple[int, int]:
         """The device's attributes."""

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -124,15 +125,20 @@ def test_a_function_in_c_chooses_by_shape(folder: Path) -> None:
     a, b = np.ones((48, 16), np.float32), np.ones((16, 32), np.float32)
     c = np.zeros((48, 32), np.float32)
 
-    def call(rows: int) -> int:
+    def call(*shapes: Sequence[int]) -> int:
         arguments = []
-        for array, shape in ((a, (rows, 16)), (b, b.shape), (c, (rows, 32))):
+        for array, shape in zip((a, b, c), shapes, strict=True):
             arguments += [ctypes.c_void_p(array.ctypes.data), (ctypes.c_int64 * 2)(*shape)]
         return int(library.matmul(*arguments))
 
-    assert call(40) == -4
+    right = a.shape, b.shape, c.shape
+    for array in range(3):
+        for axis in range(2):
+            shapes = [list(shape) for shape in right]
+            shapes[array][axis] -= 1
+            assert call(*shapes) == -4
     assert (c == 0).all()
-    assert call(48) == 0
+    assert call(*right) == 0
     assert (c == 16).all()
     library.kernels_message.restype = ctypes.c_char_p
     assert library.kernels_message(-4) == b"there is no kernel for these shapes"

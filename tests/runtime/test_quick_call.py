@@ -81,6 +81,7 @@ CHANGES: dict[str, Callable[[Array], Any]] = {
     "swapped bytes": lambda x: x.astype(">f4"),
     "flat": lambda x: x.reshape(-1),
     "one more dimension": lambda x: x[None],
+    "one dimension after": lambda x: x[..., None],
     "one row fewer": lambda x: x[1:],
     "longer rows": lambda x: np.zeros((4, 7), np.float32),
     "transposed": lambda x: np.zeros((6, 4), np.float32).T,
