@@ -59,6 +59,7 @@ ALLOWED["autosched.search"] = COMPILER | {"autosched.features", "autosched.measu
 ALLOWED["autosched.session"] = ALLOWED["autosched.search"] | {
     "autosched.search",
     "autosched.export",
+    "autosched.referee",
 }
 EVERYWHERE = {
     "autosched.errors",

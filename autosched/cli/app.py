@@ -187,6 +187,10 @@ def build(
         list[str] | None,
         typer.Option(help="CUDA architecture, sm_90 (default: the record's); may be repeated."),
     ] = None,
+    no_check: Annotated[
+        bool,
+        typer.Option("--no-check", help="Do not run CUDA kernels in the interpreter before."),
+    ] = False,
     workload: Workload = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace files that no build wrote.")
@@ -203,7 +207,7 @@ def build(
     from autosched.session.export import ExportOptions
 
     others = tuple(command.sizes(text) for text in also or ())
-    options = ExportOptions(name, dispatch, others, tuple(arch or ()), force)
+    options = ExportOptions(name, dispatch, others, tuple(arch or ()), not no_check, force)
     command.run(
         records,
         output,

@@ -29,7 +29,8 @@ _C_WORDS = frozenset(
 class Candidate:
     """The steps for a task, the name of the function, and seconds per call where measured.
 
-    `tuned_for` names the task whose steps these are, where that is another one.
+    `tuned_for` names the task whose steps these are, where that is another one; `checked` says how
+    the result was compared with NumPy's.
     """
 
     task: Task
@@ -37,6 +38,7 @@ class Candidate:
     symbol: str
     seconds: float | None = None
     tuned_for: str = ""
+    checked: str = ""
 
     @property
     def operator(self) -> str:
@@ -50,6 +52,8 @@ class Candidate:
             found["recorded_seconds"] = self.seconds
         if self.tuned_for:
             found["steps_tuned_for"] = self.tuned_for
+        if self.checked:
+            found["checked"] = self.checked
         return found
 
 

@@ -17,6 +17,7 @@ from autosched.export.cpu import export_cpu
 from autosched.export.cuda import export_cuda
 from autosched.measure.check import compare
 from autosched.measure.records import LogContents, Record, RecordLog
+from autosched.referee.check import Verdict, check_candidate
 from autosched.runtime.cpu import load
 from autosched.session.this_cpu import is_this_cpu
 from autosched.target import cpu_target
@@ -39,14 +40,16 @@ class ExportOptions:
     `name` is the library's and module's; default: the operator's, or `kernels` for several.
     `dispatch` adds for each operator a function that chooses by shape. `also` are shapes, as sizes
     by name, that such a function serves with the nearest tuned schedule that is legal. `archs` are
-    the CUDA architectures to compile for; default: the recorded one. `force` replaces files that no
-    earlier export wrote.
+    the CUDA architectures to compile for; default: the recorded one. `check` runs CUDA kernels in
+    the interpreter first and compares with NumPy. `force` replaces files that no earlier export
+    wrote.
     """
 
     name: str = ""
     dispatch: bool = False
     also: tuple[Mapping[str, int], ...] = ()
     archs: tuple[str, ...] = ()
+    check: bool = True
     force: bool = False
 
 
@@ -59,13 +62,15 @@ def export(
     """Write the kernels of `records` to `folder`, all of them for the CPU or all for CUDA.
 
     Nothing is written unless all can be. `environments` are those of the records' files. Raises
-    ConfigError, CompileError or ScheduleError.
+    ConfigError, CompileError, ScheduleError, or MeasureError for a CUDA kernel that is wrong.
     """
     options = options or ExportOptions()
     notes: list[str] = []
     candidates = _candidates(records, notes)
     on_gpu = candidates[0].task.target.is_gpu
     _refuse_options(options, candidates)
+    if on_gpu and options.check:
+        candidates = [_refereed(candidate, notes) for candidate in candidates]
     if options.also:
         candidates += _others(candidates, options.also, notes)
     candidates = named(candidates, sized=options.dispatch)
@@ -104,11 +109,27 @@ def _candidates(records: Sequence[Record], notes: list[str]) -> list[Candidate]:
         seconds = record.result.cost if record.result.valid else None
         if seconds is not None and not record.result.checked:
             notes.append(f"{task.name}: this record was never compared with NumPy")
-        found.append(Candidate(task, record.steps, "", seconds))
+        checked = "when it was measured" if record.result.checked else ""
+        found.append(Candidate(task, record.steps, "", seconds, checked=checked))
     kinds = {c.task.target.kind for c in found}
     if len(kinds) > 1:
         raise ConfigError("the records are for the CPU and for CUDA; build them apart")
     return found
+
+
+def _refereed(candidate: Candidate, notes: list[str]) -> Candidate:
+    """The candidate, after its kernels ran in the interpreter. MeasureError when they are wrong."""
+    report = check_candidate(candidate.task, candidate.steps)
+    if report.verdict is Verdict.UNCHECKED:
+        notes.append(f"{candidate.task.name} was not compared with NumPy: {report.message}")
+        return candidate
+    if report.verdict is not Verdict.AGREES:
+        raise MeasureError(
+            f"{candidate.task.name}: the kernel is wrong and is not exported: {report}",
+            stage="check",
+            kind="wrong_answer",
+        )
+    return replace(candidate, checked=f"{report.how}, without a GPU")
 
 
 def _refuse_options(options: ExportOptions, candidates: Sequence[Candidate]) -> None:
@@ -138,7 +159,8 @@ def _others(
             continue
         known.add(wanted.name)
         here = is_this_cpu(wanted.target)
-        found.append(nearest(wanted, candidates, _compared if here else _built))
+        other = nearest(wanted, candidates, _compared if here else _built)
+        found.append(replace(other, checked="when it was exported") if here else other)
         compared = "compared with NumPy" if here else "not run: it is for another CPU"
         notes.append(f"{wanted.name}: with the schedule of {found[-1].tuned_for}, {compared}")
     return found

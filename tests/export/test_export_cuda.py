@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosched.errors import MeasureError
+from autosched.referee.check import Report, Verdict
+from autosched.session import export as exporting
 from autosched.session.export import ExportOptions, export
 from kit.cuda_driver import FakeDriver
 from kit.exporting import cuda_record
@@ -41,6 +44,24 @@ def test_the_files(folder: Path) -> None:
     assert (launch["grid"], launch["block"]) == ([4, 1, 1], [64, 1, 1])
     assert [p["output"] for p in entry["parameters"]] == [False, False, True]
     assert entry["ptx"]["arch"] == "sm_80"
+    assert entry["checked"] == "3 of 4 blocks, without a GPU"
+
+
+@pytest.mark.parametrize("verdict", [Verdict.WRONG, Verdict.FAULT, Verdict.UNCHECKED])
+def test_a_kernel_that_is_wrong_is_not_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict
+) -> None:
+    report = Report(verdict, "all blocks", 0.1, "some words")
+    monkeypatch.setattr(exporting, "check_candidate", lambda task, steps: report)
+    if verdict is Verdict.UNCHECKED:
+        done = export([cuda_record()], tmp_path / "out")
+        assert done.notes == ("matmul(M=16, N=16, K=16) was not compared with NumPy: some words",)
+        return
+    says = rf"is wrong and is not exported: {verdict.value} \(all blocks, 0.1 s\): some words"
+    with pytest.raises(MeasureError, match=says):
+        export([cuda_record()], tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+    export([cuda_record()], tmp_path / "out", ExportOptions(check=False))
 
 
 def test_the_module_runs_the_kernel(folder: Path) -> None:
