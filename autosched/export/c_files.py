@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from autosched.export.candidate import C_WORDS
 from autosched.runtime.artifact import ParamSpec
 from autosched.runtime.calling import constant_shape
 
@@ -32,6 +34,21 @@ class Function(NamedTuple):
 def c_type(dtype: str) -> str:
     """The C type of elements; 16-bit and 8-bit floats are passed as their bits."""
     return _TYPES.get(dtype) or _BITS.get(dtype) or "uint8_t"
+
+
+def c_names(params: Sequence[ParamSpec]) -> list[str]:
+    """A name in C for each array: its own where that can be."""
+    found: list[str] = []
+    for p in params:
+        name = base = re.sub(r"\W", "_", p.name, flags=re.ASCII)
+        if base in C_WORDS or base[0].isdigit():
+            name = base = f"{base}_"
+        number = 1
+        while name in found:
+            number += 1
+            name = f"{base}{number}"
+        found.append(name)
+    return found
 
 
 def header(name: str, functions: Sequence[Function], features: Sequence[str], threads: int) -> str:
@@ -73,6 +90,9 @@ const char *{name}_problem(void);
 /* What a status means. */
 const char *{name}_message(int status);
 
+/* Which build this is; {name}.json names the one that it belongs to. */
+const char *{name}_build(void);
+
 {declarations}
 #ifdef __cplusplus
 }}
@@ -94,15 +114,15 @@ def _wrapped(text: str, width: int = 92) -> str:
 
 def _declaration(f: Function) -> str:
     lines = [f"/* {f.title.replace('*/', '* /')}", " *"]
-    for p in f.params:
+    for c, p in zip(c_names(f.params), f.params, strict=True):
         kind = "out" if p.is_output else "in"
         bits = "" if p.dtype in _TYPES else " (its bits)"
         shape = ", ".join(map(str, p.shape or ()))
         if f.variants:
             rank = len(p.shape or ())
-            lines.append(f" * {p.name} ({kind}): {p.dtype}{bits}, with its {rank} extents")
+            lines.append(f" * {c} ({kind}): {p.dtype}{bits}, with its {rank} extents")
             continue
-        lines.append(f" * {p.name} ({kind}): {p.dtype}{bits} [{shape}]")
+        lines.append(f" * {c} ({kind}): {p.dtype}{bits} [{shape}]")
         if p.layout is not None:
             lines.append(f" *   stored in another order: {p.layout.text}")
     if f.variants:
@@ -113,17 +133,17 @@ def _declaration(f: Function) -> str:
 
 
 def _shapes(params: Sequence[ParamSpec], variant: Sequence[tuple[int, ...]]) -> str:
-    pairs = zip(params, variant, strict=True)
-    return ", ".join(f"{p.name} [{', '.join(map(str, shape))}]" for p, shape in pairs)
+    pairs = zip(c_names(params), variant, strict=True)
+    return ", ".join(f"{name} [{', '.join(map(str, shape))}]" for name, shape in pairs)
 
 
 def _parameters(f: Function) -> str:
     words = []
-    for p in f.params:
+    for c, p in zip(c_names(f.params), f.params, strict=True):
         const = "" if p.is_output else "const "
-        words.append(f"{const}{c_type(p.dtype)} *{p.name}")
+        words.append(f"{const}{c_type(p.dtype)} *{c}")
         if f.variants:
-            words.append(f"const int64_t *{p.name}_shape")
+            words.append(f"const int64_t *{c}_shape")
     return ", ".join(words)
 
 
@@ -173,19 +193,20 @@ int main(void) {{
 def _call(name: str, f: Function) -> tuple[str, str]:
     lines = [f"static int call_{f.symbol}(void) {{"]
     total = []
-    for p in f.params:
+    arrays = [f"array_{c}" for c in c_names(f.params)]
+    for array, p in zip(arrays, f.params, strict=True):
         kind, size = c_type(p.dtype), 1
         for extent in constant_shape(p):
             size *= extent
-        lines.append(f"  {kind} *{p.name} = aligned({size}L * sizeof({kind}));")
+        lines.append(f"  {kind} *{array} = aligned({size}L * sizeof({kind}));")
         if not p.is_output and p.dtype in _TYPES:
             modulus = 2 if p.dtype == "bool" else 13
             lines.append(
-                f"  for (long i = 0; i < {size}L; i++) {p.name}[i] = ({kind})(i % {modulus});"
+                f"  for (long i = 0; i < {size}L; i++) {array}[i] = ({kind})(i % {modulus});"
             )
         if p.is_output:
-            total.append(f"  for (long i = 0; i < {size}L; i++) sum += (double){p.name}[i];")
-    given = ", ".join(p.name for p in f.params)
+            total.append(f"  for (long i = 0; i < {size}L; i++) sum += (double){array}[i];")
+    given = ", ".join(arrays)
     lines += [
         f"  int status = {f.symbol}({given});",
         "  double start = now();",
@@ -199,7 +220,7 @@ def _call(name: str, f: Function) -> tuple[str, str]:
         "  double sum = 0;",
         *total,
         f'  printf("{f.symbol} sum %.17g, %.3f us\\n", sum, 1e6 * seconds);',
-        *(f"  free({p.name});" for p in f.params),
+        *(f"  free({array});" for array in arrays),
         "  return 0;",
         "}",
         "",

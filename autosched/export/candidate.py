@@ -13,7 +13,7 @@ from typing import Any
 from autosched.state.steps import Step
 from autosched.task import Task
 
-_C_WORDS = frozenset(
+C_WORDS = frozenset(
     {
         "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
         "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register",
@@ -78,7 +78,7 @@ def _identifier(name: str) -> str:
     if text == "main":
         return "kernel"
     # A function called exp would be found in the place of the C library's.
-    if not text or text[0].isdigit() or text in _C_WORDS or hasattr(ctypes.CDLL(None), text):
+    if not text or text[0].isdigit() or text in C_WORDS or hasattr(ctypes.CDLL(None), text):
         return f"kernel_{text}"
     return text
 

@@ -61,7 +61,9 @@ def export_cpu(
     ]
     shapes = [_shapes(symbol, among, built) for symbol, among in (choices or {}).items()]
     features, registers = _needs(target)
-    own = library_ir(name, entries, shapes, features, registers)
+    hashes = [hashlib.sha256(a.object_code).hexdigest() for a in built.values()]
+    identity = hashlib.sha256(repr((hashes, entries, shapes)).encode()).hexdigest()[:16]
+    own = library_ir(name, entries, shapes, features, registers, identity)
     objects = {f"{name}_runtime.o": compile_object(own, _plain(target), "light")}
     objects |= {f"{name}_{symbol}.o": a.object_code for symbol, a in built.items()}
 
@@ -76,6 +78,7 @@ def export_cpu(
         "target": "cpu",
         "name": name,
         "library": library,
+        "build": identity,
         "triple": target.triple,
         "cpu": target.cpu,
         "cpu_features": list(features),

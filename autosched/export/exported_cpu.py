@@ -194,6 +194,14 @@ def _load() -> dict[str, Any]:
     except OSError as error:
         raise ImportError(f"{file} cannot be loaded: {error}") from error
     prefix = about["name"]
+    build = getattr(library, f"{prefix}_build")
+    build.restype = ctypes.c_char_p
+    if build().decode() != about["build"]:
+        # A process never loads a second library from the same place.
+        raise ImportError(
+            f"{file} is of another build ({build().decode()}) than {_FILE.name} "
+            f"({about['build']}); where it was replaced, start Python anew"
+        )
     problem = getattr(library, f"{prefix}_problem")
     problem.restype = ctypes.c_char_p
     text = problem()

@@ -10,6 +10,7 @@ their own, made exactly as they were when they were measured. For a library NAME
 | `i32 NAME_run_SYMBOL(ptr slots)` | the same, of an array of pointers |
 | `ptr NAME_problem()` | null, or why this machine cannot run the library |
 | `ptr NAME_message(i32)` | what a status means |
+| `ptr NAME_build()` | which build this is: what is written beside the library names the same |
 | `i32 NAME_call(ptr table, ptr args)` | the checked call from Python (`runtime/call_ir.py`) |
 
 All check the CPU at their first call, and start threads when the first parallel kernel runs: as
@@ -64,11 +65,16 @@ def library_ir(
     shapes: Sequence[Shapes],
     features: Mapping[str, Bit],
     registers: int,
+    build: str = "",
 ) -> str:
-    """The assembly text. `features` and `registers` are empty where CPUID is not to be asked."""
+    """The assembly text of a library that calls itself `build`.
+
+    `features` and `registers` are empty where CPUID is not to be asked.
+    """
     threads = max((e.threads for e in entries), default=1)
     parts = [runtime_ir().replace("@autosched_call(", f"@{name}_call("), _cpu(features, registers)]
     parts += [_threads(threads), _ready(name), _messages(name)]
+    parts += [_text("build", build), f"define ptr @{name}_build() {{\n  ret ptr @build\n}}\n"]
     parts += [_entry(name, entry) for entry in entries]
     parts += [_dispatch(name, each, {e.symbol: e for e in entries}) for each in shapes]
     return "\n".join(parts)
@@ -76,7 +82,7 @@ def library_ir(
 
 def exported(name: str, entries: Sequence[Entry], shapes: Sequence[Shapes]) -> list[str]:
     """The symbols that users may see."""
-    own = [f"{name}_problem", f"{name}_message", f"{name}_call"]
+    own = [f"{name}_{word}" for word in ("problem", "message", "build", "call")]
     runs = [f"{name}_run_{e.symbol}" for e in entries]
     return [*(e.symbol for e in entries), *(s.symbol for s in shapes), *own, *runs]
 

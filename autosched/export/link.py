@@ -48,7 +48,9 @@ def link(
     if sys.platform == "linux":
         names = "".join(f"  {symbol};\n" for symbol in symbols)
         exports.write_text(f"{{\nglobal:\n{names}local:\n  *;\n}};\n")
-        arguments.append(f"-Wl,--version-script={exports},-soname,{output.name},-z,nodelete")
+        arguments.append(
+            f"-Wl,--version-script={exports},-soname,{output.name},-z,nodelete,-z,defs"
+        )
     try:
         done = subprocess.run([*arguments, "-lm", "-lpthread"], capture_output=True, text=True)
     except OSError as error:

@@ -190,6 +190,17 @@ def test_a_cpu_that_lacks_something_is_refused(tmp_path: Path) -> None:
 
 
 @needs_linker
+def test_a_library_that_was_replaced_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
+    export([record(matmul(8))], tmp_path)
+    module(tmp_path / "matmul.py")
+    export([record(matmul(9))], tmp_path)
+    with pytest.raises(
+        ImportError, match=r"of another build \(\w+\) than matmul.json .*start Python"
+    ):
+        module(tmp_path / "matmul.py")
+
+
+@needs_linker
 def test_inputs_in_another_order(tmp_path: Path) -> None:
     steps = [["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]]
     task = Task.from_workload("matmul", M=16, N=16, K=16, layout_rewrite="pre-transformed")
@@ -203,6 +214,23 @@ def test_inputs_in_another_order(tmp_path: Path) -> None:
         "stored in another order: B: 16k16j -> 2j16k8j"
         in (tmp_path / "out" / "matmul.h").read_text()
     )
+
+
+@needs_linker
+def test_names_that_c_cannot_say(tmp_path: Path) -> None:
+    cc = link.linker()
+    assert cc is not None
+    shapes = {"int": (4,), "sum": (4,), "λ": (4,), "β": (4,)}
+    task = Task.from_expression("status[i] = int[i] + sum[i] + λ[i] + β[i]", shapes)
+    export([record(task)], tmp_path)
+    header = (tmp_path / "kernel.h").read_text()
+    names = "const float *int_, const float *sum, const float *_, const float *_2, float *status"
+    assert f"int kernel({names});" in header
+    source, program = tmp_path / "kernel_example.c", tmp_path / "example"
+    where = [f"-I{tmp_path}", f"-L{tmp_path}", "-lkernel", f"-Wl,-rpath,{tmp_path}"]
+    subprocess.run([*cc, "-Werror", str(source), "-o", str(program), *where], check=True)
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("kernel sum 24,")
 
 
 @needs_linker
