@@ -167,18 +167,19 @@ TABLE: dict[str, tuple[str, Sizes, int]] = {
 }
 
 
-def synced(body: str, sizes: Sizes) -> PrimFunc:
-    return ThreadSync("shared.dyn")(function(body, sizes))
+def synced(body: str, sizes: Sizes, scope: str = "shared.dyn") -> PrimFunc:
+    return ThreadSync(scope, merged=True)(function(body, sizes, scope))
 
 
+@pytest.mark.parametrize("scope", ["shared.dyn", "shared"])
 @pytest.mark.parametrize(("body", "sizes", "total"), TABLE.values(), ids=TABLE)
-def test_bytes(body: str, sizes: Sizes, total: int, same_result: SameResult) -> None:
-    before = synced(body, sizes)
-    after = MergeSharedMemoryAllocations()(before)
-    assert memory(after) == [total]
+def test_bytes(body: str, sizes: Sizes, total: int, scope: str, same_result: SameResult) -> None:
+    before = synced(body, sizes, scope)
+    after = MergeSharedMemoryAllocations(static=True)(before)
+    assert memory(after, scope) == [total]
     same_result(before, after)
     (kernel,) = kernels(after.body)
-    assert not missing_barriers(kernel, "shared.dyn", "main")
+    assert not missing_barriers(kernel, scope, "main")
 
 
 def test_the_example_of_the_seed() -> None:
