@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from autosched.tir import interp_host, interp_math
-from autosched.tir.expr import BufferLoad, Call, Var
+from autosched.tir.expr import BufferLoad, Call, StringImm, Var
 from autosched.tir.interp_access import flat_index
 from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_value import ATOM, Value, type_interval
+from autosched.tir.intrin import EFFECTS
 
 if TYPE_CHECKING:
     from autosched.tir.interp_expr import ExprCompiler
@@ -111,6 +112,15 @@ def _active_mask(c: ExprCompiler, e: Call) -> Value:
     return Value(str(0xFFFFFFFF), ATOM, False, 0xFFFFFFFF, 0xFFFFFFFF)
 
 
+def _llvm_intrinsic(c: ExprCompiler, e: Call) -> Value:
+    """`llvm.exp.f32(x)` is `exp(x)`."""
+    name = e.args[0].value.split(".")[1] if isinstance(e.args[0], StringImm) else ""
+    op = {"fmuladd": "fma", "ctpop": "popcount"}.get(name, name)
+    if op not in EFFECTS:
+        raise InterpreterError(f"the interpreter does not know the intrinsic of {e!r}")
+    return call_value(c, Call(e.dtype, op, e.args[1:]))
+
+
 def _extern(c: ExprCompiler, e: Call) -> Value:
     args = [c.expr(a) for a in e.args]
     texts = ", ".join(a.text for a in args)
@@ -162,6 +172,7 @@ _SPECIAL: dict[str, Callable[[ExprCompiler, Call], Value]] = {
     "fma": _fma,
     **dict.fromkeys(SHUFFLES, _warp_shuffle),
     "tvm_warp_activemask": _active_mask,
+    "call_llvm_pure_intrin": _llvm_intrinsic,
     "call_extern": _extern,
     "call_pure_extern": _extern,
     "call_packed": _extern,

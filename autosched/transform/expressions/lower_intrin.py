@@ -15,7 +15,19 @@ after:
             A[2] = truncdiv(x, 3) + shift_right(truncmod(x, 3), 31)
             A[3] = truncdiv(i - 5 + 6, 3) - 2
 
-Mathematical intrinsics stay: the code generators have their own forms of them.
+Mathematical intrinsics stay: the code generators have their own forms of them. With `rules` they
+become what the tables of the function's target say (`intrin_rules.py`):
+
+before:
+    def main(A: Buffer((8,), float32), x: float32):
+        attrs(target="llvm")
+        A[0] = sigmoid(x)
+        A[1] = A[2] * x + 1.0
+after LowerIntrin{rules=True}:
+    def main(A: Buffer((8,), float32), x: float32):
+        attrs(target="llvm")
+        A[0] = 1.0 / (1.0 + call_llvm_pure_intrin("llvm.exp.f32", 0.0 - x, dtype=float32))
+        A[1] = call_llvm_pure_intrin("llvm.fmuladd.f32", A[2], x, 1.0, dtype=float32)
 """
 
 from __future__ import annotations
@@ -24,18 +36,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autosched.errors import CompileError
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     EQ,
     NE,
+    Add,
     Broadcast,
     Call,
+    Cast,
     Div,
     Expr,
     FloorDiv,
     FloorMod,
     IntImm,
     Max,
+    Mul,
     Ramp,
 )
 from autosched.tir.function import PrimFunc
@@ -60,7 +76,9 @@ from autosched.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt
 from autosched.tir.walk import map_children, map_expr_children
 from autosched.transform.expressions.effects import is_lasting, mentions
 from autosched.transform.expressions.facts import Facts
+from autosched.transform.expressions.intrin_rules import Table, tables_for
 from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.function_target import target_of
 from autosched.transform.framework.passes import FunctionPass
 
 _THREAD_KEYS = ("thread_extent", "virtual_thread")
@@ -68,18 +86,34 @@ _THREAD_KEYS = ("thread_extent", "virtual_thread")
 
 @dataclass(frozen=True)
 class LowerIntrin(FunctionPass):
-    """Lowers floordiv and floormod to shifts, masks and truncating division."""
+    """Lowers floordiv and floormod to shifts, masks and truncating division.
+
+    With `rules` also intrinsics, and `x * y + z` on floats where the target has a rule for `fma`.
+    Raises CompileError for a function without a target then.
+    """
 
     name: ClassVar[str] = "LowerIntrin"
+    rules: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        return func.with_body(_Lower(func).stmt(func.body))
+        tables: tuple[Table, ...] = ()
+        if self.rules:
+            target = target_of(func)
+            if target is None:
+                raise CompileError(
+                    f"LowerIntrin: {func.name} has no attribute `target`, whose rules are asked "
+                    "for; run BindTarget before"
+                )
+            tables = tables_for(target.kind, str(target.options.get("mtriple", "")))
+        return func.with_body(_Lower(func, tables).stmt(func.body))
 
 
 class _Lower:
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: PrimFunc, tables: tuple[Table, ...]) -> None:
         self.facts = Facts(func)
-        self.has_floor = mentions(FloorDiv, FloorMod)
+        self.tables = tables
+        more = (Call, Add) if tables else ()
+        self.has_work = mentions(FloorDiv, FloorMod, *more)
         self.rules: dict[type[Expr], Callable[[Expr], Expr]] = {
             FloorDiv: self._floordiv,
             FloorMod: self._floormod,
@@ -87,6 +121,8 @@ class _Lower:
             NE: self._compare_with_zero,
             Max: self._max,
         }
+        if tables:
+            self.rules |= {Call: self._call, Add: self._multiply_add}
 
     def stmt(self, s: Stmt) -> Stmt:
         if isinstance(s, For):
@@ -113,7 +149,7 @@ class _Lower:
         return IfThenElse(condition, then_case, else_case)
 
     def expr(self, e: Expr) -> Expr:
-        if not self.has_floor(e):
+        if not self.has_work(e):
             return e
         memo = self.facts.memo(e)
         done = memo.get(e)
@@ -121,6 +157,35 @@ class _Lower:
             rule = self.rules.get(type(e))
             done = memo[e] = map_expr_children(e, self.expr) if rule is None else rule(e)
         return done
+
+    def _ruled(self, e: Call) -> Expr | None:
+        """What the first table with a rule that changes the call makes of it."""
+        for table in self.tables:
+            rule = table.get(e.op)
+            changed = None if rule is None else rule(e)
+            if changed is not None:
+                return self.expr(changed)
+        return None
+
+    def _call(self, e: Expr) -> Expr:
+        assert isinstance(e, Call)
+        changed = self._ruled(e)
+        return map_expr_children(e, self.expr) if changed is None else changed
+
+    def _multiply_add(self, e: Expr) -> Expr:
+        """x * y + z: one instruction for floats, else at least a product of wide vectors."""
+        assert isinstance(e, Add)
+        for product, other in ((e.b, e.a), (e.a, e.b)):
+            if isinstance(product, Mul):
+                x, y = widened_late(product.a), widened_late(product.b)
+                if e.dtype.is_float:
+                    fused = self._ruled(Call(e.dtype, "fma", (x, y, other)))
+                    if fused is not None:
+                        return fused
+                elif x is not product.a or y is not product.b:
+                    return add(self.expr(mul(x, y)), self.expr(other))
+                break
+        return map_expr_children(e, self.expr)
 
     def _bounds(self, e: Expr) -> tuple[int, int]:
         """The values `e` (before lowering) can have in any lane, within its type."""
@@ -213,6 +278,20 @@ class _Lower:
             if e.dtype.is_integral and not is_shift and self._bounds(quotient.b)[0] >= 0:
                 return max_(truncdiv(self.expr(quotient.a), self.expr(quotient.b)), other)
         return map_expr_children(e, self.expr)
+
+
+def widened_late(e: Expr) -> Expr:
+    """A converted scalar in all lanes as the conversion of a vector, where types get wider.
+
+    broadcast(int16(x), 8)   ->   int16x8(broadcast(x, 8))
+    """
+    if not isinstance(e, Broadcast) or not isinstance(e.value, Cast):
+        return e
+    narrow, wide = e.value.value.dtype, e.value.dtype
+    integers = narrow.code in ("int", "uint") and wide.code in ("int", "uint")
+    if wide.bits == 2 * narrow.bits or (integers and wide.bits > narrow.bits):
+        return Cast(e.dtype, broadcast(e.value.value, e.lanes))  # `cast` would turn it around
+    return e
 
 
 def _constant(e: Expr) -> int | None:

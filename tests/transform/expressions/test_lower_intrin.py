@@ -1,17 +1,23 @@
 """Every branch against Python's // and %, on all values of int8."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from autosched.errors import CompileError
+from autosched.runtime.cpu import build_artifact, load
+from autosched.target import cpu_target
 from autosched.tir import interp
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Expr, FloorDiv, FloorMod, IntImm, Max, Mod, Ramp, Var
+from autosched.tir.expr import Call, Expr, FloorDiv, FloorMod, IntImm, Max, Mod, Ramp, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import call, cast, const, eq, floordiv, floormod, ge, lt, max_, ne, truncdiv
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse, seq
+from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs
 from autosched.transform.expressions.lower_intrin import LowerIntrin
 from kit.stmts import as_a
@@ -202,3 +208,110 @@ def test_mathematics_stays(make_func: MakeFunc) -> None:
         IfThenElse(lt(A[0], 1.0), For(i, IntImm(0), IntImm(9), ForKind.SERIAL, store)), A
     )
     assert LowerIntrin()(before) is before
+
+
+RULES = LowerIntrin(rules=True)
+
+
+def ruled(target: str, value: str) -> str:
+    """What the rules make of a value of x and y (float32), h (float16), d (float64) and i."""
+    head = "def main(x: float32, y: float32, h: float16, d: float64, i: uint32):"
+    after = RULES(parse_func(f"{head}\n    attrs(target={target})\n    {value}\n"))
+    verify(after)
+    return repr(after).splitlines()[-1].strip()
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "expected"),
+    [
+        ('"llvm"', "exp(x)", 'call_llvm_pure_intrin("llvm.exp.f32", x, dtype=float32)'),
+        ('"cpu"', "floor(d)", 'call_llvm_pure_intrin("llvm.floor.f64", d, dtype=float64)'),
+        ('"llvm"', "popcount(i)", 'call_llvm_pure_intrin("llvm.ctpop.i32", i, dtype=uint32)'),
+        (
+            '"llvm"',
+            "sqrt(broadcast(x, 4))",
+            'call_llvm_pure_intrin("llvm.sqrt.v4f32", broadcast(x, 4), dtype=float32x4)',
+        ),
+        ('"llvm"', "erf(x)", 'call_pure_extern("erff", x, dtype=float32)'),
+        ('"cuda"', "exp(x)", 'call_pure_extern("__expf", x, dtype=float32)'),
+        ('"cuda"', "exp(d)", 'call_pure_extern("exp", d, dtype=float64)'),
+        ('"cuda"', "exp(h)", 'call_pure_extern("hexp", h, dtype=float16)'),
+        ('"cuda"', "tanh(x)", 'call_pure_extern("tanhf", x, dtype=float32)'),
+        ('"cuda"', "tanh(h)", "tanh(h)"),
+        ('"cuda"', "pow(x, y)", 'call_pure_extern("powf", x, y, dtype=float32)'),
+        ('"cuda"', "rsqrt(x)", '1.0 / call_pure_extern("sqrtf", x, dtype=float32)'),
+        ('"cuda"', "x * y + x", "x * y + x"),
+        (
+            '"cuda"',
+            "tvm_warp_shuffle(i, x, 3, 32, 32, dtype=float32)",
+            'call_pure_extern("__shfl_sync", i, x, 3, 32, dtype=float32)',
+        ),
+        (
+            '"cuda"',
+            "tvm_warp_activemask(dtype=uint32)",
+            'call_pure_extern("__activemask", dtype=uint32)',
+        ),
+        ('"c"', "exp(x)", 'call_pure_extern("expf", x, dtype=float32)'),
+        (
+            '"c"',
+            "sigmoid(d)",
+            "float64(1.0) / (float64(1.0) + "
+            'call_pure_extern("exp", float64(0.0) - d, dtype=float64))',
+        ),
+        (
+            '"llvm"',
+            "x + y * x",
+            'call_llvm_pure_intrin("llvm.fmuladd.f32", y, x, x, dtype=float32)',
+        ),
+        (
+            '"cuda"',
+            "broadcast(int32(int8(i)), 4) * broadcast(int32(i), 4) + broadcast(int32(i), 4)",
+            "int32x4(broadcast(int8(i), 4)) * broadcast(int32(i), 4) + broadcast(int32(i), 4)",
+        ),
+    ],
+)
+def test_rules_of_targets(target: str, value: str, expected: str) -> None:
+    assert ruled(target, value) == expected
+
+
+def test_rules_keep_what_is_computed() -> None:
+    """The hyperbolic tangent of large numbers is 1, not the quotient of two infinities."""
+    names = ["exp", "exp10", "tanh", "tan", "sigmoid", "log", "cos", "floor", "fabs", "rsqrt"]
+    lines = [f"    A[{k}, i] = {name}(X[i])" for k, name in enumerate(names)]
+    head = f"def main(X: Buffer((64,), float64), A: Buffer(({len(names)}, 64), float64)):\n"
+    before = parse_func(
+        head + '    attrs(target="llvm")\n    for i in range(64):\n    ' + "\n    ".join(lines)
+    )
+    after = RULES(before)
+    assert not {"tanh", "sigmoid", "rsqrt", "exp10"} & {
+        e.op for e in all_exprs(after.body) if isinstance(e, Call)
+    }
+    x = np.concatenate([np.linspace(0.1, 9, 62), [400.0, 1e-8]])
+    found = [np.zeros((len(names), 64)) for _ in range(2)]
+    interp.run(before, [x, found[0]])
+    interp.run(after, [x, found[1]])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-15)
+
+
+def test_compiled_rules() -> None:
+    """LLVM's intrinsics, of vectors too, and the library's functions."""
+    func = parse_func("""\
+def main(X: Buffer((8,), float32), A: Buffer((24,), float32)):
+    attrs(target="llvm")
+    A[0:8] = exp(X[0:8])
+    A[8:16] = X[0:8] * X[0:8] + X[0:8]
+    for i in range(8):
+        A[i + 16] = erf(X[i]) + tanh(X[i])
+""")
+    x, a = np.linspace(-2, 2, 8, dtype=np.float32), np.zeros(24, np.float32)
+    load(build_artifact(RULES(func), cpu_target(1)))(x, a)
+    errors = [math.erf(v) + math.tanh(v) for v in x]
+    np.testing.assert_allclose(a, [*np.exp(x), *(x * x + x), *errors], rtol=1e-5)
+
+
+def test_rules_need_a_target() -> None:
+    with pytest.raises(CompileError, match="main has no attribute `target`, whose rules"):
+        RULES(parse_func("def main(x: float32):\n    evaluate(1)"))
+    arm = 'attrs(target={"kind": "llvm", "mtriple": "aarch64-linux-gnu"})'
+    func = parse_func(f"def main(A: Buffer((1,), float32)):\n    {arm}\n    A[0] = exp(A[0])")
+    assert "llvm.exp.f32" in repr(RULES(func))

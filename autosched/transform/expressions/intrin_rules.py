@@ -1,0 +1,159 @@
+"""What becomes of intrinsics on each kind of target: tables that are asked in order.
+
+A rule takes a call and returns what stands for it, which is looked at again, or None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from autosched.tir.expr import Call, Expr, StringImm
+from autosched.tir.intrin import BINARY_MATH, UNARY_MATH
+from autosched.tir.op import broadcast, call, const, div, ge, mul, neg, select, sub
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+Rule = Callable[[Call], Expr | None]
+Table = Mapping[str, Rule]
+
+
+def tables_for(kind: str, triple: str = "") -> tuple[Table, ...]:
+    """The tables of a kind of target, in the order in which they are asked."""
+    kind = "llvm" if kind == "cpu" else kind
+    kinds = (kind, f"{kind}.aarch64") if "aarch64" in triple else (kind,)
+    names = [f"{k}.{what}" for k in (*kinds, "default") for what in ("lower", "legalize")]
+    return tuple(TABLES[name] for name in names if name in TABLES)
+
+
+def _like(e: Expr, value: float) -> Expr:
+    return broadcast(const(value, e.dtype.element), e.dtype.lanes)
+
+
+# -- calls of functions ----------------------------------------------------------------------------
+
+
+def _extern(e: Call, name: str) -> Expr:
+    return Call(e.dtype, "call_pure_extern", (StringImm(name), *e.args))
+
+
+def _c_function(e: Call) -> Expr | None:
+    """C's function of the name: `expf` for float32, `exp` for float64; other types have none."""
+    suffix = {"float32": "f", "float64": ""}.get(e.dtype.name)
+    return None if suffix is None else _extern(e, e.op + suffix)
+
+
+def _llvm_intrinsic(name: str) -> Rule:
+    """LLVM's intrinsic of the name for the type of the arguments, vectors included."""
+
+    def rule(e: Call) -> Expr | None:
+        dtype = e.args[0].dtype
+        if dtype.code not in ("float", "int", "uint") or (name == "ctpop") == dtype.is_float:
+            return None
+        element = f"{'f' if dtype.is_float else 'i'}{dtype.bits}"
+        suffix = element if dtype.lanes == 1 else f"v{dtype.lanes}{element}"
+        args = (StringImm(f"llvm.{name}.{suffix}"), *e.args)
+        return Call(e.dtype, "call_llvm_pure_intrin", args)
+
+    return rule
+
+
+def _cuda_function(fast: bool) -> Rule:
+    """CUDA's function: the fast one of the hardware for float32 where there is one."""
+
+    def rule(e: Call) -> Expr | None:
+        if e.dtype.lanes > 1:
+            return None
+        if e.dtype.name == "float32":
+            return _extern(e, f"__{e.op}f" if fast else f"{e.op}f")
+        if e.dtype.name == "float16" and e.op in _HALF:
+            return _extern(e, f"h{e.op}")
+        return _extern(e, e.op) if e.dtype.name == "float64" else None
+
+    return rule
+
+
+_HALF = frozenset(_names("exp exp2 exp10 log log2 log10 sin cos sqrt rsqrt floor ceil trunc"))
+"""Functions with a form for float16: `hexp`."""
+
+
+def _shuffle(name: str) -> Rule:
+    # The last argument, the size of a warp, is no argument of CUDA's function.
+    return lambda e: Call(e.dtype, "call_pure_extern", (StringImm(name), *e.args[:4]))
+
+
+def _active_mask(e: Call) -> Expr:
+    return Call(e.dtype, "call_pure_extern", (StringImm("__activemask"),))
+
+
+# -- by other intrinsics ---------------------------------------------------------------------------
+
+
+def _rsqrt(e: Call) -> Expr:
+    (x,) = e.args
+    return div(_like(x, 1), call("sqrt", x))
+
+
+def _sigmoid(e: Call) -> Expr:
+    (x,) = e.args
+    return div(_like(x, 1), _like(x, 1) + call("exp", neg(x)))
+
+
+def _exp10(e: Call) -> Expr:
+    (x,) = e.args
+    return call("exp", mul(x, _like(x, math.log(10))))
+
+
+def _tan(e: Call) -> Expr:
+    (x,) = e.args
+    return div(call("sin", x), call("cos", x))
+
+
+def _tanh(e: Call) -> Expr:
+    """By the exponential of a number that is not positive, which cannot overflow."""
+    (x,) = e.args
+    one = _like(x, 1)
+    down, up = call("exp", mul(x, _like(x, -2))), call("exp", mul(x, _like(x, 2)))
+    positive, negative = div(sub(one, down), one + down), div(sub(up, one), up + one)
+    return select(ge(x, _like(x, 0)), positive, negative)
+
+
+def _float_only(rule: Rule) -> Rule:
+    return lambda e: rule(e) if e.args[0].dtype.code == "float" else None
+
+
+_FAST = _names("exp exp10 log log2 log10 cos sin")
+_CUDA = _names(
+    "exp2 fabs floor ceil trunc round nearbyint sqrt tan tanh sinh cosh atan erf pow fmod"
+)
+_LLVM = {
+    **{name: name for name in _names("exp exp2 log log2 log10 sqrt floor ceil trunc fabs")},
+    **{name: name for name in _names("round nearbyint cos sin pow copysign")},
+    "fma": "fmuladd",
+    "popcount": "ctpop",
+}
+_C = (UNARY_MATH | BINARY_MATH) - frozenset(
+    _names("sigmoid rsqrt clz popcount isnan isinf isfinite ldexp")
+)
+
+TABLES: dict[str, Table] = {
+    "llvm.lower": {name: _llvm_intrinsic(intrinsic) for name, intrinsic in _LLVM.items()},
+    "llvm.legalize": {
+        name: _float_only(rule)
+        for name, rule in {"exp10": _exp10, "tan": _tan, "tanh": _tanh}.items()
+    },
+    "cuda.lower": {
+        **{name: _cuda_function(fast=True) for name in _FAST},
+        **{name: _cuda_function(fast=False) for name in _CUDA},
+        "tvm_warp_shuffle": _shuffle("__shfl_sync"),
+        "tvm_warp_shuffle_up": _shuffle("__shfl_up_sync"),
+        "tvm_warp_shuffle_down": _shuffle("__shfl_down_sync"),
+        "tvm_warp_activemask": _active_mask,
+    },
+    "default.lower": dict.fromkeys(_C, _c_function),
+    "default.legalize": {"rsqrt": _rsqrt, "sigmoid": _float_only(_sigmoid)},
+}
+"""KIND.lower and KIND.legalize: functions of the target, and forms by other intrinsics."""
