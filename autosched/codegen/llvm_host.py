@@ -26,6 +26,8 @@ from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.packed import PACKED
 from autosched.tir.walk import all_exprs
 
+_CALLS = ("call_extern", "call_pure_extern", "call_packed_lowered", "call_cpacked_lowered")
+
 
 def emit_host(module: IRModule, target: Target) -> str:
     """LLVM assembly of the module's functions for `target`, a CPU.
@@ -39,7 +41,9 @@ def emit_host(module: IRModule, target: Target) -> str:
         if builder is None:
             builder = own
             builder.local = frozenset(module.functions)
-        builder.symbol, builder.noalias = name, own.noalias
+        # What a function outside does to the memory of the arguments is not known.
+        calls = any(True for _ in _called(func))
+        builder.symbol, builder.noalias = name, own.noalias and not calls
         builder.functions.append(_body(name, func, builder))
         if func.attrs.get("calling_conv") == PACKED:
             builder.functions.append(_entry(name, func))
@@ -57,15 +61,16 @@ def module_messages(module: IRModule) -> tuple[str, ...]:
 
 def called_outside(module: IRModule) -> tuple[str, ...]:
     """The C functions that the module calls and does not hold."""
-    found = dict.fromkeys(n for f in module.functions.values() for n in _called(f))
-    return tuple(name for name in found if name not in module.functions)
+    calls = [found for f in module.functions.values() for found in _called(f)]
+    names = [name for op, name in calls if op != "call_packed_lowered"]
+    return tuple(name for name in dict.fromkeys(names) if name not in module.functions)
 
 
-def _called(func: PrimFunc) -> Iterator[str]:
-    kinds = ("call_extern", "call_pure_extern", "call_cpacked_lowered")
+def _called(func: PrimFunc) -> Iterator[tuple[str, str]]:
+    """How functions outside are called, and their names."""
     for e in all_exprs(func.body):
-        if isinstance(e, Call) and e.op in kinds and isinstance(e.args[0], StringImm):
-            yield e.args[0].value
+        if isinstance(e, Call) and e.op in _CALLS and isinstance(e.args[0], StringImm):
+            yield e.op, e.args[0].value
 
 
 def _body(name: str, func: PrimFunc, module: ModuleBuilder) -> str:

@@ -29,7 +29,7 @@ from autosched.tir.stmt import (
     Stmt,
 )
 from autosched.tir.walk import child_stmts, direct_exprs, map_children, stmts
-from autosched.transform.host.lower_tvm_builtin import KEEP
+from autosched.transform.host.lower_tvm_builtin import KEEP, MOST_ON_STACK
 
 STACK_BYTES = 64 * 1024
 """Arrays of one function up to this total are on the stack (threads have at least 2 MiB)."""
@@ -121,17 +121,19 @@ def computed_addresses(body: Stmt) -> set[Var]:
 
 
 def keep_registers(func: PrimFunc) -> PrimFunc:
-    """`func` whose allocations that become registers are marked to stay (LowerTVMBuiltin)."""
+    """`func` whose small allocations and those that become registers are marked to stay.
+
+    LowerTVMBuiltin then leaves them to the stack; by itself it does so for small global memory.
+    """
     addressed = computed_addresses(func.body)
 
     def go(s: Stmt) -> Stmt:
         s = map_children(s, go)
-        if not isinstance(s, Allocate) or s.buffer_var in addressed:
+        size = constant_bytes(s) if isinstance(s, Allocate) else None
+        if not isinstance(s, Allocate) or size is None:
             return s
-        size = constant_bytes(s)
-        if size is None or size > REGISTER_BYTES:
-            return s
-        return s.with_(annotations={**s.annotations, KEEP: True})
+        most = MOST_ON_STACK - 1 if s.buffer_var in addressed else REGISTER_BYTES
+        return s if size > most else s.with_(annotations={**s.annotations, KEEP: True})
 
     return func.with_body(go(func.body))
 

@@ -10,21 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.driver import build_host
+from autosched import te
+from autosched.driver import build_host, lower, lower_to_kernels
 from autosched.errors import CompileError, MeasureError
 from autosched.runtime.cpu import register_extern
 from autosched.runtime.host import HostModule, load_host
 from autosched.runtime.packed import DLTensor, register_packed, register_workspace
 from autosched.target import cpu_target, cuda_target
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
+from autosched.tir import interp
 from autosched.tir.dtype import handle
 from autosched.tir.expr import Call, StringImm
-from autosched.tir.interp_host import Tensor
+from autosched.tir.interp_host import Tensor as Described
 from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_packed import run_packed
 from autosched.tir.parser import parse_func, parse_module
 from autosched.transform.framework.passes import Sequential
 from autosched.transform.host.memory_info import MemoryInfo, register_memory
-from autosched.transform.pipeline import HOST_PIPELINE
+from autosched.transform.pipeline import HOST_PIPELINE, host_pipeline
+from kit.host_programs import Mix, random_program
 
 
 @cache
@@ -56,7 +61,7 @@ def on(array: np.ndarray[Any, Any], kind: type = DLTensor, **fields: int) -> Any
             setattr(tensor, name, value)
         return tensor
     numbers = {"data": 1, "byte_offset": 8, "device_id": 9, "device_type": 10}
-    described = Tensor.of(array)
+    described = Described.of(array)
     described.fields.update({numbers[name]: value for name, value in fields.items()})
     return described
 
@@ -115,7 +120,7 @@ def test_what_does_not_fit_is_refused_with_the_message_of_the_pass(message: str)
     )
     lowered = Sequential(HOST_PIPELINE)(parse_func(SCALE))
     with pytest.raises(InterpreterError) as failed:
-        run_packed(lowered, REFUSED[message](Tensor))
+        run_packed(lowered, REFUSED[message](Described))
     assert str(failed.value) == f"assertion failed: {message}"
 
 
@@ -394,6 +399,82 @@ def main(A: Buffer((4,), int32)):
     a = np.zeros(4, np.int32)
     loaded(text)(a)
     assert memory[5] == 2.5 and a.tolist() == [1, 1, 1, 1] and contexts == [7]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_programs_run_as_the_interpreter_says(seed: int) -> None:
+    func = random_program(np.random.default_rng(100 + seed), "")
+    outcomes = []
+    for run in (interp.run, lambda f, args: load_host(build_host(f, cpu_target(1)))(*args)):
+        mix = Mix()
+        interp.register_extern("mix", mix)
+        register_packed("mix", mix)
+        run(func, [mix.table, 3])
+        outcomes.append(mix.outcome)
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_tuned_kernel_as_a_host_function() -> None:
+    """What `lower` makes of a schedule, with tiles in registers and parallel loops."""
+    a, b, c, sch = matmul(48)
+    func = lower(sch, [a, b, c], cpu_target(2), "matmul")
+    host = load_host(build_host(func, cpu_target(2)))
+    x, y = (np.random.default_rng(0).random((48, 48), np.float32) for _ in range(2))
+    out = np.zeros((48, 48), np.float32)
+    host(x, y, out)
+    np.testing.assert_allclose(out, x @ y, rtol=1e-5)
+    with pytest.raises(MeasureError, match=r"shape\[1\] has an unsatisfied constraint: 48 =="):
+        host(x, y[:, :40].copy(), out)
+
+
+def matmul(n: int) -> tuple[Tensor, Tensor, Tensor, Schedule]:
+    a, b = (te.placeholder((n, n), name=name) for name in "ab")
+    k = te.reduce_axis((0, n), "k")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    sch = te.create_schedule(c.op)
+    i, _ = sch[c].split(c.op.axis[0], factor=12)
+    sch[c].parallel(i)
+    return a, b, c, sch
+
+
+VECTOR_ADD = """\
+def main(A: Buffer((128,), float32), B: Buffer((128,), float32)):
+    launch(blockIdx.x, 4)
+    launch(threadIdx.x, 32)
+    B[blockIdx.x * 32 + threadIdx.x] = A[blockIdx.x * 32 + threadIdx.x] + 1.0
+"""
+
+
+def test_the_host_of_a_kernel_launches_it() -> None:
+    """A vector addition over 128 elements in 4 blocks of 32 threads (passes.md 11).
+
+    The kernel runs in the interpreter, on memory of the host that is said to be a GPU's.
+    """
+    module = lower_to_kernels(parse_func(VECTOR_ADD))
+    kernel = module["main_kernel"]
+    assert kernel.attrs["tir.kernel_launch_params"] == ["blockIdx.x", "threadIdx.x"]
+    host = Sequential(host_pipeline("cuda"))(module)
+    assert list(host.functions) == ["main"]
+    text = repr(host)
+    assert 'call_packed_lowered("main_kernel", stack_value, stack_tcode, 0, 4' in text
+    events: list[Any] = []
+
+    def launch(a: int, b: int, *sizes: int) -> None:
+        events.append(sizes)
+        arrays = [DLTensor.of(ones(128)) for _ in range(2)]
+        for array, address in zip(arrays, (a, b), strict=True):
+            array.data = address
+        interp.run(kernel, [array.numpy() for array in arrays])
+
+    register_packed("main_kernel", launch)
+    register_packed("__tvm_set_device", lambda kind, number: events.append((kind, number)))
+    x, y = np.arange(128, dtype=np.float32), np.zeros(128, np.float32)
+    main = load_host(build_host(module, cpu_target(1), "cuda"))
+    main(*(on(array, device_type=2, device_id=1) for array in (x, y)))
+    assert events == [(2, 1), (4, 32)]
+    np.testing.assert_array_equal(y, x + 1)
+    with pytest.raises(MeasureError, match="device_type has an unsatisfied constraint: 2 == "):
+        main(x, y)
 
 
 def test_what_cannot_be_built() -> None:

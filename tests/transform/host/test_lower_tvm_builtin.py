@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from autosched.errors import CompileError
 from autosched.tir import interp
-from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.verify import verify
 from autosched.transform.host.lower_tvm_builtin import LowerTVMBuiltin
+from kit.host_programs import Mix, random_program
 
 
 def lowered(
@@ -184,64 +182,16 @@ def test_refused(body: str, error: str) -> None:
         lowered(body)
 
 
-def _random_program(rng: np.random.Generator) -> PrimFunc:
-    """Statements with packed calls in, around and beside each other, and memory of all sizes."""
-
-    def value(depth: int) -> str:
-        pick = int(rng.integers(0, 6 if depth else 3))
-        if pick == 0:
-            return str(int(rng.integers(-5, 5)))
-        if pick < 3:
-            return ("n", f"T[{int(rng.integers(0, 4))}]")[pick - 1]
-        if pick == 3:
-            return f"({value(depth - 1)} + {value(depth - 1)})"
-        args = ", ".join(value(depth - 1) for _ in range(int(rng.integers(1, 4))))
-        return f'call_packed("mix", {args}, dtype=int32)'
-
-    def lines(depth: int, indent: str) -> list[str]:
-        found: list[str] = []
-        for _ in range(int(rng.integers(1, 4))):
-            place = f"T[{int(rng.integers(0, 4))}]"
-            kind = int(rng.integers(0, 5 if depth else 2))
-            if kind < 2:
-                found.append(f"{indent}{place} = {value(3)}")
-            elif kind == 2:
-                found += [
-                    f"{indent}if {value(2)} < {value(2)}:",
-                    *lines(depth - 1, indent + "    "),
-                ]
-            elif kind == 3:
-                loop = f"i{len(indent)}_{int(rng.integers(0, 10**9))}"
-                found += [f"{indent}for {loop} in range(2):", *lines(depth - 1, indent + "    ")]
-            else:
-                name, size = f"W{int(rng.integers(0, 10**9))}", int(rng.choice([1, 256, 300]))
-                found.append(f'{indent}with {name} = allocate(({size},), int32, "global"):')
-                found.append(f"{indent}    {name}[0] = {value(2)}")
-                found += lines(depth - 1, indent + "    ")
-                found.append(f"{indent}    {place} = {name}[0]")
-        return found
-
-    text = ["def main(T: Buffer((4,), int32), n: int32):", '    attrs(target="cpu")']
-    return parse_func("\n".join([*text, *lines(2, "    ")]))
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_compute_the_same(seed: int) -> None:
     """Calls happen in the same order with the same arguments, for each of them sees the table."""
-    before = _random_program(np.random.default_rng(seed))
+    before = random_program(np.random.default_rng(seed))
     after = LowerTVMBuiltin()(before)
     verify(after)
-    results = []
+    outcomes = []
     for func in (before, after):
-        table = np.arange(4, dtype=np.int32)
-        calls: list[Any] = []
-
-        def mix(*args: int, table: Any = table, calls: list[Any] = calls) -> int:
-            calls.append(args)
-            table[len(calls) % 4] += 1
-            return sum(args) % 7 + len(calls)
-
+        mix = Mix()
         interp.register_extern("mix", mix)
-        interp.run(func, [table, 3])
-        results.append((table.tolist(), calls))
-    assert results[0] == results[1]
+        interp.run(func, [mix.table, 3])
+        outcomes.append(mix.outcome)
+    assert outcomes[0] == outcomes[1]

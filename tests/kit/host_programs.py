@@ -1,0 +1,71 @@
+"""Random functions with packed calls of "mix" over a table of four numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosched.tir.function import PrimFunc
+from autosched.tir.parser import parse_func
+
+Array = np.ndarray[Any, Any]
+
+
+def random_program(rng: np.random.Generator, target: str = '    attrs(target="cpu")\n') -> PrimFunc:
+    """Calls in, around and beside each other, in loops and branches, and memory of all sizes.
+
+    Its parameters are the table T (int32) and a number n.
+    """
+
+    def value(depth: int) -> str:
+        pick = int(rng.integers(0, 6 if depth else 3))
+        if pick == 0:
+            return str(int(rng.integers(-5, 5)))
+        if pick < 3:
+            return ("n", f"T[{int(rng.integers(0, 4))}]")[pick - 1]
+        if pick == 3:
+            return f"({value(depth - 1)} + {value(depth - 1)})"
+        args = ", ".join(value(depth - 1) for _ in range(int(rng.integers(1, 4))))
+        return f'call_packed("mix", {args}, dtype=int32)'
+
+    def lines(depth: int, indent: str) -> list[str]:
+        found: list[str] = []
+        inner = indent + "    "
+        for _ in range(int(rng.integers(1, 4))):
+            place, name = f"T[{int(rng.integers(0, 4))}]", f"v{int(rng.integers(0, 10**9))}"
+            kind = int(rng.integers(0, 5 if depth else 2))
+            if kind < 2:
+                found.append(f"{indent}{place} = {value(3)}")
+            elif kind == 2:
+                found += [f"{indent}if {value(2)} < {value(2)}:", *lines(depth - 1, inner)]
+            elif kind == 3:
+                found += [f"{indent}for {name} in range(2):", *lines(depth - 1, inner)]
+            else:
+                size = int(rng.choice([1, 256, 300]))
+                found.append(f'{indent}with {name} = allocate(({size},), int32, "global"):')
+                found.append(f"{inner}{name}[0] = {value(2)}")
+                found += lines(depth - 1, inner)
+                found.append(f"{inner}{place} = {name}[0]")
+        return found
+
+    head = f"def main(T: Buffer((4,), int32), n: int32):\n{target}"
+    return parse_func(head + "\n".join(lines(2, "    ")))
+
+
+class Mix:
+    """The function that such programs call; each call changes the table, and is noted."""
+
+    def __init__(self) -> None:
+        self.table = np.arange(4, dtype=np.int32)
+        self.calls: list[tuple[int, ...]] = []
+
+    def __call__(self, *args: int) -> int:
+        self.calls.append(args)
+        self.table[len(self.calls) % 4] += 1
+        return sum(args) % 7 + len(self.calls)
+
+    @property
+    def outcome(self) -> tuple[list[int], list[tuple[int, ...]]]:
+        """What is left, and the calls in order."""
+        return self.table.tolist(), self.calls
