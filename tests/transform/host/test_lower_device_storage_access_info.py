@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from autosched.errors import CompileError, ConfigError
+from autosched.tir import interp
 from autosched.tir.dtype import handle
 from autosched.tir.expr import Call, StringImm
 from autosched.tir.function import PrimFunc
@@ -122,6 +124,38 @@ def test_other_functions_stay(body: str) -> None:
 def test_refused(body: str, error: str) -> None:
     with pytest.raises(CompileError, match=error):
         LowerDeviceStorageAccessInfo()(func(body))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_pointers_show_the_same(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    names = ["A", "S", "T"]
+    lines = [
+        '    S = allocate((8,), float32, "global")\n',
+        '    T = allocate((8,), float32, "global.test_random")\n',
+        "    for i in range(8):\n        S[i] = A[i] * 2.0\n        T[i] = A[i] * 3.0\n",
+    ]
+    for _ in range(8):
+        kind, size = [("0.0", 1), ("float16(0)", 2), ("int8(0)", 4)][int(rng.integers(0, 3))]
+        offset = f"{int(rng.integers(0, 4))} * {size}"
+        if rng.random() < 0.5:
+            lines.append(f"    for v{len(lines)} in range(2):\n    ")
+            offset = f"({offset} + v{len(lines) - 1})"
+        pointer = f"tvm_access_ptr({kind}, {rng.choice(names)}, {offset}, 4, 1, dtype=handle)"
+        lines.append(f'    call_extern("look", {pointer}, dtype=int32)\n')
+    address = Call(handle, "call_extern", (StringImm("random_memory"),))
+    register_memory("global.test_random", MemoryInfo(32, 256, head_address=lambda: address))
+    before = func("".join(lines))
+    seen: list[list[float]] = []
+    interp.register_extern("look", lambda array: seen.append(array[:2].tolist()))
+    interp.register_extern("random_memory", lambda: np.zeros(8, np.float32))
+    a = rng.random(8, np.float32)
+    interp.run(before, [a])
+    first = seen.copy()
+    seen.clear()
+    interp.run(LowerDeviceStorageAccessInfo()(before), [a])
+    assert len(seen) >= 8
+    np.testing.assert_array_equal(seen, first)
 
 
 def test_memory_allocated_twice() -> None:

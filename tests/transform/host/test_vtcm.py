@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from autosched.errors import ScheduleError
+from autosched.tir import interp
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
+from autosched.tir.verify import verify
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import Sequential
 from autosched.transform.host.bind_target import BindTarget
 from autosched.transform.host.lower_tvm_builtin import LowerTVMBuiltin
 from autosched.transform.host.lower_vtcm_alloc import LowerVtcmAlloc
 from autosched.transform.host.verify_vtcm_limit import VerifyVTCMLimit, peak_bytes
+from kit.host_programs import Mix, random_program
 
 
 def func(
@@ -78,6 +82,22 @@ def test_memory_without_the_scope_stays() -> None:
         'W: pointer(int8, "global.vtcm.pool") = nd_mem_alloc_with_scope("global.vtcm.pool", '
         in (text)
     )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_programs_compute_the_same(seed: int) -> None:
+    text = repr(random_program(np.random.default_rng(seed))).replace('"global"', '"global.vtcm"')
+    before = parse_func(text)
+    after = LowerVtcmAlloc()(before)
+    verify(after)
+    assert VerifyVTCMLimit()(after) is after
+    outcomes = []
+    for each in (before, after):
+        mix = Mix()
+        interp.register_extern("mix", mix)
+        interp.run(each, [mix.table, 3])
+        outcomes.append(mix.outcome)
+    assert outcomes[0] == outcomes[1]
 
 
 def test_the_way_down_to_the_device() -> None:
