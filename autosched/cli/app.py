@@ -266,6 +266,9 @@ def lower(
         str | None, typer.Option(help="A pass name: print the TIR after it; or all, with times.")
     ] = None,
     time_passes: Annotated[bool, typer.Option("--time-passes", help="Time each pass.")] = False,
+    host: Annotated[
+        bool, typer.Option("--host", help="Go on to host code, which checks its arguments.")
+    ] = False,
     passes: Annotated[
         str | None,
         typer.Option(help="Run these instead: 'StorageFlatten, LoopPartition{max_growth=8}'."),
@@ -274,7 +277,9 @@ def lower(
     """Show the lowering pipeline, stage by stage; for cuda down to the kernels, without a GPU."""
     from autosched.cli import lower as command
 
-    command.run(config, record, print_after, passes, time_passes=time_passes, target=target)
+    command.run(
+        config, record, print_after, passes, time_passes=time_passes, host=host, target=target
+    )
 
 
 @app.command(epilog="Example: autosched doctor --target cuda")

@@ -32,7 +32,7 @@ from autosched.transform.framework.instruments import PassTiming, PrintAfter, pr
 from autosched.transform.framework.pass_text import parse_passes
 from autosched.transform.framework.passes import Sequential
 from autosched.transform.framework.user_passes import UserPasses
-from autosched.transform.pipeline import DEVICE_PIPELINE, PASSES
+from autosched.transform.pipeline import DEVICE_PIPELINE, PASSES, host_pipeline
 
 
 def run(
@@ -42,19 +42,25 @@ def run(
     passes: str | None,
     *,
     time_passes: bool,
+    host: bool = False,
     target: str | None = None,
 ) -> None:
     """Lower the workload (or a recorded candidate of it) and print what is asked for.
 
     For a GPU down to the host and its kernels; without a record a candidate is drawn, since loops
-    that are bound to no threads are no kernel. `target` replaces that of the configuration.
+    that are bound to no threads are no kernel. `target` replaces that of the configuration. With
+    `host` it ends with the function that takes packed arguments, without kernels.
     """
+    if host and passes is not None:
+        raise ConfigError("--host: --passes runs passes of your own choice; leave one of them out")
     config = load(path, Overrides(target=target))
     task = config.task()
     pipeline = pipeline_of(task.target) if passes is None else parse_passes(passes, PASSES)
     to_kernels = task.target.is_gpu and passes is None
     device = DEVICE_PIPELINE if to_kernels else ()
-    _check_name(print_after, [SCHEDULE_OPS.name, *(p.name for p in (*pipeline, *device))])
+    packing = host_pipeline(task.target.kind) if host else ()
+    every = (*pipeline, *device, *packing)
+    _check_name(print_after, [SCHEDULE_OPS.name, *(p.name for p in every)])
     if record is None and to_kernels:
         steps = _drawn(config, task)
     else:
@@ -73,6 +79,8 @@ def run(
         program = func = Sequential(pipeline, "lower")(schedule_ops(schedule, tensors, name))
         if to_kernels:
             program = lower_to_kernels(func)
+        if host:
+            program = Sequential(packing, "host")(program)
         times = [("apply_steps", replayed), *timing.times()]
     if print_after is None and not time_passes:
         plain(program_text(program))

@@ -9,7 +9,7 @@ from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
-from autosched.transform.pipeline import DEVICE_PIPELINE, GPU_PIPELINE
+from autosched.transform.pipeline import DEVICE_PIPELINE, GPU_PIPELINE, HOST_PIPELINE
 from kit.cli import Cli
 
 
@@ -106,6 +106,25 @@ def test_the_end_is_the_host_and_its_kernels_as_they_are_compiled(cli: Cli, conf
     assert "launch(threadIdx.x, " in kernel
     last = cli("lower", config, "--target", "cuda", "--print-after", "LowerIntrin").out
     assert last.partition("\n")[2] == done.out
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_on_to_host_code(cli: Cli, config: Path, target: str) -> None:
+    done = cli("lower", config, "--target", target, "--host", "--print-after", "all")
+    printed = re.findall(r"^# after (\w+)", done.out, re.MULTILINE)
+    assert printed[-len(HOST_PIPELINE) :] == [p.name for p in HOST_PIPELINE]
+    last = done.out.split("# after CombineContextCall")[1]
+    assert re.findall(r"^def (\w+)", cli("lower", config, "--target", target, "--host").out) == [
+        "matmul" if target == "cuda" else "main"
+    ]
+    assert (done.status, "ms  CombineContextCall" in last) == (0, True)
+    kernel = 'call_packed_lowered("matmul_kernel"' in done.out.split("# after LowerTVMBuiltin")[1]
+    assert kernel is (target == "cuda")
+
+
+def test_host_code_of_passes_of_ones_own_choice(cli: Cli, config: Path) -> None:
+    done = cli("lower", config, "--passes", "StorageFlatten", "--host")
+    assert done.status == 2 and "leave one of them out" in done.err
 
 
 def test_the_seed_of_the_configuration_draws(cli: Cli, config: Path) -> None:
