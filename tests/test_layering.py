@@ -86,6 +86,7 @@ ROOMS = {
         "framework": set(),
         "expressions": {"framework"},
         "from_te": {"framework", "expressions"},
+        "blocks": {"framework", "expressions"},
         "low_precision": {"framework", "expressions"},
         "storage": {"framework", "expressions"},
         "vector": {"framework", "expressions", "storage"},
@@ -95,7 +96,7 @@ ROOMS = {
         "host": {"framework", "expressions"},
         "pipeline": {
             *("framework", "expressions", "from_te", "low_precision", "storage", "vector"),
-            *("loops", "device", "dataflow", "host"),
+            *("blocks", "loops", "device", "dataflow", "host"),
         },
     },
     "autosched.features": {

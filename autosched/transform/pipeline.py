@@ -10,6 +10,15 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from autosched.nest.core import core_of
+from autosched.transform.blocks.compact_buffer_allocation import CompactBufferAllocation
+from autosched.transform.blocks.convert_blocks_to_opaque import ConvertBlocksToOpaque
+from autosched.transform.blocks.flatten_buffer import FlattenBuffer
+from autosched.transform.blocks.lower_init_block import LowerInitBlock
+from autosched.transform.blocks.lower_match_buffer import LowerMatchBuffer
+from autosched.transform.blocks.lower_opaque_block import LowerOpaqueBlock
+from autosched.transform.blocks.plan_and_update_buffer_allocation_location import (
+    PlanAndUpdateBufferAllocationLocation,
+)
 from autosched.transform.device.annotate_device_regions import AnnotateDeviceRegions
 from autosched.transform.device.infer_fragment import InferFragment
 from autosched.transform.device.inject_ptx_async_copy import InjectPTXAsyncCopy
@@ -58,6 +67,17 @@ from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
 from autosched.transform.vector.vectorize_loop import VectorizeLoop
 
+FROM_BLOCKS: tuple[Pass, ...] = (
+    LowerInitBlock(),
+    PlanAndUpdateBufferAllocationLocation(),
+    ConvertBlocksToOpaque(),
+    CompactBufferAllocation(),
+    LowerMatchBuffer(),
+    LowerOpaqueBlock(),
+    FlattenBuffer(),
+)
+"""From blocks to flat TIR; StorageFlatten does it for functions from schedules."""
+
 
 @lru_cache(maxsize=8)
 def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
@@ -67,6 +87,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         InjectPrefetch(),
         HoistInvariants(),
         StorageFlatten(),
+        *FROM_BLOCKS,
         BF16ComputeLegalize(),
         NarrowDataType(),
         Simplify(),
@@ -107,6 +128,7 @@ def gpu_pipeline(
         UserPasses(0),
         InjectPrefetch(),
         StorageFlatten(),
+        *FROM_BLOCKS,
         BF16ComputeLegalize(),
         NarrowDataType(),
         Simplify(),
@@ -195,7 +217,10 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "BindTarget": BindTarget,
     "CombineContextCall": CombineContextCall,
     "CommonSubexprElimTIR": CommonSubexprElimTIR,
+    "CompactBufferAllocation": CompactBufferAllocation,
+    "ConvertBlocksToOpaque": ConvertBlocksToOpaque,
     "DropKernels": DropKernels,
+    "FlattenBuffer": FlattenBuffer,
     "HoistIfThenElse": HoistIfThenElse,
     "HoistInvariants": HoistInvariants,
     "InferFragment": InferFragment,
@@ -207,7 +232,10 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "LoopPartition": LoopPartition,
     "LowerDeviceKernelLaunch": LowerDeviceKernelLaunch,
     "LowerDeviceStorageAccessInfo": LowerDeviceStorageAccessInfo,
+    "LowerInitBlock": LowerInitBlock,
     "LowerIntrin": LowerIntrin,
+    "LowerMatchBuffer": LowerMatchBuffer,
+    "LowerOpaqueBlock": LowerOpaqueBlock,
     "LowerTVMBuiltin": LowerTVMBuiltin,
     "LowerThreadAllreduce": LowerThreadAllreduce,
     "LowerVtcmAlloc": LowerVtcmAlloc,
@@ -215,6 +243,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "MakePackedAPI": MakePackedAPI,
     "MergeSharedMemoryAllocations": MergeSharedMemoryAllocations,
     "NarrowDataType": NarrowDataType,
+    "PlanAndUpdateBufferAllocationLocation": PlanAndUpdateBufferAllocationLocation,
     "PromoteAccumulators": PromoteAccumulators,
     "RemoveNoOp": RemoveNoOp,
     "RenormalizeSplitPattern": RenormalizeSplitPattern,

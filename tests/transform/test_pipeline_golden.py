@@ -1,4 +1,4 @@
-"""What the pipelines make of ten schedules, at three vector widths and for a GPU.
+"""What the pipelines make of ten schedules and of blocks, at three vector widths and for a GPU.
 
 The texts stand in tests/golden/pipeline; `--update-golden` rewrites them.
 """
@@ -16,13 +16,25 @@ from autosched.tir.printer import to_text
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import Pass, Sequential
 from autosched.transform.framework.user_passes import UserPasses
-from autosched.transform.pipeline import DEVICE_PIPELINE, GPU_PIPELINE, cpu_pipeline
+from autosched.transform.pipeline import (
+    DEVICE_PIPELINE,
+    FROM_BLOCKS,
+    GPU_PIPELINE,
+    cpu_pipeline,
+)
+from kit import pipeline_cases
+from kit.block_programs import sums_of_rows
 from kit.golden import Golden
 from kit.gpu_texts import GPU_CONFIG, GPU_TEXTS
-from kit.pipeline_cases import CASES, lowered
 from kit.types import SameResult
 
 WIDTHS = (16, 32, 64)
+CASES = (*pipeline_cases.CASES, "blocks")
+
+
+def lowered(name: str, gpu: bool) -> PrimFunc:
+    """A function as the pipelines get it."""
+    return sums_of_rows(gpu) if name == "blocks" else pipeline_cases.lowered(name, gpu)
 
 
 def text_of(passes: tuple[Pass, ...], func: PrimFunc) -> str:
@@ -67,19 +79,25 @@ def changed_by(
     return [name for name, func in funcs if text_of(without, func) != text_of(passes, func)]
 
 
+def functions(pass_: Pass, gpu: bool) -> list[tuple[str, PrimFunc]]:
+    """Functions that `pass_` may have work in: schedules make no blocks."""
+    names = ("blocks",) if pass_ in FROM_BLOCKS else pipeline_cases.CASES
+    return [(name, lowered(name, gpu)) for name in names]
+
+
 def ids(passes: tuple[Pass, ...]) -> list[str]:
     return [f"{k}-{passes[k].name}" for k in places(passes)]
 
 
 @pytest.mark.parametrize("place", places(cpu_pipeline()), ids=ids(cpu_pipeline()))
 def test_every_pass_for_a_cpu_is_noticed(place: int) -> None:
-    funcs = [(name, lowered(name, gpu=False)) for name in CASES]
+    funcs = functions(cpu_pipeline()[place], gpu=False)
     assert any(changed_by(cpu_pipeline(width), place, funcs) for width in WIDTHS)
 
 
 @pytest.mark.parametrize("place", places(GPU_PIPELINE), ids=ids(GPU_PIPELINE))
 def test_every_pass_for_a_gpu_is_noticed(place: int) -> None:
-    funcs = [(name, lowered(name, gpu=True)) for name in CASES]
+    funcs = functions(GPU_PIPELINE[place], gpu=True)
     funcs.append(("host", lowered("tiled_matmul", gpu=False)))
     funcs += [(name, parse_func(text)) for name, text in GPU_TEXTS.items()]
     with PassContext(config=GPU_CONFIG):

@@ -1,0 +1,108 @@
+"""ConvertBlocksToOpaque: blocks lose their iteration variables to the values that these have.
+
+before:
+    def main(A: Buffer((8,), float32), B: Buffer((8,), float32)):
+        for i in range(2):
+            with block("outer"):
+                vo = axis.data_par(0:2, i)
+                reads(A[vo * 4:vo * 4 + 4])
+                writes(B[vo * 4:vo * 4 + 4])
+                for j in range(4):
+                    with block("inner"):
+                        vi = axis.data_par(0:8, vo * 4 + j)
+                        where(vo * 4 + j < 7)
+                        reads(A[vi:vi + 1])
+                        writes(B[vi:vi + 1])
+                        B[vi] = A[vi]
+after:
+    def main(A: Buffer((8,), float32), B: Buffer((8,), float32)):
+        for i in range(2):
+            with block("outer"):
+                reads(A[i * 4:i * 4 + 4])
+                writes(B[i * 4:i * 4 + 4])
+                for j in range(4):
+                    with block("inner"):
+                        where(i * 4 + j < 7)
+                        reads(A[i * 4 + j:i * 4 + j + 1])
+                        writes(B[i * 4 + j:i * 4 + j + 1])
+                        B[i * 4 + j] = A[i * 4 + j]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from autosched.errors import ScheduleError
+from autosched.tir.expr import Expr, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import Block, BlockRealize, Stmt
+from autosched.tir.walk import map_children, substitute, substitute_stmt, uses
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+
+@dataclass(frozen=True)
+class ConvertBlocksToOpaque(FunctionPass):
+    """Replaces iteration variables everywhere in their block; predicates stay.
+
+    Regions, shapes of buffers, views and annotations change with the body. Raises ScheduleError
+    for a block that still has an initialisation, and for a variable that stands in the predicate
+    or the values of its own block, where it means nothing yet.
+    """
+
+    name: ClassVar[str] = "ConvertBlocksToOpaque"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if func.attrs.get("from_legacy_te_schedule"):
+            return func
+        return func.with_body(_Convert().stmt(func.body))
+
+
+class _Convert:
+    def __init__(self) -> None:
+        self.values: dict[Var, Expr] = {}
+
+    def stmt(self, s: Stmt) -> Stmt:
+        if isinstance(s, Block) and s.annotations:
+            s = s.with_(annotations=_substituted(s.annotations, self.values))
+        return self._realize(s) if isinstance(s, BlockRealize) else map_children(s, self.stmt)
+
+    def _realize(self, s: BlockRealize) -> Stmt:
+        block = s.block
+        if block.init is not None:
+            raise ScheduleError(
+                f"ConvertBlocksToOpaque: block {block.name_hint!r} has an initialisation; run "
+                "LowerInitBlock first"
+            )
+        for iv in block.iter_vars:
+            if any(uses(e, (iv.var,)) for e in (*s.iter_values, s.predicate)):
+                raise ScheduleError(
+                    f"ConvertBlocksToOpaque: variable {iv.var.name} of block {block.name_hint!r} "
+                    "stands in the values or the predicate of the block itself; it is not defined "
+                    "until the block's body"
+                )
+        if not block.iter_vars:
+            return map_children(s, self.stmt)
+        own: dict[Var, Expr] = {
+            iv.var: value for iv, value in zip(block.iter_vars, s.iter_values, strict=True)
+        }
+        self.values.update(own)
+        inner = self.stmt(substitute_stmt(block.with_(iter_vars=()), own))
+        return s.with_(iter_values=(), block=inner)
+
+
+def _substituted(value: Any, table: Mapping[Var, Expr]) -> Any:
+    """An annotation with variables replaced in its expressions."""
+    match value:
+        case Expr():
+            return substitute(value, table)
+        case dict():
+            new: Any = {key: _substituted(item, table) for key, item in value.items()}
+            return new if any(new[key] is not item for key, item in value.items()) else value
+        case list() | tuple():
+            items = [_substituted(item, table) for item in value]
+            changed = any(a is not b for a, b in zip(items, value, strict=True))
+            return items if changed else value
+    return value
