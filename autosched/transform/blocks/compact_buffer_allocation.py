@@ -43,13 +43,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from autosched.arith import Analyzer
 from autosched.arith.intset import IntSet
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Range, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import add, const, floormod, max_, min_, mul, sub
+from autosched.tir.op import const, max_, min_, sub
 from autosched.tir.stmt import (
     Allocate,
     Block,
@@ -68,6 +67,7 @@ from autosched.tir.walk import (
     stmts,
 )
 from autosched.transform.blocks.regions import AccessWalk, Box, Scope, hull
+from autosched.transform.blocks.strides import aligned_strides, allocated_extents
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -100,7 +100,7 @@ class CompactBufferAllocation(FunctionPass):
         changes: dict[Buffer, _Change] = {}
         for buffer, region in touched.regions.items():
             shape = tuple(r.extent for r in region)
-            strides = _aligned(shape, touched.alignment.get(buffer.data, {}))
+            strides = aligned_strides(shape, touched.alignment.get(buffer.data, {}))
             mins = tuple(r.min for r in region)
             if shape != buffer.shape or strides or not all(map(_is_zero, mins)):
                 new = buffer.with_(shape=shape, strides=strides or buffer.strides)
@@ -296,24 +296,6 @@ def _views(func: PrimFunc) -> dict[Var, list[Buffer]]:
     return views
 
 
-def _aligned(shape: tuple[Expr, ...], align: Mapping[int, tuple[int, int]]) -> tuple[Expr, ...]:
-    """Strides such that those of `align` are a multiple of a factor plus an offset; none if all
-    are compact anyway."""
-    if not align:
-        return ()
-    simplify = Analyzer().simplify
-    strides: list[Expr] = []
-    stride: Expr = const(1, shape[-1].dtype)
-    for dim in reversed(range(len(shape))):
-        if dim in align:
-            factor, offset = align[dim]
-            rest = floormod(sub(factor + offset, floormod(stride, factor)), factor)
-            stride = simplify(add(stride, rest))
-        strides.append(stride)
-        stride = mul(stride, shape[dim])
-    return tuple(reversed(strides))
-
-
 class _Rewrite:
     def __init__(self, changes: Mapping[Buffer, _Change]) -> None:
         self._changes = changes
@@ -321,7 +303,7 @@ class _Rewrite:
     def function(self, body: Stmt) -> Stmt:
         """The body over smaller buffers, its indices counted from where they begin."""
         table = {old: change.buffer for old, change in self._changes.items()}
-        self._extents = {b.data: b.shape for b in table.values()}
+        self._extents = {b.data: allocated_extents(b) for b in table.values()}
         return replace_buffers(self._stmt(body), table)
 
     def _stmt(self, s: Stmt) -> Stmt:

@@ -184,7 +184,8 @@ class _Flatten:
         dtype = _stored(s.dtype)
         var = s.buffer_var
         if dtype is not s.dtype:
-            var = self.pointers[var] = pointer(var.name, dtype, var.scope)
+            var = pointer(var.name, dtype, var.scope)
+            self.pointers[s.buffer_var] = var
         condition, body = self.expr(s.condition), self.stmt(s.body)
         same = len(extents) == len(s.extents) and all(
             a is b for a, b in zip(extents, s.extents, strict=True)

@@ -56,6 +56,7 @@ from autosched.tir.walk import (
     stmts,
     substitute,
 )
+from autosched.transform.blocks.strides import strides_of
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -240,7 +241,7 @@ class _Lower:
         self.values[view.data] = source.data
         self._bind_offset(view, source, region, has_pointer)
         for dim in reversed(range(len(view.strides))):
-            stride = _strides(source)[dropped + dim]
+            stride = strides_of(source)[dropped + dim]
             self._bind(view.strides[dim], stride, f"{view.name}.strides_{dim}")
         for dim, extent in enumerate(view.shape):
             self._bind(extent, region[dropped + dim].extent, f"{view.name}.shape_{dim}")
@@ -273,7 +274,7 @@ class _Lower:
             wanted = IntImm(0)
         start: Expr = const(0, wanted.dtype)
         if not source.axis_separators:
-            for r, stride in zip(region, _strides(source), strict=True):
+            for r, stride in zip(region, strides_of(source), strict=True):
                 start = add(start, mul(r.min, stride))
             if source.elem_offset is not None:
                 start = add(source.elem_offset, start)
@@ -298,18 +299,6 @@ class _Lower:
             raise ScheduleError(
                 f"{_NAME}: buffer match constraint for {name} unmet: {said!r} == {value!r}"
             )
-
-
-def _strides(buffer: Buffer) -> tuple[Expr, ...]:
-    """The strides of a buffer, compact ones where it has none of its own."""
-    if buffer.strides:
-        return buffer.strides
-    strides: list[Expr] = []
-    stride: Expr = IntImm(1)
-    for extent in reversed(buffer.shape):
-        strides.append(stride)
-        stride = mul(stride, extent)
-    return tuple(reversed(strides))
 
 
 def _same(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:

@@ -40,12 +40,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from autosched.arith import Analyzer
 from autosched.errors import ScheduleError
-from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, StringImm, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import add, cast, const, eq, floordiv, floormod
+from autosched.tir.op import add, cast, const
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -59,6 +57,7 @@ from autosched.tir.stmt import (
     Stmt,
 )
 from autosched.tir.walk import map_children, stmts, substitute_stmt
+from autosched.transform.blocks.strides import allocated_extents
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -128,7 +127,7 @@ class _Lower:
             align = self.alignment.get(buffer.data)
             notes: dict[str, Any] = {_ALIGN: align} if align else {}
             body = DeclBuffer(buffer, body)
-            extents = _allocated(buffer)
+            extents = allocated_extents(buffer)
             body = Allocate(buffer.data, buffer.dtype, extents, TRUE, body, notes)
         return body
 
@@ -182,19 +181,3 @@ def _as_expr(key: str, value: Any) -> Expr:
             f"{_NAME}: the value of {key} is an expression, a number or a string, found {value!r}"
         )
     return value
-
-
-def _allocated(buffer: Buffer) -> tuple[Expr, ...]:
-    """The extents to allocate: those between rows that are apart, and not between elements."""
-    if not buffer.strides:
-        return buffer.shape
-    analyzer = Analyzer()
-    extents = [buffer.shape[0]]
-    for outer, inner in zip(buffer.strides, buffer.strides[1:], strict=False):
-        if not analyzer.can_prove(eq(floormod(outer, inner), 0)):
-            raise ScheduleError(
-                f"{_NAME}: the strides of {buffer.name} are no multiple of each other: {outer!r}, "
-                f"{inner!r}"
-            )
-        extents.append(analyzer.simplify(floordiv(outer, inner)))
-    return tuple(extents)
