@@ -47,7 +47,15 @@ def lower(
 
     Raises ScheduleError when the schedule is illegal.
     """
-    return Sequential(pipeline_of(target), "lower")(schedule_ops(sch, args, name))
+    return lower_func(schedule_ops(sch, args, name), target)
+
+
+def lower_func(func: PrimFunc, target: Target) -> PrimFunc:
+    """A function, from a schedule or of blocks, optimised and flat, ready for code generation.
+
+    Raises ScheduleError when a pass refuses it.
+    """
+    return Sequential(pipeline_of(target), "lower")(func)
 
 
 def schedule_ops(sch: Schedule, args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:

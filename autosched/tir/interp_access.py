@@ -73,8 +73,10 @@ def flat_index(compiler: ExprCompiler, place: Place, indices: tuple[Expr, ...]) 
     values = _all_checked(compiler, place, values, wide)
     while place.base is not None:
         leading = len(place.shifts) - len(values)
-        shifted = zip(values, place.shifts[leading:], strict=True)
-        values = [*place.shifts[:leading], *(_sum(v, s) for v, s in shifted)]
+        shifts = list(place.shifts)
+        if wide and shifts[-1].varying:
+            shifts[-1] = shifts[-1]._replace(text=f"lane_axis({shifts[-1].text})", strength=ATOM)
+        values = [*shifts[:leading], *map(_sum, values, shifts[leading:])]
         place = place.base
         values = _all_checked(compiler, place, values, wide)
     flat = _flatten(place, values, wide)

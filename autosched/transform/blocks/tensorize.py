@@ -1,0 +1,355 @@
+"""Tensor intrinsics on blocks: loops around a block become one block that is an instruction.
+
+copy = TensorIntrin(parse_func('''
+    def description(A: Buffer((4,), float32), B: Buffer((4,), float32)):
+        for i in range(4):
+            with block("copy"):
+                v = axis.data_par(0:4, i)
+                reads(A[v:v + 1])
+                writes(B[v:v + 1])
+                B[v] = A[v]
+'''), parse_func('''
+    def implementation(A: Buffer((4,), float32), B: Buffer((4,), float32)):
+        with block("root"):
+            reads(A[0:4])
+            writes(B[0:4])
+            B[0:4] = A[0:4]
+'''))
+tensorize(func, "copy", copy)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from autosched.arith import Analyzer
+from autosched.errors import ScheduleError
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import add, const, sub
+from autosched.tir.parser import parse_func
+from autosched.tir.printer import to_text
+from autosched.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferRegion,
+    BufferStore,
+    For,
+    IfThenElse,
+    MatchBufferRegion,
+    SeqStmt,
+    Stmt,
+)
+from autosched.tir.walk import free_vars, map_children, stmts, substitute, substitute_stmt, uses
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorIntrin:
+    """What an instruction computes, and the statements that stand for it.
+
+    The description is loops around one block. The implementation is one block without variables;
+    its parameters are the buffers of the description, in order, with the same shapes. Offsets,
+    strides and extents of them that are variables are what they are at the place of use.
+    """
+
+    description: PrimFunc
+    implementation: PrimFunc
+
+
+def tensorize(func: PrimFunc, block: str, intrin: TensorIntrin) -> PrimFunc:
+    """`func` with the loops right around the block of this name replaced by the intrinsic.
+
+    The loops, as many as the description has, become one block `NAME_o` whose variables say where
+    it starts; an initialisation that the description does not have stays with it. Raises
+    ScheduleError when there is no such block or several, and when extents, indices or statements
+    are not those of the description.
+    """
+    realize = _only_block(func, block)
+    pattern_loops, pattern = _description(intrin)
+    found: list[For] = []
+
+    def go(s: Stmt) -> Stmt:
+        if isinstance(s, For):
+            chain = _nest(s)[: len(pattern_loops)]
+            inner = chain[-1].body if len(chain) == len(pattern_loops) else None
+            if inner is realize:
+                found.extend(chain)
+                return _Match(block, chain, realize, pattern_loops, pattern, intrin).replaced()
+        return map_children(s, go)
+
+    body = go(func.body)
+    if not found:
+        _refuse(block, f"expected {len(pattern_loops)} loops right around it, nothing in between")
+    return func.with_body(body)
+
+
+def _refuse(block: str, why: str) -> NoReturn:
+    raise ScheduleError(f"tensorize: block {block!r}: {why}")
+
+
+def _only_block(func: PrimFunc, name: str) -> BlockRealize:
+    blocks = [s for s in stmts(func.body) if isinstance(s, BlockRealize)]
+    named = [s for s in blocks if s.block.name_hint == name]
+    if len(named) != 1:
+        known = ", ".join(repr(s.block.name_hint) for s in blocks)
+        raise ScheduleError(
+            f"tensorize: {func.name} has {len(named)} blocks {name!r}, expected one; its blocks "
+            f"are {known or 'none'}"
+        )
+    return named[0]
+
+
+def _nest(s: Stmt) -> list[For]:
+    """The loops that stand right inside of each other from `s` on."""
+    loops: list[For] = []
+    while isinstance(s, For):
+        loops.append(s)
+        s = s.body
+    return loops
+
+
+def _description(intrin: TensorIntrin) -> tuple[list[For], BlockRealize]:
+    body = intrin.description.body
+    if isinstance(body, BlockRealize) and not body.iter_values and _nest(body.block.body):
+        body = body.block.body
+    loops = _nest(body)
+    inner = loops[-1].body if loops else body
+    if not loops or not isinstance(inner, BlockRealize):
+        raise ScheduleError(
+            f"tensorize: the description {intrin.description.name} is no loops around one block"
+        )
+    return loops, inner
+
+
+class _Match:
+    """A nest of loops compared with a description."""
+
+    def __init__(
+        self,
+        name: str,
+        loops: list[For],
+        realize: BlockRealize,
+        pattern_loops: list[For],
+        pattern: BlockRealize,
+        intrin: TensorIntrin,
+    ) -> None:
+        self.name = name
+        self.loops = loops
+        self.realize = realize
+        self.pattern = pattern
+        self.intrin = intrin
+        self.analyzer = Analyzer()
+        self.inner = [loop.loop_var for loop in pattern_loops]
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.starts: dict[Buffer, tuple[Expr, ...]] = {}
+        self.stored: set[Buffer] = set()
+        self.same: dict[Var, Var] = {v: v for v in self.inner}
+        for loop, wanted in zip(loops, pattern_loops, strict=True):
+            if not self.analyzer.can_prove_equal(loop.extent, wanted.extent):
+                self.refuse(
+                    f"loop {loop.loop_var.name} has {loop.extent!r} iterations, the description's "
+                    f"loop {wanted.loop_var.name} {wanted.extent!r}"
+                )
+            self.analyzer.bind(wanted.loop_var, Range(wanted.min, wanted.extent))
+        # A loop here counts from its own start as the description's does from its.
+        self.at: dict[Var, Expr] = {
+            loop.loop_var: add(loop.min, sub(wanted.loop_var, wanted.min))
+            for loop, wanted in zip(loops, pattern_loops, strict=True)
+        }
+        self.first: dict[Var, Expr] = {loop.loop_var: loop.min for loop in loops}
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raises the ScheduleError of this block."""
+        _refuse(self.name, why)
+
+    def replaced(self) -> Stmt:
+        """The block that stands for the nest."""
+        block, names = self.realize.block, {loop.loop_var for loop in self.loops}
+        if uses(self.realize.predicate, names):
+            self.refuse("its predicate mentions the loops that the intrinsic replaces")
+        starts, axes, here = [], [], dict[Var, Expr]()
+        for iv, value in zip(block.iter_vars, self.realize.iter_values, strict=True):
+            start = substitute(value, self.first)
+            moving = self.analyzer.simplify(sub(substitute(value, self.at), start))
+            if not free_vars(moving) <= set(self.inner):
+                self.refuse(f"the value {value!r} of {iv.var.name} is no start plus inner loops")
+            outer = Var(f"{iv.var.name}_o", iv.var.dtype)
+            starts.append(start)
+            axes.append(IterVar(iv.dom, outer, iv.kind, iv.thread_tag))
+            here[iv.var] = add(outer, moving)
+        pattern = self.pattern.block
+        there: dict[Var, Expr] = {
+            iv.var: value
+            for iv, value in zip(pattern.iter_vars, self.pattern.iter_values, strict=True)
+        }
+        init = block.init
+        if pattern.init is not None and init is not None:
+            self.stmt(substitute_stmt(pattern.init, there), substitute_stmt(init, here))
+            init = None
+        elif pattern.init is not None:
+            self.refuse("the description has an initialisation, it has none")
+        self.stmt(substitute_stmt(pattern.body, there), substitute_stmt(block.body, here))
+        for found in self.stored:
+            if list(self.buffers.values()).count(found) > 1:
+                self.refuse(
+                    f"{found.name}, which is written, stands for two buffers of the description"
+                )
+        if init is not None:
+            init = self._initialised(substitute_stmt(init, here))
+        new = self._implementation(tuple(axes), init)
+        return BlockRealize(tuple(starts), self.realize.predicate, new)
+
+    # -- comparison
+
+    def stmt(self, wanted: Stmt, found: Stmt) -> None:
+        """Both statements do the same with the buffers that stand for each other."""
+        match wanted, found:
+            case BufferStore(), BufferStore():
+                self.stored.add(found.buffer)
+                self.access(wanted.buffer, wanted.indices, found.buffer, found.indices)
+                self.expr(wanted.value, found.value)
+            case SeqStmt(a), SeqStmt(b) if len(a) == len(b):
+                for x, y in zip(a, b, strict=True):
+                    self.stmt(x, y)
+            case IfThenElse(), IfThenElse() if (wanted.else_case is None) == (
+                found.else_case is None
+            ):
+                self.expr(wanted.condition, found.condition)
+                self.stmt(wanted.then_case, found.then_case)
+                if wanted.else_case is not None and found.else_case is not None:
+                    self.stmt(wanted.else_case, found.else_case)
+            case For(), For() if wanted.kind is found.kind:
+                self.expr(wanted.min, found.min)
+                self.expr(wanted.extent, found.extent)
+                self.same[wanted.loop_var] = found.loop_var
+                self.stmt(wanted.body, found.body)
+            case _:
+                self.refuse(f"expected, as the description has it,\n{wanted!r}\nfound\n{found!r}")
+
+    def expr(self, wanted: Expr, found: Expr) -> None:
+        """Both expressions are the same over buffers that stand for each other."""
+        match wanted, found:
+            case BufferLoad(), BufferLoad():
+                self.access(wanted.buffer, wanted.indices, found.buffer, found.indices)
+                return
+            case Var(), _ if self.same.get(wanted) is found:
+                return
+        parts, others = wanted.children(), found.children()
+        alike = type(wanted) is type(found) and wanted.dtype is found.dtype
+        if wanted is found and not uses(wanted, self.same):
+            return
+        if not alike or len(parts) != len(others) or not parts or _field(wanted) != _field(found):
+            self.refuse(f"expected {wanted!r}, as the description has it, found {found!r}")
+        for a, b in zip(parts, others, strict=True):
+            self.expr(a, b)
+
+    def access(
+        self,
+        wanted: Buffer,
+        indices: tuple[Expr, ...],
+        found: Buffer,
+        places: tuple[Expr, ...],
+    ) -> None:
+        """One buffer stands for the other, shifted by what no inner loop changes."""
+        if self.buffers.setdefault(wanted, found) is not found or wanted.dtype is not found.dtype:
+            self.refuse(f"{found.name} stands where the description has {wanted.name}")
+        dropped = len(places) - len(indices)
+        if dropped < 0:
+            self.refuse(f"{found.name} has fewer dimensions than {wanted.name} of the description")
+        renamed: dict[Var, Expr] = dict(self.same)
+        own = [substitute(e, renamed) for e in indices]
+        start = [self.analyzer.simplify(e) for e in places[:dropped]]
+        start += [
+            self.analyzer.simplify(sub(a, b)) for a, b in zip(places[dropped:], own, strict=True)
+        ]
+        moving = set(self.inner) | set(self.same.values())
+        if any(uses(e, moving) for e in start):
+            self.refuse(
+                f"{found.name} is indexed by {', '.join(map(repr, places))}, which is not a start "
+                f"plus what the description has for {wanted.name}: "
+                f"{', '.join(map(repr, indices))}"
+            )
+        known = self.starts.setdefault(wanted, tuple(start))
+        if not all(map(self.analyzer.can_prove_equal, known, start)):
+            self.refuse(f"{found.name} is accessed from two starts: {known!r} and {start!r}")
+
+    # -- what stands there instead
+
+    def _initialised(self, init: Stmt) -> Stmt:
+        """The initialisation of all elements that the loops do."""
+        used = {e for s in stmts(init) for e in _variables(s)}
+        for loop, inner in reversed(list(zip(self.loops, self.inner, strict=True))):
+            if inner in used:
+                var = Var(loop.loop_var.name, inner.dtype)
+                init = substitute_stmt(init, {inner: var})
+                zero = const(0, var.dtype)
+                init = For(var, zero, loop.extent, loop.kind, init)
+        return init
+
+    def _implementation(self, axes: tuple[IterVar, ...], init: Stmt | None) -> Block:
+        fresh = parse_func(to_text(self.intrin.implementation))
+        body = fresh.body
+        if not isinstance(body, BlockRealize) or body.iter_values:
+            raise ScheduleError(
+                f"tensorize: the implementation {fresh.name} is no block without variables"
+            )
+        matches, views = [], {}
+        described = self.intrin.description.buffers
+        if len(described) != len(fresh.buffers):
+            raise ScheduleError(
+                f"tensorize: {fresh.name} has {len(fresh.buffers)} buffers, its description "
+                f"{len(described)}"
+            )
+        for wanted, view in zip(described, fresh.buffers, strict=True):
+            source = self.buffers.get(wanted)
+            if source is None:
+                self.refuse(f"nothing stands for {wanted.name} of the description")
+            if (view.scope or "global") != (source.scope or "global"):
+                self.refuse(
+                    f"{source.name} is in {source.scope or 'global'} memory, {view.name} of the "
+                    f"implementation in {view.scope or 'global'}"
+                )
+            whole = tuple(Range(const(0, e.dtype), e) for e in wanted.shape)
+            views[view] = wanted
+            matches.append(MatchBufferRegion(view, self._part(wanted, whole)))
+        root = body.block
+        return replace(
+            root,
+            iter_vars=axes,
+            reads=tuple(self._part(views[r.buffer], r.region) for r in root.reads),
+            writes=tuple(self._part(views[r.buffer], r.region) for r in root.writes),
+            name_hint=f"{self.name}_o",
+            init=init,
+            match_buffers=(*matches, *root.match_buffers),
+        )
+
+    def _part(self, wanted: Buffer, region: tuple[Range, ...]) -> BufferRegion:
+        """The region of what stands for a buffer of the description."""
+        starts = self.starts[wanted]
+        dropped = len(starts) - len(region)
+        one = [Range(e, const(1, e.dtype)) for e in starts[:dropped]]
+        kept = zip(starts[dropped:], region, strict=True)
+        own = [Range(e if _is_zero(r.min) else add(e, r.min), r.extent) for e, r in kept]
+        return BufferRegion(self.buffers[wanted], (*one, *own))
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.value == 0
+
+
+def _field(e: Expr) -> Any:
+    """What tells apart nodes of one class besides their children: the name of a call."""
+    return getattr(e, "op", None)
+
+
+def _variables(s: Stmt) -> frozenset[Var]:
+    found: set[Var] = set()
+
+    def collect(e: Expr) -> Expr:
+        found.update(free_vars(e))
+        return e
+
+    map_children(s, lambda child: child, collect)
+    return frozenset(found)
