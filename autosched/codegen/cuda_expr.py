@@ -59,8 +59,13 @@ def _select(w: Writer, e: Expr) -> Text:
 
 
 def _let(w: Writer, e: Expr) -> Text:
+    """A function of the variable, called at once: the value is computed once, and only here."""
     assert isinstance(e, Let)
-    return w.value(substitute(e.body, {e.var: e.value}))
+    if isinstance(e.value, Var | IntImm | FloatImm):
+        return w.value(substitute(e.body, {e.var: e.value}))
+    kind, value, name = w.type(e.var.dtype), w.text(e.value), w.names.new(e.var.name)
+    w.values[e.var] = Text(name)
+    return Text(f"[&]({kind} {name}) {{ return {w.text(e.body)}; }}({value})")
 
 
 HANDLERS: dict[type[Expr], Handler] = {

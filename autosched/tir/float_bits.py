@@ -32,6 +32,13 @@ def bits_type(dtype: DType) -> DType:
     return DType(f"uint{dtype.bits}").with_lanes(dtype.lanes)
 
 
+def bits_value(value: float, dtype: DType) -> int:
+    """The bits of the scalar `value` rounded to `dtype`."""
+    with np.errstate(over="ignore"):
+        rounded = np.asarray(value).astype(dtype.element.numpy)
+    return int(rounded.view(f"uint{dtype.bits}"))
+
+
 def widen(value: Expr, target: DType, nan_safe: bool = True) -> Expr:
     """`value`, of a float that is only stored, as float16, float32 or another type, exactly."""
     source, target = value.dtype, target.with_lanes(value.dtype.lanes)
@@ -89,9 +96,9 @@ def narrow(value: Expr, target: DType, saturate: bool = False, nan_safe: bool = 
     if not nan_safe and not saturate and (half or target.code == "bfloat"):
         return _narrow_as_tvm(_bits(source), target)
     if isinstance(source, Var):
-        return _narrow(_bits(source), source, target, saturate)
-    name = Var("value", source.dtype)
-    return Let(name, source, _narrow(_bits(name), name, target, saturate))
+        return _narrow(_bits(source), target, saturate)
+    name = Var("bits", bits_type(source.dtype))
+    return Let(name, _bits(source), _narrow(name, target, saturate))
 
 
 def _narrow_as_tvm(bits: Expr, target: DType) -> Expr:
@@ -101,7 +108,7 @@ def _narrow_as_tvm(bits: Expr, target: DType) -> Expr:
     return _as(target, cast(bits_type(target), call("shift_right", whole, _like(bits, dropped))))
 
 
-def _narrow(bits: Expr, value: Expr, target: DType, saturate: bool) -> Expr:
+def _narrow(bits: Expr, target: DType, saturate: bool) -> Expr:
     if target.code == "bfloat" or bits.dtype.bits == 16:
         return _drop_low_half(bits, target, saturate)
     return _narrow_to_float8(bits, target, saturate)

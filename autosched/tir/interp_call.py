@@ -89,7 +89,8 @@ def _reinterpret(c: ExprCompiler, e: Call) -> Value:
     text = f"reinterpret({v.text}, {c.type_name(source)}, {c.type_name(target)})"
     low, high = type_interval(target)
     if not v.varying and e.dtype.lanes == 1:
-        text = f"cast_one({text}[()], {c.type_name(target)})"
+        # A cast of a float would lose the bits of a NaN.
+        text = f"{text}[()]" if target.is_float else f"cast_one({text}[()], {c.type_name(target)})"
     return Value(text, ATOM, v.varying, low, high)
 
 

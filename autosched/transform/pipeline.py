@@ -62,6 +62,9 @@ from autosched.transform.loops.loop_partition import LoopPartition
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 from autosched.transform.loops.unroll_loop import UnrollLoop
 from autosched.transform.low_precision.bf16_compute_legalize import BF16ComputeLegalize
+from autosched.transform.low_precision.bf16_storage_legalize import BF16StorageLegalize
+from autosched.transform.low_precision.fp8_compute_legalize import FP8ComputeLegalize
+from autosched.transform.low_precision.fp8_storage_legalize import FP8StorageLegalize
 from autosched.transform.storage.storage_rewrite import StorageRewrite
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
@@ -88,7 +91,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         HoistInvariants(),
         StorageFlatten(),
         *FROM_BLOCKS,
-        BF16ComputeLegalize(),
+        BF16ComputeLegalize(explicit=False),
         NarrowDataType(),
         Simplify(),
         UserPasses(1),
@@ -108,11 +111,17 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         RemoveNoOp(),
         RewriteUnsafeSelect(),
         UserPasses(3),
+        FP8ComputeLegalize("float32", kind="cpu"),
+        FP8StorageLegalize(keep_parameters=True, kind="cpu"),
+        BF16StorageLegalize(keep_parameters=True),
         LowerIntrin(),
     )
 
 
 CPU_PIPELINE: tuple[Pass, ...] = cpu_pipeline()
+
+PRIVATE = ("local", "warp")
+"""The storage that no two threads of a GPU share, or no two warps."""
 
 
 @lru_cache(maxsize=8)
@@ -129,7 +138,8 @@ def gpu_pipeline(
         InjectPrefetch(),
         StorageFlatten(),
         *FROM_BLOCKS,
-        BF16ComputeLegalize(),
+        # Memory that threads share is checked against the GPU's limits in the type that it has.
+        BF16ComputeLegalize(explicit=False, scopes=PRIVATE),
         NarrowDataType(),
         Simplify(),
         UserPasses(1),
@@ -148,6 +158,7 @@ def gpu_pipeline(
         RemoveNoOp(),
         RewriteUnsafeSelect(),
         UserPasses(3),
+        FP8ComputeLegalize("float32", scopes=PRIVATE, kind="cuda"),
         VerifyMemory("cuda"),
         SharedToDynamic(static_bytes, shared_limit),
         ThreadSync("shared"),
@@ -167,6 +178,8 @@ DEVICE_PIPELINE: tuple[Pass, ...] = (
     AnnotateDeviceRegions(),
     SplitHostDevice(),
     MergeSharedMemoryAllocations(),
+    FP8StorageLegalize(keep_parameters=True, kind="cuda"),
+    BF16StorageLegalize(keep_parameters=True),
     LowerDeviceKernelLaunch(),
     LowerWarpMemory(),
     Simplify(),
@@ -214,6 +227,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "AnnotateDeviceRegions": AnnotateDeviceRegions,
     "AnnotateEntryFunc": AnnotateEntryFunc,
     "BF16ComputeLegalize": BF16ComputeLegalize,
+    "BF16StorageLegalize": BF16StorageLegalize,
     "BindTarget": BindTarget,
     "CombineContextCall": CombineContextCall,
     "CommonSubexprElimTIR": CommonSubexprElimTIR,
@@ -221,6 +235,8 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "ConvertBlocksToOpaque": ConvertBlocksToOpaque,
     "DropKernels": DropKernels,
     "FlattenBuffer": FlattenBuffer,
+    "FP8ComputeLegalize": FP8ComputeLegalize,
+    "FP8StorageLegalize": FP8StorageLegalize,
     "HoistIfThenElse": HoistIfThenElse,
     "HoistInvariants": HoistInvariants,
     "InferFragment": InferFragment,

@@ -23,6 +23,8 @@ from autosched.tir.stmt import (
 )
 from kit.te import both_axes
 
+FLOAT8 = "float8_e4m3fn"
+
 
 def lowered(name: str, gpu: bool) -> PrimFunc:
     """The function of a schedule, as the pipeline gets it."""
@@ -126,18 +128,25 @@ def prefetched_rows(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def narrow_types(gpu: bool) -> tuple[Any, list[Any]]:
-    """Brain floats, and indices of 64 bits that fit into 32."""
+    """Brain floats, floats of 8 bits, and indices of 64 bits that fit into 32."""
     n = te.const(50, "int64")
-    A = te.placeholder((n,), "bfloat16", name="A")
+    A, E = te.placeholder((n,), "bfloat16", name="A"), te.placeholder((n,), FLOAT8, name="E")
     B = te.compute((n,), lambda i: A[i] * A[i] + te.const(1, "bfloat16"), name="B")
-    sch = te.create_schedule(B.op)
-    outer, inner = sch[B].split(B.op.axis[0], factor=10)
-    if gpu:
-        inner, last = sch[B].split(inner, factor=2)
-        _threads(sch, B, outer, inner)
-        inner = last
-    sch[B].vectorize(inner)
-    return sch, [A, B]
+
+    def rounded_on_the_way(i: Any) -> Any:
+        small = te.cast("float8_e5m2", te.cast("float32", E[i]) * 0.37)
+        return te.cast("float32", E[i] * E[i]) + te.cast("float32", small)
+
+    C = te.compute((n,), rounded_on_the_way, name="C")
+    sch = te.create_schedule([B.op, C.op])
+    for stage in (B, C):
+        outer, inner = sch[stage].split(stage.op.axis[0], factor=10)
+        if gpu:
+            inner, last = sch[stage].split(inner, factor=2)
+            _threads(sch, stage, outer, inner)
+            inner = last
+        sch[stage].vectorize(inner)
+    return sch, [A, E, B, C]
 
 
 def guarded_select(gpu: bool) -> tuple[Any, list[Any]]:

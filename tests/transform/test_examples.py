@@ -21,7 +21,7 @@ from autosched.transform.pipeline import PASSES
 from kit.golden import Example, Golden
 from kit.modules import run_module
 from kit.tir import value_of
-from kit.types import SameResult
+from kit.types import Array, SameResult
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parent.parent / "autosched" / "transform"
@@ -53,7 +53,9 @@ def test_examples(path: Path, golden: Golden, same_result: SameResult) -> None:
             after = passes(before)
             assert (after is before) == (block.kind == "unchanged")
             block.found = "" if block.kind == "unchanged" else to_text(after)
-            if before.params and after is not before:
+            if any(param.element is not None for param in before.params):
+                same_memory(before, after)
+            elif before.params and after is not before:
                 same_result(before, after, *scalars(before))
 
     assert golden.check_examples(path, run), f"{path.name} holds no example"
@@ -83,6 +85,18 @@ def arguments(func: PrimFunc) -> list[Any]:
         else:
             found.append(param.dtype.numpy.type(3).item())
     return found
+
+
+def same_memory(before: PrimFunc, after: PrimFunc) -> None:
+    """Both functions, whose parameters are pointers, leave the same bytes behind."""
+    drawn = [np.random.default_rng(k).integers(0, 256, 1024) for k in range(len(before.params))]
+    left: list[list[Array]] = []
+    for func in (before, after):
+        memory = [values.astype(np.uint8) for values in drawn]
+        kinds = [param.element for param in func.params]
+        interp.run(func, [m.view(k.numpy) for m, k in zip(memory, kinds, strict=True) if k])
+        left.append(memory)
+    np.testing.assert_array_equal(left[0], left[1])
 
 
 def scalars(func: PrimFunc) -> list[int]:

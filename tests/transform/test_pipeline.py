@@ -22,6 +22,7 @@ from autosched.tir.stmt import Allocate, BufferRealize, BufferStore
 from autosched.tir.walk import stmts
 from autosched.transform.device.verify_memory import VerifyMemory
 from autosched.transform.framework.context import CONFIG_KEYS, PassContext
+from autosched.transform.framework.pass_text import parse_passes
 from autosched.transform.framework.passes import FunctionPass, Pass, Sequential
 from autosched.transform.host.verify_vtcm_limit import VerifyVTCMLimit
 from autosched.transform.loops.remove_no_op import RemoveNoOp
@@ -113,6 +114,13 @@ def test_every_pass_is_registered_under_its_name(name: str) -> None:
     assert PASSES[name]().info.name == name
 
 
+OPTIONS = {
+    "FP8ComputeLegalize": "{kind='cpu'}",
+    "FP8StorageLegalize": "{kind='cpu', keep_parameters=True}",
+    "BF16StorageLegalize": "{keep_parameters=True}",
+}
+
+
 @pytest.mark.parametrize("name", sorted(set(PASSES) - {"MakePackedAPI"}))
 def test_every_pass_keeps_a_lowered_function_meaningful(name: str, same_result: SameResult) -> None:
     """SplitWideVectors knows no vector variables, which only PromoteAccumulators makes.
@@ -122,7 +130,8 @@ def test_every_pass_keeps_a_lowered_function_meaningful(name: str, same_result: 
     left_out = "PromoteAccumulators" if name == "SplitWideVectors" else ""
     pipeline = tuple(p for p in CPU_PIPELINE if p.name != left_out)
     lowered = run(pipeline, cpu_schedule())
-    same_result(lowered, PASSES[name]()(lowered))
+    (pass_,) = parse_passes(name + OPTIONS.get(name, ""), PASSES)
+    same_result(lowered, pass_(lowered))
 
 
 def test_the_host_pipeline() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from autosched.codegen.cuda import emit_cuda
 from autosched.codegen.nvrtc import load_nvrtc
-from autosched.errors import ScheduleError
+from autosched.errors import CompileError, ScheduleError
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
@@ -41,7 +41,7 @@ def text_of(passes: tuple[Pass, ...], func: PrimFunc) -> str:
     """The text of `func` after the passes, or what they refuse."""
     try:
         return to_text(Sequential(passes)(func))
-    except ScheduleError as error:
+    except (CompileError, ScheduleError) as error:
         return str(error)
 
 

@@ -243,8 +243,10 @@ class _Splitter:
                 return if_then_else(on, load, const(0, load.dtype))
             case Shuffle():
                 return self._shuffled(e, k, loaded)
-            case Let():
-                raise CompileError(f"a let of vectors cannot be split into lanes: {e!r}")
+            case Let() if e.var.dtype.lanes > 1:
+                var = Var(e.var.name, e.var.dtype.element)
+                value = self._lane(e.value, k, loaded)
+                return Let(var, value, self._lane(e.body, k, {**loaded, (e.var, k): var}))
             case Var() if e.dtype.lanes > 1:
                 raise CompileError(f"the vector variable {e.name} cannot be split into lanes")
         children = e.children()

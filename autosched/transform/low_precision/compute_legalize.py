@@ -1,0 +1,297 @@
+"""Computing in a wider type what is only stored: what BF16- and FP8ComputeLegalize share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import (
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    IntImm,
+    Let,
+    Select,
+    Shuffle,
+    Var,
+    pointer,
+)
+from autosched.tir.float_bits import narrow, widen
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import cast
+from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, LetStmt, Stmt
+from autosched.tir.walk import all_exprs, map_children, map_expr_children, stmts
+
+IsSmall = Callable[[DType], bool]
+
+
+@dataclass(frozen=True)
+class Conversions:
+    """How values go between a small type and the one that is computed in.
+
+    `explicit` writes bit operations, else casts; the other options are those of
+    `tir/float_bits.py`.
+    """
+
+    wide: DType
+    explicit: bool = True
+    nan_safe: bool = True
+    saturate: bool = False
+
+    def type(self, dtype: DType) -> DType:
+        """The type that `dtype` is computed in, with as many lanes."""
+        return self.wide.with_lanes(dtype.lanes)
+
+    def up(self, value: Expr) -> Expr:
+        """A small value as the one that is computed with."""
+        if not self.explicit:
+            return cast(self.type(value.dtype), value)
+        return widen(value, self.wide, self.nan_safe)
+
+    def down(self, value: Expr, dtype: DType) -> Expr:
+        """A value of any type rounded once to the small type `dtype`."""
+        dtype = dtype.with_lanes(value.dtype.lanes)
+        if not self.explicit and not self.saturate:
+            return cast(dtype, value)
+        return narrow(value, dtype, self.saturate, self.nan_safe)
+
+
+def mentions(func: PrimFunc, is_small: IsSmall) -> bool:
+    """Whether a value, buffer or pointer of a small type occurs in `func`."""
+    if any(is_small(buffer.dtype) for buffer in func.buffers):
+        return True
+    if any(is_small(param.element or param.dtype) for param in func.params):
+        return True
+    seen: set[Expr] = set()
+    found = False
+
+    def look(e: Expr) -> bool:
+        if e in seen:
+            return False
+        seen.add(e)
+        return is_small(e.dtype) or any(map(look, e.children()))
+
+    def expr(e: Expr) -> Expr:
+        nonlocal found
+        found = found or look(e)
+        return e
+
+    def stmt(s: Stmt) -> Stmt:
+        nonlocal found
+        found = found or (isinstance(s, Allocate) and is_small(s.dtype))
+        return s if found else map_children(s, stmt, expr)
+
+    stmt(func.body)
+    return found
+
+
+def promotable(func: PrimFunc, is_small: IsSmall, scopes: Collection[str]) -> set[Var]:
+    """Pointers of internal small buffers of constant size whose address nobody else gets.
+
+    Only those in storage of `scopes`, where there are any.
+    """
+    found = {
+        s.buffer_var
+        for s in stmts(func.body)
+        if isinstance(s, Allocate)
+        and is_small(s.dtype)
+        and all(isinstance(e, IntImm) for e in s.extents)
+        and (not scopes or s.buffer_var.scope in scopes)
+    }
+    for e in all_exprs(func.body) if found else ():
+        if isinstance(e, Var):
+            found.discard(e)
+        elif isinstance(e, Call) and e.op == "address_of" and isinstance(e.args[0], BufferLoad):
+            found.discard(e.args[0].buffer.data)
+    return found
+
+
+class Legalizer:
+    """Rewrites one function; `promoted` are the pointers whose elements become wide."""
+
+    def __init__(self, is_small: IsSmall, convert: Conversions, promoted: set[Var]) -> None:
+        self._is_small = is_small
+        self._convert = convert
+        self._pointers = {v: pointer(v.name, convert.wide, v.scope) for v in promoted}
+        self._buffers: dict[Buffer, Buffer] = {}
+        self._vars: dict[Var, Expr] = {}
+        self._memo: dict[Expr, Expr] = {}
+        self._rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {
+            Allocate: self._allocate,
+            AttrStmt: self._attr,
+            BufferStore: self._store,
+            DeclBuffer: self._decl,
+            LetStmt: self._let,
+        }
+
+    def stmt(self, s: Stmt) -> Stmt:
+        """`s` with its values computed in the wide type."""
+        rule = self._rules.get(type(s))
+        return map_children(s, self.stmt, self._value) if rule is None else rule(s)
+
+    # -- expressions
+
+    def _value(self, e: Expr) -> Expr:
+        """`e`; a small value as the wide one that it is computed as."""
+        done = self._memo.get(e)
+        if done is None:
+            done = self._memo[e] = self._computed(e)
+        return done
+
+    def _computed(self, e: Expr) -> Expr:
+        small = self._is_small(e.dtype)
+        if isinstance(e, Var):
+            return self._vars.get(e, self._convert.up(e) if small else e)
+        if isinstance(e, FloatImm):
+            return FloatImm(e.value, self._convert.wide) if small else e
+        if isinstance(e, BufferLoad):
+            buffer = self._buffer(e.buffer)
+            new = map_expr_children(e, self._value)
+            assert isinstance(new, BufferLoad)
+            if buffer is not e.buffer:
+                return BufferLoad(buffer, new.indices, new.predicate)
+            return self._convert.up(new) if small else new
+        if isinstance(e, Let) and self._is_small(e.var.dtype):
+            value = self._value(e.value)
+            return Let(self._renamed(e.var), value, self._value(e.body))
+        if isinstance(e, Cast):
+            # The rounding that the program asks for by a cast is kept.
+            return self._convert.up(self._rounded(e)) if small else self._cast(e)
+        if isinstance(e, Call):
+            return self._call(e)
+        return map_expr_children(e, self._value)
+
+    def _cast(self, e: Cast) -> Expr:
+        value = self._value(e.value)
+        return e if value is e.value else cast(e.dtype, value)
+
+    def _rounded(self, e: Cast) -> Expr:
+        """A cast to a small type: one rounding, from the type of what is cast."""
+        return self._convert.down(self._value(e.value), e.dtype)
+
+    def _call(self, e: Call) -> Expr:
+        if e.op in ("reinterpret", "address_of"):
+            args = tuple(
+                self._in_place(a) if self._is_small(a.dtype) else self._value(a) for a in e.args
+            )
+        else:
+            args = tuple(map(self._value, e.args))
+        if self._is_small(e.dtype):
+            if e.op == "reinterpret":
+                return self._convert.up(Call(e.dtype, e.op, args))
+            return Call(self._convert.type(e.dtype), e.op, args)
+        return e if args == e.args else Call(e.dtype, e.op, args)
+
+    def _in_place(self, e: Expr) -> Expr:
+        """A small value that is wanted as such, by its bits or address."""
+        as_is = self._unchanged(e)
+        return self._convert.down(self._value(e), e.dtype) if as_is is None else as_is
+
+    def _unchanged(self, e: Expr) -> Expr | None:
+        """The small value `e` itself where it is a copy or rounded already, or None."""
+        match e:
+            case FloatImm():
+                return e
+            case Var():
+                return None if e in self._vars else e
+            case BufferLoad():
+                if self._buffer(e.buffer) is not e.buffer:
+                    return None
+                return map_expr_children(e, self._value)
+            case Cast():
+                return self._rounded(e)
+            case Call(op="reinterpret"):
+                return Call(e.dtype, e.op, tuple(map(self._value, e.args)))
+            case Select() | Call(op="if_then_else"):
+                condition, *arms = e.children()
+                return self._copied(e, (self._value(condition),), arms)
+            case Broadcast():
+                return self._copied(e, (), [e.value])
+            case Shuffle():
+                vectors = [self._unchanged(v) for v in e.vectors]
+                if any(v is None for v in vectors):
+                    return None
+                return Shuffle(tuple(v for v in vectors if v is not None), e.indices)
+        return None
+
+    def _copied(self, e: Expr, first: tuple[Expr, ...], arms: list[Expr]) -> Expr | None:
+        parts = [self._unchanged(a) for a in arms]
+        if any(p is None for p in parts):
+            return None
+        children = (*first, *(p for p in parts if p is not None))
+        return Call(e.dtype, e.op, children) if isinstance(e, Call) else e.with_children(children)
+
+    def _renamed(self, var: Var) -> Var:
+        new = Var(var.name, self._convert.type(var.dtype))
+        self._vars[var] = new
+        return new
+
+    # -- memory
+
+    def _buffer(self, buffer: Buffer) -> Buffer:
+        data = self._pointers.get(buffer.data)
+        if data is None or not self._is_small(buffer.dtype):
+            return buffer
+        found = self._buffers.get(buffer)
+        if found is None:
+            found = self._buffers[buffer] = Buffer(
+                data,
+                self._convert.type(buffer.dtype),
+                buffer.shape,
+                buffer.strides,
+                buffer.elem_offset,
+                buffer.name,
+                buffer.data_alignment,
+                buffer.offset_factor,
+            )
+        return found
+
+    def _store(self, s: Stmt) -> Stmt:
+        assert isinstance(s, BufferStore)
+        buffer = self._buffer(s.buffer)
+        indices = tuple(map(self._value, s.indices))
+        predicate = None if s.predicate is None else self._value(s.predicate)
+        if self._is_small(s.value.dtype) and buffer is s.buffer:
+            value = self._in_place(s.value)
+        else:
+            value = self._value(s.value)
+        same = value is s.value and indices == s.indices and predicate is s.predicate
+        if same and buffer is s.buffer:
+            return s
+        return BufferStore(buffer, value, indices, predicate)
+
+    def _allocate(self, s: Stmt) -> Stmt:
+        assert isinstance(s, Allocate)
+        data = self._pointers.get(s.buffer_var)
+        if data is None:
+            return map_children(s, self.stmt, self._value)
+        wide = self._convert.type(s.dtype)
+        return s.with_(buffer_var=data, dtype=wide, body=self.stmt(s.body))
+
+    def _attr(self, s: Stmt) -> Stmt:
+        assert isinstance(s, AttrStmt)
+        node = s.node
+        if isinstance(node, Var):
+            node = self._pointers.get(node, node)
+        elif isinstance(node, Buffer):
+            node = self._buffer(node)
+        if node is s.node:
+            return map_children(s, self.stmt, self._value)
+        return AttrStmt(node, s.key, self._value(s.value), self.stmt(s.body))
+
+    def _decl(self, s: Stmt) -> Stmt:
+        assert isinstance(s, DeclBuffer)
+        body, buffer = self.stmt(s.body), self._buffer(s.buffer)
+        return s if body is s.body and buffer is s.buffer else DeclBuffer(buffer, body)
+
+    def _let(self, s: Stmt) -> Stmt:
+        assert isinstance(s, LetStmt)
+        if not self._is_small(s.var.dtype):
+            return map_children(s, self.stmt, self._value)
+        value = self._value(s.value)
+        return LetStmt(self._renamed(s.var), value, self.stmt(s.body))
