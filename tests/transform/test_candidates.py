@@ -163,12 +163,19 @@ def golden_dag(workload: str, args: str) -> ComputeDAG:
 
 @pytest.mark.parametrize("kind", TARGETS)
 def test_candidates_of_ansor_are_lowered(kind: str) -> None:
-    """Limits of a GPU are asked for where features are worked out; a sixth of them all."""
+    """A sixth of them all; some need more shared memory than any GPU of that architecture has."""
     with gzip.open(GOLDEN / "ansor_v06.jsonl.gz", "rt") as file:
         lines = [line for line in map(json.loads, file) if "steps" in line]
     chosen = [line for line in lines if line["target"] == kind][::6]
     assert len(chosen) > 30
+    refused = 0
     for line in chosen:
         dag = golden_dag(line["workload"], json.dumps(line["args"]))
-        func = lower_steps(dag, steps_from_json(line["steps"]), TARGETS[kind])
-        assert len(func.params) == len(dag.tensors)
+        try:
+            func = lower_steps(dag, steps_from_json(line["steps"]), TARGETS[kind])
+        except ScheduleError as error:
+            assert "bytes of shared memory, even merged; at most 166912" in str(error)
+            refused += 1
+        else:
+            assert len(func.params) == len(dag.tensors)
+    assert refused == {"cpu": 0, "cuda": 10}[kind]
