@@ -20,7 +20,7 @@ from autosched.measure.result import MeasureResult
 from autosched.search.cost_model import XGBoostModel
 from autosched.session import session
 from autosched.task import Task
-from kit.helper import StubHelper
+from kit.helper import StubHelper, remember_features
 from kit.measurer import Steps, StubMeasurer
 
 SEARCH = (
@@ -44,6 +44,7 @@ def run(
 ) -> Callable[..., tuple[int, str, str]]:
     """(*arguments) -> (exit status, standard output, standard error)."""
     monkeypatch.setattr(yardsticks, "peer_of", lambda *_: Peer("NumPy", 2e-6, 1e-6))
+    remember_features(monkeypatch)
     monkeypatch.chdir(tmp_path)
     for name, k in (("a", 8), ("b", 16)):
         workload = f"workload: {{op: matmul, args: {{M: 8, N: 8, K: {k}}}}}\n"
@@ -406,7 +407,20 @@ def test_a_run_whose_records_cannot_be_written_any_more_says_what_it_found(
     assert 0 < len(read_log(written).records) < 8
 
 
-@pytest.mark.usefixtures("learning")
+_LEFT: dict[str, bytes] = {}
+
+
+@pytest.fixture
+def model(run: Callable[..., tuple[int, str, str]], learning: None, tmp_path: Path) -> None:
+    """What a run of b.yaml leaves that saves its model: made once."""
+    if not _LEFT:
+        run("b.yaml", "--save-model", "model.json")
+        _LEFT.update({n: (tmp_path / n).read_bytes() for n in ("b.jsonl", "model.json")})
+    for name, data in _LEFT.items():
+        (tmp_path / name).write_bytes(data)
+
+
+@pytest.mark.usefixtures("model")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -429,7 +443,6 @@ def test_a_file_of_another_kind_is_not_written_to(
     arguments: list[str],
     message: str,
 ) -> None:
-    run("b.yaml", "--save-model", "model.json")
     (tmp_path / "other.yaml").write_text("keep: me\n")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     status, _, err = run("a.yaml", *arguments)

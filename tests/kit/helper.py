@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pytest
+
+from autosched.features.ansor.rows import FeatureRows
 from autosched.process.worker import Worker
-from autosched.search.featurize import Helper, make_handler
+from autosched.search.featurize import Featurizer, Helper, Steps, make_handler
+
+_ROWS: dict[tuple[str, Steps], FeatureRows] = {}
 
 
 class StubWorker(Worker):
@@ -31,3 +37,25 @@ class StubHelper(Helper):
         if self._worker is None:
             self._worker = StubWorker("autosched.search.featurize:make_handler")
         return self._worker
+
+
+def remember_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work out the rows of a candidate once for all tests whose subject is what is done with them.
+
+    Functions of the user's may change between tests and are asked again.
+    """
+    work_out = Featurizer._one
+
+    def known(self: Featurizer, steps: Steps) -> FeatureRows | None:
+        task = self._task.to_json()
+        if "python" in task["workload"]:
+            return work_out(self, steps)
+        key = (json.dumps([task, self._settings]), steps)
+        rows = _ROWS.get(key)
+        if rows is None:  # also when it is illegal, or could not be worked out
+            rows = work_out(self, steps)
+            if rows is not None:
+                _ROWS[key] = rows
+        return rows
+
+    monkeypatch.setattr(Featurizer, "_one", known)

@@ -9,7 +9,7 @@ from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.target import HardwareParams, cuda_target
 from autosched.task import Task
-from kit.helper import StubHelper
+from kit.helper import StubHelper, remember_features
 from kit.types import MakeContext, MakeSpace, MakeTask
 
 WORKLOADS: dict[str, dict[str, Any]] = {
@@ -91,3 +91,9 @@ def space(task: Task) -> SearchSpace:
 @pytest.fixture(scope="session")
 def stub_helper() -> type[StubHelper]:
     return StubHelper
+
+
+@pytest.fixture
+def remembered_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a candidate are worked out once for all tests that use this."""
+    remember_features(monkeypatch)

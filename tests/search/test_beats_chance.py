@@ -3,6 +3,8 @@
 from math import log2
 from statistics import geometric_mean
 
+import pytest
+
 from autosched.search.options import SearchOptions
 from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import AnnotationStep, SplitStep, Step
@@ -10,6 +12,8 @@ from autosched.task import Task
 from kit.helper import StubHelper
 from kit.measurer import StubMeasurer, cost_of
 from kit.types import MakeTask
+
+pytestmark = pytest.mark.usefixtures("remembered_features")
 
 TRIALS = 48
 OPTIONS = SearchOptions(sample_init_min_population=96, evolutionary_search_population=48)

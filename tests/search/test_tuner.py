@@ -16,6 +16,8 @@ from autosched.task import Task
 from kit.helper import StubHelper
 from kit.measurer import Steps, StubMeasurer, Told, cost_of
 
+pytestmark = pytest.mark.usefixtures("remembered_features")
+
 SEARCH = SearchOptions(
     sample_init_min_population=6,
     evolutionary_search_population=4,

@@ -7,7 +7,7 @@ import pytest
 from autosched.search.options import SearchOptions
 from autosched.session import session
 from autosched.task import Task
-from kit.helper import StubHelper
+from kit.helper import StubHelper, remember_features
 from kit.measurer import StubMeasurer
 from kit.types import UseMeasurer
 
@@ -21,6 +21,7 @@ SEARCH = SearchOptions(
 @pytest.fixture
 def measurer(monkeypatch: pytest.MonkeyPatch) -> UseMeasurer:
     """(**settings) -> the stand-in that sessions of this test measure with."""
+    remember_features(monkeypatch)
     made: list[tuple[StubMeasurer, dict[str, Any]]] = []
 
     class Kept(StubMeasurer):
