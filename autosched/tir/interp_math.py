@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -158,8 +159,18 @@ def branch(
 
 def ramp(base: Any, stride: Any, lanes: int, dtype: np.dtype[Any]) -> Any:
     """The vector base + stride * (0 .. lanes)."""
+    lane = _lane_numbers(lanes, dtype)
+    if type(base) is int and type(stride) is int:
+        return (base + stride * lane)[np.newaxis]
     low, step = (np.asarray(x, dtype).reshape(-1, 1) for x in (base, stride))
-    return low + step * np.arange(lanes, dtype=dtype)
+    return low + step * lane
+
+
+@lru_cache(maxsize=256)
+def _lane_numbers(lanes: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    numbers = np.arange(lanes, dtype=dtype)
+    numbers.flags.writeable = False
+    return numbers
 
 
 def vector_index(index: Any, lanes: int) -> Any:

@@ -207,8 +207,9 @@ class Storage:
             index = index[:, None]
         active = self._mask_like(mask, index if index.ndim >= value.ndim else value)
         places = self._places(index)
-        shape = np.broadcast_shapes(places.shape, value.shape, np.shape(active))
-        index, places, value = (np.broadcast_to(x, shape) for x in (index, places, value))
+        if active is not True or (value.ndim and places.shape != value.shape):
+            shape = np.broadcast_shapes(places.shape, value.shape, np.shape(active))
+            index, places, value = (np.broadcast_to(x, shape) for x in (index, places, value))
         if active is not True:
             active = np.broadcast_to(active, shape)
             if not active.any():
@@ -299,7 +300,9 @@ class Storage:
         found = self.flat[places]
         wanted = value.astype(found.dtype, copy=False)
         wrong = found != wanted
-        wrong &= ~((found != found) & (wanted != wanted))
+        if not wrong.any():
+            return
+        wrong &= ~((found != found) & (wanted != wanted))  # NaN is NaN
         if wrong.any():
             place = self.element(int(places[wrong].flat[0]))
             raise RaceError(
