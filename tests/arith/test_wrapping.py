@@ -128,18 +128,21 @@ class Near:
 
     def number(self) -> int:
         rng, low, high = self.rng, int(self.dtype.min_value), int(self.dtype.max_value)
-        root = 1 << (self.dtype.bits // 2)
-        value = rng.choice(
-            (
-                rng.choice((0, 1, 2, 3, 4, 5, 7, 8, 16)),
-                rng.choice((-1, -2, -3, -4)),
-                rng.choice((low, high)) + rng.randrange(-3, 4),
-                low // 2 + rng.randrange(-2, 3),
-                high // 2 + rng.randrange(-2, 3),
-                root + rng.randrange(-2, 3),
-                rng.choice((10, 100, 1000, 100000)),
-            )
-        )
+        match rng.randrange(7):
+            case 0:
+                value = rng.choice((0, 1, 2, 3, 4, 5, 7, 8, 16))
+            case 1:
+                value = rng.choice((-1, -2, -3, -4))
+            case 2:
+                value = rng.choice((low, high)) + rng.randrange(-3, 4)
+            case 3:
+                value = low // 2 + rng.randrange(-2, 3)
+            case 4:
+                value = high // 2 + rng.randrange(-2, 3)
+            case 5:
+                value = (1 << (self.dtype.bits // 2)) + rng.randrange(-2, 3)
+            case _:
+                value = rng.choice((10, 100, 1000, 100000))
         return min(max(value, low), high)
 
     def constant(self) -> Expr:
