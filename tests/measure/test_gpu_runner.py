@@ -32,7 +32,7 @@ GOOD: dict[str, Any] = {"seconds": 1e-5}
 
 
 @contextmanager
-def runner(timeout: float = 10.0, **settings: Any) -> Iterator[GpuRunner]:
+def runner(timeout: float = 60.0, **settings: Any) -> Iterator[GpuRunner]:
     found = GpuRunner(
         RunOptions(timeout=timeout, visits=VISITS),
         **{"factory": "kit.fake_gpu:make_handler", "grace_seconds": 0.1, **settings},
@@ -68,7 +68,7 @@ def test_a_batch_with_one_of_each_fault(tmp_path: Path, monkeypatch: pytest.Monk
         ({"wrong": "later"}, "wrong_answer"),
     ]
     batch = [part for fault, _ in faults for part in (GOOD, {**GOOD, **fault})] + [GOOD]
-    with runner(timeout=1.5) as found:
+    with runner(timeout=3.0) as found:
         results = run(found, *batch)
         assert found._worker is not None
         process = found._worker._process
@@ -147,7 +147,7 @@ def test_a_process_that_cannot_be_ended_does_not_hold_the_run_up(
 
     monkeypatch.setattr(GpuRunner, "_new_worker", unkillable)
     hang = {**GOOD, "hang": True, "run_at": 10}
-    with runner(timeout=1.0, kill_seconds=0.2) as found:
+    with runner(timeout=2.0, kill_seconds=0.2) as found:
         with pytest.raises(
             RunLostError, match=r"did not end within 0.2 s of being killed"
         ) as caught:

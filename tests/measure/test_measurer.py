@@ -18,7 +18,7 @@ from autosched.task import Task
 from kit.measurer import failure_of
 from kit.tir import value_of
 
-FAST = RunOptions(timeout=20.0, min_repeat_ms=4.0, repeats=2, visits=2)
+FAST = RunOptions(timeout=60.0, min_repeat_ms=4.0, repeats=2, visits=2)
 TILED = steps_from_json([["SP", 2, 0, 17, [4], 1], ["SP", 2, 2, 5, [8], 1]])
 
 

@@ -13,8 +13,10 @@ from autosched.measure.measurer import Measurer
 from autosched.measure.run import make_handler
 from autosched.measure.runner import RunOptions
 from autosched.search.tuner import TuneOptions
+from autosched.session import session as session_module
 from autosched.session.session import Job, MeasureOptions, Session
 from autosched.task import Task
+from kit.helper import StubHelper
 
 FUNCTION = """
 import os, signal, sys, time
@@ -98,7 +100,10 @@ def test_it_may_change_its_inputs(measurer: Measurer) -> None:
 
 
 @pytest.mark.parametrize("body", WRONG)
-def test_a_wrong_one_is_known_before_anything_is_measured(body: str) -> None:
+def test_a_wrong_one_is_known_before_anything_is_measured(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "Helper", StubHelper)
     task = task_with(body)
     limit = 2.0 if body == "hangs" else 60.0
     session = Session(

@@ -17,7 +17,7 @@ from autosched.measure.runner import Runner, RunOptions, require_memory
 from autosched.process.worker import Worker
 from autosched.task import Task
 
-FAST = RunOptions(timeout=20.0, min_repeat_ms=4.0, repeats=2, visits=3)
+FAST = RunOptions(timeout=60.0, min_repeat_ms=4.0, repeats=2, visits=3)
 
 
 @pytest.fixture(scope="module")

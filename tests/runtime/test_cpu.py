@@ -80,7 +80,7 @@ def test_bytes_run_in_another_process(artifact: CpuArtifact, tmp_path: Path) -> 
         [sys.executable, "-c", script, str(path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": str(root)},
     )
     assert done.stdout.strip() == "fine", done.stderr

@@ -115,7 +115,7 @@ def test_a_forked_child_gets_its_own_workers(artifact: CpuArtifact) -> None:
         [sys.executable, "-W", "ignore", "-c", script],
         input=artifact.to_bytes(),
         capture_output=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": str(root)},
     )
     assert done.stdout.decode().strip() == "fine", done.stderr.decode()
