@@ -87,6 +87,8 @@ class GpuSession:
                 return self._plans[index].resources
             case ("first", index):
                 return self._first(index)
+            case ("outputs",):
+                return self._read_outputs()
             case ("check", index):
                 return self._check(index).to_json()
             case ("warm", index):
@@ -254,6 +256,17 @@ class GpuSession:
             seen.append(Seen(telling_share(want), found.error * relative, relative))
         worst = max(seen, key=lambda one: one.error / (one.tolerance or 1.0))
         return Seen(min(one.telling for one in seen), worst.error, worst.tolerance)
+
+    def _read_outputs(self) -> list[Array]:
+        """What the last kernel that ran left."""
+        assert self._slab is not None and self._task is not None
+        tensors = self._task.tensors[-self._task.num_outputs :]
+        found = []
+        for name, tensor in zip(self._outputs, tensors, strict=True):
+            shape, dtype = shape_of(tensor), tensor.dtype.numpy
+            data = self.device.download(self._slab.address[name], math.prod(shape) * dtype.itemsize)
+            found.append(data.view(dtype).reshape(shape))
+        return found
 
     def _inputs_that_changed(self) -> list[str]:
         """Their names; they are written anew."""

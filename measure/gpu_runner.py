@@ -164,6 +164,14 @@ class GpuRunner(Runner):
         except MeasureError as error:
             return Failure(error.stage, error.kind, str(error))
 
+    def outputs(self, task: Task, artifact: bytes) -> list[npt.NDArray[Any]]:
+        """What one run of an artifact writes. Raises MeasureError."""
+        self.start(task)
+        for request in (("drop",), ("load", 0, artifact), ("first", 0)):
+            self._call(request, "run")
+        found: list[npt.NDArray[Any]] = self._call(("outputs",), "check", _START_SECONDS)
+        return found
+
     def run(
         self,
         task: Task,
