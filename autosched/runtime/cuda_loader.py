@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -58,6 +59,7 @@ class Program:
 
 
 class _Loaded(NamedTuple):
+    module: int
     functions: Mapping[str, int]
     workspaces: dict[int, Mapping[str, int]]  # by stream: launches of different ones may overlap
 
@@ -111,6 +113,14 @@ class GpuKernel:
             )
         results = self._on_device(values, handle)
         return result_of(results if made else [])
+
+    def __del__(self) -> None:
+        for context, loaded in getattr(self, "_loaded", {}).items():
+            with suppress(Exception), current(self._driver, context):  # the driver may be gone
+                for workspaces in loaded.workspaces.values():
+                    for address in workspaces.values():
+                        self._driver.free(address)
+                self._driver.unload(loaded.module)
 
     def _on_host(self, values: Sequence[Any], stream: int) -> Any:
         """Copy the inputs to the GPU, run, copy the outputs back, wait."""
@@ -264,7 +274,7 @@ class GpuKernel:
             step.kernel: self._driver.function(module, step.kernel, step.dynamic_shared)
             for step in self.program.steps
         }
-        return _Loaded(functions, {})
+        return _Loaded(module, functions, {})
 
     def _image(self, capability: tuple[int, int]) -> bytes:
         """The cubin that a GPU runs: of its own architecture or an earlier of the same major."""

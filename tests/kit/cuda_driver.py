@@ -76,6 +76,7 @@ class FakeDriver(Driver):
 
     def unload(self, module: int) -> None:
         assert module == self._here()
+        self._queue("unload", module)
 
     def function(self, module: int, name: str, dynamic_shared: int) -> int:
         assert module == self._here()

@@ -148,6 +148,18 @@ def test_streams_share_no_workspace_and_contexts_no_module(driver: FakeDriver) -
     )
 
 
+def test_a_kernel_that_goes_takes_its_memory_and_modules(driver: FakeDriver) -> None:
+    a, b, _ = arrays()
+    kernel = GpuKernel(program(), driver)
+    kernel(a, b)
+    given = Interface(driver, a, OTHER), Interface(driver, b, OTHER)
+    kernel(*given, stream=5)
+    del kernel
+    gc.collect()
+    assert sum(entry[0] == "unload" for entry in driver.log) == 2
+    assert sorted(driver.memory) == sorted(array.address for array in given)
+
+
 Make = Callable[[FakeDriver, Array], Any]
 REFUSED: dict[str, Make] = {
     r"must have dtype float32, found float64": lambda d, x: Interface(d, x.astype(np.float64)),

@@ -213,7 +213,7 @@ def test_a_forked_child_calls_too() -> None:
 
 
 def test_empty_starts_at_a_cache_line() -> None:
-    for shape in (3, (), (5,), (2, 3, 4)):
+    for shape in (3, np.int64(3), (), (5,), [2, 3], (2, 3, 4)):
         for dtype in (np.float32, np.float64, "int8", np.dtype(ml_dtypes.bfloat16)):
             array = empty(shape, dtype)
             assert array.ctypes.data % 64 == 0
