@@ -16,6 +16,7 @@ from autosched.errors import CompileError
 from autosched.tir.dtype import DType, int64
 from autosched.tir.expr import Call, Expr, IntImm, StringImm
 from autosched.tir.packed import (
+    CPU,
     TENSOR_BYTES,
     VALUE_BYTES,
     ArgCode,
@@ -31,7 +32,6 @@ DEVICE_ALLOC, DEVICE_FREE = "autosched_device_alloc", "autosched_device_free"
 RUNTIME = (CALL_PACKED, LAST_ERROR, DEVICE_ALLOC, DEVICE_FREE)
 """The functions of the runtime that host code calls, besides those of all kernels."""
 
-_CPU = 1
 _C_FUNCTION = "i32 @(ptr, ptr, i32, ptr, ptr, ptr)"
 
 
@@ -161,7 +161,7 @@ def _ret(b: FunctionBuilder, e: Call) -> str:
 def _alloc_workspace(b: FunctionBuilder, e: Call) -> str:
     """Workspace; that of the CPU is given back at the function's exit if it was not before."""
     device, number, size, code, bits = e.args
-    if not (isinstance(device, IntImm) and device.value == _CPU):
+    if not (isinstance(device, IntImm) and device.value == CPU):
         kinds = ("i32", "i32", "i64", "i32", "i32")
         values = [b.value(device), b.value(number), b.wide_value(size), b.value(code)]
         return b.call(DEVICE_ALLOC, "ptr", zip(kinds, (*values, b.value(bits)), strict=True))
@@ -181,7 +181,7 @@ def _alloc_workspace(b: FunctionBuilder, e: Call) -> str:
 def _free_workspace(b: FunctionBuilder, e: Call) -> str:
     device, number, data = e.args
     pointer = b.value(data)
-    if not (isinstance(device, IntImm) and device.value == _CPU):
+    if not (isinstance(device, IntImm) and device.value == CPU):
         values = [("i32", b.value(device)), ("i32", b.value(number)), ("ptr", pointer)]
         return b.call(DEVICE_FREE, "i32", values)
     b.module.declare(FREE, "void @(ptr)")

@@ -22,8 +22,8 @@ from autosched.errors import CompileError, MeasureError
 from autosched.runtime.artifact import ParamSpec, params_of
 from autosched.tir.expr import Call, Expr, FloatImm, IntImm, StringImm, Var
 from autosched.tir.function import IRModule, PrimFunc
+from autosched.tir.packed import DEVICE_KERNEL
 from autosched.tir.stmt import Allocate, AttrStmt, DeclBuffer, Evaluate, SeqStmt, Stmt
-from autosched.transform.device.lower_device_kernel_launch import DEVICE_KERNEL
 
 _MAGIC = b"ASCUDA01"
 

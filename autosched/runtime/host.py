@@ -23,8 +23,10 @@ from autosched.runtime.native import has_symbol, kernel_imports, load_object
 from autosched.runtime.packed import ERRORS, pack, runtime_functions, unpack
 from autosched.runtime.parallel import ensure_pool
 from autosched.target import Target
+from autosched.tir.dtype import DType
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.packed import PACKED, ArgCode
+from autosched.transform.host.make_packed_api import RESOURCE
 
 _ENTRY = ctypes.CFUNCTYPE(
     ctypes.c_int32,
@@ -38,14 +40,23 @@ _ENTRY = ctypes.CFUNCTYPE(
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
-    """The names of a function's parameters, and the positions of arrays that it writes.
+class Parameter:
+    """A parameter: an array (`is_array`, which the function writes if `is_output`) or a value.
 
-    `alone` says that no array that it writes may share memory with another.
+    A value of the type handle is an address: an array is passed as that of its first element.
     """
 
-    params: tuple[str, ...]
-    outputs: frozenset[int] = frozenset()
+    name: str
+    dtype: str
+    is_array: bool = False
+    is_output: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters; with `alone` no array that is written may share memory with another."""
+
+    params: tuple[Parameter, ...]
     alone: bool = True
 
 
@@ -66,13 +77,15 @@ class HostArtifact:
 def signature_of(func: PrimFunc) -> Signature:
     """The signature of a function before MakePackedAPI."""
     stored = written(func)
-    outputs = frozenset(
-        i
-        for i, param in enumerate(func.params)
-        if param in func.buffer_map and func.buffer_map[param].data in stored
-    )
-    names = tuple(p.name for p in func.params)
-    return Signature(names, outputs, bool(func.attrs.get("tir.noalias", True)))
+    params = []
+    for param in func.params:
+        buffer = func.buffer_map.get(param)
+        if buffer is not None:
+            is_output = buffer.data in stored
+            params.append(Parameter(param.name, buffer.dtype.name, True, is_output))
+        elif param.name != RESOURCE:
+            params.append(Parameter(param.name, param.dtype.name))
+    return Signature(tuple(params), bool(func.attrs.get("tir.noalias", True)))
 
 
 def prepared(module: IRModule) -> tuple[IRModule, dict[str, Signature]]:
@@ -115,10 +128,16 @@ class HostFunction:
 
     def __call__(self, *args: Any) -> Any:
         """Runs the function; returns what its `ret` gives, or None."""
+        params = self._signature.params
         args = tuple(self._viewed(i, arg) for i, arg in enumerate(args))
-        self._check_outputs(args)
+        if len(args) == len(params):
+            self._check_values(args)
+            self._check_outputs(args)
         values, codes, keep = bytearray(), [], []
         for i, arg in enumerate(args):
+            is_address = i < len(params) and not params[i].is_array
+            if is_address and isinstance(arg, np.ndarray) and params[i].dtype == "handle":
+                arg = ctypes.c_void_p(arg.__array_interface__["data"][0])
             try:
                 code, data, owner = pack(arg)
             except TypeError as error:
@@ -162,21 +181,33 @@ class HostFunction:
             ) from error
 
     def _where(self, position: int) -> str:
-        names = self._signature.params
-        name = f" ({names[position]})" if position < len(names) else ""
+        params = self._signature.params
+        name = f" ({params[position].name})" if position < len(params) else ""
         return f"{self.name}: argument {position + 1}{name}"
+
+    def _check_values(self, args: tuple[Any, ...]) -> None:
+        """Integers must fit their parameters: the function sees them with 64 bits, and cuts."""
+        for i, (param, value) in enumerate(zip(self._signature.params, args, strict=True)):
+            dtype = DType(param.dtype)
+            number = isinstance(value, int | np.integer) and not param.is_array
+            if number and dtype.code in ("int", "uint"):
+                if not dtype.min_value <= value <= dtype.max_value:
+                    raise MeasureError(
+                        f"{self._where(i)} must fit {param.dtype}, found {value}", stage="run"
+                    )
 
     def _check_outputs(self, args: tuple[Any, ...]) -> None:
         """What the function itself cannot see: arrays that are read-only or share memory."""
         arrays = {i: a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
-        for i in self._signature.outputs & arrays.keys():
+        outputs = [i for i in arrays if self._signature.params[i].is_output]
+        for i in outputs:
             if not arrays[i].flags.writeable:
                 raise MeasureError(
                     f"{self._where(i)} is written by the function but is read-only; pass a copy",
                     stage="run",
                 )
             for j, other in arrays.items() if self._signature.alone else ():
-                if i != j and np.may_share_memory(arrays[i], other):
+                if i != j and _overlap(arrays[i], other):
                     raise MeasureError(
                         f"{self._where(i)} is written by the function but shares memory with "
                         f"argument {j + 1}; pass arrays that do not overlap",
@@ -192,15 +223,27 @@ class HostFunction:
             return MeasureError(f"{self.name}: out of memory", stage="run", kind="memory")
         failed = MeasureError(self.module.artifact.messages[status - 1], stage="run")
         given = ", ".join(map(_described, args)) or "nothing"
-        failed.add_note(f"{self.name}({', '.join(self._signature.params)}) was given {given}")
+        names = ", ".join(param.name for param in self._signature.params)
+        failed.add_note(f"{self.name}({names}) was given {given}")
         return failed
+
+
+def _overlap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+    """Whether the arrays share an element, or it would take long to tell."""
+    try:
+        work = 10_000
+        return bool(np.shares_memory(a, b, max_work=work))  # type: ignore[arg-type]  # 0 and -1 only
+    except np.exceptions.TooHardError:
+        return True
 
 
 def _described(value: Any) -> str:
     if isinstance(value, np.ndarray):
         strides = "" if value.flags.c_contiguous else f" strides {value.strides}"
         return f"{value.dtype}{list(value.shape)}{strides}"
-    return f"{type(value).__name__} {value!r}" if not hasattr(value, "shape") else repr(type(value))
+    if isinstance(value, bool | int | float | str | np.generic) or value is None:
+        return f"{type(value).__name__} {value!r:.80}" if value is not None else "None"
+    return type(value).__name__
 
 
 @dataclass

@@ -22,9 +22,7 @@ import numpy as np
 from autosched.codegen.llvm_packed import RUNTIME
 from autosched.errors import MeasureError
 from autosched.tir.dtype import DType
-from autosched.tir.packed import ArgCode, type_fields
-
-CPU = 1
+from autosched.tir.packed import CPU, ArgCode, type_fields
 
 
 class DLTensor(ctypes.Structure):

@@ -13,6 +13,9 @@ from autosched.tir.dtype import DType, handle, int32, int64
 PACKED, DEVICE_KERNEL = 1, 2
 """Calling conventions: functions with packed arguments, kernels that are launched."""
 
+CPU = 1
+"""DLPack's number of the device that is the host."""
+
 VALUE_BYTES = 8
 TENSOR_BYTES = 48
 """The bytes of a packed value and of a DLTensor."""

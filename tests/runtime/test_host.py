@@ -168,7 +168,8 @@ def test_what_the_function_cannot_see_is_refused_before_it_runs() -> None:
         ((1, 2.0, True, A, A), "argument 5 (B_handle) is written by the function but shares"),
         ((1, 2.0, True, DLPackOnly(A), A), "shares memory with argument 4"),
         ((1, 2.0, True, [1.0], B), "argument 4 (A_handle): a list cannot be passed"),
-        ((2**64, 2.0, True, A, B), "argument 1 (n): the integer 18446744073709551616 has more"),
+        ((2**64, 2.0, True, A), "argument 1 (n): the integer 18446744073709551616 has more"),
+        ((2**31, 2.0, True, A, B), "argument 1 (n) must fit int32, found 2147483648"),
         ((1, 2.0, True, A.astype("complex64"), B), "elements of type complex64 cannot be passed"),
     ):
         with pytest.raises(MeasureError) as caught:
@@ -251,15 +252,54 @@ def test_an_error_in_a_parallel_loop_ends_the_function() -> None:
         loaded(CALLS)(np.arange(6, dtype=np.float32), 6)
 
 
+COLUMN = """\
+def column[s0: int32, s1: int32, s2: int32](S: Buffer((4, 5), int16, strides=(s0, s1)),
+        D: Buffer((4,), int16, strides=(s2,))):
+    S_1 = view(S, (4 * s0,), int16)
+    D_1 = view(D, (4 * s2,), int16)
+    for i in range(4):
+        D_1[i * s2] = S_1[i * s0 + i * s1]
+"""
+
+
+def test_arrays_that_lie_between_each_other_do_not_overlap() -> None:
+    whole = np.arange(40, dtype=np.int16).reshape(4, 10)
+    loaded(COLUMN)(whole[:, ::2], whole[:, 1])
+    np.testing.assert_array_equal(whole[:, 1], [0, 12, 24, 36])
+    with pytest.raises(MeasureError, match=r"argument 2 \(D_handle\) .* shares memory"):
+        loaded(COLUMN)(whole[:, ::2], whole[:, 2])
+
+
+ADDRESS = """\
+def fill(data: pointer(int32), n: int32, device_api_context: handle):
+    D = view(data, (n,), int32)
+    for i in parallel(n):
+        W = allocate((300,), int32, "global")
+        W[i] = i * 2
+        D[i] = W[i]
+"""
+
+
+def test_an_array_for_an_address_and_workspace_of_threads() -> None:
+    values = np.zeros(50, np.int32)
+    loaded(ADDRESS)(values, 50)
+    np.testing.assert_array_equal(values, np.arange(50) * 2)
+
+
 MODULE = """\
 def main(A: Buffer((4,), float32)):
     call_extern("double", A, dtype=int32)
+    call_extern("third", tvm_stack_make_array(A, tvm_stack_make_shape(4), 0, 1, 0.0, 0),
+        dtype=int32)
     call_extern("inner", A, 3.0, dtype=int32)
     ret(call_extern("answer", 20, dtype=int32) + 2)
 
 def answer(n: int32):
     assert n < 30, "the number is below 30"
     ret(n * 2)
+
+def third(A: Buffer((4,), float32)):
+    A[3] = A[3] - 1.0
 
 def double(A: Buffer((4,), float32)):
     attrs(global_symbol=None)
@@ -279,13 +319,13 @@ def inner(data: pointer(float32), x: float32):
 
 def test_functions_of_a_module_call_each_other() -> None:
     module = loaded(MODULE)
-    assert list(module.functions) == ["main", "answer"]
+    assert list(module.functions) == ["main", "answer", "third"]
     a = np.arange(4, dtype=np.float32)
     assert module["main"](a) == 42
-    np.testing.assert_array_equal(a, [3, 5, 7, 9])
+    np.testing.assert_array_equal(a, [3, 5, 7, 8])
     with pytest.raises(MeasureError, match="the number is below 30"):
         module["answer"](31)
-    with pytest.raises(MeasureError, match="main, answer; name one"):
+    with pytest.raises(MeasureError, match="main, answer, third; name one"):
         module(a)
     with pytest.raises(MeasureError, match="exports no 'double'"):
         module["double"]

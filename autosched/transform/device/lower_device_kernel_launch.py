@@ -33,13 +33,11 @@ from autosched.tir.dtype import int32
 from autosched.tir.expr import Call, Expr, StringImm
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.op import cast, const
+from autosched.tir.packed import DEVICE_KERNEL
 from autosched.tir.stmt import Allocate, AttrStmt, Evaluate, Stmt
 from autosched.tir.walk import map_children, stmts, substitute
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import ModulePass
-
-DEVICE_KERNEL = 2
-"""The calling convention of functions that are launched."""
 
 DYNAMIC_SHARED = "tir.use_dyn_shared_memory"
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.tir.function import PrimFunc
+from autosched.tir.packed import CPU
 
 DEVICE_TYPES = {
     **dict.fromkeys(("cpu", "llvm", "c"), 1),
@@ -24,8 +25,6 @@ DEVICE_TYPES = {
     "hexagon": 16,
 }
 """DLPack's number of the device that a kind of target makes code for."""
-
-CPU = 1
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from autosched.tir.dtype import DType, handle, int32
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Select, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import cast, const, ne
-from autosched.tir.packed import type_fields
+from autosched.tir.packed import CPU, type_fields
 from autosched.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -61,7 +61,7 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.walk import map_children, map_expr_children, pre_order
 from autosched.transform.framework.context import PassContext
-from autosched.transform.framework.function_target import CPU, is_host_function, target_of
+from autosched.transform.framework.function_target import is_host_function, target_of
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.host.memory_info import is_special
 from autosched.transform.host.packed_arguments import Wrap, before, declare, is_null, let, nest

@@ -27,6 +27,7 @@ after BindTarget, MakePackedAPI:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -36,12 +37,12 @@ from autosched.tir.dtype import handle, int32
 from autosched.tir.expr import Call, Expr, StringImm, Var, pointer
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.op import cast, const, eq, not_
-from autosched.tir.packed import PACKED, ArgCode, packed_dtype
+from autosched.tir.packed import CPU, PACKED, ArgCode, packed_dtype
 from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, Stmt, seq
 from autosched.tir.undefined import undefined
 from autosched.tir.walk import map_children, rewrite_expr
 from autosched.transform.framework.context import PassContext
-from autosched.transform.framework.function_target import CPU, FunctionTarget, target_of
+from autosched.transform.framework.function_target import FunctionTarget, target_of
 from autosched.transform.framework.passes import ModulePass
 from autosched.transform.host.packed_arguments import (
     Arguments,
@@ -71,13 +72,14 @@ class MakePackedAPI(ModulePass):
     has no host, stay as they are.
 
     Raises CompileError for an exported function without a target, for a `ret` in a parallel loop,
-    and for a variable that no argument gives a value.
+    for a variable that no argument gives a value, and for a call with a pointer instead of an
+    array.
     """
 
     name: ClassVar[str] = "MakePackedAPI"
 
     def apply_module(self, module: IRModule, ctx: PassContext) -> IRModule:
-        packed = {name for name, func in module.functions.items() if _is_packed(name, func)}
+        packed = {n: func for n, func in module.functions.items() if _is_packed(n, func)}
         functions = {
             name: _Calls(packed).func(func) if name not in packed else _packed(name, func, packed)
             for name, func in module.functions.items()
@@ -99,7 +101,7 @@ def _is_packed(name: str, func: PrimFunc) -> bool:
     return target.host is not None
 
 
-def _packed(name: str, func: PrimFunc, packed: set[str]) -> PrimFunc:
+def _packed(name: str, func: PrimFunc, packed: Mapping[str, PrimFunc]) -> PrimFunc:
     target = target_of(func)
     assert target is not None and target.host is not None
     args, resource = Var("args", handle), Var("resource_handle", handle)
@@ -159,7 +161,7 @@ def _ret() -> Stmt:
 class _Calls:
     """Calls of functions of the module that will take packed arguments."""
 
-    def __init__(self, packed: set[str]) -> None:
+    def __init__(self, packed: Mapping[str, PrimFunc]) -> None:
         self._packed = packed
 
     def func(self, func: PrimFunc) -> PrimFunc:
@@ -170,9 +172,22 @@ class _Calls:
 
     def _call(self, e: Expr) -> Expr | None:
         if isinstance(e, Call) and e.op == "call_extern" and isinstance(e.args[0], StringImm):
-            if e.args[0].value in self._packed:
+            callee = self._packed.get(e.args[0].value)
+            if callee is not None:
+                _check_arrays(callee, e)
                 return Call(e.dtype, "call_cpacked", (*e.args, null()))
         return None
+
+
+def _check_arrays(callee: PrimFunc, call: Call) -> None:
+    """An array is passed as its description, not as a pointer to its elements."""
+    for param, value in zip(callee.params, call.args[1:], strict=False):
+        described = isinstance(value, Call) and value.op == "tvm_stack_make_array"
+        if param in callee.buffer_map and not described:
+            raise CompileError(
+                f"MakePackedAPI: {callee.name} takes the array {callee.buffer_map[param].name}; "
+                f"pass tvm_stack_make_array(...), found {value!r}"
+            )
 
 
 class _Results:

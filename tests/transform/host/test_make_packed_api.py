@@ -121,6 +121,18 @@ def other(n: int32):
     assert 'call_extern("outside", n, dtype=int32)' in after
 
 
+def test_a_pointer_is_no_array() -> None:
+    module = parse_module("""\
+def main(A: Buffer((4,), float32)):
+    call_extern("other", A, dtype=int32)
+
+def other(A: Buffer((4,), float32)):
+    A[0] = 1.0
+""")
+    with pytest.raises(CompileError, match=r"other takes the array A; pass tvm_stack_make_array"):
+        PACK(module)
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
