@@ -335,7 +335,7 @@ def test_host_code_for_a_gpu_is_refused() -> None:
         lower(*host_code())
 
 
-BY_HAND = {"SharedToDynamic", "InjectPTXAsyncCopy", "InjectPTXLDG32"} | {
+BY_HAND = {"InferFragment", "SharedToDynamic", "InjectPTXAsyncCopy", "InjectPTXLDG32"} | {
     p.name for p in FROM_BLOCKS
 }
 """No schedule here gives them work: test_pipeline_golden takes each out of kernels and blocks."""
