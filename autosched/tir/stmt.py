@@ -209,6 +209,12 @@ class BufferRegion:
     buffer: Buffer
     region: tuple[Range, ...]
 
+    @staticmethod
+    def full(buffer: Buffer) -> BufferRegion:
+        """All of a buffer."""
+        whole = tuple(Range(IntImm(0, extent.dtype), extent) for extent in buffer.shape)
+        return BufferRegion(buffer, whole)
+
 
 @dataclass(slots=True, eq=False)
 class MatchBufferRegion:

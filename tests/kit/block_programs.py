@@ -1,9 +1,14 @@
-"""Programs of blocks: one that every pass on blocks has work in."""
+"""A program of blocks that every pass on blocks has work in, and what programs compute."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from autosched.tir import interp
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
+from kit.tir import value_of
+from kit.types import Array
 
 _ROWS = """
 def main(A: Buffer((16, 32), float32), C: Buffer((16,), float32)):
@@ -43,3 +48,12 @@ def sums_of_rows(gpu: bool) -> PrimFunc:
     """Rows copied tile by tile into a padded buffer, and all but the last one added up."""
     loop = 'thread_binding(4, thread="blockIdx.x")' if gpu else "range(4)"
     return parse_func(_ROWS.replace("SCOPE", "shared" if gpu else "global").replace("LOOP", loop))
+
+
+def outputs(func: PrimFunc) -> list[Array]:
+    """What the arrays of a function hold after it, the same small numbers before."""
+    rng = np.random.default_rng(0)
+    shapes = [[value_of(extent) for extent in b.shape] for b in func.buffers]
+    arrays = [rng.integers(-4, 5, shape).astype(np.float32) for shape in shapes]
+    interp.run(func, arrays)
+    return arrays

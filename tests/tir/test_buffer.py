@@ -6,7 +6,9 @@ import pytest
 
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import float32, handle
-from autosched.tir.expr import BufferLoad, IntImm, Var
+from autosched.tir.expr import BufferLoad, IntImm, Range, Var
+from autosched.tir.printer import to_text
+from autosched.tir.stmt import BufferRegion
 
 
 def test_declaration() -> None:
@@ -36,3 +38,11 @@ def test_axis_separators_lie_between_dimensions(separators: tuple[int, ...]) -> 
     assert decl_buffer((2, 3, 4), axis_separators=[1, 2]).axis_separators == (1, 2)
     with pytest.raises(ValueError, match="axis_separators rise from 1 to 2"):
         decl_buffer((2, 3, 4), axis_separators=separators)
+
+
+def test_regions_of_seed_document_002() -> None:
+    """It makes them of (min, extent) pairs that are the (begin, end) of what it means."""
+    a = decl_buffer((8, 8), name="A")
+    region = BufferRegion(a, (Range.of(4, 0), Range.of(4, 2)))
+    assert to_text(region) == "A[0:4, 2:6]"
+    assert to_text(BufferRegion.full(a)) == "A[0:8, 0:8]"

@@ -226,7 +226,7 @@ class _Touched(AccessWalk):
             return
         self._exposed.add(buffer)
         declared = next((d[buffer] for d in reversed(self._declared) if buffer in d), None)
-        whole = tuple(Range(const(0, e.dtype), e) for e in buffer.shape)
+        whole = BufferRegion.full(buffer).region
         for box in declared or [whole]:
             self._touch(buffer, box)
 
@@ -243,8 +243,8 @@ class _Touched(AccessWalk):
 
     def _finish(self, buffer: Buffer) -> None:
         """The region of a buffer whose last use is behind us."""
-        whole = tuple(Range(const(0, e.dtype), e) for e in buffer.shape)
-        box = hull(self._boxes.pop(buffer, ()), buffer, self.analyzer)
+        whole = BufferRegion.full(buffer).region
+        box = hull(self._boxes.pop(buffer, ()), buffer, self)
         if box is None:
             box = whole
         region = tuple(map(self._final, box, buffer.shape))

@@ -37,8 +37,9 @@ from typing import Any, ClassVar
 from autosched.errors import ScheduleError
 from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import Block, BlockRealize, Stmt
+from autosched.tir.stmt import Block, BlockRealize, LetStmt, Stmt
 from autosched.tir.walk import map_children, substitute, substitute_stmt, uses
+from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -47,7 +48,8 @@ from autosched.transform.framework.passes import FunctionPass
 class ConvertBlocksToOpaque(FunctionPass):
     """Replaces iteration variables everywhere in their block; predicates stay.
 
-    Regions, shapes of buffers, views and annotations change with the body. Raises ScheduleError
+    Regions, shapes of buffers, views and annotations change with the body. A value that is read
+    from memory, which the block may write, is given a name in front of it. Raises ScheduleError
     for a block that still has an initialisation, and for a variable that stands in the predicate
     or the values of its own block, where it means nothing yet.
     """
@@ -85,12 +87,20 @@ class _Convert:
                 )
         if not block.iter_vars:
             return map_children(s, self.stmt)
-        own: dict[Var, Expr] = {
-            iv.var: value for iv, value in zip(block.iter_vars, s.iter_values, strict=True)
-        }
+        own: dict[Var, Expr] = {}
+        read: list[tuple[Var, Expr]] = []
+        for iv, value in zip(block.iter_vars, s.iter_values, strict=True):
+            own[iv.var] = value
+            if not is_lasting(value):
+                named = Var(iv.var.name, value.dtype)
+                own[iv.var] = named
+                read.append((named, value))
         self.values.update(own)
         inner = self.stmt(substitute_stmt(block.with_(iter_vars=()), own))
-        return s.with_(iter_values=(), block=inner)
+        result: Stmt = s.with_(iter_values=(), block=inner)
+        for named, value in reversed(read):
+            result = LetStmt(named, value, result)
+        return result
 
 
 def _substituted(value: Any, table: Mapping[Var, Expr]) -> Any:

@@ -49,6 +49,7 @@ from autosched.tir.stmt import (
 from autosched.tir.walk import (
     all_exprs,
     free_vars,
+    loads,
     map_buffer,
     map_children,
     map_ranges,
@@ -206,7 +207,9 @@ class _Lower:
             tuple(map(self._region, block.writes)),
         )
         pointers = {e for e in all_exprs(block.body) if isinstance(e, Var)}
+        stored = {s.buffer.data for s in stmts(block.body) if isinstance(s, BufferStore)}
         for match in block.match_buffers:
+            self._refuse_changing(match, stored)
             self._match(match, match.buffer.data in pointers)
         new = map_children(block.with_(reads=(), writes=(), match_buffers=()), self.stmt, self.expr)
         assert isinstance(new, Block)
@@ -246,6 +249,16 @@ class _Lower:
         for dim, extent in enumerate(view.shape):
             self._bind(extent, region[dropped + dim].extent, f"{view.name}.shape_{dim}")
         self.views[view] = _View(source, region, view.name)
+
+    def _refuse_changing(self, match: MatchBufferRegion, stored: set[Var]) -> None:
+        for e in (e for r in match.source.region for e in (r.min, r.extent)):
+            for load in loads(e):
+                if isinstance(load, BufferLoad) and load.buffer.data in stored:
+                    raise ScheduleError(
+                        f"{_NAME}: the region of {match.buffer.name} depends on "
+                        f"{load.buffer.name}, which the block writes; read {load!r} into a "
+                        "variable in front of the block"
+                    )
 
     def _check(self, view: Buffer, source: Buffer) -> None:
         for what, own, other in (

@@ -58,6 +58,7 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.walk import map_children, stmts, substitute_stmt
 from autosched.transform.blocks.strides import allocated_extents
+from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -138,7 +139,7 @@ class _Lower:
         body = self.stmt(s.body)
         if s.kind is ForKind.THREAD_BINDING:
             return _with_pragmas(s.loop_var, s.annotations, _launch(s, body))
-        if once:
+        if once and is_lasting(s.min):
             return substitute_stmt(body, {s.loop_var: cast(s.loop_var.dtype, s.min)})
         kept = {k: v for k, v in s.annotations.items() if not k.startswith("pragma_")}
         if len(kept) == len(s.annotations):

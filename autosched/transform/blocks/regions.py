@@ -240,11 +240,12 @@ def _span(index: Expr) -> Range | None:
     return Range(index, const(1, index.dtype)) if index.dtype.lanes == 1 else None
 
 
-def hull(boxes: Iterable[tuple[IntSet, ...]], buffer: Buffer, analyzer: Analyzer) -> Box | None:
+def hull(boxes: Iterable[tuple[IntSet, ...]], buffer: Buffer, walk: AccessWalk) -> Box | None:
     """One range for each dimension that covers all boxes; None when there is no access.
 
     A dimension without bounds, or whose bounds memory decides, is whole.
     """
+    analyzer = walk.analyzer
     present = [box for box in boxes if not any(s.is_nothing for s in box)]
     if not present:
         return None
@@ -256,7 +257,7 @@ def hull(boxes: Iterable[tuple[IntSet, ...]], buffer: Buffer, analyzer: Analyzer
             continue
         low = analyzer.simplify(whole.min_value)
         length = analyzer.simplify(sub(add(whole.max_value, 1), low))
-        lasting = is_lasting(low) and is_lasting(length)
+        lasting = all(is_lasting(e) and not uses(e, walk.unknown) for e in (low, length))
         found.append(Range(low, length) if lasting else _whole(extent))
     return tuple(found)
 
@@ -301,7 +302,7 @@ class _BlockRegions(AccessWalk):
     def found(self, table: dict[Buffer, list[tuple[IntSet, ...]]]) -> tuple[BufferRegion, ...]:
         regions = []
         for buffer, boxes in table.items():
-            box = hull(boxes, buffer, self.analyzer)
+            box = hull(boxes, buffer, self)
             if box is not None:
                 regions.append(BufferRegion(buffer, box))
         return tuple(regions)

@@ -311,9 +311,9 @@ class _Match:
                     f"{source.name} is in {source.scope or 'global'} memory, {view.name} of the "
                     f"implementation in {view.scope or 'global'}"
                 )
-            whole = tuple(Range(const(0, e.dtype), e) for e in wanted.shape)
             views[view] = wanted
-            matches.append(MatchBufferRegion(view, self._part(wanted, whole)))
+            whole = self._part(wanted, BufferRegion.full(wanted).region)
+            matches.append(MatchBufferRegion(view, whole))
         root = body.block
         return replace(
             root,
