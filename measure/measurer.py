@@ -16,7 +16,7 @@ from autosched.measure.interrupt import (
     RunInterrupted,
     RunLostError,
 )
-from autosched.measure.result import Failure, MeasureResult
+from autosched.measure.result import Failure, MeasureResult, RunResult
 from autosched.measure.runner import Runner, RunOptions, output_type
 from autosched.state.steps import Step
 from autosched.target import Target
@@ -30,11 +30,15 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Measurer:
-    """The build and run processes of one tuning run; a context manager that ends them."""
+    """The build and run processes of one tuning run; a context manager that ends them.
+
+    `on_known` is told, candidate by candidate, what is known of a batch so far.
+    """
 
     builder: Builder = field(default_factory=Builder)
     runner: Runner = field(default_factory=Runner)
     check: str = "best"
+    on_known: Callable[[int, MeasureResult], None] | None = None
     _peaks: dict[tuple[int, str], float | None] = field(default_factory=dict)
 
     @classmethod
@@ -145,6 +149,23 @@ class Measurer:
         built = self.builder.build(task, batch, on_built)
         start = time.perf_counter()
         interrupted, lost = False, ""
+        flush = self.runner.options.flush_bytes
+
+        def result_of(index: int, ran: RunResult, seconds: float) -> MeasureResult:
+            (times, failure), b = ran, built[index]
+            spent = round(b.seconds + seconds, 6)
+            return MeasureResult(
+                tuple(times), b.failure or failure, b.seconds, spent, cache_flush=flush
+            )
+
+        def tell(index: int, ran: RunResult) -> None:
+            if self.on_known is not None:
+                self.on_known(index, result_of(index, ran, 0.0))
+
+        for index, b in enumerate(built):
+            if b.failure is not None:
+                tell(index, ([], None))
+        self.runner.on_result = tell
         try:
             ran = self.runner.run(
                 task,
@@ -156,17 +177,10 @@ class Measurer:
             ran, interrupted = list(stop.results), True
         except RunLostError as stop:
             ran, lost = list(stop.results), str(stop)
+        finally:
+            self.runner.on_result = None
         share = (time.perf_counter() - start) / max(1, len(batch))
-        results = [
-            MeasureResult(
-                tuple(seconds),
-                b.failure or failure,
-                b.seconds,
-                round(b.seconds + share, 6),
-                cache_flush=self.runner.options.flush_bytes,
-            )
-            for b, (seconds, failure) in zip(built, ran, strict=True)
-        ]
+        results = [result_of(index, each, share) for index, each in enumerate(ran)]
         results = [self._with_known(index, result) for index, result in enumerate(results)]
         if interrupted or lost:
             known = [r if r.seconds or r.failure else None for r in results]

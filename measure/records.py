@@ -7,15 +7,16 @@ are recognised by their keys `i`, `r` and `v`.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,6 @@ class RecordLog:
     ) -> None:
         self.path = Path(path)
         self._beside = dict(beside or {})
-        self._environment = ""
         self._overwrite = overwrite
         self._file = -1  # kept open: what is deleted can be read as long as it is
         self._close: weakref.finalize[..., RecordLog] | None = None
@@ -159,11 +159,48 @@ class RecordLog:
 
         Raises ConfigError when the file cannot be written or is one of another kind.
         """
+        self._write(self.environment, [self.stamped(record) for record in records])
+
+    @cached_property
+    def environment(self) -> dict[str, dict[str, Any]]:
+        """This run's, under its hash."""
         environment = {**fingerprint(), **self._beside}
-        self._environment = self._environment or fingerprint_hash(environment)
+        return {fingerprint_hash(environment): environment}
+
+    def stamped(self, record: Record) -> Record:
+        """The record with this run's environment and time."""
+        (environment,) = self.environment
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        mine = [replace(r, environment=self._environment, time=now) for r in records]
-        self._write({self._environment: environment}, mine)
+        return replace(record, environment=environment, time=now)
+
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """Inside, no other program writes to the file; its size in bytes.
+
+        Raises RecordsError when the file cannot be written.
+        """
+        try:
+            self._open()
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                yield os.lseek(self._file, 0, os.SEEK_END)
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+        except OSError as error:
+            raise RecordsError(
+                f"cannot write the record file {self.path}: {error.strerror}"
+            ) from error
+        except ConfigError as error:
+            raise RecordsError(str(error)) from None
+
+    def claim(
+        self, task: Mapping[str, Any], states: Sequence[str]
+    ) -> tuple[set[str], list[tuple[tuple[Step, ...], str]]]:
+        """What others measure or have measured; of a log that asks nobody, nothing (RunLog)."""
+        return set(), []
+
+    def note(self, record: Record) -> None:
+        """What is known of a candidate while its batch is measured; not kept here (RunLog)."""
 
     def copy(self, contents: LogContents) -> None:
         """Write records of other files as they are, with their environments and times.
@@ -175,40 +212,26 @@ class RecordLog:
     def _write(
         self, environments: Mapping[str, Mapping[str, Any]], records: Sequence[Record]
     ) -> None:
-        try:
-            self._open()
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            try:
-                self._append(environments, records)
-            finally:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
-        except OSError as error:
-            raise RecordsError(
-                f"cannot write the record file {self.path}: {error.strerror}"
-            ) from error
-        except ConfigError as error:
-            raise RecordsError(str(error)) from None
+        with self.locked() as size:
+            self._append(size, environments, records)
 
     def _append(
-        self, environments: Mapping[str, Mapping[str, Any]], records: Sequence[Record]
+        self,
+        size: int,
+        environments: Mapping[str, Mapping[str, Any]],
+        records: Sequence[Record],
     ) -> None:
-        """Write what is new, as whole lines: all of them, or none when the disk is full."""
-        size = os.lseek(self._file, 0, os.SEEK_END)
+        """Write what is new to the file of that size, as whole lines: all, or none on an error."""
         if size <= self._first:  # a new file, or somebody emptied it
             self._heads.clear()
         if not self._heads:
             self._first = size
         tasks = {id(record.task): record.task for record in records}
         hashes = {key: task_hash(task) for key, task in tasks.items()}
-        heads: dict[str, dict[str, Any]] = {
-            **{h: {"environment": e, "hash": h} for h, e in environments.items()},
-            **{hashes[key]: {"task": t, "hash": hashes[key]} for key, t in tasks.items()},
-        }
+        heads = head_lines(environments, {hashes[key]: task for key, task in tasks.items()})
         new = [line for head, line in heads.items() if head not in self._heads]
         lines = (*new, *(record.to_json(hashes[id(record.task)]) for record in records))
-        _write_whole(
-            self._file, "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-        )
+        write_whole(self._file, "".join(map(line_of, lines)))
         self._heads |= heads.keys()
 
     def _open(self) -> None:
@@ -234,7 +257,7 @@ class RecordLog:
         start, self._first = self._first if size else 0, size
         os.lseek(before, start, os.SEEK_SET)
         with open(before, encoding="utf-8", errors="replace", closefd=False) as lost:
-            _write_whole(self._file, lost.read())
+            write_whole(self._file, lost.read())
 
 
 def _is_at(file: int, path: Path) -> bool:
@@ -244,7 +267,22 @@ def _is_at(file: int, path: Path) -> bool:
         return False
 
 
-def _write_whole(file: int, text: str) -> None:
+def head_lines(
+    environments: Mapping[str, Mapping[str, Any]], tasks: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The lines that records refer to, by their hashes."""
+    return {
+        **{key: {"environment": value, "hash": key} for key, value in environments.items()},
+        **{key: {"task": value, "hash": key} for key, value in tasks.items()},
+    }
+
+
+def line_of(data: Mapping[str, Any]) -> str:
+    """One line of a file."""
+    return json.dumps(data, separators=(",", ":")) + "\n"
+
+
+def write_whole(file: int, text: str) -> None:
     """Append lines to a file: all of them, or none when that fails."""
     size = os.fstat(file).st_size
     if text and size and os.pread(file, 1, size - 1) != b"\n":
@@ -254,7 +292,7 @@ def _write_whole(file: int, text: str) -> None:
         while data:
             data = data[os.write(file, data) :]
     except OSError:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.ftruncate(file, size)
         raise
 

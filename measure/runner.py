@@ -85,11 +85,15 @@ class RunOptions:
 
 @dataclass(slots=True)
 class Runner:
-    """Owns the one process that runs kernels: measurements must not share the cores."""
+    """Owns the one process that runs kernels: measurements must not share the cores.
+
+    `on_result` is told, candidate by candidate, what is known of a batch so far.
+    """
 
     options: RunOptions = field(default_factory=RunOptions)
     _worker: Worker | None = None
     _task: dict[str, Any] | None = None
+    on_result: Callable[[int, RunResult], None] | None = None
 
     def start(self, task: Task) -> None:
         """Start the process and let it prepare the task's arrays.
@@ -371,6 +375,7 @@ class Batch:
                 if self._first[index] > slow:
                     self.seconds[index] = [self._first[index]]
                     self._hopeless.add(index)
+                    self._tell(index)
         valid = [i for i in valid if i not in self._hopeless]
         if visit < 2:
             return valid
@@ -386,6 +391,7 @@ class Batch:
         times = self.runner._visit(self, index, ("time", index, budget, options.repeats))
         if times is not None:
             self.seconds[index] += times
+            self._tell(index)
 
     def ask(self, index: int, request: tuple[Any, ...], limit: float) -> Any:
         """The reply; None for a failure, which is noted. Raises RunLostError."""
@@ -406,9 +412,14 @@ class Batch:
                 ending = message.rpartition("; ")[2]
                 message = f"one call took longer than {limit:.3g} s ({why}); {ending}"
             self.failures[index] = Failure(error.stage, error.kind, message)
+            self._tell(index)
             if self.runner._replaced(error):
                 self._reload()
             return None
+
+    def _tell(self, index: int) -> None:
+        if self.runner.on_result is not None:
+            self.runner.on_result(index, (self.seconds[index], self.failures[index]))
 
     def _reload(self) -> None:
         """Give a fresh process the candidates that had not failed."""

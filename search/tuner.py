@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +29,7 @@ from autosched.state.steps import Step
 from autosched.task import Task
 
 INTERRUPTED = "interrupted"
+_MOST_CLAIMS = 4  # times that others have just taken what was chosen
 ENDING = (MeasureLostError, RecordsError)  # nothing more can be measured, or written
 
 
@@ -118,7 +120,12 @@ class TuneResult:
 
 
 class Measures(Protocol):
-    """What the tuner needs of `autosched.measure.measurer.Measurer`."""
+    """What the tuner needs of `autosched.measure.measurer.Measurer`.
+
+    `on_known` is told, candidate by candidate, what is known of a batch while it is measured.
+    """
+
+    on_known: Callable[[int, MeasureResult], None] | None
 
     def start(self, task: Task) -> None:
         """Start what takes time, ahead of the first batch."""
@@ -255,13 +262,14 @@ class Tuner:
         """
         progress = self.progress
         with self._phase("search"):
-            batch: list[Candidate] = self._policy.next_batch(size)
+            batch = self._next_batch(size)
         if not batch:
             return []
         best = progress.best.result.cost if progress.best is not None else float("inf")
         try:
             with self._phase("measure"):
                 steps = [c.steps for c in batch]
+                self._measurer.on_known = partial(self._note, batch)
                 results = self._measurer.measure(progress.task, steps, best, self._tell_part)
         except (MeasureInterrupted, MeasureLostError) as stop:
             with interrupts_held():
@@ -286,19 +294,7 @@ class Tuner:
         """Count the results that there are, and write them to the log."""
         progress = self.progress
         records = [
-            Record(
-                self._task_json,
-                candidate.steps,
-                result,
-                {
-                    "seed": self.options.seed,
-                    "space": self.options.search.space,
-                    "round": progress.round,
-                    "state": self._policy.state(candidate.steps),
-                    "predicted": candidate.predicted,
-                    "quality": None if quality is None else quality.to_json(),
-                },
-            )
+            self._record_of(candidate, result, quality)
             for candidate, result in zip(batch, results, strict=True)
             if result is not None
         ]
@@ -312,6 +308,41 @@ class Tuner:
         if self._log is not None and records:
             self._log.append(records)
         return records
+
+    def _record_of(
+        self, candidate: Candidate, result: MeasureResult, quality: Quality | None = None
+    ) -> Record:
+        search = {
+            "seed": self.options.seed,
+            "space": self.options.search.space,
+            "round": self.progress.round,
+            "state": self._policy.state(candidate.steps),
+            "predicted": candidate.predicted,
+            "quality": None if quality is None else quality.to_json(),
+        }
+        return Record(self._task_json, candidate.steps, result, search)
+
+    def _note(self, batch: Sequence[Candidate], index: int, result: MeasureResult) -> None:
+        """Keep what is known of a candidate of the batch, should this process be killed."""
+        if self._log is not None:
+            self._log.note(self._record_of(batch[index], result))
+
+    def _next_batch(self, size: int) -> list[Candidate]:
+        """Up to `size` candidates that no other run on the same record file measures."""
+        batch: list[Candidate] = []
+        for _ in range(_MOST_CLAIMS):
+            batch += self._policy.next_batch(size - len(batch))
+            if self._log is None or not batch:
+                break
+            states = [self._policy.state(candidate.steps) for candidate in batch]
+            taken, new = self._log.claim(self._task_json, states)
+            self._policy.skip(new)
+            if not taken:
+                break
+            pairs = list(zip(batch, states, strict=True))
+            self._policy.skip((c.steps, state) for c, state in pairs if state in taken)
+            batch = [candidate for candidate, state in pairs if state not in taken]
+        return batch
 
     def _tell_policy(self, records: Sequence[Record]) -> None:
         self._policy.tell([r.steps for r in records], [r.result.cost for r in records])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from autosched.errors import ConfigError
 from autosched.lost_interrupt import none_lost
+from autosched.measure.journal import RunLog
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import RecordLog
 from autosched.measure.runner import RunOptions
@@ -31,6 +32,7 @@ from autosched.session.model import ModelOptions, make_learner, save_model
 from autosched.session.reading import Earlier, Tell, earlier_records
 from autosched.target import require_threads
 from autosched.task import Task
+from autosched.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class Session:
         self._messages = messages or Messages()
         self._overwrite = overwrite
         self._require_writable()
+        self._recover()
         self._earlier = self._read_earlier(self._messages.warning)
         self._open = ExitStack()
 
@@ -272,10 +275,25 @@ class Session:
         return ScheduleResult(results, objective, True, INTERRUPTED)
 
     def _log(self) -> RecordLog | None:
+        """The log of the run; what it keeps beside the record file goes with the session."""
         if self._records is None:
             return None
         beside = self.measurer.environment()
-        return RecordLog(self._records, overwrite=self._overwrite, beside=beside)
+        log = RunLog(self._records, overwrite=self._overwrite, beside=beside, seen=self._seen)
+        self._open.callback(log.close)
+        return log
+
+    def _recover(self) -> None:
+        """Take over what runs that were killed left beside the record file."""
+        path, self._seen = self._records, 0
+        if path is None or not path.is_file() or not is_kind(path, FileKind.RECORDS):
+            return
+        found = RunLog(path).recover()
+        if found:
+            self._messages.info(
+                f"{count(found, 'result')} of a run that was killed added to {path}"
+            )
+        self._seen = path.stat().st_size
 
     def _require_writable(self) -> None:
         """Before anything is measured: that no file of another kind would be lost."""

@@ -60,6 +60,7 @@ class StubMeasurer:
     cut_short_after: int | None = None
     later: float = 1.0
     batches: list[list[Steps]] = field(default_factory=list)
+    on_known: Callable[[int, MeasureResult], None] | None = None
 
     @property
     def measured(self) -> list[Steps]:

@@ -1,0 +1,160 @@
+"""What a run measures at the moment, beside its record file: `mm.jsonl.4711.measuring`.
+
+A batch is measured in turns, so that its results are known all at once, at the end. Until then the
+journal says which candidates they are, so that another run on the same file takes others, and what
+is known of each after every visit, so that a run that was killed loses one visit of one candidate.
+The file is locked as long as its run lives; the next run takes over what a dead one left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import weakref
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from autosched.errors import ConfigError
+from autosched.measure.records import (
+    Record,
+    RecordLog,
+    head_lines,
+    line_of,
+    read_log,
+    task_hash,
+    write_whole,
+)
+from autosched.state.steps import Step, steps_from_json
+
+Steps = tuple[Step, ...]
+
+SUFFIX = ".measuring"
+_RUNS = count()  # of this process
+
+
+class RunLog(RecordLog):
+    """The log of a run that measures, with a journal; none beside a record file that is a device.
+
+    `seen`: the bytes of the record file that were read before. `close` it when the run is over.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        overwrite: bool = False,
+        beside: Mapping[str, Any] | None = None,
+        seen: int = 0,
+    ) -> None:
+        super().__init__(path, overwrite=overwrite, beside=beside)
+        self._seen = seen
+        name = f"{self.path.name}.{os.getpid()}-{next(_RUNS)}{SUFFIX}"
+        self._journal_path = self.path.with_name(name)
+        self._journal = -1
+        self._remove: weakref.finalize[..., RunLog] | None = None
+
+    def append(self, records: Sequence[Record] = ()) -> None:
+        """As of RecordLog; the batch is no longer in the journal then."""
+        super().append(records)
+        if self._journal >= 0:
+            os.ftruncate(self._journal, 0)
+
+    def claim(
+        self, task: Mapping[str, Any], states: Sequence[str]
+    ) -> tuple[set[str], list[tuple[Steps, str]]]:
+        """Begin a batch of candidates of a task, known by the states of their loop nests.
+
+        Returns the states that another run measures now, or has measured, and must be left out;
+        and steps and states of what others have recorded since the last call.
+        """
+        key = task_hash(dict(task))
+        with self.locked() as size:
+            new = list(self._news(key, size))
+            taken = {state for other in self._others() for state in _claims(other, key)}
+            taken = (taken | {state for _, state in new}).intersection(states)
+            self._begin(key, task, [state for state in states if state not in taken])
+        return taken, new
+
+    def note(self, record: Record) -> None:
+        """What is known of a candidate of the batch by now."""
+        if self._journal >= 0:
+            write_whole(self._journal, line_of(self.stamped(record).to_json()))
+
+    def close(self) -> None:
+        """Remove the journal: the run is over."""
+        if self._remove is not None:
+            self._remove()
+            self._remove, self._journal = None, -1
+
+    def recover(self) -> int:
+        """Write what runs that were killed left to the record file; how many records that are."""
+        found = 0
+        for path in self._others():
+            with suppress(OSError), path.open("rb+") as file:  # its run lives, or it is gone
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found += self._take_over(path)
+                path.unlink(missing_ok=True)
+        return found
+
+    def _take_over(self, path: Path) -> int:
+        contents = read_log(path)
+        last = {(r.task["key"], r.steps): r for r in contents.records}
+        contents.records[:] = [r for r in last.values() if r.result.seconds or r.result.failure]
+        if contents.records:
+            self.copy(contents)
+        return len(contents.records)
+
+    def _begin(self, key: str, task: Mapping[str, Any], states: Sequence[str]) -> None:
+        if not self.path.is_file():
+            return
+        if self._journal < 0:
+            try:
+                file = os.open(self._journal_path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            except OSError:  # no file can be made beside the record file: go on without
+                return
+            self._remove = weakref.finalize(self, _remove, file, self._journal_path)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self._journal = file
+        os.ftruncate(self._journal, 0)
+        heads = head_lines(self.environment, {key: task})
+        lines = [{"claims": [[key, state] for state in states]}, *heads.values()]
+        write_whole(self._journal, "".join(map(line_of, lines)))
+
+    def _others(self) -> Iterator[Path]:
+        """The journals of other runs on the same record file."""
+        for path in sorted(self.path.parent.glob("*" + SUFFIX)):
+            name = path.name.removesuffix(SUFFIX).rpartition(".")[0]
+            if name == self.path.name and path != self._journal_path:
+                yield path
+
+    def _news(self, task: str, size: int) -> Iterator[tuple[Steps, str]]:
+        """Records of the task in the part of the file that was not read before."""
+        start, self._seen = self._seen, size
+        if size <= start or not self.path.is_file():
+            return
+        with self.path.open("rb") as file:
+            file.seek(start)
+            lines = file.read(size - start).splitlines()
+        for line in lines:
+            with suppress(ValueError, KeyError, TypeError, AttributeError, ConfigError):
+                data = json.loads(line)
+                if data["task"] == task:
+                    yield steps_from_json(data["steps"]), str(data["search"].get("state", ""))
+
+
+def _claims(path: Path, task: str) -> Collection[str]:
+    """The states of the candidates of the task that the run of the journal `path` measures."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        with path.open("rb") as file:
+            claims = json.loads(file.readline())["claims"]
+        return [state for other, state in claims if other == task]
+    return []
+
+
+def _remove(file: int, path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.close(file)

@@ -1,0 +1,170 @@
+"""What a run measures at the moment: taken over when it is killed, left alone while it lives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched.measure.journal import SUFFIX, RunLog
+from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.result import MeasureResult
+from autosched.state.steps import steps_from_json
+from autosched.task import Task
+from kit.measurer import CRASH
+
+
+@pytest.fixture(scope="module")
+def task_json() -> dict[str, Any]:
+    return Task.from_workload("matmul", M=8, N=8, K=8).to_json()
+
+
+def record(task: dict[str, Any], k: int, *seconds: float, failed: bool = False) -> Record:
+    steps = steps_from_json([["SP", 2, 0, 8, [2 ** (k % 3)], 1], ["AN", 2, k, 2]])
+    result = MeasureResult(seconds, CRASH if failed else None)
+    return Record(task, steps, result, {"state": f"s{k}"})
+
+
+def journals(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*" + SUFFIX))
+
+
+def dies(log: RunLog) -> None:
+    """What SIGKILL leaves: the files, but no lock on them."""
+    assert log._remove is not None
+    log._remove.detach()
+    os.close(log._journal)
+
+
+def test_what_a_killed_run_knew_is_recorded_by_the_next(
+    tmp_path: Path, task_json: dict[str, Any]
+) -> None:
+    path = tmp_path / "r.jsonl"
+    log = RunLog(path)
+    log.append([record(task_json, 0, 1.0)])
+    log.claim(task_json, ["s1", "s2", "s3", "s4"])
+    log.note(record(task_json, 1, 0.5))
+    log.note(record(task_json, 2, failed=True))
+    log.note(record(task_json, 1, 0.5, 0.25))  # after its second visit
+    log.note(record(task_json, 3))  # nothing is known of it
+    dies(log)
+    (journal,) = journals(tmp_path)
+    journal.write_bytes(journal.read_bytes() + b'{"schema": 2, "ta')  # killed while it wrote
+    assert RunLog(path).recover() == 2
+    contents = read_log(path)
+    assert [r.result.seconds for r in contents.records] == [(1.0,), (0.5, 0.25), ()]
+    assert [r.search["state"] for r in contents.records] == ["s0", "s1", "s2"]
+    assert all(r.environment in contents.environments and r.time for r in contents.records)
+    assert contents.problems == []
+    assert journals(tmp_path) == []
+    assert RunLog(path).recover() == 0
+
+
+def test_a_batch_that_was_recorded_is_not_recorded_again(
+    tmp_path: Path, task_json: dict[str, Any]
+) -> None:
+    path = tmp_path / "r.jsonl"
+    log = RunLog(path)
+    log.append()
+    log.claim(task_json, ["s1"])
+    log.note(record(task_json, 1, 0.5))
+    log.append([record(task_json, 1, 0.5, 0.5)])
+    dies(log)
+    assert RunLog(path).recover() == 0
+    assert len(read_log(path).records) == 1
+
+
+def test_a_run_that_lives_is_left_alone_and_others_take_other_candidates(
+    tmp_path: Path, task_json: dict[str, Any]
+) -> None:
+    path = tmp_path / "r.jsonl"
+    first, second = RunLog(path), RunLog(path)
+    first.append()
+    assert first.claim(task_json, ["s1", "s2"]) == (set(), [])
+    first.note(record(task_json, 1, 0.5))
+    assert second.recover() == 0
+    assert second.claim(task_json, ["s2", "s3"])[0] == {"s2"}
+    first.append([record(task_json, 1, 0.5), record(task_json, 2, 0.5)])
+    first.claim(task_json, ["s4"])
+    taken, new = second.claim(task_json, ["s1", "s4", "s5"])
+    assert taken == {"s1", "s4"}
+    assert [state for _, state in new] == ["s1", "s2"]
+    assert second.claim(task_json, ["s5"]) == (set(), [])  # told once
+    other = Task.from_workload("matmul", M=4, N=4, K=4).to_json()
+    assert second.claim(other, ["s4"])[0] == set()
+    first.close()
+    second.close()
+    assert journals(tmp_path) == []
+
+
+def test_what_was_read_before_is_no_news(tmp_path: Path, task_json: dict[str, Any]) -> None:
+    path = tmp_path / "r.jsonl"
+    RecordLog(path).append([record(task_json, 1, 0.5)])
+    seen = path.stat().st_size
+    RecordLog(path).append([record(task_json, 2, 0.5)])
+    with path.open("a") as file:  # a foreign line, and one of another program
+        file.write('{"odd": 1}\n[]\n')
+    log = RunLog(path, seen=seen)
+    taken, new = log.claim(task_json, ["s1", "s2"])
+    log.close()
+    assert (taken, [state for _, state in new]) == ({"s2"}, ["s2"])
+
+
+def test_without_a_place_for_it_a_run_goes_on(tmp_path: Path, task_json: dict[str, Any]) -> None:
+    log = RunLog("/dev/null")
+    log.append()
+    assert log.claim(task_json, ["s1"]) == (set(), [])
+    log.note(record(task_json, 1, 0.5))
+    log.append([record(task_json, 1, 0.5)])
+    log.close()
+    found = RunLog(tmp_path / "r.jsonl")
+    found.append()
+    found._journal_path = tmp_path / "none" / "r"
+    assert found.claim(task_json, ["s1"]) == (set(), [])
+    found.note(record(task_json, 1, 0.5))
+
+
+KILLED = """
+import os, sys
+from autosched.session.session import Job, MeasureOptions, Session
+from autosched.measure.runner import RunOptions
+from autosched.search.tuner import TuneOptions
+from autosched.task import Task
+moment = int(sys.argv[2])
+import autosched.measure.journal as journal
+write, told = journal.write_whole, 0
+def counted(file, text):
+    global told
+    write(file, text)
+    told += '"schema"' in text
+    if told == moment:
+        os.kill(os.getpid(), 9)
+journal.write_whole = counted
+job = Job(Task.from_workload("matmul", M=16, N=16, K=16),
+          TuneOptions(trials=4, batch=4, cost_model="random"))
+run = RunOptions(min_repeat_ms=4.0, visits=3)
+measure = MeasureOptions(run=run, workers=1, check="none")
+with Session([job], records=__import__("pathlib").Path(sys.argv[1]), measure=measure) as session:
+    session.run()
+"""
+
+
+@pytest.mark.parametrize("moment", [1, 6])
+def test_a_tuner_that_is_killed_loses_one_visit(tmp_path: Path, moment: int) -> None:
+    """A real run, killed at its n-th result; the next one has all the others."""
+    path = tmp_path / "r.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path), str(moment)], capture_output=True, text=True
+    )
+    assert done.returncode == -9, done.stderr
+    assert len(journals(tmp_path)) == 1
+    assert RunLog(path).recover() == min(moment, 4)
+    contents = read_log(path)
+    assert (len(contents.records), contents.problems) == (min(moment, 4), [])
+    assert sum(len(r.result.seconds) // 3 for r in contents.records) == moment
+    assert all(replace(r, time="").environment for r in contents.records)
