@@ -401,6 +401,9 @@ def tuning(bench: Bench) -> None:
             result = session.run().tasks[0]
         valid, best = sum(r.result.valid for r in result.records), result.best
         row = f"| {task.name} | {len(result.records)} | {valid} "
+        if not result.records:
+            table.append(f"| {task.name} | no time left | | | | | |")
+            continue
         if best is None:
             table.append(f"{row}| none | | | |")
             bench.report.fail(f"{task.name}: no candidate was valid")
