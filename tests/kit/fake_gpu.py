@@ -44,7 +44,7 @@ class FakeSession(GpuSession):
 
 
 def make_numbered() -> Handler:
-    """Its GPU is the one that CUDA_VISIBLE_DEVICES names, of three; `odd` is another model.
+    """Its GPU is the one that CUDA_VISIBLE_DEVICES names, of two.
 
     A name in the file of BROKEN keeps that GPU's new processes from working, and RUNS is told by
     each GPU under its own name.
@@ -55,9 +55,8 @@ def make_numbered() -> Handler:
         return refuse
     if RUNS in os.environ:
         os.environ[RUNS] += f".{name}"
-    model = "odd GPU" if name == "odd" else FACTS.name
-    device = FakeDevice(behave, replace(FACTS, uuid=f"GPU-{name}", name=model))
-    return FakeSession(device, ["0", "1", "2"]).handle
+    device = FakeDevice(behave, replace(FACTS, uuid=f"GPU-{name}"))
+    return FakeSession(device, ["0", "1"]).handle
 
 
 def make_handler() -> Handler:
@@ -125,17 +124,6 @@ def make_mixed_handler() -> Handler:
 
 def make_refusing() -> Handler:
     return refuse
-
-
-class Dying(FakeDevice):
-    """Its process ends at the first thing that takes bandwidth."""
-
-    def flush_l2(self) -> None:
-        os._exit(5)
-
-
-def make_dying() -> Handler:
-    return FakeSession(Dying(behave)).handle
 
 
 def make_good_handler() -> Handler:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.gpu_pool import GpuPool, gpu_runner, visible
+from autosched.measure.gpu_pool import GpuPool, gpu_runner, require_alike, visible
 from autosched.measure.gpu_runner import GpuRunner
 from autosched.measure.interrupt import RunInterrupted, RunLostError
 from autosched.measure.nvml import Nvml
@@ -69,7 +70,8 @@ def test_a_batch_is_dealt_out_and_each_part_stays_on_its_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(RUNS, str(tmp_path / "runs"))
-    with pool() as found:
+    busy = FakeNvml(pids=[7], uuids=("GPU-0", "GPU-1"))
+    with pool(module=busy, share=True) as found:
         results = run(found, GOOD, {**GOOD, "wrong": "value"}, None, GOOD, {**GOOD, "run": 700})
         assert kinds(results) == ["ok", "wrong_answer", "", "ok", "crash"]
         assert all(len(seconds) == VISITS for seconds, failure in results[::3] if not failure)
@@ -105,44 +107,37 @@ def test_a_gpu_that_is_lost_leaves_and_its_candidates_go_to_the_other(
     assert len(said) == 2
 
 
-def test_all_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pool("all") as found:
-        assert found.open()["uuid"] == "GPU-0"
-        assert [member.name for member in found._members] == ["0", "1", "2"]
-
-
-def test_only_equal_gpus_share_a_task() -> None:
-    message = r"devices: 0 and odd differ \(name: fake GPU and odd GPU\); only equal GPUs share"
-    with pool((0, "odd")) as found, pytest.raises(ConfigError, match=message):
-        found.open()
-
-
-def test_one_of_them_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_gpus_of_which_one_does_not_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "broken").write_text("1")
     monkeypatch.setenv(BROKEN, str(tmp_path / "broken"))
     message = "measure.devices: GPU 1: device unavailable"
-    with pool() as found, pytest.raises(ConfigError, match=message):
+    with pool("all") as found, pytest.raises(ConfigError, match=message):
         found.open()
 
 
-def test_the_same_twice() -> None:
-    with pool((0, "0")) as found, pytest.raises(ConfigError, match="that was named before"):
-        found.open()
+def test_only_equal_gpus_share_a_task() -> None:
+    known = {"name": "A", "memory": 80, "capability": (9, 0)}
+    first, same, other = {**known, "uuid": "1"}, {**known, "uuid": "2"}, {**known, "name": "B"}
+    require_alike([("0", first), ("1", same)])
+    message = r"devices: 0 and 2 differ \(name: A and B\); only equal GPUs share"
+    with pytest.raises(ConfigError, match=message):
+        require_alike([("0", first), ("1", same), ("2", other)])
+    with pytest.raises(ConfigError, match="1 is a GPU that was named before"):
+        require_alike([("0", first), ("1", first)])
 
 
-def test_a_gpu_on_which_others_compute_is_refused_unless_it_is_shared() -> None:
-    module = FakeNvml(pids=[7, 9], uuids=("GPU-0", "GPU-1"))
+def test_a_gpu_on_which_others_compute_is_refused() -> None:
+    module = FakeNvml(pids=[7, os.getpid(), 9], uuids=("GPU-0",))
     message = r"GPU 0: other processes compute on fake GPU \(process 7, 9\).*--share"
-    with pool(module=module) as found, pytest.raises(ConfigError, match=message):
+    with pool([0], module=module) as found, pytest.raises(ConfigError, match=message):
         found.open()
-    with pool(module=module, share=True) as found:
-        found.open()
-    assert module.calls.count("nvmlInit") == module.calls.count("nvmlShutdown")
+    assert module.calls.count("nvmlInit") == module.calls.count("nvmlShutdown") == 1
 
 
-@pytest.mark.parametrize("hang", [False, True])
 def test_an_interrupt_ends_the_request_under_way_or_its_process(
-    monkeypatch: pytest.MonkeyPatch, hang: bool
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     at_work = threading.Event()
     after_first = GpuRunner._after_first
@@ -159,7 +154,7 @@ def test_an_interrupt_ends_the_request_under_way_or_its_process(
     monkeypatch.setattr(GpuPool, "_wait", interrupted)
     with pool() as found:
         with pytest.raises(RunInterrupted) as caught:
-            run(found, GOOD, GOOD, {**GOOD, "hang": hang}, {**GOOD, "hang": hang})
+            run(found, GOOD, GOOD, GOOD, {**GOOD, "hang": True})
         assert [member.runner.lost for member in found._members] == ["", ""]
     assert set(kinds(caught.value.results)) <= {"", "ok"}
 
