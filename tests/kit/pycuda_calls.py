@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from autosched.errors import DeviceError
+from autosched.measure.gpu_run import GpuSession
 from autosched.runtime.cuda import CudaDevice, device_uuids
 
 
@@ -24,7 +25,9 @@ def calls() -> None:
     assert (device.download(address, 256).view(np.float32) == numbers).all()
     device.fill(address, 128, 0x5A)
     assert (device.download(address, 256)[126:130] == [0x5A, 0x5A, 0, 0]).all()
-    device.add(address, address, other, 64)
+    session = GpuSession(lambda: device)
+    session.handle(("probe",))
+    assert session.handle(("flush",)) == (2 << 20, 2e-3)
     module = device.load(b"an image")
     kernel, used = device.kernel(module, "twice", 64 << 10)
     assert (used.max_threads, used.shared_bytes, used.local_bytes, used.registers) == (
