@@ -27,8 +27,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All findings, what they come to in a few words, and whether something must be repaired."""
+    """All findings, what they come to in a few words, and whether something must be repaired.
+
+    `commands` are for a shell and repair what takes more than a line.
+    """
 
     findings: tuple[Finding, ...]
     verdict: str
     failed: bool
+    commands: tuple[str, ...] = ()

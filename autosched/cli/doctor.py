@@ -24,6 +24,10 @@ def run(target: str, arch: str) -> None:
     for line in lines_of(found.findings, max(out.width, _LEAST_WIDTH)):
         plain(line)
     plain(found.verdict)
+    if found.commands:
+        plain("\nPyCUDA is built so (GCC is needed):")
+        for line in found.commands:
+            plain(line)
     if found.failed:
         sys.exit(EXIT_BROKEN)
 

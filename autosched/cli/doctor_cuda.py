@@ -12,6 +12,7 @@ import subprocess
 import sys
 from typing import Any
 
+from autosched.cli.build_pycuda import commands
 from autosched.cli.diagnosis import Diagnosis, Finding, Level
 from autosched.cli.doctor_gpu import nvml_and_clocks, tried, without_gpu
 from autosched.codegen.nvdisasm import HOW_TO_INSTALL as INSTALL_NVDISASM
@@ -27,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(64) add(const float* a, const float
   c[i] = a[i] + b[i];
 }
 """
-_REBUILD = "rebuild it as in docs/cuda.md"
+_REBUILD = "rebuild it as below (docs/cuda.md)"
 _SECONDS = 60
 
 _PYCUDA = """
@@ -74,7 +75,10 @@ def diagnose(arch: str) -> Diagnosis:
         verdict = "can compile and measure" if measures else "can compile, cannot measure"
     else:
         verdict = "can neither compile nor measure; autosched lower and show --as cuda work"
-    return Diagnosis(findings, verdict, failed)
+    build: list[str] = []
+    if driver is not None and pycuda.level is not Level.OK:
+        build = commands(driver[0])
+    return Diagnosis(findings, verdict, failed, tuple(build))
 
 
 def _compiler(arch: str, driver: tuple[int, int] | None) -> list[Finding]:

@@ -27,7 +27,10 @@ from autosched.runtime.cuda_helpers import RESULT_BYTES, compare_name, helper_so
 from autosched.runtime.device import Device, DeviceFacts, Difference, Handle, KernelFacts
 from autosched.runtime.device_errors import CODES, device_error
 
-NO_PYCUDA = "PyCUDA is not installed; it is built from source: see docs/cuda.md"
+NO_PYCUDA = (
+    "PyCUDA is not installed; it is built from source: autosched doctor --target cuda prints the "
+    "commands, see docs/cuda.md"
+)
 _OPT_IN_BYTES = 48 << 10
 _GRID, _BLOCK = (528, 1, 1), (256, 1, 1)  # of helper kernels
 _ATTRIBUTES = {  # CUdevice_attribute

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from autosched.cli import doctor_cuda
+from autosched.cli.build_pycuda import commands
 from autosched.cli.diagnosis import Finding, Level
 from autosched.cli.doctor import lines_of
 from autosched.measure import gpu_runner
@@ -41,6 +43,7 @@ def nvmlDeviceGetTemperature(gpu, sensor): raise NVMLError("Not Supported")
 def nvmlDeviceGetCurrentClocksEventReasons(gpu): return {reasons}
 """
 Fake = Callable[..., None]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -188,12 +191,51 @@ def test_a_pycuda_that_does_not_work_beside_a_driver(
     done = cli("doctor")
     assert done.status == 1
     assert parts(done.out)[part].startswith(message)
-    assert done.out.endswith("\ncan compile, cannot measure\n")
+    assert "\ncan compile, cannot measure\n\nPyCUDA is built so" in done.out
 
 
-@pytest.mark.usefixtures("modules")
-def test_a_driver_without_pycuda_is_to_be_repaired(cli: Cli, with_driver: None) -> None:
-    assert cli("doctor").status == 1
+@pytest.mark.usefixtures("modules", "with_driver")
+def test_a_driver_without_pycuda_is_to_be_repaired(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no nvcc
+    done = cli("doctor")
+    assert done.status == 1
+    _, *lines = done.out.partition("\nPyCUDA is built so")[2].splitlines()
+    assert lines == commands(13)
+
+
+def built(lines: list[str], folder: Path) -> list[str]:
+    """The lines of the wheels as documented, where the folder of the headers is `$INC`."""
+    text = "\n".join(lines).replace(f"{folder}/cu13/include", "$INC")
+    text = text.replace("--no-cache-dir --force-reinstall ", "").replace('"$INC"', "$INC")
+    return sorted(re.split(r"[\s|\\]+", text))
+
+
+def test_the_commands_are_those_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    packages = Path(sysconfig.get_path("purelib"), "nvidia")
+    text = (ROOT / "docs" / "cuda.md").read_text()
+    documented = text.partition('```sh\npip install numpy "nvidia')[2].partition("```")[0]
+    lines = ['pip install numpy "nvidia' + documented.strip()]
+    lines = [line for line in lines[0].splitlines() if not line.startswith("INC=")]
+    lines = [line.replace('"$INC/', "$INC/").replace('.h"', ".h") for line in lines]
+    assert built(commands(13), packages) == built(lines, packages)
+    twelve = "\n".join(commands(12))
+    assert "nvidia-cuda-runtime-cu12" in twelve and "-cu12" not in "".join(commands(14))
+    assert f'CUDA_INC_DIR = ["{packages}/cuda_runtime/include", "{packages}/cuda_prof' in twelve
+
+
+def test_with_a_toolkit_its_headers_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [tmp_path / part for part in ("bin/nvcc", "include/cuda.h", "lib64/stubs/libcuda.so")]
+    for part in parts:
+        assert len(commands(13)) > 2  # an nvcc elsewhere misleads PyCUDA
+        part.parent.mkdir(parents=True)
+        part.touch(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert len(commands(13)) == 2 and "CUDA_ENABLE_CURAND" in commands(13)[0]
 
 
 @pytest.mark.parametrize(
