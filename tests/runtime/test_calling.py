@@ -57,6 +57,28 @@ class Interface:
         self.array, self.__array_interface__ = array, array.__array_interface__
 
 
+class Tensor(Dlpack):
+    """As PyTorch's: a view of its own, but for types that NumPy does not have."""
+
+    __module__ = "torch"
+
+    def numpy(self) -> Array:
+        if self.on_gpu:
+            raise TypeError("it is on a GPU")
+        return self.array
+
+
+def test_tensors_of_pytorch(kernel: CpuKernel, arrays: tuple[Array, Array, Array]) -> None:
+    a, b, c = arrays
+    wanted = a @ b
+    given = [Tensor(array) for array in arrays]
+    given[0].__dict__["__dlpack__"] = None  # is not asked
+    kernel(*given)
+    np.testing.assert_allclose(c, wanted, rtol=1e-6)
+    with pytest.raises(MeasureError, match=r"\(B\) \(Tensor\) cannot be viewed .*: it is on a GPU"):
+        kernel(a, Tensor(b, on_gpu=True), c)
+
+
 def test_every_way_to_call(kernel: CpuKernel, arrays: tuple[Array, Array, Array]) -> None:
     a, b, c = arrays
     ways: dict[str, Callable[[], Any]] = {
