@@ -50,6 +50,18 @@ def bundle(modules: Sequence[str], docstring: str) -> str:
     return head + "\n".join(lines) + "\n\n" + "\n\n\n".join(bodies) + "\n"
 
 
+def names_of(modules: Sequence[str]) -> set[str]:
+    """The names that a module of these has already: what they define and import."""
+    found: set[str] = set()
+    for module in modules:
+        source = (PACKAGE / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+        for node in ast.parse(source).body:
+            found.update(_names(node))
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found.update((a.asname or a.name).split(".")[0] for a in node.names)
+    return found
+
+
 def _take(
     node: ast.ImportFrom, module: str, before: Sequence[str], imports: dict[str, set[str]]
 ) -> None:

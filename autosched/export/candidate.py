@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -40,10 +40,10 @@ class Candidate:
     tuned_for: str = ""
     checked: str = ""
 
-    @property
-    def operator(self) -> str:
-        """The name of the operator, as an identifier of C that no library has taken."""
-        return _identifier(self.task.function_name)
+    def operator(self, taken: Collection[str] = ()) -> str:
+        """The name of the operator, as an identifier of C that neither C nor `taken` has."""
+        name = _identifier(self.task.function_name)
+        return f"kernel_{name}" if name in taken else name
 
     def about(self) -> dict[str, Any]:
         """What a reader wants to know of it."""
@@ -57,17 +57,20 @@ class Candidate:
         return found
 
 
-def named(candidates: Sequence[Candidate], *, sized: bool = False) -> list[Candidate]:
+def named(
+    candidates: Sequence[Candidate], *, sized: bool = False, taken: Collection[str] = ()
+) -> list[Candidate]:
     """The candidates with symbols that are C identifiers and differ: the operators' names.
 
     Where an operator occurs more than once its sizes are added: matmul_512x512x512. With `sized`
-    they always are.
+    they always are. Operators are not called as in `taken`.
     """
-    often = Counter(c.operator for c in candidates)
+    often = Counter(c.operator(taken) for c in candidates)
     found = []
     seen: Counter[str] = Counter()
     for c in candidates:
-        name = f"{c.operator}_{_sizes(c.task)}" if sized or often[c.operator] > 1 else c.operator
+        operator = c.operator(taken)
+        name = f"{operator}_{_sizes(c.task)}" if sized or often[operator] > 1 else operator
         seen[name] += 1
         found.append(replace(c, symbol=name if seen[name] == 1 else f"{name}_{seen[name]}"))
     return found

@@ -23,7 +23,7 @@ from autosched.runtime.artifact import CpuArtifact, ParamSpec
 from autosched.runtime.calling import constant_shape
 from autosched.target import Target, cpu_target
 
-_MODULES = (
+MODULES = (
     "runtime.array_checks",
     "runtime.calling",
     "runtime.memory",
@@ -31,6 +31,8 @@ _MODULES = (
     "export.exported_cpu",
 )
 _DOCSTRING = """Kernels for the CPU, tuned by autosched; this module needs NumPy only.
+
+It holds files of autosched (Apache-2.0).
 
     import {name}
     c = {name}.{first}(a, b)           # inputs; the outputs are made and returned
@@ -93,7 +95,7 @@ def export_cpu(
         f"{name}_example.c": example(name, functions),
         f"{name}.cmake": cmake(name),
         f"{name}.json": json.dumps(about, indent=1) + "\n",
-        f"{name}.py": bundle(_MODULES, _DOCSTRING.format(name=name, first=functions[-1].symbol)),
+        f"{name}.py": bundle(MODULES, _DOCSTRING.format(name=name, first=functions[-1].symbol)),
     }
     for file, text in texts.items():
         (folder / file).write_text(text, encoding="utf-8")

@@ -16,7 +16,7 @@ from autosched.export.bundle import bundle
 from autosched.export.candidate import Candidate, tools
 from autosched.runtime.cuda_artifact import Alloc, CudaArtifact, Launch
 
-_MODULES = (
+MODULES = (
     "runtime.array_checks",
     "runtime.calling",
     "runtime.cuda_api",
@@ -25,6 +25,8 @@ _MODULES = (
     "export.exported_cuda",
 )
 _DOCSTRING = """Kernels for CUDA, tuned by autosched; this needs NumPy and the CUDA driver only.
+
+It holds files of autosched (Apache-2.0).
 
     import {name}
     c = {name}.{first}(a, b)               # NumPy arrays: copied to the GPU and back
@@ -49,7 +51,7 @@ def export_cuda(
     about = {"schema": 1, "target": "cuda", "tools": tools(), "kernels": entries}
     written[f"{name}.json"] = (json.dumps(about, indent=1) + "\n").encode()
     first = candidates[0].symbol
-    written[f"{name}.py"] = bundle(_MODULES, _DOCSTRING.format(name=name, first=first)).encode()
+    written[f"{name}.py"] = bundle(MODULES, _DOCSTRING.format(name=name, first=first)).encode()
     for file, data in written.items():
         (folder / file).write_bytes(data)
     return [folder / file for file in written]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autosched.driver import build_steps
 from autosched.errors import ConfigError, MeasureError
+from autosched.export import cpu, cuda
 from autosched.export.adapt import nearest, other_shape
+from autosched.export.bundle import names_of
 from autosched.export.candidate import Candidate, named
-from autosched.export.cpu import export_cpu
-from autosched.export.cuda import export_cuda
 from autosched.measure.check import compare
 from autosched.measure.records import LogContents, Record, RecordLog
 from autosched.referee.check import Verdict, check_candidate
@@ -73,8 +73,10 @@ def export(
         candidates = [_refereed(candidate, notes) for candidate in candidates]
     if options.also:
         candidates += _others(candidates, options.also, notes)
-    candidates = named(candidates, sized=options.dispatch)
-    name = options.name or _name(candidates)
+    taken = names_of(cuda.MODULES if on_gpu else cpu.MODULES)
+    candidates = named(candidates, sized=options.dispatch, taken=taken)
+    operators = {c.operator(taken) for c in candidates}
+    name = options.name or (operators.pop() if len(operators) == 1 else "kernels")
     if not name.isidentifier() or not name.isascii():
         raise ConfigError(f"the name {name!r} must be an identifier of C and Python; give another")
     try:
@@ -84,9 +86,9 @@ def export(
         raise ConfigError(f"cannot write to {folder}: {error.strerror}") from error
     try:
         if on_gpu:
-            export_cuda(candidates, place, name, options.archs)
+            cuda.export_cuda(candidates, place, name, options.archs)
         else:
-            _, note = export_cpu(candidates, place, name, _choices(candidates, options))
+            _, note = cpu.export_cpu(candidates, place, name, _choices(candidates, options, taken))
             if note:
                 notes.append(note.replace(str(place), str(folder)))
         log = RecordLog(place / f"{name}.records.jsonl")
@@ -185,18 +187,15 @@ def _compared(candidate: Candidate) -> None:
             raise MeasureError(problem, stage="check", kind="wrong_answer")
 
 
-def _choices(candidates: Sequence[Candidate], options: ExportOptions) -> dict[str, list[str]]:
+def _choices(
+    candidates: Sequence[Candidate], options: ExportOptions, taken: Collection[str]
+) -> dict[str, list[str]]:
     """The kernels of each operator."""
     found: dict[str, list[str]] = {}
     if options.dispatch:
         for c in candidates:
-            found.setdefault(c.operator, []).append(c.symbol)
+            found.setdefault(c.operator(taken), []).append(c.symbol)
     return found
-
-
-def _name(candidates: Sequence[Candidate]) -> str:
-    operators = {c.operator for c in candidates}
-    return operators.pop() if len(operators) == 1 else "kernels"
 
 
 def _move(place: Path, folder: Path, name: str, *, force: bool) -> list[Path]:

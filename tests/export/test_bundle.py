@@ -10,8 +10,8 @@ import pytest
 
 from autosched.export import bundle as bundling
 from autosched.export.bundle import bundle
-from autosched.export.cpu import _MODULES as CPU
-from autosched.export.cuda import _MODULES as CUDA
+from autosched.export.cpu import MODULES as CPU
+from autosched.export.cuda import MODULES as CUDA
 
 
 @pytest.mark.parametrize("modules", [CPU, CUDA], ids=["cpu", "cuda"])
@@ -39,6 +39,7 @@ def test_what_cannot_be_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "c.py").write_text('"""C."""\n\nX: int = 3\n')
     (tmp_path / "d.py").write_text('"""D."""\n\nfrom autosched.a import X as W\n')
     made = bundle(["a", "b"], "Both.")
+    assert bundling.names_of(["a", "b"]) == {"sys", "X", "f", "Y", "Z"}
     names: dict[str, object] = {}
     exec(compile(made, "made", "exec"), names)
     assert (names["Y"], names["Z"], names["__doc__"]) == (1, 2, "Both.\n")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from autosched.export.bundle import names_of
 from autosched.export.candidate import Candidate, named
+from autosched.export.cpu import MODULES
 from autosched.task import Task
 from kit.exporting import matmul
 
@@ -16,7 +18,7 @@ def test_names_are_identifiers_and_differ() -> None:
     again = [c.symbol for c in named([Candidate(plain, (), ""), Candidate(plain, (), "")])]
     assert again == ["kernel_4x6x4x6", "kernel_4x6x4x6_2"]
     sized = named([Candidate(tasks[0], (), "")], sized=True)
-    assert (sized[0].symbol, sized[0].operator) == ("matmul_8x32x16", "matmul")
+    assert (sized[0].symbol, sized[0].operator()) == ("matmul_8x32x16", "matmul")
 
 
 def test_names_that_are_taken() -> None:
@@ -24,7 +26,11 @@ def test_names_that_are_taken() -> None:
         function_name = "exp"
 
     taken = Candidate(Named(), (), "")  # type: ignore[arg-type]  # all that is asked of a task
-    assert taken.operator == "kernel_exp"
+    assert taken.operator() == "kernel_exp"
     for name, symbol in (("double", "kernel_double"), ("main", "kernel"), ("own", "own")):
         Named.function_name = name
-        assert taken.operator == symbol
+        assert taken.operator() == symbol
+    assert taken.operator({"own"}) == "kernel_own"
+    assert [c.symbol for c in named([taken], taken=names_of(MODULES))] == ["own"]
+    Named.function_name = "empty"
+    assert [c.symbol for c in named([taken], taken=names_of(MODULES))] == ["kernel_empty"]
