@@ -1,6 +1,6 @@
 """The referee on the golden CUDA candidates: verdicts, seconds, and faults injected and found.
 
-    python benchmarks/referee.py [--workload NAME] [--per-workload N] [--seconds S]
+    python benchmarks/referee.py [--workload NAME] [--per-workload N] [--seconds S] [--dtype TYPE]
     python benchmarks/referee.py --mutants 3      # so many of each kind, of one kernel a workload
 
 The first prints a line per candidate that passes VerifyGPUCode, then totals; its exit status is 1
@@ -33,8 +33,13 @@ FOLDER = Path(__file__).parent.parent / "tests" / "golden"
 FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
 
 
-def candidates(workload: str | None, most: int | None) -> Iterator[tuple[Task, tuple[Step, ...]]]:
-    """The golden CUDA candidates that are within the GPU's limits, by setting."""
+def candidates(
+    workload: str | None, most: int | None, dtype: str | None = None
+) -> Iterator[tuple[Task, tuple[Step, ...]]]:
+    """The golden CUDA candidates that are within the GPU's limits, by setting.
+
+    With `dtype` those of workloads in that type, whatever it was when they were recorded.
+    """
     settings: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for name in FILES:
         with gzip.open(FOLDER / name, "rt") as file:
@@ -48,7 +53,8 @@ def candidates(workload: str | None, most: int | None) -> Iterator[tuple[Task, t
         given = 0
         for line in lines:
             target = Target("cuda", HardwareParams.from_list(line["hardware"]))
-            task = Task.from_workload(name, target=target, **json.loads(args))
+            wanted = json.loads(args) if dtype is None else {**json.loads(args), "dtype": dtype}
+            task = Task.from_workload(name, target=target, **wanted)
             steps = tuple(steps_from_json(line["steps"]))
             try:
                 verify_gpu(lowered(task, steps)[0], target)
@@ -65,7 +71,7 @@ def check_all(args: argparse.Namespace) -> int:
     verdicts: Counter[str] = Counter()
     proved: Counter[str] = Counter()
     seconds = []
-    for task, steps in candidates(args.workload, args.per_workload):
+    for task, steps in candidates(args.workload, args.per_workload, args.dtype):
         report = check_candidate(task, steps, seconds=args.seconds)
         verdicts[report.verdict.value] += 1
         seconds.append(report.seconds)
@@ -109,6 +115,7 @@ def main() -> int:
     parser.add_argument("--workload", help="only this one")
     parser.add_argument("--per-workload", type=int, help="at most so many of a setting")
     parser.add_argument("--seconds", type=float, default=5.0, help="limit of a run")
+    parser.add_argument("--dtype", help="in this type, e.g. bfloat16")
     parser.add_argument("--mutants", type=int, default=0, help="so many of each kind")
     args = parser.parse_args()
     failed = check_mutants(args) if args.mutants else check_all(args)

@@ -81,8 +81,9 @@ def check_candidate(task: Task, steps: Iterable[Step], *, seconds: float = 5.0) 
 
     A candidate of one kernel runs on representative blocks of its real size. Where that takes more
     than `seconds`, where there are several kernels, and where it is not proved that blocks leave
-    each other's memory alone, all blocks of a smaller problem run. Raises ScheduleError when the
-    steps are illegal.
+    each other's memory alone, all blocks of a smaller problem run; of 16-bit floats all of the real
+    one if the time suffices, since sums of few elements may cancel to nothing but rounding. Raises
+    ScheduleError when the steps are illegal.
     """
     steps = tuple(steps)
     source, final = lowered(task, steps)
@@ -94,6 +95,10 @@ def check_candidate(task: Task, steps: Iterable[Step], *, seconds: float = 5.0) 
         if report.verdict is not Verdict.UNCHECKED:
             return replace(report, proofs=proofs)
     smaller = scaled(task, steps)
+    if report is None and smaller is not None and _in_16_bits(source):
+        report = check_function(task, source, final, seconds=seconds, sample=False)
+        if report.verdict is not Verdict.UNCHECKED:
+            return replace(report, proofs=proofs)
     if smaller is None:
         if report is None:
             report = check_function(task, source, final, seconds=seconds, sample=False)
@@ -103,6 +108,10 @@ def check_candidate(task: Task, steps: Iterable[Step], *, seconds: float = 5.0) 
     how = f"all blocks of the smaller {small.name}"
     report = check_function(small, source, final, seconds=seconds, sample=False, how=how)
     return replace(report, proofs=proofs)
+
+
+def _in_16_bits(func: PrimFunc) -> bool:
+    return any(b.dtype.is_float and b.dtype.bits == 16 for b in func.buffers)
 
 
 def lowered(task: Task, steps: Sequence[Step]) -> tuple[PrimFunc, PrimFunc]:

@@ -17,7 +17,7 @@ from autosched.tir.expr import IntImm
 from autosched.workloads.numpy_version import NumpyVersion
 
 Array = npt.NDArray[Any]
-FLOATS = ("float32", "float64", "float16")
+FLOATS = ("float32", "float64", "float16", "bfloat16")
 NUMBERS = (*FLOATS, "int32", "int64")
 MAX_SIZE = 2**31 - 1  # indices are int32
 

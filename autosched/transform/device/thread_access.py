@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from autosched.tir.dtype import DType
-from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
+from autosched.tir.expr import And, BufferLoad, Call, Expr, IntImm, StringImm, Var
 from autosched.tir.stmt import BufferStore, Evaluate, Stmt
 from autosched.tir.walk import direct_exprs, free_vars, pre_order, substitute
 from autosched.transform.device.thread_index import Place, Span
@@ -18,17 +18,29 @@ _WRITES = frozenset(("tvm_store_matrix_sync",))
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A read or write of `data`; `place` is None where the elements are not known."""
+    """A read or write of `data`; `place` is None where the elements are not known.
+
+    `guard` holds where it is made; `met_in_warp` says that the lanes of a warp have met since.
+    """
 
     data: Var
     dtype: DType
     is_write: bool
     place: Place | None
     double_buffer: bool = False
+    guard: Expr | None = None
+    met_in_warp: bool = False
 
     def depends_on(self, var: Var | None) -> bool:
         """True when the elements are others for other values of `var`."""
         return self.place is not None and var in free_vars(self.place.index)
+
+    def under(self, condition: Expr | None) -> Access:
+        """The access where `condition` holds, too (None: whatever it was)."""
+        if condition is None:
+            return self
+        both = condition if self.guard is None else And(self.guard, condition)
+        return replace(self, guard=both)
 
     def around(self, loop: Span | None, var: Var | None) -> Access:
         """The access over all iterations of a loop over `var`, of unknown extent without `loop`."""
@@ -40,13 +52,17 @@ class Access:
 
 
 class Barrier:
-    """Stands among accesses for a point at which all threads have met."""
+    """Stands among accesses for a point at which threads have met: all of them with BARRIER."""
 
 
 BARRIER = Barrier()
 
 MAYBE = Barrier()
 """A point that some ways through a statement do not come to; none skips what stands before it."""
+
+
+WARP = Barrier()
+"""A point at which the lanes of each warp have met."""
 
 
 def is_barrier(s: Stmt, scope: str) -> bool:

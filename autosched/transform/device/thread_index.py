@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars
 
 Array = np.ndarray[Any, Any]
+_WARP = 32
 MOST = 65536
 """Tuples of values that are counted out; beyond that the answer is that threads may meet."""
 
@@ -74,6 +75,33 @@ def may_meet(
     """
     a = _touched(first, threads, loop)
     b = a if second == first else _touched(second, threads, loop)
+    return _meet(a, b, loop)
+
+
+def warps_may_meet(
+    first: tuple[Place, Expr | None],
+    second: tuple[Place, Expr | None],
+    threads: Sequence[Span],
+    loop: Span | None = None,
+) -> bool:
+    """The same of threads of different warps, where the conditions hold.
+
+    The variables of `threads` are named as their axes. A condition that is not known counts as
+    true.
+    """
+    order = sorted(threads, key=lambda span: span.var.name, reverse=True)  # x is the innermost
+    return _meet(
+        _of_warps(_touched(first[0], order, loop, first[1])),
+        _of_warps(_touched(second[0], order, loop, second[1])),
+        loop,
+    )
+
+
+def _of_warps(found: _Touched | None) -> _Touched | None:
+    return None if found is None else replace(found, thread=found.thread // _WARP)
+
+
+def _meet(a: _Touched | None, b: _Touched | None, loop: Span | None) -> bool:
     if a is None or b is None or a.rest != b.rest:
         return True
     values = np.concatenate([a.values, b.values])
@@ -104,8 +132,13 @@ class _Touched:
     rest: dict[Expr, int]
 
 
-def _touched(place: Place, threads: Sequence[Span], loop: Span | None) -> _Touched | None:
-    """All (element, thread, iteration), but for the terms `rest`; None when undecided."""
+def _touched(
+    place: Place, threads: Sequence[Span], loop: Span | None, guard: Expr | None = None
+) -> _Touched | None:
+    """All (element, thread, iteration), but for the terms `rest`; None when undecided.
+
+    Those where `guard` does not hold are left out.
+    """
     index, inner = place.index, list(place.inner)
     if isinstance(index, Ramp):
         if not isinstance(index.stride, IntImm):
@@ -141,6 +174,10 @@ def _touched(place: Place, threads: Sequence[Span], loop: Span | None) -> _Touch
         number = number * span.extent + env[span.var] - span.low
     when = np.zeros((1,), np.int64) if loop is None else env[loop.var]
     flat = [np.broadcast_to(part, shape).reshape(-1) for part in (total, number, when)]
+    holds = None if guard is None else evaluate(guard, env)
+    if holds is not None:
+        taken = np.broadcast_to(holds, shape).reshape(-1).astype(bool)
+        flat = [part[taken] for part in flat]
     return _Touched(flat[0], flat[1], flat[2], rest)
 
 

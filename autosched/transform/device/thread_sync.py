@@ -67,12 +67,13 @@ from autosched.tir.walk import child_stmts, free_vars, map_children, pre_order, 
 from autosched.transform.device.thread_access import (
     BARRIER,
     MAYBE,
+    WARP,
     Access,
     Barrier,
     accesses_of,
     is_barrier,
 )
-from autosched.transform.device.thread_index import Span, may_meet
+from autosched.transform.device.thread_index import Span, may_meet, warps_may_meet
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -161,6 +162,8 @@ class _Planner:
                     extents[tag] = s.value.value if isinstance(s.value, IntImm) else 0
         # An extent that is not constant makes the threads too many to count.
         self.threads = [Span(self.axes[tag], 0, n or 1 << 20) for tag, n in extents.items()]
+        # Warps are told apart by the number of a thread, of which all extents must be known.
+        self.lanes_in_order = all(n > 0 for n in extents.values())
         self._met: dict[object, bool] = {}
 
     # -- collecting -----------------------------------------------------------------------------
@@ -197,6 +200,8 @@ class _Planner:
                 return [self._branch(s, table)]
         if is_barrier(s, self.scope):
             return [_Entry(s, [BARRIER])]
+        if is_barrier(s, "warp"):
+            return [_Entry(s, [WARP])]
         below = [entry for part in child_stmts(s) for entry in self.entries(part, table)]
         return [_Entry(s, accesses_of(s, self.scope, table)), *below]
 
@@ -226,12 +231,13 @@ class _Planner:
         cases = [s.then_case] if s.else_case is None else [s.then_case, s.else_case]
         for case in cases:
             parts = heads
+            guard = substitute(s.condition, table) if case is s.then_case else None
             for a in self.summary(self.entries(case, table), None, None):
                 if isinstance(a, Barrier):
                     found.append(a)
                     parts = tails
                 else:
-                    parts.append(a)
+                    parts.append(a.under(guard))
         self._check_uniform(s, [s.condition], self.marked - before, table)
         if not found:
             return _Entry(s, heads)
@@ -300,6 +306,8 @@ class _Planner:
         self, open_: list[Access], entry: _Entry, loop: Stmt | None, span: Span | None
     ) -> bool:
         for access in entry.accesses:
+            if access is WARP:
+                continue
             if isinstance(access, Barrier):
                 return False
             if any(self._conflict(other, access, loop, span) for other in open_):
@@ -321,7 +329,7 @@ class _Planner:
                     seen, last = BARRIER, []
                 elif part is MAYBE:
                     seen, behind = seen or MAYBE, True
-                else:
+                elif part is not WARP:  # which only the statements beside it rely on
                     if seen is not BARRIER and not behind:
                         first.append(part)
                     if seen is not None:
@@ -343,6 +351,9 @@ class _Planner:
         if isinstance(loop, For) and span is None:
             if first.depends_on(loop.loop_var) or second.depends_on(loop.loop_var):
                 return True
+        if first.met_in_warp and self.lanes_in_order:
+            places = (first.place, first.guard), (second.place, second.guard)
+            return warps_may_meet(*places, self.threads, span)
         key = (first.place, second.place, span)
         if key not in self._met:
             self._met[key] = may_meet(first.place, second.place, self.threads, span)
@@ -353,6 +364,8 @@ def _after(open_: list[Access], entry: _Entry) -> list[Access]:
     for access in entry.accesses:
         if access is BARRIER:
             open_ = []
+        elif access is WARP:
+            open_ = [replace(a, met_in_warp=True) for a in open_]
         elif isinstance(access, Access):
             open_ = [*open_, access]
     return open_

@@ -244,13 +244,37 @@ for i in range(4):
     assert missing_barriers(kernel, "shared", "main") == set()
 
 
-def test_a_barrier_of_a_warp_is_not_one_of_the_block() -> None:
-    body = """\
-S[threadIdx.x] = A[threadIdx.x]
-tvm_storage_sync("warp")
-B[threadIdx.x] = S[31 - threadIdx.x]
-"""
-    assert synced(body).count("sync") == 2
+WARPS = 'S[threadIdx.x] = A[threadIdx.x]\n{}tvm_storage_sync("warp")\n{}'
+MIRRORED = "B[threadIdx.x] = S[{} - threadIdx.x]\n"
+TREE = "if threadIdx.x < {0}:\n    S[threadIdx.x] = S[threadIdx.x] + S[threadIdx.x + {0}]\n"
+OF_WARPS: dict[str, tuple[str, int, bool]] = {
+    "one warp": (WARPS.format("", MIRRORED.format(31)), 32, True),
+    "threads of two warps": (WARPS.format("", MIRRORED.format(63)), 64, False),
+    "within each of two warps": (
+        WARPS.format("", "B[threadIdx.x] = S[threadIdx.x // 32 * 32 + 31 - threadIdx.x % 32]"),
+        64,
+        True,
+    ),
+    "a step of a tree": (WARPS.format("", TREE.format(16)), 32, True),
+    "a step by lanes of one warp among two": (
+        "if threadIdx.x < 32:\n    S[threadIdx.x] = A[threadIdx.x]\n"
+        f'tvm_storage_sync("warp")\n{TREE.format(16)}',
+        64,
+        True,
+    ),
+    "a step across warps": (WARPS.format("", TREE.format(32)), 64, False),
+    "the barrier comes too late": (WARPS.format(MIRRORED.format(31), ""), 32, False),
+}
+
+
+@pytest.mark.parametrize(("body", "threads", "enough"), OF_WARPS.values(), ids=OF_WARPS)
+def test_a_barrier_of_a_warp_orders_its_lanes_alone(body: str, threads: int, enough: bool) -> None:
+    before = function(body, threads)
+    after = ThreadSync()(before)
+    assert (after is before) == enough
+    assert not has_race(after)
+    (kernel,) = kernels(after.body)
+    assert missing_barriers(kernel, "shared", "main") == set()
 
 
 def test_a_launch_orders_what_comes_before_it() -> None:
