@@ -9,7 +9,7 @@ from autosched.tir import interp_host, interp_math
 from autosched.tir.expr import BufferLoad, Call, StringImm, Var
 from autosched.tir.interp_access import flat_index
 from autosched.tir.interp_memory import InterpreterError
-from autosched.tir.interp_value import ATOM, Value, type_interval
+from autosched.tir.interp_value import ATOM, Value, is_settled, type_interval
 from autosched.tir.intrin import EFFECTS
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _bits(c: ExprCompiler, e: Call, args: list[Value]) -> Value | None:
 def _branch(c: ExprCompiler, e: Call) -> Value:
     condition, then, other = e.args
     test = c.expr(condition)
-    if test.low == test.high and condition.dtype.lanes == 1:
+    if is_settled(test) and condition.dtype.lanes == 1:
         return c.expr(then if test.low else other)
     if test.varying or condition.dtype.lanes > 1:
         outer, inner = c.mask, c.fresh("m")

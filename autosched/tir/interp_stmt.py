@@ -29,7 +29,7 @@ from autosched.tir.interp_expr import ExprCompiler
 from autosched.tir.interp_memory import InterpreterError, Storage
 from autosched.tir.interp_ptx import TYPED_POINTERS
 from autosched.tir.interp_threads import Run
-from autosched.tir.interp_value import ATOM, SUM, TERM, Memory, Place, Value
+from autosched.tir.interp_value import ATOM, SUM, TERM, Memory, Place, Value, is_settled
 from autosched.tir.op import add
 from autosched.tir.stmt import (
     Allocate,
@@ -300,7 +300,7 @@ class StmtCompiler(ExprCompiler):
 
     def _if(self, stmt: IfThenElse) -> None:
         condition = self.expr(stmt.condition)
-        if condition.low == condition.high:
+        if is_settled(condition):
             taken = stmt.then_case if condition.low else stmt.else_case
             if taken is not None:
                 self.stmt(taken)

@@ -127,6 +127,11 @@ def decide(kind: type[Expr], a: Value, b: Value) -> bool | None:
     return outcomes.pop() if len(outcomes) == 1 else None
 
 
+def is_settled(condition: Value) -> bool:
+    """Whether the condition has one outcome, and need not be computed for what its calls do."""
+    return condition.low == condition.high and "extern(" not in condition.text
+
+
 def type_interval(dtype: DType) -> tuple[int, int]:
     """All values of an integer type; (0, 0) for others, whose interval is not used."""
     return (int(dtype.min_value), int(dtype.max_value)) if dtype.is_integral else (0, 0)

@@ -448,8 +448,7 @@ def test_random_programs_run_as_the_interpreter_says(seed: int) -> None:
     outcomes = []
     for run in (interp.run, lambda f, args: load_host(build_host(f, cpu_target(1)))(*args)):
         mix = Mix()
-        interp.register_extern("mix", mix)
-        register_packed("mix", mix)
+        mix.register()
         run(func, [mix.table, 3])
         outcomes.append(mix.outcome)
     assert outcomes[0] == outcomes[1]

@@ -35,15 +35,16 @@ after:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
 from autosched.errors import CompileError
 from autosched.tir.dtype import DType, handle, int32
-from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Select, StringImm, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Let, Select, StringImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.intrin import is_pure
 from autosched.tir.op import cast, const, ne
 from autosched.tir.packed import CPU, type_fields
 from autosched.tir.stmt import (
@@ -59,7 +60,7 @@ from autosched.tir.stmt import (
     While,
     seq,
 )
-from autosched.tir.walk import map_children, map_expr_children, pre_order
+from autosched.tir.walk import direct_exprs, map_children, map_expr_children, pre_order
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.function_target import is_host_function, target_of
 from autosched.transform.framework.passes import FunctionPass
@@ -85,9 +86,9 @@ class LowerTVMBuiltin(FunctionPass):
 
     Memory of a device, and of the CPU from 1024 bytes on or of unknown size, comes from the
     runtime's workspace of the device that `device_type` and `device_id` around it name; the CPU's
-    is one, and needs no `device_id`. Packed
-    calls hand over their arguments in a frame on the stack, one for the function and one for each
-    body of a parallel loop. Of several calls in one expression each is made before it, in order.
+    is one, and needs no `device_id`. Packed calls hand over their arguments in a frame on the
+    stack, one for the function and one for each body of a parallel loop. Of several calls in one
+    statement each is made before it, in order, and so is what reads memory beside them.
 
     Raises CompileError for memory where no device is named, and for packed calls in conditions of
     `while` and in arms of conditional expressions, which are not always made.
@@ -110,6 +111,7 @@ class _Lower:
         self._device_id: Expr | None = None
         self._frame = Frame()
         self._before: list[Wrap] = []
+        self._several, self._alone = False, True
 
     def with_frame(self, body: Stmt) -> Stmt:
         """`body` lowered, inside a frame of its own as far as it needs one."""
@@ -123,10 +125,12 @@ class _Lower:
 
     def stmt(self, s: Stmt) -> Stmt:
         outside, self._before = self._before, []
+        many, alone, held = self._several, self._alone, direct_exprs(s)
+        self._several, self._alone = _needs_order(held), len(held) == 1
         arrays, numbers = self._frame.array, self._frame.shape
         new = self._lowered(s)
         new = nest(self._before, new)
-        self._before = outside
+        self._before, self._several, self._alone = outside, many, alone
         self._frame.array, self._frame.shape = arrays, numbers
         return new
 
@@ -140,9 +144,8 @@ class _Lower:
             case LetStmt(value=Call(op="nd_mem_alloc_with_scope")):
                 return self._nd_alloc(s)
             case For(kind=ForKind.PARALLEL):
-                body = self.with_frame(s.body)
                 low, extent = self.expr(s.min), self.expr(s.extent)
-                return s.with_(min=low, extent=extent, body=body)
+                return s.with_(min=low, extent=extent, body=self.with_frame(s.body))
             case While():
                 if any(map(_is_packed, pre_order(s.condition))):
                     raise self._refused("a packed call in the condition of `while`")
@@ -224,37 +227,49 @@ class _Lower:
 
     def expr(self, e: Expr) -> Expr:
         """`e` lowered; what it needs before it is in `self._before`."""
-        if not any(map(_is_lowered, pre_order(e))):
+        if not self._several and not any(map(_is_lowered, pre_order(e))):
             return e
-        several = sum(map(_is_packed, pre_order(e))) > 1
-        if isinstance(e, Call) and _is_packed(e):
-            return self._packed(e, several)
-        return self._expr(e, several)
+        if self._alone and isinstance(e, Call) and _is_packed(e):  # nothing comes after it
+            return self._packed(e)
+        return self._expr(e)
 
-    def _expr(self, e: Expr, several: bool) -> Expr:
-        """`e` lowered; with `several` calls in the whole, calls and loads come before it."""
+    def _expr(self, e: Expr) -> Expr:
         match e:
             case Call() if _is_packed(e):
-                call = self._packed(e, several)
-                return self._held("packed", call) if several else call
+                call = self._packed(e)
+                return self._held("packed", call) if self._several else call
             case Call(op="tvm_context_id"):
                 return const(0, e.dtype)
             case Call(op="tvm_stack_make_shape"):
-                stores, value = self._frame.make_shape(self._exprs(e.args, several))
+                stores, value = self._frame.make_shape(self._exprs(e.args))
             case Call(op="tvm_stack_make_array"):
-                args = self._exprs(e.args, several)
+                args = self._exprs(e.args)
                 device_type, device_id = self._known_device("tvm_stack_make_array")
                 stores, value = self._frame.make_array(args, device_type, device_id)
-            case BufferLoad() if several:
-                return self._held("loaded", map_expr_children(e, lambda c: self._expr(c, True)))
+            case Let() if self._several:
+                self._before.append(let(e.var, self._expr(e.value)))
+                return self._expr(e.body)
+            case Call(op="if_then_else") | Select():
+                return self._chosen(e)
+            case BufferLoad() if self._several:
+                return self._held("loaded", map_expr_children(e, self._expr))
+            case Call() if self._several and _has_effect(e):
+                return self._held("called", map_expr_children(e, self._expr))
             case _:
-                self._check_arms(e)
-                return map_expr_children(e, lambda c: self._expr(c, several))
+                return map_expr_children(e, self._expr)
         self._before += map(before, stores)
         return value
 
-    def _exprs(self, items: tuple[Expr, ...], several: bool) -> tuple[Expr, ...]:
-        return tuple(self._expr(e, several) for e in items)
+    def _chosen(self, e: Expr) -> Expr:
+        """A conditional expression, whose arms stay in it: not all of them may be computed."""
+        condition, *arms = e.children()
+        if _calls_in(arms):
+            raise self._refused(f"a packed call in an arm of {e!r}; use an if statement")
+        changed = e.with_children((self._expr(condition), *arms))
+        return self._held("chosen", changed) if self._several else changed
+
+    def _exprs(self, items: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(map(self._expr, items))
 
     def _held(self, name: str, value: Expr) -> Var:
         """A variable with the value, computed now."""
@@ -262,18 +277,12 @@ class _Lower:
         self._before.append(let(var, value))
         return var
 
-    def _check_arms(self, e: Expr) -> None:
-        conditional = isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else")
-        arms = e.children()[1:] if conditional else ()
-        if any(_is_packed(inner) for arm in arms for inner in pre_order(arm)):
-            raise self._refused(f"a packed call in an arm of {e!r}; use an if statement")
-
-    def _packed(self, e: Call, several: bool) -> Expr:
+    def _packed(self, e: Call) -> Expr:
         frame = self._frame
         name, args, resource = self._parts(e)
         begin, arrays, numbers = frame.begin, frame.array, frame.shape
         frame.take(len(args) + 1)
-        values = self._exprs(args, several)
+        values = self._exprs(args)
         for k, value in enumerate(values):
             self._before += map(before, frame.set_argument(begin + k, value))
         frame.begin, frame.array, frame.shape = begin, arrays, numbers
@@ -292,6 +301,24 @@ class _Lower:
 
 def _is_packed(e: Expr) -> bool:
     return isinstance(e, Call) and (e.op in _PACKED or e.op in _DMA)
+
+
+def _calls_in(items: Iterable[Expr]) -> int:
+    """How many packed calls there are."""
+    return sum(_is_packed(part) for e in items for part in pre_order(e))
+
+
+def _needs_order(items: tuple[Expr, ...]) -> bool:
+    """Whether a packed call stands beside another call that may do something, or in a `let`."""
+    parts = [part for e in items for part in pre_order(e)]
+    if not any(map(_is_packed, parts)):
+        return False
+    return sum(map(_has_effect, parts)) > 1 or any(isinstance(part, Let) for part in parts)
+
+
+def _has_effect(e: Expr) -> bool:
+    """Whether this is a call that may do something, or read what others do."""
+    return isinstance(e, Call) and not is_pure(e.op) and (_is_packed(e) or not _is_lowered(e))
 
 
 def _is_lowered(e: Expr) -> bool:

@@ -210,6 +210,17 @@ def test_mathematics_stays(make_func: MakeFunc) -> None:
     assert LowerIntrin()(before) is before
 
 
+def test_the_example_of_the_seed() -> None:
+    """Document 003, word for word."""
+    head = """\
+def main(A: Buffer((16,), int32), B: Buffer((16,), int32)):
+    attrs(target="llvm")
+    for i in range(16):
+        B[i] = """
+    after = LowerIntrin()(parse_func(head + "A[i] // 8 + A[i] % 8"))
+    assert repr(after) == head + "shift_right(A[i], 3) + bitwise_and(A[i], 7)"
+
+
 RULES = LowerIntrin(rules=True)
 
 

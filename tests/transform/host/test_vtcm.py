@@ -94,7 +94,7 @@ def test_random_programs_compute_the_same(seed: int) -> None:
     outcomes = []
     for each in (before, after):
         mix = Mix()
-        interp.register_extern("mix", mix)
+        mix.register()
         interp.run(each, [mix.table, 3])
         outcomes.append(mix.outcome)
     assert outcomes[0] == outcomes[1]
