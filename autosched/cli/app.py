@@ -254,9 +254,14 @@ def show(
         )
 
 
-@app.command(epilog="Example: autosched lower mm.yaml --target cuda --print-after ThreadSync")
+@app.command(
+    epilog="Examples: autosched lower mm.yaml --target cuda --print-after ThreadSync; "
+    "autosched lower --profile mm.jsonl:0"
+)
 def lower(
-    config: Annotated[Path, typer.Argument(help="YAML file.")],
+    config: Annotated[
+        Path | None, typer.Argument(help="YAML file; not needed with --profile.")
+    ] = None,
     target: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     record: Annotated[
         str | None,
@@ -273,10 +278,37 @@ def lower(
         str | None,
         typer.Option(help="Run these instead: 'StorageFlatten, LoopPartition{max_growth=8}'."),
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(help="FILE or FILE:N: run that candidate, print the time of each loop (CPU)."),
+    ] = None,
+    profile_depth: Annotated[
+        int, typer.Option(help="Of --profile: loops inside at most so many others are timed.")
+    ] = 1,
+    profile_serial: Annotated[
+        bool,
+        typer.Option(
+            "--profile-serial", help="Of --profile: parallel loops on one thread, to look inside."
+        ),
+    ] = False,
+    workload: Workload = None,
+    trust: Trust = False,
 ) -> None:
-    """Show the lowering pipeline, stage by stage; for cuda down to the kernels, without a GPU."""
+    """Show the lowering pipeline, stage by stage; for cuda down to the kernels, without a GPU.
+
+    With --profile a recorded candidate runs on this CPU, and a table says where its time goes.
+    """
     from autosched.cli import lower as command
 
+    if profile is not None:
+        unused: dict[str, object] = {"CONFIG": config, "--record": record}
+        unused |= {"--print-after": print_after, "--host": host or None}
+        unused |= {"--passes": passes, "--target": target, "--time-passes": time_passes or None}
+        with trusting(trust):
+            command.profile(profile, profile_depth, profile_serial, workload or (), unused)
+        return
+    if config is None:
+        raise ConfigError("lower: expected CONFIG, a YAML file, or --profile FILE:N")
     command.run(
         config, record, print_after, passes, time_passes=time_passes, host=host, target=target
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import numpy as np
 from autosched.cli.chosen import chosen, task_of
 from autosched.cli.config import Config
 from autosched.cli.console import plain, warn
+from autosched.cli.named import tell_unused, workload_keys
+from autosched.cli.profile import run as profile_record
 from autosched.cli.tune_settings import Overrides, load, tune_options
 from autosched.driver import (
     SCHEDULE_OPS,
@@ -87,6 +89,25 @@ def run(
     if time_passes or print_after == "all":
         for name, seconds in (*times, ("total", sum(seconds for _, seconds in times))):
             plain(f"{seconds * 1e3:9.3f} ms  {name}")
+
+
+def profile(
+    record: str,
+    depth: int,
+    serial: bool,
+    workloads: Sequence[str],
+    unused: Mapping[str, object],
+) -> None:
+    """Run a recorded candidate with its loops timed, see `cli/profile.py`.
+
+    Raises ConfigError for one of the arguments `unused`, which say what is lowered otherwise.
+    """
+    for name, value in unused.items():
+        if value is not None:
+            raise ConfigError(f"--profile runs a candidate as it was recorded; leave out {name}")
+    keys = workload_keys(workloads)
+    profile_record(record, depth, serial=serial, keys=keys)
+    tell_unused(keys)
 
 
 def _check_name(print_after: str | None, names: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autosched.codegen import llvm_math, llvm_memory, llvm_packed
+from autosched.codegen import llvm_math, llvm_memory, llvm_packed, llvm_profile
 from autosched.codegen.llvm_arith import convert
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_types import llvm_type, memory_type, splat, suffix
@@ -302,6 +302,8 @@ _CALLS: dict[str, Callable[[FunctionBuilder, Call], str]] = {
     "tvm_access_ptr": _access_pointer,
     "isnullptr": _is_null,
     "prefetch": _prefetch,
+    "start_profile_intrinsic": llvm_profile.start,
+    "end_profile_intrinsic": llvm_profile.end,
     "call_extern": _extern,
     "call_pure_extern": _extern,
     "call_llvm_intrin": _llvm_intrinsic,

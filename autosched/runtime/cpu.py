@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,10 +120,12 @@ class CpuKernel:
     __array_interface__; outputs are written in place, or made and returned where none is given.
     All arguments are checked (count, dtype, shape, contiguity, alignment, writability, outputs
     sharing memory) before anything runs. Several threads may call it at once: the interpreter's
-    lock is let go while it runs.
+    lock is let go while it runs. `addresses` are those of `symbols`, other ones of its code.
     """
 
-    def __init__(self, artifact: CpuArtifact, threads: int | None = None) -> None:
+    def __init__(
+        self, artifact: CpuArtifact, threads: int | None = None, symbols: Sequence[str] = ()
+    ) -> None:
         self.artifact = artifact
         self._threads = threads
         imports = {**kernel_imports(), **extern_addresses()}
@@ -135,8 +137,9 @@ class CpuKernel:
                     stage="load",
                 )
         self._parallel = artifact.parallel
-        self._library = load_object(artifact.object_code, [artifact.symbol], imports)
+        self._library = load_object(artifact.object_code, [artifact.symbol, *symbols], imports)
         self.raw_pointer = self._library.addresses[artifact.symbol]
+        self.addresses = {name: self._library.addresses[name] for name in symbols}
         self._quick = _quick_call(artifact, self.raw_pointer, self._threads_used)
         self._outputs = _made_outputs(artifact.params)
         self._number_of_inputs = len(artifact.params) - len(self._outputs)

@@ -58,8 +58,10 @@ from autosched.transform.host.verify_vtcm_limit import VerifyVTCMLimit
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.hoist_invariants import HoistInvariants
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
+from autosched.transform.loops.instrument_profile_intrinsics import InstrumentProfileIntrinsics
 from autosched.transform.loops.loop_partition import LoopPartition
 from autosched.transform.loops.remove_no_op import RemoveNoOp
+from autosched.transform.loops.serialize_loops import SerializeLoops
 from autosched.transform.loops.unroll_loop import UnrollLoop
 from autosched.transform.low_precision.bf16_compute_legalize import BF16ComputeLegalize
 from autosched.transform.low_precision.bf16_storage_legalize import BF16StorageLegalize
@@ -111,6 +113,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         RemoveNoOp(),
         RewriteUnsafeSelect(),
         UserPasses(3),
+        InstrumentProfileIntrinsics(by_config=True),
         FP8ComputeLegalize("float32", kind="cpu"),
         FP8StorageLegalize(keep_parameters=True, kind="cpu"),
         BF16StorageLegalize(keep_parameters=True),
@@ -245,6 +248,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "InjectPTXLDG32": InjectPTXLDG32,
     "InjectPrefetch": InjectPrefetch,
     "InjectVirtualThread": InjectVirtualThread,
+    "InstrumentProfileIntrinsics": InstrumentProfileIntrinsics,
     "LoopPartition": LoopPartition,
     "LowerDeviceKernelLaunch": LowerDeviceKernelLaunch,
     "LowerDeviceStorageAccessInfo": LowerDeviceStorageAccessInfo,
@@ -264,6 +268,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "RemoveNoOp": RemoveNoOp,
     "RenormalizeSplitPattern": RenormalizeSplitPattern,
     "RewriteUnsafeSelect": RewriteUnsafeSelect,
+    "SerializeLoops": SerializeLoops,
     "SharedToDynamic": SharedToDynamic,
     "Simplify": Simplify,
     "SplitHostDevice": SplitHostDevice,

@@ -159,3 +159,46 @@ def test_a_recorded_candidate_for_a_gpu(cli: Cli, config: Path, tmp_path: Path) 
     assert (done.status, done.err) == (0, "")
     assert "launch(blockIdx.x, 8)" in done.out
     assert "launch(threadIdx.x, 32)" in done.out
+
+
+def test_a_profile_of_a_record(cli: Cli, log: Path) -> None:
+    done = cli("lower", "--profile", f"{log}:1")
+    assert done.status == 0
+    lines = done.out.splitlines()
+    assert lines[0].startswith("matmul(M=16, N=16, K=16) on cpu (")
+    assert lines[1].split() == ["id", "loop", "stores", "calls", "total", "share"]
+    assert re.match(r" 0  whole function +1 +\S+ \S+ +[\d.]+%$", lines[2])
+    assert re.match(r" 1    for i.outer in parallel\(4\) +C +1 ", lines[3])
+    assert lines[-1].startswith("a call without the clock takes ")
+    assert "nothing in a parallel loop is timed; --profile-serial runs it on one" in done.err
+
+
+def test_a_profile_inside_parallel_loops(cli: Cli, log: Path) -> None:
+    done = cli("lower", "--profile", log, "--profile-serial", "--profile-depth", "0")
+    assert done.status == 0
+    assert re.search(r"^ 1    for i.outer in range\(4\) +C +1 ", done.out, re.MULTILINE)
+    assert not re.search(r"^ 2 ", done.out, re.MULTILINE)
+    deeper = cli("lower", "--profile", log, "--profile-serial", "--profile-depth", "1").out
+    assert re.search(r"^ 2      for .* C +4 ", deeper, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "lower: expected CONFIG, a YAML file, or --profile FILE:N"),
+        (("--profile", "mm.jsonl:0", "mm.yaml"), "as it was recorded; leave out CONFIG"),
+        (("--profile", "mm.jsonl:0", "--time-passes"), "leave out --time-passes"),
+        (("--profile", "mm.jsonl:0", "--profile-depth", "-1"), "-1: expected 0 or more"),
+        (("--profile", "mm.jsonl:7"), "--profile FILE:N: 7 is not one of 0 to 2"),
+        (("--profile", "gpu.jsonl:0"), "a candidate for cuda (sm_80); profiles are taken on CPUs"),
+    ],
+)
+def test_what_cannot_be_profiled_is_said(
+    cli: Cli, config: Path, log: Path, tmp_path: Path, args: tuple[str, ...], message: str
+) -> None:
+    task = Task.from_workload("matmul", M=16, N=16, K=16, target="cuda")
+    made = Record(task.to_json(), (), MeasureResult((1e-3,), None))
+    RecordLog(tmp_path / "gpu.jsonl").append([made])
+    done = cli("lower", *args)
+    assert (done.status, done.out) == (2, "")
+    assert message in done.err

@@ -25,6 +25,7 @@ from autosched.transform.framework.context import CONFIG_KEYS, PassContext
 from autosched.transform.framework.pass_text import parse_passes
 from autosched.transform.framework.passes import FunctionPass, Pass, Sequential
 from autosched.transform.host.verify_vtcm_limit import VerifyVTCMLimit
+from autosched.transform.loops.instrument_profile_intrinsics import InstrumentProfileIntrinsics
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 from autosched.transform.pipeline import (
     CPU_PIPELINE,
@@ -271,6 +272,27 @@ def tightly_coupled(**config: Any) -> str:
         return str(error)
 
 
+def profiled(**config: Any) -> str:
+    base = {"tir.instrument_lwp": True, "tir.reset_start_id": True}
+    with PassContext(config={**base, **config}):
+        return to_text(InstrumentProfileIntrinsics(by_config=True)(parse_func(SIBLINGS)))
+
+
+def ids_begin_anew(**config: Any) -> bool:
+    config = {"tir.reset_start_id": False, **config}
+    return profiled(**config) == profiled(**config)
+
+
+SIBLINGS = """
+def main(A: Buffer((8, 8, 8), float32)):
+    for i in range(8):
+        for j in range(8):
+            for k in range(8):
+                A[i, j, k] = 1.0
+        for j in range(8):
+            A[i, j, 3] = 2.0
+"""
+
 CHANGED_BY_KEY: dict[str, tuple[Any, Callable[..., object]]] = {
     "tir.noalias": (False, lambda **config: lowered_text(vectorized_copies(), **config)),
     "tir.disable_vectorize": (True, vectorized),
@@ -288,6 +310,15 @@ CHANGED_BY_KEY: dict[str, tuple[Any, Callable[..., object]]] = {
     "tir.use_async_copy": (True, for_a_gpu("copies marked as asynchronous")),
     "tir.ptx_ldg32": (True, for_a_gpu("a guarded load")),
     "tir.vtcm_capacity": (16, tightly_coupled),
+    "tir.instrument_lwp": (True, lambda **config: lowered_text(vectorized_copies(), **config)),
+    "tir.instr_siblings": (False, profiled),
+    "tir.lwp_max_depth": (
+        1,
+        lambda **config: profiled(**{"tir.instr_siblings": False, **config}),
+    ),
+    "tir.lwp_min_height": (0, profiled),
+    "tir.lwp_disable_func_prof": (True, profiled),
+    "tir.reset_start_id": (True, ids_begin_anew),
 }
 
 

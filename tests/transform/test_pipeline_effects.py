@@ -302,6 +302,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
         lambda f: {s.value.dtype.lanes for s in statements(f, BufferStore)} == {8},
     ),
     "UnrollLoop": (short_loops, lambda f: len(statements(f, BufferStore)) == 3),
+    "InstrumentProfileIntrinsics": (
+        two_stages,
+        lambda f: any(e.op == "end_profile_intrinsic" for e in expressions(f, Call)),
+    ),
     "RenormalizeSplitPattern": (fused_and_split, lambda f: "shift_right(x, 2)" in to_text(f)),
     "RemoveNoOp": (nothing_to_do, lambda f: len(statements(f, For)) == 1),
     "RewriteUnsafeSelect": (selected, lambda f: not expressions(f, Select)),
@@ -317,15 +321,23 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
 }
 
 
+CONFIG: dict[str, dict[str, Any]] = {
+    "InstrumentProfileIntrinsics": {"tir.instrument_lwp": True},
+}
+"""The settings without which a pass does nothing."""
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_work_of_a_pass_shows(name: str) -> None:
     made, holds = CASES[name]
-    func = lower(*made())
+    config = CONFIG.get(name, {})
+    with PassContext(config=config):
+        func = lower(*made())
     assert holds(func), to_text(func)
     disabled = [name.partition(" ")[0]]
     if disabled[0].endswith("ComputeLegalize"):  # what it leaves is refused by the other
         disabled.append(disabled[0].replace("Compute", "Storage"))
-    with PassContext(disabled_pass=disabled):
+    with PassContext(disabled_pass=disabled, config=config):
         without = lower(*made())
     assert not holds(without), to_text(without)
 

@@ -1,0 +1,114 @@
+"""`autosched lower --profile`: where the time of a recorded candidate goes, loop by loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from autosched.cli.chosen import chosen, on_this_machine, task_of
+from autosched.cli.console import plain, seconds_text, warn
+from autosched.driver import lower_steps
+from autosched.errors import ConfigError
+from autosched.measure.records import Record
+from autosched.measure.workload_keys import WorkloadKeys
+from autosched.runtime.cpu import CpuKernel, aligned_copy, aligned_empty, build_artifact
+from autosched.runtime.profile import Profile, ProfiledKernel
+from autosched.state.layout_rewrite import LayoutRewrite, rewrite_layout
+from autosched.task import Task
+from autosched.tir.function import PrimFunc
+from autosched.transform.framework.context import PassContext
+from autosched.transform.loops.serialize_loops import SerializeLoops
+from autosched.words import count
+from autosched.workloads.workload import shape_of
+
+_DISTURBED = 0.05  # of a call's time
+_WIDEST = 60  # characters of a loop in the table
+
+
+def run(record: str, depth: int, *, serial: bool, keys: WorkloadKeys | None = None) -> None:
+    """Build the candidate `record` (FILE or FILE:N) with its loops timed, run it, print a table.
+
+    Loops inside at most `depth` others are timed, none inside a parallel one unless `serial` runs
+    parallel ones on one thread. Raises ConfigError for a candidate that is not for a CPU.
+    """
+    if depth < 0:
+        raise ConfigError(f"--profile-depth {depth}: expected 0 or more")
+    found = _record(record, keys)
+    task = task_of(found)
+    if task.target.is_gpu:
+        raise ConfigError(
+            f"--profile {record}: it is a candidate for {task.target}; profiles are taken on CPUs"
+        )
+    task = on_this_machine(task)
+    rewritten = rewrite_layout(task.dag, found.steps, task.layout)
+    timed = ProfiledKernel(_lowered(task, rewritten, depth, serial=serial), task.target)
+    func = _lowered(task, rewritten, None, serial=serial)
+    without = CpuKernel(build_artifact(func, task.target).with_layouts(rewritten.changes))
+    outputs = task.tensors[-task.num_outputs :]
+    made = [aligned_empty(shape_of(t), t.dtype.numpy) for t in outputs]
+    arrays = without.prepare(*map(aligned_copy, task.inputs()), *made)
+    profile = timed.profile(*arrays)
+    bare = without.bind(*arrays).time_ns(profile.calls) * 1e-9 / profile.calls
+    plain("\n".join(_table(task, profile)))
+    longer = profile.seconds / bare - 1
+    plain(f"a call without the clock takes {seconds_text(bare)}")
+    if longer > _DISTURBED:
+        warn(
+            f"note: reading the clock makes a call {longer:.0%} longer, above all in loops that "
+            "run often; a smaller --profile-depth reads it less"
+        )
+    if any("in parallel(" in part.text for part in profile.parts):
+        warn("note: nothing in a parallel loop is timed; --profile-serial runs it on one thread")
+
+
+def _record(record: str, keys: WorkloadKeys | None) -> Record:
+    path, colon, number = record.rpartition(":")
+    if colon and number.isdigit():
+        return chosen(Path(path), int(number), "--profile FILE:N:", keys)[0]
+    return chosen(Path(record), "best", "--profile FILE:N:", keys)[0]
+
+
+def _lowered(task: Task, made: LayoutRewrite, depth: int | None, *, serial: bool) -> PrimFunc:
+    """The function of a candidate, with its loops bracketed where a `depth` is given."""
+    config: dict[str, object] = {}
+    if serial:
+        config["tir.add_lower_pass"] = [[3, SerializeLoops()]]
+    if depth is not None:
+        config |= {
+            "tir.instrument_lwp": True,
+            "tir.instr_siblings": False,
+            "tir.lwp_max_depth": depth,
+            "tir.lwp_min_height": 0,
+            "tir.reset_start_id": True,
+        }
+    with PassContext(config=config):
+        return lower_steps(made.dag, made.steps, task.target, task.function_name)
+
+
+def _table(task: Task, profile: Profile) -> list[str]:
+    rows = [("id", "loop", "stores", "calls", "total", "share")]
+    for part in profile.parts:
+        rows.append(
+            (
+                str(part.number),
+                "  " * part.depth + _shortened(part.text),
+                ", ".join(part.stores),
+                f"{part.calls:.0f}",
+                seconds_text(part.seconds),
+                f"{part.seconds / profile.seconds:.1%}",
+            )
+        )
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    left = (1, 2)  # columns of words
+    lines = [f"{task.name} on {task.target}, per call of {count(profile.calls, 'call')}"]
+    for row in rows:
+        cells = (
+            text.ljust(width) if k in left else text.rjust(width)
+            for k, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _shortened(text: str) -> str:
+    """The head of a loop with the middle of a long name left out."""
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 33]}...{text[-30:]}"
