@@ -70,10 +70,17 @@ def array_problem(
     """What is wrong with `array`, or an empty text.
 
     `name` is that of the type; extents of `shape` that are no numbers fit any. `hint` is added to
-    what is said of the shape.
+    what is said of the shape. Of a type that is not NumPy's own (bfloat16, float8), the unsigned
+    integers of its bits are taken too: other libraries' tensors come so.
     """
-    if array.dtype != dtype:
-        return f"must have dtype {name}, found {array.dtype}; convert it with .astype({name!r})"
+    wanted = np.dtype(dtype)
+    foreign = wanted.isbuiltin == 2
+    if array.dtype != wanted and not (foreign and array.dtype == f"u{wanted.itemsize}"):
+        remedy = f"convert it with .astype({name!r})"
+        if foreign:
+            bits = f"uint{wanted.itemsize * 8}"
+            remedy = f"convert it with .astype(ml_dtypes.{name}), or pass its bits as {bits}"
+        return f"must have dtype {name}, found {array.dtype}; {remedy}"
     if not array.flags.c_contiguous:
         return (
             f"must be contiguous in row-major order, found strides {array.strides} for shape "

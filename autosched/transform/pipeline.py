@@ -205,6 +205,9 @@ def host_pipeline(kind: str = "cpu") -> tuple[Pass, ...]:
         LowerVtcmAlloc(),
         AnnotateEntryFunc(),
         MakePackedAPI(),
+        # Of the functions that are called by their names alone, parameters stay.
+        FP8StorageLegalize(keep_parameters=True),
+        BF16StorageLegalize(keep_parameters=True),
         LowerTVMBuiltin(),
         LowerIntrin(),
         LowerDeviceStorageAccessInfo(),

@@ -7,13 +7,18 @@ import pytest
 
 from autosched import te
 from autosched.codegen.nvrtc import load_nvrtc
-from autosched.driver import build, lower, lower_to_kernels
+from autosched.driver import build, build_host, lower, lower_to_kernels
 from autosched.errors import MeasureError
 from autosched.runtime.cpu import CpuKernel, load
 from autosched.runtime.cuda_artifact import cuda_artifact
+from autosched.runtime.host import load_host
 from autosched.target import cpu_target, cuda_target
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.dtype import DType
+from autosched.tir.function import IRModule
+from autosched.tir.walk import all_exprs
+from autosched.transform.framework.passes import Sequential
+from autosched.transform.pipeline import HOST_PIPELINE
 from kit.te import compute_of
 
 TYPES = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
@@ -66,6 +71,22 @@ def test_arrays_of_another_type_are_refused() -> None:
         assert "convert it with .astype(ml_dtypes.float8_e5m2), or pass its bits as uint8" in str(
             caught.value
         )
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_host_function_checks_the_type_itself(dtype: str) -> None:
+    """After MakePackedAPI no trace of the type is left but in its check."""
+    args, _ = dot(dtype)
+    func = lower(te.create_schedule(args[-1].op), args, cpu_target(1))
+    host = Sequential(HOST_PIPELINE)(func)
+    assert not any(e.dtype.is_storage_float for e in all_exprs(host.body))
+    module = load_host(build_host(IRModule({"main": func}), cpu_target(1)))
+    kind = DType(dtype).numpy
+    a, b, c = (np.ones(shape, kind) for shape in ((12, 20), (20, 40), (12, 40)))
+    module(a, b, c)
+    assert (c == (np.float32(20) * np.float32(0.37)).astype(kind)).all()
+    with pytest.raises(MeasureError, match=rf"A.*dtype is expected to be {dtype}"):
+        module(a.view(f"uint{DType(dtype).bits}"), b, c)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -92,7 +92,7 @@ def test_gpus_that_convert_themselves(arch: str, changed: bool) -> None:
 
 def test_what_is_refused() -> None:
     func = parse_func("def main(A: Buffer((4,), float8_e5m2)):\n    A[0] = A[1] + A[2]\n")
-    with pytest.raises(ConfigError, match="main has no attribute `target`; give it one, such as"):
+    with pytest.raises(ConfigError, match="main has no attribute `target`; run BindTarget"):
         FP8ComputeLegalize()(func)
     with pytest.raises(ConfigError, match="FP8StorageLegalize: the function main has no attribute"):
         FP8StorageLegalize(keep_parameters=True)(func)
