@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from autosched.errors import CompileError
 from autosched.tir.dtype import DType
 
 _FLOATS = {16: "half", 32: "float", 64: "double"}
@@ -20,6 +21,8 @@ _FLOATS = {16: "half", 32: "float", 64: "double"}
 
 def scalar_type(dtype: DType) -> str:
     """The register type of one lane."""
+    if dtype.is_custom:
+        raise CompileError(f"a value of type {dtype}: run LowerCustomDatatypes before")
     match dtype.code:
         case "float":
             return _FLOATS[dtype.bits]

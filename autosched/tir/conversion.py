@@ -54,6 +54,8 @@ def _any_const(value: Scalar, dtype: str | DType | None) -> Expr:
     dtype = DType(dtype)
     if dtype.lanes > 1:
         return Broadcast(const(value, dtype.element), dtype.lanes)
+    if dtype.is_custom:
+        return FloatImm(float(value), dtype)
     if dtype.is_float:
         number = float(value)
         if dtype.bits < 64 and math.isfinite(number):
@@ -141,6 +143,8 @@ def _adapt(value: IterVar | Scalar, dtype: DType) -> Expr:
     if isinstance(value, IterVar):
         return value.var
     element = dtype.element
+    if element.is_custom:
+        return const(value, element)
     if value.__class__ is int and (element.is_int or element.is_float):
         # A number too large for int32 becomes int64, which then is the wider type.
         return const(value) if element is int32 else const(value, element)
@@ -156,8 +160,8 @@ def _adapt(value: IterVar | Scalar, dtype: DType) -> Expr:
 
 
 def _wider(a: DType, b: DType) -> DType:
-    if a.is_handle or b.is_handle:
-        raise TypeError(f"no arithmetic between {a} and {b}")
+    if a.is_handle or b.is_handle or a.is_custom or b.is_custom:
+        raise TypeError(f"no arithmetic between {a} and {b}; cast one of them")
     if a.is_float != b.is_float:
         return a if a.is_float else b
     if a.is_float and a.bits == b.bits:  # float16 and bfloat16: neither contains the other
@@ -184,7 +188,7 @@ def cast(dtype: str | DType, value: Operand) -> Expr:
         return broadcast(cast(dtype.element, e), dtype.lanes)
     if isinstance(e, IntImm):
         return folded(e.value, dtype)
-    if isinstance(e, FloatImm):
+    if isinstance(e, FloatImm) and not e.dtype.is_custom:
         if dtype.is_float or dtype.is_bool:
             return const(e.value, dtype)
         if dtype.is_integral and math.isfinite(e.value):

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 _PATTERN = re.compile(r"(float|bfloat|int|uint)(\d+)(?:x(\d+))?")
+_CUSTOM = re.compile(r"(custom\[[A-Za-z_]\w*\])(8|16|32|64)(?:x(\d+))?")
 _FLOAT8 = re.compile(r"(?:float8_(e4m3fn|e5m2)|(e4m3|e5m2)_float8)(?:x(\d+))?")
 _WIDTHS = {
     "float": (16, 32, 64),
@@ -22,8 +23,8 @@ _WIDTHS = {
 class DType:
     """One data type: a code, bits and lanes.
 
-    The code is `float`, `bfloat`, `int`, `uint`, `bool`, `handle`, or that of an 8-bit float:
-    `e4m3fn` or `e5m2`.
+    The code is `float`, `bfloat`, `int`, `uint`, `bool`, `handle`, that of an 8-bit float (`e4m3fn`
+    or `e5m2`), or `custom[NAME]` of a type that LowerCustomDatatypes gives a meaning.
     `DType("float32x8")` always returns the same object, so types compare with `is`. What TVM 0.19
     calls e4m3_float8 and e5m2_float8 are float8_e4m3fn and float8_e5m2.
     Raises ValueError for a name that is not a type.
@@ -114,8 +115,13 @@ class DType:
         """The vector type of `lanes` elements of this type."""
         if lanes == self.lanes:
             return self
-        base = self.name.split("x")[0] if self.lanes > 1 else self.name
+        base = self.name[: self.name.rindex("x")] if self.lanes > 1 else self.name
         return DType(base if lanes == 1 else f"{base}x{lanes}")
+
+    @cached_property
+    def is_custom(self) -> bool:
+        """True for types that users register, which are stored as unsigned integers."""
+        return self.code.startswith("custom")
 
     @cached_property
     def min_value(self) -> int | float:
@@ -137,6 +143,8 @@ class DType:
         if self.is_storage_float:
             stored: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.element.name))
             return stored
+        if self.is_custom:
+            return np.dtype(f"uint{self.bits}")
         if self.code == "bool":
             return np.dtype(np.bool_)
         if self.code == "handle":
@@ -161,11 +169,15 @@ def _parse(name: str) -> tuple[str, int, int]:
     small = _FLOAT8.fullmatch(name)
     if small is not None:
         return small[1], 8, int(small[3] or 1)
+    custom = _CUSTOM.fullmatch(name)
+    if custom is not None:
+        return custom[1], int(custom[2]), int(custom[3] or 1)
     match = _PATTERN.fullmatch(name)
     if match is None or int(match[2]) not in _WIDTHS[match[1]]:
         raise ValueError(
             f"unknown dtype {name!r}; expected float16/32/64, bfloat16, float8_e4m3fn, "
-            "float8_e5m2, int8..64, uint8..64, bool or handle, with an optional xN for vectors"
+            "float8_e5m2, int8..64, uint8..64, bool, handle or custom[NAME]8..64, with an optional "
+            "xN for vectors"
         )
     return match[1], int(match[2]), int(match[3] or 1)
 

@@ -213,6 +213,7 @@ def _bind_sizes(
 
 
 def _check_shape(compiler: StmtCompiler, func: PrimFunc, buffer: Buffer, value: Array) -> None:
+    compiler.type_name(buffer.dtype.element)  # refuses types that have no meaning
     lanes = buffer.dtype.lanes
     expected = buffer.dtype.numpy
     compatible = value.dtype == expected or ({value.dtype.name, expected.name} == {"bool", "int8"})

@@ -121,6 +121,8 @@ class ExprCompiler:
 
     def type_name(self, dtype: DType) -> str:
         """The Python name of a DType."""
+        if dtype.is_custom:
+            raise InterpreterError(f"{dtype} means nothing before LowerCustomDatatypes: run it")
         name = f"T_{dtype.name}"
         self.globals[name] = dtype
         return name

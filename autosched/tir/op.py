@@ -91,6 +91,8 @@ __all__ = [
 
 def _value(e: Expr) -> Any:
     cls = e.__class__
+    if cls is FloatImm and e.dtype.is_custom:
+        return None  # what it is rounded to, only its lowering knows
     return e.value if cls is IntImm or cls is FloatImm else None  # type: ignore[attr-defined]  # both have one
 
 
@@ -101,7 +103,7 @@ def add(a: Operand, b: Operand) -> Expr:
     left, right = a.__class__, b.__class__
     if right is IntImm or right is FloatImm:
         y = b.value  # type: ignore[attr-defined]  # constants have a value
-        if left is right:
+        if left is right and not a.dtype.is_custom:
             return folded(a.value + y, a.dtype)  # type: ignore[attr-defined]
         if y == 0:
             return a
@@ -117,7 +119,7 @@ def sub(a: Operand, b: Operand) -> Expr:
     right = b.__class__
     if right is IntImm or right is FloatImm:
         y = b.value  # type: ignore[attr-defined]  # constants have a value
-        if a.__class__ is right:
+        if a.__class__ is right and not a.dtype.is_custom:
             return folded(a.value - y, a.dtype)
         if y == 0:
             return a
@@ -131,7 +133,7 @@ def mul(a: Operand, b: Operand) -> Expr:
     left, right = a.__class__, b.__class__
     if right is IntImm or right is FloatImm:
         y = b.value  # type: ignore[attr-defined]  # constants have a value
-        if left is right:
+        if left is right and not a.dtype.is_custom:
             return folded(a.value * y, a.dtype)  # type: ignore[attr-defined]
         if y == 1:
             return a
@@ -157,7 +159,7 @@ def neg(a: Operand) -> Expr:
 def div(a: Operand, b: Operand) -> Expr:
     """a / b on floats; integers must say which division they mean."""
     a, b = unify(a, b)
-    if not a.dtype.is_float:
+    if not (a.dtype.is_float or a.dtype.is_custom):
         raise TypeError(
             f"/ on {a.dtype} is ambiguous: use // (floordiv), te.truncdiv, or cast to float first"
         )

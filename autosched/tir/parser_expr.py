@@ -184,7 +184,7 @@ class ExprParser(Cursor):
         whole = token.text.isdigit()
         dtype = dtype or (int32 if whole else float32)
         value = int(token.text) if whole else float(token.text)
-        if dtype.is_float:
+        if dtype.is_float or dtype.is_custom:
             return const(-float(value) if negative else float(value), dtype)
         value = -value if negative else value
         if not whole or not dtype.is_integral or not dtype.min_value <= value <= dtype.max_value:

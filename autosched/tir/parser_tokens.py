@@ -41,7 +41,7 @@ class Token:
 _TOKEN = re.compile(
     r"(?P<SPACE>[ \t]+|#[^\n]*)"
     r"|(?P<NUMBER>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
-    r"|(?P<NAME>[A-Za-z_]\w*(?:\.\w+)*)"
+    r"|(?P<NAME>custom\[\w+\]\d+(?:x\d+)?|[A-Za-z_]\w*(?:\.\w+)*)"
     r'|(?P<STRING>"(?:[^"\\\n]|\\.)*")'
     r"|(?P<OP>//|==|!=|<=|>=|[-+*/%<>=()\[\]{},:])",
     re.ASCII,

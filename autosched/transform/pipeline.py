@@ -67,6 +67,7 @@ from autosched.transform.low_precision.bf16_compute_legalize import BF16ComputeL
 from autosched.transform.low_precision.bf16_storage_legalize import BF16StorageLegalize
 from autosched.transform.low_precision.fp8_compute_legalize import FP8ComputeLegalize
 from autosched.transform.low_precision.fp8_storage_legalize import FP8StorageLegalize
+from autosched.transform.low_precision.lower_custom_datatypes import LowerCustomDatatypes
 from autosched.transform.storage.storage_rewrite import StorageRewrite
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
@@ -117,6 +118,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         FP8ComputeLegalize("float32", kind="cpu"),
         FP8StorageLegalize(keep_parameters=True, kind="cpu"),
         BF16StorageLegalize(keep_parameters=True),
+        LowerCustomDatatypes("cpu"),
         LowerIntrin(),
     )
 
@@ -186,6 +188,7 @@ DEVICE_PIPELINE: tuple[Pass, ...] = (
     LowerDeviceKernelLaunch(),
     LowerWarpMemory(),
     Simplify(),
+    LowerCustomDatatypes("cuda"),
     SplitWideVectors(),
     LowerIntrin(),
 )
@@ -209,6 +212,7 @@ def host_pipeline(kind: str = "cpu") -> tuple[Pass, ...]:
         FP8StorageLegalize(keep_parameters=True),
         BF16StorageLegalize(keep_parameters=True),
         LowerTVMBuiltin(),
+        LowerCustomDatatypes(),
         LowerIntrin(),
         LowerDeviceStorageAccessInfo(),
         CombineContextCall(),
@@ -253,6 +257,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "InjectVirtualThread": InjectVirtualThread,
     "InstrumentProfileIntrinsics": InstrumentProfileIntrinsics,
     "LoopPartition": LoopPartition,
+    "LowerCustomDatatypes": LowerCustomDatatypes,
     "LowerDeviceKernelLaunch": LowerDeviceKernelLaunch,
     "LowerDeviceStorageAccessInfo": LowerDeviceStorageAccessInfo,
     "LowerInitBlock": LowerInitBlock,

@@ -72,6 +72,8 @@ EXPRESSIONS = [
     op.const(1 / 3, "float16"),
     op.const(1 / 3, "bfloat16"),
     op.const(1 / 3, "float8_e4m3fn"),
+    op.const(-0.5, "custom[q]16"),
+    op.cast("float32", op.cast("custom[q]8", F) * op.const(2, "custom[q]8")),
     op.cast("float8_e5m2x4", op.cast("float8_e4m3fnx4", FOUR)),
     op.const(float("-inf")),
     op.const(float("nan"), "float16"),

@@ -119,6 +119,7 @@ OPTIONS = {
     "FP8ComputeLegalize": "{kind='cpu'}",
     "FP8StorageLegalize": "{kind='cpu', keep_parameters=True}",
     "BF16StorageLegalize": "{keep_parameters=True}",
+    "LowerCustomDatatypes": "{kind='cpu'}",
 }
 
 

@@ -45,11 +45,13 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.walk import all_exprs, child_stmts, free_vars, stmts
 from autosched.transform.framework.context import PassContext
+from autosched.transform.low_precision.fixed_point import register_fixed_point
 from autosched.transform.pipeline import CPU_PIPELINE, FROM_BLOCKS, GPU_PIPELINE
 from kit.pipeline_cases import CASES as PIPELINE_CASES
 from kit.te import compute_of
 from kit.tir import value_of
 
+register_fixed_point()
 CPU = Target("cpu", HardwareParams(4), 4, "haswell", "+avx2,+fma", "", 32)
 SCALAR = Target("cpu", HardwareParams(4), 4, "x86-64", "", "", 4)
 GPU = cuda_target()
@@ -302,6 +304,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
         lambda f: {s.value.dtype.lanes for s in statements(f, BufferStore)} == {8},
     ),
     "UnrollLoop": (short_loops, lambda f: len(statements(f, BufferStore)) == 3),
+    "LowerCustomDatatypes": (
+        lambda: small_floats("custom[fixed]16", 32),
+        lambda f: not any(e.dtype.is_custom for e in expressions(f, BufferLoad)),
+    ),
     "InstrumentProfileIntrinsics": (
         two_stages,
         lambda f: any(e.op == "end_profile_intrinsic" for e in expressions(f, Call)),

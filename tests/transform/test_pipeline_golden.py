@@ -16,6 +16,8 @@ from autosched.tir.printer import to_text
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import Pass, Sequential
 from autosched.transform.framework.user_passes import UserPasses
+from autosched.transform.low_precision.fixed_point import register_fixed_point
+from autosched.transform.low_precision.lower_custom_datatypes import LowerCustomDatatypes
 from autosched.transform.pipeline import (
     DEVICE_PIPELINE,
     FROM_BLOCKS,
@@ -28,6 +30,12 @@ from kit.golden import Golden
 from kit.gpu_texts import GPU_CONFIG, GPU_TEXTS
 from kit.types import SameResult
 
+register_fixed_point()
+CUSTOM = """\
+def main(A: Buffer((8,), custom[fixed]16)):
+    for i in range(8):
+        A[i] = A[i] + A[i]
+"""
 WIDTHS = (16, 32, 64)
 CPU_CONFIG = {"tir.instrument_lwp": True, "tir.reset_start_id": True}
 CASES = (*pipeline_cases.CASES, "blocks")
@@ -81,7 +89,9 @@ def changed_by(
 
 
 def functions(pass_: Pass, gpu: bool) -> list[tuple[str, PrimFunc]]:
-    """Functions that `pass_` may have work in: schedules make no blocks."""
+    """Functions that `pass_` may have work in: schedules make no blocks, nor types of one's own."""
+    if pass_.name == LowerCustomDatatypes.name:
+        return [("a type of one's own", parse_func(CUSTOM))]
     names = ("blocks",) if pass_ in FROM_BLOCKS else pipeline_cases.CASES
     return [(name, lowered(name, gpu)) for name in names]
 

@@ -1,0 +1,107 @@
+"""Types that users register, and what their operations become on each kind of target.
+
+    register_type("fixed", 130)
+    register_lowering("Add.fixed", lambda dtype, a, b: a + b)     # on the bits
+    A = te.placeholder((n,), "custom[fixed]16", name="A")
+
+A lowering gets the type of the result (that of the bits where it is custom) and the operands as
+bits, uint of the type's size, or of the built-in type that they have; it returns an expression.
+Constants come as the Python float that they are. Operands may be vectors. The names of operations:
+
+    Cast.fixed.float    of values of a float type to the custom one; Cast.float.fixed back; a
+                        built-in type is its class: float (of any size), int, uint, bool
+    FloatImm.fixed      of a constant
+    Add Sub Mul Div Mod Min Max EQ NE LT LE GT GE, such as Add.fixed
+    Call.intrin.tir.sqrt.fixed      of an intrinsic
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autosched.errors import ConfigError
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Expr
+from autosched.transform.framework.function_target import DEVICE_TYPES
+
+Lowering = Callable[..., Expr]
+
+FIRST_CODE = 129
+"""Smaller codes are those of built-in types."""
+
+_codes: dict[str, int] = {}
+_lowerings: dict[str, Lowering] = {}
+
+
+def register_type(name: str, code: int) -> None:
+    """Makes `custom[name]BITS` a type whose code in descriptions of arrays is `code`.
+
+    Registering the same again changes nothing. Raises ConfigError for a name that is none, a code
+    below 129 or above 255, and a name or code that is taken.
+    """
+    if not name.isidentifier() or not name.isascii():
+        raise ConfigError(f"register_type: the name is an identifier, found {name!r}")
+    if not FIRST_CODE <= code <= 255:
+        raise ConfigError(f"register_type {name}: expected a code from 129 to 255, found {code}")
+    if _codes.get(name, code) != code:
+        raise ConfigError(f"register_type {name}: it is registered with code {_codes[name]}")
+    taken = [other for other, number in _codes.items() if number == code and other != name]
+    if taken:
+        raise ConfigError(f"register_type {name}: code {code} is that of {taken[0]}")
+    _codes[name] = code
+
+
+def register_lowering(
+    operation: str, lowering: Lowering, targets: Sequence[str] = tuple(DEVICE_TYPES)
+) -> None:
+    """Says what `operation`, such as Add.fixed, becomes on the kinds of `targets` (all of them).
+
+    Replaces what was said before. Raises ConfigError when it names no registered type.
+    """
+    if not set(operation.split(".")) & set(_codes):
+        raise ConfigError(
+            f"register_lowering {operation}: it names no registered type; registered are "
+            f"{', '.join(sorted(_codes)) or 'none'}"
+        )
+    for kind in targets:
+        _lowerings[f"lower.{kind}.{operation}"] = lowering
+
+
+def type_code(dtype: DType) -> int:
+    """The code of a custom type. Raises ConfigError when it is not registered."""
+    name = name_of(dtype)
+    if name not in _codes:
+        raise ConfigError(
+            f"the type {dtype} is not registered; registered are "
+            f"{', '.join(sorted(_codes)) or 'none'}"
+        )
+    return _codes[name]
+
+
+def name_of(dtype: DType) -> str:
+    """`fixed` of custom[fixed]16; of a built-in type its class, such as float."""
+    if dtype.is_custom:
+        return dtype.code.removeprefix("custom[").removesuffix("]")
+    return {"bfloat": "float", "e4m3fn": "float", "e5m2": "float"}.get(dtype.code, dtype.code)
+
+
+def lowered(kind: str, operation: str, dtype: DType, *args: Any) -> Expr:
+    """What the lowering of `operation` for targets of `kind` makes of `args`.
+
+    Raises ConfigError when there is none, and when its result is of another type than `dtype`.
+    """
+    found = _lowerings.get(f"lower.{kind}.{operation}")
+    if found is None:
+        raise ConfigError(
+            f"LowerCustomDatatypes: there is no lowering of {operation} for the target {kind}; "
+            f"say what it becomes with register_lowering({operation!r}, function)"
+        )
+    result = found(dtype, *args)
+    if not isinstance(result, Expr) or result.dtype is not dtype:
+        what = result.dtype if isinstance(result, Expr) else type(result).__name__
+        raise ConfigError(
+            f"LowerCustomDatatypes: the lowering of {operation} for the target {kind} gives "
+            f"{what}, expected an expression of type {dtype}"
+        )
+    return result

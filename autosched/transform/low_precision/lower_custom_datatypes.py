@@ -1,0 +1,251 @@
+"""LowerCustomDatatypes: types that users register become integers, their operations what they say.
+
+With the fixed-point type of `fixed_point.py`, whose sums are sums of its bits:
+
+before:
+    def main(A: Buffer((8,), float32), P: Buffer((8,), custom[fixed]16)):
+        attrs(target="cpu")
+        S = allocate((8,), custom[fixed]16, "shared")
+        for i in range(8):
+            S[i] = custom[fixed]16(A[i]) + custom[fixed]16(0.5)
+            P[i] = max(S[i], P[i])
+after:
+    def main(A: Buffer((8,), float32), P: Buffer((8,), uint16)):
+        attrs(target="cpu")
+        S = allocate((8,), uint16, "shared")
+        for i in range(8):
+            S[i] = reinterpret(int16(nearbyint(float64(A[i]) * float64(256.0))),
+                    dtype=uint16) + uint16(128)
+            P[i] = reinterpret(max(reinterpret(S[i], dtype=int16), reinterpret(P[i], dtype=int16)),
+                    dtype=uint16)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from autosched.errors import ConfigError
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import (
+    BinaryExpr,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    Let,
+    Var,
+    pointer,
+)
+from autosched.tir.float_bits import bits_type
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    LetStmt,
+    Stmt,
+)
+from autosched.tir.walk import map_children, map_expr_children
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.function_target import target_of
+from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.low_precision.compute_legalize import mentions
+from autosched.transform.low_precision.datatypes import lowered, name_of, type_code
+from autosched.transform.low_precision.native import require_target
+
+_MOVES = ("if_then_else", "likely", "reinterpret", "address_of", "tvm_access_ptr")
+_OUTSIDE = ("call_extern", "call_pure_extern", "call_packed", "call_cpacked")
+
+
+@dataclass(frozen=True)
+class LowerCustomDatatypes(FunctionPass):
+    """Replaces custom types by unsigned integers of their size, operands before operators.
+
+    Parameters, allocations, buffers and variables keep names and storage scopes. Casts, constants,
+    operators, comparisons of custom operands and intrinsics become what `datatypes.py` has for the
+    function's kind of target. `kind` is the target of functions that do not say theirs. Raises
+    ConfigError for such a function without it, for a type that is not registered, for an operation
+    without a lowering, and for a call of an external function with a custom value.
+    """
+
+    name: ClassVar[str] = "LowerCustomDatatypes"
+    kind: str = ""
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        require_target(self.name, func, self.kind)
+        if not mentions(func, _is_custom):
+            return func
+        target = target_of(func)
+        return _Lower(self.kind if target is None else target.kind).function(func)
+
+
+def _is_custom(dtype: DType) -> bool:
+    return dtype.is_custom
+
+
+class _Lower:
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._vars: dict[Var, Var] = {}
+        self._buffers: dict[Buffer, Buffer] = {}
+        self._memo: dict[Expr, Expr] = {}
+        self._rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {
+            Allocate: self._allocate,
+            AllocateConst: self._allocate_const,
+            AttrStmt: self._attr,
+            BufferStore: self._store,
+            DeclBuffer: self._decl,
+            LetStmt: self._let,
+        }
+
+    def function(self, func: PrimFunc) -> PrimFunc:
+        """`func` without custom types."""
+        params = tuple(map(self._var, func.params))
+        buffers = {}
+        for old, new in zip(func.params, params, strict=True):
+            if old in func.buffer_map:
+                buffers[new] = self._buffer(func.buffer_map[old])
+        return replace(func, params=params, buffer_map=buffers, body=self._stmt(func.body))
+
+    def _stmt(self, s: Stmt) -> Stmt:
+        rule = self._rules.get(type(s))
+        return map_children(s, self._stmt, self._value) if rule is None else rule(s)
+
+    def _var(self, var: Var) -> Var:
+        """The variable that stands for `var`, which may be custom or point to custom elements."""
+        found = self._vars.get(var)
+        if found is not None:
+            return found
+        new = var
+        if var.element is not None and var.element.is_custom:
+            new = pointer(var.name, self._bits(var.element), var.scope)
+        elif var.dtype.is_custom:
+            new = Var(var.name, self._bits(var.dtype))
+        self._vars[var] = new
+        return new
+
+    def _bits(self, dtype: DType) -> DType:
+        """The integers that a type is stored as; itself when it is built in."""
+        if not dtype.is_custom:
+            return dtype
+        type_code(dtype)  # refuses what is not registered
+        return bits_type(dtype)
+
+    # -- expressions
+
+    def _value(self, e: Expr) -> Expr:
+        """`e` with custom values as their bits."""
+        done = self._memo.get(e)
+        if done is None:
+            done = self._memo[e] = self._lowered(e)
+        return done
+
+    def _lowered(self, e: Expr) -> Expr:
+        match e:
+            case Var():
+                return self._var(e)
+            case FloatImm() if e.dtype.is_custom:
+                return self._call(f"FloatImm.{name_of(e.dtype)}", e.dtype, e.value)
+            case BufferLoad():
+                new = map_expr_children(e, self._value)
+                assert isinstance(new, BufferLoad)
+                buffer = self._buffer(e.buffer)
+                return new if buffer is e.buffer else BufferLoad(buffer, new.indices, new.predicate)
+            case Let():
+                value = self._value(e.value)
+                return Let(self._var(e.var), value, self._value(e.body))
+            case Cast() if e.dtype.is_custom or e.value.dtype.is_custom:
+                names = f"{name_of(e.dtype)}.{name_of(e.value.dtype)}"
+                return self._call(f"Cast.{names}", e.dtype, self._value(e.value))
+            case Call():
+                return self._intrinsic(e)
+            case BinaryExpr() if e.a.dtype.is_custom:
+                name = f"{type(e).__name__}.{name_of(e.a.dtype)}"
+                return self._call(name, e.dtype, self._value(e.a), self._value(e.b))
+        return map_expr_children(e, self._value)
+
+    def _intrinsic(self, e: Call) -> Expr:
+        custom = next((x.dtype for x in (e, *e.args) if x.dtype.is_custom), None)
+        if e.op == "reinterpret" and custom is not None:
+            value, wanted = self._value(e.args[0]), self._bits(e.dtype)
+            return value if value.dtype is wanted else Call(wanted, e.op, (value,))
+        args = tuple(map(self._value, e.args))
+        if custom is None or e.op in _MOVES:
+            return e if args == e.args else Call(self._bits(e.dtype), e.op, args)
+        if e.op in _OUTSIDE:
+            raise ConfigError(
+                f"LowerCustomDatatypes: {e!r} passes values of {custom} to a function outside, "
+                "which knows no such type; give it their bits, reinterpret(x, dtype=uint...)"
+            )
+        return self._call(f"Call.intrin.tir.{e.op}.{name_of(custom)}", e.dtype, *args)
+
+    def _call(self, operation: str, dtype: DType, *args: object) -> Expr:
+        return lowered(self._kind, operation, self._bits(dtype), *args)
+
+    # -- memory
+
+    def _buffer(self, buffer: Buffer) -> Buffer:
+        data, dtype = self._var(buffer.data), self._bits(buffer.dtype)
+        if data is buffer.data and dtype is buffer.dtype:
+            return buffer
+        found = self._buffers.get(buffer)
+        if found is None:
+            found = self._buffers[buffer] = Buffer(
+                data,
+                dtype,
+                buffer.shape,
+                buffer.strides,
+                buffer.elem_offset,
+                buffer.name,
+                buffer.data_alignment,
+                buffer.offset_factor,
+            )
+        return found
+
+    def _store(self, s: Stmt) -> Stmt:
+        assert isinstance(s, BufferStore)
+        new = map_children(s, self._stmt, self._value)
+        assert isinstance(new, BufferStore)
+        buffer = self._buffer(s.buffer)
+        if buffer is s.buffer:
+            return new
+        return BufferStore(buffer, new.value, new.indices, new.predicate)
+
+    def _allocate(self, s: Stmt) -> Stmt:
+        assert isinstance(s, Allocate)
+        if not s.dtype.is_custom:
+            return map_children(s, self._stmt, self._value)
+        var, dtype = self._var(s.buffer_var), self._bits(s.dtype)
+        return s.with_(buffer_var=var, dtype=dtype, body=self._stmt(s.body))
+
+    def _allocate_const(self, s: Stmt) -> Stmt:
+        assert isinstance(s, AllocateConst)
+        body = self._stmt(s.body)
+        return AllocateConst(self._var(s.buffer_var), self._bits(s.dtype), s.extents, s.data, body)
+
+    def _attr(self, s: Stmt) -> Stmt:
+        assert isinstance(s, AttrStmt)
+        node = s.node
+        if isinstance(node, Var):
+            node = self._var(node)
+        elif isinstance(node, Buffer):
+            node = self._buffer(node)
+        if node is s.node:
+            return map_children(s, self._stmt, self._value)
+        return AttrStmt(node, s.key, self._value(s.value), self._stmt(s.body))
+
+    def _decl(self, s: Stmt) -> Stmt:
+        assert isinstance(s, DeclBuffer)
+        buffer, body = self._buffer(s.buffer), self._stmt(s.body)
+        return s if body is s.body and buffer is s.buffer else DeclBuffer(buffer, body)
+
+    def _let(self, s: Stmt) -> Stmt:
+        assert isinstance(s, LetStmt)
+        value = self._value(s.value)
+        return LetStmt(self._var(s.var), value, self._stmt(s.body))
