@@ -52,6 +52,11 @@ class DType:
         cls._table[name] = self
         return self
 
+    @classmethod
+    def made(cls) -> tuple[DType, ...]:
+        """Every type that there is in this process: others occur in no program."""
+        return tuple(cls._table.values())
+
     def __repr__(self) -> str:
         return self.name
 
