@@ -29,6 +29,7 @@ from autosched.tir.interp_memory import (
     RaceError,
     Storage,
     combine_masks,
+    nothing,
     thread_mask,
 )
 from autosched.tir.interp_stmt import StmtCompiler
@@ -148,8 +149,34 @@ def _bind(
     _bind_sizes(compiler, func, [(buffer, value) for buffer, value, _ in bound])
     for buffer, value, flat in bound:
         _check_shape(compiler, func, buffer, value)
+        padded = _padded(compiler, buffer, value)
+        if padded is not None:
+            flat, elements = padded
+            copies.append((value, elements))
         compiler.parameter(buffer, Storage(buffer.name, flat), value.shape)
     return copies
+
+
+def _padded(compiler: StmtCompiler, buffer: Buffer, value: Array) -> tuple[Array, Array] | None:
+    """Memory laid out as strides and offset of `buffer` say, with the elements of `value` in it.
+
+    Returns that memory and the elements; None where they just follow one another.
+    """
+    fields = [compiler.expr(e).text for e in buffer.strides]
+    strides = [int(eval(text, compiler.globals)) for text in fields]
+    offset = 0
+    if buffer.elem_offset is not None:
+        offset = int(eval(compiler.expr(buffer.elem_offset).text, compiler.globals))
+    compact = [int(np.prod(value.shape[k + 1 :])) for k in range(value.ndim)]
+    if (not strides or strides == compact or not value.size) and offset == 0:
+        return None
+    strides = strides or compact
+    size = strides[0] * value.shape[0] if value.ndim else 1
+    memory = nothing(offset + size, value.dtype)
+    steps = [stride * value.itemsize for stride in strides]
+    elements = np.lib.stride_tricks.as_strided(memory[offset:], value.shape, steps)
+    elements[...] = value
+    return memory, elements
 
 
 def _bind_pointer(compiler: StmtCompiler, param: Var, flat: Array) -> None:

@@ -219,9 +219,17 @@ class StmtCompiler(ExprCompiler):
         size = Value("", low=storage.size, high=storage.size)
         memory = self.bind_memory(buffer.data, buffer.name, buffer.dtype, size, name)
         zeros = (ZERO,) * len(extents)
-        strides = compact_strides(extents)
+        strides = tuple(map(self.expr, buffer.strides)) or compact_strides(extents)
+        offset = None if buffer.elem_offset is None else self.expr(buffer.elem_offset)
         self.places[buffer] = Place(
-            buffer.name, memory, buffer.dtype, zeros, extents, strides, complete=True
+            buffer.name,
+            memory,
+            buffer.dtype,
+            zeros,
+            extents,
+            strides,
+            complete=True,
+            offset=None if offset is None or offset.text == "0" else offset,
         )
         self.parameters.add(buffer)
 
