@@ -97,7 +97,7 @@ class _Program:
 
     def heads(self) -> list[str]:
         kind, tag, inner = {
-            "serial": ("range", "", ""),
+            "serial": (self.one("range", "parallel"), "", ""),
             "blocks": ("thread_binding", ', thread="blockIdx.x"', ""),
             "blocks of threads": ("thread_binding", ', thread="blockIdx.x"', "threadIdx.x"),
             "virtual": ("thread_binding", ', thread="blockIdx.x"', "vthread"),
@@ -159,8 +159,9 @@ class _Program:
 
     def nest(self, body: str, i: str, j: str) -> str:
         """Loops over the rows of a tile and its columns, in either order; they may start late."""
-        loops = [f"for {i} in range({self.rows}):", f"for {j} in range({self.columns}):"]
-        if self.rng.integers(2):
+        kind = self.one("range", "range", "vectorized", "unrolled")
+        loops = [f"for {i} in range({self.rows}):", f"for {j} in {kind}({self.columns}):"]
+        if kind != "vectorized" and self.rng.integers(2):
             loops.reverse()
         if self.rng.integers(4) == 0:
             loops.insert(1, f"for {self.fresh('one')} in range(1):")
