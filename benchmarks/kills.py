@@ -1,0 +1,166 @@
+"""Kills tuning runs, and their workers, at random moments, and counts what is lost.
+
+    python benchmarks/kills.py [--times 50] [--seed 0]
+
+Of each kind (the tuner by SIGKILL, by SIGTERM; one of its processes by SIGKILL) `--times` runs of
+32 trials of a small matrix product are started, and killed somewhere in the middle. The run itself
+writes every result that it learns of, before it does anything else with it, to a file of the test.
+Then the run is continued, and of the record file is asked: whole lines only (a torn last one may
+be), at most one result missing, no candidate measured twice, no file beside it, no process left. A
+run whose worker was killed must end by itself, with every trial recorded and one failure at most.
+Exit status 1 where that is not so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from autosched.measure.journal import SUFFIX
+from autosched.measure.records import read_log
+
+TRIALS = 32
+RUN = """
+import json, os, sys
+from pathlib import Path
+from autosched.cli import app
+from autosched.measure.journal import RunLog
+note = RunLog.note
+known = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+def noted(self, record):
+    if record.result.seconds or record.result.failure:
+        os.write(known, (json.dumps(record.search["state"]) + "\\n").encode())
+    note(self, record)
+RunLog.note = noted
+sys.argv = ["autosched", "tune", *sys.argv[2:]]
+app.run()
+"""
+CONFIG = """
+workload: {op: matmul, args: {M: 32, N: 32, K: 32}}
+search: {trials: 32, batch: 8, sample_init_min_population: 16, evolutionary_search_population: 16}
+measure: {min_repeat_ms: 20}
+cost_model: {kind: random}
+"""
+
+
+def started(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """A run in a folder, of which it knows nothing else."""
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN, str(folder / "known"), "mm.yaml", *options],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(run: subprocess.Popen[str]) -> str:
+    """What a run says on standard error, once it has ended."""
+    return run.communicate(timeout=300)[1]
+
+
+def children(pid: int) -> list[int]:
+    """The processes that `pid` started and that have not ended."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def problems(folder: Path, before: set[int]) -> Counter[str]:
+    """What is wrong after a kill and a run that went on."""
+    found: Counter[str] = Counter()
+    contents = read_log(folder / "mm.jsonl")
+    found["lines that cannot be read"] = sum("cut short" not in p for p in contents.problems)
+    states = Counter(record.search["state"] for record in contents.records)
+    found["measured twice"] = sum(n - 1 for n in states.values())
+    known = {json.loads(line) for line in (folder / "known").read_text().splitlines()}
+    missing = len(known - set(states))
+    found["results missing beyond one"] = max(0, missing - 1)
+    found["files left"] = len(list(folder.glob("*" + SUFFIX)))
+    found["processes left"] = len({pid for pid in before if Path(f"/proc/{pid}").exists()})
+    return +found
+
+
+def tuner_killed(folder: Path, how: signal.Signals, share: float, whole: float) -> Counter[str]:
+    """A run ended by a signal after a share of its time; then it goes on."""
+    run = started(folder)
+    time.sleep(share * whole)
+    workers = set(children(run.pid))
+    run.send_signal(how)
+    said = finished(run)
+    if not (folder / "mm.jsonl").exists():  # killed before it wrote its first line
+        return Counter({"traceback": "Traceback" in said}) + Counter()
+    (folder / "known").touch()
+    again = started(folder, "--trials", "8")
+    told = finished(again)
+    bad = problems(folder, workers)
+    bad["traceback"] += "Traceback" in said + told
+    bad["exit status of the next run"] += again.returncode != 0
+    if how is signal.SIGTERM and run.returncode not in (0, 130, -signal.SIGTERM):
+        bad[f"exit status {run.returncode}"] += 1
+    return +bad
+
+
+def worker_killed(folder: Path, share: float, whole: float, rng: random.Random) -> Counter[str]:
+    """One of the processes of a run killed after a share of its time; the run goes on."""
+    run = started(folder)
+    time.sleep(share * whole)
+    workers = children(run.pid)
+    if workers:
+        os.kill(rng.choice(workers), signal.SIGKILL)
+    said = finished(run)
+    contents = read_log(folder / "mm.jsonl")
+    bad = problems(folder, set(workers))
+    bad["trials missing"] += TRIALS - len(contents.records)
+    failed = sum(record.result.failure is not None for record in contents.records)
+    bad["failures beyond one"] += max(0, failed - 1)
+    bad["exit status"] += run.returncode != 0
+    bad["traceback"] += "Traceback" in said
+    return +bad
+
+
+def main() -> int:
+    """All kinds of kills; the table; 1 where something was lost."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--times", type=int, default=50, help="kills of each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "mm.yaml").write_text(CONFIG)
+        start = time.perf_counter()
+        finished(started(folder))
+        whole = time.perf_counter() - start
+    print(f"a whole run: {whole:.1f} s; seed {options.seed}")
+    lost = False
+    for kind in ("tuner, SIGKILL", "tuner, SIGTERM", "worker, SIGKILL"):
+        total: Counter[str] = Counter()
+        for number in range(options.times):
+            share = rng.uniform(0.05, 1.0)
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                (folder / "mm.yaml").write_text(CONFIG)
+                if kind.startswith("worker"):
+                    bad = worker_killed(folder, share, whole, rng)
+                else:
+                    how = signal.SIGKILL if "KILL" in kind else signal.SIGTERM
+                    bad = tuner_killed(folder, how, share, whole)
+            if bad:
+                print(f"  {kind}, number {number}, after {share * whole:.2f} s: {dict(bad)}")
+            total += bad
+        lost = lost or bool(total)
+        print(f"{kind:16} {options.times} times: {dict(total) or 'nothing lost'}", flush=True)
+    return int(lost)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
