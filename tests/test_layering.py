@@ -122,6 +122,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.cli.app", "autosched.session.export"): START_UP,
     ("autosched.cli.app", "autosched.cli.dataset"): START_UP,
     ("autosched.cli.app", "autosched.cli.doctor"): START_UP,
+    ("autosched.cli.app", "autosched.cli.failures"): START_UP,
     ("autosched.cli.app", "autosched.cli.lower"): START_UP,
     ("autosched.cli.app", "autosched.cli.records"): START_UP,
     ("autosched.cli.app", "autosched.cli.replay"): START_UP,

@@ -254,6 +254,23 @@ def show(
         )
 
 
+@app.command(epilog="Example: autosched failures matmul.jsonl --repro 12 > again.py")
+def failures(
+    records: Records,
+    repro: Annotated[
+        int | None, typer.Option(min=0, help="Print a program that tries the N-th record again.")
+    ] = None,
+    workload: Workload = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """What failed, grouped by stage, kind and message, with an example of each."""
+    from autosched.cli import failures as command
+
+    with trusting(trust):
+        command.run(records, repro=repro, as_json=as_json, workloads=workload or ())
+
+
 @app.command(
     epilog="Examples: autosched lower mm.yaml --target cuda --print-after ThreadSync; "
     "autosched lower --profile mm.jsonl:0"

@@ -114,20 +114,25 @@ def _te(task: Task, record: Record) -> None:
 
 
 def _python(task: Task, record: Record) -> None:
-    entry = pformat(task.to_json(), width=90, sort_dicts=False)
     title = _title(task, record).replace("\\", "\\\\").replace('"', '\\"')
-    trust = ",\n    trust=True,  # runs the file that it names" if task.runs_code else ""
     code = python_program(task.dag, record.steps, "task.dag", ("Task", "lower", "task", "print"))
     plain(
         f'"""The schedule of {title}; running it prints its TIR."""\n\n'
         "from autosched import Task, te\nfrom autosched.driver import lower\n\n"
-        f"task = Task.from_json(\n    {entry.replace(chr(10), chr(10) + '    ')}{trust}\n)\n"
+        f"task = {python_of(task)}\n"
         f"{code}print(lower(s, task.tensors, task.target))"
     )
 
 
 def _tir(task: Task, record: Record) -> None:
     plain(repr(_tir_of(task, record)))
+
+
+def python_of(task: Task) -> str:
+    """The Python expression that makes the task again."""
+    entry = pformat(task.to_json(), width=90, sort_dicts=False).replace("\n", "\n    ")
+    trust = ",\n    trust=True,  # runs the file that it names" if task.runs_code else ""
+    return f"Task.from_json(\n    {entry}{trust}\n)"
 
 
 def _llvm(task: Task, record: Record) -> None:

@@ -1,0 +1,102 @@
+"""`autosched failures`: what went wrong in a record file, and a program that shows it again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autosched.cli.console import plain, print_json, warning
+from autosched.cli.named import tell_unused, workload_keys
+from autosched.cli.show import python_of
+from autosched.errors import ConfigError
+from autosched.measure.records import LogContents, Record, stream_log
+from autosched.measure.result import Failure
+from autosched.session.reading import tell_problems
+from autosched.session.this_cpu import for_this_cpu
+from autosched.task import Task
+from autosched.words import count, last_line
+
+
+@dataclass(slots=True)
+class Group:
+    """Failures of one stage and kind whose messages differ in numbers and quoted names only."""
+
+    failure: Failure
+    index: int
+    records: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """What --json says; `index` is the first of its records."""
+        return {**self.failure.to_json(), "records": self.records, "index": self.index}
+
+
+def signature(failure: Failure) -> tuple[str, str, str]:
+    """What failures of a group have in common."""
+    message = re.sub(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e-?\d+)?", "N", last_line(failure.message))
+    return failure.stage, failure.kind, re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", message)
+
+
+def run(
+    path: Path, *, repro: int | None = None, as_json: bool = False, workloads: Sequence[str] = ()
+) -> None:
+    """Print the groups, the largest first; with `repro` a program for that record instead."""
+    keys = workload_keys(workloads)
+    contents = LogContents()
+    groups: dict[tuple[str, str, str], Group] = {}
+    wanted: Record | None = None
+    records = 0
+    for index, record in enumerate(stream_log(path, contents, keys)):
+        records += 1
+        if index == repro:
+            wanted = record
+        failure = record.result.failure
+        if failure is not None:
+            group = groups.setdefault(signature(failure), Group(failure, index, 0))
+            group.records += 1
+    tell_problems(path, contents, warning)
+    tell_unused(keys)
+    if repro is not None:
+        _print_program(path, repro, wanted, records)
+        return
+    ordered = sorted(groups.values(), key=lambda group: -group.records)
+    if as_json:
+        failures = [group.to_json() for group in ordered]
+        print_json({"file": str(path), "records": records, "failures": failures})
+        return
+    failed = sum(group.records for group in ordered)
+    plain(f"{path}: {failed} of {count(records, 'record')} failed")
+    for group in ordered:
+        plain(f"\n{group.records} x {group.failure.stage} {group.failure.kind}")
+        plain(f"    {last_line(group.failure.message)}")
+        plain(f"    again: autosched failures {path} --repro {group.index}")
+
+
+def _print_program(path: Path, index: int, record: Record | None, records: int) -> None:
+    if record is None:
+        raise ConfigError(
+            f"{path} holds {count(records, 'record')}; --repro {index} is not one of 0 to "
+            f"{records - 1}"
+        )
+    failure = record.result.failure
+    if failure is None:
+        raise ConfigError(f"record {index} of {path} did not fail; --repro takes one that did")
+    task = Task.from_json(record.task)
+    if not task.target.is_gpu:
+        task = for_this_cpu(task)
+    said = json.dumps(f"{failure.stage} {failure.kind}: {last_line(failure.message)}")
+    plain(
+        f'"""Builds, runs and checks record {index} once more, in processes of their own."""\n\n'
+        "from autosched.measure.measurer import Measurer\n"
+        "from autosched.state.steps import steps_from_json\n"
+        "from autosched.task import Task\n\n"
+        f"task = {python_of(task)}\n"
+        f"steps = steps_from_json({json.dumps(record.to_json()['steps'])})\n"
+        f"print('recorded:', {said})\n"
+        f'with Measurer.create(workers=1, check="all", target="{task.target.kind}") as measurer:\n'
+        "    (result,) = measurer.measure(task, [steps])\n"
+        "print('now:', result.failure or f'valid, {result.cost:.3g} s')"
+    )
