@@ -32,11 +32,14 @@ def block(c: StmtCompiler, stmt: Block) -> None:
     """A block's buffers, its initialisation in the first step of its reduction, its body."""
     for buffer in stmt.alloc_buffers:
         _allocate(c, buffer)
+    bound = {v for m in stmt.match_buffers for v in m.variables() if v not in c.names}
     for match in stmt.match_buffers:
         _match(c, match)
     if stmt.init is not None:
         c.stmt(IfThenElse(_first_step(stmt), stmt.init))
     c.stmt(stmt.body)
+    for var in bound:  # another block may bind it anew
+        c.names.pop(var)
 
 
 def _allocate(c: StmtCompiler, buffer: Buffer) -> None:

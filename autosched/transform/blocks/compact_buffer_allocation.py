@@ -175,17 +175,17 @@ class _Touched(AccessWalk):
         self._align(None, block.annotations.get(_ALIGN, ()), block)
         declared: dict[Buffer, list[Box]] = {}
         for r in (*block.reads, *block.writes):
-            declared.setdefault(r.buffer, []).append(self.known_box(r.region, r.buffer))
+            declared.setdefault(r.buffer, []).append(self.known_box(r.region))
         self._declared.append(declared)
         explicit = len(self._explicit)
         for key, field, is_write in _EXPLICIT:
             for number in block.annotations.get(key, ()):
                 r = getattr(block, field)[int(getattr(number, "value", number))]
-                self._touch(r.buffer, self.known_box(r.region, r.buffer))
+                self._touch(r.buffer, self.known_box(r.region))
                 self._explicit.append((r.buffer, is_write))
         for match in block.match_buffers:
             source = match.source
-            self._touch(source.buffer, self.known_box(source.region, source.buffer))
+            self._touch(source.buffer, self.known_box(source.region))
         self.children(block)
         del self._explicit[explicit:]
         self._declared.pop()

@@ -188,18 +188,13 @@ class AccessWalk:
     # -- regions
 
     def box(self, buffer: Buffer, indices: Sequence[Expr]) -> Box:
-        """The element at `indices`; the whole dimension for one that memory decides."""
+        """The element at `indices`; the whole dimension for a vector of any other form."""
         ranges = zip(map(_span, indices), buffer.shape, strict=True)
-        return self.known_box([_whole(extent) if r is None else r for r, extent in ranges], buffer)
+        return self.known_box([_whole(extent) if r is None else r for r, extent in ranges])
 
-    def known_box(self, ranges: Sequence[Range], buffer: Buffer) -> Box:
-        """`ranges` of a buffer with values in place of variables."""
-        found = []
-        for r, extent in zip(ranges, buffer.shape, strict=True):
-            new = Range(self.known(r.min), self.known(r.extent))
-            usable = all(is_lasting(e) and not uses(e, self.unknown) for e in (new.min, new.extent))
-            found.append(new if usable else _whole(extent))
-        return tuple(found)
+    def known_box(self, ranges: Sequence[Range]) -> Box:
+        """`ranges` with values in place of variables."""
+        return tuple(Range(self.known(r.min), self.known(r.extent)) for r in ranges)
 
     def relaxed(
         self, box: Box, scopes: Iterable[Scope], *, only_inner: bool = False
@@ -297,7 +292,7 @@ class _BlockRegions(AccessWalk):
     def block(self, block: Block) -> None:
         for regions, is_write in ((block.reads, False), (block.writes, True)):
             for r in regions:
-                self.access(r.buffer, self.known_box(r.region, r.buffer), is_write)
+                self.access(r.buffer, self.known_box(r.region), is_write)
 
     def found(self, table: dict[Buffer, list[tuple[IntSet, ...]]]) -> tuple[BufferRegion, ...]:
         regions = []

@@ -10,7 +10,9 @@ from autosched.tir import interp
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
+from autosched.tir.stmt import For
 from autosched.tir.verify import verify
+from autosched.tir.walk import stmts
 from autosched.transform.blocks.tensorize import TensorIntrin, tensorize
 from autosched.transform.framework.passes import Sequential
 from autosched.transform.pipeline import FROM_BLOCKS
@@ -82,6 +84,13 @@ A[vb_o:vb_o + 1, vi_o:vi_o + 4, vk_o:vk_o + 4], B[vb_o:vb_o + 1, vk_o:vk_o + 4, 
                         writes(C[vb_o:vb_o + 1, vi_o:vi_o + 4, vj_o:vj_o + 4])
 """
 
+INIT = """\
+                        with init():
+                            for i in range(4):
+                                for j in range(4):
+                                    C[vb_o, vi_o + i, vj_o + j] = 0.0
+"""
+
 
 def mma(
     c: Array,
@@ -106,7 +115,7 @@ def test_a_product_of_tiles_with_its_initialisation(same_result: SameResult) -> 
     after = tensorize(before, "C", intrin())
     verify(after)
     text = to_text(after)
-    assert REPLACED in text and "with init():" in text
+    assert REPLACED in text and INIT in text
     same_result(before, after)
     flat = Sequential(FROM_BLOCKS)(after)
     assert "if ko * 4 == 0:" in to_text(flat)
@@ -168,3 +177,61 @@ def test_the_block_must_be_one() -> None:
         ),
     )
     refused(parse_func(MATMUL), other, "B is in global memory, B of the implementation in shared")
+
+
+COPIES = """
+def main(A: Buffer((8,), float32), B: Buffer((8,), float32), C: Buffer((8,), float32)):
+    for i in range(2):
+        for j in range(4):
+            with block("first"):
+                v = axis.data_par(0:8, i * 4 + j)
+                reads(A[v:v + 1])
+                writes(B[v:v + 1])
+                B[v] = exp(A[v]) + A[v]
+        for k in range(4):
+            with block("second"):
+                w = axis.data_par(0:8, i * 4 + k)
+                reads(A[w:w + 1])
+                writes(C[w:w + 1])
+                C[w] = exp(A[w]) + A[w]
+"""
+
+TWICE = TensorIntrin(
+    parse_func("""
+        def of(A: Buffer((4,), float32), B: Buffer((4,), float32)):
+            for i in range(4):
+                with block("copy"):
+                    v = axis.data_par(0:4, i)
+                    reads(A[v:v + 1])
+                    writes(B[v:v + 1])
+                    B[v] = exp(A[v]) + A[v]
+    """),
+    parse_func("""
+        def by(A: Buffer((4,), float32), B: Buffer((4,), float32)):
+            with block("root"):
+                reads(A[0:4])
+                writes(B[0:4])
+                for i in range(4):
+                    B[i] = exp(A[i]) + A[i]
+    """),
+)
+
+
+def test_an_intrinsic_has_its_own_variables_at_each_place(same_result: SameResult) -> None:
+    before = parse_func(COPIES)
+    after = tensorize(tensorize(before, "first", TWICE), "second", TWICE)
+    same_result(before, after)
+    loops = [s.loop_var for s in stmts(after.body) if isinstance(s, For)]
+    assert len(loops) == len(set(loops)) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("exp(A[v])", "log(A[v])", "expected exp"),
+        ("+ A[v]", "+ A[if_then_else(i == 9, 1, 0) + v]", "A is accessed from two starts"),
+        ("+ A[v]", "+ B[v]", "B stands where the description has A"),
+    ],
+)
+def test_other_values_are_refused(old: str, new: str, message: str) -> None:
+    refused(parse_func(COPIES.replace(old, new)), TWICE, message, name="first")
