@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import threading
-import zlib
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -16,11 +15,11 @@ import numpy.typing as npt
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.output_file import FileKind, replacing, require_replaceable
+from autosched.search.model_file import ModelFileError, checked_model, unpacked
 
 Scores = npt.NDArray[np.float32]
 MEMBERS = 8
 COST_MODELS = ("xgboost", "random")
-_GZIP = b"\x1f\x8b"
 _LARGEST = 40.0  # logarithm of a relative time; keeps exp finite
 
 
@@ -177,26 +176,36 @@ class XGBoostModel:
         except OSError as error:
             raise ConfigError(f"cannot write the cost model {path}: {error.strerror}") from error
 
-    def load(self, path: Path | str, num_features: int | None = None, schema: str = "") -> None:
+    def load(
+        self,
+        path: Path | str,
+        num_features: int | None = None,
+        schema: str = "",
+        *,
+        checked: bool = True,
+    ) -> None:
         """Read a model written by `save`; later training corrects it rather than starting over.
 
-        Raises ConfigError when it cannot be read, was not made for `num_features` columns, or
-        names another feature set than `schema`.
+        Everything in it is checked before XGBoost, which trusts it, sees it; `checked` false is for
+        the program's own files. Raises ConfigError when it cannot be read, was not made for
+        `num_features` columns, or names another feature set than `schema`.
         """
         import xgboost
 
         booster = xgboost.Booster({"nthread": self._params["nthread"]})
         try:
             raw = Path(path).read_bytes()
-            booster.load_model(bytearray(gzip.decompress(raw) if raw[:2] == _GZIP else raw))
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            text = checked_model(raw, MEMBERS) if checked else unpacked(raw)
+            booster.load_model(bytearray(text))
+        except ModelFileError as error:
             raise ConfigError(f"cannot read the cost model {path}: {error}") from error
         except OSError as error:
             raise ConfigError(f"cannot read the cost model {path}: {error.strerror}") from error
         except xgboost.core.XGBoostError as error:
             reason = str(error).strip().splitlines()[-1]
             raise ConfigError(
-                f"cannot read the cost model {path}: it is not XGBoost's JSON ({reason})"
+                f"cannot read the cost model {path}: XGBoost {xgboost.__version__} does not take "
+                f"it ({reason})"
             ) from error
         found = booster.attr("feature_set")
         if schema and found is not None and found != schema:
@@ -247,7 +256,7 @@ def _times(
     predicted: Scores, pack: npt.NDArray[np.int64], programs: int
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Of every row and of every program, relative to the best: (rows or programs, members)."""
-    times = np.exp(np.minimum(predicted.reshape(len(pack), MEMBERS), _LARGEST))
+    times = np.exp(np.clip(predicted.reshape(len(pack), MEMBERS), -_LARGEST, _LARGEST))
     totals = np.zeros((programs, MEMBERS))
     np.add.at(totals, pack, times)
     return times, totals

@@ -1,0 +1,60 @@
+"""A cost model of a few nodes as XGBoost writes it, without training one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def tiny_model(rounds: int = 1, members: int = 8, features: int = 4) -> dict[str, Any]:
+    """The JSON of `rounds` of trees: one comparison, two leaves each."""
+    trees = [_tree(k, features) for k in range(rounds * members)]
+    model = {
+        "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
+        "iteration_indptr": list(range(0, len(trees) + 1, members)),
+        "tree_info": [k % members for k in range(len(trees))],
+        "trees": trees,
+    }
+    return {
+        "learner": {
+            "attributes": {"feature_set": "x/1", "offset": "0.5"},
+            "feature_names": [],
+            "feature_types": [],
+            "gradient_booster": {"model": model, "name": "gbtree"},
+            "learner_model_param": {
+                "base_score": "5E-1",
+                "boost_from_average": "1",
+                "num_class": "0",
+                "num_feature": str(features),
+                "num_target": str(members),
+            },
+            "objective": {
+                "name": "reg:squarederror",
+                "reg_loss_param": {"scale_pos_weight": "1"},
+            },
+        },
+        "version": [3, 2, 0],
+    }
+
+
+def _tree(number: int, features: int) -> dict[str, Any]:
+    empty = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
+    return {
+        **{name: [] for name in empty},
+        "base_weights": [0.0, 0.5, -0.5],
+        "default_left": [0, 0, 0],
+        "id": number,
+        "left_children": [1, -1, -1],
+        "loss_changes": [1.0, 0.0, 0.0],
+        "parents": [2147483647, 0, 0],
+        "right_children": [2, -1, -1],
+        "split_conditions": [0.5, 0.1, -0.1],
+        "split_indices": [number % features, 0, 0],
+        "split_type": [0, 0, 0],
+        "sum_hessian": [2.0, 1.0, 1.0],
+        "tree_param": {
+            "num_deleted": "0",
+            "num_feature": str(features),
+            "num_nodes": "3",
+            "size_leaf_vector": "1",
+        },
+    }
