@@ -29,7 +29,7 @@ def gpu_environment(facts: Sequence[Mapping[str, Any]], nvml: Nvml) -> dict[str,
             "driver_release": nvml.driver(),
             "runtime": first["runtime"],
             "nvrtc": _nvrtc(first),
-            "mps": _mps(),
+            "mps": shared_by_mps(),
             "math": _MATH,
         },
     }
@@ -67,7 +67,7 @@ def _nvrtc(facts: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _mps() -> bool:
+def shared_by_mps() -> bool:
     """Whether processes share the GPUs through NVIDIA's multi-process service."""
     folder = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
     return (Path(folder) / "control").exists()

@@ -22,7 +22,7 @@ from autosched.errors import ConfigError, DeviceError, MeasureError
 from autosched.measure import gpu_worker
 from autosched.measure.check import Seen
 from autosched.measure.clocks import Clocks, Sampler, to_json
-from autosched.measure.gpu_environment import gpu_environment, gpu_id
+from autosched.measure.gpu_environment import gpu_environment, gpu_id, shared_by_mps
 from autosched.measure.gpu_worker import GpuWorker
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.nvml import Nvml
@@ -276,6 +276,7 @@ class GpuRunner(Runner):
             environment=environment,
             kill_seconds=self.kill_seconds,
             grace_seconds=self.grace_seconds,
+            gentle=shared_by_mps(),  # killing one of its clients may hurt the others
         )
 
     def _meet(self) -> None:

@@ -20,7 +20,8 @@ GRACE_SECONDS = 2.0
 class GpuWorker(Worker):
     """A worker that has `grace_seconds` to answer late, or to end by itself, before it is killed.
 
-    One that answered late has dropped all kernels and is kept.
+    One that answered late has dropped all kernels and is kept. A `gentle` one is never killed: one
+    that hangs is stuck. It ends with this process all the same.
     """
 
     def __init__(
@@ -30,8 +31,10 @@ class GpuWorker(Worker):
         environment: Mapping[str, str] | None = None,
         kill_seconds: float = KILL_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
+        gentle: bool = False,
     ) -> None:
         self._grace_seconds = grace_seconds
+        self._gentle = gentle
         self._hangs = False
         super().__init__(factory, environment=environment, kill_seconds=kill_seconds)
 
@@ -43,6 +46,10 @@ class GpuWorker(Worker):
                 self._process.wait(self._grace_seconds)
         self._hangs = False
         super().stop()
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        if not self._gentle:
+            super()._kill(process)
 
     def _late(self, timeout: float, stage: str) -> MeasureError:
         if self._answers():

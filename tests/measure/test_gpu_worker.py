@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autosched.errors import MeasureError
+from autosched.measure.gpu_environment import shared_by_mps
+from autosched.measure.gpu_runner import GpuRunner
 from autosched.measure.gpu_worker import GpuWorker
+from autosched.measure.interrupt import RunLostError
+from autosched.measure.runner import RunOptions
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.device import artifact
@@ -64,3 +69,26 @@ def test_one_that_answers_late_is_kept_without_its_kernels(
             found.send(("first", 0))
             found._grace_seconds = 0.1
     assert process.returncode == (0 if kept else -9)  # idle it ends by itself, busy it is killed
+
+
+def test_a_client_of_mps_is_never_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    assert not shared_by_mps()
+    (tmp_path / "control").touch()
+    found = GpuRunner(
+        RunOptions(timeout=LONG),
+        factory="kit.fake_gpu:make_handler",
+        kill_seconds=0.2,
+        grace_seconds=0.1,
+    )
+    found.start(TASK)
+    worker = found._worker
+    assert worker is not None
+    with pytest.raises(RunLostError, match=r"did not end within 0\.2 s") as caught:
+        found.run(TASK, [artifact(hang=True).to_bytes()], 1e-9)  # and so has a second
+    ((_, failure),) = caught.value.results
+    assert failure is not None and failure.kind == "timeout"
+    assert worker.stuck[0].poll() is None
+    for process in worker.stuck:  # its successor may not have begun to listen
+        process.kill()
+        process.wait()
