@@ -11,14 +11,21 @@ from typing import Any
 import numpy as np
 
 
-def element_of(dtype: str) -> Any:
-    """The NumPy type of a name; bfloat16 and the like are of the package ml_dtypes."""
+def element_of(dtype: str) -> np.dtype[Any]:
+    """The NumPy type of a name; bfloat16 and the like are of the package ml_dtypes.
+
+    Where that is missing, the unsigned integer of as many bits stands for them.
+    """
     try:
         return np.dtype(dtype)
     except TypeError:
+        pass
+    try:
         import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, dtype))
+    except ImportError:
+        return np.dtype(np.uint16 if dtype == "bfloat16" else np.uint8)
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
+    return found
 
 
 def view_of(value: Any) -> np.ndarray[Any, Any]:

@@ -216,6 +216,35 @@ def test_inputs_in_another_order(tmp_path: Path) -> None:
     )
 
 
+BITS = """
+import sys
+sys.modules["ml_dtypes"] = None
+sys.path.insert(0, sys.argv[1])
+import add_relu, numpy as np
+a, b = np.load(sys.argv[2])
+print(add_relu.add_relu(a, b).tobytes().hex())
+"""
+
+
+@needs_linker
+def test_types_that_numpy_does_not_have(tmp_path: Path) -> None:
+    """They are of ml_dtypes; where that is missing their bits are taken and returned."""
+    task = Task.from_workload("add_relu", M=2, N=4, dtype="bfloat16")
+    export([record(task)], tmp_path)
+    a, b = task.inputs()
+    (want,) = task.reference([a, b])
+    kernel = module(tmp_path / "add_relu.py").add_relu
+    for result in (kernel(a, b), kernel(a.view(np.uint16), b.view(np.uint16))):
+        np.testing.assert_array_equal(result, want)
+    np.save(tmp_path / "given.npy", np.stack([a, b]).view(np.uint16))
+    given = [str(tmp_path), str(tmp_path / "given.npy")]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", BITS, *given], capture_output=True, text=True
+    )
+    assert done.stdout.strip() == want.tobytes().hex(), done.stderr
+    assert "uint16_t *" in (tmp_path / "add_relu.h").read_text()
+
+
 @needs_linker
 def test_names_that_c_cannot_say(tmp_path: Path) -> None:
     cc = link.linker()
