@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import gcd
 
 from autosched.tir.dtype import DType
-from autosched.tir.expr import And, BufferLoad, Call, Expr, IntImm, StringImm, Var
+from autosched.tir.expr import And, BufferLoad, Call, Expr, IntImm, Ramp, StringImm, Var
+from autosched.tir.op import add, mul
 from autosched.tir.stmt import BufferStore, Evaluate, Stmt
 from autosched.tir.walk import direct_exprs, free_vars, pre_order, substitute
 from autosched.transform.device.thread_index import Place, Span
@@ -49,6 +51,29 @@ class Access:
         if loop is None:
             return replace(self, place=None)
         return replace(self, place=Place(self.place.index, (*self.place.inner, loop)))
+
+
+def in_parts(access: Access, other: Access) -> Access:
+    """`access` to memory that `other` sees as another type, in elements as small as both have.
+
+    Its place is None where the elements of one are no whole number of the other's.
+    """
+    own, part = (a.dtype.bytes * a.dtype.lanes for a in (access, other))
+    size = gcd(own, part)
+    if access.place is None or size == own:
+        return access
+    if own % size or part % size or max(own, part) % min(own, part):
+        return replace(access, place=None)
+    index, inner = access.place.index, access.place.inner
+    if index.dtype.lanes > 1:
+        if not isinstance(index, Ramp):
+            return replace(access, place=None)
+        lane = Var("lane", index.base.dtype)
+        inner = (*inner, Span(lane, 0, index.lanes))
+        index = add(index.base, mul(lane, index.stride))
+    byte = Var("part", index.dtype)
+    index = add(mul(index, own // size), byte)
+    return replace(access, place=Place(index, (*inner, Span(byte, 0, own // size))))
 
 
 class Barrier:

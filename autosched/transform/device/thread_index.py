@@ -66,16 +66,30 @@ class Place:
 
 
 def may_meet(
-    first: Place, second: Place, threads: Sequence[Span], loop: Span | None = None
+    first: Place,
+    second: Place,
+    threads: Sequence[Span],
+    loop: Span | None = None,
+    around: Mapping[Var, Span] | None = None,
 ) -> bool:
     """True unless no two different threads touch one element.
 
     One thread is at `first`, the other at `second`, with equal values of all variables but the
-    inner ones; with `loop`, in different iterations of it.
+    inner ones; with `loop`, in different iterations of it. Where that does not decide, loops
+    `around` both are counted out, too.
     """
     a = _touched(first, threads, loop)
     b = a if second == first else _touched(second, threads, loop)
+    if around and (a is None or b is None or a.rest != b.rest):
+        a, b = (_touched(_over(place, around, loop), threads, loop) for place in (first, second))
     return _meet(a, b, loop)
+
+
+def _over(place: Place, around: Mapping[Var, Span], loop: Span | None) -> Place:
+    """`place` for all values of the loops `around` it, `loop` left out."""
+    known = {span.var for span in place.inner} | ({loop.var} if loop is not None else set())
+    more = [around[v] for v in free_vars(place.index) if v in around and v not in known]
+    return Place(place.index, (*place.inner, *sorted(more, key=lambda span: span.var.name)))
 
 
 def warps_may_meet(
@@ -160,7 +174,7 @@ def _touched(
     rest: dict[Expr, int] = {}
     for term, factor in terms.items():
         variables = free_vars(term)
-        if variables.isdisjoint(counted):
+        if variables and variables.isdisjoint(counted):
             if not _is_plain(term):
                 return None
             rest[term] = factor

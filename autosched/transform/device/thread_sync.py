@@ -53,6 +53,7 @@ from autosched.tir.dtype import int32
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import (
+    Allocate,
     AttrStmt,
     Evaluate,
     For,
@@ -64,6 +65,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.walk import child_stmts, free_vars, map_children, pre_order, stmts, substitute
+from autosched.transform.device.shared_liveness import live_intervals
 from autosched.transform.device.thread_access import (
     BARRIER,
     MAYBE,
@@ -71,6 +73,7 @@ from autosched.transform.device.thread_access import (
     Access,
     Barrier,
     accesses_of,
+    in_parts,
     is_barrier,
 )
 from autosched.transform.device.thread_index import Span, may_meet, warps_may_meet
@@ -87,10 +90,10 @@ class ThreadSync(FunctionPass):
 
     `scope` is the memory that is looked at: shared, shared.dyn or warp. Two accesses conflict when
     one is a write and different threads may touch one element, which is counted out
-    (`thread_index.py`); of what cannot be counted a conflict is assumed. All buffers in shared.dyn
-    count as one, since MergeSharedMemoryAllocations makes them one; so do, with `merged`,
-    those in `scope`. Raises ScheduleError where a barrier would be needed at a place that not all
-    threads reach.
+    (`thread_index.py`); of what cannot be counted a conflict is assumed. Buffers in shared.dyn that
+    are not in use at the same time count as one, since MergeSharedMemoryAllocations lets them share
+    bytes; so do, with `merged`, those in `scope`. Raises ScheduleError where a barrier would be
+    needed at a place that not all threads reach.
     """
 
     name: ClassVar[str] = "ThreadSync"
@@ -132,7 +135,8 @@ def missing_barriers(
 ) -> set[Stmt]:
     """The statements of a kernel that need a barrier before them; none when it is safe.
 
-    With `merged` different buffers may share memory, as those in shared.dyn always may.
+    With `merged` buffers that are not in use at the same time may share memory, as those in
+    shared.dyn always may.
     """
     planner = _Planner(region, scope, function, merged or scope == "shared.dyn")
     planner.summary(planner.entries(region, {}), None, None)
@@ -153,7 +157,10 @@ class _Planner:
         self.merged = merged
         self.function = function
         self.marked: set[Stmt] = set()
+        own = [s.buffer_var for s in stmts(region) if isinstance(s, Allocate)] if merged else []
+        self.live = live_intervals(region, [data for data in own if data.scope == scope])
         self.axes = {tag: Var(tag) for tag in _AXES}
+        self.loops: dict[Var, Span] = {}  # those seen so far, as far as their values are known
         extents: dict[str, int] = {}
         for s in stmts(region):
             if isinstance(s, AttrStmt) and s.key == "thread_extent":
@@ -208,7 +215,7 @@ class _Planner:
     def _loop(self, s: For | While, var: Var | None, table: dict[Var, Expr]) -> _Entry:
         span = None
         if isinstance(s, For) and isinstance(s.min, IntImm) and isinstance(s.extent, IntImm):
-            span = Span(s.loop_var, s.min.value, s.extent.value)
+            span = self.loops[s.loop_var] = Span(s.loop_var, s.min.value, s.extent.value)
         head = accesses_of(s, self.scope, table)
         before = set(self.marked)
         body = self.entries(s.body, table)
@@ -336,6 +343,11 @@ class _Planner:
                         last.append(part)
         return first if seen is None else [*first, seen, *last]
 
+    def _in_use_together(self, first: Var, second: Var) -> bool:
+        """True when two allocations are in use at one time, so that they share no bytes."""
+        live = self.live.get(first), self.live.get(second)
+        return live[0] is not None and live[1] is not None and live[0].meets(live[1])
+
     def _conflict(
         self, first: Access, second: Access, loop: Stmt | None, span: Span | None
     ) -> bool:
@@ -343,10 +355,12 @@ class _Planner:
         if not (first.is_write or second.is_write):
             return False
         if first.data is not second.data:
-            return self.merged
+            return self.merged and not self._in_use_together(first.data, second.data)
         if loop is None and first.double_buffer and not second.is_write:
             return False
-        if first.place is None or second.place is None or first.dtype is not second.dtype:
+        if first.dtype is not second.dtype:
+            first, second = in_parts(first, second), in_parts(second, first)
+        if first.place is None or second.place is None:
             return True
         if isinstance(loop, For) and span is None:
             if first.depends_on(loop.loop_var) or second.depends_on(loop.loop_var):
@@ -356,7 +370,8 @@ class _Planner:
             return warps_may_meet(*places, self.threads, span)
         key = (first.place, second.place, span)
         if key not in self._met:
-            self._met[key] = may_meet(first.place, second.place, self.threads, span)
+            meet = may_meet(first.place, second.place, self.threads, span, self.loops)
+            self._met[key] = meet
         return self._met[key]
 
 

@@ -13,6 +13,9 @@ from autosched.tir import interp
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
+from autosched.transform.device.merge_shared_memory_allocations import (
+    MergeSharedMemoryAllocations,
+)
 from autosched.transform.device.thread_sync import ThreadSync, kernels, missing_barriers
 
 HEAD = """\
@@ -288,7 +291,7 @@ B[threadIdx.x_1] = S[31 - threadIdx.x_1]
     assert ThreadSync()(func) is func
 
 
-def test_all_dynamic_memory_counts_as_one() -> None:
+def test_dynamic_memory_that_may_share_bytes_counts_as_one() -> None:
     body = """\
 S = allocate((64,), float32, "shared.dyn")
 R = allocate((64,), float16, "shared.dyn")
@@ -300,6 +303,28 @@ R[threadIdx.x] = float16(A[threadIdx.x])
     assert ThreadSync("shared")(func) is func
     other = function(body.replace("shared.dyn", "shared"))
     assert ThreadSync("shared")(other) is other
+
+
+IN_USE_TOGETHER = """\
+S = allocate((64,), float32, "shared.dyn")
+R = allocate((64,), {}, "shared.dyn")
+for k in range(4):
+    S[threadIdx.x] = A[threadIdx.x + k]
+    R[threadIdx.x] = {}(A[threadIdx.x])
+    B[threadIdx.x] = S[31 - threadIdx.x] + float32(R[31 - threadIdx.x])
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_dynamic_memory_in_use_together_shares_nothing(dtype: str) -> None:
+    """Tiles of a product: no barrier stands between filling one and the other."""
+    body = IN_USE_TOGETHER.format(dtype, dtype)
+    lines = synced(body, scope="shared.dyn").splitlines()
+    assert [n for n, line in enumerate(lines) if "sync" in line] == [1, 4]
+    merged = MergeSharedMemoryAllocations()(ThreadSync("shared.dyn")(function(body)))
+    (kernel,) = kernels(merged.body)
+    assert missing_barriers(kernel, "shared.dyn", "main") == set()
+    assert not has_race(merged)
 
 
 def test_pointers_given_to_calls_may_be_written() -> None:
