@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from autosched.errors import CompileError
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import Call, Expr, Var
+from autosched.tir.expr import Call, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import cast, const, truncdiv
 from autosched.tir.stmt import Allocate, DeclBuffer, LetStmt, Stmt
@@ -45,8 +45,9 @@ class LowerDeviceStorageAccessInfo(FunctionPass):
     another type than a handle is left, in units of the memory. Access pointers of other memory
     become the addresses of elements.
 
-    Raises CompileError for a scope that is not registered, for memory allocated twice, for a
-    pointer into memory without an address, and for an index that is no whole number of units.
+    Raises CompileError for a scope that is not registered, for more than its memory holds, for
+    memory allocated twice, for a pointer into memory without an address, and for an index that is
+    no whole number of units.
     """
 
     name: ClassVar[str] = "LowerDeviceStorageAccessInfo"
@@ -87,6 +88,13 @@ class _Lower:
             )
         if data in self._known:
             raise self.refused(f"{data.name} is allocated twice")
+        bits = s.dtype.bits * s.dtype.lanes
+        for extent in s.extents:
+            bits *= extent.value if isinstance(extent, IntImm) else 0  # unknown: not counted
+        if bits > info.max_num_bits:
+            raise self.refused(
+                f"{data.name} needs {bits} bits of {data.scope}, which has {info.max_num_bits}"
+            )
         self._known[data] = info
         if info.head_address is not None:
             return LetStmt(data, info.head_address(), self.stmt(s.body))

@@ -18,9 +18,9 @@ from autosched.tir.expr import Expr
 class MemoryInfo:
     """The memory behind a storage scope.
 
-    It is addressed in units of `unit_bits`, holds `max_num_bits` and moves at most `max_simd_bits`
-    at once (0: not known). `head_address` makes the expression of a pointer to its start; without
-    it the host cannot point into this memory.
+    It is addressed in units of `unit_bits`; one allocation holds at most `max_num_bits`, and at
+    most `max_simd_bits` move at once (0: not known; for code generators). `head_address` makes the
+    expression of a pointer to its start; without it the host cannot point into this memory.
     """
 
     unit_bits: int

@@ -98,6 +98,11 @@ def test_other_functions_stay(body: str) -> None:
     ("body", "error"),
     [
         (
+            '    W = allocate((257,), float32, "global.test_without_head_address")\n'
+            "    evaluate(1)\n",
+            "W needs 8224 bits of global.test_without_head_address, which has 8192",
+        ),
+        (
             '    W = allocate((4,), float32, "global.nowhere")\n    evaluate(1)\n',
             "main: Cannot find memory info of global.nowhere, the scope of W; register it",
         ),
