@@ -102,9 +102,13 @@ def is_always(predicate: Expr | None) -> bool:
 
 
 def _of_floats(e: Any) -> Expr | None:
-    """Division by a constant as multiplication, and x - x of what is not infinite or NaN."""
+    """Division by a constant as multiplication, and x - x of what is not infinite or NaN.
+
+    The inverse in a float that is only stored would be far off: code divides in float32.
+    """
     cls, a, b = e.__class__, e.a, e.b
-    if cls is Div and b.__class__ is FloatImm and b.value != 0.0:
+    stored = e.dtype.is_storage_float
+    if cls is Div and b.__class__ is FloatImm and b.value != 0.0 and not stored:
         return mul(a, const(1.0 / b.value, e.dtype))
     return const(0.0, e.dtype) if cls is Sub and a is b and _is_finite(a) else None
 
@@ -114,7 +118,7 @@ def _is_finite(e: Any) -> bool:
     return (
         e.__class__ is Cast
         and e.value.dtype.is_integral
-        and e.dtype.code + str(e.dtype.bits) != "float16"
+        and e.dtype.code + str(e.dtype.bits) not in ("float16", "e4m3fn8", "e5m28")
     )
 
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from autosched.codegen.cuda_float8 import float8_conversions
+from autosched.codegen.cuda_prelude import prelude
+
 # C's type of an element, and how it becomes a double.
 _HALF = 'float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x)); return f;'
 _BFLOAT = "return __uint_as_float((unsigned)x << 16);"
@@ -15,6 +18,8 @@ _TYPES = {
     "float32": ("float", "return x;"),
     "float16": ("unsigned short", _HALF),
     "bfloat16": ("unsigned short", _BFLOAT),
+    "float8_e4m3fn": ("unsigned char", "return f8e4m3_to_f32(f8e4m3{x});"),
+    "float8_e5m2": ("unsigned char", "return f8e5m2_to_f32(f8e5m2{x});"),
     "int64": ("long long", "return (double)x;"),
     "int32": ("int", "return x;"),
     "int16": ("short", "return x;"),
@@ -90,7 +95,8 @@ def compare_name(dtype: np.dtype[np.generic]) -> str:
 
 def helper_source() -> str:
     """CUDA C of all helper kernels."""
-    parts = [_FIXED]
+    used = ("f8e4m3_to_f32", "f8e5m2_to_f32")
+    parts = [prelude(used) + float8_conversions(used), _FIXED]
     for name, (element, value) in _TYPES.items():
         exact = "true" if name.startswith(("int", "uint", "bool")) else "false"
         text = _COMPARE.replace("NAME", name).replace("TYPE", element)

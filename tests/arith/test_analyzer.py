@@ -297,3 +297,13 @@ def test_casts_of_indices(known: tuple[Analyzer, Var, Var, Var]) -> None:
     back = cast("int32", cast("int64", i * 16 + j) + const(1, "int64"))
     assert analyzer.can_prove(eq(back, i * 16 + j + 1))
     assert isinstance(analyzer.simplify(cast("int64", k - k)), IntImm)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_floats_that_are_only_stored_divide(dtype: str) -> None:
+    """1 / 400 is 25% off in float8_e4m3fn, and integers beyond its range are NaN there."""
+    x = Var("x", dtype)
+    quotient = x / const(384.0, dtype)
+    assert Analyzer().simplify(quotient) is quotient
+    n = cast(dtype, Var("n"))
+    assert (Analyzer().simplify(sub(n, n)) is const(0.0, dtype)) == (dtype == "bfloat16")

@@ -10,7 +10,8 @@ from autosched.codegen.nvrtc import load_nvrtc
 from autosched.errors import ConfigError
 from autosched.runtime.cuda_helpers import compare_name, helper_source
 
-TYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
+FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+TYPES = (*FLOATS, "int64", "int32", "int8", "uint8", "bool")
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90"])

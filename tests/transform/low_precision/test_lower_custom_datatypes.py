@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from autosched.arith.analyzer import Analyzer
 from autosched.errors import ConfigError
-from autosched.tir import interp
+from autosched.tir import interp, op
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Call, Expr, StringImm
+from autosched.tir.expr import BinaryExpr, Call, Cast, Expr, StringImm
 from autosched.tir.op import const
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
@@ -140,3 +141,14 @@ def test_nothing_runs_before() -> None:
     memory: Array = np.zeros(4, DType(Q).numpy)
     with pytest.raises(interp.InterpreterError, match="means nothing before LowerCustomDatatypes"):
         interp.run(func, [memory])
+
+
+def test_only_a_lowering_knows_what_constants_are_rounded_to() -> None:
+    """Operations on constants of such types are not done before: 0.3 + 0.3 need not be 0.6."""
+    a, b = const(0.3, Q), const(0.7, Q)
+    made = [op.add, op.sub, op.mul, op.truncdiv, op.truncmod, op.min_, op.max_, op.lt, op.eq]
+    for operation in made:
+        assert isinstance(operation(a, b), BinaryExpr)
+        assert isinstance(Analyzer().simplify(operation(a, b)), BinaryExpr)
+    assert isinstance(op.cast("float32", a), Cast)
+    assert (a + 0.0 is a) and (a * 1.0 is a)
