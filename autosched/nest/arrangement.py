@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from autosched.nest.core import Memory
+from autosched.nest.core import Core, Memory
 from autosched.nest.memory_walk import walk
 from autosched.nest.piece import Piece
 from autosched.nest.register_tile import ENDLESS, cost
@@ -38,27 +38,56 @@ _WORTH = 0.2
 """Another tile must save that share of the arithmetic's cycles: what is not modelled (addresses,
 the TLB, the units that fetch ahead) differs as much between tiles."""
 
+LEAST_STEPS, LEAST_SHARE = 12, 0.1
+"""A less busy tile must accumulate that long (loading what was stored a few steps ago waits), and
+save that share of all cycles."""
+
 _MEMORY = Memory((48 * 2**10, 2**20, 32 * 2**20))
 """That of Intel's cores since Ice Lake (L1 of 12 ways), whatever the machine, so that the code for
 a candidate is the same wherever it is made."""
 
 
-def least_moved(tiles: Iterable[Iterable[Piece]], element: int) -> Piece:
+def least_moved(
+    tiles: Iterable[Iterable[Piece]], near: Iterable[Iterable[Piece]], element: int
+) -> Piece:
     """The best of `tiles`, each a nest of `element` bytes with one tile in its possible orders.
 
-    The first tile has the preference; the others must be worth it.
+    The first tile has the preference; the others must be worth it. Those of `near` keep the core
+    less busy. They are looked at only in orders with fewer steps (a tile that takes whole loops
+    between two reductions leaves itself no order but that with both reductions inside), and for
+    lanes that fill half a register: with fewer, three of four candidates took longer.
     """
     remaining = iter(tiles)
     best, least = _cheapest(next(remaining), element)
     busy = _arithmetic(best)  # no other tile has less
-    if least - busy <= _WORTH * busy:
+    worth = _WORTH * busy
+    if least - busy <= worth:
         return best
-    limit = least - _WORTH * busy
+    limit = least - worth
     for others in remaining:
         piece, cycles = _cheapest(others, element)
         if cycles < limit:
             best, limit = piece, cycles
+    if 2 * best.lanes < _core(best).lanes(element):
+        return best
+    most = _steps(best)
+    fewer = [p for orders in near for p in orders if LEAST_STEPS <= _steps(p) < most]
+    if fewer:
+        piece, cycles = _cheapest(fewer, element)
+        if cycles < min(limit, (1 - LEAST_SHARE) * least):
+            return piece
     return best
+
+
+def _core(piece: Piece) -> Core:
+    assert piece.tile is not None
+    return piece.tile.problem.core
+
+
+def _steps(piece: Piece) -> int:
+    """Steps between loading and storing the accumulators."""
+    assert piece.tile is not None
+    return math.prod([piece.nest.loops[k].extent for k in piece.tile.inside])
 
 
 def _cheapest(orders: Iterable[Piece], element: int) -> tuple[Piece, float]:
@@ -75,9 +104,8 @@ def _arithmetic(piece: Piece) -> float:
 def _cycles(piece: Piece, element: int) -> float:
     nest, tile = piece.nest, piece.tile
     assert tile is not None
-    steps = math.prod([nest.loops[k].extent for k in tile.inside])
     problem = replace(tile.problem, finish=max(tile.problem.finish, _HELD_CYCLES))
-    computed = cost(problem, tile.chosen, steps) * nest.iterations / piece.lanes
+    computed = cost(problem, tile.chosen, _steps(piece)) * nest.iterations / piece.lanes
     accesses = 1 + len(nest.steps)
     moved = walk(visits(piece, accesses), (element,) * accesses, _MEMORY)
     lines = sum(n * cycles for n, cycles in zip(moved.lines, _LINE_CYCLES, strict=True))

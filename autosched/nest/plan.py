@@ -19,7 +19,7 @@ from autosched.nest.register_tile import (
     TILE_LOOPS,
     Operand,
     TileProblem,
-    good_tiles,
+    good_and_near_tiles,
 )
 
 
@@ -110,12 +110,15 @@ def _tiled(nest: LoopNest, fit: int, core: Core, element: int, weight: float) ->
         weight,
         FOLD_CYCLES if nest.folded else STORE_CYCLES,
     )
-    return least_moved((_orders(nest, chunks, tiled, problem, t) for t in _tiles(problem)), element)
+    good, near = (
+        [_orders(nest, chunks, tiled, problem, tile) for tile in tiles] for tiles in _tiles(problem)
+    )
+    return least_moved(good, near, element)
 
 
 @lru_cache(maxsize=20_000)
-def _tiles(problem: TileProblem) -> list[tuple[int, ...]]:
-    return good_tiles(problem)
+def _tiles(problem: TileProblem) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    return good_and_near_tiles(problem)
 
 
 def _orders(

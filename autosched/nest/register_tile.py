@@ -29,6 +29,9 @@ STORE_CYCLES, FOLD_CYCLES = 1.5, 10.0
 GOOD, MOST_GOOD = 1.03, 6
 """Cycles of a tile over those of the best one that count as equal, and how many such there are."""
 
+NEAR, MOST_NEAR = 1.15, 6
+"""The same for tiles that are worth a look where the good ones leave no choice of the order."""
+
 ENDLESS = 10**9
 """Steps of a reduction so long that what surrounds it does not count."""
 
@@ -117,6 +120,13 @@ def good_tiles(problem: TileProblem) -> list[tuple[int, ...]]:
 
     Each has a factor for each tile loop. Among equals those with larger inner factors come first.
     """
+    return good_and_near_tiles(problem)[0]
+
+
+def good_and_near_tiles(
+    problem: TileProblem,
+) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """The good tiles, and a few behind them."""
     points = max(1, min(problem.core.registers - 1, MAX_POINTS))  # an operand needs a register too
     keys = []
     for tile in _tiles(problem.extents, points):
@@ -124,10 +134,15 @@ def good_tiles(problem: TileProblem) -> list[tuple[int, ...]]:
         if value != math.inf:
             keys.append((round(value, 3), tuple([-f for f in reversed(tile)])))
     if not keys:
-        return [(1,) * len(problem.extents)]
-    limit = GOOD * min(keys)[0]
-    best = nsmallest(MOST_GOOD, [key for key in keys if key[0] <= limit])
-    return [tuple([-f for f in reversed(inner)]) for _, inner in best]
+        return [(1,) * len(problem.extents)], []
+    least = min(keys)[0]
+    good = nsmallest(MOST_GOOD, [key for key in keys if key[0] <= GOOD * least])
+    near = nsmallest(MOST_NEAR, [key for key in keys if GOOD < key[0] / least <= NEAR])
+    return _factors(good), _factors(near)
+
+
+def _factors(keys: Sequence[tuple[float, tuple[int, ...]]]) -> list[tuple[int, ...]]:
+    return [tuple([-f for f in reversed(inner)]) for _, inner in keys]
 
 
 def unrolled_steps(extent: int, copies: int) -> int:

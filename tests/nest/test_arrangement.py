@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from autosched.nest.core import core_of
 from autosched.nest.loop_nest import InnerLoop
 from autosched.nest.piece import Piece
@@ -11,8 +13,8 @@ from autosched.nest.register_tile import choose_tile
 CORE = core_of(64)
 
 
-def planned(*loops: InnerLoop) -> tuple[Piece, int]:
-    (piece,) = plan_store(ScalarStore(loops, 2, 4, 1.0, updates=True, folds=True), CORE)
+def planned(*loops: InnerLoop, folds: bool = True) -> tuple[Piece, int]:
+    (piece,) = plan_store(ScalarStore(loops, 2, 4, 1.0, updates=True, folds=folds), CORE)
     assert piece.tile is not None
     extents: list[int] = [piece.nest.loops[k].extent for k in piece.tile.inside]
     steps = math.prod(extents)
@@ -127,3 +129,41 @@ def test_rows_that_share_one_place_of_a_cache_are_few() -> None:
     )
     factors, _ = chosen(*loops)
     assert factors[2] * factors[6] < 12
+
+
+def halves(lanes: int, column: int, steps: int) -> tuple[InnerLoop, ...]:
+    """A convolution's rw, rc.o, h.o x 2, w x 14, rh, rc.i, h.i: 28 accumulators leave no loop
+    between the reductions. `column` elements lie between columns of its input, 16 of them a row."""
+    row = 16 * column
+    return (
+        InnerLoop(3, 0, (column, 65536)),
+        InnerLoop(64, 0, (4, 1024)),
+        InnerLoop(2, 196 * lanes, (7 * row, 0)),
+        InnerLoop(14, 2 * lanes, (column, 0)),
+        InnerLoop(3, 0, (row, 196608)),
+        InnerLoop(steps, 0, (1, 256)),
+        InnerLoop(7, 28 * lanes, (row, 0)),
+        InnerLoop(lanes, 1, (0, 1), True),
+    )
+
+
+def test_a_smaller_tile_leaves_a_reduction_outside_where_rows_share_sets_of_the_cache() -> None:
+    """28 lines a multiple of 1 KB apart, of which the nearest cache holds 12 at each of four
+    places, for three rh in turn: 14 at a time, 12 steps between two visits. 0.7 of the time."""
+    piece, steps = planned(*halves(8, 256, 4), folds=False)
+    assert (steps, piece.accumulators) == (12, 14)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "column", "steps"),
+    [
+        pytest.param(8, 272, 4, id="lines lie at other places of the cache"),
+        pytest.param(8, 256, 2, id="six steps between two visits are too few"),
+        pytest.param(2, 256, 4, id="two lanes are a small part of a register"),
+    ],
+)
+def test_elsewhere_a_tile_that_keeps_the_core_busy_is_kept(
+    lanes: int, column: int, steps: int
+) -> None:
+    piece, _ = planned(*halves(lanes, column, steps), folds=False)
+    assert piece.accumulators == 28

@@ -12,10 +12,13 @@ from autosched.nest.register_tile import (
     ENDLESS,
     GOOD,
     MOST_GOOD,
+    MOST_NEAR,
+    NEAR,
     Operand,
     TileProblem,
     choose_tile,
     cost,
+    good_and_near_tiles,
     good_tiles,
     operand_registers,
     unrolled_steps,
@@ -107,3 +110,14 @@ def test_tiles_that_keep_the_core_as_busy_are_few_and_begin_with_the_best() -> N
     assert len(set(tiles)) == len(tiles)
     best = cost(problem, tiles[0], ENDLESS)
     assert all(cost(problem, tile, ENDLESS) <= GOOD * best + 1e-3 for tile in tiles)
+
+
+def test_tiles_behind_the_good_ones() -> None:
+    problem = matmul(16, 4)
+    good, near = good_and_near_tiles(problem)
+    least = cost(problem, good[0], ENDLESS)
+    assert near and len(near) <= MOST_NEAR
+    assert set(good).isdisjoint(near)
+    assert all(
+        GOOD * least - 1e-3 <= cost(problem, tile, ENDLESS) <= NEAR * least + 1e-3 for tile in near
+    )
