@@ -132,7 +132,7 @@ def test_a_torn_line_swallows_neither_environment_nor_record(
     RecordLog(path).append([record(task_json, 3e-3)])
     contents = read_log(path)
     assert [r.result.seconds for r in contents.records] == [(3e-3,)]
-    assert len(contents.problems) == 1
+    assert (len(contents.environments), len(contents.problems)) == (1, 1)
 
 
 def test_what_another_writes_until_the_lock_is_there_is_kept_apart(

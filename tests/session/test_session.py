@@ -1,13 +1,15 @@
 """A session by itself: what both front doors rely on."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.records import read_log
+from autosched.measure.journal import SUFFIX
+from autosched.measure.records import Record, read_log
 from autosched.search.options import SearchOptions
-from autosched.search.tuner import TuneOptions
+from autosched.search.tuner import Progress, TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.session import Job, Messages, Session
 from autosched.target import cpu_target, cuda_target
@@ -72,6 +74,45 @@ def test_what_is_told(measurer: UseMeasurer, jobs: list[Job], tmp_path: Path) ->
     assert not (tmp_path / "n.json").exists()
     with pytest.raises(ConfigError, match=r"records of another task .*Take another$"):
         Session(jobs[1:], records=path, messages=messages)
+
+
+def test_what_a_killed_run_left_is_continued_from(
+    measurer: UseMeasurer, jobs: list[Job], tmp_path: Path
+) -> None:
+    path = tmp_path / "r.jsonl"
+    with Session(jobs[:1], records=path) as session:
+        found = session.run().tasks[0].records
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(whole[:2]))  # environment and task: the batch was under way
+    left = path.with_name(f"r.jsonl.999999-0{SUFFIX}")
+    left.write_bytes(b'{"claims": []}\n' + b"".join(whole))
+    info: list[str] = []
+    again = Session(jobs[:1], records=path, messages=Messages(info.append))
+    assert again.known == len(found) == 4
+    assert info == [f"4 results of a run that was killed added to {path}"]
+    with again:
+        records = again.run().tasks[0].records
+    assert {r.steps for r in records}.isdisjoint(r.steps for r in found)
+    assert list(tmp_path.glob(f"*{SUFFIX}")) == []
+
+
+def test_two_sessions_at_once_measure_different_candidates(
+    measurer: UseMeasurer, jobs: list[Job], tmp_path: Path
+) -> None:
+    """With the same seed, each beginning while the other measures."""
+    path = tmp_path / "r.jsonl"
+    inner: list[Session] = []
+
+    def begin(progress: Progress, records: Sequence[Record]) -> None:
+        if progress.phase == "measure" and not inner:
+            inner.append(Session(jobs[:1], records=path))
+            with inner[0]:
+                inner[0].run()
+
+    with Session(jobs[:1], records=path) as session:
+        session.run(begin)
+    states = [r.search["state"] for r in read_log(path).records]
+    assert len(set(states)) == len(states) == 8
 
 
 def test_tasks_of_two_kinds_of_target_are_refused(jobs: list[Job]) -> None:
