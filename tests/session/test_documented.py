@@ -14,7 +14,7 @@ from kit.measurer import StubMeasurer
 def test_the_page_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
-    assert len(blocks) == 6
+    assert len(blocks) == 9
     monkeypatch.setattr(session, "Measurer", StubMeasurer())
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
