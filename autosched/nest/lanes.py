@@ -9,6 +9,7 @@ does not divide into vectors is cut into two nests.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,6 +17,12 @@ from autosched.nest.loop_nest import Fold, InnerLoop, LoopNest, Slice, Take, Unl
 
 LEAST_LANES = 4
 """Fewer lanes along a reduction are not worth folding."""
+
+MOST_DEALT, LEAST_READ = 4, 256
+"""Steps of a reduction whose reads are rather dealt out to the lanes of outputs than folded (the
+stride up to which `codegen/llvm_memory.py` deals), and the fewest elements that are read: a short
+row may have been stored just before in vectors of that few lanes, and a load that spans several
+stores waits until they have left the core (some 100 at most)."""
 
 
 def lanes_from(extent: int, limit: int) -> int:
@@ -52,7 +59,7 @@ def output_lanes(nest: LoopNest, fit: int, *, folds: bool = False) -> Iterator[L
     wide = nest
     while wide.width < fit and (wider := _widened(wide, fit)) is not None:
         wide = wider
-    if folds and (2 * wide.width < fit or wide.gathers):
+    if folds and (2 * wide.width < fit or wide.gathers) and not _is_dealt(nest, fit):
         folded = list(_folded(nest, fit))
         if folded:
             yield from folded
@@ -62,6 +69,22 @@ def output_lanes(nest: LoopNest, fit: int, *, folds: bool = False) -> Iterator[L
         yield from output_lanes(part, fit, folds=folds)
     if not parts:
         yield wide
+
+
+def _is_dealt(nest: LoopNest, fit: int) -> bool:
+    """Whether lanes of consecutive outputs read all that lies between those of one step in the few
+    steps of the reduction, so that each vector of memory is loaded once and dealt out.
+
+        for i in 64: for k in 4: C[i] += A[i*4 + k]
+    """
+    steps = math.prod([loop.extent for loop in nest.loops if loop.reduces])
+    if nest.width > 1 or steps > MOST_DEALT or nest.iterations < LEAST_READ:
+        return False
+    for loop in nest.loops:
+        if loop.stride == 1 and 2 * loop.extent >= fit:
+            even = not loop.conditional and not any(loop.blocks) and _takes(loop, fit)
+            return even and all(0 <= read <= steps for read in loop.reads)
+    return False
 
 
 def _widened(nest: LoopNest, fit: int) -> LoopNest | None:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosched.codegen import llvm_memory
 from autosched.codegen.llvm import emit_llvm
 from autosched.errors import CompileError
+from autosched.nest.lanes import MOST_DEALT
 from autosched.target import cpu_target
 from autosched.tir import op
 from autosched.tir.buffer import Buffer, decl_buffer
@@ -260,3 +262,7 @@ def test_runs_of_lanes_at_known_distances_are_loaded_whole(
     assert len(re.findall(r"= load (<\d+ x )?float", text)) == -(-lanes // run_of)
     assert "gather" not in text
     run(kernel, np.arange(128, dtype=np.float32), np.zeros(lanes, np.float32))
+
+
+def test_what_a_plan_counts_on_being_dealt_is() -> None:
+    assert all(llvm_memory._deals(stride, 8) for stride in range(2, MOST_DEALT + 1))

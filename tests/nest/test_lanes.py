@@ -1,5 +1,7 @@
 """Lanes of a nest, for registers of 16 elements."""
 
+import pytest
+
 from autosched.nest.lanes import lanes_from, output_lanes, scheduled_lanes
 from autosched.nest.loop_nest import Fold, InnerLoop, LoopNest, Slice, Take, Unlane
 
@@ -121,3 +123,34 @@ def test_the_nest_described_is_given_back_when_nothing_becomes_lanes() -> None:
     nest = LoopNest((InnerLoop(8, 2, (1,)),), 1, (0,))
     assert list(output_lanes(nest, 16)) == [nest]
     assert next(output_lanes(nest, 16)) is nest
+
+
+def test_neighbours_of_a_short_reduction_are_dealt_to_the_lanes_of_outputs() -> None:
+    """C[i] += A[i*4 + k]: all of a vector of A is used, in four steps; what is left over is
+    folded."""
+    whole, rest = nests(InnerLoop(125, 1, (4,)), InnerLoop(4, 0, (1,)))
+    assert (whole.width, whole.own, whole.steps) == (16, 1, (4,))
+    assert [loop.extent for loop in whole.loops] == [7, 4]
+    assert rest.folded and rest.iterations == 13 * 4
+
+
+@pytest.mark.parametrize(
+    "loops",
+    [
+        pytest.param((InnerLoop(128, 1, (8,)), InnerLoop(8, 0, (1,))), id="too many steps"),
+        pytest.param((InnerLoop(128, 1, (64,)), InnerLoop(4, 0, (1,))), id="outputs far apart"),
+        pytest.param((InnerLoop(32, 1, (4,)), InnerLoop(4, 0, (1,))), id="perhaps stored just now"),
+        pytest.param(
+            (InnerLoop(50, 6, (24,)), InnerLoop(6, 1, (4,)), InnerLoop(4, 0, (1,))),
+            id="few outputs in a row",
+        ),
+        pytest.param(
+            (InnerLoop(128, 1, (4,), conditional=True), InnerLoop(4, 0, (1,))), id="under a mask"
+        ),
+        pytest.param(
+            (InnerLoop(128, 1, (4,), blocks=(8,)), InnerLoop(4, 0, (1,))), id="uneven distances"
+        ),
+    ],
+)
+def test_other_sums_along_neighbours_are_folded(loops: tuple[InnerLoop, ...]) -> None:
+    assert all(nest.folded for nest in nests(*loops))
