@@ -62,6 +62,7 @@ from autosched.workloads.workload import shape_of
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 _FAKE = "**The GPU was the fake one of the tests: no figure here says anything.**"
+_RESERVE = 15.0  # seconds for starting, for processes that end, and for the report
 _FOUND = 77  # compute-sanitizer's status when it found something
 
 EXACT = (  # sums, products and maxima of small whole numbers are exact in float32
@@ -388,7 +389,7 @@ def tuning(bench: Bench) -> None:
     records: list[Record] = []
     ratios: list[float] = []
     for place, (name, args) in enumerate(bench.operators):
-        share = (bench.budget.left - 10) / (len(bench.operators) - place)
+        share = (bench.budget.left - _RESERVE - 5) / (len(bench.operators) - place)
         if share < 5:
             table.append(f"| {name} {args} | no time left | | | | | |")
             continue
@@ -400,7 +401,8 @@ def tuning(bench: Bench) -> None:
         ) as session:
             result = session.run().tasks[0]
         valid, best = sum(r.result.valid for r in result.records), result.best
-        row = f"| {task.name} | {len(result.records)} | {valid} "
+        failed = ", ".join(f"{n} x {what}" for what, n in result.progress.failures.most_common())
+        row = f"| {task.name} | {len(result.records)} | {valid}{failed and f' ({failed})'} "
         if not result.records:
             table.append(f"| {task.name} | no time left | | | | | |")
             continue
@@ -461,7 +463,7 @@ def run(bench: Bench, only: Sequence[str]) -> None:
         if only and title not in only:
             continue
         bench.report.add("", f"## {title}", "")
-        if bench.budget.left < 10:
+        if bench.budget.left < _RESERVE:
             bench.report.add("No time left.")
             continue
         begun = bench.budget.spent
@@ -503,7 +505,7 @@ def main() -> int:
     bench = Bench(facts, environment, budget, report, args.trials, operators, args.fake)
     # A part that does not end in time ends as by Ctrl-C, which loses nothing that was measured.
     signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, max(1.0, budget.left - 5))
+    signal.setitimer(signal.ITIMER_REAL, max(1.0, budget.left - _RESERVE))
     try:
         run(bench, args.only or ())
     except KeyboardInterrupt:
