@@ -22,20 +22,16 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
 from autosched.target import cuda_target
 from autosched.tir.function import PrimFunc
-from autosched.transform.device.merge_shared_memory_allocations import (
-    MergeSharedMemoryAllocations,
-    merged_bytes,
-)
+from autosched.transform.device.shared_layout import merged_bytes
 from autosched.transform.device.shared_to_dynamic import static_shared_bytes
 from autosched.transform.device.thread_sync import kernels
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "ansor_v06.jsonl.gz"
-MERGE = MergeSharedMemoryAllocations(static=True)
 
 
 def of_candidate(func: PrimFunc) -> tuple[int, int]:
     """The bytes of the largest kernel, apart and merged."""
-    found = [(static_shared_bytes(k), merged_bytes(k, "shared", MERGE)) for k in kernels(func.body)]
+    found = [(static_shared_bytes(k), merged_bytes(k, "shared")) for k in kernels(func.body)]
     return max((a for a, _ in found), default=0), max((m for _, m in found), default=0)
 
 

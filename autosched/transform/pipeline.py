@@ -166,7 +166,7 @@ def gpu_pipeline(
         FP8ComputeLegalize("float32", scopes=PRIVATE, kind="cuda"),
         VerifyMemory("cuda"),
         SharedToDynamic(static_bytes, shared_limit),
-        ThreadSync("shared"),
+        ThreadSync("shared", by_config=True),
         ThreadSync("shared.dyn"),
         ThreadSync("warp"),
         InferFragment(),
@@ -182,7 +182,7 @@ GPU_PIPELINE: tuple[Pass, ...] = gpu_pipeline()
 DEVICE_PIPELINE: tuple[Pass, ...] = (
     AnnotateDeviceRegions(),
     SplitHostDevice(),
-    MergeSharedMemoryAllocations(),
+    MergeSharedMemoryAllocations(by_config=True),
     FP8StorageLegalize(keep_parameters=True, kind="cuda"),
     BF16StorageLegalize(keep_parameters=True),
     LowerDeviceKernelLaunch(),

@@ -33,6 +33,17 @@ def main(A: Buffer((256,), float32), B: Buffer((256,), float32)):
     ptx_wait_group(0)
     B[threadIdx.x] = S[255 - threadIdx.x]
 """,
+    "memory used in turns": """\
+def main(A: Buffer((128,), float32), B: Buffer((128,), float32)):
+    launch(threadIdx.x, 64)
+    S = allocate((64,), float32, "shared")
+    T = allocate((64,), float16, "shared")
+    for i in range(2):
+        S[threadIdx.x] = A[i * 64 + threadIdx.x]
+        B[i * 64 + threadIdx.x] = S[63 - threadIdx.x]
+        T[threadIdx.x] = float16(A[i * 64 + threadIdx.x])
+        B[i * 64 + threadIdx.x] = B[i * 64 + threadIdx.x] + float32(T[63 - threadIdx.x])
+""",
     "a guarded load": """\
 def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
     launch(threadIdx.x, 64)

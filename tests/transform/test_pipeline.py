@@ -309,6 +309,7 @@ CHANGED_BY_KEY: dict[str, tuple[Any, Callable[..., object]]] = {
         lambda **config: refusal(vectorized_copies(), **config),
     ),
     "tir.use_async_copy": (True, for_a_gpu("copies marked as asynchronous")),
+    "tir.merge_static_smem": (False, for_a_gpu("memory used in turns")),
     "tir.ptx_ldg32": (True, for_a_gpu("a guarded load")),
     "tir.vtcm_capacity": (16, tightly_coupled),
     "tir.instrument_lwp": (True, lambda **config: lowered_text(vectorized_copies(), **config)),

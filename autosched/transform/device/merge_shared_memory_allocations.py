@@ -58,7 +58,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import lcm, prod
 from typing import ClassVar
 
 from autosched.errors import ScheduleError
@@ -69,7 +68,6 @@ from autosched.tir.expr import (
     BufferLoad,
     Call,
     Expr,
-    IntImm,
     Ramp,
     Var,
     pointer,
@@ -87,16 +85,24 @@ from autosched.tir.stmt import (
     Stmt,
 )
 from autosched.tir.walk import (
-    all_exprs,
     free_vars,
     map_children,
     map_expr_children,
     map_exprs,
     stmts,
 )
-from autosched.transform.device.shared_liveness import live_intervals
-from autosched.transform.device.shared_plan import Request, align_up, plan_memory
-from autosched.transform.device.thread_sync import kernels
+from autosched.transform.device.shared_layout import (
+    ALIGNMENT,
+    PLANNER,
+    alignment_of,
+    allocations,
+    bytes_of,
+    elements_of,
+    plan_layout,
+    saves_bytes,
+    unit_of,
+)
+from autosched.transform.device.thread_sync import kernels, missing_barriers
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -113,21 +119,27 @@ class MergeSharedMemoryAllocations(FunctionPass):
     `merged`. Every buffer begins at a multiple of `alignment` bytes, or of a longer element, and
     all of the memory is a whole number of each kind of element. `planner` says how places are
     found: first_fit, best_fit, or auto for the better of both. A kernel that has one allocation
-    stays as it is. Raises ScheduleError for memory that is not flat.
+    stays as it is. With `by_config`, static memory is merged where that saves bytes and no barrier
+    is missing then, unless `tir.merge_static_smem` is off. Raises ScheduleError for memory that is
+    not flat.
     """
 
     name: ClassVar[str] = "MergeSharedMemoryAllocations"
     static: bool = False
-    alignment: int = 16
-    planner: str = "auto"
+    alignment: int = ALIGNMENT
+    planner: str = PLANNER
+    by_config: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        scopes = ["shared.dyn", "shared"] if self.static else ["shared.dyn"]
+        static = self.by_config and ctx.setting("tir.merge_static_smem")
         merged: dict[Stmt, Stmt] = {}
         for kernel in kernels(func.body):
-            new: Stmt = kernel
-            for scope in scopes:
-                new = _merge(new, scope, self, func.name)
+            new = _merge(kernel, "shared.dyn", self, func.name)
+            if self.static:
+                new = _merge(new, "shared", self, func.name)
+            elif static and saves_bytes(new, "shared"):
+                smaller = _merge(new, "shared", self, func.name)
+                new = smaller if _has_its_barriers(smaller, func.name) else new
             merged[kernel] = new
 
         def go(s: Stmt) -> Stmt:
@@ -136,89 +148,24 @@ class MergeSharedMemoryAllocations(FunctionPass):
         return func.with_body(go(func.body))
 
 
-def merged_bytes(kernel: Stmt, scope: str, options: MergeSharedMemoryAllocations) -> int:
-    """The bytes of memory in `scope` that a kernel needs when its buffers share.
-
-    Sizes that are not constant count as nothing.
-    """
-    return _plan(kernel, scope, options).total
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    offsets: dict[Var, int]  # of what has a constant size and is used
-    total: int
-    symbolic: dict[Var, Allocate]
-
-
-def _allocations(kernel: Stmt, scope: str) -> list[Allocate]:
-    found = (s for s in stmts(kernel) if isinstance(s, Allocate))
-    return [s for s in found if s.buffer_var.scope == scope]
-
-
-def _plan(kernel: Stmt, scope: str, options: MergeSharedMemoryAllocations) -> _Plan:
-    sizes: dict[Var, int] = {}
-    symbolic: dict[Var, Allocate] = {}
-    for s in _allocations(kernel, scope):
-        extents = [e.value for e in s.extents if isinstance(e, IntImm)]
-        if len(extents) < len(s.extents):
-            symbolic[s.buffer_var] = s
-            continue
-        size = prod(extents) * _bytes(s.dtype)
-        sizes[s.buffer_var] = max(size, sizes.get(s.buffer_var, 0))
-    elements = _elements(kernel, scope)
-    live = live_intervals(kernel, (*sizes, *symbolic))
-    used = [data for data in sizes if data in live]
-    requests = [
-        Request(data.name, sizes[data], _alignment(elements[data], options.alignment), live[data])
-        for data in used
-    ]
-    plan = plan_memory(requests, options.planner)
-    symbolic = {data: s for data, s in symbolic.items() if data in live}
-    total = align_up(plan.total, _unit(elements))
-    return _Plan(dict(zip(used, plan.offsets, strict=True)), total, symbolic)
-
-
-def _bytes(dtype: DType) -> int:
-    return dtype.bytes * dtype.lanes
-
-
-def _elements(kernel: Stmt, scope: str) -> dict[Var, set[DType]]:
-    """The types as which each allocation is accessed."""
-    found: dict[Var, set[DType]] = {}
-    for s in stmts(kernel):
-        if isinstance(s, Allocate) and s.buffer_var.scope == scope:
-            found.setdefault(s.buffer_var, set()).add(s.dtype)
-        elif isinstance(s, BufferStore) and s.buffer.data in found:
-            found[s.buffer.data].add(s.buffer.dtype)
-    for e in all_exprs(kernel):
-        if isinstance(e, BufferLoad) and e.buffer.data in found:
-            found[e.buffer.data].add(e.buffer.dtype)
-        elif isinstance(e, Call) and e.op == "tvm_access_ptr" and e.args[1] in found:
-            found[e.args[1]].add(e.args[0].dtype)
-    return found
-
-
-def _unit(elements: dict[Var, set[DType]]) -> int:
-    """The bytes that are a whole number of each kind of element."""
-    return lcm(*(_bytes(dtype) for kinds in elements.values() for dtype in kinds))
-
-
-def _alignment(elements: set[DType], least: int) -> int:
-    """A multiple of `least` and of each element, and of the power of two that holds one."""
-    sizes = [_bytes(dtype) for dtype in elements]
-    return lcm(least, *sizes, *(1 << (size - 1).bit_length() for size in sizes))
+def _has_its_barriers(kernel: Stmt, function: str) -> bool:
+    """Whether no barrier is missing in a kernel whose static memory was merged."""
+    assert isinstance(kernel, AttrStmt)
+    try:
+        return not missing_barriers(kernel, "shared", function)
+    except ScheduleError:
+        return False
 
 
 def _merge(kernel: Stmt, scope: str, options: MergeSharedMemoryAllocations, function: str) -> Stmt:
-    found = _allocations(kernel, scope)
+    found = allocations(kernel, scope)
     if len(found) < 2:
         return kernel
-    plan = _plan(kernel, scope, options)
+    plan = plan_layout(kernel, scope, options.alignment, options.planner)
     offsets: dict[Var, Expr] = {data: const(at) for data, at in plan.offsets.items()}
     total: Expr = const(plan.total)
     bound = _bound(kernel)
-    elements = _elements(kernel, scope)
+    elements = elements_of(kernel, scope)
     for data, s in plan.symbolic.items():
         inside = bound & {v for e in s.extents for v in free_vars(e)}
         if inside:
@@ -227,14 +174,14 @@ def _merge(kernel: Stmt, scope: str, options: MergeSharedMemoryAllocations, func
                 f"MergeSharedMemoryAllocations: {function}: the size of {data.name} depends on "
                 f"{names}, which the kernel itself binds; give it a size known at the launch"
             )
-        step = _alignment(elements[data], options.alignment)
+        step = alignment_of(elements[data], options.alignment)
         offsets[data] = _up(total, step)
-        size: Expr = const(_bytes(s.dtype))
+        size: Expr = const(bytes_of(s.dtype))
         for extent in s.extents:
             size = mul(size, extent)
         total = add(offsets[data], size)
     if plan.symbolic:
-        total = _up(total, _unit(elements))
+        total = _up(total, unit_of(elements))
     memory = pointer(_NAMES[scope], _BYTE, scope)
     rewriter = _Rewriter({s.buffer_var for s in found}, offsets, memory, function)
     allocate = (lambda body: Allocate(memory, _BYTE, (total,), TRUE, body)) if offsets else _as_is
@@ -335,7 +282,7 @@ class _Rewriter:
 
     def _elements(self, data: Var, dtype: DType) -> Expr:
         """Where `data` begins, in elements of `dtype`."""
-        return floordiv(self.offsets[data], _bytes(dtype))
+        return floordiv(self.offsets[data], bytes_of(dtype))
 
     def _view(self, buffer: Buffer) -> Buffer:
         found = self.buffers.get(buffer)

@@ -33,11 +33,8 @@ from autosched.tir.expr import IntImm, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Allocate, Stmt
 from autosched.tir.walk import map_children, stmts
-from autosched.transform.device.merge_shared_memory_allocations import (
-    MergeSharedMemoryAllocations,
-    merged_bytes,
-)
 from autosched.transform.device.pointers import replace_pointers
+from autosched.transform.device.shared_layout import merged_bytes
 from autosched.transform.device.thread_sync import kernels
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -79,7 +76,7 @@ class SharedToDynamic(FunctionPass):
 def dynamic_shared_bytes(kernel: Stmt) -> int:
     """The bytes of shared memory of a kernel when all of it is dynamic, and merged."""
     dynamic = replace_pointers(kernel, _dynamic(kernel))
-    return merged_bytes(dynamic, "shared.dyn", MergeSharedMemoryAllocations())
+    return merged_bytes(dynamic, "shared.dyn")
 
 
 def static_shared_bytes(kernel: Stmt) -> int:

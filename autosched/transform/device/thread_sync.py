@@ -65,6 +65,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.walk import child_stmts, free_vars, map_children, pre_order, stmts, substitute
+from autosched.transform.device.shared_layout import saves_bytes
 from autosched.transform.device.shared_liveness import live_intervals
 from autosched.transform.device.thread_access import (
     BARRIER,
@@ -92,13 +93,15 @@ class ThreadSync(FunctionPass):
     one is a write and different threads may touch one element, which is counted out
     (`thread_index.py`); of what cannot be counted a conflict is assumed. Buffers in shared.dyn that
     are not in use at the same time count as one, since MergeSharedMemoryAllocations lets them share
-    bytes; so do, with `merged`, those in `scope`. Raises ScheduleError where a barrier would be
+    bytes; so do, with `merged`, those in `scope`, and with `by_config` where that saves bytes and
+    `tir.merge_static_smem` is not off. Raises ScheduleError where a barrier would be
     needed at a place that not all threads reach.
     """
 
     name: ClassVar[str] = "ThreadSync"
     scope: str = "shared"
     merged: bool = False
+    by_config: bool = False
 
     def __post_init__(self) -> None:
         if self.scope not in _SCOPES:
@@ -109,7 +112,12 @@ class ThreadSync(FunctionPass):
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         marked: set[Stmt] = set()
         for region in kernels(func.body):
-            marked |= missing_barriers(region, self.scope, func.name, self.merged)
+            merged = self.merged or (
+                self.by_config
+                and ctx.setting("tir.merge_static_smem")
+                and saves_bytes(region, self.scope)
+            )
+            marked |= missing_barriers(region, self.scope, func.name, merged)
         if not marked:
             return func
         barrier = Evaluate(Call(int32, "tvm_storage_sync", (StringImm(self.scope),)))

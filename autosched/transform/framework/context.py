@@ -69,6 +69,7 @@ CONFIG_KEYS: dict[str, ConfigKey] = {
     "tir.reset_start_id": _FLAG,
     "tir.add_lower_pass": ConfigKey(list, []),
     "tir.vtcm_capacity": ConfigKey(int, 0),
+    "tir.merge_static_smem": ConfigKey(bool, True),
     "tir.ptx_ldg32": _FLAG,
     "tir.use_async_copy": _FLAG,
     "tir.InjectDoubleBuffer": ConfigKey(dict, {"split_loop": 0}),

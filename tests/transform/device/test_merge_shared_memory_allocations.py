@@ -18,11 +18,10 @@ from autosched.tir.interp_watch import Watch
 from autosched.tir.parser import parse_func
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, SeqStmt, Stmt
 from autosched.tir.walk import all_exprs, map_children, stmts
-from autosched.transform.device.merge_shared_memory_allocations import (
-    MergeSharedMemoryAllocations,
-    merged_bytes,
-)
+from autosched.transform.device.merge_shared_memory_allocations import MergeSharedMemoryAllocations
+from autosched.transform.device.shared_layout import merged_bytes
 from autosched.transform.device.thread_sync import ThreadSync, kernels, missing_barriers
+from autosched.transform.framework.context import PassContext
 from kit.types import SameResult
 
 HEAD = """\
@@ -203,8 +202,8 @@ def test_planners() -> None:
 def test_bytes_without_merging() -> None:
     func = synced(GEMM, F32)
     (kernel,) = kernels(func.body)
-    assert merged_bytes(kernel, "shared.dyn", MergeSharedMemoryAllocations()) == 8192
-    assert merged_bytes(kernel, "shared", MergeSharedMemoryAllocations()) == 0
+    assert merged_bytes(kernel, "shared.dyn") == 8192
+    assert merged_bytes(kernel, "shared") == 0
 
 
 def test_one_allocation_stays() -> None:
@@ -218,6 +217,33 @@ def test_static_memory_stays_unless_asked(same_result: SameResult) -> None:
     after = MergeSharedMemoryAllocations(static=True)(func)
     assert memory(after, "shared") == [8192]
     same_result(func, after)
+
+
+def in_pipeline(func: PrimFunc, on: bool = True) -> PrimFunc:
+    with PassContext(config={"tir.merge_static_smem": on}):
+        synced = ThreadSync("shared", by_config=True)(func)
+        return MergeSharedMemoryAllocations(by_config=True)(synced)
+
+
+def test_static_memory_in_the_pipeline(same_result: SameResult) -> None:
+    """It is merged where that saves bytes, and where it can be told that barriers suffice."""
+    func = function(around(GEMM), F32, "shared")
+    after = in_pipeline(func)
+    assert memory(after, "shared") == [8192]
+    same_result(func, after)
+    (kernel,) = kernels(after.body)
+    assert not missing_barriers(kernel, "shared", "main")
+    assert memory(in_pipeline(func, on=False), "shared") == [4096] * 3
+    together = TABLE["copied from one to the other"]
+    apart = in_pipeline(function(*together[:2], scope="shared"))
+    assert memory(apart, "shared") == [512, 512]
+    unsure = function(
+        "A[threadIdx.x] = 0.0\nO[threadIdx.x] = A[threadIdx.x]\nB[31 - threadIdx.x] = 1.0\n",
+        {"A": (32, "float32"), "B": (32, "float32")},
+        "shared",
+    )
+    assert MergeSharedMemoryAllocations(by_config=True)(unsure) is unsure, "a barrier is missing"
+    assert memory(in_pipeline(unsure), "shared") == [128]
 
 
 def test_static_memory_needs_barriers_for_what_will_be_one(same_result: SameResult) -> None:

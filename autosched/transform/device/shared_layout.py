@@ -1,0 +1,109 @@
+"""Where the buffers of a kernel's shared memory lie when they are one allocation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import lcm, prod
+
+from autosched.tir.dtype import DType
+from autosched.tir.expr import BufferLoad, Call, IntImm, Var
+from autosched.tir.stmt import Allocate, BufferStore, Stmt
+from autosched.tir.walk import all_exprs, stmts
+from autosched.transform.device.shared_liveness import live_intervals
+from autosched.transform.device.shared_plan import Request, align_up, plan_memory
+
+ALIGNMENT = 16
+PLANNER = "auto"
+
+
+def merged_bytes(
+    kernel: Stmt, scope: str, alignment: int = ALIGNMENT, planner: str = PLANNER
+) -> int:
+    """The bytes of memory in `scope` that a kernel needs when its buffers share.
+
+    Sizes that are not constant count as nothing.
+    """
+    return plan_layout(kernel, scope, alignment, planner).total
+
+
+def saves_bytes(kernel: Stmt, scope: str) -> bool:
+    """Whether a kernel needs less memory in `scope` when its buffers share."""
+    own = allocations(kernel, scope)
+    sizes = [e.value for s in own for e in s.extents if isinstance(e, IntImm)]
+    if len(own) < 2 or len(sizes) < sum(len(s.extents) for s in own):
+        return False
+    apart = sum(
+        prod(e.value for e in s.extents if isinstance(e, IntImm)) * bytes_of(s.dtype) for s in own
+    )
+    return merged_bytes(kernel, scope) < apart
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The byte at which each buffer begins, and the bytes of all; `symbolic` ones come behind."""
+
+    offsets: dict[Var, int]  # of what has a constant size and is used
+    total: int
+    symbolic: dict[Var, Allocate]
+
+
+def allocations(kernel: Stmt, scope: str) -> list[Allocate]:
+    """The allocations in `scope`."""
+    found = (s for s in stmts(kernel) if isinstance(s, Allocate))
+    return [s for s in found if s.buffer_var.scope == scope]
+
+
+def plan_layout(kernel: Stmt, scope: str, alignment: int, planner: str) -> Layout:
+    """Where the buffers in `scope` lie: each at a multiple of `alignment` and of its elements."""
+    sizes: dict[Var, int] = {}
+    symbolic: dict[Var, Allocate] = {}
+    for s in allocations(kernel, scope):
+        extents = [e.value for e in s.extents if isinstance(e, IntImm)]
+        if len(extents) < len(s.extents):
+            symbolic[s.buffer_var] = s
+            continue
+        size = prod(extents) * bytes_of(s.dtype)
+        sizes[s.buffer_var] = max(size, sizes.get(s.buffer_var, 0))
+    elements = elements_of(kernel, scope)
+    live = live_intervals(kernel, (*sizes, *symbolic))
+    used = [data for data in sizes if data in live]
+    requests = [
+        Request(data.name, sizes[data], alignment_of(elements[data], alignment), live[data])
+        for data in used
+    ]
+    plan = plan_memory(requests, planner)
+    symbolic = {data: s for data, s in symbolic.items() if data in live}
+    total = align_up(plan.total, unit_of(elements))
+    return Layout(dict(zip(used, plan.offsets, strict=True)), total, symbolic)
+
+
+def bytes_of(dtype: DType) -> int:
+    """The bytes of a value, all lanes of it."""
+    return dtype.bytes * dtype.lanes
+
+
+def elements_of(kernel: Stmt, scope: str) -> dict[Var, set[DType]]:
+    """The types as which each allocation is accessed."""
+    found: dict[Var, set[DType]] = {}
+    for s in stmts(kernel):
+        if isinstance(s, Allocate) and s.buffer_var.scope == scope:
+            found.setdefault(s.buffer_var, set()).add(s.dtype)
+        elif isinstance(s, BufferStore) and s.buffer.data in found:
+            found[s.buffer.data].add(s.buffer.dtype)
+    for e in all_exprs(kernel):
+        if isinstance(e, BufferLoad) and e.buffer.data in found:
+            found[e.buffer.data].add(e.buffer.dtype)
+        elif isinstance(e, Call) and e.op == "tvm_access_ptr" and e.args[1] in found:
+            found[e.args[1]].add(e.args[0].dtype)
+    return found
+
+
+def unit_of(elements: dict[Var, set[DType]]) -> int:
+    """The bytes that are a whole number of each kind of element."""
+    return lcm(*(bytes_of(dtype) for kinds in elements.values() for dtype in kinds))
+
+
+def alignment_of(elements: set[DType], least: int) -> int:
+    """A multiple of `least` and of each element, and of the power of two that holds one."""
+    sizes = [bytes_of(dtype) for dtype in elements]
+    return lcm(least, *sizes, *(1 << (size - 1).bit_length() for size in sizes))
