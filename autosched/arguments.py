@@ -36,7 +36,11 @@ def number(name: str, value: Any, least: float = 0.0, most: float = math.inf) ->
     """`value`, if it is a number from `least` to `most`; neither infinite nor NaN."""
     if not isinstance(value, Real) or isinstance(value, bool):
         raise ConfigError(f"{name}: expected a number, {found(value)}")
-    if not math.isfinite(value) or not least <= float(value) <= most:
+    try:
+        fits = math.isfinite(value) and least <= float(value) <= most
+    except OverflowError:  # an integer that no float can hold
+        raise ConfigError(f"{name}: expected a number up to 1.8e308, {found(value)}") from None
+    if not fits:
         bounds = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
         wanted = "finite number" if least == -math.inf else f"finite number {bounds}"
         raise ConfigError(f"{name}: expected a {wanted}, found {value}")

@@ -75,7 +75,19 @@ class HardwareParams:
             raise ConfigError(
                 f"hardware parameters: expected {len(fields(cls))} integers, found {len(values)}"
             )
-        return cls(*(int(v) for v in values))
+        return cls(*(int(v) for v in values)).checked()
+
+    def checked(self) -> HardwareParams:
+        """These parameters. Raises ConfigError where one is of no machine."""
+        for name, value in asdict(self).items():
+            if name == "num_cores" and value == -1:  # a GPU
+                continue
+            least = 1 if name in ("num_cores", "vector_unit_bytes", "cache_line_bytes") else 0
+            if not least <= value <= _UNLIMITED:
+                raise ConfigError(
+                    f"hardware: {name}: expected {least} to {_UNLIMITED}, found {value!r:.40}"
+                )
+        return self
 
     def as_list(self) -> list[int]:
         """The eight numbers in the order of an Ansor v0.6 record."""
@@ -139,7 +151,10 @@ class Target:
         _check_fields("hardware", HardwareParams, data["hardware"])
         if data["kind"] not in KINDS:
             raise ConfigError(f"target kind: found {data['kind']!r}, expected cpu or cuda")
-        hardware = HardwareParams(**data["hardware"])
+        hardware = HardwareParams(**data["hardware"]).checked()
+        for name, most in (("threads", _UNLIMITED), ("vector_bytes", 4096)):
+            if not 1 <= data.get(name, 1) <= most:
+                raise ConfigError(f"target: {name}: expected 1 to {most}, found {data[name]!r:.40}")
         caches = _checked_caches(data.get("caches", ()))
         return cls(**{**data, "hardware": hardware, "caches": caches})
 

@@ -142,7 +142,12 @@ def format_line(
 
     Raises ConfigError for a workload that is not built in: v0.6 cannot name it.
     """
-    entry = task.get("ansor") or _entry(task)
+    try:
+        entry = task.get("ansor") or _entry(task)
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise ConfigError(
+            f"its task is not whole: {type(problem).__name__}: {problem}"
+        ) from problem
     error = 0
     if result.failure is not None:
         wanted = (result.failure.stage, result.failure.kind)

@@ -344,6 +344,8 @@ def _take(data: Any, contents: LogContents, keys: WorkloadKeys | None) -> Record
         for key, known in (("environment", contents.environments), ("task", contents.tasks)):
             if key in data:
                 _require(data, {key: dict, "hash": str})
+                if key == "task" and type(data[key].get("key")) is not str:
+                    raise ConfigError("not a task: the key task.key is missing")
                 known[data["hash"]] = data[key]
                 return None
     return Record.from_json(data, contents.tasks)

@@ -22,10 +22,9 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.error import YAMLError
 
+from autosched.cli.yaml_file import read_yaml
 from autosched.errors import ConfigError
 from autosched.features.sets import TUNING, FeatureSetName
 from autosched.measure.flush import parse_flush
@@ -39,6 +38,7 @@ from autosched.workloads.source import SOURCES
 
 _ANSOR = SearchOptions()
 _DAY = 86400
+_MOST_BITS = 4096  # of an integer: Python does not write much longer ones as text
 _LETTERS: dict[str, Any] = {"pattern": "^[SRsr]+$"}
 
 
@@ -284,27 +284,14 @@ def load_config(path: Path | str) -> Config:
     Raises ConfigError with file, line, key, what was found and what is allowed.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise ConfigError(f"configuration file {path} does not exist") from error
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot read the configuration file {path}: {why}") from error
-    try:
-        data = YAML(typ="rt").load(text)
-    except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{where}: not valid YAML: {problem}") from error
+    data = read_yaml(path)
     if not isinstance(data, CommentedMap):
-        found = "an empty file" if data is None else _kind(_plain(data))
+        found = "an empty file" if data is None else _kind(data)
         raise ConfigError(f"{path}: expected keys such as `workload:`, found {found}")
     if not data.get("name"):
         data["name"] = path.stem
     try:
-        config = Config.model_validate(_plain(data))
+        config = Config.model_validate(_values(path, data))
         _with_location(path, data, config)
     except ValidationError as error:
         explained = dict.fromkeys(_explain(path, data, e) for e in error.errors())
@@ -345,6 +332,13 @@ def _suspect(workload: WorkloadSection, message: str) -> tuple[str, ...]:
     return ("workload", source)
 
 
+def _values(path: Path, data: CommentedMap) -> Any:
+    try:
+        return _plain(data)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
 def _plain(value: Any) -> Any:
     """ruamel's round-trip values as plain Python ones."""
     if isinstance(value, dict):
@@ -353,6 +347,8 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
+            if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+                raise ConfigError(f"an integer of {value.bit_length()} bits; none is that large")
             return kind(value)
     return value
 
@@ -400,7 +396,11 @@ def _kind(value: Any) -> str:
         return "a list"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "nothing"}[value]
-    return f"text {value!r}" if isinstance(value, str) else repr(value)
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return "a very large number"
+    shown = repr(str(value) if isinstance(value, str) else value)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    return f"text {shown}" if isinstance(value, str) else shown
 
 
 _EXAMPLES = {"workload": ", e.g. workload: {op: matmul, args: {M: 512, N: 512, K: 512}}"}

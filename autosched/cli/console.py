@@ -41,7 +41,11 @@ err = literal_console(stderr=True)
 
 def print_json(data: Any) -> None:
     """One JSON object on standard output and nothing else."""
-    plain(json.dumps(data, allow_nan=False))
+    try:
+        text = json.dumps(data, allow_nan=False)
+    except ValueError:  # records may hold what JSON has no numbers for
+        text = json.dumps(json.loads(json.dumps(data), parse_constant=lambda _: None))
+    plain(text)
 
 
 def plain(text: str) -> None:

@@ -59,7 +59,10 @@ def convert(
 
 
 def _ansor_line(record: Record) -> str:
-    when = int(datetime.fromisoformat(record.time).timestamp()) if record.time else 0
+    try:
+        when = int(datetime.fromisoformat(record.time).timestamp()) if record.time else 0
+    except (ValueError, OverflowError):  # whatever a file says
+        when = 0
     return ansor_log.format_line(record.task, record.steps, record.result, when)
 
 

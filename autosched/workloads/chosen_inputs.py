@@ -12,8 +12,10 @@ inputs:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +97,8 @@ class ChosenInput:
             limits = np.iinfo(dtype)
             if made.min() < limits.min or made.max() > limits.max:
                 raise ConfigError(f"{where}: {made.min()} to {made.max()} do not fit {dtype}")
-        return np.asarray(made, dtype, order="C")
+        with np.errstate(over="ignore"):  # what is too large for the type is infinite
+            return np.asarray(made, dtype, order="C")
 
     def _values(
         self, where: str, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator
@@ -115,10 +118,7 @@ class ChosenInput:
                         f"{where}: {self.value} no longer holds what was recorded; restore it, or "
                         "tune again"
                     )
-                try:
-                    return np.asarray(np.load(self.value, allow_pickle=False))
-                except (OSError, ValueError) as error:
-                    raise ConfigError(f"{where}: {self.value} is no .npy file: {error}") from error
+                return _loaded(where, self.value, shape, dtype)
         return self._called(where, shape, dtype, rng)
 
     def _called(
@@ -179,7 +179,49 @@ def _pair(where: str, form: str, value: Any) -> tuple[Any, Any]:
 
 
 def _digest(where: str, path: str) -> str:
+    with _opened(where, path) as file:
+        return hashlib.file_digest(file, _DIGEST).hexdigest()[:16]
+
+
+@contextmanager
+def _opened(where: str, path: str) -> Iterator[BufferedReader]:
+    """The file, if it is one: a pipe or device may have no end, or wait for one.
+
+    Raises ConfigError, also for what fails while it is read.
+    """
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+        if Path(path).exists() and not Path(path).is_file():
+            raise ConfigError(f"{where}: expected a file, found the folder, device or pipe {path}")
+        with Path(path).open("rb") as file:
+            yield file
     except OSError as error:
-        raise ConfigError(f"{where}: cannot read {path}: {error.strerror}") from error
+        raise ConfigError(f"{where}: cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:  # a name with a zero byte
+        raise ConfigError(f"{where}: cannot read {path!r}: {error}") from error
+
+
+def _loaded(where: str, path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """The array of a .npy file, which is read only when its header says that it fits."""
+    with _opened(where, path) as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            if version not in _HEADERS:
+                raise ValueError(f"its format {version[0]}.{version[1]} is not known")
+            found_shape, _, found_dtype = _HEADERS[version](file)
+        except (ValueError, SyntaxError, EOFError, RecursionError, MemoryError) as error:
+            raise ConfigError(f"{where}: {path} is no .npy file: {error}") from error
+        if found_shape != shape:
+            raise ConfigError(f"{where}: expected shape {shape}, found {found_shape}")
+        if found_dtype != dtype:
+            raise ConfigError(f"{where}: expected {dtype}, found {found_dtype}")
+        file.seek(0)
+        try:
+            return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+        except (ValueError, EOFError) as error:
+            raise ConfigError(f"{where}: {path} is no .npy file: {error}") from error
+
+
+_HEADERS: dict[tuple[int, int], Callable[[BufferedReader], Any]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}

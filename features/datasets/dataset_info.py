@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import zipfile
 from collections import Counter
 from collections.abc import Iterable
@@ -28,30 +29,65 @@ def describe(path: Path) -> str:
         raise ConfigError(f"dataset {path} does not exist")
     if path.suffix not in FORMATS:
         raise ConfigError(f"{path}: expected a file name ending in {', '.join(FORMATS)}")
+    if not path.is_file():
+        raise ConfigError(f"{path} is not an autosched dataset: it is a folder, device or pipe")
     try:
         return _npz(path) if path.suffix == ".npz" else _flat(path)
-    except (KeyError, ValueError, OSError, csv.Error, zipfile.BadZipFile) as error:
-        raise ConfigError(f"{path} is not an autosched dataset: {error}") from error
+    except ConfigError:
+        raise
+    except KeyError as error:
+        raise ConfigError(f"{path} is not an autosched dataset: it has no {error}") from error
+    except Exception as error:  # of damaged files zipfile, NumPy and pyarrow raise many kinds
+        said = str(error).strip().partition("\n")[0] or "it is damaged"
+        raise ConfigError(
+            f"{path} is not an autosched dataset: {said:.300} ({type(error).__name__})"
+        ) from error
+
+
+_NPZ = {"valid": "b", "task": "i", "tasks": "U", "throughput": "f", "failure": "U", "split": "U"}
+"""The arrays that are read, and NumPy's letters for their types."""
 
 
 def _npz(path: Path) -> str:
-    with zipfile.ZipFile(path) as archive, archive.open("features.npy") as member:
-        np.lib.format.read_magic(member)
-        shape, _, _ = np.lib.format.read_array_header_1_0(member)
+    with zipfile.ZipFile(path) as archive:
+        features = _header(archive, "features", "f", 2)
+        sizes = {name: _header(archive, name, kind, 1)[0] for name, kind in _NPZ.items()}
+        _header(archive, "schema", "U", 0)
+    tasks = sizes.pop("tasks")
+    for name, size in sizes.items():
+        if size != sizes["valid"]:
+            raise ValueError(f"{name} has {size} values for {sizes['valid']} candidates")
     data = np.load(path, allow_pickle=False)
-    valid, task = data["valid"], data["task"]
+    task = data["task"]
+    if task.size and not 0 <= task.min() <= task.max() < tasks:
+        raise ValueError(f"task: expected 0 to {tasks - 1}, found {task.min()} to {task.max()}")
     workloads = [json.dumps(json.loads(t)["workload"], sort_keys=True) for t in data["tasks"]]
     return _text(
         path,
-        shape[0],
+        features[0],
         str(data["schema"]),
         [workloads[t] for t in task],
         len(workloads),
-        valid,
+        data["valid"],
         data["throughput"],
         data["failure"],
         data["split"],
     )
+
+
+def _header(archive: zipfile.ZipFile, name: str, kind: str, dimensions: int) -> tuple[int, ...]:
+    """The shape of an array, which must be of this kind and no larger than its file."""
+    member = archive.getinfo(f"{name}.npy")
+    with archive.open(member) as file:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError(f"{name} is of another format")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        header = file.tell()
+    if dtype.kind != kind or len(shape) != dimensions:
+        raise ValueError(f"{name} has {len(shape)} dimensions of {dtype}")
+    if math.prod(shape) * dtype.itemsize + header != member.file_size:
+        raise ValueError(f"{name} is cut short")
+    return tuple(shape)
 
 
 @dataclass(slots=True)

@@ -105,10 +105,14 @@ def _where(index: Index, environments: Mapping[str, Mapping[str, Any]]) -> list[
         if known is None:
             lines.append(f"- {count} candidates: the records do not say where")
             continue
-        packages = ", ".join(f"{k} {v}" for k, v in known.get("packages", {}).items())
+        listed, memory = known.get("packages"), known.get("memory_bytes")
+        packages = ", ".join(
+            f"{k} {v}" for k, v in (listed.items() if isinstance(listed, Mapping) else ())
+        )
+        size = f"{memory / 2**30:.0f}" if type(memory) is int and 0 <= memory < 2**60 else "?"
         lines.append(
             f"- {count} candidates: {known.get('cpu', 'unknown CPU')}, {known.get('cores', '?')} "
-            f"cores, {known.get('memory_bytes', 0) / 2**30:.0f} GiB, {known.get('system', '')}, "
+            f"cores, {size} GiB, {known.get('system', '')}, "
             f"Python {known.get('python', '')}; {packages} (`{key}`)"
         )
     return lines

@@ -36,8 +36,9 @@ def build(
     for statement in statements:
         try:
             tensors[statement.name] = _compute(statement, tensors, types, free)
-        except (TypeError, ZeroDivisionError, OverflowError) as error:
-            statement.fail(str(error))
+        except (TypeError, ZeroDivisionError, OverflowError, ValueError) as error:
+            said = str(error)
+            statement.fail(said if len(said) <= 200 else f"{said[:197]}...")
     return [tensors[name] for name in (*inputs, *outputs)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator
 
 from autosched.errors import ConfigError
@@ -31,6 +32,7 @@ _NODES = (
 )
 _FORBIDDEN = (ast.MatMult, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _MAX_DEPTH = 100
+_MAX_LENGTH = 100_000  # characters
 _LONG_SUM = 16  # terms; longer ones are added up in pairs
 
 
@@ -40,13 +42,21 @@ def statements_of(expr: str) -> list[Statement]:
     Raises ConfigError that quotes the statement and says what is wrong in it.
     """
     source = expr.strip()
+    if len(source) > _MAX_LENGTH:
+        raise ConfigError(
+            f"expr: {len(source)} characters, expected at most {_MAX_LENGTH}: it begins with "
+            f"{source[:60]!r}"
+        )
     try:
-        module = ast.parse(source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # `1if x`: what it means is checked
+            module = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         detail = getattr(error, "msg", None) or "nested too deeply"
         column = getattr(error, "offset", None)
         place = f" at column {column}" if column else ""
-        raise ConfigError(f"expr: not an expression{place}: {detail} in {expr!r}") from None
+        shown = source if len(source) <= 200 else f"{source[:197]}..."
+        raise ConfigError(f"expr: not an expression{place}: {detail} in {shown!r}") from None
     if not module.body:
         raise ConfigError("expr: empty; expected e.g. C[i, j] = sum(k, A[i, k] * B[k, j])")
     taken = {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}

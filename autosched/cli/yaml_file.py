@@ -1,0 +1,94 @@
+"""YAML files that may hold anything: what would take forever to read is refused before it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    NodeEvent,
+    ScalarEvent,
+)
+
+from autosched.errors import ConfigError
+
+MOST_BYTES = 1 << 20
+DEEPEST = 32
+MOST_VALUES = 20_000
+"""Of a file, where every alias counts for what it stands for."""
+
+
+def read_yaml(path: Path) -> Any:
+    """What the file holds, as ruamel's round-trip values, which know their lines.
+
+    Raises ConfigError with file and line when it cannot be read, is no YAML, or is so large, deep
+    or full of aliases that no configuration can be meant.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "a device or pipe"
+            raise ConfigError(f"cannot read the configuration file {path}: it is {kind}")
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise ConfigError(
+                f"cannot read the configuration file {path}: it has more than "
+                f"{MOST_BYTES >> 20} MiB, no configuration has"
+            )
+        text = data.decode()
+    except FileNotFoundError as error:
+        raise ConfigError(f"configuration file {path} does not exist") from error
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot read the configuration file {path}: {why}") from error
+    try:
+        _check_size(path, text)
+        return YAML(typ="rt").load(text)
+    except ConfigError:
+        raise
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        problem = getattr(error, "problem", None) or str(error).strip().partition("\n")[0]
+        raise ConfigError(f"{where}: not valid YAML: {problem:.200}") from error
+    except Exception as error:  # of odd numbers, dates, tags and merges, ruamel raises many kinds
+        said = str(error).strip().partition("\n")[0] or "it cannot be read"
+        kind = type(error).__name__
+        raise ConfigError(f"{path}: not valid YAML: {said:.200} ({kind})") from error
+
+
+def _check_size(path: Path, text: str) -> None:
+    """Raise ConfigError at the first value that is too deep or too much, or holds itself."""
+    finished: dict[str, int] = {}  # the values that an anchor stands for
+    open_: list[tuple[str | None, int]] = []  # anchors of what is not finished, values before
+    values = 0
+    for event in YAML(typ="rt").parse(text):
+        where = f"{path}:{event.start_mark.line + 1}"
+        if isinstance(event, AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in open_):
+                raise ConfigError(f"{where}: *{event.anchor:.40} stands inside of itself")
+            values += finished.get(event.anchor, 1)
+        elif isinstance(event, NodeEvent):
+            values += 1
+        if values > MOST_VALUES:
+            raise ConfigError(
+                f"{where}: more than {MOST_VALUES} values, aliases counted for what they stand "
+                "for; no configuration has"
+            )
+        if isinstance(event, CollectionStartEvent):
+            open_.append((event.anchor, values - 1))
+            if len(open_) > DEEPEST:
+                raise ConfigError(
+                    f"{where}: nested more than {DEEPEST} levels deep, no configuration is"
+                )
+        elif isinstance(event, CollectionEndEvent):
+            anchor, before = open_.pop()
+            if anchor is not None:
+                finished[anchor] = values - before
+        elif isinstance(event, ScalarEvent) and event.anchor is not None:
+            finished[event.anchor] = 1
