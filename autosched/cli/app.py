@@ -148,7 +148,7 @@ def replay(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Rebuild from the records alone, check, time again, compare."""
+    """Rebuild from the records alone, check, time again, compare with the recorded interval."""
     from autosched.cli import replay as command
 
     with trusting(trust):

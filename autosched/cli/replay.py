@@ -15,6 +15,7 @@ from autosched.measure.check import Seen
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
 from autosched.measure.runner import RunOptions
+from autosched.measure.steady import interval
 from autosched.task import Task
 from autosched.words import last_line
 
@@ -79,11 +80,14 @@ def _replay(measurer: Measurer, task: Task, record: Record) -> dict[str, Any]:
     result = measurer.measure(task, [record.steps])[0]
     rate = task.dag.flop_count / result.cost
     recorded = record.result.cost if record.result.valid else None
+    low, high = interval(record.result.seconds) if recorded else (0.0, 0.0)
     return {
         "workload": task.name,
         "recorded_seconds": recorded,
         "seconds": result.cost if result.valid else None,
         "ratio": result.cost / recorded if result.valid and recorded else None,
+        "recorded_interval": [low, high] if recorded else None,
+        "inside": low <= result.cost <= high if result.valid and recorded else None,
         "flops_per_second": rate if result.valid and rate > 0 else None,
         "cache_flush": result.cache_flush,
         "checked": result.checked,
@@ -103,6 +107,9 @@ def _print(row: dict[str, Any]) -> None:
     text = f"{row['workload']}: {seconds_text(row['seconds'])}"
     if row["recorded_seconds"] is not None:
         text += f", recorded {seconds_text(row['recorded_seconds'])}, ratio {row['ratio']:.2f}"
+        low, high = map(seconds_text, row["recorded_interval"])
+        where = "inside" if row["inside"] else "outside"
+        text += f", {where} the recorded interval ({low} to {high})"
     if row["cache_flush"]:
         text += ", with empty caches"
     rate = rate_text(row["flops_per_second"] or 0.0)

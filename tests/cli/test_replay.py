@@ -1,6 +1,7 @@
 """`autosched replay`: real kernels, built from the record file alone."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 import autosched
 from autosched.measure import gpu_runner
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.runner import RunOptions
 from autosched.search.space import SearchSpace
@@ -33,6 +34,28 @@ def test_json_is_one_object_with_every_valid_record(cli: Cli, log: Path) -> None
     assert [row["recorded_seconds"] for row in data["replayed"]] == [2e-3, 1e-3]
     assert all(row["seconds"] > 0 and not row["checked"] for row in data["replayed"])
     assert all(row["error"] is None for row in data["replayed"])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ((5e-5, 2e-4), "inside the recorded interval (50 us to 200 us)"),
+        ((1e-6, 2e-6, 5e-5), "outside the recorded interval (1 us to 50 us)"),
+        ((1e-3,), "outside the recorded interval (1 ms to 1 ms)"),
+    ],
+)
+def test_whether_the_time_lies_inside_the_recorded_interval(
+    cli: Cli, gpu_log: Path, monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, ...], said: str
+) -> None:
+    """On a stand-in for a GPU, where every call takes 100 us."""
+    monkeypatch.setattr(gpu_runner, "FACTORY", "kit.fake_gpu:make_good_handler")
+    (record,) = read_log(gpu_log).records
+    gpu_log.unlink()
+    RecordLog(gpu_log).append([replace(record, result=MeasureResult(seconds))])
+    assert f", {said}" in cli("replay", gpu_log).out
+    (row,) = json.loads(cli("replay", gpu_log, "--json").out)["replayed"]
+    assert row["inside"] == said.startswith("inside")
+    assert row["recorded_interval"] == [min(seconds), max(seconds)]
 
 
 def test_an_illegal_candidate_is_status_3(cli: Cli, log: Path, record: MakeRecord) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from autosched.measure.steady import DISTURBED, scatter, two_speeds
+from autosched.measure.steady import DISTURBED, interval, scatter, two_speeds
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -37,3 +37,17 @@ def test_repeats_all_over_the_place_are_noise() -> None:
 @pytest.mark.parametrize("repeats", [[1.0], [1.0, 2.0], [1.0, 1.0, 2.0]])
 def test_few_repeats_say_nothing(repeats: list[float]) -> None:
     assert two_speeds(repeats) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "ranks"), [(1, (0, 0)), (2, (0, 1)), (8, (0, 5)), (24, (1, 10)), (200, (37, 62))]
+)
+def test_the_interval_is_between_two_repeats(number: int, ranks: tuple[int, int]) -> None:
+    """The ranks that tables of the binomial distribution give for the lower quartile."""
+    assert interval([float(k) for k in reversed(range(number))]) == ranks
+
+
+def test_the_interval_holds_the_quartile_of_any_distribution() -> None:
+    draws = np.random.default_rng(0).exponential(size=(1000, 24))
+    intervals = [interval(row) for row in draws.tolist()]
+    assert sum(low <= -np.log(0.75) <= high for low, high in intervals) >= 950
