@@ -124,15 +124,12 @@ class Worker:
         try:
             ok, reply = self.connection.recv()
             kind, message, where, device = ("", "", "", None) if ok else reply
+        except BlockingIOError:  # half of a reply
+            raise self._unreadable("it ends in the middle", stage) from None
         except (EOFError, OSError):
             raise self._crashed(stage) from None
         except Exception as error:  # bytes that are no reply
-            self.start()
-            raise MeasureError(
-                f"the process sent an unreadable answer ({type(error).__name__}); it was ended",
-                stage=stage,
-                kind="crash",
-            ) from error
+            raise self._unreadable(type(error).__name__, stage) from error
         if ok:
             return reply
         if device is None:
@@ -152,6 +149,14 @@ class Worker:
         self.start()
         return MeasureError(
             f"no answer within {timeout:g} s; the process was ended", stage=stage, kind="timeout"
+        )
+
+    def _unreadable(self, why: str, stage: str) -> MeasureError:
+        self.start()
+        return MeasureError(
+            f"the process sent an unreadable answer ({why}); it was ended",
+            stage=stage,
+            kind="crash",
         )
 
     def _crashed(self, stage: str) -> MeasureError:

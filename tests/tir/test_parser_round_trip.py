@@ -105,8 +105,9 @@ def test_every_stage_of_lowering(name: str, kind: str) -> None:
                 Sequential(pipeline_of(task.target))(schedule_ops(*task.dag.apply_steps(steps)))
             except ScheduleError as error:
                 assert "VectorizeLoop" in str(error)  # a tile of varying length: see its docstring
-    assert len(stages.seen) >= 3
-    for _, func in stages.seen:
+    different = {to_text(func): func for _, func in stages.seen}  # most passes change nothing
+    assert len(different) >= 3
+    for func in different.values():
         check(func)
 
 
