@@ -22,7 +22,7 @@ from autosched.measure.gpu_runner import GpuRunner
 from autosched.measure.interrupt import RunInterrupted, RunLostError
 from autosched.measure.nvml import Nvml
 from autosched.measure.result import Failure, RunResult
-from autosched.measure.runner import Runner, RunOptions
+from autosched.measure.runner import Runner, RunOptions, race_options
 from autosched.task import Task
 
 T = TypeVar("T")
@@ -67,6 +67,7 @@ class GpuPool(Runner):
         self._members: list[_Member] = []
         self._last = ""  # what was said of the GPU that was lost last
         self._places: dict[int, tuple[GpuRunner, int]] = {}
+        self._alone: _Member | None = None  # the GPU of a race
 
     @property
     def facts(self) -> dict[str, Any] | None:
@@ -164,12 +165,31 @@ class GpuPool(Runner):
             self.reference(task)
         while todo:
             try:
-                members = self._alive()[: len(todo)]
+                members = self._racing() or self._alive()[: len(todo)]
             except RunLostError as lost:
                 raise RunLostError(str(lost), results) from None
             parts = [(m, todo[k :: len(members)]) for k, m in enumerate(members)]
             todo = self._run_parts(task, artifacts, best, parts, results, on_done)
         return results
+
+    def together(
+        self, task: Task, artifacts: Sequence[bytes], visits: int, seconds: float
+    ) -> list[RunResult]:
+        """As of Runner, all on one of the GPUs: no two are equally fast."""
+        member = self._alive()[0]
+        before = member.runner.options
+        member.runner.options = race_options(before, visits, seconds)
+        self._alone = member
+        try:
+            return self.run(task, artifacts)
+        finally:
+            member.runner.options, self._alone = before, None
+
+    def _racing(self) -> list[_Member]:
+        """The GPU of the race under way. Raises RunLostError when it is lost."""
+        if self._alone is not None and self._alone.runner.lost:
+            raise RunLostError(self._alone.runner.lost)
+        return [] if self._alone is None else [self._alone]
 
     def _run_parts(
         self,

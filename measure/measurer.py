@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autosched.measure.build import Builder
+from autosched.measure.check import Seen
 from autosched.measure.gpu_pool import GpuPool, gpu_runner
 from autosched.measure.gpu_runner import GpuRunner, require_gpu
 from autosched.measure.interrupt import (
@@ -199,6 +200,28 @@ class Measurer:
         failed = built.failure or failure
         result = MeasureResult(tuple(seconds), failed, built.seconds, cache_flush=flush)
         return self._with_known(0, result)
+
+    def build(self, task: Task, batch: Sequence[tuple[Step, ...]]) -> list[bytes | None]:
+        """The artifact of each candidate; None where it cannot be built."""
+        return [built.artifact for built in self.builder.build(task, batch)]
+
+    def verified(self, task: Task, artifact: bytes) -> Failure | Seen | None:
+        """What comparing with the reference saw; None where results are not, or in every run."""
+        if self.check == "none" or self.runner.checks_in_run:
+            return None
+        return self.runner.check(task, artifact)
+
+    def together(
+        self, task: Task, artifacts: Sequence[bytes], visits: int, seconds: float
+    ) -> list[MeasureResult]:
+        """Time candidates in turns: in each visit one repeat of about `seconds` of each.
+
+        None is left out because it is slow.
+        """
+        flush = self.runner.options.flush_bytes
+        ran = self.runner.together(task, artifacts, visits, seconds)
+        results = [MeasureResult(tuple(s), failure, cache_flush=flush) for s, failure in ran]
+        return [self._with_known(index, result) for index, result in enumerate(results)]
 
     def _with_known(self, index: int, result: MeasureResult) -> MeasureResult:
         """The result with what the runner found out beside times."""

@@ -6,7 +6,7 @@ import contextlib
 import math
 import resource
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autosched import arguments
@@ -28,6 +28,9 @@ _TIMES_OF_A_CALL = 6.0  # a reference without a limit of its own: NumPy may be s
 # Of the comparison with NumPy. Eight of them at once on two cores made a call of numpy.matmul take
 # up to 1.8 s instead of 2 ms: 13 of 29 then took more than the minute that ends a process.
 _COMPARE_SECONDS = 10.0
+
+_ONE_CALL = 1e-9  # seconds that the first call is longer than
+_NEVER = 1e9  # times slower than the best
 
 _REPLACED = ("timeout", "crash", "memory")
 _MOST_STARTS = 3  # processes that die while they are prepared
@@ -206,6 +209,22 @@ class Runner:
             raise RunLostError(str(lost), batch.results(), lost.index) from None
         return batch.results()
 
+    def together(
+        self, task: Task, artifacts: Sequence[bytes], visits: int, seconds: float
+    ) -> list[RunResult]:
+        """As `run`, to the end: one repeat of about `seconds` of each artifact in each visit.
+
+        With empty caches a repeat is a single call.
+        """
+        before = self.options
+        if before.flush_bytes:
+            seconds = _ONE_CALL
+        self.options = race_options(before, visits, seconds)
+        try:
+            return self.run(task, artifacts)
+        finally:
+            self.options = before
+
     def _round_robin(self, batch: Batch, on_done: Callable[[int], None] | None) -> None:
         with contextlib.suppress(MeasureError):  # a fresh process holds nothing to drop
             self._call(("drop",), "load")
@@ -287,6 +306,13 @@ class Runner:
             found: float | None = self._call(("peak", output_type(task)), "run", _START_SECONDS)
             return found
         return None
+
+
+def race_options(options: RunOptions, visits: int, seconds: float) -> RunOptions:
+    """These options with so many visits of one repeat of about so many seconds; none gives up."""
+    total = 1e3 * visits * seconds
+    never = replace(options, give_up=_NEVER, hopeless=_NEVER, patience=_NEVER)
+    return replace(never, visits=visits, repeats=1, min_repeat_ms=total)
 
 
 def output_type(task: Task) -> str:

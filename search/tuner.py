@@ -15,6 +15,7 @@ from autosched.features.sets import TUNING
 from autosched.measure.interrupt import MeasureInterrupted, MeasureLostError
 from autosched.measure.records import Record, RecordLog, RecordsError
 from autosched.measure.result import MeasureResult
+from autosched.measure.standing import takes_over
 from autosched.process.interrupt import interrupts_held
 from autosched.search.cost_model import make_cost_model
 from autosched.search.featurize import Helper, task_featurizer
@@ -358,7 +359,7 @@ class Tuner:
 
     def _consider(self, record: Record) -> None:
         best = self.progress.best
-        if record.result.valid and (best is None or record.result.cost < best.result.cost):
+        if record.result.valid and takes_over(record, best):
             self.progress.best = record
             self._since_best = 0
 

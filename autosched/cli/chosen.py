@@ -10,6 +10,7 @@ from typing import Any
 from autosched.cli.console import warn, warning
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record
+from autosched.measure.standing import best_of
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.reading import read_records
 from autosched.session.this_cpu import cpu_name, for_this_cpu, measured_here
@@ -57,16 +58,22 @@ def chosen(
         return valid
     here = {id(r) for r in valid if measured_here(r, contents.environments)}
     best: dict[str, Record] = {}
-    for record in sorted(
-        valid, key=lambda r: (id(r) not in here, r.result.cache_flush, r.result.cost)
-    ):
-        best.setdefault(record.task["key"], record)
+    groups: dict[str, dict[tuple[bool, int], list[Record]]] = {}
+    for record in valid:
+        how = id(record) not in here, record.result.cache_flush
+        groups.setdefault(record.task["key"], {}).setdefault(how, []).append(record)
+    for key, group in groups.items():
+        first = best_of(group[min(group)])
+        assert first is not None
+        best[key] = first
     flushed = {key: record.result.cache_flush for key, record in best.items()}
     alike = [r for r in valid if r.result.cache_flush == flushed[r.task["key"]]]
     if len(alike) < len(valid):
-        how = "with another measure.cache_flush"
-        warn(f"note: {path}: {len(valid) - len(alike)} timed {how} left out; --index takes them")
-    faster = [r for r in alike if r.result.cost < best[r.task["key"]].result.cost]
+        other = "with another measure.cache_flush"
+        warn(f"note: {path}: {len(valid) - len(alike)} timed {other} left out; --index takes them")
+    mine = {key: record.result.cost for key, record in best.items() if id(record) in here}
+    elsewhere = [r for r in alike if id(r) not in here]
+    faster = [r for r in elsewhere if r.result.cost < mine.get(r.task["key"], 0.0)]
     if faster:  # on another CPU, or it would be the best
         cpus = ", ".join(dict.fromkeys(cpu_name(r, contents.environments) for r in faster))
         warn(f"note: {path}: faster ones of other CPUs ({cpus}) are left out; --index takes them")

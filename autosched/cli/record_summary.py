@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.measure.records import Record
+from autosched.measure.standing import is_race, takes_over
 from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.task import Task
 
@@ -22,6 +23,7 @@ class Summary:
         self._records = 0
         self._valid = 0
         self._failures: Counter[str] = Counter()
+        self._fastest: dict[bool, Record] = {}
         self._best: dict[bool, tuple[_Times, dict[str, Any]]] = {}  # by whether it is of this CPU
 
     def add(
@@ -29,15 +31,22 @@ class Summary:
     ) -> None:
         """Record `number` of the file, whose environments so far are those."""
         result = record.result
-        self._records += 1
+        again = is_race(record)
+        self._records += not again
         if result.failure is not None:
             self._failures[f"{result.failure.stage} {result.failure.kind}"] += 1
         if not result.valid:
             return
-        self._valid += 1
+        self._valid += not again
         here = measured_here(record, environments)
         times = (result.cache_flush, result.cost)
-        if here not in self._best or times < self._best[here][0]:
+        before = self._fastest.get(here)
+        if before is not None and before.result.cache_flush != result.cache_flush:
+            if result.cache_flush > before.result.cache_flush:
+                return
+            before = None
+        if takes_over(record, before):
+            self._fastest[here] = record
             entry = {
                 "index": number,
                 "seconds": result.cost,

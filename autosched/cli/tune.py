@@ -85,14 +85,17 @@ def _one(
             time_budget_s=session.jobs[0].options.time_budget_s,
         ) as observer:
             result = session.run(observer)
+            finals = session.finals(result)
             best = result.tasks[0].best
             if best is None:
                 known = Yardsticks(missing="no candidate was measured successfully")
             elif result.interrupted or result.failed:
                 ended = "was interrupted" if result.interrupted else "ended early"
                 known = Yardsticks(missing=f"the run {ended}")
+            elif task.key not in finals:
+                known = Yardsticks(missing="interrupted")
             else:
-                known = compare(task, measurer, best)
+                known = compare(task, measurer, best, finals[task.key])
         session.save_model()
     report(result.tasks[0], path, known, session.others, as_json=as_json)
     return result
@@ -120,9 +123,11 @@ def _several(
         ) as observer:
             result = session.run(observer)
             with contextlib.suppress(KeyboardInterrupt):  # the tuning itself is complete
-                for each in () if result.interrupted or result.failed else result.tasks:
-                    if each.best is not None:
-                        known[each.task.key] = compare_alone(each.task, measurer, each.best)
+                finals = session.finals(result)
+                for each in result.tasks:
+                    if each.best is not None and each.task.key in finals:
+                        mine = finals[each.task.key]
+                        known[each.task.key] = compare_alone(each.task, measurer, each.best, mine)
         session.save_model()
     report_many(result, table, path, known, session.others, as_json=as_json)
     return result

@@ -37,9 +37,11 @@ def report_many(
     plain(table.text())
     for task in result.tasks:
         show_reasons(task)
-        again = known.get(task.task.key, _UNKNOWN).again
-        if again is not None and again.remark:
-            warn(f"warning: {table.name(task.task.key)}: {again.remark}")
+        final = known.get(task.task.key, _UNKNOWN).final
+        if final is not None and final.race is not None:
+            plain(f"race: {table.name(task.task.key)}: {final.race.text}")
+        if final is not None and final.again.remark:
+            warn(f"warning: {table.name(task.task.key)}: {final.again.remark}")
     if all(task.best is not None for task in result.tasks):
         plain(f"weighted sum of the best times: {seconds_text(result.objective)}")
     done = max(1, sum(task.progress.done for task in result.tasks))

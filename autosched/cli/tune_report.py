@@ -8,6 +8,7 @@ from typing import Any
 from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn
 from autosched.cli.yardsticks import Yardsticks
 from autosched.measure.flush import flush_text
+from autosched.measure.steady import interval
 from autosched.search.ranking_quality import Quality
 from autosched.search.tuner import TuneResult
 from autosched.words import in_shell
@@ -36,6 +37,11 @@ def report(
     rate = rate_text(progress.flops_per_second(best), known.peak)
     checked = "checked against NumPy" if best.result.checked else "not checked"
     plain(f"best      {seconds_text(best.result.cost)}  {rate}  ({checked})")
+    low, high = map(seconds_text, interval(best.result.seconds))
+    plain(f"interval  {low} to {high} (95%)")
+    again = None if known.final is None else known.final.again
+    if known.final is not None and known.final.race is not None:
+        plain(f"race      {known.final.race.text}")
     if best.result.cache_flush:
         plain(f"caches    emptied before each call: {flush_text(best.result.cache_flush)} written")
     seen = best.result.seen
@@ -43,9 +49,9 @@ def report(
         plain(f"check     {seen.text}")
         if seen.warning:
             warn(f"warning: {seen.warning}")
-    if known.again is not None:
-        unreliable = f"; {known.again.remark}" if known.again.remark else ""
-        plain(f"again     {seconds_text(known.again.seconds)} at the end of the run{unreliable}")
+    if again is not None:
+        unreliable = f"; {again.remark}" if again.remark else ""
+        plain(f"again     {seconds_text(again.seconds)} at the end of the run{unreliable}")
     if known.peer is not None:
         plain(f"peer      {known.peer.text}")
         if known.peer.warning:
@@ -97,7 +103,8 @@ def show_reasons(result: TuneResult) -> None:
 
 def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]:
     """The JSON object of one task."""
-    progress, best = result.progress, result.best
+    progress, best, final = result.progress, result.best, known.final
+    race = None if final is None else final.race
     return {
         "task": result.task.to_json(),
         "trials": progress.done,
@@ -109,6 +116,7 @@ def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]
         if best is None
         else {
             "seconds": best.result.cost,
+            "interval": list(interval(best.result.seconds)),
             "flops_per_second": progress.flops_per_second(best),
             "checked": best.result.checked,
             "cache_flush": best.result.cache_flush,
@@ -116,7 +124,8 @@ def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]
             "steps": best.to_json()["steps"],
         },
         "peak_flops_per_second": known.peak,
-        "again": None if known.again is None else known.again.to_json(),
+        "again": None if final is None else final.again.to_json(),
+        "race": None if final is None or race is None else race.to_json(final.again.seconds),
         "peer": None if known.peer is None else known.peer.to_json(),
         "peer_missing": known.missing or None,
         "quality": [q.to_json() for q in progress.quality],

@@ -8,7 +8,7 @@ from autosched.cli.peer import Peer, peer_of
 from autosched.errors import AutoschedError
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
-from autosched.session.again import Again, timed_again
+from autosched.session.race import Final
 from autosched.task import Task
 from autosched.words import last_line
 
@@ -18,7 +18,7 @@ NO_PEER = "tasks that are tuned together are not compared with NumPy"
 
 @dataclass(frozen=True, slots=True)
 class Yardsticks:
-    """The machine's peak (operations a second), NumPy, and the best itself, timed again.
+    """The machine's peak (operations a second), NumPy, and the race that the best has won.
 
     `missing` says why there is no comparison with NumPy; it is empty when there is one.
     """
@@ -26,28 +26,27 @@ class Yardsticks:
     peak: float | None = None
     peer: Peer | None = None
     missing: str = ""
-    again: Again | None = None
+    final: Final | None = None
 
 
-def compare(task: Task, measurer: Measurer, best: Record) -> Yardsticks:
+def compare(task: Task, measurer: Measurer, best: Record, final: Final | None) -> Yardsticks:
     """What is known of the best when Ctrl-C or a failure cuts this short: tuning is complete."""
     if task.target.is_gpu:
-        return Yardsticks(missing=_ON_GPU, again=timed_again(task, measurer, best))
-    peak = peer = again = None
+        return Yardsticks(missing=_ON_GPU, final=final)
+    peak = peer = None
     missing = ""
     try:
         peak = measurer.peak(task, task.dag.flop_count / best.result.cost)
-        again = timed_again(task, measurer, best)
         peer = peer_of(task, measurer, best)
     except AutoschedError as error:
         reason = last_line(str(error))
         missing = f"timing failed: {reason}; run it again when the cores are free"
     except KeyboardInterrupt:
         missing = "interrupted"
-    return Yardsticks(peak, peer, missing, again)
+    return Yardsticks(peak, peer, missing, final)
 
 
-def compare_alone(task: Task, measurer: Measurer, best: Record) -> Yardsticks:
+def compare_alone(task: Task, measurer: Measurer, best: Record, final: Final | None) -> Yardsticks:
     """Of a task that is tuned together with others: no comparison with NumPy."""
     peak = measurer.peak(task, task.dag.flop_count / best.result.cost)
-    return Yardsticks(peak, missing=NO_PEER, again=timed_again(task, measurer, best))
+    return Yardsticks(peak, missing=NO_PEER, final=final)

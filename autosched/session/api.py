@@ -20,8 +20,8 @@ from autosched.search.rules.custom import require_rule
 from autosched.search.rules.protocol import SketchRule
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.search.tuner import Observer, TuneOptions
-from autosched.session.again import Again
 from autosched.session.model import ModelOptions
+from autosched.session.race import Final
 from autosched.session.session import Job, MeasureOptions, Messages, Session
 from autosched.session.tuned import Tuned
 from autosched.task import Task
@@ -60,8 +60,9 @@ def tune(
 
     Ctrl-C ends the run and loses nothing: the result holds what was measured until then and says
     `interrupted`. What is noteworthy beside that (skipped lines of a file, a model that could not
-    be saved) is a Python warning. At the end the best of each task is timed once more: `again` of
-    the result's entries says what that took, and whether the time of the best is reliable.
+    be saved) is a Python warning. At the end the fastest of each task are raced, and the winner
+    is the best: `race` of the result's entries says against what. Without rivals it is timed once
+    more. `again` says what it took then, and whether the recorded time is reliable.
 
     Args:
         task: a Task or a list of them; several are tuned together with one cost model.
@@ -136,21 +137,21 @@ def tune(
 
 def _run(session: Session, observer: Observer | None) -> Tuned:
     result: ScheduleResult | None = None
-    again: Mapping[str, Again | None] = {}
+    finals: Mapping[str, Final | None] = {}
     interrupted = False
     try:
         with session:
             result = session.run(observer)
             if result.failed:
                 _warn(f"the run ended early: {result.reason}")
-            again = session.timed_again(result)
+            finals = session.finals(result)
             try:
                 session.save_model()
             except ConfigError as error:  # the results are worth more
                 _warn(str(error))
     except KeyboardInterrupt:
         result, interrupted = result or session.before(), True
-    tuned = Tuned.of(result, interrupted=interrupted, again=again)
+    tuned = Tuned.of(result, interrupted=interrupted, finals=finals)
     if not tuned.interrupted and not any(found.found for found in tuned):
         raise MeasureError("; ".join(found.problem for found in tuned), stage="run")
     return tuned

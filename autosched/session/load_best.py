@@ -10,6 +10,7 @@ from pathlib import Path
 from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.measure.records import Record
+from autosched.measure.standing import best_of
 from autosched.runtime.cpu import CpuKernel
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.session.reading import identity, read_records
@@ -20,11 +21,12 @@ from autosched.words import count, in_shell
 
 
 def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuKernel | GpuKernel:
-    """The fastest kernel that the record file holds for a task; nothing is measured or checked.
+    """The best kernel that the record file holds for a task; nothing is measured or checked.
 
         kernel = autosched.load_best("mm.jsonl")
         kernel(a, b, c)                       # inputs, then outputs, written in place
 
+    The best is the fastest, or the one that won a race against it at the end of a run.
     `task` may be left out when the file is about one task only. Records that were measured on this
     machine's CPU (model and features) come first, however fast others were, and of those the ones
     that were timed without emptying the caches. Where there is none,
@@ -42,7 +44,10 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
     valid = [r for r in contents.records if r.result.valid]
     mine = _of_task(path, valid, task)
     local = [record for record in mine if measured_here(record, contents.environments)]
-    best = min(local or mine, key=lambda r: (r.result.cache_flush, r.result.cost))
+    known = local or mine
+    flush = min(record.result.cache_flush for record in known)
+    best = best_of(record for record in known if record.result.cache_flush == flush)
+    assert best is not None
     recorded = Task.from_json(best.task)
     here = recorded if recorded.target.is_gpu else for_this_cpu(recorded)
     if here is not recorded:

@@ -9,6 +9,7 @@ from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record, read_log
+from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.task import Task
@@ -54,8 +55,8 @@ class Earlier:
 
     @property
     def known(self) -> int:
-        """How many the run continues from."""
-        return sum(map(len, self.here.values()))
+        """How many the run continues from; a candidate that won a race counts once."""
+        return sum(not is_race(record) for known in self.here.values() for record in known)
 
     @property
     def others(self) -> str:

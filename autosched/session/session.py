@@ -17,8 +17,9 @@ from autosched.errors import ConfigError
 from autosched.lost_interrupt import none_lost
 from autosched.measure.journal import RunLog
 from autosched.measure.measurer import Measurer
-from autosched.measure.records import RecordLog
+from autosched.measure.records import RecordLog, RecordsError
 from autosched.measure.runner import RunOptions
+from autosched.measure.standing import best_of
 from autosched.output_file import FileKind, is_kind, require_apart, require_replaceable
 from autosched.process.interrupt import interrupts_held
 from autosched.search.allocation import AllocationOptions
@@ -27,8 +28,8 @@ from autosched.search.learner import Learner
 from autosched.search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
 from autosched.search.tuner import INTERRUPTED, Observer, Progress, TuneOptions, Tuner, TuneResult
 from autosched.search.warm_start import warm_start
-from autosched.session.again import Again, timed_again
 from autosched.session.model import ModelOptions, make_learner, save_model
+from autosched.session.race import Final, final
 from autosched.session.reading import Earlier, Tell, earlier_records
 from autosched.target import require_threads
 from autosched.task import Task
@@ -130,6 +131,7 @@ class Session:
         self._recover()
         self._earlier = self._read_earlier(self._messages.warning)
         self._open = ExitStack()
+        self._written: RecordLog | None = None
 
     @property
     def known(self) -> int:
@@ -250,24 +252,44 @@ class Session:
         )
         return scheduler.run()
 
-    def timed_again(self, result: ScheduleResult) -> dict[str, Again | None]:
-        """The best of each task, by its key, timed once more, unless the run was interrupted.
+    def finals(self, result: ScheduleResult) -> dict[str, Final | None]:
+        """The fastest of each task raced, by its key, unless the run was interrupted or failed.
 
-        Ctrl-C ends that and nothing else: the tuning is complete.
+        The winners become the best ones of `result`, and of the record file. Ctrl-C ends that and
+        nothing else: the tuning is complete, and tasks that were not raced have no entry.
         """
-        found: dict[str, Again | None] = {}
+        found: dict[str, Final | None] = {}
         with contextlib.suppress(KeyboardInterrupt), none_lost():
             for each in () if result.interrupted or result.failed else result.tasks:
                 if each.best is not None:
-                    found[each.task.key] = timed_again(each.task, self.measurer, each.best)
+                    records = (*self._earlier.here.get(each.task.key, ()), *each.records)
+                    won = final(each.task, self.measurer, each.best, records)
+                    with interrupts_held():
+                        found[each.task.key] = self._keep(won, each)
+        costs = [inf if each.best is None else each.best.result.cost for each in result.tasks]
+        result.objective = sum(
+            job.weight * cost for job, cost in zip(self.jobs, costs, strict=True)
+        )
         return found
+
+    def _keep(self, won: Final | None, result: TuneResult) -> Final | None:
+        """Write the record of a race, and make its winner the best of the task."""
+        if won is None or won.race is None:
+            return won
+        if self._written is not None:
+            won = replace(won, best=self._written.stamped(won.best))
+            try:
+                self._written.append([won.best])
+            except RecordsError as error:
+                self._messages.warning(f"the winner of the race is not recorded: {error}")
+        result.best = result.progress.best = won.best
+        return won
 
     def before(self) -> ScheduleResult:
         """What was known before the run: the result of Ctrl-C while the session starts."""
         results = []
         for job in self.jobs:
-            valid = [r for r in self._earlier.here.get(job.task.key, ()) if r.result.valid]
-            best = min(valid, key=lambda record: record.result.cost, default=None)
+            best = best_of(self._earlier.here.get(job.task.key, ()))
             progress = Progress(job.task, job.options.trials, best=best)
             results.append(TuneResult(job.task, best, [], progress, True, INTERRUPTED))
         costs = [inf if r.best is None else r.best.result.cost for r in results]
@@ -281,6 +303,7 @@ class Session:
         beside = self.measurer.environment()
         log = RunLog(self._records, overwrite=self._overwrite, beside=beside, seen=self._seen)
         self._open.callback(log.close)
+        self._written = log
         return log
 
     def _recover(self) -> None:

@@ -13,6 +13,7 @@ from autosched.driver import build_cuda, build_steps
 from autosched.errors import ConfigError, MeasureError
 from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.records import Record
+from autosched.measure.steady import interval
 from autosched.runtime.cpu import CpuKernel, load
 from autosched.runtime.cuda_kernel import arch_here, load_cuda, open_driver
 from autosched.runtime.cuda_loader import GpuKernel
@@ -20,6 +21,7 @@ from autosched.search.task_scheduler import ScheduleResult
 from autosched.search.tuner import TuneResult
 from autosched.session.again import Again
 from autosched.session.export import ExportOptions, export
+from autosched.session.race import Final, Race
 from autosched.state.steps import Step
 from autosched.task import Task
 from autosched.words import last_line
@@ -36,6 +38,11 @@ class TunedKernel:
     def seconds(self) -> float:
         """Seconds per call: the lower quartile of the repeats."""
         return self.record.result.cost
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where that lies with 95% confidence, by its repeats."""
+        return interval(self.record.result.seconds)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -84,7 +91,8 @@ class TunedTask:
 
     `records` are those of the run, in the order of measuring; `failures` counts the failed ones by
     stage and kind. `again` is the best timed once more at the end of the run, None where that was
-    interrupted or failed: its `remark` says when the best's time is unreliable.
+    interrupted or failed: its `remark` says when the best's time is unreliable. `race` is the race
+    of the best against those that may have been as fast, None where there were none.
     """
 
     task: Task
@@ -92,11 +100,14 @@ class TunedTask:
     failures: Counter[str]
     _result: TuneResult
     again: Again | None = None
+    race: Race | None = None
 
     @classmethod
-    def of(cls, result: TuneResult, again: Again | None = None) -> TunedTask:
-        """From what a tuner or the task scheduler returned of the task."""
-        return cls(result.task, result.records, result.progress.failures, result, again)
+    def of(cls, result: TuneResult, final: Final | None = None) -> TunedTask:
+        """From what a tuner or the task scheduler returned of the task, and its race."""
+        again, race = (None, None) if final is None else (final.again, final.race)
+        failures = result.progress.failures
+        return cls(result.task, result.records, failures, result, again, race)
 
     @property
     def found(self) -> bool:
@@ -105,7 +116,10 @@ class TunedTask:
 
     @property
     def best(self) -> TunedKernel:
-        """The fastest valid candidate, earlier runs' included. Raises MeasureError without one."""
+        """The winner of the race, or the fastest valid candidate, earlier runs' included.
+
+        Raises MeasureError without one.
+        """
         if self._result.best is None:
             raise MeasureError(self.problem, stage="run")
         return TunedKernel(self.task, self._result.best)
@@ -117,6 +131,8 @@ class TunedTask:
 
     def __repr__(self) -> str:
         best = f"{self.best.seconds * 1e6:.4g} us" if self.found else "no valid candidate"
+        if self.race is not None:
+            best += f", {self.race.text}"
         if self.again is not None and self.again.remark:
             best += f" ({self.again.remark})"
         return f"<{self.task.name}: {best}, {len(self.records)} measured>"
@@ -150,13 +166,13 @@ class Tuned:
         result: ScheduleResult,
         *,
         interrupted: bool = False,
-        again: Mapping[str, Again | None] | None = None,
+        finals: Mapping[str, Final | None] | None = None,
     ) -> Tuned:
         """From what a session returned; `interrupted` after it had ended.
 
-        `again`: the best of a task, by its key, timed at the end of the run.
+        `finals`: the races of the tasks, by their keys.
         """
-        known = again or {}
+        known = finals or {}
         tasks = tuple(TunedTask.of(each, known.get(each.task.key)) for each in result.tasks)
         interrupted = interrupted or result.interrupted
         return cls(tasks, result.reason, interrupted, result.objective)

@@ -543,6 +543,28 @@ def test_the_best_is_timed_again(run: Callable[..., tuple[int, str, str]]) -> No
 
 
 @pytest.mark.parametrize("both", [False, True])
+def test_the_outcome_of_the_race_is_told(
+    run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, both: bool
+) -> None:
+    """All candidates take the same time here: four of them tie."""
+    same = MeasureResult((1e-3,), checked=True)
+    monkeypatch.setattr(StubMeasurer, "one", lambda *_: same)
+    monkeypatch.setattr(
+        StubMeasurer, "together", lambda _, task, batch, *more: [same for _ in batch]
+    )
+    files = ["a.yaml", *(["b.yaml"] if both else [])]
+    _, out, _ = run(*files)
+    assert ("race: a: a tie with 3 others\n" if both else "race      a tie with 3 others\n") in out
+    assert both or "interval  1 ms to 1 ms (95%)\n" in out
+    found = json.loads(run(*files, "--fresh", "--json")[1])
+    for each in found["tasks"] if both else [found]:
+        assert each["race"]["outcome"] == "tie"
+        assert [rival["ratio"] for rival in each["race"]["rivals"]] == [1.0] * 3
+        assert each["best"]["interval"] == [1e-3, 1e-3]
+        assert each["again"]["ratio"] == 1.0
+
+
+@pytest.mark.parametrize("both", [False, True])
 def test_a_best_that_does_not_come_back_is_unreliable(
     run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, both: bool
 ) -> None:

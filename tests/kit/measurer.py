@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from autosched.measure.check import Seen
 from autosched.measure.interrupt import MeasureInterrupted
 from autosched.measure.records import Record
 from autosched.measure.result import Failure, MeasureResult
-from autosched.state.steps import Step, steps_to_json
+from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.target import Target
 from autosched.task import Task
 
@@ -50,8 +51,8 @@ class StubMeasurer:
     `seconds` gives each candidate its time. Of every batch the first candidate and then every
     `bad`-th fails. The batch after `interrupt_after` others raises KeyboardInterrupt, the one after
     `cut_short_after` others MeasureInterrupted with all but its last two results. At the end of
-    a run everything takes `later` times as long. `batches` are
-    the candidates asked for so far.
+    a run everything takes `later` times as long, in races times `noise`. `batches` are
+    the candidates asked for so far, `heats` those of races.
     """
 
     seconds: Callable[[Steps], float] = seconds_of
@@ -59,6 +60,8 @@ class StubMeasurer:
     interrupt_after: int | None = None
     cut_short_after: int | None = None
     later: float = 1.0
+    noise: Callable[[], float] = lambda: 1.0
+    heats: list[list[Steps]] = field(default_factory=list)
     batches: list[list[Steps]] = field(default_factory=list)
     on_known: Callable[[int, MeasureResult], None] | None = None
 
@@ -68,7 +71,7 @@ class StubMeasurer:
         return [steps for batch in self.batches for steps in batch]
 
     def create(self, **_: Any) -> StubMeasurer:
-        return replace(self, batches=[])
+        return replace(self, batches=[], heats=[])
 
     def __enter__(self) -> StubMeasurer:
         return self
@@ -96,6 +99,21 @@ class StubMeasurer:
 
     def peak(self, task: Task, reached: float = 0.0) -> float:
         return 1e9
+
+    def build(self, task: Task, batch: Sequence[Steps]) -> list[bytes | None]:
+        return [json.dumps(steps_to_json(steps)).encode() for steps in batch]
+
+    def verified(self, task: Task, artifact: bytes) -> Failure | Seen | None:
+        return None
+
+    def together(
+        self, task: Task, artifacts: Sequence[bytes], visits: int, seconds: float
+    ) -> list[MeasureResult]:
+        """In each visit the time of a candidate, `later` times as long, disturbed by `noise`."""
+        batch = [steps_from_json(json.loads(artifact)) for artifact in artifacts]
+        self.heats.append(batch)
+        costs = [self.later * self.seconds(steps) for steps in batch]
+        return [MeasureResult(tuple(c * self.noise() for _ in range(visits))) for c in costs]
 
     def again(self, task: Task, steps: Steps) -> MeasureResult:
         return MeasureResult((self.later * self.seconds(steps),))

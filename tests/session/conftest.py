@@ -24,13 +24,15 @@ def measurer(monkeypatch: pytest.MonkeyPatch) -> UseMeasurer:
     remember_features(monkeypatch)
     made: list[tuple[StubMeasurer, dict[str, Any]]] = []
 
-    class Kept(StubMeasurer):
-        def create(self, **options: Any) -> StubMeasurer:
-            made.append((super().create(), options))
-            return made[-1][0]
+    def use(
+        kind: type[StubMeasurer] = StubMeasurer, **settings: Any
+    ) -> list[tuple[StubMeasurer, dict[str, Any]]]:
+        class Kept(StubMeasurer):
+            def create(self, **options: Any) -> StubMeasurer:
+                made.append((kind(**settings).create(), options))
+                return made[-1][0]
 
-    def use(**settings: Any) -> list[tuple[StubMeasurer, dict[str, Any]]]:
-        monkeypatch.setattr(session, "Measurer", Kept(**settings))
+        monkeypatch.setattr(session, "Measurer", Kept())
         monkeypatch.setattr(session, "Helper", StubHelper)
         return made
 
