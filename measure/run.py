@@ -13,6 +13,7 @@ from autosched.errors import AutoschedError, MeasureError
 from autosched.layout import LayoutChange
 from autosched.measure.check import Seen, compare
 from autosched.measure.flush import Flush
+from autosched.measure.guard import Guarded, poison
 from autosched.measure.peak import peak_flops
 from autosched.process.worker import Handler
 from autosched.runtime.artifact import CpuArtifact
@@ -31,6 +32,7 @@ class _Runner:
     def __init__(self) -> None:
         self._task: Task | None = None
         self._arrays: list[Array] = []
+        self._guarded: list[Guarded] = []
         self._expected: dict[str, list[Array]] = {}
         self._kernels: dict[int, CpuKernel] = {}
         self._stored: dict[LayoutChange, Array] = {}
@@ -71,7 +73,8 @@ class _Runner:
         inputs = self._task.inputs(seed=0)
         tensors = self._task.tensors[-self._task.num_outputs :]
         outputs = [np.zeros(_shape(t), t.dtype.numpy) for t in tensors]
-        self._arrays = [aligned_copy(a) for a in (*inputs, *outputs)]
+        self._guarded = [Guarded(a) for a in (*inputs, *outputs)]
+        self._arrays = [guarded.array for guarded in self._guarded]
 
     def _drop(self) -> None:
         self._kernels.clear()
@@ -194,9 +197,15 @@ class _Runner:
         assert self._task is not None
         outputs = self._arrays[-self._task.num_outputs :]
         expected = self._reference()
-        for out in outputs:
-            out.fill(np.nan if out.dtype.kind == "f" else 1)
+        for out, want in zip(outputs, expected, strict=True):
+            poison(out, want)
+        for guarded in self._guarded:  # an earlier one may have been at them
+            guarded.restore()
         self._kernels[index](*self._arguments(index))
+        for tensor, guarded in zip(self._task.tensors, self._guarded, strict=True):
+            damage = guarded.damage(tensor.name)
+            if damage:
+                raise MeasureError(damage, stage="check", kind="wrong_answer")
         names = [t.name for t in self._task.tensors[-self._task.num_outputs :]]
         for name, got, want in zip(names, outputs, expected, strict=True):
             problem = compare(name, got, want)

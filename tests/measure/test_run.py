@@ -1,6 +1,7 @@
 """Candidates of every layout option, built, run and compared with NumPy, without processes."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,17 @@ from autosched.driver import build_steps
 from autosched.errors import MeasureError
 from autosched.layout import LayoutChange, LayoutOption
 from autosched.measure import build, run
+from autosched.measure.check import compare
+from autosched.measure.guard import poison
 from autosched.runtime.cpu import CpuArtifact, build_artifact, load
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.target import cpu_target
 from autosched.task import Task
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import pointer
+from autosched.tir.expr import FloatImm, IntImm, pointer
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import nop
+from autosched.tir.stmt import BufferStore, nop
 from kit.tir import value_of
 
 TARGET = cpu_target(threads=2)
@@ -174,3 +177,66 @@ def test_a_kernel_that_writes_nothing_is_wrong_even_after_a_right_one() -> None:
     with pytest.raises(MeasureError, match="wrong answer: 256 of 256 elements"):
         handle(("check", 1))
     handle(("check", 0))
+
+
+def stored(task: Task, row: int, column: int) -> bytes:
+    """A kernel that stores a one at [row, column] of the last argument."""
+    buffers = [
+        decl_buffer(tuple(value_of(e) for e in t.shape), t.dtype, t.name) for t in task.tensors
+    ]
+    handles = [pointer(f"{b.name}_handle", b.dtype) for b in buffers]
+    body = BufferStore(buffers[-1], FloatImm(1.0), (IntImm(32 * row + column),))
+    func = PrimFunc(tuple(handles), body, dict(zip(handles, buffers)), {"global_symbol": "one"})
+    return build_artifact(func, TARGET).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "said"),
+    [
+        (8, 0, "outside of C: 4 bytes behind it, the nearest in element 1 behind its last"),
+        (8, 3, "outside of C: 4 bytes behind it, the nearest in element 4 behind its last"),
+        (-1, 31, "outside of C: 4 bytes before it, the nearest in element 1 before its first"),
+        (7, 31, "wrong answer: 256 of 256 elements"),
+    ],
+)
+def test_a_write_outside_is_a_wrong_answer(row: int, column: int, said: str) -> None:
+    task = Task.from_workload("matmul", M=8, N=32, K=16, target=TARGET)
+    handle = run.make_handler()
+    handle(("task", task.to_json()))
+    handle(("load", 0, stored(task, row, column)))
+    handle(("load", 1, built(task, TILED)))
+    with pytest.raises(MeasureError, match=said) as caught:
+        handle(("check", 0))
+    assert (caught.value.stage, caught.value.kind) == ("check", "wrong_answer")
+    handle(("check", 1))  # what it left behind is not another's fault
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int64"])
+def test_no_output_that_is_not_written_is_right(dtype: str) -> None:
+    want = np.array([0, 1, -1, 7], dtype)
+    if want.dtype.kind == "f":
+        want[1] = np.nan
+        want[2] = -np.inf
+    out = want.copy()
+    poison(out, want)
+    problem = compare("C", out, want)
+    assert problem is not None and "4 of 4 elements" in problem
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_inputs_that_are_no_ordinary_numbers(tmp_path: Path, dtype: str) -> None:
+    """Kernels and reference agree on NaN, infinities, zeros of both signs and denormals."""
+    small = np.finfo(dtype).smallest_subnormal
+    values = [np.nan, np.inf, -np.inf, 0.0, -0.0, small, -small, 100 * small, 1.5, -2.0]
+    np.save(tmp_path / "a.npy", np.array(values * 4, dtype).reshape(8, 5))
+    expr = (
+        "T[i] = sum(k, A[i, k])\nM[i] = max(k, A[i, k])\n"
+        "C[i, k] = max(A[i, k], 0) + A[i, k] * 0.5\nD[i, k] = A[i, k] * 2 if A[i, k] > 0 else 1"
+    )
+    task = Task.from_expression(expr, {"A": (8, 5)}, dtype=dtype, target=TARGET)
+    task = task.with_inputs({"A": {"file": str(tmp_path / "a.npy")}})
+    handle = run.make_handler()
+    handle(("task", task.to_json()))
+    for index, steps in enumerate(((), *candidates(task, 1))):
+        handle(("load", index, built(task, steps)))
+        handle(("check", index))
