@@ -6,6 +6,7 @@ Everything that writes a file asks here first, so that a slip of the keyboard
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import zipfile
@@ -32,6 +33,8 @@ _GZIP = 31  # zlib's number for "with the header of gzip"
 
 # How lines of record files begin: an environment, a record, an Ansor v0.6 record.
 _RECORD = re.compile(rb'^\{\s*"(environment|task|schema|i|r)"\s*:', re.MULTILINE)
+# What such a line has at least.
+_KEYS = ({"environment", "hash"}, {"task", "hash"}, {"schema", "steps", "result"}, {"i", "r"})
 # Two of the columns of every dataset: a CSV's first line and a Parquet file's end name them.
 _COLUMNS = (b"candidate", b"throughput")
 _SUFFIXES = {
@@ -114,7 +117,7 @@ def kind_of(path: Path) -> FileKind | None:
         return FileKind.DATASET
     if head.startswith(b"# ") and b"candidate schedule" in head:
         return FileKind.DATASHEET
-    return FileKind.RECORDS if _RECORD.search(head) else None
+    return FileKind.RECORDS if _has_records(head) else None
 
 
 def _other_kind(path: Path, kind: FileKind) -> str:
@@ -130,6 +133,22 @@ def _other_kind(path: Path, kind: FileKind) -> str:
     if found is None:
         return _SUFFIXES.get(path.suffix, f"the file there is no {kind}")
     return f"it is a {found}"
+
+
+def _has_records(head: bytes) -> bool:
+    """Whether a line is one of ours, or the only one is the beginning of one."""
+    for match in _RECORD.finditer(head):
+        end = head.find(b"\n", match.start())
+        line = head[match.start() : None if end < 0 else end]
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            if match.start() == 0 and end < 0:  # its writer was ended, or it is very long
+                return True
+            continue
+        if any(keys <= data.keys() for keys in _KEYS):
+            return True
+    return False
 
 
 def _is_dataset(path: Path, head: bytes, tail: bytes) -> bool:

@@ -266,6 +266,16 @@ class Config(_Section):
     weight: PositiveFloat = Field(default=1.0, description="of this task among several in a run")
     records: str | None = Field(default=None, description="record file; default <name>.jsonl")
 
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if "/" in value or value in (".", "..") or not value.isprintable() or len(value) > 200:
+            raise ValueError(
+                "expected a name of at most 200 letters without /, the record file is called after "
+                f"it, found {value!r:.80}; `records` gives a file in another folder"
+            )
+        return value
+
     def task(self) -> Task:
         """The task; ConfigError when the workload or its arguments are wrong."""
         task = Task.from_json_workload(
