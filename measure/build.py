@@ -15,6 +15,8 @@ from autosched.process.worker import Handler, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
 
+FACTORY = "autosched.measure.build:make_handler"  # of what its processes do
+
 _MEMORY_LIMIT = 8 << 30
 
 
@@ -65,9 +67,7 @@ class Builder:
     def start(self) -> None:
         """Start the processes ahead of the first batch."""
         while len(self._slots) < self.workers:
-            self._slots.append(
-                _Slot(Worker("autosched.measure.build:make_handler", memory_limit=_MEMORY_LIMIT))
-            )
+            self._slots.append(_Slot(Worker(FACTORY, memory_limit=_MEMORY_LIMIT)))
 
     def close(self) -> None:
         """End the processes."""

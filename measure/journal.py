@@ -85,7 +85,8 @@ class RunLog(RecordLog):
             write_whole(self._journal, line_of(self.stamped(record).to_json()))
 
     def close(self) -> None:
-        """Remove the journal: the run is over."""
+        """Let go of the file and remove the journal: the run is over."""
+        super().close()
         if self._remove is not None:
             self._remove()
             self._remove, self._journal = None, -1

@@ -161,6 +161,12 @@ class RecordLog:
         """
         self._write(self.environment, [self.stamped(record) for record in records])
 
+    def close(self) -> None:
+        """Let go of the file; who writes again opens it again."""
+        if self._close is not None:
+            self._close()
+            self._close, self._file = None, -1
+
     @cached_property
     def environment(self) -> dict[str, dict[str, Any]]:
         """This run's, under its hash."""

@@ -15,7 +15,7 @@ from autosched.measure.check import Seen, compare
 from autosched.measure.flush import Flush
 from autosched.measure.guard import Guarded, poison
 from autosched.measure.peak import peak_flops
-from autosched.process.worker import Handler
+from autosched.process.worker import Handler, StrayProcessError, has_children
 from autosched.runtime.artifact import CpuArtifact
 from autosched.runtime.cpu import CpuKernel, aligned_copy, load
 from autosched.task import Task
@@ -39,6 +39,14 @@ class _Runner:
         self._flush: Flush | None = None
 
     def handle(self, request: tuple[Any, ...]) -> Any:
+        """The reply. Raises StrayProcessError when a kernel left a process behind."""
+        before = has_children()  # a reference in Python may keep some of its own
+        reply = self._reply(request)
+        if request[0] in ("first", "time") and not before and has_children():
+            raise StrayProcessError("run")
+        return reply
+
+    def _reply(self, request: tuple[Any, ...]) -> Any:
         match request:
             case ("task", task_json):
                 self._set_task(task_json)

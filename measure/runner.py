@@ -21,6 +21,8 @@ from autosched.process.worker import Worker
 from autosched.task import Task
 from autosched.workloads.workload import shape_of
 
+FACTORY = "autosched.measure.run:make_handler"  # of what its process does
+
 _WAKE_SECONDS = 5e-3  # a first call also wakes the worker threads
 _START_SECONDS = 60.0  # imports and inputs of the task
 _LEAST_REFERENCE_SECONDS = 10.0  # the limit of calls may be short where kernels are fast
@@ -129,7 +131,7 @@ class Runner:
             self._worker = None
 
     def _new_worker(self) -> Worker:
-        return Worker("autosched.measure.run:make_handler")
+        return Worker(FACTORY)
 
     def _replaced(self, error: MeasureError) -> bool:
         """Whether the process must be prepared again after this failure."""

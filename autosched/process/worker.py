@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import importlib
 import os
+import pickle
 import resource
 import signal
 import socket
@@ -15,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from autosched.errors import AutoschedError, DeviceError, MeasureError, ScheduleError
@@ -25,6 +27,12 @@ _ENVIRONMENT = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 
 # Seconds (and microseconds) after which half a message is given up: the process is replaced.
 _SILENCE = struct.pack("ll", 20, 0)
+
+# No answer is longer; printed text that is taken for the length of one always is (0x20202020).
+_LONGEST = 1 << 28
+
+# A process that closed its connection is dying, unless a candidate closed it and goes on.
+_END_SECONDS = 5.0
 
 # A process that waits in a kernel driver (a GPU that hangs) does not even die of SIGKILL.
 KILL_SECONDS = 20.0
@@ -41,6 +49,15 @@ serve(sys.argv[end + 1], *map(int, sys.argv[end + 2:]))
 
 # A handler turns a request into a reply; `handler_factory()` makes one in the worker.
 Handler = Callable[[Any], Any]
+
+
+class StrayProcessError(MeasureError):
+    """A request left a process behind: its worker ends, and the process with it."""
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(
+            "it started a process, which was ended together with its own", stage=stage, kind="crash"
+        )
 
 
 class Worker:
@@ -105,6 +122,8 @@ class Worker:
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # none is left in its group
+            os.killpg(process.pid, signal.SIGKILL)  # what it started itself
 
     def kill(self) -> None:
         """From another thread: end the process under the one that waits for its answer."""
@@ -122,11 +141,15 @@ class Worker:
         if not self.connection.poll(timeout):
             raise self._late(timeout, stage)
         try:
-            ok, reply = self.connection.recv()
+            data = self.connection.recv_bytes(_LONGEST)
+            try:
+                ok, reply = pickle.loads(data)
+            except EOFError as error:  # bytes that end too early; not the end of the connection
+                raise ValueError("too short") from error
             kind, message, where, device = ("", "", "", None) if ok else reply
         except BlockingIOError:  # half of a reply
             raise self._unreadable("it ends in the middle", stage) from None
-        except (EOFError, OSError):
+        except (EOFError, ConnectionError):
             raise self._crashed(stage) from None
         except Exception as error:  # bytes that are no reply
             raise self._unreadable(type(error).__name__, stage) from error
@@ -137,6 +160,8 @@ class Worker:
         code, ends = device
         if ends:
             self.start()
+        if code is None:
+            raise MeasureError(message, stage=where or stage, kind=kind)
         raise DeviceError(message, stage=where or stage, kind=kind, code=code, worker_ends=ends)
 
     def call(self, request: Any, timeout: float, stage: str) -> Any:
@@ -162,7 +187,7 @@ class Worker:
     def _crashed(self, stage: str) -> MeasureError:
         assert self._process is not None
         try:
-            code = self._process.wait(self._kill_seconds)
+            code = self._process.wait(min(_END_SECONDS, self._kill_seconds))
         except subprocess.TimeoutExpired:  # it closed its connection and goes on
             self.start()
             raise MeasureError("the process stopped answering", stage=stage, kind="crash") from None
@@ -177,6 +202,7 @@ def serve(factory: str, fd: int, memory_limit: int) -> None:
     _settle(memory_limit)
     connection = Connection(fd)
     module, _, name = factory.partition(":")
+    own = os.getpid()
     handler: Handler = getattr(importlib.import_module(module), name)()
     while True:
         try:
@@ -193,7 +219,8 @@ def serve(factory: str, fd: int, memory_limit: int) -> None:
             ends = error.worker_ends
             reply = (False, (error.kind, str(error), error.stage, (error.code, ends)))
         except MeasureError as error:
-            reply = (False, (error.kind, str(error), error.stage, None))
+            ends = isinstance(error, StrayProcessError)
+            reply = (False, (error.kind, str(error), error.stage, (None, True) if ends else None))
         except ScheduleError as error:
             reply = (False, ("illegal", str(error), "lower", None))
         except MemoryError as error:
@@ -202,6 +229,8 @@ def serve(factory: str, fd: int, memory_limit: int) -> None:
             reply = (False, ("error", str(error), None, None))
         except Exception:  # a bug: reported with its traceback, never swallowed
             reply = (False, ("error", traceback.format_exc(), None, None))
+        if os.getpid() != own:  # a copy that the request made: one answer is enough
+            os._exit(0)
         try:
             connection.send(reply)
         except OSError:  # the parent is gone
@@ -210,12 +239,23 @@ def serve(factory: str, fd: int, memory_limit: int) -> None:
             os._exit(0)
 
 
+def has_children() -> bool:
+    """Whether this process started another that it has not waited for."""
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def _settle(memory_limit: int) -> None:
     """Leave Ctrl-C to the parent, die with it, and bound the memory."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+        with contextlib.suppress(OSError):  # where memory runs out this one is ended, no other
+            Path("/proc/self/oom_score_adj").write_text("500")
     if memory_limit:
         _, most = resource.getrlimit(resource.RLIMIT_AS)  # the user's own limit may be smaller
         limit = memory_limit if most == resource.RLIM_INFINITY else min(memory_limit, most)

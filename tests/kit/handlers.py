@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.errors import DeviceError, MeasureError, ScheduleError
+from autosched.process.worker import StrayProcessError, has_children
 
 
 def make_handler() -> Callable[[Any], Any]:
@@ -42,6 +43,18 @@ def make_handler() -> Callable[[Any], Any]:
                 return resource.getrlimit(resource.RLIMIT_AS)
             case ("pid",):
                 return os.getpid()
+            case ("stray", what):
+                child = os.fork()
+                if not child and what == "sleeps":
+                    time.sleep(3600)
+                return child
+            case ("leaves a stray",):
+                if not os.fork():
+                    time.sleep(3600)
+                assert has_children()
+                raise StrayProcessError("run")
+            case ("score",):
+                return Path("/proc/self/oom_score_adj").read_text()
             case ("memory",):
                 raise MemoryError
         return None

@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,9 @@ def test_errors_keep_their_kind(
         b"\0\0\0\4junk",  # no pickle
         b"\0\0\0\2N.",  # a pickle, of no reply
         b"\0\0\0\x17\x80\x04\x89(K\1K\2K\3tt.aaaaaaaaaaaa",
-        b"\x7f\xff\xff\xff half of a message that never goes on",
+        b"\0\0\0\0",  # nothing is no pickle either, and not the end of the connection
+        b"\0\0\xff\xff half of a message that never goes on",
+        b"printed text, whose first letters are taken for a length of 1.8 GB",
     ],
 )
 def test_an_unreadable_answer_is_a_crash_and_the_worker_replaced(
@@ -85,8 +88,36 @@ def test_an_unreadable_answer_is_a_crash_and_the_worker_replaced(
     monkeypatch.setattr("autosched.process.worker._SILENCE", struct.pack("ll", 0, 200_000))
     worker.start()
     before = worker.call(("pid",), LONG, "run")
-    assert failure(worker, ("garbage", data)).kind == "crash"
+    error = failure(worker, ("garbage", data))
+    assert error.kind == "crash" and "unreadable answer" in str(error)  # it did not wait for an end
     assert worker.call(("pid",), LONG, "run") != before
+
+
+@pytest.mark.parametrize("request_", [("stray", "sleeps"), ("stray", "answers too")])
+def test_what_a_request_started_ends_with_its_worker(
+    worker: Worker, request_: tuple[str, str]
+) -> None:
+    worker.start()
+    stray = worker.call(request_, LONG, "run")
+    process = os.pidfd_open(stray)
+    try:
+        assert worker.call(("echo", 6), LONG, "run") == 6  # not the answer of the other one
+        worker.start()
+        assert wait([process], LONG)  # it ended
+    finally:
+        os.close(process)
+
+
+def test_a_stray_process_costs_its_worker(worker: Worker) -> None:
+    before = worker.call(("pid",), LONG, "run")
+    error = failure(worker, ("leaves a stray",))
+    assert (error.stage, error.kind) == ("run", "crash")
+    assert "it started a process" in str(error)
+    assert worker.call(("pid",), LONG, "run") != before
+
+
+def test_where_memory_runs_out_the_worker_is_ended_first(worker: Worker) -> None:
+    assert int(worker.call(("score",), LONG, "run")) == 500
 
 
 def test_the_smaller_limit_of_memory_holds() -> None:
