@@ -152,6 +152,9 @@ class Target:
         if data["kind"] not in KINDS:
             raise ConfigError(f"target kind: found {data['kind']!r}, expected cpu or cuda")
         hardware = HardwareParams(**data["hardware"]).checked()
+        for name in ("cpu", "features", "triple", "arch"):
+            if not data.get(name, "").isprintable():
+                raise ConfigError(f"target: {name}: expected a name, found {data[name]!r:.40}")
         for name, most in (("threads", _UNLIMITED), ("vector_bytes", 4096)):
             if not 1 <= data.get(name, 1) <= most:
                 raise ConfigError(f"target: {name}: expected 1 to {most}, found {data[name]!r:.40}")

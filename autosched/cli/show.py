@@ -10,14 +10,14 @@ from pathlib import Path
 from pprint import pformat
 
 from autosched.cli.chosen import chosen, task_of
+from autosched.cli.code_process import code_of
 from autosched.cli.console import out, plain, seconds_text, warn
 from autosched.cli.feature_table import feature_table
 from autosched.cli.gpu_code import cuda_c, machine_code, ptx
 from autosched.cli.known_cpu import require_known_cpu
 from autosched.cli.named import tell_unused, workload_keys
-from autosched.codegen.llvm import assembly, emit_llvm
 from autosched.driver import lower_for_features, lower_steps
-from autosched.errors import CompileError, ConfigError, ScheduleError
+from autosched.errors import CompileError, ConfigError, MeasureError, ScheduleError
 from autosched.features.sets import TUNING, FeatureSet, feature_set
 from autosched.layout import LayoutOption
 from autosched.measure.records import Record
@@ -61,7 +61,7 @@ def run(
         try:
             _tell_layouts(task, record)
             show(task, record)
-        except (ScheduleError, CompileError) as error:
+        except (ScheduleError, CompileError, MeasureError) as error:
             failed = True
             warn(f"{_title(task, record)}: {error}")
     if failed:
@@ -138,8 +138,7 @@ def python_of(task: Task) -> str:
 def _llvm(task: Task, record: Record) -> None:
     if task.target.is_gpu:
         raise ConfigError(f"llvm is a form of CPU candidates; {_recorded(task)}: --as cuda or ptx")
-    target = _host(task)
-    plain(emit_llvm(_tir_of(task, record), target))
+    plain(code_of(task, record.steps, _host(task), "llvm"))
 
 
 def _asm(task: Task, record: Record, arch: str | None = None) -> None:
@@ -150,7 +149,7 @@ def _asm(task: Task, record: Record, arch: str | None = None) -> None:
         raise ConfigError(f"--arch is for CUDA candidates; {_recorded(task)}")
     target = _host(task)
     require_known_cpu(target)
-    plain(assembly(emit_llvm(_tir_of(task, record), target), target))
+    plain(code_of(task, record.steps, target, "asm"))
 
 
 def _features(features: FeatureSet, task: Task, record: Record) -> None:
