@@ -1,0 +1,178 @@
+"""Random CPU kernels are right: candidates of all workloads, and random expressions.
+
+    python benchmarks/random_kernels.py                                  # 2,000 and 5,000
+    python benchmarks/random_kernels.py --candidates 300 --expressions 1500 --seed 1
+
+Each is built, run once as a checked run is (guards round the arguments, outputs filled with what is
+nowhere right) and compared with the reference, which NumPy computes in float64 or exact integers.
+Sizes are odd, types vary. A table says how many were run, refused by a message, and wrong; the exit
+status is 1 when any was wrong, or made the process die or hang.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter, defaultdict
+from typing import Any
+
+import numpy as np
+
+from autosched.driver import build_steps
+from autosched.errors import AutoschedError, CompileError, ConfigError, MeasureError, ScheduleError
+from autosched.measure.run import make_handler as make_runner
+from autosched.process.worker import Handler, Worker
+from autosched.search.options import SearchOptions
+from autosched.search.space import SearchSpace
+from autosched.state.steps import Step
+from autosched.target import cpu_target
+from autosched.task import Task
+from autosched.workloads import WORKLOADS
+
+LIMIT = 120.0
+Draw = random.Random
+_WINDOWED = {"H": 13, "W": 13, "L": 20, "D": 7, "CI": 9, "CO": 9, "C": 9, "N": 2, "B": 3}
+
+
+def workload(draw: Draw) -> dict[str, Any]:
+    """A built-in with odd sizes and any of its types."""
+    name = draw.choice(sorted(WORKLOADS))
+    known = WORKLOADS[name]
+    windows = "conv" in name or "pool" in name
+    dtype = draw.choice(known.dtypes)
+    most = 7 if dtype == "float16" else 40  # whose intermediate results round at 5e-4 each
+    while True:
+        args: dict[str, Any] = {}
+        for key, default in known.args.items():
+            if key in ("stride", "padding", "dilation"):
+                args[key] = draw.choice((0, 1, 2) if key == "padding" else (1, 1, 2))
+            elif windows and key in ("K", "KH", "KW"):
+                args[key] = draw.randrange(1, 5)
+            elif default is None:
+                args[key] = draw.randrange(1, _WINDOWED.get(key, 9) if windows else most)
+        try:
+            known.tensors(**args)
+        except ConfigError:  # a window larger than its image
+            continue
+        return {"op": name, "args": {**args, "dtype": dtype}}
+
+
+def value(draw: Draw, depth: int, whole: bool, reads: tuple[str, ...]) -> str:
+    """A random value over `reads`: of integers, or of floats where no step jumps at a rounding."""
+    if depth == 0 or draw.random() < 0.15:
+        number = draw.choice((1, 2, 3, -5, 7, 100)) if whole else draw.choice((0.5, 2.0, -1.25, 3))
+        return draw.choice((*reads, *reads, str(number)))
+    a, b = (value(draw, depth - 1, whole, reads) for _ in range(2))
+    read, other = draw.choice(reads), draw.choice(reads)
+    shared = [
+        *(f"({a} + {b})", f"({a} - {b})", f"({a}) * {read}", f"max({a}, {b})", f"min({a}, {b})"),
+        *(f"-({a})", f"({a} if {read} < {other} else {b})", f"where({read} >= 0, {a}, {b})"),
+        *(f"clip({a}, -3, 5)", f"abs({a})", f"({a} if i < 3 else {b})"),
+    ]
+    exact = [
+        *(f"({a}) // {draw.choice((2, 3, -3, 7))}", f"({a}) % {draw.choice((2, 3, -3, 7))}"),
+        *(f"({a} & {b})", f"({a} | {b})", f"({a} ^ {b})", f"~({a})", f"({a} << {read})"),
+        *(f"({a} >> {draw.randrange(5)})", f"int8({a})", f"int16({a})", f"({a}) // {read}"),
+    ]
+    smooth = [
+        *(f"({a}) / (abs({b}) + 1)", f"sqrt(abs({a}))", f"exp(min({a}, 2))", f"tanh({a})"),
+        *(f"sigmoid({a})", f"floor({read})", f"sin({read})", f"log(abs({a}) + 1)", f"erf({read})"),
+    ]
+    return draw.choice(shared + (exact if whole else smooth))
+
+
+def expression(draw: Draw) -> dict[str, Any]:
+    """One or two statements over two matrices and a vector."""
+    rows, columns, inner = (draw.randrange(1, 14) for _ in range(3))
+    dtype = draw.choice(("int64", "int32", "int8", "uint8", "float64", "float32", "float32"))
+    whole = "int" in dtype
+    reads = ("A[i, k]", "B[k, j]", "b[j]")
+    reducer = draw.choice(("sum", "sum", "max", "min"))
+    text = f"C[i, j] = {reducer}(k, {value(draw, draw.randrange(4), whole, reads)} + 0 * A[i, k])"
+    text += " + 0 * (B[0, j] + b[j] + A[i, 0])"
+    if draw.random() < 0.4:
+        text += f"\nD[i, j] = {value(draw, draw.randrange(3), whole, ('C[i, j]', 'b[j]'))}"
+        text += " + 0 * (C[i, j] + b[j])"
+    shapes = {"A": [rows, inner], "B": [inner, columns], "b": [columns]}
+    return {"expr": text, "shapes": shapes, "dtype": dtype}
+
+
+def make_handler() -> Handler:
+    """The process that may die: (kind, seed, number) to what became of it."""
+    runner = make_runner()
+
+    def handle(request: tuple[str, int, int]) -> tuple[str, str, str]:
+        kind, seed, number = request
+        draw = Draw(f"{seed} {kind} {number}")
+        data = workload(draw) if kind == "candidate" else expression(draw)
+        group = str(data.get("op") or data["dtype"])
+        target = cpu_target(threads=draw.choice((1, 2)))
+        try:
+            task = Task.from_json_workload(data, target)
+            _ = task.dag
+            steps: tuple[Step, ...] = ()
+            if kind == "candidate" or draw.random() < 0.3:
+                space = SearchSpace(task, SearchOptions(space=draw.choice(("ansor", "autosched"))))
+                found = space.sample(np.random.default_rng(number), 1)
+                steps = found[0] if found else ()
+            artifact = build_steps(task.dag, steps, target).to_bytes()
+        except (ConfigError, ScheduleError, CompileError) as error:
+            return group, "refused", f"{data}: {error}"
+        try:
+            runner(("drop",))
+            runner(("task", task.to_json()))
+            runner(("load", 0, artifact))
+            runner(("check", 0))
+        except AutoschedError as error:
+            return group, "wrong", f"{data}: {steps}: {error}"
+        return group, "right", ""
+
+    return handle
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--candidates", type=int, default=2000)
+    parser.add_argument("--expressions", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--repeat", help="KIND:NUMBER of one, which is run in this process")
+    options = parser.parse_args()
+    if options.repeat:
+        kind, _, number = options.repeat.partition(":")
+        print(make_handler()((kind, options.seed, int(number))))
+        return 0
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    refused: Counter[str] = Counter()
+    wrong: list[str] = []
+    worker = Worker("random_kernels:make_handler")
+    start = time.perf_counter()
+    try:
+        wanted = {"candidate": options.candidates, "expression": options.expressions}
+        for kind, number in ((k, n) for k, most in wanted.items() for n in range(most)):
+            try:
+                group, what, text = worker.call((kind, options.seed, number), LIMIT, "run")
+            except MeasureError as error:
+                group, what, text = "(process)", "wrong", f"{error.kind}: {str(error)[-1500:]}"
+            counts[kind, group][what] += 1
+            if what == "wrong":
+                wrong.append(f"--seed {options.seed} --repeat {kind}:{number}: {text}")
+                print(wrong[-1], file=sys.stderr, flush=True)
+            elif what == "refused":
+                refused[text.rpartition(": ")[2][:80]] += 1
+    finally:
+        worker.stop()
+    print(f"{'kind':12}{'of':34}{'right':>7}{'refused':>9}{'wrong':>7}")
+    for (kind, group), found in sorted(counts.items()):
+        print(f"{kind:12}{group:34}{found['right']:7}{found['refused']:9}{found['wrong']:7}")
+    total: Counter[str] = sum(counts.values(), Counter())
+    print(f"{'all':46}{total['right']:7}{total['refused']:9}{total['wrong']:7}")
+    for text, number in refused.most_common(5):
+        print(f"refused {number}: {text}")
+    print(f"seed {options.seed}, {time.perf_counter() - start:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
