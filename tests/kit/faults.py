@@ -1,0 +1,443 @@
+"""A CPU back end that misbehaves on request, in real processes: candidates that meet faults.
+
+The tuning process deals faults out to new candidates in a given order, and writes who got which to
+a file, which the builders read. They put native code that fails, hangs or spoils its process in the
+place of the right one; the runner's process does what no kernel can (hang in the check).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from autosched.cli import app
+from autosched.codegen.llvm_compile import compile_object
+from autosched.errors import MeasureError
+from autosched.measure import build, run, runner
+from autosched.measure.build import Builder, BuildResult
+from autosched.measure.records import Record, read_log
+from autosched.measure.result import Failure
+from autosched.measure.runner import Runner
+from autosched.process.worker import Handler
+from autosched.runtime.artifact import CpuArtifact
+from autosched.state.steps import Step, steps_to_json
+from autosched.target import cpu_target
+from autosched.task import Task
+
+PLAN = "AUTOSCHED_TEST_FAULTS"  # the file of who meets which fault; all processes inherit its name
+GOOD = "none"
+LONG = 600.0  # the limit of what must succeed, however busy the machine is
+
+_IR = """
+@calls = internal global i64 0
+@text = private constant [32 x i8] c"ABCDEFGHIJKLMNOPQRSTUVWXYZ\\00\\00\\00\\00\\00\\00"
+@zeros = private constant [32 x i8] zeroinitializer
+declare void @llvm.trap()
+declare i32 @raise(i32)
+declare i32 @pause()
+declare i32 @fork()
+declare i32 @close(i32)
+declare void @exit(i32)
+declare void @abort()
+declare ptr @malloc(i64)
+declare ptr @memset(ptr, i32, i64)
+declare i64 @write(i32, ptr, i64)
+define i32 @SYMBOL(ptr %args) {
+entry:
+  %before = load i64, ptr @calls
+  %now = add i64 %before, 1
+  store i64 %now, ptr @calls
+  %at_once = icmp sge i64 %now, AT
+  br i1 %at_once, label %fault, label %done
+fault:
+BODY
+done:
+  ret i32 0
+}
+"""
+
+_EACH_FILE = """
+  br label %loop
+loop:
+  %fd = phi i32 [ 3, %fault ], [ %next, %loop ]
+CALL
+  %next = add i32 %fd, 1
+  %more = icmp slt i32 %next, 64
+  br i1 %more, label %loop, label %done
+"""
+
+_STOP = "  unreachable"
+_ON = "  br label %done"
+
+_BODIES = {
+    "segfault": "  store volatile i32 1, ptr inttoptr (i64 8 to ptr)\n" + _ON,
+    "illegal instruction": "  call void @llvm.trap()\n" + _STOP,
+    "abort": "  call void @abort()\n" + _STOP,
+    "exit": "  call void @exit(i32 3)\n" + _STOP,
+    # What is in the way of any memory limit, and what the system does where there is none.
+    "memory": """  %p = call ptr @malloc(i64 268435456)
+  %q = call ptr @memset(ptr %p, i32 1, i64 268435456)
+  %r = call i32 @raise(i32 9)
+"""
+    + _ON,
+    "out of bounds": """  %slot = getelementptr i64, ptr %args, i64 2
+  %out = load ptr, ptr %slot
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %fault ], [ %next, %loop ]
+  %p = getelementptr i64, ptr %out, i64 %i
+  store volatile i64 -1, ptr %p
+  %next = add i64 %i, 1
+  br label %loop""",
+    "spins": "  br label %loop\nloop:\n  %c = load volatile i64, ptr @calls\n  br label %loop",
+    "sleeps": "  br label %loop\nloop:\n  %r = call i32 @pause()\n  br label %loop",
+    "stops": f"  %r = call i32 @raise(i32 {int(signal.SIGSTOP)})\n{_ON}",
+    "text to its socket": _EACH_FILE.replace(
+        "CALL", "  %r = call i64 @write(i32 %fd, ptr @text, i64 32)"
+    ),
+    "zeros to its socket": _EACH_FILE.replace(
+        "CALL", "  %r = call i64 @write(i32 %fd, ptr @zeros, i64 32)"
+    ),
+    "closes its files": _EACH_FILE.replace("CALL", "  %r = call i32 @close(i32 %fd)"),
+    "forks": """  %pid = call i32 @fork()
+  %child = icmp eq i32 %pid, 0
+  br i1 %child, label %loop, label %done
+loop:
+  %r = call i32 @pause()
+  br label %loop""",
+    "both go on": "  %pid = call i32 @fork()\n" + _ON,
+    "wrong numbers": _ON,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a candidate does, and the failure that its record must have (None: it is valid).
+
+    `kernel` is the native code and `at` the call from which on it misbehaves. A hang has the name
+    of the request that never ends in `hangs`.
+    """
+
+    stage: str
+    kind: str
+    message: str
+    kernel: str = ""
+    at: int = 1
+    hangs: str = ""
+
+
+def _dies(number: int) -> str:
+    return f"the process died with signal {number}$"
+
+
+_LATE = "took longer than .*; the process was ended"
+
+FAULTS: dict[str, Fault] = {
+    "hang": Fault("run", "timeout", _LATE, "spins", hangs="first"),
+    "hang later": Fault("run", "timeout", _LATE, "sleeps", at=2, hangs="time"),
+    "stop": Fault("run", "timeout", _LATE, "stops", hangs="first"),
+    "segfault": Fault("run", "crash", _dies(11), "segfault"),
+    "segfault later": Fault("run", "crash", _dies(11), "segfault", at=2),
+    # ud2 on x86-64, brk (signal 5) on aarch64
+    "illegal instruction": Fault("run", "crash", "died with signal [45]$", "illegal instruction"),
+    "abort": Fault("run", "crash", _dies(6), "abort"),
+    "exit": Fault("run", "crash", "died with exit status 3$", "exit"),
+    "memory": Fault("run", "memory", _dies(9), "memory"),
+    "allocation": Fault("run", "memory", "Unable to allocate"),
+    "out of bounds": Fault("run", "crash", "died with signal (11|7)$", "out of bounds"),
+    "text to its socket": Fault("run", "crash", "unreadable answer", "text to its socket"),
+    "zeros to its socket": Fault("run", "crash", "unreadable answer", "zeros to its socket"),
+    "closes its files": Fault("run", "crash", "died with exit status 0$", "closes its files"),
+    "fork": Fault("run", "crash", "started a process", "forks"),
+    "fork later": Fault("run", "crash", "started a process", "forks", at=2),
+    "fork, both go on": Fault("run", "crash", "started a process", "both go on"),
+    "wrong numbers": Fault("check", "wrong_answer", "differ", "wrong numbers"),
+    "exception": Fault("run", "error", "KeyError: 'a bug'"),
+    "hang in the check": Fault("check", "timeout", "no answer within", hangs="check"),
+    "death in the check": Fault("check", "crash", _dies(11)),
+    "exception in the check": Fault("check", "error", "KeyError: 'a bug'"),
+    "cut artifact": Fault("load", "error", "expected .* bytes, found"),
+    "hang in the builder": Fault("compile", "timeout", "not built within", hangs="build"),
+    "death in the builder": Fault("compile", "crash", _dies(11)),
+    "exception in the builder": Fault("compile", "error", "KeyError: 'a bug'"),
+    "memory in the builder": Fault("compile", "memory", "out of memory"),
+    "text from the builder": Fault("compile", "crash", "unreadable answer"),
+}
+HARMLESS = ("prints",)  # garbage on standard output: nobody reads it
+
+
+def key_of(steps: Sequence[Any]) -> str:
+    """A short name of a candidate, given the JSON of its steps."""
+    return f"{zlib.crc32(json.dumps(list(steps)).encode()):08x}"
+
+
+def kernel(artifact: CpuArtifact, fault: Fault) -> bytes:
+    """Native code in the place of an artifact's."""
+    text = _IR.replace("SYMBOL", artifact.symbol).replace("AT", str(fault.at), 1)
+    text = text.replace("BODY", _BODIES[fault.kernel])
+    return compile_object(text, cpu_target(), "light")
+
+
+def make_builder() -> Handler:
+    """The builder's side: what the plan says of a candidate happens to it."""
+    right = build.make_handler()
+    plan = Path(os.environ[PLAN])
+
+    def handle(request: tuple[dict[str, Any], list[Any]]) -> Any:
+        name = json.loads(plan.read_text()).get(key_of(request[1]), GOOD)
+        match name:
+            case "hang in the builder":
+                time.sleep(10 * LONG)
+            case "death in the builder":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "exception in the builder":
+                raise KeyError("a bug")
+            case "memory in the builder":
+                bytearray(1 << 40)
+            case "text from the builder":
+                _babble()
+        data, seconds = right(request)
+        if name == "cut artifact":
+            return data[:-100], seconds
+        artifact = CpuArtifact.from_bytes(data)
+        if name in FAULTS and FAULTS[name].kernel:
+            artifact = replace(artifact, object_code=kernel(artifact, FAULTS[name]))
+        return replace(artifact, messages=(*artifact.messages, name)).to_bytes(), seconds
+
+    return handle
+
+
+def make_runner() -> Handler:
+    """The runner's side: what kernels cannot do."""
+    right = run.make_handler()
+    names: dict[int, str] = {}
+
+    def handle(request: tuple[Any, ...]) -> Any:
+        if request[0] == "load":
+            with contextlib.suppress(MeasureError):
+                names[request[1]] = fault_of(request[2])
+        asked = request[0] in ("first", "check")
+        match request[0], names[request[1]] if asked else GOOD:
+            case "first", "exception":
+                raise KeyError("a bug")
+            case "first", "allocation":
+                np.empty(1 << 58, np.int8)
+            case "first", "prints":
+                os.write(1, bytes(range(256)) * 256)
+            case "check", "hang in the check":
+                time.sleep(10 * LONG)
+            case "check", "death in the check":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "check", "exception in the check":
+                raise KeyError("a bug")
+        return right(request)
+
+    return handle
+
+
+def fault_of(artifact: bytes) -> str:
+    """The name that the builder left in an artifact; none in what this process builds itself."""
+    return (GOOD, *CpuArtifact.from_bytes(artifact).messages)[-1]
+
+
+def _babble() -> None:
+    for name in Path("/proc/self/fd").iterdir():
+        if name.is_socket():
+            os.write(int(name.name), b"warning: all is well\n")
+
+
+@dataclass
+class Faults:
+    """Deals the faults of `order` out to the candidates of a run, and then no more.
+
+    What hangs is given `short` seconds, all else LONG: nothing depends on how busy the machine is.
+    """
+
+    order: Sequence[str]
+    path: Path
+    short: float
+    plan: dict[str, str] = field(default_factory=dict)
+    _batch: list[str] = field(default_factory=list)
+    _loaded: dict[int, str] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def injected(self) -> Iterator[None]:
+        """Runs of this process meet the faults meanwhile."""
+        built, collected, called = Builder.build, Builder._collect, Runner._call
+
+        def build_(own: Builder, task: Task, batch: Sequence[tuple[Step, ...]], *more: Any) -> Any:
+            self._deal([key_of(steps_to_json(steps)) for steps in batch])
+            return built(own, task, batch, *more)
+
+        def collect(own: Builder, results: list[BuildResult | None]) -> None:
+            jobs = [slot.job for slot in own._slots if slot.job >= 0]
+            own.timeout = self._limit("build", [self._batch[job] for job in jobs])
+            collected(own, results)
+
+        def call(own: Runner, request: tuple[Any, ...], stage: str, timeout: float = 0.0) -> Any:
+            name = GOOD
+            match request:
+                case ("load", index, artifact):
+                    with contextlib.suppress(MeasureError):
+                        self._loaded[index] = fault_of(artifact)
+                case ("first" | "time" | "check", index, *_):
+                    name = self._loaded[index]
+            return called(own, request, stage, self._limit(request[0], [name]))
+
+        with (
+            mock.patch.object(build, "FACTORY", "kit.faults:make_builder"),
+            mock.patch.object(runner, "FACTORY", "kit.faults:make_runner"),
+            mock.patch.object(runner, "_START_SECONDS", LONG),
+            mock.patch.object(runner, "_WAKE_SECONDS", LONG),  # none is too slow to be visited
+            mock.patch.object(Builder, "build", build_),
+            mock.patch.object(Builder, "_collect", collect),
+            mock.patch.object(Runner, "_call", call),
+            mock.patch.dict(os.environ, {PLAN: str(self.path)}),
+        ):
+            yield
+
+    def _limit(self, request: str, names: Sequence[str]) -> float:
+        hang = all(name in FAULTS and FAULTS[name].hangs == request for name in names)
+        return self.short if hang else LONG
+
+    def _deal(self, keys: list[str]) -> None:
+        self._batch = []
+        for key in keys:
+            if key not in self.plan:
+                at = len(self.plan)
+                self.plan[key] = self.order[at] if at < len(self.order) else GOOD
+            self._batch.append(self.plan[key])
+        self.path.write_text(json.dumps(self.plan))
+
+    def wrong(self, record: Record) -> str:
+        """What the failure of a record ought to be, and is not; or nothing."""
+        name = self.plan.get(key_of(steps_to_json(record.steps)), "never built")
+        found = record.result.failure
+        if name in (GOOD, *HARMLESS):
+            return "" if record.result.valid and record.result.checked else f"{name}: {found}"
+        fault = FAULTS.get(name)
+        if fault is None or found is None:
+            return f"{name}: {found}"
+        same = (found.stage, found.kind) == (fault.stage, fault.kind)
+        if same and re.search(fault.message, found.message) and record.result.total_seconds > 0:
+            return ""
+        return f"{name}: {found}, expected {fault}"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What this process holds that a run must give back."""
+
+    files: frozenset[str]
+    shared: frozenset[str]
+    temporary: frozenset[str]
+    children: frozenset[int]
+
+    @classmethod
+    def now(cls) -> Held:
+        """Open files, shared memory, temporary files, processes (zombies count)."""
+        return cls(
+            frozenset(str(p) + _link(p) for p in Path("/proc/self/fd").iterdir() if _link(p)),
+            frozenset(p.name for p in Path("/dev/shm").iterdir()),
+            frozenset(p.name for p in Path(tempfile.gettempdir()).iterdir()),
+            frozenset(_children()),
+        )
+
+
+def _link(path: Path) -> str:
+    try:
+        return f" {path.readlink()}"
+    except OSError:  # the one that lists
+        return ""
+
+
+def _children() -> Iterator[int]:
+    for tasks in Path("/proc/self/task").glob("*/children"):
+        yield from map(int, tasks.read_text().split())
+
+
+def strays(plan: Path) -> list[int]:
+    """The processes, whoever their parents are now, that a run with this plan left."""
+    mark = f"{PLAN}={plan}".encode()
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in environment.read_bytes().split(b"\0"):
+                found.append(int(environment.parent.name))
+    return found
+
+
+CONFIG = """\
+workload: {op: matmul, args: {M: 32, N: 32, K: 32}}
+cost_model: {kind: random}
+search: {batch: 32, sample_init_min_population: 16, evolutionary_search_population: 64,
+  evolutionary_search_num_iters: 1}
+measure: {check: all, min_repeat_ms: 8}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run with faults left: its records, and all that is not as it must be."""
+
+    records: list[Record]
+    failures: list[tuple[str, Failure | None, float]]
+    problems: list[str]
+
+
+def tuned(folder: Path, order: Sequence[str], short: float) -> Outcome:
+    """A run of `autosched tune` in this process whose n-th candidate meets the n-th of `order`."""
+    faults = Faults(order, folder / "plan.json", short)
+    (folder / "mm.yaml").write_text(CONFIG)
+    arguments = ["autosched", "tune", "mm.yaml", "--trials", str(len(order)), "--json"]
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    status: object = 0
+    with (
+        contextlib.chdir(folder),
+        mock.patch.object(sys, "argv", arguments),
+        mock.patch.object(tempfile, "tempdir", str(temporary)),
+        mock.patch.dict(os.environ, {"TMPDIR": str(temporary)}),
+        faults.injected(),
+    ):
+        before = Held.now()
+        try:
+            app.run()
+        except SystemExit as end:
+            status = end.code or 0
+        after = Held.now()
+    contents = read_log(folder / "mm.jsonl")
+    records = contents.records
+    problems = [f"exit status {status}"] if status else []
+    problems += list(contents.problems)
+    problems += [problem for record in records if (problem := faults.wrong(record))]
+    keys = [key_of(steps_to_json(record.steps)) for record in records]
+    if len(records) != len(order):
+        problems.append(f"{len(records)} records of {len(order)} candidates")
+    if len(set(keys)) < len(keys):
+        problems.append(f"{len(keys) - len(set(keys))} candidates measured twice")
+    problems += [f"left: process {pid}" for pid in strays(faults.path)]
+    for kind in ("files", "shared", "temporary", "children"):
+        left = getattr(after, kind) - getattr(before, kind)
+        problems += [f"left: {kind} {each}" for each in sorted(left)]
+    unknown = {p.name for p in folder.iterdir()} - {"mm.yaml", "mm.jsonl", "plan.json", "temporary"}
+    problems += [f"left: file {name}" for name in sorted(unknown)]
+    named = [
+        (faults.plan.get(key, "never built"), r.result.failure, r.result.total_seconds)
+        for key, r in zip(keys, records, strict=True)
+    ]
+    return Outcome(records, named, problems)
