@@ -107,7 +107,12 @@ def test_results_say_what_was_written() -> None:
     with Measurer.create(workers=1, options=options) as measurer:
         (result,) = measurer.measure(TASK, [()])
         again = measurer.again(TASK, ())
-    for each in (result, again):
+        (built,) = measurer.build(TASK, [()])
+        assert built is not None
+        first, second = measurer.together(TASK, [built, built], 5, 1e-3)
+        assert measurer.runner.options == options
+    assert len(first.seconds) == len(second.seconds) == 5  # a visit is a call
+    for each in (result, again, first):
         assert each.valid, each.failure
         assert each.cache_flush == 2**20
         assert MeasureResult.from_json(each.to_json()).cache_flush == 2**20

@@ -107,6 +107,27 @@ def test_a_gpu_that_is_lost_leaves_and_its_candidates_go_to_the_other(
     assert len(said) == 2
 
 
+def test_a_race_is_run_on_one_gpu_and_none_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A candidate that is a hundred times slower is visited as often; settings come back."""
+    broken = tmp_path / "broken"
+    monkeypatch.setenv(BROKEN, str(broken))
+    with pool() as found:
+        artifacts = [artifact(seconds=s).to_bytes() for s in (1e-5, 1e-3, 1e-5)]
+        found.reference(TASK)
+        results = found.together(TASK, artifacts, 5, 1e-3)
+        assert [len(seconds) for seconds, _ in results] == [5, 5, 5]
+        devices = [found.known_of(index)[1] for index in range(3)]
+        assert len({d["gpu"] for d in devices if d is not None}) == 1
+        assert len(run(found, GOOD)[0][0]) == VISITS
+        broken.write_text("0")
+        lost = artifact(**GOOD, run=999).to_bytes()
+        with pytest.raises(RunLostError, match="GPU 0 is lost"):
+            found.together(TASK, [artifacts[0], lost], 5, 1e-3)
+        assert kinds(run(found, GOOD, GOOD)) == ["ok", "ok"]  # on GPU 1
+
+
 def test_all_gpus_of_which_one_does_not_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
