@@ -12,6 +12,7 @@ from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record
 from autosched.measure.standing import best_of
 from autosched.measure.workload_keys import WorkloadKeys
+from autosched.session.believed import believed
 from autosched.session.reading import read_records
 from autosched.session.this_cpu import cpu_name, for_this_cpu, measured_here
 from autosched.task import Task
@@ -56,6 +57,9 @@ def chosen(
         )
     if choice == "all":
         return valid
+    valid = believed(path, valid, warning)
+    if not valid:
+        raise ConfigError(f"{path}: no record has a possible time; choose one with --index")
     here = {id(r) for r in valid if measured_here(r, contents.environments)}
     best: dict[str, Record] = {}
     groups: dict[str, dict[tuple[bool, int], list[Record]]] = {}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosched.errors import ConfigError
+from autosched.measure.plausible import least_of
 from autosched.measure.records import Record
 from autosched.measure.standing import is_race, takes_over
 from autosched.session.this_cpu import cpu_name, measured_here
@@ -22,6 +23,8 @@ class Summary:
         self._task = task
         self._records = 0
         self._valid = 0
+        self._impossible = 0
+        self._least = least_of(task)
         self._failures: Counter[str] = Counter()
         self._fastest: dict[bool, Record] = {}
         self._best: dict[bool, tuple[_Times, dict[str, Any]]] = {}  # by whether it is of this CPU
@@ -38,6 +41,9 @@ class Summary:
         if not result.valid:
             return
         self._valid += not again
+        if result.cost < self._least:
+            self._impossible += 1
+            return
         here = measured_here(record, environments)
         times = (result.cache_flush, result.cost)
         before = self._fastest.get(here)
@@ -82,6 +88,8 @@ class Summary:
             **entry,
             "records": self._records,
             "valid": self._valid,
+            "impossible": self._impossible,
+            "least_seconds": self._least,
             "failures": dict(self._failures.most_common()),
             "best": best and best[1],
             "faster_elsewhere": other[1] if faster and other else None,

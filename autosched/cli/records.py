@@ -121,6 +121,9 @@ def _describe(entry: Mapping[str, Any]) -> None:
     faster = entry["faster_elsewhere"]
     if faster is not None:
         plain(f"    fastest elsewhere {seconds_text(faster['seconds'])} on {_cpu(faster)}")
+    if entry["impossible"]:
+        least = seconds_text(entry["least_seconds"])
+        plain(f"    {entry['impossible']} not believed: no kernel takes less than {least}")
     for kind, number in entry["failures"].items():
         plain(f"    {number} failed: {kind}")
 

@@ -13,6 +13,7 @@ from autosched.measure.records import Record
 from autosched.measure.standing import best_of
 from autosched.runtime.cpu import CpuKernel
 from autosched.runtime.cuda_loader import GpuKernel
+from autosched.session.believed import believed
 from autosched.session.reading import identity, read_records
 from autosched.session.this_cpu import for_this_cpu, measured_here
 from autosched.session.tuned import TunedKernel
@@ -27,6 +28,7 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
         kernel(a, b, c)                       # inputs, then outputs, written in place
 
     The best is the fastest, or the one that won a race against it at the end of a run.
+    A time that no kernel can have is not believed, says a warning, and the next is taken.
     `task` may be left out when the file is about one task only. Records that were measured on this
     machine's CPU (model and features) come first, however fast others were, and of those the ones
     that were timed without emptying the caches. Where there is none,
@@ -41,7 +43,7 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
         arguments.instance("task", task, Task, 'Task.from_workload("matmul", M=8, N=8, K=8)')
     path = arguments.file_path("records", records)
     contents = read_records(path, _warn)
-    valid = [r for r in contents.records if r.result.valid]
+    valid = believed(path, (r for r in contents.records if r.result.valid), _warn)
     mine = _of_task(path, valid, task)
     local = [record for record in mine if measured_here(record, contents.environments)]
     known = local or mine

@@ -11,6 +11,7 @@ from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record, read_log
 from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
+from autosched.session.believed import believed
 from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.task import Task
 from autosched.words import count
@@ -104,10 +105,9 @@ def earlier_records(
     elsewhere: list[Record] = []
     otherwise: list[Record] = []
     cpus: dict[str, None] = {}
-    for record in contents.records:
-        mine = here.get(record.task["key"])
-        if mine is None:
-            continue
+    mine_only = (record for record in contents.records if record.task["key"] in here)
+    for record in believed(path, mine_only, warning):
+        mine = here[record.task["key"]]
         if record.result.valid and record.result.cache_flush != cache_flush:
             otherwise.append(record)
         elif measured_here(record, contents.environments, gpu):
@@ -115,7 +115,7 @@ def earlier_records(
         else:
             elsewhere.append(record)
             cpus.setdefault(cpu_name(record, contents.environments))
-    if contents.records and not any((elsewhere, otherwise, *here.values())):
+    if contents.records and not any(record.task["key"] in here for record in contents.records):
         if len(tasks) > 1:
             raise ConfigError(f"{path} holds records of other tasks only. {remedy}")
         raise ConfigError(

@@ -28,6 +28,7 @@ from autosched.search.learner import Learner
 from autosched.search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
 from autosched.search.tuner import INTERRUPTED, Observer, Progress, TuneOptions, Tuner, TuneResult
 from autosched.search.warm_start import warm_start
+from autosched.session.believed import below_peak
 from autosched.session.model import ModelOptions, make_learner, save_model
 from autosched.session.race import Final, final
 from autosched.session.reading import Earlier, Tell, earlier_records
@@ -175,8 +176,22 @@ class Session:
                 kind, features = first.task.target.kind, first.options.features
                 records = (*self._earlier.elsewhere, *self._earlier.otherwise)
                 warm_start(self.learner, records, kind, self._helper, features)
+            self._doubt()
             self._open = stack.pop_all()
         return self
+
+    def _doubt(self) -> None:
+        """Leave out earlier records that claim more than this machine can reach."""
+        here = {
+            job.task.key: below_peak(
+                job.task,
+                self._earlier.here.get(job.task.key, ()),
+                self.measurer,
+                self._messages.warning,
+            )
+            for job in self.jobs
+        }
+        self._earlier = replace(self._earlier, here=here)
 
     def _read_earlier(self, warning: Tell, gpu: str | None = None) -> Earlier:
         """What the record file holds; `gpu` is the one that is here, once it is known."""

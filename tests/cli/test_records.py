@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from autosched.measure.environment import fingerprint
+from autosched.measure.plausible import least_of
 from autosched.measure.records import RecordLog, read_log
 from kit.cli import Cli, MakeRecord
 from kit.measurer import failure_of
@@ -120,6 +121,8 @@ def test_info_as_json(cli: Callable[..., Any], log: Path) -> None:
         "faster_elsewhere": None,
         "records": 3,
         "valid": 2,
+        "impossible": 0,
+        "least_seconds": least_of(record.task),
         "failures": {"run timeout": 1},
     }
     documented = (Path(__file__).parents[2] / "docs" / "semantics" / "records.md").read_text()
@@ -143,13 +146,13 @@ def test_times_of_another_cpu_are_said_to_be_its(
     cli: Cli, log: Path, record: MakeRecord, tmp_path: Path
 ) -> None:
     """They are the best only where there is none of this machine, and never without its name."""
-    faster = record(1e-9)
+    faster = record(1e-6)
     target = {**faster.task["target"], "cpu": "another-cpu"}
     there = replace(faster, task={**faster.task, "target": target})
     RecordLog(log).append([there])
     done = cli("records", "info", log)
     assert f"best 1 ms  0.008192 GFLOP/s on this machine ({fingerprint()['cpu']})\n" in done.out
-    assert "    fastest elsewhere 1 ns on another-cpu\n" in done.out
+    assert "    fastest elsewhere 1 us on another-cpu\n" in done.out
     (task,) = json.loads(cli("records", "info", log, "--json").out)["tasks"]
     assert (task["best"]["here"], task["best"]["index"]) == (True, 1)
     assert (task["faster_elsewhere"]["cpu"], task["faster_elsewhere"]["index"]) == (
@@ -165,3 +168,19 @@ def test_times_of_another_cpu_are_said_to_be_its(
 def test_ansors_lines_are_of_an_unknown_cpu(cli: Cli, log: Path) -> None:
     cli("records", "convert", log, "-o", "a.v06", "--to", "ansor-v0.6")
     assert "on an unknown CPU, not this machine\n" in cli("records", "info", "a.v06").out
+
+
+def test_commands_take_the_next_best_where_a_time_is_impossible(
+    cli: Cli, tmp_path: Path, record: MakeRecord
+) -> None:
+    path = tmp_path / "forged.jsonl"
+    RecordLog(path).append([record(1e-9), record(1e-3)])
+    done = cli("records", "info", path)
+    assert "best 1 ms" in done.out
+    assert "    1 not believed: no kernel takes less than " in done.out
+    assert "1 record of task " in (err := cli("show", path).err) and "not believed" in err
+    (task,) = json.loads(cli("records", "info", path, "--json").out)["tasks"]
+    assert (task["impossible"], task["best"]["index"]) == (1, 1)
+    alone = tmp_path / "alone.jsonl"
+    RecordLog(alone).append([record(1e-9)])
+    assert "no record has a possible time; choose one with --index" in cli("replay", alone).err

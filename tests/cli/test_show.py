@@ -181,7 +181,7 @@ def test_the_best_is_one_of_this_cpu(
 ) -> None:
     """A faster one of another CPU is said, and shown when it is asked for."""
     faster = foreign(record, cpu="another-cpu", features="+sse2")
-    RecordLog(log).append([replace(faster, result=MeasureResult((1e-9,)))])
+    RecordLog(log).append([replace(faster, result=MeasureResult((1e-6,)))])
     done = cli("show", log, "--as", "steps")
     assert "faster ones of other CPUs (another-cpu) are left out; --index takes them" in done.err
     assert done.out == cli("show", log, "--as", "steps", "--index", "1").out

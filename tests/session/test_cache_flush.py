@@ -62,10 +62,10 @@ def test_what_failed_fails_with_every_cache(task: Task, tmp_path: Path) -> None:
 
 def test_the_best_of_a_file_was_timed_without(task: Task, tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    log_of(path, task, (1e-9, SMALL), (1e-3, 0))
+    log_of(path, task, (1e-6, SMALL), (1e-3, 0))
     kernel = load_best(path)
     only = tmp_path / "only.jsonl"
-    log_of(only, task, (1e-9, SMALL), (1e-3, SMALL))
+    log_of(only, task, (1e-6, SMALL), (1e-3, SMALL))
     other = load_best(only)
     assert isinstance(kernel, CpuKernel)
     assert isinstance(other, CpuKernel)

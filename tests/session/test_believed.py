@@ -1,0 +1,93 @@
+"""Records with impossible times: said, left out, the next best taken."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import autosched
+from autosched import tune
+from autosched.measure.plausible import least_of, least_seconds
+from autosched.measure.records import Record, RecordLog
+from autosched.measure.result import MeasureResult
+from autosched.search.options import SearchOptions
+from autosched.session import tuned
+from autosched.session.believed import believed, below_peak
+from autosched.state.steps import steps_from_json
+from autosched.target import cpu_target
+from autosched.task import Task
+from kit.measurer import CRASH, StubMeasurer
+from kit.types import UseMeasurer
+
+MATMUL = Task.from_workload("matmul", M=64, N=64, K=64)
+STEPS = [steps_from_json([["SP", 2, 0, 64, [k], 1]]) for k in (1, 2, 4, 8)]
+
+
+def record(k: int, seconds: float, task: Task = MATMUL) -> Record:
+    return Record(task.to_json(), STEPS[k], MeasureResult((seconds,), checked=True))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Three records: forged, the best, slower."""
+    path = tmp_path / "r.jsonl"
+    RecordLog(path).append([record(0, 1e-9), record(1, 1e-3), record(2, 2e-3)])
+    return path
+
+
+def test_the_least_time_of_a_task() -> None:
+    def on(threads: int, n: int) -> float:
+        target = replace(cpu_target(), threads=threads)
+        return least_seconds(Task.from_workload("matmul", M=n, N=n, K=n, target=target))
+
+    assert on(1, 64) == pytest.approx(2 * 64**3 / 512e9)
+    assert on(2, 64) == pytest.approx(64**3 / 512e9)
+    assert on(1, 2) == 2e-9
+    gpu = Task.from_workload("matmul", M=64, N=64, K=64, target="cuda")
+    assert least_seconds(gpu) == 1e-7
+    half = Task.from_workload("matmul", M=64, N=64, K=64, dtype="float16")
+    assert least_seconds(half) == 2e-9
+    assert least_of({"key": "k", "workload": {"op": "nothing"}}) == 0.0
+
+
+def test_what_is_impossible_is_left_out_and_said() -> None:
+    said: list[str] = []
+    failed = Record(MATMUL.to_json(), STEPS[3], MeasureResult((), CRASH))
+    known = [record(0, 1e-9), failed, record(1, 2e-9), record(2, 1e-3)]
+    assert believed(Path("r.jsonl"), known, said.append) == [failed, known[3]]
+    (text,) = said
+    assert text.startswith(f"r.jsonl: 2 records of task {MATMUL.key} not believed and left out: ")
+    assert "1e-09 s a call, and no kernel of it takes less than " in text
+    assert believed(Path("r.jsonl"), known[3:], said.append) == known[3:]
+    assert len(said) == 1
+
+
+def test_twice_the_measured_peak_is_not_believed() -> None:
+    """The stand-in's peak is 1 GFLOP/s."""
+    said: list[str] = []
+    measurer: Any = StubMeasurer()
+    seconds = MATMUL.dag.flop_count / 1e9
+    known = [record(0, 0.4 * seconds), record(1, 0.6 * seconds), record(2, 2 * seconds)]
+    assert below_peak(MATMUL, known, measurer, said.append) == known[1:]
+    assert said[0].startswith("matmul(M=64, N=64, K=64): 1 record not believed and left out: 2.5 ")
+    assert below_peak(MATMUL, known[1:], measurer, said.append) == known[1:]
+    assert below_peak(MATMUL, [], measurer, said.append) == []
+    assert len(said) == 1
+
+
+def test_load_best_takes_the_next(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    monkeypatch.setattr(tuned.TunedKernel, "build", lambda kernel: built.append(kernel.steps))
+    with pytest.warns(UserWarning, match="1 record of task .* not believed"):
+        autosched.load_best(path)
+    assert built == [STEPS[1]]
+
+
+def test_a_run_does_not_continue_from_it(
+    measurer: UseMeasurer, search: SearchOptions, path: Path
+) -> None:
+    measurer(seconds=lambda steps: 5e-3)
+    with pytest.warns(UserWarning, match="1 record of task .* not believed"):
+        found = tune(MATMUL, trials=2, batch=2, search=search, cost_model="random", records=path)
+    assert found.best.seconds == 1e-3
