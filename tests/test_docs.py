@@ -14,26 +14,21 @@ SPECIFICATION = re.compile(
 )
 
 
-def documents() -> Iterator[Path]:
-    yield from sorted(ROOT.glob("*.md"))
-    yield from sorted((ROOT / "docs").rglob("*.md"))
-
-
 MADE_UP = {Path(__file__).name, "test_mutants.py"}  # these name files that do not exist
 
 
-def sources() -> Iterator[Path]:
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if path.name not in MADE_UP:
-                yield path
+def files(folder: str) -> Iterator[Path]:
+    """Documents and sources of a folder; of the root itself those that lie there."""
+    found = (ROOT / folder).rglob("*") if folder else ROOT.iterdir()
+    for path in sorted(found):
+        if path.suffix in (".md", ".py") and path.name not in MADE_UP:
+            yield path
 
 
-@pytest.mark.parametrize("path", [*documents(), *sources()], ids=lambda p: str(p.relative_to(ROOT)))
-def test_what_is_cited_exists(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    missing = [
-        cited for cited in PATH.findall(text) if "NAME" not in cited and not (ROOT / cited).exists()
-    ]
-    assert not missing
-    assert SPECIFICATION.search(text) is None
+@pytest.mark.parametrize("folder", ["", *FOLDERS])
+def test_what_is_cited_exists(folder: str) -> None:
+    for path in files(folder):
+        text = path.read_text(encoding="utf-8")
+        cited = {name for name in PATH.findall(text) if "NAME" not in name}
+        assert not [name for name in cited if not (ROOT / name).exists()], path
+        assert SPECIFICATION.search(text) is None, path

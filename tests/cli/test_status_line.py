@@ -20,10 +20,9 @@ FULL = Status(
 )
 
 
-@pytest.mark.parametrize("width", range(200))
 @pytest.mark.parametrize("status", [FULL, Status("start", 0, 64)], ids=["full", "start"])
-def test_it_fits(status: Status, width: int) -> None:
-    assert len(status_line(status, width)) <= width
+def test_it_fits(status: Status) -> None:
+    assert [width for width in range(200) if len(status_line(status, width)) > width] == []
 
 
 @pytest.mark.parametrize(
