@@ -57,7 +57,7 @@ class Earlier:
     @property
     def known(self) -> int:
         """How many the run continues from; a candidate that won a race counts once."""
-        return sum(not is_race(record) for known in self.here.values() for record in known)
+        return sum(map(_candidates, self.here.values()))
 
     @property
     def others(self) -> str:
@@ -65,7 +65,7 @@ class Earlier:
         return "; ".join(filter(None, (self._elsewhere(), self._otherwise())))
 
     def _otherwise(self) -> str:
-        number = len(self.otherwise)
+        number = _candidates(self.otherwise)
         if not number:
             return ""
         verb = "trains" if number == 1 else "train"
@@ -73,7 +73,7 @@ class Earlier:
         return f"{count(number, 'record')} {how} {verb} the model only"
 
     def _elsewhere(self) -> str:
-        number = len(self.elsewhere)
+        number = _candidates(self.elsewhere)
         if not number:
             return ""
         device = "GPU" if self.elsewhere[0].task["target"].get("kind") == "cuda" else "CPU"
@@ -81,6 +81,11 @@ class Earlier:
         verb = "trains" if number == 1 else "train"
         names = ", ".join(self.cpus)
         return f"{count(number, 'record')} of {another} ({names}) {verb} the model only"
+
+
+def _candidates(records: Sequence[Record]) -> int:
+    """How many candidates the records are of, without the second ones of winners of races."""
+    return sum(not is_race(record) for record in records)
 
 
 def earlier_records(

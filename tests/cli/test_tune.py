@@ -549,6 +549,7 @@ def test_the_outcome_of_the_race_is_told(
     """All candidates take the same time here: four of them tie."""
     same = MeasureResult((1e-3,), checked=True)
     monkeypatch.setattr(StubMeasurer, "one", lambda *_: same)
+    monkeypatch.setattr(StubMeasurer, "build", lambda _, task, batch: [b""] * len(batch))
     monkeypatch.setattr(
         StubMeasurer, "together", lambda _, task, batch, *more: [same for _ in batch]
     )

@@ -16,6 +16,7 @@ from autosched.codegen.nvrtc import load_nvrtc
 from autosched.errors import ConfigError
 from autosched.measure import gpu_runner, gpu_worker
 from autosched.measure.records import read_log
+from autosched.measure.standing import is_race
 from autosched.state.steps import steps_to_json
 
 CONFIG = """\
@@ -78,7 +79,7 @@ def test_a_run_with_faults_loses_nothing(
     before = children()
     assert tune(monkeypatch, "--trials", str(trials), "--records", "r.jsonl", "--json") == 0
     assert children() <= before
-    records = read_log(folder / "r.jsonl").records
+    records = [r for r in read_log(folder / "r.jsonl").records if not is_race(r)]
     assert len(records) == trials
     assert len({json.dumps(steps_to_json(r.steps)) for r in records}) == trials
     valid = [r.result for r in records if r.result.valid]

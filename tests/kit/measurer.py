@@ -51,8 +51,9 @@ class StubMeasurer:
     `seconds` gives each candidate its time. Of every batch the first candidate and then every
     `bad`-th fails. The batch after `interrupt_after` others raises KeyboardInterrupt, the one after
     `cut_short_after` others MeasureInterrupted with all but its last two results. At the end of
-    a run everything takes `later` times as long, in races times `noise`. `batches` are
-    the candidates asked for so far, `heats` those of races.
+    a run everything takes `later` times as long, in races times `noise`; without that nothing is
+    raced, so that times which happen to be near (they depend on the machine) change nothing.
+    `batches` are the candidates asked for so far, `heats` those of races.
     """
 
     seconds: Callable[[Steps], float] = seconds_of
@@ -60,7 +61,7 @@ class StubMeasurer:
     interrupt_after: int | None = None
     cut_short_after: int | None = None
     later: float = 1.0
-    noise: Callable[[], float] = lambda: 1.0
+    noise: Callable[[], float] | None = None
     heats: list[list[Steps]] = field(default_factory=list)
     batches: list[list[Steps]] = field(default_factory=list)
     on_known: Callable[[int, MeasureResult], None] | None = None
@@ -101,7 +102,8 @@ class StubMeasurer:
         return 1e9
 
     def build(self, task: Task, batch: Sequence[Steps]) -> list[bytes | None]:
-        return [json.dumps(steps_to_json(steps)).encode() for steps in batch]
+        texts = [json.dumps(steps_to_json(steps)).encode() for steps in batch]
+        return [None if self.noise is None else text for text in texts]
 
     def verified(self, task: Task, artifact: bytes) -> Failure | Seen | None:
         return None
@@ -112,6 +114,7 @@ class StubMeasurer:
         """In each visit the time of a candidate, `later` times as long, disturbed by `noise`."""
         batch = [steps_from_json(json.loads(artifact)) for artifact in artifacts]
         self.heats.append(batch)
+        assert self.noise is not None
         costs = [self.later * self.seconds(steps) for steps in batch]
         return [MeasureResult(tuple(c * self.noise() for _ in range(visits))) for c in costs]
 

@@ -12,11 +12,12 @@ from autosched import tune
 from autosched.measure.check import Seen
 from autosched.measure.records import Record, read_log
 from autosched.measure.result import Failure, MeasureResult
+from autosched.measure.runner import RunOptions
 from autosched.measure.standing import best_of, candidate_hash
 from autosched.search.options import SearchOptions
 from autosched.search.tuner import TuneOptions
 from autosched.session.race import final, finalists
-from autosched.session.session import Job, Session
+from autosched.session.session import Job, MeasureOptions, Session
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
 from kit.measurer import CRASH, Steps, StubMeasurer
@@ -120,7 +121,7 @@ def test_what_cannot_be_run_or_is_wrong_does_not_win() -> None:
             return found
 
     records = [record(k, 1e-3, checked=k != 1) for k in range(4)]
-    measurer: Any = Picky(seconds=lambda steps: 1e-3)
+    measurer: Any = Picky(seconds=lambda steps: 1e-3, noise=noise(0.0))
     assert len(finalists(records[0], records)) == 4
     found = final(TASK, measurer, records[0], records)
     assert measurer.heats == [[STEPS[0], STEPS[3]]]
@@ -159,6 +160,9 @@ def test_the_winner_is_the_best_of_the_run_and_of_its_file(
     session = Session([job], records=path)
     assert session.known == 4  # candidates, of which one has two records
     assert session.before().tasks[0].best == records[-1]
+    flushed = MeasureOptions(run=RunOptions(cache_flush=4096))
+    said = Session([job], records=path, measure=flushed).others
+    assert said == "4 records timed with another measure.cache_flush train the model only"
     assert made[0][0].heats
 
 
@@ -174,7 +178,7 @@ def test_ctrl_c_in_a_race_loses_nothing(
             return StubMeasurer.together(self, task, *more)
 
     path = tmp_path / "r.jsonl"
-    measurer(kind=Stopped, seconds=lambda steps: 1e-3)
+    measurer(kind=Stopped, seconds=lambda steps: 1e-3, noise=noise(0.0))
     tuned = tune(tasks, trials=8, batch=4, search=search, cost_model="random", records=path)
     assert not tuned.interrupted
     assert tuned[0].race is not None
