@@ -10,9 +10,8 @@ from kit.faults import FAULTS, GOOD, HARMLESS, tuned
 
 # One of each class; benchmarks/faults.py has all of FAULTS, and many of each.
 FEW = (
-    *("segfault later", "illegal instruction", "hang", "fork, both go on", "wrong numbers"),
-    *("exception", "hang in the check", "cut artifact", "death in the builder"),
-    "hang in the builder",
+    *("segfault later", "illegal instruction", "hang", "fork later", "fork, both go on"),
+    *("wrong numbers", "exception", "hang in the check", "cut artifact", "hang in the builder"),
 )
 
 

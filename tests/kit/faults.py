@@ -18,6 +18,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -40,6 +41,7 @@ from autosched.task import Task
 
 PLAN = "AUTOSCHED_TEST_FAULTS"  # the file of who meets which fault; all processes inherit its name
 GOOD = "none"
+ENDING = 20.0  # seconds that what was killed is given before it counts as left
 LONG = 600.0  # the limit of what must succeed, however busy the machine is
 
 _IR = """
@@ -61,8 +63,8 @@ entry:
   %before = load i64, ptr @calls
   %now = add i64 %before, 1
   store i64 %now, ptr @calls
-  %at_once = icmp sge i64 %now, AT
-  br i1 %at_once, label %fault, label %done
+  %now_is_it = icmp eq i64 %now, AT
+  br i1 %now_is_it, label %fault, label %done
 fault:
 BODY
 done:
@@ -128,7 +130,7 @@ loop:
 class Fault:
     """What a candidate does, and the failure that its record must have (None: it is valid).
 
-    `kernel` is the native code and `at` the call from which on it misbehaves. A hang has the name
+    `kernel` is the native code and `at` the call that misbehaves. A hang has the name
     of the request that never ends in `hangs`.
     """
 
@@ -187,7 +189,7 @@ def key_of(steps: Sequence[Any]) -> str:
 
 def kernel(artifact: CpuArtifact, fault: Fault) -> bytes:
     """Native code in the place of an artifact's."""
-    text = _IR.replace("SYMBOL", artifact.symbol).replace("AT", str(fault.at), 1)
+    text = _IR.replace("SYMBOL", artifact.symbol).replace(", AT", f", {fault.at}")
     text = text.replace("BODY", _BODIES[fault.kernel])
     return compile_object(text, cpu_target(), "light")
 
@@ -371,13 +373,20 @@ def _children() -> Iterator[int]:
 
 
 def strays(plan: Path) -> list[int]:
-    """The processes, whoever their parents are now, that a run with this plan left."""
+    """The processes, whoever their parents are now, that a run with this plan left.
+
+    What was killed a moment ago is given the time to end.
+    """
     mark = f"{PLAN}={plan}".encode()
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if mark in environment.read_bytes().split(b"\0"):
-                found.append(int(environment.parent.name))
+                pid = int(environment.parent.name)
+                process = os.pidfd_open(pid)
+                if not wait([process], ENDING):
+                    found.append(pid)
+                os.close(process)
     return found
 
 
