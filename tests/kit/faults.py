@@ -33,6 +33,7 @@ from autosched.measure.build import Builder, BuildResult
 from autosched.measure.records import Record, read_log
 from autosched.measure.result import Failure
 from autosched.measure.runner import Runner
+from autosched.measure.standing import is_race
 from autosched.process.worker import Handler
 from autosched.runtime.artifact import CpuArtifact
 from autosched.state.steps import Step, steps_to_json
@@ -430,7 +431,7 @@ def tuned(folder: Path, order: Sequence[str], short: float) -> Outcome:
             status = end.code or 0
         after = Held.now()
     contents = read_log(folder / "mm.jsonl")
-    records = contents.records
+    records = [record for record in contents.records if not is_race(record)]
     problems = [f"exit status {status}"] if status else []
     problems += list(contents.problems)
     problems += [problem for record in records if (problem := faults.wrong(record))]
