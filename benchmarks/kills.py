@@ -27,6 +27,7 @@ from pathlib import Path
 
 from autosched.measure.journal import SUFFIX
 from autosched.measure.records import read_log
+from autosched.measure.standing import is_race
 
 TRIALS = 32
 RUN = """
@@ -78,8 +79,9 @@ def problems(folder: Path, before: set[int]) -> Counter[str]:
     """What is wrong after a kill and a run that went on."""
     found: Counter[str] = Counter()
     contents = read_log(folder / "mm.jsonl")
+    candidates = [record for record in contents.records if not is_race(record)]
     found["lines that cannot be read"] = sum("cut short" not in p for p in contents.problems)
-    states = Counter(record.search["state"] for record in contents.records)
+    states = Counter(record.search["state"] for record in candidates)
     found["measured twice"] = sum(n - 1 for n in states.values())
     known = {json.loads(line) for line in (folder / "known").read_text().splitlines()}
     missing = len(known - set(states))
@@ -117,10 +119,10 @@ def worker_killed(folder: Path, share: float, whole: float, rng: random.Random) 
     if workers:
         os.kill(rng.choice(workers), signal.SIGKILL)
     said = finished(run)
-    contents = read_log(folder / "mm.jsonl")
+    records = [r for r in read_log(folder / "mm.jsonl").records if not is_race(r)]
     bad = problems(folder, set(workers))
-    bad["trials missing"] += TRIALS - len(contents.records)
-    failed = sum(record.result.failure is not None for record in contents.records)
+    bad["trials missing"] += TRIALS - len(records)
+    failed = sum(record.result.failure is not None for record in records)
     bad["failures beyond one"] += max(0, failed - 1)
     bad["exit status"] += run.returncode != 0
     bad["traceback"] += "Traceback" in said
