@@ -231,7 +231,7 @@ def check(rng: random.Random, dtype: str, data: bool, depth: int) -> None:
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("data", [True, False], ids=["data", "index"])
 @given(seed=st.integers(0, 2**32))
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(derandomize=True, max_examples=100, deadline=None)
 def test_simplified_near_the_limits(dtype: str, data: bool, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(4):

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from autosched.cli import app
+from autosched.cli import app, replay
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
+from autosched.measure.runner import RunOptions
 from autosched.state.steps import Step, steps_from_json
 from autosched.task import Task
 from kit.cli import Cli, MakeRecord, Outcome
@@ -29,6 +30,7 @@ TILED = steps_from_json(
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """cli("show", "file", ...) in an empty folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(replay, "_THOROUGH", RunOptions(min_repeat_ms=40.0, visits=8))
 
     def run(*args: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["autosched", *map(str, args)])
