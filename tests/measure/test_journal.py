@@ -154,7 +154,7 @@ with Session([job], records=__import__("pathlib").Path(sys.argv[1]), measure=mea
 """
 
 
-@pytest.mark.parametrize("moment", [1, 6])
+@pytest.mark.parametrize("moment", [6])
 def test_a_tuner_that_is_killed_loses_one_visit(tmp_path: Path, moment: int) -> None:
     """A real run, killed at its n-th result; the next one has all the others."""
     path = tmp_path / "r.jsonl"
