@@ -120,6 +120,13 @@ def test_where_memory_runs_out_the_worker_is_ended_first(worker: Worker) -> None
     assert int(worker.call(("score",), LONG, "run")) == 500
 
 
+def test_a_copy_that_a_request_made_does_not_answer_too(worker: Worker) -> None:
+    """Its answer would be taken for that to the next request."""
+    for number in range(3):
+        assert worker.call(("copy", number), 20, "run") == number
+    assert worker.call(("echo", "last"), 60, "run") == "last"
+
+
 def test_the_smaller_limit_of_memory_holds() -> None:
     """The user's `ulimit -v`, and ours."""
     hard = resource.getrlimit(resource.RLIMIT_AS)
