@@ -104,7 +104,7 @@ def main() -> int:
         print(_line(" ".join(key), rows[key], failed[key]))
     everything = [row for found in rows.values() for row in found]
     print(_line("all", everything, sum(failed.values())))
-    return 1 if failed else 0
+    return int(any(failed.values()))
 
 
 def _line(title: str, rows: list[Row], failed: int) -> str:

@@ -7,8 +7,12 @@ import os
 import sys
 
 import pytest
+from hypothesis import settings
 
 from kit.golden import Golden
+
+settings.register_profile("fixed", derandomize=True, deadline=None)  # no other draws elsewhere
+settings.load_profile("fixed")
 
 # As many tests run at once as there are cores: threads of libraries would only wait for each other.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
