@@ -46,6 +46,15 @@ def lower(
     """The optimised, flat TIR of `sch` with parameters `args`, ready for code generation.
 
     Raises ScheduleError when the schedule is illegal.
+
+        >>> from autosched import te
+        >>> from autosched.target import cpu_target
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1.0, name="B")
+        >>> print(lower(te.create_schedule(B.op), [A, B], cpu_target()))
+        def main(A: Buffer((4,), float32), B: Buffer((4,), float32)):
+            attrs(from_legacy_te_schedule=True, tir.noalias=True)
+            B[0:4] = A[0:4] + broadcast(1.0, 4)
     """
     return lower_func(schedule_ops(sch, args, name), target)
 
@@ -87,7 +96,12 @@ def lower_steps(
     name: str = "main",
     layout: LayoutOption = LayoutOption.NO_REWRITE,
 ) -> PrimFunc:
-    """The optimised TIR of one candidate: layouts, replay, bounds, statements, passes."""
+    """The optimised TIR of one candidate: layouts, replay, bounds, statements, passes.
+
+    >>> import autosched
+    >>> task = autosched.Task.from_workload("matmul", M=2, N=2, K=2)
+    >>> plain = lower_steps(task.dag, (), task.target)  # no steps: the loops as declared
+    """
     sch, tensors = apply_steps(dag, steps, layout)
     return lower(sch, tensors, target, name)
 
@@ -178,7 +192,19 @@ def cuda_source(
 
 
 def build(sch: Schedule, args: Sequence[Tensor], target: Target, name: str = "main") -> CpuArtifact:
-    """Object code of `sch` for the CPU. Raises ScheduleError or CompileError."""
+    """Object code of `sch` for the CPU. Raises ScheduleError or CompileError.
+
+    >>> import numpy as np
+    >>> from autosched import te
+    >>> from autosched.runtime.cpu import load
+    >>> from autosched.target import cpu_target
+    >>> A = te.placeholder((64,), name="A")
+    >>> B = te.compute((64,), lambda i: A[i] + 1.0, name="B")
+    >>> s = te.create_schedule(B.op)
+    >>> kernel = load(build(s, [A, B], cpu_target()))
+    >>> print(kernel(np.zeros(64, np.float32))[:3])
+    [1. 1. 1.]
+    """
     return build_func(lower(sch, args, target, name), target)
 
 

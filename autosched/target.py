@@ -168,7 +168,11 @@ class Target:
 
 
 def cpu_target(threads: int | None = None, **hardware: int) -> Target:
-    """This machine's CPU; `hardware` overrides fields of HardwareParams."""
+    """This machine's CPU; `hardware` overrides fields of HardwareParams.
+
+    >>> cpu_target(threads=2, cache_line_bytes=128).hardware.cache_line_bytes
+    128
+    """
     cpu, features, triple = _host()
     threads = threads or min(physical_cores(), MAX_THREADS)
     params = _override(HardwareParams.default("cpu", threads=threads), hardware)
@@ -177,7 +181,11 @@ def cpu_target(threads: int | None = None, **hardware: int) -> Target:
 
 
 def cuda_target(arch: str = "sm_80", **hardware: int) -> Target:
-    """A CUDA target for `arch`; `hardware` overrides fields of HardwareParams."""
+    """A CUDA target for `arch`; `hardware` overrides fields of HardwareParams.
+
+    >>> print(cuda_target("sm_90"))
+    cuda (sm_90)
+    """
     return Target("cuda", _override(HardwareParams.default("cuda"), hardware), arch=arch)
 
 

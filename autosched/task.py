@@ -74,7 +74,11 @@ class Task:
         layout_rewrite: str | LayoutOption = "none",
         **args: Any,
     ) -> Task:
-        """A built-in workload, e.g. `Task.from_workload("matmul", M=512, N=512, K=512)`.
+        """A built-in workload; `autosched workloads` lists them with their arguments.
+
+            >>> task = Task.from_workload("matmul", M=512, N=512, K=512)
+            >>> task.dag.flop_count  # floating-point operations of a call
+            268435456.0
 
         `layout_rewrite` is one of none, insert-transform-stage, pre-transformed. Raises ConfigError
         for an unknown workload or argument.
@@ -92,7 +96,10 @@ class Task:
         layout_free: Sequence[str] = (),
         layout_rewrite: str | LayoutOption = "none",
     ) -> Task:
-        """A workload written as text, e.g. `"C[i, j] = sum(k, A[i, k] * B[k, j])"`.
+        """A workload written as text.
+
+            >>> shapes = {"A": (8, 4), "B": (4, 8)}
+            >>> task = Task.from_expression("C[i, j] = sum(k, A[i, k] * B[k, j])", shapes)
 
         docs/expressions.md has the grammar. `dtype` is the type of all tensors, or of each by its
         name. `layout_free` names the inputs that a `layout_rewrite` may store in another order.
@@ -116,7 +123,10 @@ class Task:
         dtype: str | Mapping[str, str] = "float32",
         target: str | Target = "cpu",
     ) -> Task:
-        """A workload in NumPy's einsum notation, e.g. `"bhid,bhjd->bhij"`; the result is `out`.
+        """A workload in NumPy's einsum notation; the result is `out`.
+
+            >>> shapes = {"Q": (1, 8, 64, 32), "K": (1, 8, 64, 32)}
+            >>> task = Task.from_einsum("bhid,bhjd->bhij", shapes)
 
         `shapes` has the shape of each input by its name, in the order of the operands.
         """

@@ -309,6 +309,12 @@ def read_log(path: Path | str, keys: WorkloadKeys | None = None) -> LogContents:
     `keys` names the computations of Ansor's lines whose workload keys are not built in.
     A line that cannot be read, such as a torn last one, is skipped and reported in `problems`.
     Raises ConfigError when the file itself cannot be read.
+
+        >>> import autosched
+        >>> task = autosched.Task.from_workload("matmul", M=16, N=16, K=16)
+        >>> result = autosched.tune(task, trials=4, records="mm.jsonl")
+        >>> sorted({record.task["workload"]["op"] for record in read_log("mm.jsonl").records})
+        ['matmul']
     """
     contents = LogContents()
     contents.records.extend(stream_log(path, contents, keys))

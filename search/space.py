@@ -17,9 +17,12 @@ from autosched.task import Task
 class SearchSpace:
     """Everything that the search may propose for a task.
 
-        space = SearchSpace(task)
-        space.sketches                                     # loop structures, tile sizes open
-        space.sample(np.random.default_rng(0), 64)         # steps of candidates
+        >>> import autosched, numpy as np
+        >>> task = autosched.Task.from_workload("matmul", M=16, N=16, K=16)
+        >>> space = SearchSpace(task)
+        >>> len(space.sketches)  # loop structures, tile sizes open
+        3
+        >>> candidates = space.sample(np.random.default_rng(0), 8)  # steps of each
 
     `context` is the task as sketch rules and mutations see it.
     """

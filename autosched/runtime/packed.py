@@ -174,7 +174,10 @@ _workspaces: dict[int, tuple[Callable[[int, int], int], Callable[[int, int], Non
 
 
 def register_packed(name: str, function: Callable[..., Any]) -> None:
-    """Makes `function` what call_packed of `name` calls, in place of what it called before."""
+    """Makes `function` what call_packed of `name` calls, in place of what it called before.
+
+    >>> register_packed("report", lambda done, of: print(f"{done} of {of}"))
+    """
     _functions[name] = function
 
 

@@ -64,6 +64,11 @@ def tune(
     is the best: `race` of the result's entries says against what. Without rivals it is timed once
     more. `again` says what it took then, and whether the recorded time is reliable.
 
+        >>> import autosched
+        >>> task = autosched.Task.from_workload("matmul", M=16, N=16, K=16)
+        >>> result = autosched.tune(task, trials=4)
+        >>> kernel = result.best.build()
+
     Args:
         task: a Task or a list of them; several are tuned together with one cost model.
         trials: candidates to measure, of all tasks together; default: 64 for each.
@@ -80,7 +85,7 @@ def tune(
         save_model: file for the trained cost model, which replaces a cost model only.
         warm_start: record files of other tasks to train the cost model on.
         search: the parameters of the search.
-        sketch_rules: tried before the built-in ones, see docs/search.md.
+        sketch_rules: tried before the built-in ones, see docs/searching.md.
         measure: how long each candidate is timed.
         workers: processes that build candidates.
         build_timeout_s: after which building one candidate is given up.

@@ -24,8 +24,12 @@ from autosched.words import count, in_shell
 def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuKernel | GpuKernel:
     """The best kernel that the record file holds for a task; nothing is measured or checked.
 
-        kernel = autosched.load_best("mm.jsonl")
-        kernel(a, b, c)                       # inputs, then outputs, written in place
+        >>> import autosched
+        >>> task = autosched.Task.from_workload("matmul", M=16, N=16, K=16)
+        >>> result = autosched.tune(task, trials=4, records="mm.jsonl")
+        >>> kernel = autosched.load_best("mm.jsonl")  # later, in another process
+        >>> a, b = (autosched.empty((16, 16)) for _ in range(2))
+        >>> c = kernel(a, b)
 
     The best is the fastest, or the one that won a race against it at the end of a run.
     A time that no kernel can have is not believed, says a warning, and the next is taken.

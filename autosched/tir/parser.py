@@ -27,7 +27,16 @@ __all__ = ["ParseError", "parse_expr", "parse_func", "parse_module"]
 
 
 def parse_func(text: str) -> PrimFunc:
-    """The function that `text` holds. ParseError when it holds no, or not only, a function."""
+    """The function that `text` holds. ParseError when it holds no, or not only, a function.
+
+    >>> func = parse_func('''
+    ... def main(A: Buffer((4,), float32)):
+    ...     for i in range(4):
+    ...         A[i] = A[i] + 1.0
+    ... ''')
+    >>> func.name
+    'main'
+    """
     module = parse_module(text)
     if len(module.functions) != 1:
         raise ParseError(f"expected one function, found {len(module.functions)}")

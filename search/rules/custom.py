@@ -38,7 +38,8 @@ def require_rule(rule: object, where: str) -> None:
         if isinstance(rule, type) or not callable(getattr(rule, name, None)):
             raise ConfigError(
                 f"sketch_rules: {where}: expected a rule with a name, condition(context, state, "
-                f"stage_id) and apply(context, state, stage_id), found {rule!r}; see docs/search.md"
+                f"stage_id) and apply(context, state, stage_id), found {rule!r}; "
+                "see docs/searching.md"
             )
     if not isinstance(getattr(rule, "name", None), str):
         raise ConfigError(f"sketch_rules: {where}: the rule {rule!r} has no name")

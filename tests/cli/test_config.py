@@ -118,7 +118,7 @@ def test_a_json_schema_can_be_published() -> None:
 
 
 def test_the_documented_settings_are_the_defaults(written: Callable[..., Path]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "searching.md").read_text()
     block = text.split("```yaml\n")[1].split("```")[0]
     documented, default = load_config(written(WORKLOAD + block)), load_config(written(WORKLOAD))
     assert documented == default

@@ -331,8 +331,8 @@ def test_sketch_rules_of_the_user(run: Callable[..., tuple[int, str, str]], tmp_
 def test_the_documented_sketch_rule_works(
     run: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The three blocks of docs/search.md: a file of rules, a configuration, a program."""
-    text = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
+    """The three blocks of docs/searching.md: a file of rules, a configuration, a program."""
+    text = (Path(__file__).parents[2] / "docs" / "searching.md").read_text()
     section = text.split("## Your own sketch rules")[1]
     rules, configuration, program = (b.split("```")[0] for b in _blocks(section))
     (tmp_path / "my_rules.py").write_text(rules)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -523,13 +522,3 @@ def test_what_cannot_be_built() -> None:
     text = 'def main(n: int32):\n    call_extern("no_such_function", n, dtype=int32)'
     with pytest.raises(MeasureError, match="'no_such_function', which is not in this process"):
         loaded(text)
-
-
-def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "host.md").read_text()
-    names: dict[str, Any] = {}
-    for block in text.split("```python\n")[1:]:
-        exec(block.split("```")[0], names)
-    np.testing.assert_array_equal(names["y"], names["x"] * 2)
-    assert f"    # {names['message']}\n" in text
-    assert capsys.readouterr().out == "1 of 3\n2 of 3\n3 of 3\n" and names["total"] == 3.0

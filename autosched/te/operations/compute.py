@@ -41,12 +41,23 @@ def as_shape(shape: Shape) -> tuple[Expr, ...]:
 
 
 def placeholder(shape: Shape, dtype: str | DType = "float32", name: str = "placeholder") -> Tensor:
-    """An input tensor of `shape` (elements per dimension)."""
+    """An input tensor of `shape` (elements per dimension).
+
+    >>> from autosched import te
+    >>> te.placeholder((8, te.var("n")), "int8", name="A")
+    Tensor(A: int8[8, n])
+    """
     return PlaceholderOp(name, as_shape(shape), DType(dtype)).output(0)
 
 
 def reduce_axis(dom: Range | Sequence[Operand], name: str = "rv") -> IterVar:
-    """An axis [lo, hi) to reduce over, for `te.sum` and the like."""
+    """An axis [lo, hi) to reduce over, for `te.sum` and the like.
+
+    >>> from autosched import te
+    >>> A, B = (te.placeholder((8, 8), name=name) for name in "AB")
+    >>> k = te.reduce_axis((0, 8), "k")
+    >>> C = te.compute((8, 8), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    """
     dom = as_range(dom)
     return IterVar(dom, Var(name, dom.extent.dtype), IterKind.REDUCE)
 
@@ -114,8 +125,11 @@ def compute(
     A function that returns a tuple makes several outputs over the same axes: the result is then
     a tuple of tensors, else one tensor. `axis_names` overrides the parameter names.
 
-        A = te.placeholder((8, 4), name="A")
-        B = te.compute((4, 8), lambda i, j: A[j, i] * 2.0, name="B")
+        >>> from autosched import te
+        >>> A = te.placeholder((8, 4), name="A")
+        >>> B = te.compute((4, 8), lambda i, j: A[j, i] * 2.0, name="B")
+        >>> B
+        Tensor(B: float32[4, 8])
 
     A function of fewer indices than the shape has dimensions returns the call of a tensor
     intrinsic (te.decl_tensor_intrin), which fills the other dimensions:

@@ -88,12 +88,12 @@ def comm_reducer(
 ) -> Reducer:
     """A commutative reduction of one's own.
 
-    argmax = te.comm_reducer(
-        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
-        lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
-        name="argmax",
-    )
-    index, value = te.compute((n,), lambda i: argmax((k.var, A[i, k]), axis=k))
+    >>> from autosched import te
+    >>> def larger(x, y):
+    ...     return te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])
+    >>> argmax = te.comm_reducer(larger, lambda t0, t1: (te.const(-1, t0), te.min_value(t1)))
+    >>> A, k = te.placeholder((4, 8), name="A"), te.reduce_axis((0, 8), "k")
+    >>> index, value = te.compute((4,), lambda i: argmax((k.var, A[i, k]), axis=k))
     """
     return Reducer(fcombine, fidentity, name)
 

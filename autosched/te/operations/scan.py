@@ -25,11 +25,12 @@ def scan(
     t from `state_placeholder` at earlier steps and from `inputs`. One state gives one tensor,
     several give a list. ValueError when shapes or counts do not fit.
 
-        X = te.placeholder((m, n), name="X")
-        state = te.placeholder((m, n), name="state")
-        init = te.compute((1, n), lambda _, i: X[0, i])
-        update = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i])
-        total = te.scan(init, update, state, [X])
+        >>> from autosched import te
+        >>> X, state = (te.placeholder((16, 4), name=name) for name in ("X", "state"))
+        >>> init = te.compute((1, 4), lambda _, i: X[0, i])
+        >>> update = te.compute((16, 4), lambda t, i: state[t - 1, i] + X[t, i])
+        >>> te.scan(init, update, state, [X], name="total")
+        Tensor(total: float32[16, 4])
     """
     inits, updates, states, reads = map(_tensors, (init, update, state_placeholder, inputs))
     if not inits or len({len(inits), len(updates), len(states)}) != 1:

@@ -118,6 +118,10 @@ class PassContext:
 
     `trace(program, info, is_before)` is the short form of an instrument. Raises ConfigError for
     an unknown configuration key or a value of the wrong type.
+
+        >>> with PassContext(disabled_pass=["UnrollLoop"], config={"tir.noalias": False}):
+        ...     PassContext.current().setting("tir.noalias")
+        False
     """
 
     opt_level: int = 2

@@ -133,6 +133,19 @@ class Sequential:
 
     Passes that others require are looked up by name in `registry`; ConfigError for a name that is
     not there.
+
+        >>> from autosched.tir.parser import parse_func
+        >>> from autosched.transform.expressions.simplify import Simplify
+        >>> from autosched.transform.loops.unroll_loop import UnrollLoop
+        >>> func = parse_func('''
+        ... def main(A: Buffer((2,), int32)):
+        ...     for i in unrolled(2):
+        ...         A[i] = i * 3
+        ... ''')
+        >>> print(Sequential((UnrollLoop(), Simplify()))(func))
+        def main(A: Buffer((2,), int32)):
+            A[0] = 0
+            A[1] = 3
     """
 
     passes: tuple[Pass, ...]

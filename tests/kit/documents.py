@@ -1,0 +1,38 @@
+"""The fenced examples of a page of the documentation, and what HTML comments say of them.
+
+Right above a fence, where readers of the page do not see it:
+
+    <!-- before: statements that the example needs -->
+    <!-- file: NAME that its text is saved under -->
+    <!-- not run: the reason -->
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One fence: its language (`""` when it names none), text, first line and remarks."""
+
+    language: str
+    text: str
+    line: int
+    remarks: dict[str, str] = field(default_factory=dict)
+
+
+def examples(page: Path) -> list[Example]:
+    """The fences of a page in their order."""
+    found: list[Example] = []
+    remarks: dict[str, str] = {}
+    for token in MarkdownIt().parse(page.read_text(encoding="utf-8")):
+        if token.type == "fence" and token.map:
+            found.append(Example(token.info, token.content, token.map[0] + 2, remarks))
+        if token.type == "html_block":
+            kind, _, rest = token.content.strip().removeprefix("<!--").partition(":")
+            remarks = {**remarks, kind.strip(): rest.removesuffix("-->").strip()}
+        else:
+            remarks = {}
+    return found
