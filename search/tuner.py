@@ -185,6 +185,9 @@ class Tuner:
             task.key,
         )
         self._since_best = 0
+        self._built = 0.0  # seconds of measuring in which candidates were built
+        self._measuring = 0.0  # when the last of these was counted
+        self._recorded: dict[str, float] = {}  # seconds by phase that records tell
         self._earlier = list(earlier)
         for record in earlier:
             self._consider(record)
@@ -269,6 +272,7 @@ class Tuner:
         best = progress.best.result.cost if progress.best is not None else float("inf")
         try:
             with self._phase("measure"):
+                self._measuring = time.perf_counter()
                 steps = [c.steps for c in batch]
                 self._measurer.on_known = partial(self._note, batch)
                 results = self._measurer.measure(progress.task, steps, best, self._tell_part)
@@ -299,6 +303,8 @@ class Tuner:
             for candidate, result in zip(batch, results, strict=True)
             if result is not None
         ]
+        if records:
+            records[0].search["spent"] = self._spent()
         self.records += records
         progress.round += 1
         progress.done += len(records)
@@ -309,6 +315,14 @@ class Tuner:
         if self._log is not None and records:
             self._log.append(records)
         return records
+
+    def _spent(self) -> dict[str, float]:
+        """Seconds by phase since the last call; measuring is told as building and running."""
+        seconds = dict(self.progress.seconds)
+        seconds["run"] = seconds.pop("measure", 0.0) - self._built
+        seconds["build"] = self._built
+        before, self._recorded = self._recorded, seconds
+        return {name: round(s - before.get(name, 0.0), 6) for name, s in seconds.items()}
 
     def _record_of(
         self, candidate: Candidate, result: MeasureResult, quality: Quality | None = None
@@ -368,6 +382,10 @@ class Tuner:
 
     def _tell_part(self, name: str, done: int, total: int) -> None:
         self.progress.part = Part(name, done, total)
+        now = time.perf_counter()
+        if name == "build":
+            self._built += now - self._measuring
+            self._measuring = now
         if self._observer is not None:
             self._observer(self.progress, ())
 

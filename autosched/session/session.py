@@ -7,6 +7,7 @@ happens in between is here.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -278,19 +279,22 @@ class Session:
             for each in () if result.interrupted or result.failed else result.tasks:
                 if each.best is not None:
                     records = (*self._earlier.here.get(each.task.key, ()), *each.records)
+                    start = time.perf_counter()
                     won = final(each.task, self.measurer, each.best, records)
+                    seconds = time.perf_counter() - start
                     with interrupts_held():
-                        found[each.task.key] = self._keep(won, each)
+                        found[each.task.key] = self._keep(won, each, seconds)
         costs = [inf if each.best is None else each.best.result.cost for each in result.tasks]
         result.objective = sum(
             job.weight * cost for job, cost in zip(self.jobs, costs, strict=True)
         )
         return found
 
-    def _keep(self, won: Final | None, result: TuneResult) -> Final | None:
-        """Write the record of a race, and make its winner the best of the task."""
+    def _keep(self, won: Final | None, result: TuneResult, seconds: float) -> Final | None:
+        """Write the record of a race of `seconds`, and make its winner the best of the task."""
         if won is None or won.race is None:
             return won
+        won.best.search["spent"] = {"race": round(seconds, 4)}
         if self._written is not None:
             won = replace(won, best=self._written.stamped(won.best))
             try:

@@ -131,6 +131,8 @@ class StubMeasurer:
         if len(self.batches) == self.interrupt_after:
             raise KeyboardInterrupt
         self.batches.append(list(batch))
+        if progress is not None:
+            progress("build", len(batch), len(batch))
         results = [self.one(steps, k) for k, steps in enumerate(batch)]
         if self.cut_short_after is not None and len(self.batches) > self.cut_short_after:
             raise MeasureInterrupted([*results[:-2], None, None])

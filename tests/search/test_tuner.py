@@ -68,6 +68,24 @@ def test_every_trial_is_recorded(make: Callable[..., Tuner], task: Task, tmp_pat
     assert set(result.progress.seconds) == phases
 
 
+def test_records_tell_how_long_each_phase_took(
+    make: Callable[..., Tuner], task: Task, tmp_path: Path
+) -> None:
+    """The first of each batch, what is new since the batch before; the last learning is lost."""
+    log = RecordLog(tmp_path / "log.jsonl")
+    seconds = make(task, log=log).run().progress.seconds
+    told = [r.search.get("spent") for r in read_log(log.path).records]
+    assert [k for k, spent in enumerate(told) if spent is not None] == [0, 4, 8]
+    sums = {
+        name: sum(spent.get(name, 0.0) for spent in told if spent)
+        for name in ("start", "search", "build", "run")
+    }
+    assert sums["build"] > 0
+    assert sums["start"] == pytest.approx(seconds["start"], abs=1e-3)
+    assert sums["search"] == pytest.approx(seconds["search"], abs=1e-3)
+    assert sums["build"] + sums["run"] == pytest.approx(seconds["measure"], abs=1e-3)
+
+
 def test_the_same_seed_gives_the_same_candidates(make: Callable[..., Tuner], task: Task) -> None:
     runs = [make(task, seed=seed).run() for seed in (1, 1, 2)]
     steps = [[r.steps for r in run.records] for run in runs]
