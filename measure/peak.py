@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import threading
 import time
 from functools import lru_cache
 
 from autosched.codegen.llvm_compile import compile_object
+from autosched.measure.at_once import seconds_at_once
 from autosched.runtime.native import Library, load_object
 from autosched.target import Target, cpu_target
 
@@ -33,21 +33,7 @@ def peak_flops(target: Target, dtype: str) -> float | None:
     start = time.perf_counter()
     function(10_000)
     iterations = max(1000, int(10_000 * _BLOCK_SECONDS / (time.perf_counter() - start)))
-    barrier = threading.Barrier(target.threads)
-    seconds = [[0.0] * target.threads for _ in range(_ROUNDS)]
-
-    def work(thread: int) -> None:
-        for row in seconds:
-            barrier.wait()
-            begin = time.perf_counter()
-            function(iterations)
-            row[thread] = time.perf_counter() - begin
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(target.threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    seconds = seconds_at_once([lambda: function(iterations)] * target.threads, _ROUNDS)
     operations = 2 * lanes * _CHAINS * iterations
     return max(sum(operations / s for s in row) for row in seconds)
 
@@ -60,6 +46,11 @@ def _library(vector_bytes: int, dtype: str) -> Library:
     return load_object(compile_object(text, target, "light"), ["autosched_peak"])
 
 
+def vector_register(vector_bytes: int) -> str:
+    """The constraint of inline assembly for a vector register of that width."""
+    return {"aarch64": "w"}.get(platform.machine(), "v" if vector_bytes == 64 else "x")
+
+
 def peak_ir(vector_bytes: int, dtype: str, *, fused: bool) -> str:
     """LLVM assembly of `autosched_peak(iterations)`: `_CHAINS` vector multiply-adds a turn.
 
@@ -68,7 +59,7 @@ def peak_ir(vector_bytes: int, dtype: str, *, fused: bool) -> str:
     element, size = _TYPES[dtype]
     lanes = vector_bytes // size
     vector = f"<{lanes} x {element}>"
-    register = {"aarch64": "w"}.get(platform.machine(), "v" if vector_bytes == 64 else "x")
+    register = vector_register(vector_bytes)
     fma = f"@llvm.fma.v{lanes}f{size * 8}"
     lines = [
         f"declare {vector} {fma}({vector}, {vector}, {vector})",

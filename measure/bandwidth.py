@@ -1,0 +1,149 @@
+"""The bandwidth of this machine's caches and memory, measured: vectors that are only read."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from autosched.codegen.llvm_compile import compile_object
+from autosched.cpu_caches import cache_sizes
+from autosched.measure.at_once import seconds_at_once
+from autosched.measure.peak import vector_register
+from autosched.runtime.memory import empty
+from autosched.runtime.native import Library, load_object
+from autosched.target import Target, cpu_target
+
+_LOADS = 8  # vectors of a turn of the loop, each with an accumulator of its own
+_BLOCK_SECONDS = 2e-3
+_ROUNDS = 8  # of what fits a cache
+_SLOW_ROUNDS = 3  # of what does not
+_BEYOND = 2  # times the last cache: of what is read from memory, little stays in it
+_SHARE = 4  # a quarter of the free memory may be read
+_MOST_BYTES = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """Bytes a second that all threads read together from a level, and what each of them reads."""
+
+    level: str
+    bytes_per_second: float
+    bytes_each: int
+
+
+def bandwidths(target: Target) -> list[Bandwidth]:
+    """What `target.threads` threads read a second from L1, L2, L3 and memory.
+
+    Each thread reads an array of its own, again and again: half of L1 and of L2, eight times L2 for
+    the L3 that cores share, and together twice the L3 for memory. A level is left out when it is no
+    larger than the one before, memory when a quarter of what is free is not beyond the L3. Takes
+    some 50 ms, and longer where caches are large.
+    """
+    threads = target.threads
+    first, second, third = cache_sizes()
+    shared = min(third // 2 // threads, 8 * second)
+    sizes = {"L1": first // 2, "L2": second // 2, "L3": shared}
+    beyond = _BEYOND * third // threads
+    if threads * beyond <= min(_MOST_BYTES, free_bytes() // _SHARE):
+        sizes["memory"] = beyond
+    turn = _LOADS * target.vector_bytes
+    found: list[Bandwidth] = []
+    before = 0
+    for level, size in sizes.items():
+        whole = size // turn * turn
+        if whole > before:
+            found.append(Bandwidth(level, _measured(target, whole), whole))
+            before = max(before, whole)
+    return found
+
+
+def free_bytes() -> int:
+    """Bytes of memory that this machine could still give."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _measured(target: Target, size: int) -> float:
+    read = _reader(target.vector_bytes)
+    arrays = [empty((size,), np.uint8) for _ in range(target.threads)]
+    for array in arrays:
+        array.fill(1)
+    starts = [int(array.__array_interface__["data"][0]) for array in arrays]
+    begin = time.perf_counter()
+    read(starts[0], size, 1)
+    once = time.perf_counter() - begin
+    passes = max(1, int(_BLOCK_SECONDS / once))
+    rounds = _ROUNDS if once < _BLOCK_SECONDS else _SLOW_ROUNDS
+    work: list[Callable[[], object]] = [partial(read, start, size, passes) for start in starts]
+    seconds = seconds_at_once(work, rounds)
+    return max(sum(passes * size / s for s in row) for row in seconds)
+
+
+def _reader(vector_bytes: int) -> Callable[[int, int, int], None]:
+    library = _library(vector_bytes)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    return kind(library.addresses["autosched_read"])
+
+
+@lru_cache(maxsize=2)
+def _library(vector_bytes: int) -> Library:
+    target = cpu_target(1)
+    return load_object(compile_object(read_ir(vector_bytes), target, "light"), ["autosched_read"])
+
+
+def read_ir(vector_bytes: int) -> str:
+    """LLVM assembly of `autosched_read(data, bytes, passes)`.
+
+    `bytes` is a positive multiple of `_LOADS` vectors. For all that the compiler knows, memory
+    changes between two passes, so that each reads all of it.
+    """
+    vector, register = f"<{vector_bytes // 4} x i32>", vector_register(vector_bytes)
+    lines = [
+        "define void @autosched_read(ptr %data, i64 %bytes, i64 %passes) {",
+        "entry:",
+        "  br label %pass",
+        "pass:",
+        "  %p = phi i64 [ 0, %entry ], [ %pnext, %done ]",
+        '  call void asm sideeffect "", "r,~{memory}"(ptr %data)',
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %pass ], [ %next, %loop ]",
+    ]
+    for k in range(_LOADS):
+        lines.append(f"  %a{k} = phi {vector} [ zeroinitializer, %pass ], [ %b{k}, %loop ]")
+    for k in range(_LOADS):
+        lines += [
+            f"  %o{k} = add i64 %i, {k * vector_bytes}",
+            f"  %q{k} = getelementptr i8, ptr %data, i64 %o{k}",
+            f"  %v{k} = load {vector}, ptr %q{k}, align {vector_bytes}",
+            f"  %b{k} = xor {vector} %a{k}, %v{k}",
+        ]
+    lines += [
+        f"  %next = add i64 %i, {_LOADS * vector_bytes}",
+        "  %more = icmp slt i64 %next, %bytes",
+        "  br i1 %more, label %loop, label %done",
+        "done:",
+    ]
+    for k in range(_LOADS):  # nothing of what was read may be left out
+        lines.append(f'  call void asm sideeffect "", "{register}"({vector} %b{k})')
+    lines += [
+        "  %pnext = add i64 %p, 1",
+        "  %again = icmp slt i64 %pnext, %passes",
+        "  br i1 %again, label %pass, label %end",
+        "end:",
+        "  ret void",
+        "}",
+    ]
+    return "\n".join([*lines, ""])
