@@ -63,8 +63,10 @@ def export_cpu(
     ]
     shapes = [_shapes(symbol, among, built) for symbol, among in (choices or {}).items()]
     features, registers = _needs(target)
+    module = bundle(MODULES, _DOCSTRING.format(name=name, first=[*built, *(choices or {})][-1]))
     hashes = [hashlib.sha256(a.object_code).hexdigest() for a in built.values()]
-    identity = hashlib.sha256(repr((hashes, entries, shapes)).encode()).hexdigest()[:16]
+    nameless = library_ir(name, entries, shapes, features, registers)
+    identity = hashlib.sha256(repr((hashes, nameless, module)).encode()).hexdigest()[:16]
     own = library_ir(name, entries, shapes, features, registers, identity)
     objects = {f"{name}_runtime.o": compile_object(own, _plain(target), "light")}
     objects |= {f"{name}_{symbol}.o": a.object_code for symbol, a in built.items()}
@@ -95,7 +97,7 @@ def export_cpu(
         f"{name}_example.c": example(name, functions),
         f"{name}.cmake": cmake(name),
         f"{name}.json": json.dumps(about, indent=1) + "\n",
-        f"{name}.py": bundle(MODULES, _DOCSTRING.format(name=name, first=functions[-1].symbol)),
+        f"{name}.py": module,
     }
     for file, text in texts.items():
         (folder / file).write_text(text, encoding="utf-8")

@@ -24,7 +24,7 @@ from autosched.runtime.array_checks import (
 )
 from autosched.runtime.calling import arrange, result_of, signature
 from autosched.runtime.memory import aligned_copy, empty
-from autosched.runtime.quick_call import UNFIT, Expected, quick_call
+from autosched.runtime.quick_call import UNFIT, Expected, learn_tensors, quick_call
 
 _FILE = Path(__file__).with_suffix(".json")
 _ONE = ctypes.c_int32(1)  # the library sees to its threads itself
@@ -80,6 +80,10 @@ class Kernel:
         if status == 0:
             return None
         made: list[Any] = []
+        if status == UNFIT and learn_tensors(args) and not named:
+            status = self._quick(args)
+            if status == 0:
+                return None
         if status == UNFIT:
             status, made = self._general(args, named)
         if status:

@@ -5,10 +5,13 @@ It needs NumPy only: exported modules hold a copy of it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+_FOREIGN = {f"torch.{name}": name for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
 
 
 def element_of(dtype: str) -> np.dtype[Any]:
@@ -35,12 +38,15 @@ def view_of(value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray):
         return np.asarray(value)
     array: np.ndarray[Any, Any]
-    if _is_torch(type(value)):
+    if is_torch(type(value)):  # its own view costs a sixth of DLPack's and refuses the same
         try:
             array = value.numpy()
             return array
         except TypeError:  # of a type that NumPy does not have, or on a GPU: DLPack says
-            pass
+            element = _FOREIGN.get(str(getattr(value, "dtype", None)))
+            if element is not None and element_of(element).isbuiltin == 2:
+                bits = getattr(sys.modules["torch"], f"uint{element_of(element).itemsize * 8}")
+                return view_of(value.view(bits)).view(element_of(element))
     if hasattr(value, "__dlpack__"):
         array = np.from_dlpack(value)
         return array
@@ -49,8 +55,8 @@ def view_of(value: Any) -> np.ndarray[Any, Any]:
     raise TypeError(f"{type(value).__name__} offers no array")
 
 
-def _is_torch(kind: type) -> bool:
-    """PyTorch's own view of its memory costs a sixth of DLPack's and refuses what that refuses."""
+def is_torch(kind: type) -> bool:
+    """Whether that is PyTorch's own type of tensors, and none derived from it."""
     return kind.__name__ == "Tensor" and kind.__module__ == "torch"
 
 

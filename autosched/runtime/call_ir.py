@@ -1,11 +1,12 @@
 """LLVM assembly of a kernel's checked call from Python: one function for all kernels.
 
 `i32 autosched_call(ptr table, ptr args)` takes what a kernel expects, as `quick_call.py` writes it
-down, and a tuple of objects. Where every object is a NumPy array that fits, it lets go
-of the interpreter's lock, runs the kernel and returns its status. Otherwise it returns UNFIT, and
-nothing has run. It is called with the lock held and reads the arrays' fields where NumPy's binary
-interface has them; the functions of Python that it needs are in the table, so that it links
-anywhere. It knows nothing of a task: words of 8 bytes in the table say all.
+down, and a tuple of objects. Where every object is a NumPy array or a tensor of PyTorch that fits,
+it lets go of the interpreter's lock, runs the kernel and returns its status. Otherwise it returns
+UNFIT, and nothing has run. It is called with the lock held and reads the arrays' fields where
+NumPy's binary interface has them (tensors: `tensor_ir.py`); the functions of Python that it needs
+are in the table, so that it links anywhere. It knows nothing of a task: words of 8 bytes in the
+table say all.
 
 | word | of the table |
 |---|---|
@@ -15,7 +16,8 @@ anywhere. It knows nothing of a task: words of 8 bytes in the table say all.
 | 4 | NumPy's type of arrays |
 | 5 to 8 | PyTuple_Size, PyTuple_GetItem, PyEval_SaveThread, PyEval_RestoreThread |
 | 9 | bytes of an object before its own fields |
-| 10 | the first array's words; those of the others follow, 8 words each |
+| 10 | address of what is known of tensors (`tensor_ir.py`) |
+| 11 | the first array's words; those of the others follow, 8 words each |
 
 | word | of an array |
 |---|---|
@@ -25,15 +27,139 @@ anywhere. It knows nothing of a task: words of 8 bytes in the table say all.
 | 4 | flags that it must have |
 | 5 | its size in bytes |
 | 6 | 1 when the kernel writes it |
+| 7 | DLPack's type of its elements: code, bits and lanes in 8, 8 and 16 bits |
 """
 
 from __future__ import annotations
 
-UNFIT = -2
-ARRAY_WORDS = 8
-FIRST_ARRAY = 10
+from autosched.runtime.tensor_ir import TENSOR_IR
 
-CALL_IR = """
+UNFIT = -2
+
+_NUMPY_IR = """
+define private i1 @call.same_extents(ptr %array, ptr %dims, i64 %rank) {
+entry:
+  %pwrank = getelementptr i64, ptr %array, i64 1
+  %wrank = load i64, ptr %pwrank
+  %pwdims = getelementptr i64, ptr %array, i64 2
+  %wdims = load ptr, ptr %pwdims
+  %same.rank = icmp eq i64 %rank, %wrank
+  br i1 %same.rank, label %extents, label %no
+extents:
+  %d = phi i64 [ 0, %entry ], [ %d1, %extent ]
+  %more = icmp slt i64 %d, %wrank
+  br i1 %more, label %extent, label %yes
+extent:
+  %pe = getelementptr i64, ptr %dims, i64 %d
+  %pw = getelementptr i64, ptr %wdims, i64 %d
+  %e = load i64, ptr %pe
+  %w = load i64, ptr %pw
+  %equal = icmp eq i64 %e, %w
+  %d1 = add i64 %d, 1
+  br i1 %equal, label %extents, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+define private i1 @call.aligned(ptr %array, i64 %data) {
+  %pmask = getelementptr i64, ptr %array, i64 3
+  %mask = load i64, ptr %pmask
+  %low = and i64 %data, %mask
+  %fine = icmp eq i64 %low, 0
+  ret i1 %fine
+}
+
+define private i1 @call.array_fits(ptr %array, ptr %f, ptr %slot) {
+entry:
+  %data = load i64, ptr %f
+  %prank = getelementptr i8, ptr %f, i64 8
+  %rank = load i32, ptr %prank
+  %pdims = getelementptr i8, ptr %f, i64 16
+  %dims = load ptr, ptr %pdims
+  %pdescr = getelementptr i8, ptr %f, i64 40
+  %descr = load ptr, ptr %pdescr
+  %pflags = getelementptr i8, ptr %f, i64 48
+  %flags = load i32, ptr %pflags
+  %want.descr = load ptr, ptr %array
+  %pwflags = getelementptr i64, ptr %array, i64 4
+  %wflags64 = load i64, ptr %pwflags
+  %wflags = trunc i64 %wflags64 to i32
+  %same.type = icmp eq ptr %descr, %want.descr
+  %aligned = call i1 @call.aligned(ptr %array, i64 %data)
+  %set = and i32 %flags, %wflags
+  %flagged = icmp eq i32 %set, %wflags
+  %fine1 = and i1 %aligned, %flagged
+  %fine = and i1 %fine1, %same.type
+  store i64 %data, ptr %slot
+  br i1 %fine, label %extents, label %no
+extents:
+  %rank64 = sext i32 %rank to i64
+  %same = call i1 @call.same_extents(ptr %array, ptr %dims, i64 %rank64)
+  ret i1 %same
+no:
+  ret i1 false
+}
+"""
+
+_ALIASES_IR = """
+define private { i64, i64 } @call.span(ptr %arrays, ptr %slots, i64 %i) {
+  %words = mul i64 %i, 8
+  %array = getelementptr i64, ptr %arrays, i64 %words
+  %psize = getelementptr i64, ptr %array, i64 5
+  %size = load i64, ptr %psize
+  %pslot = getelementptr i64, ptr %slots, i64 %i
+  %low = load i64, ptr %pslot
+  %high = add i64 %low, %size
+  %only = insertvalue { i64, i64 } undef, i64 %low, 0
+  %span = insertvalue { i64, i64 } %only, i64 %high, 1
+  ret { i64, i64 } %span
+}
+
+define private i1 @call.outputs_are_apart(ptr %arrays, ptr %slots, i64 %n) {
+entry:
+  br label %aliases
+aliases:
+  %j = phi i64 [ 0, %entry ], [ %j1, %next ]
+  %some = icmp slt i64 %j, %n
+  br i1 %some, label %written, label %yes
+written:
+  %jwords = mul i64 %j, 8
+  %ja = getelementptr i64, ptr %arrays, i64 %jwords
+  %pout = getelementptr i64, ptr %ja, i64 6
+  %out = load i64, ptr %pout
+  %writes = icmp ne i64 %out, 0
+  %jspan = call { i64, i64 } @call.span(ptr %arrays, ptr %slots, i64 %j)
+  %jlow = extractvalue { i64, i64 } %jspan, 0
+  %jhigh = extractvalue { i64, i64 } %jspan, 1
+  br i1 %writes, label %others, label %next
+others:
+  %k = phi i64 [ 0, %written ], [ %k1, %other ]
+  %rest = icmp slt i64 %k, %n
+  br i1 %rest, label %other, label %next
+other:
+  %kspan = call { i64, i64 } @call.span(ptr %arrays, ptr %slots, i64 %k)
+  %klow = extractvalue { i64, i64 } %kspan, 0
+  %khigh = extractvalue { i64, i64 } %kspan, 1
+  %different = icmp ne i64 %k, %j
+  %before = icmp ult i64 %jlow, %khigh
+  %after = icmp ult i64 %klow, %jhigh
+  %both = and i1 %before, %after
+  %shared = and i1 %both, %different
+  %k1 = add i64 %k, 1
+  br i1 %shared, label %no, label %others
+next:
+  %j1 = add i64 %j, 1
+  br label %aliases
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+"""
+
+_CALL_IR = """
 define i32 @autosched_call(ptr %table, ptr %args) {
 entry:
   %pn = getelementptr i64, ptr %table, i64 1
@@ -46,7 +172,8 @@ entry:
   %psave = getelementptr i64, ptr %table, i64 7
   %prestore = getelementptr i64, ptr %table, i64 8
   %phead = getelementptr i64, ptr %table, i64 9
-  %arrays = getelementptr i64, ptr %table, i64 10
+  %ptensors = getelementptr i64, ptr %table, i64 10
+  %arrays = getelementptr i64, ptr %table, i64 11
   %room = add i64 %n, 1
   %slots = alloca i64, i64 %room
   %threads = load ptr, ptr %pthreads
@@ -63,112 +190,41 @@ tuple:
   %type = load ptr, ptr %ptype
   %head = load i64, ptr %phead
   %behead = sub i64 %head, 8
+  %tensors = load ptr, ptr %ptensors
+  %tensor = load ptr, ptr %tensors
   %given = call i64 %size(ptr %args)
   %all = icmp eq i64 %given, %n
   br i1 %all, label %each, label %unfit
 each:
-  %i = phi i64 [ 0, %tuple ], [ %i1, %fits ]
+  %i = phi i64 [ 0, %tuple ], [ %i1, %next ]
   %left = icmp slt i64 %i, %n
   br i1 %left, label %object, label %aliases
 object:
   %words = mul i64 %i, 8
   %array = getelementptr i64, ptr %arrays, i64 %words
+  %slot = getelementptr i64, ptr %slots, i64 %i
   %o = call ptr %item(ptr %args, i64 %i)
   %ptype.o = getelementptr i8, ptr %o, i64 %behead
   %type.o = load ptr, ptr %ptype.o
   %numpy = icmp eq ptr %type.o, %type
-  br i1 %numpy, label %fields, label %unfit
+  br i1 %numpy, label %fields, label %other
 fields:
   %f = getelementptr i8, ptr %o, i64 %head
-  %data = load i64, ptr %f
-  %prank = getelementptr i8, ptr %f, i64 8
-  %rank = load i32, ptr %prank
-  %pdims = getelementptr i8, ptr %f, i64 16
-  %dims = load ptr, ptr %pdims
-  %pdescr = getelementptr i8, ptr %f, i64 40
-  %descr = load ptr, ptr %pdescr
-  %pflags = getelementptr i8, ptr %f, i64 48
-  %flags = load i32, ptr %pflags
-  %want.descr = load ptr, ptr %array
-  %pwrank = getelementptr i64, ptr %array, i64 1
-  %wrank = load i64, ptr %pwrank
-  %pwdims = getelementptr i64, ptr %array, i64 2
-  %wdims = load ptr, ptr %pwdims
-  %pmask = getelementptr i64, ptr %array, i64 3
-  %mask = load i64, ptr %pmask
-  %pwflags = getelementptr i64, ptr %array, i64 4
-  %wflags64 = load i64, ptr %pwflags
-  %wflags = trunc i64 %wflags64 to i32
-  %same.type = icmp eq ptr %descr, %want.descr
-  %rank64 = sext i32 %rank to i64
-  %same.rank = icmp eq i64 %rank64, %wrank
-  %low = and i64 %data, %mask
-  %aligned = icmp eq i64 %low, 0
-  %set = and i32 %flags, %wflags
-  %flagged = icmp eq i32 %set, %wflags
-  %fine1 = and i1 %same.type, %same.rank
-  %fine2 = and i1 %aligned, %flagged
-  %fine = and i1 %fine1, %fine2
-  br i1 %fine, label %extents, label %unfit
-extents:
-  %d = phi i64 [ 0, %fields ], [ %d1, %same ]
-  %more = icmp slt i64 %d, %wrank
-  br i1 %more, label %extent, label %fits
-extent:
-  %pe = getelementptr i64, ptr %dims, i64 %d
-  %pw = getelementptr i64, ptr %wdims, i64 %d
-  %e = load i64, ptr %pe
-  %w = load i64, ptr %pw
-  %equal = icmp eq i64 %e, %w
-  br i1 %equal, label %same, label %unfit
-same:
-  %d1 = add i64 %d, 1
-  br label %extents
-fits:
-  %slot = getelementptr i64, ptr %slots, i64 %i
-  store i64 %data, ptr %slot
-  %i1 = add i64 %i, 1
-  br label %each
-aliases:
-  %j = phi i64 [ 0, %each ], [ %j1, %next ]
-  %some = icmp slt i64 %j, %n
-  br i1 %some, label %written, label %run
-written:
-  %jwords = mul i64 %j, 8
-  %ja = getelementptr i64, ptr %arrays, i64 %jwords
-  %pout = getelementptr i64, ptr %ja, i64 6
-  %out = load i64, ptr %pout
-  %writes = icmp ne i64 %out, 0
-  %pjsize = getelementptr i64, ptr %ja, i64 5
-  %jsize = load i64, ptr %pjsize
-  %pj = getelementptr i64, ptr %slots, i64 %j
-  %jlow = load i64, ptr %pj
-  %jhigh = add i64 %jlow, %jsize
-  br i1 %writes, label %others, label %next
-others:
-  %k = phi i64 [ 0, %written ], [ %k1, %apart ]
-  %rest = icmp slt i64 %k, %n
-  br i1 %rest, label %other, label %next
+  %array.fits = call i1 @call.array_fits(ptr %array, ptr %f, ptr %slot)
+  br label %next
 other:
-  %kwords = mul i64 %k, 8
-  %ka = getelementptr i64, ptr %arrays, i64 %kwords
-  %pksize = getelementptr i64, ptr %ka, i64 5
-  %ksize = load i64, ptr %pksize
-  %pk = getelementptr i64, ptr %slots, i64 %k
-  %klow = load i64, ptr %pk
-  %khigh = add i64 %klow, %ksize
-  %different = icmp ne i64 %k, %j
-  %before = icmp ult i64 %jlow, %khigh
-  %after = icmp ult i64 %klow, %jhigh
-  %both = and i1 %before, %after
-  %shared = and i1 %both, %different
-  br i1 %shared, label %unfit, label %apart
-apart:
-  %k1 = add i64 %k, 1
-  br label %others
+  %is.tensor = icmp eq ptr %type.o, %tensor
+  br i1 %is.tensor, label %ask, label %unfit
+ask:
+  %tensor.fits = call i1 @call.tensor_fits(ptr %array, ptr %o, ptr %tensors, ptr %slot)
+  br label %next
 next:
-  %j1 = add i64 %j, 1
-  br label %aliases
+  %fits = phi i1 [ %array.fits, %fields ], [ %tensor.fits, %ask ]
+  %i1 = add i64 %i, 1
+  br i1 %fits, label %each, label %unfit
+aliases:
+  %apart = call i1 @call.outputs_are_apart(ptr %arrays, ptr %slots, i64 %n)
+  br i1 %apart, label %run, label %unfit
 run:
   %kernel = load ptr, ptr %table
   %save = load ptr, ptr %psave
@@ -181,3 +237,5 @@ unfit:
   ret i32 UNFIT
 }
 """.replace("UNFIT", str(UNFIT))
+
+CALL_IR = _NUMPY_IR + TENSOR_IR + _ALIASES_IR + _CALL_IR

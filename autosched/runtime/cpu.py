@@ -27,7 +27,7 @@ from autosched.runtime.memory import empty as aligned_empty
 from autosched.runtime.native import has_symbol, kernel_imports, load_object, runtime_library
 from autosched.runtime.parallel import ensure_pool
 from autosched.runtime.parallel_ir import THREADS_OFFSET
-from autosched.runtime.quick_call import UNFIT, Expected, quick_call
+from autosched.runtime.quick_call import UNFIT, Expected, learn_tensors, quick_call
 from autosched.target import Target
 from autosched.tir.dtype import DType
 from autosched.tir.function import PrimFunc
@@ -206,14 +206,18 @@ class CpuKernel:
 
     def _unfit(self, args: tuple[Any, ...]) -> Any:
         """A call that is not simply of NumPy arrays: outputs are missing, other tensors, wrong."""
+        if learn_tensors(args):
+            return self(*args)
         made = []
         if len(args) == self._number_of_inputs and self._outputs:
             made = [aligned_empty(shape, dtype) for shape, dtype in self._outputs]
-        try:
-            views = (*map(view_of, args), *made)
-        except Exception:  # whatever it was, the general call says it
-            return self._general(args, {})
-        status = self._quick(views)
+        status = self._quick((*args, *made)) if made else UNFIT
+        if status == UNFIT:
+            try:
+                views = (*map(view_of, args), *made)
+            except Exception:  # whatever it was, the general call says it
+                return self._general(args, {})
+            status = self._quick(views)
         if status == UNFIT:
             return self._general(args, {})
         if status:

@@ -1,7 +1,9 @@
 """The checked call of a kernel on NumPy arrays, at the price of a NumPy function.
 
-The checks are native (`call_ir.py`); this file writes down what they compare with. It needs the
-standard library and NumPy only: exported modules hold a copy of it.
+The checks are native (`call_ir.py`); this file writes down what they compare with. PyTorch's
+tensors are checked there too, where they offer DLPack's exchange API (since PyTorch 2.10): its type
+of tensors is known from the first call with one. It needs the standard library and NumPy only:
+exported modules hold a copy of it.
 """
 
 from __future__ import annotations
@@ -14,11 +16,16 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from autosched.runtime.array_checks import is_torch
+
 UNFIT = -2
 """The status of a call whose arguments do not fit, or cannot be judged: nothing has run."""
 
 _C_CONTIGUOUS, _WRITEABLE = 0x1, 0x400  # NPY_ARRAY_...
 _FUNCTIONS = ("PyTuple_Size", "PyTuple_GetItem", "PyEval_SaveThread", "PyEval_RestoreThread")
+_TENSOR_FUNCTIONS = ("PyObject_GetAttr", "PyObject_VectorcallMethod", "Py_DecRef", "PyErr_Clear")
+_NOT_PLAIN = "requires_grad", "is_neg"
+_MAJOR, _VIEW = 1, 5  # the version of that API, the word of dltensor_from_py_object_no_sync
 _CALL = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.py_object)
 
 
@@ -70,14 +77,14 @@ def quick_call(
     if not arrays_are_understood():
         return _unfit
     extents = [np.array(e.shape, np.int64) for e in expected]
-    python = [ctypes.cast(getattr(ctypes.pythonapi, f), ctypes.c_void_p).value for f in _FUNCTIONS]
+    python = map(_python, _FUNCTIONS)
     words = [kernel, len(expected), threads_word, threads, id(np.ndarray), *python]
-    words.append(object.__basicsize__)
+    words += [object.__basicsize__, ctypes.addressof(_known)]
     for e, extent in zip(expected, extents, strict=True):
         flags = _C_CONTIGUOUS | (_WRITEABLE if e.written else 0)
         size = int(np.prod(e.shape, dtype=np.int64)) * e.dtype.itemsize
         words += [id(e.dtype), len(e.shape), extent.ctypes.data, e.alignment - 1, flags, size]
-        words += [int(e.written), 0]
+        words += [int(e.written), _dlpack_type(e.dtype)]
     table = np.array(words, np.uint64)
     call: Any = partial(_CALL(entry), table.ctypes.data)
     call.keep = table, extents, tuple(expected)  # what the words point at
@@ -86,3 +93,61 @@ def quick_call(
 
 def _unfit(arguments: tuple[Any, ...]) -> int:
     return UNFIT
+
+
+# -- tensors of PyTorch ------------------------------------------------------------------------
+
+_known = (ctypes.c_uint64 * 9)()
+"""What the native checks know of tensors; it is the process's, and stays."""
+_kept: list[Any] = []  # what it points at
+
+
+def learn_tensors(arguments: Sequence[Any]) -> bool:
+    """Tell the native checks of PyTorch's tensors, where one is among the `arguments`.
+
+    True when that is news: the same call may fit now.
+    """
+    if "torch" not in sys.modules or _known[0]:
+        return False
+    kind = next((k for k in map(type, arguments) if is_torch(k)), None)
+    if kind is None or not arrays_are_understood():
+        return False
+    view = _view_function(vars(kind).get("__dlpack_c_exchange_api__"))
+    if not view:
+        return False
+    names = tuple(map(sys.intern, _NOT_PLAIN))
+    _kept.extend((kind, names))
+    _known[1:] = [view, *map(id, names), id(False), *map(_python, _TENSOR_FUNCTIONS)]
+    _known[0] = id(kind)  # last: other threads look at it
+    return True
+
+
+def _view_function(capsule: Any) -> int:
+    """The address of dltensor_from_py_object_no_sync; 0 where there is none that we know."""
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    try:
+        address = pointer(capsule, b"dlpack_exchange_api")
+    except ValueError:  # no such capsule
+        return 0
+    words = (ctypes.c_uint64 * (_VIEW + 1)).from_address(address)
+    return words[_VIEW] if words[0] % 2**32 == _MAJOR else 0
+
+
+_EXTENSIONS = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
+
+
+def _dlpack_type(dtype: np.dtype[Any]) -> int:
+    """Code, bits and lanes of a type; a word that no tensor has where DLPack knows none."""
+    kinds = {"i": 0, "u": 1, "f": 2, "b": 6}
+    code = _EXTENSIONS.get(dtype.name, kinds.get(dtype.kind))
+    if code is None or not dtype.isnative:
+        return 0
+    return code | dtype.itemsize << 11 | 1 << 16
+
+
+def _python(function: str) -> int:
+    address = ctypes.cast(getattr(ctypes.pythonapi, function), ctypes.c_void_p).value
+    assert address is not None
+    return address
