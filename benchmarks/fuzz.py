@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from autosched.cli import app
-from autosched.cli.config import load_config
+from autosched.cli.read_config import load_config
 from autosched.errors import AutoschedError, ConfigError, MeasureError
 from autosched.features.datasets.dataset import export
 from autosched.features.datasets.dataset_info import describe

@@ -120,6 +120,7 @@ OPTIONAL = "may be missing"
 INSIDE_FUNCTIONS = {
     ("autosched.cli", "autosched.cli.interrupt"): "Ctrl-C is dealt with before anything loads",
     ("autosched.cli", "autosched.cli.app"): "Ctrl-C is dealt with before anything loads",
+    ("autosched.cli.app", "autosched.cli.asked"): START_UP,
     ("autosched.cli.app", "autosched.cli.build"): START_UP,
     ("autosched.cli.app", "autosched.session.export"): START_UP,
     ("autosched.cli.app", "autosched.cli.dataset"): START_UP,

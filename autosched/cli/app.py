@@ -47,6 +47,30 @@ Workload = Annotated[
         "key are about; with KEY= those of that key, may be repeated.",
     ),
 ]
+Expr = Annotated[
+    str | None,
+    typer.Option(help="Instead of CONFIG: a computation, e.g. 'C[i,j] = sum(k, A[i,k] * B[k,j])'."),
+]
+Einsum = Annotated[
+    str | None,
+    typer.Option(help="The same in NumPy's notation, e.g. ij,jk->ik; inputs by --shape."),
+]
+Shape = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=SIZES", help="Of --expr: an input's shape, e.g. A=64,64."),
+]
+Dtype = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TYPE|NAME=TYPE", help="Of --expr: the type of all tensors, or of one."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any key of the configuration, e.g. search.trials=128; may be repeated.",
+    ),
+]
 TUNING = "autosched-1"  # of features.sets, which the front is too light to import
 Trust = Annotated[bool, typer.Option("--trust", help="Run the Python files that the records name.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file of another kind.")]
@@ -74,11 +98,25 @@ def options(
     """Find fast schedules for tensor operators with a learned cost model."""
 
 
-@app.command(epilog="Example: autosched tune configs/matmul.yaml --target cuda --dry-run")
+@app.command(
+    epilog="Examples: autosched tune configs/matmul.yaml; autosched tune matmul M=512 N=512 K=512; "
+    "autosched tune --expr 'C[i,j] = sum(k, A[i,k] * B[k,j])' --shape A=64,64 --shape B=64,64 "
+    "--set search.trials=128"
+)
 def tune(
     config: Annotated[
-        list[Path], typer.Argument(help="YAML file, see configs/; several are tuned together.")
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="[CONFIG|OPERATOR [NAME=VALUE]...]...",
+            help="YAML file, see configs/, or a built-in operator (autosched workloads) with its "
+            "arguments; several are tuned together.",
+        ),
+    ] = None,
+    expr: Expr = None,
+    einsum: Einsum = None,
+    shape: Shape = None,
+    dtype: Dtype = None,
+    settings: Set = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Candidates to measure.")] = None,
     target: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     records: Annotated[Path | None, typer.Option(help="Record file to write.")] = None,
@@ -119,11 +157,12 @@ def tune(
     from autosched.cli import tune as command
 
     interrupts_raise()
+    from autosched.cli.asked import Asked
     from autosched.cli.tune_settings import ManyFlags, ModelFlags, Overrides
 
     with trusting(trust):
         command.run(
-            config,
+            Asked(config or (), expr, einsum, shape or (), dtype or (), settings or ()),
             Overrides(trials, target, records, seed, time_budget, share),
             ModelFlags(load_model, save_model, warm_start or (), workload or ()),
             ManyFlags(strategy, weights),
@@ -273,12 +312,22 @@ def failures(
 
 @app.command(
     epilog="Examples: autosched lower mm.yaml --target cuda --print-after ThreadSync; "
+    "autosched lower matmul M=64 N=64 K=64; "
     "autosched lower --profile mm.jsonl:0"
 )
 def lower(
     config: Annotated[
-        Path | None, typer.Argument(help="YAML file; not needed with --profile.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[CONFIG|OPERATOR [NAME=VALUE]...]",
+            help="YAML file or built-in operator; not needed with --profile.",
+        ),
     ] = None,
+    expr: Expr = None,
+    einsum: Einsum = None,
+    shape: Shape = None,
+    dtype: Dtype = None,
+    settings: Set = None,
     target: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     record: Annotated[
         str | None,
@@ -318,16 +367,20 @@ def lower(
     from autosched.cli import lower as command
 
     if profile is not None:
-        unused: dict[str, object] = {"CONFIG": config, "--record": record}
+        unused: dict[str, object] = {"CONFIG": config, "--record": record, "--set": settings}
+        unused |= {"--expr": expr, "--einsum": einsum, "--shape": shape, "--dtype": dtype}
         unused |= {"--print-after": print_after, "--host": host or None}
         unused |= {"--passes": passes, "--target": target, "--time-passes": time_passes or None}
         with trusting(trust):
             command.profile(profile, profile_depth, profile_serial, workload or (), unused)
         return
-    if config is None:
-        raise ConfigError("lower: expected CONFIG, a YAML file, or --profile FILE:N")
+    from autosched.cli.asked import Asked
+
+    asked = Asked(config or (), expr, einsum, shape or (), dtype or (), settings or ())
+    if asked == Asked():
+        raise ConfigError("lower: expected CONFIG, a YAML file or operator, or --profile FILE:N")
     command.run(
-        config, record, print_after, passes, time_passes=time_passes, host=host, target=target
+        asked, record, print_after, passes, time_passes=time_passes, host=host, target=target
     )
 
 

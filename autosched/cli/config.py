@@ -1,15 +1,13 @@
-"""The configuration file: YAML in, validated settings out.
+"""What a configuration may hold: the only definition of its format.
 
-The models below are the only definition of the format; the published JSON Schema is made from
-them. YAML is data: nothing in it is evaluated.
+The published JSON Schema is made from these models; `cli/read_config.py` reads values and says what
+is wrong with them.
 """
 
 from __future__ import annotations
 
-import difflib
-import re
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -17,14 +15,11 @@ from pydantic import (
     Field,
     PositiveFloat,
     PositiveInt,
-    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
-from ruamel.yaml.comments import CommentedMap
 
-from autosched.cli.yaml_file import read_yaml
 from autosched.errors import ConfigError
 from autosched.features.sets import TUNING, FeatureSetName
 from autosched.measure.flush import parse_flush
@@ -38,7 +33,6 @@ from autosched.workloads.source import SOURCES
 
 _ANSOR = SearchOptions()
 _DAY = 86400
-_MOST_BITS = 4096  # of an integer: Python does not write much longer ones as text
 _LETTERS: dict[str, Any] = {"pattern": "^[SRsr]+$"}
 
 
@@ -286,151 +280,3 @@ class Config(_Section):
     def records_path(self) -> Path:
         """Where records go: `records`, or the name with .jsonl in the current folder."""
         return Path(self.records or f"{self.name}.jsonl")
-
-
-def load_config(path: Path | str) -> Config:
-    """Read and validate a YAML file.
-
-    Raises ConfigError with file, line, key, what was found and what is allowed.
-    """
-    path = Path(path)
-    data = read_yaml(path)
-    if not isinstance(data, CommentedMap):
-        found = "an empty file" if data is None else _kind(data)
-        raise ConfigError(f"{path}: expected keys such as `workload:`, found {found}")
-    if not data.get("name"):
-        data["name"] = path.stem
-    try:
-        config = Config.model_validate(_values(path, data))
-        _with_location(path, data, config)
-    except ValidationError as error:
-        explained = dict.fromkeys(_explain(path, data, e) for e in error.errors())
-        raise ConfigError("\n".join(explained)) from error
-    return config
-
-
-def _with_location(path: Path, data: CommentedMap, config: Config) -> None:
-    """Check the workload itself, so that a wrong argument is reported with its line."""
-    try:
-        _ = config.task().dag
-    except ConfigError as error:
-        line = _line(data, _suspect(config.workload, str(error)))
-        raise ConfigError(f"{path}:{line}: {error}") from error
-
-
-def _suspect(workload: WorkloadSection, message: str) -> tuple[str, ...]:
-    """The key that `message`, which is about the workload, speaks of."""
-    for start in ("expr", "einsum", "dtype"):
-        if message.startswith(f"{start}:") and getattr(workload, start) is not None:
-            return ("workload", start)
-    if message.startswith("inputs: "):
-        return ("inputs", message.split(":")[1].strip())
-    if message.startswith("target.threads:"):
-        return ("target", "threads")
-    if message.startswith("layout_rewrite:"):
-        return ("layout_rewrite",)
-    if message.startswith("layout_free:"):
-        return ("workload", "layout_free")
-    words = set(re.findall(r"\w+", message.partition(", expected")[0]))
-    for section, names in (("args", workload.args), ("shapes", workload.shapes)):
-        named = [name for name in names if name in words]
-        if named:
-            return ("workload", section, named[0])
-    if workload.args and "argument" in words:
-        return ("workload", "args")
-    source = next(key for key in SOURCES if getattr(workload, key) is not None)
-    return ("workload", source)
-
-
-def _values(path: Path, data: CommentedMap) -> Any:
-    try:
-        return _plain(data)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
-def _plain(value: Any) -> Any:
-    """ruamel's round-trip values as plain Python ones."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    for kind in (bool, int, float, str):
-        if isinstance(value, kind):
-            if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-                raise ConfigError(f"an integer of {value.bit_length()} bits; none is that large")
-            return kind(value)
-    return value
-
-
-def _line(data: CommentedMap, location: tuple[Any, ...]) -> int:
-    """The line (from 1) of the deepest known key of `location`."""
-    line, node = 1, data
-    for key in location:
-        if not isinstance(node, CommentedMap) or key not in node:
-            break
-        if key in node.lc.data:
-            line = node.lc.key(key)[0] + 1
-        node = node[key]
-    return line
-
-
-def _explain(path: Path, data: CommentedMap, error: Any) -> str:
-    location = tuple(error["loc"])
-    key = ".".join(map(str, location))
-    where = f"{path}:{_line(data, location)}: "
-    if error["type"] == "extra_forbidden":
-        known = _known_keys(location[:-1])
-        close = difflib.get_close_matches(str(location[-1]), known, 1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        return f"{where}unknown key {key!r}; allowed here: {', '.join(known)}.{hint}"
-    if error["type"] == "missing":
-        return f"{where}the key {key!r} is missing{_EXAMPLES.get(key, '')}"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "value_error":
-        return f"{where}{key}: {message}"
-    message = _EXPECTED.get(error["type"], message)
-    if location[:2] == ("workload", "args") and len(location) == 4:  # one error for each type
-        key, message = ".".join(map(str, location[:3])), "expected an integer or a type's name"
-    message = message.replace("Input should be '", "expected '")
-    message = message.replace("Input should be False", "expected false")
-    message = message.replace("Input should be", "expected a value")
-    return f"{where}{key}: {message}, found {_kind(error['input'])}"
-
-
-def _kind(value: Any) -> str:
-    """`a list`, `text 'many'`, `0` and the like, as it stands in YAML."""
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "nothing"}[value]
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        return "a very large number"
-    shown = repr(str(value) if isinstance(value, str) else value)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-    return f"text {shown}" if isinstance(value, str) else shown
-
-
-_EXAMPLES = {"workload": ", e.g. workload: {op: matmul, args: {M: 512, N: 512, K: 512}}"}
-
-# Pydantic's messages in the words of YAML.
-_EXPECTED = {
-    "model_type": "expected keys and values",
-    "dict_type": "expected keys and values",
-    "list_type": "expected a list",
-    "int_type": "expected an integer",
-    "float_type": "expected a number",
-    "string_type": "expected text (put it in quotes)",
-    "bool_type": "expected true or false",
-    "finite_number": "expected a finite number",
-}
-
-
-def _known_keys(location: tuple[Any, ...]) -> list[str]:
-    model: Any = Config
-    for key in location:
-        model = model.model_fields[key].annotation
-        model = next((a for a in get_args(model) if isinstance(a, type)), model)
-    return list(model.model_fields)

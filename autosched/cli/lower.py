@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from autosched.cli.asked import Asked
 from autosched.cli.chosen import chosen, task_of
 from autosched.cli.config import Config
 from autosched.cli.console import plain, warn
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.profile import run as profile_record
-from autosched.cli.tune_settings import Overrides, load, tune_options
+from autosched.cli.tune_settings import Overrides, for_target, tune_options
 from autosched.driver import (
     SCHEDULE_OPS,
     apply_steps,
@@ -38,7 +39,7 @@ from autosched.transform.pipeline import DEVICE_PIPELINE, PASSES, host_pipeline
 
 
 def run(
-    path: Path,
+    asked: Asked,
     record: str | None,
     print_after: str | None,
     passes: str | None,
@@ -55,7 +56,7 @@ def run(
     """
     if host and passes is not None:
         raise ConfigError("--host: --passes runs passes of your own choice; leave one of them out")
-    config = load(path, Overrides(target=target))
+    config = for_target(asked.config(), target)
     task = config.task()
     pipeline = pipeline_of(task.target) if passes is None else parse_passes(passes, PASSES)
     to_kernels = task.target.is_gpu and passes is None

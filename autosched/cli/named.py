@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from autosched.cli.config import load_config
 from autosched.cli.console import warn
+from autosched.cli.read_config import load_config
 from autosched.errors import ConfigError
 from autosched.measure.workload_keys import Computation, WorkloadKeys
 

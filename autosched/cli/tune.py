@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from autosched.cli.asked import Asked
 from autosched.cli.config import Config
 from autosched.cli.console import warn
 from autosched.cli.dry_run import show_all
@@ -18,7 +19,7 @@ from autosched.cli.tune_settings import (
     ManyFlags,
     ModelFlags,
     Overrides,
-    load,
+    for_target,
     records_path,
     require_unread,
     session_of,
@@ -35,7 +36,7 @@ EXIT_INTERRUPTED = 130
 
 
 def run(
-    config_paths: Sequence[Path],
+    asked: Asked,
     overrides: Overrides,
     model: ModelFlags,
     many: ManyFlags,
@@ -45,11 +46,11 @@ def run(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Tune the workloads of the configuration files; docs/configuration.md has the exit statuses.
+    """Tune the workloads that are asked for; docs/configuration.md has the exit statuses.
 
-    Several files are tuned together, with one record file.
+    Several are tuned together, with one record file.
     """
-    configs = [load(path, overrides) for path in config_paths]
+    configs = [for_target(config, overrides.target) for config in asked.configs()]
     many.of(configs)
     if dry_run:
         tasks = [(config.task(), tune_options(config, overrides)) for config in configs]
@@ -58,7 +59,7 @@ def run(
             sys.exit(EXIT_NOTHING_VALID)
         return
     path = records_path(configs, overrides, fresh=fresh)
-    require_unread(config_paths, path, model.options(configs[0]))
+    require_unread(asked.files(), path, model.options(configs[0]))
     session = session_of(configs, overrides, model, many, path, force=force)
     tune = _one if len(configs) == 1 else _several
     result = tune(configs, session, path, as_json=as_json)

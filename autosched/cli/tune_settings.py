@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autosched.cli.config import Config, load_config
+from autosched.cli.config import Config
 from autosched.cli.console import warn, warning
 from autosched.cli.named import workload_keys
 from autosched.errors import ConfigError
@@ -91,12 +91,11 @@ class ManyFlags:
         return weights
 
 
-def load(path: Path, overrides: Overrides) -> Config:
-    """The configuration file, for the target that the command line names, if it does."""
-    config = load_config(path)
-    if overrides.target is None:
+def for_target(config: Config, target: str | None) -> Config:
+    """The configuration, for the target that the command line names, if it does."""
+    if target is None:
         return config
-    section = config.target.model_copy(update={"kind": overrides.target})
+    section = config.target.model_copy(update={"kind": target})
     return config.model_copy(update={"target": section})
 
 

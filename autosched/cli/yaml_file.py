@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,29 +47,37 @@ def read_yaml(path: Path) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"cannot read the configuration file {path}: {why}") from error
+    return parse_yaml(text, str(path), lambda line: f"{path}:{line}")
+
+
+def parse_yaml(text: str, name: str, where: Callable[[int], str]) -> Any:
+    """The value that `text` is, for messages called `name`, and `where(line)` at a line of it.
+
+    Raises ConfigError as `read_yaml` does.
+    """
     try:
-        _check_size(path, text)
+        _check_size(where, text)
         return YAML(typ="rt").load(text)
     except ConfigError:
         raise
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        place = where(mark.line + 1) if mark is not None else name
         problem = getattr(error, "problem", None) or str(error).strip().partition("\n")[0]
-        raise ConfigError(f"{where}: not valid YAML: {problem:.200}") from error
+        raise ConfigError(f"{place}: not valid YAML: {problem:.200}") from error
     except Exception as error:  # of odd numbers, dates, tags and merges, ruamel raises many kinds
         said = str(error).strip().partition("\n")[0] or "it cannot be read"
         kind = type(error).__name__
-        raise ConfigError(f"{path}: not valid YAML: {said:.200} ({kind})") from error
+        raise ConfigError(f"{name}: not valid YAML: {said:.200} ({kind})") from error
 
 
-def _check_size(path: Path, text: str) -> None:
+def _check_size(place: Callable[[int], str], text: str) -> None:
     """Raise ConfigError at the first value that is too deep or too much, or holds itself."""
     finished: dict[str, int] = {}  # the values that an anchor stands for
     open_: list[tuple[str | None, int]] = []  # anchors of what is not finished, values before
     values = 0
     for event in YAML(typ="rt").parse(text):
-        where = f"{path}:{event.start_mark.line + 1}"
+        where = place(event.start_mark.line + 1)
         if isinstance(event, AliasEvent):
             if any(anchor == event.anchor for anchor, _ in open_):
                 raise ConfigError(f"{where}: *{event.anchor:.40} stands inside of itself")

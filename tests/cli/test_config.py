@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autosched.cli.config import Config, load_config
+from autosched.cli.config import Config
+from autosched.cli.read_config import load_config
 from autosched.cli.tune_settings import Overrides, tune_options
 from autosched.errors import ConfigError
 from autosched.features.sets import FEATURE_SETS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.cli.config import load_config
+from autosched.cli.read_config import load_config
 from autosched.errors import ConfigError
 from autosched.output_file import FileKind, kind_of
 from kit.cli import Cli

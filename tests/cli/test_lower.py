@@ -185,7 +185,7 @@ def test_a_profile_inside_parallel_loops(cli: Cli, log: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((), "lower: expected CONFIG, a YAML file, or --profile FILE:N"),
+        ((), "lower: expected CONFIG, a YAML file or operator, or --profile FILE:N"),
         (("--profile", "mm.jsonl:0", "mm.yaml"), "as it was recorded; leave out CONFIG"),
         (("--profile", "mm.jsonl:0", "--time-passes"), "leave out --time-passes"),
         (("--profile", "mm.jsonl:0", "--profile-depth", "-1"), "-1: expected 0 or more"),

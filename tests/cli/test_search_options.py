@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.cli.config import load_config
+from autosched.cli.read_config import load_config
 from autosched.cli.tune_settings import Overrides, tune_options
 from autosched.errors import ConfigError
 from autosched.search import policy as policy_module

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.cli.config import load_config
+from autosched.cli.read_config import load_config
 from autosched.errors import ConfigError
 
 _BOMB = "a0: &a0 [x, x]\n" + "".join(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.cli.config import load_config
+from autosched.cli.read_config import load_config
 from autosched.errors import ConfigError
 from autosched.task import Task
 

@@ -1,0 +1,167 @@
+"""What the command line asks for: files, built-in operators with arguments, or an expression."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml.comments import CommentedMap
+
+from autosched.cli.config import Config
+from autosched.cli.console import warn
+from autosched.cli.read_config import Written, checked, load_config
+from autosched.cli.yaml_file import parse_yaml
+from autosched.errors import ConfigError
+from autosched.words import in_shell
+from autosched.workloads import WORKLOADS
+
+_ARGUMENT = re.compile(r"[A-Za-z_]\w*=")
+_PLAIN_NAME = re.compile(r"\w+")
+_EXAMPLE = "matmul M=512 N=512 K=512"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The words of a command line that say what to compute, and what changes the settings.
+
+        mm.yaml conv.yaml
+        matmul M=512 N=512 K=512 softmax M=64 N=64
+        --expr "C[i, j] = sum(k, A[i, k] * B[k, j])" --shape A=64,64 --shape B=64,64
+
+    `sets` are KEY=VALUE for keys of every configuration, with values as in YAML.
+    """
+
+    words: Sequence[str] = ()
+    expr: str | None = None
+    einsum: str | None = None
+    shapes: Sequence[str] = ()
+    dtypes: Sequence[str] = ()
+    sets: Sequence[str] = ()
+
+    def configs(self) -> list[Config]:
+        """A configuration for each workload. Raises ConfigError that quotes what is wrong."""
+        expression = self._expression()
+        if expression is not None:
+            if self.words:
+                raise ConfigError(
+                    f"{self.words[0]}: --expr and --einsum stand alone; leave one of them out"
+                )
+            return [checked(expression, "expression", self.sets)]
+        if not self.words and self.sets:
+            return [checked(Written(CommentedMap(), "--set"), "settings", self.sets)]
+        if not self.words:
+            raise ConfigError(
+                f"expected a YAML file, a built-in operator such as {_EXAMPLE}, or --expr"
+            )
+        return [self._one(word, arguments) for word, arguments in self._groups()]
+
+    def config(self) -> Config:
+        """The only configuration. Raises ConfigError when there are several."""
+        found = self.configs()
+        if len(found) > 1:
+            raise ConfigError(
+                f"expected one workload, found {len(found)}: {', '.join(c.name for c in found)}"
+            )
+        return found[0]
+
+    def files(self) -> list[Path]:
+        """The configuration files among the words."""
+        groups = self._groups() if self.words else []
+        return [Path(word) for word, arguments in groups if not _is_operator(word, arguments)]
+
+    def _groups(self) -> list[tuple[str, list[str]]]:
+        """Files and operators, each with the arguments that follow it."""
+        groups: list[tuple[str, list[str]]] = []
+        for word in self.words:
+            if not _ARGUMENT.match(word) or Path(word).is_file():
+                groups.append((word, []))
+            elif groups:
+                groups[-1][1].append(word)
+            else:
+                raise ConfigError(f"{word}: an argument follows its operator, e.g. {_EXAMPLE}")
+        return groups
+
+    def _one(self, word: str, arguments: Sequence[str]) -> Config:
+        if _is_operator(word, arguments):
+            if Path(word).is_file():
+                warn(f"note: {word} is the built-in operator; ./{word} is the file of that name")
+            return checked(_operator(word, arguments), word, self.sets)
+        if not Path(word).exists() and _PLAIN_NAME.fullmatch(word):
+            close = difflib.get_close_matches(word, WORKLOADS, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise ConfigError(
+                f"{word}: neither a file nor a built-in operator{hint or ';'} `autosched "
+                "workloads` lists the operators"
+            )
+        if arguments:
+            raise ConfigError(
+                f"{arguments[0]}: {word} is a configuration file; "
+                f"--set workload.args.{arguments[0]} replaces an argument of it"
+            )
+        return load_config(word, self.sets)
+
+    def _expression(self) -> Written | None:
+        given = {"--expr": self.expr, "--einsum": self.einsum}
+        texts = {flag: text for flag, text in given.items() if text is not None}
+        if not texts:
+            for flag, values in (("--shape", self.shapes), ("--dtype", self.dtypes)):
+                if values:
+                    raise ConfigError(
+                        f"{flag} {values[0]}: it is for --expr and --einsum; an operator has "
+                        f"arguments, e.g. {_EXAMPLE} dtype=float16"
+                    )
+            return None
+        if len(texts) > 1:
+            raise ConfigError("--expr and --einsum: give one of them")
+        ((flag, text),) = texts.items()
+        written = Written(CommentedMap(), flag)
+        written.put(("workload", flag.removeprefix("--")), text, flag)
+        for shape in self.shapes:
+            name, sizes = _shape(shape)
+            written.put(("workload", "shapes", name), sizes, f"--shape {shape}")
+        self._put_dtypes(written)
+        return written
+
+    def _put_dtypes(self, written: Written) -> None:
+        for text in self.dtypes:
+            name, equals, dtype = text.partition("=")
+            if not equals and len(self.dtypes) > 1:
+                raise ConfigError(
+                    f"--dtype {text}: expected one type for all tensors, or NAME=TYPE for each"
+                )
+            location = ("workload", "dtype", name) if equals else ("workload", "dtype")
+            written.put(location, dtype if equals else text, f"--dtype {text}")
+
+
+def _is_operator(word: str, arguments: Sequence[str]) -> bool:
+    """A file of an operator's name is meant only where no arguments follow: operators need some."""
+    return word in WORKLOADS and (bool(arguments) or not Path(word).is_file())
+
+
+def _operator(name: str, arguments: Sequence[str]) -> Written:
+    written = Written(CommentedMap(), in_shell(name))
+    written.put(("workload", "op"), name, name)
+    written.put(("workload", "args"), CommentedMap(), name)
+    for text in arguments:
+        key, _, value = text.partition("=")
+        if ("workload", "args", key) in written.words:
+            raise ConfigError(f"{text}: {name} has the argument {key} twice")
+        written.put(("workload", "args", key), _value(value, text), text)
+    return written
+
+
+def _value(text: str, word: str) -> Any:
+    return parse_yaml(text, word, lambda line: word)
+
+
+def _shape(text: str) -> tuple[str, list[int]]:
+    """`A=64,64` as a name and sizes."""
+    name, _, sizes = text.partition("=")
+    try:
+        return name.strip(), [int(size) for size in sizes.split(",")]
+    except ValueError:
+        raise ConfigError(f"--shape {text}: expected NAME=SIZE,SIZE,..., e.g. A=64,64") from None
