@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 import autosched
 from autosched.cli.app import app
-from autosched.cli.config import load_config
+from autosched.cli.read_config import load_config
 from autosched.session import session
 from kit.documents import examples
 from kit.measurer import StubMeasurer

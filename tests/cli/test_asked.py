@@ -42,8 +42,8 @@ def test_settings_are_typed_as_in_yaml_and_replace_those_of_a_file() -> None:
         "workload: {op: matmul, args: {M: 8, N: 8, K: 8}}\nsearch: {trials: 3, batch: 2}\n"
     )
     sets = ("search.trials=128", "measure.cache_flush=64 MiB", "workload.args.M=16", "name=mine")
-    sets = (*sets, "inputs.A={uniform: [0, 1]}", "target.hardware={num_cores: 3}")
-    config = Asked(("mm.yaml",), sets=sets).config()
+    others = ("inputs.A={uniform: [0, 1]}", "target.hardware={num_cores: 3}")
+    config = Asked(("mm.yaml",), sets=(*sets, *others)).config()
     assert (config.search.trials, config.search.batch) == (128, 2)
     assert config.measure.run_options().cache_flush == 64 << 20
     assert config.task().name == "matmul(M=16, N=8, K=8), chosen inputs A"
