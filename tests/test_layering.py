@@ -63,6 +63,7 @@ ALLOWED["autosched.session"] = ALLOWED["autosched.search"] | {
     "autosched.export",
     "autosched.referee",
 }
+ALLOWED["autosched.arena"] = ALLOWED["autosched.search"] | {"autosched.search"}
 EVERYWHERE = {
     "autosched.errors",
     "autosched.arguments",
@@ -120,6 +121,8 @@ OPTIONAL = "may be missing"
 INSIDE_FUNCTIONS = {
     ("autosched.cli", "autosched.cli.interrupt"): "Ctrl-C is dealt with before anything loads",
     ("autosched.cli", "autosched.cli.app"): "Ctrl-C is dealt with before anything loads",
+    ("autosched.cli.app", "autosched.arena"): START_UP,
+    ("autosched.cli.app", "autosched.cli.arena"): START_UP,
     ("autosched.cli.app", "autosched.cli.asked"): START_UP,
     ("autosched.cli.app", "autosched.cli.build"): START_UP,
     ("autosched.cli.app", "autosched.session.export"): START_UP,
@@ -140,6 +143,9 @@ INSIDE_FUNCTIONS = {
     ("autosched.runtime.array_checks", "ml_dtypes"): "exported modules need NumPy only",
     ("autosched.target", "llvmlite.binding"): NATIVE,
     ("autosched.search.cost_model", "xgboost"): HEAVY,
+    ("autosched.arena.results", "pandas"): OPTIONAL,
+    ("autosched.arena.results", "plotly.graph_objects"): OPTIONAL,
+    ("autosched.arena.results", "plotly.subplots"): OPTIONAL,
     ("autosched.features.datasets.dataset_info", "pyarrow.parquet"): OPTIONAL,
     ("autosched.features.datasets.writers", "pyarrow"): OPTIONAL,
     ("autosched.features.datasets.writers", "pyarrow.parquet"): OPTIONAL,

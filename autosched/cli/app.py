@@ -384,6 +384,73 @@ def lower(
     )
 
 
+@app.command(
+    epilog="Examples: autosched arena records/*.jsonl; "
+    "autosched arena mm.jsonl conv.jsonl --model xgboost --model mine.py:Mine -o regret.html"
+)
+def arena(
+    records: Annotated[
+        list[Path], typer.Argument(help="Record files: their candidates are the space.")
+    ],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FILE.py:NAME",
+            help="xgboost, random, or a model of yours (the file is run); may be repeated "
+            "(default: xgboost and random).",
+        ),
+    ] = None,
+    search: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="autosched (the default), greedy, epsilon-greedy or random; may be repeated."
+        ),
+    ] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Candidates that a search measures.")] = 128,
+    batch: Annotated[int, typer.Option(min=1, help="Candidates of a round.")] = 16,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each search.")] = 6,
+    held_out: Annotated[
+        str,
+        typer.Option(
+            help="What models do not learn from before a search: operator (the task's), task, "
+            "or all (they begin with nothing)."
+        ),
+    ] = "operator",
+    others: Annotated[
+        int, typer.Option(min=1, help="Candidates of other tasks that they learn from at most.")
+    ] = 1024,
+    features: Features = TUNING,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help=".csv: every run; .html: regret curves (plotly)."),
+    ] = None,
+    workload: Workload = None,
+    trust: Trust = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare cost models and searches on recorded candidates; nothing is measured.
+
+    Prints how well each model ranks the candidates of operators that it has not seen, and how
+    much slower than the best recorded one the best is that each search finds.
+    """
+    from autosched.arena import Settings
+    from autosched.cli import arena as command
+
+    with trusting(trust):
+        command.run(
+            records,
+            model or ("xgboost", "random"),
+            search or ("autosched",),
+            Settings(trials, batch, seeds, held_out, others),
+            features,
+            output,
+            workload or (),
+            force=force,
+            as_json=as_json,
+        )
+
+
 @app.command(epilog="Example: autosched doctor --target cuda")
 def doctor(
     target: Annotated[str, typer.Option(help="cuda.")] = "cuda",

@@ -1,0 +1,88 @@
+"""The recorded candidates of a task as a space to search: features and times, all known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.errors import AutoschedError, ConfigError
+from autosched.features.ansor.rows import FeatureRows
+from autosched.features.sets import TUNING
+from autosched.measure.records import Record
+from autosched.search.featurize import Helper, task_featurizer
+from autosched.state.steps import Step
+from autosched.task import Task
+from autosched.words import count
+
+Tell = Callable[[str], None]
+LEAST = 2
+"""Candidates of a task below which there is nothing to choose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates of one task that were measured on one machine.
+
+    `programs` are their feature rows, one array (stores, columns) each; `seconds` their times a
+    call, positive and finite: (programs,).
+    """
+
+    task: str
+    operator: str
+    programs: list[FeatureRows]
+    seconds: npt.NDArray[np.float64]
+
+    @property
+    def throughputs(self) -> npt.NDArray[np.float64]:
+        """Relative to the fastest, in (0, 1]: (programs,)."""
+        found: npt.NDArray[np.float64] = self.seconds.min() / self.seconds
+        return found
+
+
+def pools_of(
+    records: Iterable[Record], warning: Tell, features: str = TUNING, helper: Helper | None = None
+) -> list[Pool]:
+    """A pool for each task, target and way of timing that the records tell of, in their order.
+
+    Failures are left out, as in a search; of a candidate that was measured several times the last
+    record counts, which is that of its race. What cannot be used is told to `warning`. Raises
+    ConfigError when nothing can.
+    """
+    valid = [record for record in records if record.result.valid]
+    order = {origin: at for at, origin in reversed(list(enumerate(map(_origin, valid))))}
+    pools = []
+    for origin, group in groupby(sorted(valid, key=lambda r: order[_origin(r)]), key=_origin):
+        latest: dict[tuple[Step, ...], Record] = {r.steps: r for r in group}
+        mine = list(latest.values())
+        try:
+            task = Task.from_json(mine[0].task)
+            rows = task_featurizer(task, helper, features)([record.steps for record in mine])
+        except AutoschedError as error:
+            warning(f"{count(len(mine), 'candidate')} of task {origin[0]} left out: {error}")
+            continue
+        usable = [
+            (r, record.result.cost) for r, record in zip(rows, mine, strict=True) if r is not None
+        ]
+        if len(usable) < LEAST:
+            warning(
+                f"{task.name} left out: {count(len(usable), 'usable candidate')}, "
+                f"at least {LEAST} are needed"
+            )
+            continue
+        operator = str(task.workload.to_json().get("op", task.name))
+        programs = [program for program, _ in usable]
+        pools.append(Pool(task.name, operator, programs, np.array([s for _, s in usable])))
+    if not pools:
+        raise ConfigError("no task with candidates to choose from; give records of tuning runs")
+    return pools
+
+
+def _origin(record: Record) -> tuple[str, str, int]:
+    """What makes times comparable: the task, its target and whether caches were flushed."""
+    target = json.dumps(record.task.get("target"), sort_keys=True)
+    return str(record.task["key"]), target, record.result.cache_flush

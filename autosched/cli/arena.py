@@ -1,0 +1,86 @@
+"""`autosched arena`: cost models and searches compared on recorded candidates."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from autosched.arena import Results, Settings, contest, contestant, pools_of
+from autosched.cli.console import plain, print_json, warn, warning
+from autosched.cli.named import tell_unused, workload_keys
+from autosched.errors import ConfigError
+from autosched.features.sets import feature_set
+from autosched.measure.records import Record
+from autosched.output_file import replacing, require_apart
+from autosched.search.featurize import Helper
+from autosched.session.believed import believed
+from autosched.session.reading import read_records
+from autosched.words import count
+
+_SUFFIXES = (".csv", ".html")
+
+
+def run(
+    records: Sequence[Path],
+    models: Sequence[str],
+    searches: Sequence[str],
+    settings: Settings,
+    features: str,
+    output: Path | None,
+    workloads: Sequence[str] = (),
+    *,
+    force: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Print the table; write every run to `output`, or the chart if it ends in .html."""
+    feature_set(features)
+    players = [contestant(model) for model in models]  # refused before minutes are spent
+    if output is not None:
+        _require_free(output, records, force=force)
+    keys = workload_keys(workloads)
+    known: list[Record] = []
+    for path in records:
+        known += believed(path, read_records(path, warning, keys).records, warning)
+    tell_unused(keys)
+    helper = Helper()
+    try:
+        pools = pools_of(known, warning, features, helper)
+    finally:
+        helper.close()
+    candidates = count(sum(len(pool.programs) for pool in pools), "candidate")
+    warn(f"{candidates} of {count(len(pools), 'task')}; nothing is measured")
+    results = contest(pools, players, searches, settings, lambda text: warn(f"  {text}"))
+    if output is not None:
+        _write(results, output)
+    if as_json:
+        print_json({"seeds": results.seeds, "runs": [_plain(row) for row in results.rows()]})
+    else:
+        plain(results.text())
+
+
+def _plain(row: dict[str, object]) -> dict[str, object]:
+    return {key: None if value != value else value for key, value in row.items()}
+
+
+def _require_free(output: Path, records: Sequence[Path], *, force: bool) -> None:
+    if output.suffix not in _SUFFIXES:
+        raise ConfigError(f"{output}: expected a file name ending in {' or '.join(_SUFFIXES)}")
+    require_apart([("the output", output)], [("a record file", path) for path in records])
+    if output.exists() and not force:
+        raise ConfigError(f"{output} exists; give another file with -o, or --force to replace it")
+
+
+def _write(results: Results, output: Path) -> None:
+    try:
+        with replacing(output) as partial:
+            if output.suffix == ".html":
+                results.plot().write_html(partial, include_plotlyjs=True)
+                return
+            rows = list(results.rows())
+            with partial.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
+    except OSError as error:
+        raise ConfigError(f"cannot write {output}: {error.strerror}") from error

@@ -1,0 +1,163 @@
+"""Contests on made-up pools whose best candidates are known."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from autosched.arena import Estimator, Pool, Results, Settings, contest, contestant
+from autosched.arena.results import Interval
+from autosched.errors import ConfigError
+from autosched.features.ansor.rows import FeatureRows
+
+Numbers = npt.NDArray[np.float64]
+
+
+def pool(task: str, operator: str, candidates: int = 64) -> Pool:
+    """Programs of one store whose second feature is their time."""
+    seconds = 1 + np.random.default_rng(len(task)).permutation(candidates).astype(np.float64)
+    programs = [np.array([[k, s]], np.float32) for k, s in enumerate(seconds)]
+    return Pool(task, operator, programs, seconds)
+
+
+class Knowing:
+    """Reads the time off the features; notes what it was taught."""
+
+    name = "knowing"
+
+    def __init__(self) -> None:
+        self.taught: list[int] = []
+
+    def fit(self, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
+        assert len(programs) == len(throughputs) and 0 < max(throughputs) <= 1
+        self.taught.append(len(programs))
+
+    def predict(self, programs: Sequence[FeatureRows]) -> Numbers:
+        return np.array([-float(program[0, 1]) for program in programs])
+
+
+class Contrary(Knowing):
+    name = "contrary"
+
+    def predict(self, programs: Sequence[FeatureRows]) -> Numbers:
+        return -super().predict(programs)
+
+
+POOLS = [pool("matmul", "matmul"), pool("a matmul", "matmul"), pool("softmax", "softmax")]
+SMALL = Settings(trials=32, batch=8, seeds=2)
+
+
+def of(results: Results, model: str, task: str = "matmul") -> list[Numbers]:
+    return [run.regret for run in results.runs if run.model == model and run.task == task]
+
+
+@pytest.mark.parametrize("search", ["autosched", "greedy", "epsilon-greedy"])
+def test_who_knows_the_times_has_no_regret_and_who_takes_them_the_other_way_has_much(
+    search: str,
+) -> None:
+    results = contest(POOLS, [Knowing(), Contrary(), "random"], [search], SMALL)
+    assert all(regret[7] == 0 for regret in of(results, "knowing"))
+    assert all(regret[7] > 10 for regret in of(results, "contrary") if search == "greedy")
+    first = results.table()[0]
+    assert (first.rank_accuracy, first.top8_recall) == (1.0, 1.0)
+    assert results.table()[1].rank_accuracy == 0.0
+    for regret in of(results, "random"):
+        assert len(regret) == 32 and np.all(np.diff(regret) <= 0) and regret[-1] >= 0
+
+
+@pytest.mark.parametrize(
+    ("held_out", "learned_first"), [("operator", 64), ("task", 128), ("all", None)]
+)
+def test_what_models_learn_from_before_a_search(held_out: str, learned_first: int | None) -> None:
+    model = Knowing()
+    settings = Settings(trials=16, batch=8, seeds=1, held_out=held_out)
+    results = contest(POOLS, [model], ["greedy"], settings)
+    if learned_first is None:
+        assert model.taught == [8, 8, 8]
+        assert np.isnan(results.runs[0].rank_accuracy) and "|               |" in results.text()
+    else:
+        assert model.taught[:2] == [learned_first, learned_first + 8]
+    few = Knowing()
+    contest(POOLS, [few], ["greedy"], Settings(16, 8, 1, "task", others=10))
+    assert few.taught == [10, 18] * 3
+
+
+def test_the_same_numbers_each_time_and_no_candidate_twice() -> None:
+    one, two = (contest(POOLS, ["random"], ["random", "greedy"], SMALL) for _ in range(2))
+    assert one.text() == two.text()
+    whole = contest([pool("t", "t", 20)], ["random"], ["random"], Settings(trials=128, seeds=3))
+    assert all(len(run.regret) == 20 and run.regret[-1] == 0 for run in whole.runs)
+    assert whole.trials == [16]
+
+
+def test_a_regressor_of_scikit_learns_form_is_taken_as_it_is() -> None:
+    class Regressor:
+        def __init__(self) -> None:
+            self.random_state = -1
+
+        def get_params(self) -> dict[str, int]:
+            return {"random_state": self.random_state}
+
+        def set_params(self, random_state: int) -> None:
+            self.random_state = random_state
+
+        def fit(self, vectors: Numbers, targets: Numbers) -> None:
+            assert vectors.shape == (len(targets), 5) and max(targets) == 0
+
+        def predict(self, vectors: Numbers) -> Numbers:
+            return -vectors[:, 1]
+
+    regressor = Regressor()
+    results = contest(POOLS, [regressor], ["greedy"], SMALL)
+    assert regressor.random_state == 1
+    assert results.runs[0].model == "Regressor" and results.runs[0].rank_accuracy == 1.0
+    own = Estimator(regressor, "own", lambda rows: rows[0].astype(float))
+    with pytest.raises(AssertionError):
+        own.fit(POOLS[0].programs, POOLS[0].throughputs)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("xgbost", "model 'xgbost': expected xgboost, random or file.py:name"),
+        (object(), r"fit\(\), predict\(\), name \(text\) is missing"),
+        (type("Nameless", (Knowing,), {"name": None})(), r"name \(text\) is missing"),
+        ("gone.py:Mine", "model: there is no file gone.py"),
+    ],
+)
+def test_what_cannot_compete(model: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        contestant(model)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [(np.zeros(3), "expected 64 scores, found an array of shape"), (np.full(64, np.nan), "nan")],
+)
+def test_wrong_scores_are_refused(found: Numbers, message: str) -> None:
+    class Wrong(Knowing):
+        def predict(self, programs: Sequence[FeatureRows]) -> Numbers:
+            return found
+
+    with pytest.raises(ConfigError, match=message):
+        contest(POOLS, [Wrong()], ["greedy"], SMALL)
+    with pytest.raises(ConfigError, match="models of different names"):
+        contest(POOLS, ["random", "random"], ["greedy"], SMALL)
+    with pytest.raises(ConfigError, match="search: expected"):
+        contest(POOLS, ["random"], ["gready"], SMALL)
+
+
+def test_intervals() -> None:
+    assert Interval.of([1.0, 1.0]) == Interval(1.0, 1.0, 1.0)
+    wide = Interval.of(list(map(float, range(11))))
+    assert wide.median == 5 and 0 <= wide.low < 4 and 6 < wide.high <= 10
+
+
+def test_frame_and_chart() -> None:
+    results = contest(POOLS, ["random"], ["random", "greedy"], SMALL)
+    frame = results.to_pandas()
+    assert len(frame) == 3 * 2 * 2 * 32 and frame["regret"].min() >= 0
+    figure = results.plot()
+    lines = [trace for trace in figure.data if trace.name]
+    assert len(lines) == 3 * 2 and all(len(line.y) == 32 for line in lines)

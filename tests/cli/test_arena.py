@@ -1,0 +1,63 @@
+"""`autosched arena` on a recorded log of Ansor's."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kit.cli import Cli
+
+LOG = Path(__file__).parents[1] / "golden" / "ansor_log_matmul.json"
+QUICK = ("--model", "random", "--trials", "16", "--seeds", "2", "--batch", "8")
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The first 24 candidates of the log, in a folder of their own."""
+    monkeypatch.chdir(tmp_path)
+    lines = LOG.read_text().splitlines()[:24]
+    path = tmp_path / "mm.json"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_table_file_and_json(cli: Cli, log: Path) -> None:
+    done = cli("arena", log, *QUICK, "--search", "random", "--search", "greedy", "-o", "runs.csv")
+    assert done.status == 0
+    assert "24 candidates of 1 task; nothing is measured" in done.err
+    head, _, first, second = done.out.splitlines()
+    assert head.split("|")[-2].strip() == "regret after 16 [%]"
+    assert "random, random" in first and "random, greedy" in second
+    with Path("runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * 16 and {row["operator"] for row in rows} == {"matmul"}
+    again = cli("arena", log, *QUICK, "--json")
+    data = json.loads(again.out)
+    assert data["seeds"] == 2 and len(data["runs"]) == 2 * 16
+    assert data["runs"][0]["rank_accuracy"] is None  # no other operator to learn from
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-o", "mm.json"), "expected a file name ending in .csv or .html"),
+        (("-o", "old.csv"), "old.csv exists; give another file with -o, or --force"),
+        (("--model", "xgbost"), "model 'xgbost': expected xgboost, random or file.py:name"),
+        (("--held-out", "nothing"), "held_out: expected"),
+        (("--search", "gready"), "search: expected"),
+        (("--features", "mine"), "mine"),
+    ],
+)
+def test_refusals(cli: Cli, log: Path, options: tuple[str, ...], message: str) -> None:
+    shutil.copy(log, "old.csv")
+    done = cli("arena", log, "--trials", "8", "--seeds", "1", *options)
+    assert done.status == 2 and message in done.err and done.out == ""
+    assert Path("old.csv").read_text() == log.read_text()
+
+
+def test_records_without_candidates(cli: Cli, log: Path) -> None:
+    log.write_text("")
+    done = cli("arena", log, *QUICK)
+    assert done.status == 2 and "no task with candidates to choose from" in done.err
