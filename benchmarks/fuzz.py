@@ -130,7 +130,9 @@ def changed(value: Any, draw: Draw) -> Any:
             case 4 if isinstance(container, dict):
                 container[draw.choice(("file", "python", "x", ""))] = container.pop(key)
             case 5 if isinstance(container[key], str):
-                container[key] = damaged(container[key].encode(), draw).decode(errors="replace")
+                container[key] = damaged(container[key].encode(errors="replace"), draw).decode(
+                    errors="replace"
+                )
             case _:
                 container[key] = odd(draw)
     return result

@@ -103,12 +103,11 @@ class Builder:
     def _collect(self, results: list[BuildResult | None]) -> None:
         busy = [slot for slot in self._slots if slot.job >= 0]
         deadline = min(slot.started for slot in busy) + self.timeout
-        ready = wait(
-            [slot.worker.connection for slot in busy], max(0.0, deadline - time.perf_counter())
-        )
+        signs = [sign for slot in busy for sign in slot.worker.signs]
+        wait(signs, max(0.0, deadline - time.perf_counter()))
         for slot in busy:
             now = time.perf_counter()
-            if slot.worker.connection not in ready and now - slot.started < self.timeout:
+            if not slot.worker.answers(0.0) and now - slot.started < self.timeout:
                 continue
             try:
                 artifact, seconds = slot.worker.receive(0.0, "compile")

@@ -64,12 +64,12 @@ class GpuWorker(Worker):
         self.send(("drop",))
         for _ in range(2):
             try:
-                if not self.connection.poll(max(0.0, deadline - time.monotonic())):
+                if not self.answers(max(0.0, deadline - time.monotonic())):
                     return False
-                ok, reply = self.connection.recv()
-            except (EOFError, OSError):  # it died
-                return False
-            device = None if ok else reply[3]
-            if device is not None and device[1]:  # its context is dead: it ends
+                ok, reply = self._reply()
+                device = None if ok else reply[3]
+                if device is not None and device[1]:  # its context is dead: it ends
+                    return False
+            except Exception:  # it died, or that is no reply
                 return False
         return bool(ok)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,8 +17,8 @@ from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
 
 Steps = tuple[Step, ...]
-_START_SECONDS = 30.0
-_SECONDS_EACH = 0.25  # some fifty times what a candidate takes
+_START_SECONDS = 20.0
+_TIMES_OURS = 5.0  # its half is as large as ours, which is worked out meanwhile
 _WORTH_SENDING = 8  # fewer candidates are worked out here
 _MAX_CACHED = 50_000  # about 200 MB
 
@@ -78,10 +79,12 @@ class Featurizer:
         if self._helper is not None and len(new) >= _WORTH_SENDING:
             new, remote = new[::2], new[1::2]
             self._send(self._helper.start(), remote)
+        start = time.monotonic()
         for steps in new:
             self._cache[steps] = self._one(steps)
         if remote and self._helper is not None:
-            self._receive(self._helper, remote)
+            ours = time.monotonic() - start
+            self._receive(self._helper, remote, _START_SECONDS + _TIMES_OURS * ours)
         return [self._cache[c] for c in candidates]
 
     def _one(self, steps: Steps) -> FeatureRows | None:
@@ -103,9 +106,8 @@ class Featurizer:
         steps = [steps_to_json(c) for c in candidates]
         worker.send((self._task.to_json(), *self._settings, steps))
 
-    def _receive(self, helper: Helper, candidates: Sequence[Steps]) -> None:
+    def _receive(self, helper: Helper, candidates: Sequence[Steps], limit: float) -> None:
         try:
-            limit = _START_SECONDS + _SECONDS_EACH * len(candidates)
             rows = helper.start().receive(limit, "lower")
         except MeasureError:  # it hangs, died or could not: do its share here
             rows = [self._one(c) for c in candidates]

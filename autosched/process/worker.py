@@ -8,14 +8,17 @@ import importlib
 import os
 import pickle
 import resource
+import secrets
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import time
 import traceback
-from collections.abc import Callable, Mapping
-from multiprocessing.connection import Connection
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,13 @@ _END_SECONDS = 5.0
 
 # A process that waits in a kernel driver (a GPU that hangs) does not even die of SIGKILL.
 KILL_SECONDS = 20.0
+
+# A variable of the environment that a process has in common with all that it started.
+_MARK = "AUTOSCHED_WORKER"
+
+# Of what a process wrote to standard error: bytes that are kept, letters that a message gets.
+_LAST_WORDS = 200
+_KEPT = 4000
 
 # The parent's path comes after the worker's own, and the current folder never: a module of the
 # user's that has the name of one in the standard library or an installed package is not run.
@@ -83,6 +93,10 @@ class Worker:
         self._memory_limit = memory_limit
         self._environment = dict(environment or {})
         self._kill_seconds = kill_seconds
+        self._mark = secrets.token_hex(8)
+        self._said = b""  # the end of what the process wrote to standard error
+        self._ended: weakref.finalize[..., Worker] | None = None  # closes the next
+        self._end = -1  # can be read once the process has ended
         self.stuck: list[subprocess.Popen[bytes]] = []
         self._process: subprocess.Popen[bytes] | None = None
         self.connection: Connection
@@ -103,10 +117,14 @@ class Worker:
                 pass_fds=(there.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,  # what a candidate prints does not reach the terminal
                 process_group=0,  # Ctrl-C on the terminal is the parent's
-                env={**_ENVIRONMENT, **os.environ, **self._environment},
+                env={**_ENVIRONMENT, **os.environ, **self._environment, _MARK: self._mark},
             )
         self.connection = Connection(here.detach())
+        with contextlib.suppress(AttributeError, OSError):  # Linux since 5.3 has it
+            self._end = os.pidfd_open(self._process.pid)
+            self._ended = weakref.finalize(self, os.close, self._end)
 
     def stop(self) -> None:
         """End the process at once. Does nothing when there is none."""
@@ -115,6 +133,12 @@ class Worker:
         process, self._process = self._process, None
         self.connection.close()
         self._kill(process)
+        self._said = b""
+        if process.stderr is not None:
+            process.stderr.close()
+        if self._ended is not None:
+            self._ended()
+            self._ended, self._end = None, -1
         try:
             process.wait(self._kill_seconds)
         except subprocess.TimeoutExpired:
@@ -124,6 +148,9 @@ class Worker:
         process.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):  # none is left in its group
             os.killpg(process.pid, signal.SIGKILL)  # what it started itself
+        for stray in _marked(f"{_MARK}={self._mark}".encode()):  # and what left its group
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(stray, signal.SIGKILL)
 
     def kill(self) -> None:
         """From another thread: end the process under the one that waits for its answer."""
@@ -133,19 +160,17 @@ class Worker:
 
     def send(self, request: Any) -> None:
         """Send a request; its reply comes through `receive`, and so does a crash."""
+        self._listen_to_end()
+        self._said = b""  # was about an earlier one
         with contextlib.suppress(OSError):
             self.connection.send(request)
 
     def receive(self, timeout: float, stage: str) -> Any:
         """The reply. Raises MeasureError (timeout, crash or the worker's own) after a restart."""
-        if not self.connection.poll(timeout):
+        if not self.answers(timeout):
             raise self._late(timeout, stage)
         try:
-            data = self.connection.recv_bytes(_LONGEST)
-            try:
-                ok, reply = pickle.loads(data)
-            except EOFError as error:  # bytes that end too early; not the end of the connection
-                raise ValueError("too short") from error
+            ok, reply = self._reply()
             kind, message, where, device = ("", "", "", None) if ok else reply
         except BlockingIOError:  # half of a reply
             raise self._unreadable("it ends in the middle", stage) from None
@@ -169,6 +194,48 @@ class Worker:
         self.send(request)
         return self.receive(timeout, stage)
 
+    @property
+    def signs(self) -> list[Connection | int]:
+        """What to wait for: one of them can be read when `answers` has something to do."""
+        assert self._process is not None
+        said = [] if self._process.stderr is None else [self._process.stderr.fileno()]
+        return [self.connection, *said, *([self._end] if self._end >= 0 else [])]
+
+    def answers(self, timeout: float) -> bool:
+        """Whether within `timeout` a reply begins, or the process or its connection ends.
+
+        What it writes to standard error is read meanwhile, so that this never makes it wait.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            ready = wait(self.signs, max(0.0, deadline - time.monotonic()))
+            if self.connection in ready or self._end in ready:
+                return True
+            if ready:
+                self._listen()
+            if not ready or time.monotonic() >= deadline:
+                return False
+
+    def _listen(self) -> None:
+        """Keep the end of what there is to read of standard error."""
+        assert self._process is not None and self._process.stderr is not None
+        text = os.read(self._process.stderr.fileno(), 1 << 16)
+        self._said = (self._said + text)[-_KEPT:]
+        if not text:  # all who might write have closed it
+            self._process.stderr.close()
+            self._process.stderr = None
+
+    def _reply(self) -> tuple[bool, Any]:
+        """The reply that begins. Raises EOFError when there is none, any other when unreadable."""
+        if not self.connection.poll(0):  # the process has ended, but one that it started has not
+            raise EOFError
+        data = self.connection.recv_bytes(_LONGEST)
+        try:
+            ok, reply = pickle.loads(data)
+        except EOFError as error:  # bytes that end too early; not the end of the connection
+            raise ValueError("too short") from error
+        return bool(ok), reply
+
     def _late(self, timeout: float, stage: str) -> MeasureError:
         """The error for a reply that did not come; requests can be sent again."""
         self.start()
@@ -191,10 +258,26 @@ class Worker:
         except subprocess.TimeoutExpired:  # it closed its connection and goes on
             self.start()
             raise MeasureError("the process stopped answering", stage=stage, kind="crash") from None
+        words = self._last_words()
         self.start()
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
         kind = "memory" if code == -9 else "crash"
-        return MeasureError(f"the process died with {how}", stage=stage, kind=kind)
+        return MeasureError(f"the process died with {how}{words}", stage=stage, kind=kind)
+
+    def _listen_to_end(self) -> None:
+        """Read all that there is of standard error by now."""
+        while self._process and self._process.stderr:
+            if not wait([self._process.stderr.fileno()], 0.0):
+                break
+            self._listen()
+
+    def _last_words(self) -> str:
+        """The last line that the process, which has ended, wrote to standard error."""
+        self._listen_to_end()
+        lines = self._said.decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        shown = "".join(c if c.isprintable() else "?" for c in last[:_LAST_WORDS])
+        return f": {shown}" if shown else ""
 
 
 def serve(factory: str, fd: int, memory_limit: int) -> None:
@@ -237,6 +320,14 @@ def serve(factory: str, fd: int, memory_limit: int) -> None:
             return
         if ends:  # cleaning up after a dead context prints warnings or aborts
             os._exit(0)
+
+
+def _marked(mark: bytes) -> Iterator[int]:
+    """The processes whose environment has that; all that such a process starts has it too."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # another user's, or gone
+            if mark in path.read_bytes():
+                yield int(path.parent.name)
 
 
 def has_children() -> bool:

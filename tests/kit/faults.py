@@ -53,6 +53,7 @@ declare void @llvm.trap()
 declare i32 @raise(i32)
 declare i32 @pause()
 declare i32 @fork()
+declare i32 @setsid()
 declare i32 @close(i32)
 declare void @exit(i32)
 declare void @abort()
@@ -123,6 +124,19 @@ loop:
   %r = call i32 @pause()
   br label %loop""",
     "both go on": "  %pid = call i32 @fork()\n" + _ON,
+    # The child keeps the connection, in a session of its own.
+    "leaves and dies": """  %pid = call i32 @fork()
+  %child = icmp eq i32 %pid, 0
+  br i1 %child, label %leave, label %die
+die:
+  store volatile i32 1, ptr inttoptr (i64 8 to ptr)
+  br label %done
+leave:
+  %s = call i32 @setsid()
+  br label %loop
+loop:
+  %r = call i32 @pause()
+  br label %loop""",
     "wrong numbers": _ON,
 }
 
@@ -164,10 +178,11 @@ FAULTS: dict[str, Fault] = {
     "out of bounds": Fault("run", "crash", "died with signal (11|7)$", "out of bounds"),
     "text to its socket": Fault("run", "crash", "unreadable answer", "text to its socket"),
     "zeros to its socket": Fault("run", "crash", "unreadable answer", "zeros to its socket"),
-    "closes its files": Fault("run", "crash", "died with exit status 0$", "closes its files"),
+    "closes its files": Fault("run", "crash", "died with exit status 0", "closes its files"),
     "fork": Fault("run", "crash", "started a process", "forks"),
     "fork later": Fault("run", "crash", "started a process", "forks", at=2),
     "fork, both go on": Fault("run", "crash", "started a process", "both go on"),
+    "fork, then segfault": Fault("run", "crash", _dies(11), "leaves and dies"),
     "wrong numbers": Fault("check", "wrong_answer", "differ", "wrong numbers"),
     "exception": Fault("run", "error", "KeyError: 'a bug'"),
     "hang in the check": Fault("check", "timeout", "no answer within", hangs="check"),
@@ -180,7 +195,7 @@ FAULTS: dict[str, Fault] = {
     "memory in the builder": Fault("compile", "memory", "out of memory"),
     "text from the builder": Fault("compile", "crash", "unreadable answer"),
 }
-HARMLESS = ("prints",)  # garbage on standard output: nobody reads it
+HARMLESS = ("prints", "complains")  # garbage on standard output and error
 
 
 def key_of(steps: Sequence[Any]) -> str:
@@ -241,6 +256,8 @@ def make_runner() -> Handler:
                 np.empty(1 << 58, np.int8)
             case "first", "prints":
                 os.write(1, bytes(range(256)) * 256)
+            case "first", "complains":
+                os.write(2, bytes(range(256)) * 1024)
             case "check", "hang in the check":
                 time.sleep(10 * LONG)
             case "check", "death in the check":

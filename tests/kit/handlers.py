@@ -35,7 +35,8 @@ def make_handler() -> Callable[[Any], Any]:
                 raise DeviceError("a fault", stage="run", kind="crash", code=code, worker_ends=ends)
             case ("variable", name):
                 return os.environ.get(name)
-            case ("garbage", data):  # in place of an answer
+            case ("garbage", data, *late):  # in place of an answer
+                time.sleep(sum(late))
                 for name in Path("/proc/self/fd").iterdir():
                     if name.is_socket():
                         os.write(int(name.name), data)
@@ -49,10 +50,28 @@ def make_handler() -> Callable[[Any], Any]:
             case ("pid",):
                 return os.getpid()
             case ("stray", what):
+                ready, tell = os.pipe()
                 child = os.fork()
-                if not child and what == "sleeps":
+                if not child and what == "leaves its group":
+                    os.setsid()
+                if child:
+                    os.read(ready, 1)
+                    return child
+                os.write(tell, b".")
+                if what != "answers too":
                     time.sleep(3600)
-                return child
+                return 0
+            case ("forks and dies", path):
+                child = os.fork()
+                if child:
+                    Path(path).write_text(str(child))
+                    os.kill(os.getpid(), signal.SIGSEGV)
+                os.setsid()
+                time.sleep(3600)
+            case ("says", text, status):
+                os.write(2, text)
+                if status is not None:
+                    os._exit(status)
             case ("leaves a stray",):
                 if not os.fork():
                     time.sleep(3600)

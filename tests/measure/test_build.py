@@ -55,6 +55,13 @@ class Process(Worker):
         answer((job, lambda: self.other.send((str(job).encode(), 0.5))))
         self.script.release()
 
+    @property
+    def signs(self) -> list[Any]:
+        return [self.connection]
+
+    def answers(self, timeout: float) -> bool:
+        return self.connection.poll(timeout)
+
     def receive(self, timeout: float, stage: str) -> tuple[bytes, float]:
         assert timeout == 0.0
         if not self.connection.poll(0):

@@ -71,6 +71,21 @@ def test_one_that_answers_late_is_kept_without_its_kernels(
     assert process.returncode == (0 if kept else -9)  # idle it ends by itself, busy it is killed
 
 
+@pytest.mark.parametrize(
+    "data", [b"\0\0\0\4junk", b"\0\0\0\2N.", b"\0\0\0\4\x89N\x86.", b"\x20" * 40]
+)
+def test_a_late_answer_that_is_none_costs_the_process(data: bytes) -> None:
+    found = GpuWorker("kit.handlers:make_handler", grace_seconds=LONG)
+    try:
+        before = found.call(("pid",), LONG, "run")
+        with pytest.raises(MeasureError, match="no answer within") as caught:
+            found.call(("garbage", data, 0.3), 0.1, "run")
+        assert caught.value.kind == "timeout"
+        assert found.call(("pid",), LONG, "run") != before
+    finally:
+        found.stop()
+
+
 def test_a_client_of_mps_is_never_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     assert not shared_by_mps()

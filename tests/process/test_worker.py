@@ -1,5 +1,6 @@
 """Worker processes answer, time out, crash and are replaced."""
 
+import contextlib
 import os
 import resource
 import struct
@@ -93,7 +94,9 @@ def test_an_unreadable_answer_is_a_crash_and_the_worker_replaced(
     assert worker.call(("pid",), LONG, "run") != before
 
 
-@pytest.mark.parametrize("request_", [("stray", "sleeps"), ("stray", "answers too")])
+@pytest.mark.parametrize(
+    "request_", [("stray", "sleeps"), ("stray", "answers too"), ("stray", "leaves its group")]
+)
 def test_what_a_request_started_ends_with_its_worker(
     worker: Worker, request_: tuple[str, str]
 ) -> None:
@@ -114,6 +117,29 @@ def test_a_stray_process_costs_its_worker(worker: Worker) -> None:
     assert (error.stage, error.kind) == ("run", "crash")
     assert "it started a process" in str(error)
     assert worker.call(("pid",), LONG, "run") != before
+
+
+def test_one_that_dies_is_not_waited_for_though_what_it_started_lives(
+    worker: Worker, tmp_path: Path
+) -> None:
+    """The other one has its connection, and is in a session of its own."""
+    error = failure(worker, ("forks and dies", str(tmp_path / "child")))
+    assert error.kind == "crash" and str(error) == "the process died with signal 11"
+    child = int((tmp_path / "child").read_text())
+    with contextlib.suppress(ProcessLookupError):
+        assert wait([os.pidfd_open(child)], LONG)
+
+
+def test_what_is_printed_to_standard_error_is_told_when_the_process_dies(
+    worker: Worker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    much = b"\x1b[31m\xff" * 100_000  # more than a pipe holds
+    assert worker.call(("says", much, None), LONG, "run") is None
+    error = failure(worker, ("says", much + b"\nfree(): bad \x07 pointer\n\n", 6))
+    assert str(error) == "the process died with exit status 6: free(): bad ? pointer"
+    assert worker.call(("says", b"a warning", None), LONG, "run") is None
+    assert str(failure(worker, ("die", 3))) == "the process died with exit status 3"
+    assert capfd.readouterr() == ("", "")
 
 
 def test_where_memory_runs_out_the_worker_is_ended_first(worker: Worker) -> None:

@@ -1,6 +1,8 @@
 """Features are worked out once, here or in the helper, with the same result."""
 
 import json
+import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from autosched.errors import MeasureError, ScheduleError
 from autosched.features.sets import FEATURE_SETS
 from autosched.search.featurize import Featurizer, Helper, _give_back, task_featurizer
 from autosched.state.steps import SplitStep, Step, steps_to_json
+from kit.helper import StubHelper, StubWorker
 from kit.types import Array, MakeSpace, MakeTask
 
 ILLEGAL = (SplitStep(2, 9, 4, (2,)),)
@@ -78,3 +81,23 @@ def test_the_helper_changes_nothing(
     for one, other, third in zip(alone, together, after_death, strict=True):
         np.testing.assert_equal(one, other)
         np.testing.assert_equal(one, third)
+
+
+def test_a_helper_that_hangs_is_waited_for_by_the_time_that_our_share_took(
+    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+
+    def late(own: StubWorker, timeout: float, stage: str) -> Any:
+        limits.append(timeout)
+        raise MeasureError("no answer", stage=stage, kind="timeout")
+
+    monkeypatch.setattr(StubWorker, "receive", late)
+    monkeypatch.setattr(StubWorker, "send", lambda own, request: None)
+    asked = [(SplitStep(2, 0, 4096, (n,)),) for n in range(1, 2049)]
+    rows = np.ones((1, 2), np.float32)
+    start = time.monotonic()
+    found = Featurizer(lambda steps: rows, make_task("matmul"), StubHelper())(asked)
+    ours = time.monotonic() - start
+    assert all(each is rows for each in found)
+    assert len(limits) == 1 and limits[0] < 21 + 5 * ours
