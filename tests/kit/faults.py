@@ -390,6 +390,15 @@ def _children() -> Iterator[int]:
         yield from map(int, tasks.read_text().split())
 
 
+def _mapped(name: str) -> bool:
+    """Whether a process has that shared memory: other programs', for the run's have ended."""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            if f"/dev/shm/{name}" in maps.read_text():
+                return True
+    return False
+
+
 def strays(plan: Path) -> list[int]:
     """The processes, whoever their parents are now, that a run with this plan left.
 
@@ -460,6 +469,8 @@ def tuned(folder: Path, order: Sequence[str], short: float) -> Outcome:
     problems += [f"left: process {pid}" for pid in strays(faults.path)]
     for kind in ("files", "shared", "temporary", "children"):
         left = getattr(after, kind) - getattr(before, kind)
+        if kind == "shared":
+            left = {name for name in left if not _mapped(name)}
         problems += [f"left: {kind} {each}" for each in sorted(left)]
     unknown = {p.name for p in folder.iterdir()} - {"mm.yaml", "mm.jsonl", "plan.json", "temporary"}
     problems += [f"left: file {name}" for name in sorted(unknown)]
