@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from autosched.runtime.memory import empty as empty
     from autosched.session.api import tune as tune
     from autosched.session.load_best import load_best as load_best
+    from autosched.session.settings import TuneSettings as TuneSettings
     from autosched.target import Target as Target
     from autosched.task import Task as Task
     from autosched.user_file import trusting as trusting
@@ -44,6 +45,7 @@ __all__ = [
     "ScheduleError",
     "Target",
     "Task",
+    "TuneSettings",
     "empty",
     "load_best",
     "te",
@@ -54,6 +56,7 @@ __all__ = [
 _LAZY = {
     "Target": "autosched.target",
     "Task": "autosched.task",
+    "TuneSettings": "autosched.session.settings",
     "empty": "autosched.runtime.memory",
     "load_best": "autosched.session.load_best",
     "trusting": "autosched.user_file",

@@ -16,7 +16,7 @@ from autosched.cli.config import Config
 from autosched.cli.console import plain, warn
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.profile import run as profile_record
-from autosched.cli.tune_settings import Overrides, for_target, tune_options
+from autosched.cli.tune_settings import for_target, settings_of
 from autosched.driver import (
     SCHEDULE_OPS,
     apply_steps,
@@ -143,7 +143,7 @@ def _steps(record: str | None, task: Task) -> tuple[Step, ...]:
 
 def _drawn(config: Config, task: Task) -> tuple[Step, ...]:
     """A candidate within the limits of the GPU, drawn with the seed of the configuration."""
-    options = tune_options(config, Overrides())
+    options = settings_of(config).options()
     space = SearchSpace(task, options.search, options.sketch_rules)
     found = space.sample(
         np.random.default_rng(options.seed),

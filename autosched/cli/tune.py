@@ -23,7 +23,7 @@ from autosched.cli.tune_settings import (
     records_path,
     require_unread,
     session_of,
-    tune_options,
+    settings_of,
 )
 from autosched.cli.yardsticks import Yardsticks, compare, compare_alone
 from autosched.search.task_scheduler import ScheduleResult
@@ -53,13 +53,13 @@ def run(
     configs = [for_target(config, overrides.target) for config in asked.configs()]
     many.of(configs)
     if dry_run:
-        tasks = [(config.task(), tune_options(config, overrides)) for config in configs]
+        tasks = [(config.task(), settings_of(config, overrides).options()) for config in configs]
         timeout = configs[0].measure.build_timeout_s
         if not show_all(tasks, as_json=as_json, samples=overrides.trials, build_timeout=timeout):
             sys.exit(EXIT_NOTHING_VALID)
         return
     path = records_path(configs, overrides, fresh=fresh)
-    require_unread(asked.files(), path, model.options(configs[0]))
+    require_unread(asked.files(), path, model.files(configs[0])[1])
     session = session_of(configs, overrides, model, many, path, force=force)
     tune = _one if len(configs) == 1 else _several
     result = tune(configs, session, path, as_json=as_json)

@@ -16,10 +16,9 @@ from autosched.output_file import require_apart
 from autosched.search.allocation import STRATEGIES
 from autosched.search.options import SearchOptions
 from autosched.search.rules.custom import load_rules
-from autosched.search.tuner import TuneOptions
-from autosched.session.model import ModelOptions
 from autosched.session.reading import unused
-from autosched.session.session import Job, MeasureOptions, Messages, Session
+from autosched.session.session import Job, Messages, Session
+from autosched.session.settings import TuneSettings
 from autosched.task import Task
 from autosched.words import count
 
@@ -48,19 +47,11 @@ class ModelFlags:
     warm_start: Sequence[Path] = ()
     workloads: Sequence[str] = ()
 
-    def options(self, config: Config) -> ModelOptions:
-        """With what the file says: `cost_model.file` is loaded when it exists, and saved."""
-        section = config.cost_model
-        file = None if section.file is None else Path(section.file)
+    def files(self, config: Config) -> tuple[Path | None, Path | None]:
+        """What is loaded and saved: `cost_model.file` is loaded when it exists, and saved."""
+        file = None if config.cost_model.file is None else Path(config.cost_model.file)
         existing = file if file is not None and file.exists() else None
-        return ModelOptions(
-            section.kind,
-            section.pretrained,
-            self.load or existing,
-            self.save or file,
-            self.warm_start,
-            workload_keys(self.workloads),
-        )
+        return self.load or existing, self.save or file
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,20 +90,44 @@ def for_target(config: Config, target: str | None) -> Config:
     return config.model_copy(update={"target": section})
 
 
-def tune_options(config: Config, overrides: Overrides) -> TuneOptions:
-    """The settings of a configuration, with the flags that replace them."""
-    section = config.search
+def settings_of(
+    config: Config,
+    overrides: Overrides | None = None,
+    model: ModelFlags | None = None,
+    *,
+    strategy: str = "gradient",
+    records: Path | None = None,
+    force: bool = False,
+) -> TuneSettings:
+    """A configuration, with the flags that replace some of it, as `autosched.tune` takes it."""
+    overrides, model = overrides or Overrides(), model or ModelFlags()
+    section, measure = config.search, config.measure
     ansor = {name: getattr(section, name) for name in SearchOptions.__dataclass_fields__}
-    return TuneOptions(
+    load_model, save_model = model.files(config)
+    return TuneSettings(
         trials=overrides.trials or section.trials,
-        batch=section.batch,
+        records=records,
+        force=force,
         seed=section.seed if overrides.seed is None else overrides.seed,
+        batch=section.batch,
         time_budget_s=overrides.time_budget or section.time_budget_s,
         early_stopping=section.early_stopping,
         cost_model=config.cost_model.kind,
         features=config.cost_model.features,
+        pretrained=config.cost_model.pretrained,
+        load_model=load_model,
+        save_model=save_model,
+        warm_start=tuple(model.warm_start),
+        workloads=workload_keys(model.workloads),
         search=SearchOptions(**ansor),
         sketch_rules=load_rules(section.sketch_rules),
+        measure=measure.run_options(),
+        workers=measure.workers,
+        devices=measure.devices,
+        share=overrides.share,
+        build_timeout_s=measure.build_timeout_s,
+        check=measure.check,
+        strategy=strategy,
     )
 
 
@@ -130,27 +145,17 @@ def session_of(
     `force` lets it replace files of other kinds.
     """
     _same_settings(configs)
-    section = configs[0].measure
-    return Session(
-        [
-            Job(config.task(), tune_options(config, overrides), weight)
-            for config, weight in zip(configs, many.of(configs), strict=True)
-        ],
-        trials=overrides.trials,
-        strategy=many.strategy,
-        records=records,
-        model=model.options(configs[0]),
-        measure=MeasureOptions(
-            section.run_options(),
-            section.workers,
-            section.build_timeout_s,
-            section.check,
-            section.devices,
-            overrides.share,
-        ),
-        messages=Messages(warn, warning, _OTHER_FILE, _REPLACE),
-        overwrite=force,
-    )
+    weights = many.of(configs)
+    settings = [
+        settings_of(config, overrides, model, strategy=many.strategy, records=records, force=force)
+        for config in configs
+    ]
+    jobs = [
+        Job(config.task(), own.options(), weight)
+        for config, own, weight in zip(configs, settings, weights, strict=True)
+    ]
+    messages = Messages(warn, warning, _OTHER_FILE, _REPLACE)
+    return settings[0].session(jobs, messages, overrides.trials)
 
 
 def records_path(configs: Sequence[Config], overrides: Overrides, *, fresh: bool) -> Path:
@@ -165,10 +170,10 @@ def records_path(configs: Sequence[Config], overrides: Overrides, *, fresh: bool
     return path or own_file(_default_path(configs), [config.task() for config in configs])
 
 
-def require_unread(paths: Sequence[Path], records: Path, model: ModelOptions) -> None:
+def require_unread(paths: Sequence[Path], records: Path, model: Path | None) -> None:
     """Raise ConfigError when a configuration that is read would be written to, --force or not."""
     require_apart(
-        [("the record file", records), ("the saved cost model", model.save)],
+        [("the record file", records), ("the saved cost model", model)],
         [("a configuration of this run", path) for path in paths],
     )
 

@@ -8,7 +8,7 @@ import pytest
 
 from autosched.cli.config import Config
 from autosched.cli.read_config import load_config
-from autosched.cli.tune_settings import Overrides, tune_options
+from autosched.cli.tune_settings import settings_of
 from autosched.errors import ConfigError
 from autosched.features.sets import FEATURE_SETS
 from autosched.measure.flush import all_caches
@@ -130,7 +130,7 @@ def test_the_documented_settings_are_the_defaults(written: Callable[..., Path]) 
 def test_every_feature_set_can_be_chosen(written: Callable[..., Path]) -> None:
     for name in FEATURE_SETS:
         config = load_config(written(f"{WORKLOAD}cost_model: {{features: {name}}}\n"))
-        assert tune_options(config, Overrides()).features == name
+        assert settings_of(config).options().features == name
     with pytest.raises(ConfigError, match=r"cost_model.features: expected 'ansor-0.19' or 'autos"):
         load_config(written(f"{WORKLOAD}cost_model: {{features: ansor}}\n"))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from autosched.cli.read_config import load_config
-from autosched.cli.tune_settings import Overrides, tune_options
+from autosched.cli.tune_settings import settings_of
 from autosched.errors import ConfigError
 from autosched.search import policy as policy_module
 from autosched.search.learner import Learner
@@ -58,7 +58,7 @@ def read(tmp_path: Path) -> Callable[..., tuple[Task, SearchOptions]]:
         path = tmp_path / "t.yaml"
         path.write_text(f"{workload}target: {{kind: {target}}}\nsearch: {{{settings}}}\n")
         config = load_config(path)
-        return config.task(), tune_options(config, Overrides()).search
+        return config.task(), settings_of(config).options().search
 
     return made
 

@@ -220,7 +220,7 @@ def test_several_tasks_interrupted(
         (["c.yaml"], "section 'cost_model' differs"),
         (["--load-model", "none.json"], "cannot read the cost model none.json"),
         (["--warm-start", "none.jsonl"], "none.jsonl does not exist"),
-        (["--save-model", "folder"], "cost model folder: it is a folder"),
+        (["--save-model", "folder"], "save_model: expected a file, found the folder folder"),
         (["--save-model", "pipe"], "cost model pipe: it is a device or pipe"),
         (["--save-model", "none/m.json"], "cost model none/m.json: choose a folder"),
     ],
@@ -355,14 +355,13 @@ def test_an_unwritable_record_file_is_known_before_anything_is_measured(
 ) -> None:
     (tmp_path / "folder").mkdir()
     for path, reason in (
-        ("folder", "it is a folder"),
-        ("none/a.jsonl", "No such file"),
-        ("/dev/full", "No space left"),
+        ("folder", "records: expected a file, found the folder folder"),
+        ("none/a.jsonl", "error: cannot write the record file none/a.jsonl: No such file"),
+        ("/dev/full", "error: cannot write the record file /dev/full: No space left"),
     ):
         status, _out, err = run("a.yaml", "--records", path)
         assert status == 2
-        assert "error: cannot" in err
-        assert f"{path}: {reason}" in err
+        assert reason in err
         assert "trials" not in err
 
 

@@ -1,0 +1,219 @@
+"""All that a tuning run can be told beside its tasks, from Python and from the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from autosched import arguments
+from autosched.errors import ConfigError
+from autosched.features.sets import FEATURE_SETS, TUNING
+from autosched.measure.gpu_pool import ALL
+from autosched.measure.measurer import CHECKS
+from autosched.measure.runner import RunOptions
+from autosched.measure.workload_keys import Computation, WorkloadKeys
+from autosched.search.allocation import STRATEGIES
+from autosched.search.cost_model import COST_MODELS, CostModel, require_cost_model
+from autosched.search.options import SearchOptions
+from autosched.search.rules.custom import require_rule
+from autosched.search.rules.protocol import SketchRule
+from autosched.search.tuner import Observer, TuneOptions
+from autosched.session.model import ModelOptions
+from autosched.session.reading import unused
+from autosched.session.session import Job, MeasureOptions, Messages, Session
+from autosched.task import Task
+
+PathLike = str | os.PathLike[str]
+Value = TypeVar("Value")
+_DEFAULT_TRIALS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneSettings:
+    """The settings of a run: the arguments of `autosched.tune`, as an object to keep.
+
+    Raises ConfigError, which names the setting, for a value of a wrong type or size.
+
+    Attributes:
+        trials: candidates to measure, of all tasks together; default: 64 for each.
+        records: every result is appended to this file; records of the tasks that it holds already
+            are learned from and not measured again. A file of another kind is refused.
+        fresh: do not continue from it: where it exists, write a new one, `mm-2.jsonl`.
+        force: let `records` and `save_model` replace files of other kinds.
+        seed: of every random draw.
+        batch: candidates measured between two rounds of search.
+        time_budget_s: stop after the round in which this is reached.
+        early_stopping: stop (a task of several: leave it) after so many trials without a new best.
+        cost_model: xgboost, random or any object of `autosched.search.cost_model.CostModel`.
+        features: the feature set that the cost model learns from.
+        pretrained: start from the cost model that comes with autosched, where there is one.
+        load_model: a saved cost model to start from instead.
+        save_model: file for the trained cost model, which replaces a cost model only.
+        warm_start: record files of other tasks to train the cost model on.
+        workloads: what lines of Ansor's logs with an unknown workload key compute: a Task, or one
+            for each key.
+        search: the parameters of the search.
+        sketch_rules: tried before the built-in ones, see docs/searching.md.
+        measure: how long each candidate is timed.
+        workers: processes that build candidates.
+        devices: GPUs that measure: numbers or UUIDs, or "all"; default: CUDA's first.
+        share: measure on a GPU on which other processes compute.
+        build_timeout_s: after which building one candidate is given up.
+        check: which candidates are compared with NumPy: each new best, all or none.
+        weights: of several tasks, one for each.
+        strategy: gradient or round-robin: which of several tasks gets the next round.
+        observer: called with the progress and the new records after every phase and batch.
+    """
+
+    trials: int | None = None
+    records: PathLike | None = None
+    fresh: bool = False
+    force: bool = False
+    seed: int = 0
+    batch: int = 16
+    time_budget_s: float | None = None
+    early_stopping: int | None = None
+    cost_model: str | CostModel = "xgboost"
+    features: str = TUNING
+    pretrained: bool = True
+    load_model: PathLike | None = None
+    save_model: PathLike | None = None
+    warm_start: PathLike | Sequence[PathLike] = ()
+    workloads: Task | Mapping[str, Task] | WorkloadKeys | None = None
+    search: SearchOptions | None = None
+    sketch_rules: Sequence[SketchRule] = ()
+    measure: RunOptions | None = None
+    workers: int = 2
+    devices: Sequence[int | str] | str = ()
+    share: bool = False
+    build_timeout_s: float = 15.0
+    check: str = "best"
+    weights: Sequence[float] | None = None
+    strategy: str = "gradient"
+    observer: Observer | None = None
+
+    def __post_init__(self) -> None:
+        _optional(self.trials, _from_one, "trials")
+        _optional(self.records, arguments.file_path, "records")
+        arguments.flag("fresh", self.fresh)
+        arguments.flag("force", self.force)
+        arguments.one_of("strategy", self.strategy, STRATEGIES)
+        if self.observer is not None and not callable(self.observer):
+            raise ConfigError(
+                "observer: expected a function (progress, records), "
+                f"{arguments.found(self.observer)}"
+            )
+        self.options()
+        self.model_options()
+        self.measure_options()
+
+    def options(self) -> TuneOptions:
+        """How each task is searched."""
+        example = "SearchOptions(eps_greedy=0.1)"
+        return TuneOptions(
+            trials=self.trials or _DEFAULT_TRIALS,
+            batch=_from_one("batch", self.batch),
+            seed=arguments.integer("seed", self.seed, 0),
+            time_budget_s=_optional(self.time_budget_s, arguments.positive, "time_budget_s"),
+            early_stopping=_optional(self.early_stopping, _from_one, "early_stopping"),
+            features=arguments.one_of("features", self.features, list(FEATURE_SETS)),
+            search=_options("search", self.search, SearchOptions(), example),
+            sketch_rules=_rules(self.sketch_rules),
+        )
+
+    def model_options(self) -> ModelOptions:
+        """Which cost model the run has."""
+        return ModelOptions(
+            model=_model(self.cost_model),
+            pretrained=arguments.flag("pretrained", self.pretrained),
+            load=_optional(self.load_model, arguments.file_path, "load_model"),
+            save=_optional(self.save_model, arguments.file_path, "save_model"),
+            warm_start=_paths("warm_start", self.warm_start),
+            keys=_keys(self.workloads),
+        )
+
+    def measure_options(self) -> MeasureOptions:
+        """How candidates are built, run and checked."""
+        example = "RunOptions(min_repeat_ms=50)"
+        return MeasureOptions(
+            run=_options("measure", self.measure, RunOptions(), example),
+            workers=_from_one("workers", self.workers),
+            build_timeout_s=arguments.positive("build_timeout_s", self.build_timeout_s),
+            check=arguments.one_of("check", self.check, CHECKS),
+            devices=_devices(self.devices),
+            share=arguments.flag("share", self.share),
+        )
+
+    def record_file(self) -> Path | None:
+        """Where results are written; with `fresh` a file that does not exist yet."""
+        path = None if self.records is None else Path(self.records)
+        return unused(path) if self.fresh and path is not None else path
+
+    def session(self, jobs: Sequence[Job], messages: Messages, trials: int | None) -> Session:
+        """The session of a run with these settings: `trials` of all jobs together.
+
+        Default: the sum of the jobs'. Raises ConfigError when a file is wrong.
+        """
+        return Session(
+            jobs,
+            trials=trials,
+            strategy=self.strategy,
+            records=self.record_file(),
+            model=self.model_options(),
+            measure=self.measure_options(),
+            messages=messages,
+            overwrite=self.force,
+        )
+
+
+def _model(cost_model: Any) -> str | CostModel:
+    if isinstance(cost_model, str):
+        return arguments.one_of("cost_model", cost_model, COST_MODELS)
+    return require_cost_model("cost_model", cost_model)
+
+
+def _rules(rules: Any) -> tuple[SketchRule, ...]:
+    if not isinstance(rules, list | tuple):
+        raise ConfigError(f"sketch_rules: expected a list of rules, {arguments.found(rules)}")
+    for index, rule in enumerate(rules):
+        require_rule(rule, f"number {index}")
+    return tuple(rules)
+
+
+def _paths(name: str, paths: Any) -> tuple[Path, ...]:
+    if isinstance(paths, list | tuple):
+        return tuple(arguments.file_path(f"{name}[{k}]", p) for k, p in enumerate(paths))
+    return (arguments.file_path(name, paths),)
+
+
+def _keys(workloads: Any) -> WorkloadKeys | None:
+    if workloads is None or isinstance(workloads, WorkloadKeys):
+        return workloads
+    if isinstance(workloads, Task):
+        return WorkloadKeys(other=Computation.of(workloads.name, workloads))
+    named = arguments.mapping("workloads", workloads, "a Task, or one for each key")
+    for key, task in named.items():
+        arguments.instance(f"workloads: {key}", task, Task)
+    return WorkloadKeys({key: Computation.of(task.name, task) for key, task in named.items()})
+
+
+def _devices(devices: Any) -> Sequence[int | str] | str:
+    several = isinstance(devices, list | tuple)
+    if devices == ALL or (several and all(isinstance(each, int | str) for each in devices)):
+        return tuple(devices) if several else ALL
+    raise ConfigError(f"devices: expected a list of GPUs, or {ALL!r}, {arguments.found(devices)}")
+
+
+def _from_one(name: str, value: Any) -> int:
+    return arguments.integer(name, value, 1)
+
+
+def _optional(value: Any, check: Callable[[str, Any], Value], name: str) -> Value | None:
+    return None if value is None else check(name, value)
+
+
+def _options(name: str, value: Value | None, default: Value, example: str) -> Value:
+    return default if value is None else arguments.instance(name, value, type(default), example)
