@@ -7,6 +7,7 @@ wrap-arounds are proved unnecessary. Vectors are arrays (threads or 1, lanes).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -82,7 +83,7 @@ from autosched.tir.stmt import Stmt
 from autosched.tir.walk import pre_order
 
 
-class ExprCompiler:
+class ExprCompiler(ABC):
     """Compiles expressions; the statement compiler fills its tables."""
 
     def __init__(self, run: Run) -> None:
@@ -104,9 +105,9 @@ class ExprCompiler:
         self.hoisted_parts: dict[tuple[str, frozenset[tuple[Expr, int]]], str] = {}
         self.hoisted: dict[Expr, Value] = {}
 
+    @abstractmethod
     def before_statements(self, line: str) -> None:
         """Adds a line to the start of the kernel."""
-        raise NotImplementedError
 
     def fresh(self, prefix: str) -> str:
         """A Python name not used before."""

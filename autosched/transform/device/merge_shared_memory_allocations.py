@@ -287,16 +287,7 @@ class _Rewriter:
     def _view(self, buffer: Buffer) -> Buffer:
         found = self.buffers.get(buffer)
         if found is None:
-            found = self.buffers[buffer] = Buffer(
-                self.memory,
-                buffer.dtype,
-                buffer.shape,
-                buffer.strides,
-                buffer.elem_offset,
-                buffer.name,
-                buffer.data_alignment,
-                buffer.offset_factor,
-            )
+            found = self.buffers[buffer] = buffer.with_(data=self.memory)
         return found
 
     def _moved(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:

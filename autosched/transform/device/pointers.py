@@ -52,14 +52,5 @@ class _Replacer:
     def _buffer(self, buffer: Buffer) -> Buffer:
         found = self.buffers.get(buffer)
         if found is None:
-            found = self.buffers[buffer] = Buffer(
-                self.table[buffer.data],
-                buffer.dtype,
-                buffer.shape,
-                buffer.strides,
-                buffer.elem_offset,
-                buffer.name,
-                buffer.data_alignment,
-                buffer.offset_factor,
-            )
+            found = self.buffers[buffer] = buffer.with_(data=self.table[buffer.data])
         return found

@@ -121,14 +121,10 @@ class _Copier:
         if new is None:
             data = self._vars.get(buffer.data, buffer.data)
             assert isinstance(data, Var)
-            new = self._buffers[buffer] = Buffer(
-                data,
-                buffer.dtype,
-                tuple(map(self.expr, buffer.shape)),
-                tuple(map(self.expr, buffer.strides)),
-                None if buffer.elem_offset is None else self.expr(buffer.elem_offset),
-                buffer.name,
-                buffer.data_alignment,
-                buffer.offset_factor,
+            new = self._buffers[buffer] = buffer.with_(
+                data=data,
+                shape=tuple(map(self.expr, buffer.shape)),
+                strides=tuple(map(self.expr, buffer.strides)),
+                elem_offset=None if buffer.elem_offset is None else self.expr(buffer.elem_offset),
             )
         return new

@@ -24,8 +24,9 @@ from autosched.tir.expr import (
 from autosched.tir.float_bits import narrow, widen
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import cast
-from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, LetStmt, Stmt
+from autosched.tir.stmt import Allocate, BufferStore, LetStmt, Stmt
 from autosched.tir.walk import all_exprs, map_children, map_expr_children, stmts
+from autosched.transform.low_precision.retyped import Retyping
 
 IsSmall = Callable[[DType], bool]
 
@@ -113,39 +114,20 @@ def promotable(func: PrimFunc, is_small: IsSmall, scopes: Collection[str]) -> se
     return found
 
 
-class Legalizer:
+class Legalizer(Retyping):
     """Rewrites one function; `promoted` are the pointers whose elements become wide."""
 
     def __init__(self, is_small: IsSmall, convert: Conversions, promoted: set[Var]) -> None:
+        super().__init__()
         self._is_small = is_small
         self._convert = convert
         self._pointers = {v: pointer(v.name, convert.wide, v.scope) for v in promoted}
-        self._buffers: dict[Buffer, Buffer] = {}
         self._vars: dict[Var, Expr] = {}
-        self._memo: dict[Expr, Expr] = {}
-        self._rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {
-            Allocate: self._allocate,
-            AttrStmt: self._attr,
-            BufferStore: self._store,
-            DeclBuffer: self._decl,
-            LetStmt: self._let,
-        }
-
-    def stmt(self, s: Stmt) -> Stmt:
-        """`s` with its values computed in the wide type."""
-        rule = self._rules.get(type(s))
-        return map_children(s, self.stmt, self._value) if rule is None else rule(s)
 
     # -- expressions
 
-    def _value(self, e: Expr) -> Expr:
+    def _retyped(self, e: Expr) -> Expr:
         """`e`; a small value as the wide one that it is computed as."""
-        done = self._memo.get(e)
-        if done is None:
-            done = self._memo[e] = self._computed(e)
-        return done
-
-    def _computed(self, e: Expr) -> Expr:
         small = self._is_small(e.dtype)
         if isinstance(e, Var):
             return self._vars.get(e, self._convert.up(e) if small else e)
@@ -235,23 +217,14 @@ class Legalizer:
 
     # -- memory
 
+    def _pointer(self, var: Var) -> Var:
+        return self._pointers.get(var, var)
+
     def _buffer(self, buffer: Buffer) -> Buffer:
         data = self._pointers.get(buffer.data)
         if data is None or not self._is_small(buffer.dtype):
             return buffer
-        found = self._buffers.get(buffer)
-        if found is None:
-            found = self._buffers[buffer] = Buffer(
-                data,
-                self._convert.type(buffer.dtype),
-                buffer.shape,
-                buffer.strides,
-                buffer.elem_offset,
-                buffer.name,
-                buffer.data_alignment,
-                buffer.offset_factor,
-            )
-        return found
+        return self._over(buffer, data, self._convert.type(buffer.dtype))
 
     def _store(self, s: Stmt) -> Stmt:
         assert isinstance(s, BufferStore)
@@ -274,22 +247,6 @@ class Legalizer:
             return map_children(s, self.stmt, self._value)
         wide = self._convert.type(s.dtype)
         return s.with_(buffer_var=data, dtype=wide, body=self.stmt(s.body))
-
-    def _attr(self, s: Stmt) -> Stmt:
-        assert isinstance(s, AttrStmt)
-        node = s.node
-        if isinstance(node, Var):
-            node = self._pointers.get(node, node)
-        elif isinstance(node, Buffer):
-            node = self._buffer(node)
-        if node is s.node:
-            return map_children(s, self.stmt, self._value)
-        return AttrStmt(node, s.key, self._value(s.value), self.stmt(s.body))
-
-    def _decl(self, s: Stmt) -> Stmt:
-        assert isinstance(s, DeclBuffer)
-        body, buffer = self.stmt(s.body), self._buffer(s.buffer)
-        return s if body is s.body and buffer is s.buffer else DeclBuffer(buffer, body)
 
     def _let(self, s: Stmt) -> Stmt:
         assert isinstance(s, LetStmt)

@@ -22,7 +22,6 @@ after:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -45,9 +44,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import (
     Allocate,
     AllocateConst,
-    AttrStmt,
     BufferStore,
-    DeclBuffer,
     LetStmt,
     Stmt,
 )
@@ -58,6 +55,7 @@ from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.low_precision.compute_legalize import mentions
 from autosched.transform.low_precision.datatypes import lowered, name_of, type_code
 from autosched.transform.low_precision.native import require_target
+from autosched.transform.low_precision.retyped import Retyping
 
 _MOVES = ("if_then_else", "likely", "reinterpret", "address_of", "tvm_access_ptr")
 _OUTSIDE = ("call_extern", "call_pure_extern", "call_packed", "call_cpacked")
@@ -89,20 +87,12 @@ def _is_custom(dtype: DType) -> bool:
     return dtype.is_custom
 
 
-class _Lower:
+class _Lower(Retyping):
     def __init__(self, kind: str) -> None:
+        super().__init__()
         self._kind = kind
         self._vars: dict[Var, Var] = {}
-        self._buffers: dict[Buffer, Buffer] = {}
-        self._memo: dict[Expr, Expr] = {}
-        self._rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {
-            Allocate: self._allocate,
-            AllocateConst: self._allocate_const,
-            AttrStmt: self._attr,
-            BufferStore: self._store,
-            DeclBuffer: self._decl,
-            LetStmt: self._let,
-        }
+        self._rules[AllocateConst] = self._allocate_const
 
     def function(self, func: PrimFunc) -> PrimFunc:
         """`func` without custom types."""
@@ -111,11 +101,7 @@ class _Lower:
         for old, new in zip(func.params, params, strict=True):
             if old in func.buffer_map:
                 buffers[new] = self._buffer(func.buffer_map[old])
-        return replace(func, params=params, buffer_map=buffers, body=self._stmt(func.body))
-
-    def _stmt(self, s: Stmt) -> Stmt:
-        rule = self._rules.get(type(s))
-        return map_children(s, self._stmt, self._value) if rule is None else rule(s)
+        return replace(func, params=params, buffer_map=buffers, body=self.stmt(func.body))
 
     def _var(self, var: Var) -> Var:
         """The variable that stands for `var`, which may be custom or point to custom elements."""
@@ -139,14 +125,8 @@ class _Lower:
 
     # -- expressions
 
-    def _value(self, e: Expr) -> Expr:
+    def _retyped(self, e: Expr) -> Expr:
         """`e` with custom values as their bits."""
-        done = self._memo.get(e)
-        if done is None:
-            done = self._memo[e] = self._lowered(e)
-        return done
-
-    def _lowered(self, e: Expr) -> Expr:
         match e:
             case Var():
                 return self._var(e)
@@ -190,27 +170,18 @@ class _Lower:
 
     # -- memory
 
+    def _pointer(self, var: Var) -> Var:
+        return self._var(var)
+
     def _buffer(self, buffer: Buffer) -> Buffer:
         data, dtype = self._var(buffer.data), self._bits(buffer.dtype)
         if data is buffer.data and dtype is buffer.dtype:
             return buffer
-        found = self._buffers.get(buffer)
-        if found is None:
-            found = self._buffers[buffer] = Buffer(
-                data,
-                dtype,
-                buffer.shape,
-                buffer.strides,
-                buffer.elem_offset,
-                buffer.name,
-                buffer.data_alignment,
-                buffer.offset_factor,
-            )
-        return found
+        return self._over(buffer, data, dtype)
 
     def _store(self, s: Stmt) -> Stmt:
         assert isinstance(s, BufferStore)
-        new = map_children(s, self._stmt, self._value)
+        new = map_children(s, self.stmt, self._value)
         assert isinstance(new, BufferStore)
         buffer = self._buffer(s.buffer)
         if buffer is s.buffer:
@@ -220,32 +191,16 @@ class _Lower:
     def _allocate(self, s: Stmt) -> Stmt:
         assert isinstance(s, Allocate)
         if not s.dtype.is_custom:
-            return map_children(s, self._stmt, self._value)
+            return map_children(s, self.stmt, self._value)
         var, dtype = self._var(s.buffer_var), self._bits(s.dtype)
-        return s.with_(buffer_var=var, dtype=dtype, body=self._stmt(s.body))
+        return s.with_(buffer_var=var, dtype=dtype, body=self.stmt(s.body))
 
     def _allocate_const(self, s: Stmt) -> Stmt:
         assert isinstance(s, AllocateConst)
-        body = self._stmt(s.body)
+        body = self.stmt(s.body)
         return AllocateConst(self._var(s.buffer_var), self._bits(s.dtype), s.extents, s.data, body)
-
-    def _attr(self, s: Stmt) -> Stmt:
-        assert isinstance(s, AttrStmt)
-        node = s.node
-        if isinstance(node, Var):
-            node = self._var(node)
-        elif isinstance(node, Buffer):
-            node = self._buffer(node)
-        if node is s.node:
-            return map_children(s, self._stmt, self._value)
-        return AttrStmt(node, s.key, self._value(s.value), self._stmt(s.body))
-
-    def _decl(self, s: Stmt) -> Stmt:
-        assert isinstance(s, DeclBuffer)
-        buffer, body = self._buffer(s.buffer), self._stmt(s.body)
-        return s if body is s.body and buffer is s.buffer else DeclBuffer(buffer, body)
 
     def _let(self, s: Stmt) -> Stmt:
         assert isinstance(s, LetStmt)
         value = self._value(s.value)
-        return LetStmt(self._var(s.var), value, self._stmt(s.body))
+        return LetStmt(self._var(s.var), value, self.stmt(s.body))

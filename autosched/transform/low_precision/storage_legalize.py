@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
@@ -27,15 +26,14 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import (
     Allocate,
     AllocateConst,
-    AttrStmt,
     BufferRealize,
     BufferStore,
-    DeclBuffer,
     LetStmt,
     Stmt,
 )
 from autosched.tir.walk import map_children, map_expr_children
 from autosched.transform.low_precision.compute_legalize import IsSmall, mentions
+from autosched.transform.low_precision.retyped import Retyping
 
 
 def store_as_bits(
@@ -59,29 +57,15 @@ def store_as_bits(
     return replace(func, params=params, body=rewriter.stmt(func.body))
 
 
-class _Storage:
+class _Storage(Retyping):
     def __init__(self, name: str, compute_pass: str, func: PrimFunc, is_small: IsSmall) -> None:
+        super().__init__()
         self._name = name
         self._compute_pass = compute_pass
         self._is_small = is_small
         self._kept = {buffer.data for buffer in func.buffers}
         self._vars: dict[Var, Var] = {}
-        self._buffers: dict[Buffer, Buffer] = {}
-        self._memo: dict[Expr, Expr] = {}
-        self._rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {
-            Allocate: self._allocate,
-            AllocateConst: self._allocate_const,
-            AttrStmt: self._attr,
-            BufferRealize: self._realize,
-            BufferStore: self._store,
-            DeclBuffer: self._decl,
-            LetStmt: self._let,
-        }
-
-    def stmt(self, s: Stmt) -> Stmt:
-        """`s` over bits."""
-        rule = self._rules.get(type(s))
-        return map_children(s, self.stmt, self._value) if rule is None else rule(s)
+        self._rules |= {AllocateConst: self._allocate_const, BufferRealize: self._realize}
 
     def renamed(self, var: Var) -> Var:
         """The variable that stands for `var`: of bits, or a pointer to them, where it was small."""
@@ -93,14 +77,8 @@ class _Storage:
 
     # -- expressions
 
-    def _value(self, e: Expr) -> Expr:
+    def _retyped(self, e: Expr) -> Expr:
         """`e`; a small value as its bits."""
-        done = self._memo.get(e)
-        if done is None:
-            done = self._memo[e] = self._as_bits(e)
-        return done
-
-    def _as_bits(self, e: Expr) -> Expr:
         small = self._is_small(e.dtype)
         match e:
             case Var():
@@ -167,6 +145,9 @@ class _Storage:
 
     # -- memory
 
+    def _pointer(self, var: Var) -> Var:
+        return self._vars.get(var, var)
+
     def _buffer(self, buffer: Buffer) -> Buffer:
         """The buffer of bits; itself when it is a parameter's, or not small."""
         data = self._vars.get(buffer.data)
@@ -177,19 +158,7 @@ class _Storage:
                 f"{self._name}: the buffer {buffer.name} is {buffer.dtype}, and nothing that this "
                 "pass knows binds its pointer; declare it below its allocation"
             )
-        found = self._buffers.get(buffer)
-        if found is None:
-            found = self._buffers[buffer] = Buffer(
-                data,
-                bits_type(buffer.dtype),
-                buffer.shape,
-                buffer.strides,
-                buffer.elem_offset,
-                buffer.name,
-                buffer.data_alignment,
-                buffer.offset_factor,
-            )
-        return found
+        return self._over(buffer, data, bits_type(buffer.dtype))
 
     def _store(self, s: Stmt) -> Stmt:
         assert isinstance(s, BufferStore)
@@ -226,22 +195,6 @@ class _Storage:
                 "before"
             )
         return map_children(s, self.stmt, self._value)
-
-    def _attr(self, s: Stmt) -> Stmt:
-        assert isinstance(s, AttrStmt)
-        node = s.node
-        if isinstance(node, Var):
-            node = self._vars.get(node, node)
-        elif isinstance(node, Buffer):
-            node = self._buffer(node)
-        if node is s.node:
-            return map_children(s, self.stmt, self._value)
-        return AttrStmt(node, s.key, self._value(s.value), self.stmt(s.body))
-
-    def _decl(self, s: Stmt) -> Stmt:
-        assert isinstance(s, DeclBuffer)
-        buffer, body = self._buffer(s.buffer), self.stmt(s.body)
-        return s if body is s.body and buffer is s.buffer else DeclBuffer(buffer, body)
 
     def _let(self, s: Stmt) -> Stmt:
         assert isinstance(s, LetStmt)

@@ -209,14 +209,5 @@ class _Rewriter:
             return buffer
         new = self._buffers.get(buffer)
         if new is None:
-            new = self._buffers[buffer] = Buffer(
-                data,
-                buffer.dtype,
-                buffer.shape,
-                buffer.strides,
-                buffer.elem_offset,
-                buffer.name,
-                buffer.data_alignment,
-                buffer.offset_factor,
-            )
+            new = self._buffers[buffer] = buffer.with_(data=data)
         return new

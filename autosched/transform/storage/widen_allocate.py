@@ -95,14 +95,5 @@ class _Widener:
     def _buffer(self, buffer: Buffer) -> Buffer:
         new = self._buffers.get(buffer)
         if new is None:
-            new = self._buffers[buffer] = Buffer(
-                buffer.data,
-                buffer.dtype,
-                self.widened(buffer.shape),
-                buffer.strides,
-                buffer.elem_offset,
-                buffer.name,
-                buffer.data_alignment,
-                buffer.offset_factor,
-            )
+            new = self._buffers[buffer] = buffer.with_(shape=self.widened(buffer.shape))
         return new
