@@ -329,20 +329,27 @@ def stream_log(
     `contents` gains the environments, tasks and problems met on the way. Raises as `read_log`.
     """
     path = Path(path)
-    for number, line in _lines(path):
-        try:
-            data = json.loads(line)
-        except (ValueError, RecursionError):
-            cut = "" if line.endswith("\n") else " (cut short: its run was ended while writing)"
-            contents.problems.append(f"{path}:{number}: not a whole JSON object{cut}; skipped")
-            continue
-        try:
-            record = _take(data, contents, keys)
-        except ConfigError as error:
-            contents.problems.append(f"{path}:{number}: {error}; skipped")
-            continue
+    for number, line in log_lines(path):
+        record = record_of(path, number, line, contents, keys)
         if record is not None:
             yield record
+
+
+def record_of(
+    path: Path, number: int, line: str, contents: LogContents, keys: WorkloadKeys | None
+) -> Record | None:
+    """The record of line `number`; None where it holds none, and `contents` gains what it does."""
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        cut = "" if line.endswith("\n") else " (cut short: its run was ended while writing)"
+        contents.problems.append(f"{path}:{number}: not a whole JSON object{cut}; skipped")
+        return None
+    try:
+        return _take(data, contents, keys)
+    except ConfigError as error:
+        contents.problems.append(f"{path}:{number}: {error}; skipped")
+        return None
 
 
 def _take(data: Any, contents: LogContents, keys: WorkloadKeys | None) -> Record | None:
@@ -363,7 +370,8 @@ def _take(data: Any, contents: LogContents, keys: WorkloadKeys | None) -> Record
     return Record.from_json(data, contents.tasks)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def log_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a record file that are no comments, with their numbers from 1."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):

@@ -9,7 +9,8 @@ from typing import Any
 from autosched.errors import ConfigError
 from autosched.measure.check import Seen
 
-_MOST_SECONDS = 1e9  # no call takes longer; numbers beyond any float are found in hostile files
+MOST_SECONDS = 1e9
+"""No call takes longer; numbers beyond any float are found in hostile files."""
 
 # The repeats of one candidate (seconds per call), and why there are none or no more.
 RunResult = tuple[list[float], "Failure | None"]
@@ -106,7 +107,7 @@ def _duration(data: Mapping[str, Any], key: str) -> float:
     value = data.get(key)
     if value is None:
         return 0.0
-    if type(value) not in (int, float) or not 0 <= value <= _MOST_SECONDS:
+    if type(value) not in (int, float) or not 0 <= value <= MOST_SECONDS:
         raise ConfigError(f"result.{key}: expected seconds from 0 on, found {short(value)}")
     return float(value)
 
@@ -126,7 +127,7 @@ def _bytes(value: Any) -> int:
 def times(values: Any) -> tuple[float, ...]:
     """`values` as seconds per call. Raises ConfigError unless all are positive numbers."""
     if isinstance(values, list) and {int, float}.issuperset(map(type, values)):
-        if not values or (min(values) > 0 and max(values) <= _MOST_SECONDS):
+        if not values or (min(values) > 0 and max(values) <= MOST_SECONDS):
             return tuple(map(float, values))
     raise ConfigError(f"seconds: expected a list of positive numbers, found {short(values)}")
 

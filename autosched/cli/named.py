@@ -16,6 +16,8 @@ def workload_keys(options: Sequence[str]) -> WorkloadKeys:
 
     Raises ConfigError when a configuration is wrong, or when it is not clear which key two are for.
     """
+    if options:  # only then: it costs all commands that read records a quarter of a second
+        from autosched.cli.config import load_config
     named: dict[str, Computation] = {}
     other: Computation | None = None
     for option in options:

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosched.errors import ConfigError
+from autosched.measure.glance import Glance
 from autosched.measure.plausible import least_of
 from autosched.measure.records import Record
 from autosched.measure.standing import is_race, takes_over
 from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.task import Task
 
+_NOWHERE: Mapping[str, Any] = {}
 _Times = tuple[int, float]  # bytes of the emptied caches, seconds: in the order of preference
 
 
@@ -28,11 +30,36 @@ class Summary:
         self._failures: Counter[str] = Counter()
         self._fastest: dict[bool, Record] = {}
         self._best: dict[bool, tuple[_Times, dict[str, Any]]] = {}  # by whether it is of this CPU
+        self._here: dict[tuple[int, int], tuple[bool, Any]] = {}
 
     def add(
-        self, number: int, record: Record, environments: Mapping[str, Mapping[str, Any]]
+        self, number: int, found: Record | Glance, environments: Mapping[str, Mapping[str, Any]]
     ) -> None:
         """Record `number` of the file, whose environments so far are those."""
+        if not isinstance(found, Glance):
+            self._add(number, found, environments)
+        elif self._is_slower(found, environments):
+            self._records += 1
+            self._valid += 1
+        else:
+            self._add(number, found.whole(), environments)
+
+    def _is_slower(self, found: Glance, environments: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Whether it only counts: one that was measured on the same CPU is not slower."""
+        environment = environments.get(found.environment, _NOWHERE)
+        key = id(found.task), id(environment)
+        known = self._here.get(key)
+        if known is None:
+            here = measured_here(found.whole(), environments)
+            known = self._here[key] = here, (found.task, environment)  # which keeps their ids taken
+        best = self._fastest.get(known[0])
+        if best is None or best.result.cache_flush != found.cache_flush:
+            return False
+        return found.least_cost >= best.result.cost
+
+    def _add(
+        self, number: int, record: Record, environments: Mapping[str, Mapping[str, Any]]
+    ) -> None:
         result = record.result
         again = is_race(record)
         self._records += not again

@@ -13,7 +13,8 @@ from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.record_summary import Summary
 from autosched.errors import ConfigError
 from autosched.measure import ansor_log
-from autosched.measure.records import LogContents, Record, RecordLog, stream_log
+from autosched.measure.glance import glances
+from autosched.measure.records import LogContents, Record, RecordLog
 from autosched.output_file import FileKind, replacing, require_apart, require_replaceable
 from autosched.session.reading import tell_problems
 from autosched.session.this_cpu import UNKNOWN_CPU
@@ -80,7 +81,7 @@ def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) 
     contents = LogContents()
     summaries: dict[str, Summary] = {}
     number = 0
-    for number, record in enumerate(stream_log(source, contents, keys), 1):
+    for number, record in enumerate(glances(source, contents, keys), 1):
         key = record.task["key"]
         if key not in summaries:
             summaries[key] = Summary(record.task)

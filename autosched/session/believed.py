@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from autosched.measure.measurer import Measurer
 from autosched.measure.plausible import ABOVE_PEAK, has_rate, least_of
 from autosched.measure.records import Record
 from autosched.task import Task
 from autosched.words import count
+
+if TYPE_CHECKING:  # commands that only read records do not load what measures
+    from autosched.measure.measurer import Measurer
 
 Tell = Callable[[str], None]
 

@@ -1,0 +1,137 @@
+"""Record lines read only as far as a summary needs: a third of the time of reading them whole.
+
+A line exactly as this program writes it, of a valid result, is matched as text. What is matched is
+a whole record that `Record.from_json` takes; any other line is read in full. So both ways of
+reading a file skip the same lines.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autosched.errors import ConfigError
+from autosched.measure.records import LogContents, Record, log_lines, record_of
+from autosched.measure.result import MOST_SECONDS, lower_quartile
+from autosched.measure.workload_keys import WorkloadKeys
+from autosched.state.steps import step_from_json
+
+_TEXT = r'"[^"\\\x00-\x1f]*+"'
+_SECONDS = r"(?:0|[1-9]\d{0,8}+)(?:\.\d{1,25}+)?+(?:e-\d{1,3}+)?+"
+_NUMBER = r"-?+(?:0|[1-9]\d{0,14}+)(?:\.\d{1,25}+)?+(?:e[-+]\d{1,2}+)?+"
+_SCALAR = rf"(?:{_NUMBER}|{_TEXT}|null|true|false)"
+
+
+def _object(value: str) -> str:
+    return rf"\{{(?:{_TEXT}:{value}(?:,{_TEXT}:{value})*+)?+\}}"
+
+
+def _value(depth: int) -> str:
+    """JSON without escapes, nested so deep at most."""
+    if not depth:
+        return _SCALAR
+    inner = _value(depth - 1)
+    return rf"(?:{_SCALAR}|{_object(inner)}|\[(?:{inner}(?:,{inner})*+)?+\])"
+
+
+_HEAD = '{"schema":2,"task":"'
+_STEPS = '","steps":[["'
+_RESULT = ']],"result":{"seconds":['
+# Times that stand in the order of their texts, once the exponent that all have is cut off; others.
+_SORTED = r"0\.\d{1,25}+(?:,0\.\d{1,25}+)*+|[1-9]\.\d{1,25}+(e-\d\d)(?:,[1-9]\.\d{1,25}+\2)*+"
+_REST = re.compile(
+    rf'(?:({_SORTED})|({_SECONDS}(?:,{_SECONDS})*+))\],"error":null,"build_seconds":{_SECONDS},'
+    rf'"total_seconds":{_SECONDS},"checked":(?:true|false)'
+    rf'(?:,"check":\{{"telling":{_NUMBER},"error":{_NUMBER},"tolerance":{_NUMBER}\}})?+'
+    rf'(?:,"cache_flush":([1-9]\d{{0,14}}))?+(?:,"device":{_object(_value(2))})?+\}},'
+    rf'"search":({_object(_value(1))}),"environment":({_TEXT}),"time":{_TEXT}\}}\s*+',
+    re.ASCII,
+)
+_MOST_KNOWN = 1 << 16
+
+
+@dataclass(slots=True)
+class Glance:
+    """A record of a valid result as far as it was read.
+
+    `least_cost`: its seconds per call are not less, by the rule of `MeasureResult.cost`.
+    """
+
+    task: dict[str, Any]
+    least_cost: float
+    cache_flush: int
+    environment: str
+    _line: str
+    _contents: LogContents
+
+    def whole(self) -> Record:
+        """All of the record."""
+        return Record.from_json(json.loads(self._line), self._contents.tasks)
+
+
+def glances(
+    path: Path | str, contents: LogContents, keys: WorkloadKeys | None = None
+) -> Iterator[Glance | Record]:
+    """The records of `path` one at a time, most of them at a glance, none of them kept.
+
+    `contents`, `keys` and what is raised as of `stream_log`. Records of races come whole.
+    """
+    path = Path(path)
+    known: set[str] = set()
+    for number, line in log_lines(path):
+        found = _glance(line, contents, known) or record_of(path, number, line, contents, keys)
+        if found is not None:
+            yield found
+
+
+def _glance(line: str, contents: LogContents, known: set[str]) -> Glance | None:
+    """The record of a line, None where it must be read in full; `known` are steps without `["`."""
+    if not line.startswith(_HEAD):
+        return None
+    at = line.find(_STEPS)
+    end = line.find(_RESULT, at)
+    name = line[len(_HEAD) : at]
+    task = contents.tasks.get(name)
+    if task is None or not name.isalnum() or at < 0 or end < 0:
+        return None
+    rest = _REST.fullmatch(line, end + len(_RESULT))
+    if rest is None or '"race":' in rest[5]:
+        return None
+    least, quartile = _ends(rest[1], rest[2] or "") if rest[1] else _of(rest[3])
+    if not 0.0 < least <= quartile <= MOST_SECONDS:
+        return None
+    steps = line[at + len(_STEPS) : end].split('],["')
+    if not known.issuperset(steps) and not _learn(steps, known):
+        return None
+    return Glance(task, quartile, int(rest[4] or 0), rest[6][1:-1], line, contents)
+
+
+def _ends(times: str, exponent: str) -> tuple[float, float]:
+    """The least of times in the order of their texts, and one that the lower quartile reaches."""
+    ordered = sorted(times[: len(times) - len(exponent)].split(f"{exponent},"))
+    quartile = ordered[(len(ordered) - 1) // 4]
+    return float(ordered[0] + exponent), float(quartile + exponent)
+
+
+def _of(times: str) -> tuple[float, float]:
+    seconds = [*map(float, times.split(","))]
+    if max(seconds) > MOST_SECONDS:
+        return 0.0, 0.0
+    return min(seconds), lower_quartile(seconds)
+
+
+def _learn(steps: list[str], known: set[str]) -> bool:
+    """Whether all are steps; `known` gains them."""
+    for step in steps:
+        try:
+            step_from_json(json.loads(f'["{step}]'))
+        except (ValueError, RecursionError, ConfigError):
+            return False
+    if len(known) >= _MOST_KNOWN:
+        known.clear()
+    known.update(steps)
+    return True
