@@ -66,8 +66,8 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Import the public names when they are first used: a worker process needs none of them."""
-    if name == "te":
-        return importlib.import_module("autosched.te")
+    if name in ("te", "torch"):
+        return importlib.import_module(f"autosched.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'autosched' has no attribute {name!r}")

@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("autosched", "features", "measure", "search", "tests", "benchmarks", "docs", "configs")
+FOLDERS = (
+    "autosched",
+    "features",
+    "measure",
+    "search",
+    "tests",
+    "benchmarks",
+    "examples",
+    "docs",
+    "configs",
+)
 PATH = re.compile(rf"(?<![\w./-])((?:{'|'.join(FOLDERS)})/[\w./-]*\.(?:py|md|yaml|npz|json))\b")
 SPECIFICATION = re.compile(
     r"\(spec |\bspec/|\b(?:te_bounds|per_store_features|interface)(?:\.md| \d)"

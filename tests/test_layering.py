@@ -64,6 +64,7 @@ ALLOWED["autosched.session"] = ALLOWED["autosched.search"] | {
     "autosched.referee",
 }
 ALLOWED["autosched.arena"] = ALLOWED["autosched.search"] | {"autosched.search"}
+ALLOWED["autosched.torch"] = COMPILER | {"autosched.measure", "autosched.session"}
 EVERYWHERE = {
     "autosched.errors",
     "autosched.arguments",

@@ -48,3 +48,19 @@ def test_every_public_name_exists() -> None:
     for name in autosched.__all__:
         assert getattr(autosched, name) is not None
     assert set(autosched.__all__) <= set(dir(autosched))
+
+
+def test_without_pytorch_its_module_says_what_is_missing(tmp_path: Path) -> None:
+    code = """
+import sys
+sys.modules["torch"] = None
+import autosched
+try:
+    autosched.torch
+except ImportError as error:
+    assert "autosched.torch needs PyTorch" in str(error), error
+    assert str(error).endswith("pip install 'autosched[torch]'"), error
+else:
+    raise AssertionError
+"""
+    assert run(tmp_path, "-c", code) == ""

@@ -121,6 +121,8 @@ class CpuKernel:
     All arguments are checked (count, dtype, shape, contiguity, alignment, writability, outputs
     sharing memory) before anything runs. Several threads may call it at once: the interpreter's
     lock is let go while it runs. `addresses` are those of `symbols`, other ones of its code.
+    `quick` takes a tuple of all arrays; it returns UNFIT, and nothing has run, where they do not
+    fit or are not simply NumPy's or PyTorch's, and otherwise the kernel's status (`failure`).
     """
 
     def __init__(
@@ -140,7 +142,7 @@ class CpuKernel:
         self._library = load_object(artifact.object_code, [artifact.symbol, *symbols], imports)
         self.raw_pointer = self._library.addresses[artifact.symbol]
         self.addresses = {name: self._library.addresses[name] for name in symbols}
-        self._quick = _quick_call(artifact, self.raw_pointer, self._threads_used)
+        self.quick = _quick_call(artifact, self.raw_pointer, self._threads_used)
         self._outputs = _made_outputs(artifact.params)
         self._number_of_inputs = len(artifact.params) - len(self._outputs)
 
@@ -197,7 +199,7 @@ class CpuKernel:
         """
         if named:
             return self._general(args, named)
-        status = self._quick(args)
+        status = self.quick(args)
         if status == UNFIT:
             return self._unfit(args)
         if status:
@@ -211,13 +213,13 @@ class CpuKernel:
         made = []
         if len(args) == self._number_of_inputs and self._outputs:
             made = [aligned_empty(shape, dtype) for shape, dtype in self._outputs]
-        status = self._quick((*args, *made)) if made else UNFIT
+        status = self.quick((*args, *made)) if made else UNFIT
         if status == UNFIT:
             try:
                 views = (*map(view_of, args), *made)
             except Exception:  # whatever it was, the general call says it
                 return self._general(args, {})
-            status = self._quick(views)
+            status = self.quick(views)
         if status == UNFIT:
             return self._general(args, {})
         if status:
@@ -232,7 +234,7 @@ class CpuKernel:
             if type(value) is not np.ndarray and spec.shape is not None:
                 values[i] = as_array(artifact.symbol, i, spec, value)
         self._ensure_pool()
-        status = self._quick(tuple(values))
+        status = self.quick(tuple(values))
         if status == UNFIT:
             self.bind(*values).run()
         elif status:

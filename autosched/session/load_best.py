@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autosched import arguments
 from autosched.errors import ConfigError
-from autosched.measure.records import Record
+from autosched.measure.records import LogContents, Record
 from autosched.measure.standing import best_of
 from autosched.runtime.cpu import CpuKernel
 from autosched.runtime.cuda_loader import GpuKernel
@@ -45,10 +45,31 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
     """
     if task is not None:
         arguments.instance("task", task, Task, 'Task.from_workload("matmul", M=8, N=8, K=8)')
+    path, contents, valid = _read(records)
+    return _best(path, contents, _of_task(path, valid, task)).build()
+
+
+def best_kernels(records: str | os.PathLike[str]) -> list[TunedKernel]:
+    """The best kernel of each task of the file, as `load_best` chooses it; not built yet."""
+    path, contents, valid = _read(records)
+    tasks: dict[str, list[Record]] = {}
+    for record in valid:
+        tasks.setdefault(str(record.task["key"]), []).append(record)
+    if not tasks:
+        raise _nothing_in(path)
+    return [_best(path, contents, mine) for mine in tasks.values()]
+
+
+def _read(records: str | os.PathLike[str]) -> tuple[Path, LogContents, list[Record]]:
+    """The file, what it holds, and those of its records that are valid and believed."""
     path = arguments.file_path("records", records)
     contents = read_records(path, _warn)
     valid = believed(path, (r for r in contents.records if r.result.valid), _warn)
-    mine = _of_task(path, valid, task)
+    return path, contents, list(valid)
+
+
+def _best(path: Path, contents: LogContents, mine: Sequence[Record]) -> TunedKernel:
+    """The best of the records of one task, for this machine."""
     local = [record for record in mine if measured_here(record, contents.environments)]
     known = local or mine
     flush = min(record.result.cache_flush for record in known)
@@ -68,13 +89,13 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
             f"{path}: the best record of {recorded.name} was never compared with NumPy; "
             f"`autosched replay {in_shell(path)}` does that"
         )
-    return TunedKernel(here, best).build()
+    return TunedKernel(here, best)
 
 
 def _of_task(path: Path, valid: Sequence[Record], task: Task | None) -> list[Record]:
     """The records of `task`, or of the only task there is. ConfigError when there is none."""
     if not valid:
-        raise ConfigError(f"{path} holds no valid record; expected one that `tune` wrote")
+        raise _nothing_in(path)
     kinds = {str(r.task["key"]): r.task for r in valid}
     if task is None and len(kinds) > 1:
         names = "; ".join(identity(entry) for entry in kinds.values())
@@ -93,5 +114,9 @@ def _of_task(path: Path, valid: Sequence[Record], task: Task | None) -> list[Rec
     return mine
 
 
+def _nothing_in(path: Path) -> ConfigError:
+    return ConfigError(f"{path} holds no valid record; expected one that `tune` wrote")
+
+
 def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=3)
+    warnings.warn(text, stacklevel=4)

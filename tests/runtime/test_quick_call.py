@@ -106,7 +106,7 @@ def test_what_runs_at_once_passes_every_check_and_nothing_else_runs(
         given: list[Any] = arrays()
         given[position] = change(given[position])
         before = np.array(given[2], copy=True) if name not in ("list", "none") else None
-        status = kernel._quick(tuple(given))
+        status = kernel.quick(tuple(given))
         try:
             check("add", kernel.artifact.params, (), given)
             fits = True
@@ -140,16 +140,16 @@ def test_an_output_may_touch_an_input_but_share_nothing(
     given = arrays()
     given[2] = whole[24:48].reshape(SHAPE)
     given[other] = whole[24 + shift : 48 + shift].reshape(SHAPE)
-    status = kernel._quick(tuple(given))
+    status = kernel.quick(tuple(given))
     assert (status == UNFIT) == (abs(shift) < 24)
     same = given[0], given[0], given[2]
     if abs(shift) == 24:
-        assert kernel._quick(same) == 0  # inputs may be one array
+        assert kernel.quick(same) == 0  # inputs may be one array
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 4])
 def test_another_number_of_arguments_does_not_fit(kernel: CpuKernel, number: int) -> None:
-    assert kernel._quick(tuple((arrays() * 2)[:number])) == UNFIT
+    assert kernel.quick(tuple((arrays() * 2)[:number])) == UNFIT
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int32", "int64", "uint8"])
@@ -157,10 +157,10 @@ def test_types_are_told_apart(dtype: str) -> None:
     kernel = load(add_artifact(dtype))
     kind = np.dtype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)
     a, b, c = arrays(kind)
-    assert kernel._quick((a, b, c)) == 0
+    assert kernel.quick((a, b, c)) == 0
     np.testing.assert_array_equal(c, a + b)
     other = np.dtype(f"V{kind.itemsize}")
-    assert kernel._quick((a.view(other), b, c)) == UNFIT
+    assert kernel.quick((a.view(other), b, c)) == UNFIT
 
 
 def test_the_interpreter_is_free_while_a_kernel_runs() -> None:
@@ -174,14 +174,14 @@ def test_the_interpreter_is_free_while_a_kernel_runs() -> None:
     )
     kernel = load(build_artifact(func, cpu_target(1)))
     array = np.full(1, 7, np.int32)
-    assert kernel._quick((array,)) == 0
+    assert kernel.quick((array,)) == 0
     assert array[0] == 0
     assert kernel()[0] == 0
 
 
 def test_several_threads_call_one_parallel_kernel() -> None:
     kernel = load(add_artifact(threads=2))
-    assert kernel._quick(tuple(arrays())) in (0, UNFIT)  # whatever the pool was before
+    assert kernel.quick(tuple(arrays())) in (0, UNFIT)  # whatever the pool was before
     wrong: list[int] = []
 
     def work(seed: int) -> None:

@@ -66,12 +66,12 @@ def test_what_runs_at_once_passes_every_check(position: int) -> None:
     for name, (change, refusal) in CHANGES.items():
         given: list[Any] = tensors()
         given[position] = change(given[position])
-        status = kernel._quick(tuple(given))
+        status = kernel.quick(tuple(given))
         assert (status == UNFIT) == (refusal is not None), name
         if refusal is not None:
             with pytest.raises(MeasureError, match=rf"\({'ABC'[position]}\).*{refusal}"):
                 kernel(*given)
-            assert kernel._quick(tuple(tensors())) == 0  # no error of Python's is left behind
+            assert kernel.quick(tuple(tensors())) == 0  # no error of Python's is left behind
         else:
             a, b, c = map(np.asarray, given)
             np.testing.assert_array_equal(c, a + b, err_msg=name)
@@ -85,7 +85,7 @@ def test_an_output_shares_nothing_with_an_input() -> None:
     kernel(a, touching, out)
     assert torch.equal(out, a)
     for given in ((a, b, a), (a, whole[23:47].reshape(SHAPE), out)):
-        assert kernel._quick(given) == UNFIT
+        assert kernel.quick(given) == UNFIT
         with pytest.raises(MeasureError, match=r"\(C\) is written by the kernel but shares"):
             kernel(*given)
 
@@ -98,7 +98,7 @@ def test_types_are_told_apart(dtype: str) -> None:
     kernel = add_kernel(dtype)
     a, b, c = tensors(getattr(torch, dtype))
     kernel(a, b, c)
-    assert kernel._quick((a, b, c)) == 0
+    assert kernel.quick((a, b, c)) == 0
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     wanted = [x.double().numpy().astype(kind) for x in (a, b)]
     np.testing.assert_array_equal(c.double().numpy(), (wanted[0] + wanted[1]).astype(float))
@@ -106,7 +106,7 @@ def test_types_are_told_apart(dtype: str) -> None:
     kernel(A=a, B=b, C=c)  # the slower way
     np.testing.assert_array_equal(c.double().numpy(), (wanted[0] + wanted[1]).astype(float))
     bits = a.view(getattr(torch, f"uint{kind.itemsize * 8}"))
-    assert kernel._quick((bits, b, c)) == (0 if dtype == "uint8" else UNFIT)
+    assert kernel.quick((bits, b, c)) == (0 if dtype == "uint8" else UNFIT)
 
 
 def test_a_tensor_of_another_kind_is_asked_in_python() -> None:
@@ -117,7 +117,7 @@ def test_a_tensor_of_another_kind_is_asked_in_python() -> None:
     a, b, c = tensors()
     kernel(a, b, c)
     given = a.as_subclass(Mine), b, c
-    assert kernel._quick(given) == UNFIT
+    assert kernel.quick(given) == UNFIT
     kernel(*given)
     assert torch.equal(c, a + b)
     assert isinstance(kernel(a, b), np.ndarray)

@@ -1,0 +1,166 @@
+"""An operator of PyTorch: kernels of one computation, chosen by the shapes of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from autosched.errors import ConfigError, MeasureError
+from autosched.runtime.artifact import ParamSpec
+from autosched.runtime.calling import constant_shape, signature
+from autosched.runtime.cpu import CpuKernel
+from autosched.runtime.quick_call import UNFIT
+
+Tensor = Any
+Key = tuple[Any, ...]
+"""The shapes of all inputs, then their types."""
+
+_ON_CPU = ("cpu", "meta")  # tensors without memory are asked for shapes only
+
+
+class Variant(NamedTuple):
+    """A kernel, what it was tuned for, and tensors like its outputs, whose memory is never used.
+
+    Making a tensor like another takes half the time that making one of a shape does.
+    """
+
+    title: str
+    kernel: CpuKernel
+    outputs: tuple[Tensor, ...]
+
+
+class Operator:
+    """What PyTorch calls under one name.
+
+    `copy`: inputs that are not contiguous are copied; otherwise they are refused. `title` says
+    which computation it is.
+    """
+
+    def __init__(self, name: str, title: str, params: Sequence[ParamSpec], *, copy: bool) -> None:
+        self.name = name
+        self.title = title
+        self.copy = copy
+        self.inputs = [p.name for p in params if not p.is_output]
+        self.number_of_outputs = len(params) - len(self.inputs)
+        self._variants: dict[Key, Variant] = {}
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}: {self.title}, for {len(self._variants)} shapes>"
+
+    @property
+    def signatures(self) -> list[str]:
+        """What there are kernels for: `matmul(A: float32[8, 8], ...) -> C: float32[8, 8]`."""
+        name = self.name.partition("::")[2]
+        return [signature(name, v.kernel.artifact.params) for v in self._variants.values()]
+
+    def add(self, title: str, kernel: CpuKernel) -> None:
+        """Take `kernel` for its shapes, in place of one for the same computation on the same.
+
+        Raises ConfigError when the kernel there computes something else.
+        """
+        params = kernel.artifact.params
+        inputs = [p for p in params if not p.is_output]
+        outputs = tuple(_empty(p) for p in params if p.is_output)
+        key = (*map(constant_shape, inputs), *map(type_of, inputs))
+        there = self._variants.get(key)
+        if there is not None and there.title != title:
+            raise ConfigError(
+                f"{self.name}: {there.title} and {title} take inputs of the same shapes and "
+                "compute something else; register one of them under another name"
+            )
+        self._variants[key] = Variant(title, kernel, outputs)
+
+    def run(self, *tensors: Tensor) -> Any:
+        """The outputs. Raises MeasureError for tensors that do not fit."""
+        variant = self._variants.get(self._key(tensors))
+        if variant is None:
+            raise self._unknown(tensors)
+        made = [torch.empty_like(each) for each in variant.outputs]
+        kernel = variant.kernel
+        status = kernel.quick((*tensors, *made))
+        if status == UNFIT:
+            kernel(*self._usual(tensors), *made)
+        elif status:
+            raise kernel.failure(status)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def fake(self, *tensors: Tensor) -> Any:
+        """Outputs without values, for tensors without values; refused as `run` refuses.
+
+        Sizes that torch.compile would rather leave open become those that are there now.
+        """
+        shapes = [tuple(map(int, t.shape)) for t in tensors]
+        variant = self._variants.get((*shapes, *[t.dtype for t in tensors]))
+        if variant is None:
+            raise self._unknown(tensors)
+        first = self._usual(tensors)[0]
+        made = [first.new_empty(each.shape, dtype=each.dtype) for each in variant.outputs]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    @staticmethod
+    def _key(tensors: Sequence[Tensor]) -> Key:
+        return (*[t.shape for t in tensors], *[t.dtype for t in tensors])
+
+    def _usual(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The tensors as the kernel takes them. MeasureError where one cannot be."""
+        found = []
+        for position, tensor in enumerate(tensors):
+            if tensor.device.type not in _ON_CPU:
+                problem = f"must be on the CPU, which it was tuned for, found {tensor.device}"
+                raise self._refusal(position, f"{problem}; move it with .cpu()")
+            if tensor.layout != torch.strided:
+                problem = f"must be dense, found the layout {tensor.layout}"
+                raise self._refusal(position, f"{problem}; convert it with .to_dense()")
+            if tensor.requires_grad and torch.is_grad_enabled():
+                raise self._refusal(
+                    position,
+                    f"requires a gradient, and {self.name} has none; call it under "
+                    "torch.no_grad(), pass .detach(), or give it one with "
+                    "torch.library.register_autograd",
+                )
+            plain = tensor.detach() if tensor.requires_grad else tensor
+            if not plain.is_contiguous():
+                if not self.copy:
+                    shape, strides = tuple(plain.shape), plain.stride()
+                    raise self._refusal(
+                        position,
+                        f"must be contiguous, found strides {strides} for shape {shape}; pass "
+                        ".contiguous(), or register with copy=True",
+                    )
+                plain = plain.contiguous()
+            found.append(plain.resolve_neg() if self.copy else plain)
+        return found
+
+    def _unknown(self, tensors: Sequence[Tensor]) -> MeasureError:
+        found = ", ".join(
+            f"{name} {_text(t.shape, t.dtype)}"
+            for name, t in zip(self.inputs, tensors, strict=True)
+        )
+        there = "; ".join(self.signatures)
+        return MeasureError(
+            f"{self.name}: there is no kernel for {found}; there are {there}; tune that shape and "
+            "register its record",
+            stage="run",
+        )
+
+    def _refusal(self, position: int, problem: str) -> MeasureError:
+        name = self.inputs[position]
+        return MeasureError(f"{self.name}: argument {position + 1} ({name}) {problem}", stage="run")
+
+
+def type_of(p: ParamSpec) -> Any:
+    """PyTorch's type of an array's elements. Raises ConfigError where it has none."""
+    found = getattr(torch, p.dtype, None)
+    if not isinstance(found, torch.dtype):
+        raise ConfigError(f"{p.name} is of type {p.dtype}, which this PyTorch does not have")
+    return found
+
+
+def _empty(p: ParamSpec) -> Tensor:
+    return torch.empty(constant_shape(p), dtype=type_of(p), device="cpu")
+
+
+def _text(shape: Sequence[int], dtype: Any) -> str:
+    return f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]"

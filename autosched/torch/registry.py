@@ -1,0 +1,173 @@
+"""Records in, operators of PyTorch out."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from autosched import arguments
+from autosched.errors import ConfigError
+from autosched.runtime.artifact import ParamSpec
+from autosched.runtime.cpu import CpuKernel
+from autosched.session.load_best import best_kernels
+from autosched.session.tuned import Tuned, TunedKernel
+from autosched.task import Task
+from autosched.torch.operator import Operator
+
+NAMESPACE = "autosched"
+
+_library = torch.library.Library(NAMESPACE, "FRAGMENT")  # operators live as long as it does
+_operators: dict[str, tuple[str, Operator]] = {}
+"""By name: which computation it is, and the operator."""
+
+_USUAL = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
+_WINDOWS = {"max_pool2d_nchw": ("K",)}
+"""Arguments that no input's shape tells."""
+
+Source = str | os.PathLike[str] | Tuned | TunedKernel
+
+
+def register(
+    records: Source | Sequence[Source], *, name: str = "", copy: bool = False
+) -> dict[str, Any]:
+    """Make recorded kernels for the CPU operators of PyTorch; they are returned by name.
+
+        autosched.torch.register("mm.jsonl")
+        c = torch.ops.autosched.matmul(a, b)
+
+    An operator takes the inputs and returns the outputs, new tensors. Several shapes of one
+    computation become one operator, which chooses by the shapes and types of its inputs; calling
+    `register` again adds shapes, or replaces the kernels of those that are there. What is no size
+    is part of the name: `conv2d_nhwc_stride2_padding1`. `torch.compile` keeps operators in its
+    graphs. They have no gradient: a tensor that requires one is refused while gradients are on.
+
+    Args:
+        records: a record file (the best record of each of its tasks, chosen as `load_best` does),
+            what `autosched.tune` returned, its `best`, or several of these.
+        name: the operator's name, where the records are of one computation.
+        copy: copy inputs that are not contiguous; without it they are refused.
+
+    Raises ConfigError for records that are not for the CPU, or when an operator of that name
+    computes something else; CompileError or ScheduleError when a candidate cannot be built.
+    """
+    arguments.flag("copy", copy)
+    if name and not (isinstance(name, str) and name.isidentifier() and name.isascii()):
+        raise ConfigError(f"name: expected an identifier, {arguments.found(name)}")
+    several: Sequence[Any] = records if isinstance(records, list | tuple) else [records]
+    found = [each for source in several for each in _kernels(source)]
+    kinds = {_computation(task): _name(task) for task, _ in found}
+    if name and len(kinds) > 1:
+        raise ConfigError(
+            f"name: {name} is for one computation, the records are of {', '.join(kinds.values())}"
+        )
+    made = [_add(name or _name(task), task, kernel, copy=copy) for task, kernel in found]
+    return {each: getattr(getattr(torch.ops, NAMESPACE), each).default for each in made}
+
+
+def registered() -> dict[str, list[str]]:
+    """The operators of this process by name, and the signatures of the kernels of each."""
+    return {name: operator.signatures for name, (_, operator) in _operators.items()}
+
+
+def _kernels(source: Source) -> list[tuple[Task, CpuKernel]]:
+    if isinstance(source, Tuned):
+        found = [each.best for each in source]
+    elif isinstance(source, TunedKernel):
+        found = [source]
+    else:
+        found = best_kernels(source)
+    return [(tuned.task, _kernel(tuned)) for tuned in found]
+
+
+def _kernel(tuned: TunedKernel) -> CpuKernel:
+    if tuned.task.target.is_gpu:
+        raise ConfigError(
+            f"{tuned.task.name} was tuned for CUDA; operators are of kernels for the CPU. One for "
+            "CUDA takes PyTorch's tensors as they are: autosched.load_best(records)(x, y)"
+        )
+    kernel = tuned.build()
+    assert isinstance(kernel, CpuKernel)
+    return kernel
+
+
+def _add(name: str, task: Task, kernel: CpuKernel, *, copy: bool) -> str:
+    computation, params = _computation(task), kernel.artifact.params
+    known = _operators.get(name)
+    if known is None:
+        operator = Operator(f"{NAMESPACE}::{name}", _title(task), params, copy=copy)
+        operator.add(task.workload.title, kernel)
+        _define(name, operator, params)
+        _operators[name] = computation, operator
+        return name
+    before, operator = known
+    if before != computation:
+        raise ConfigError(
+            f"the operator {name} is {operator.title} already, and {_title(task)} is something "
+            "else; register it under another name, with name="
+        )
+    operator.add(task.workload.title, kernel)
+    operator.copy = copy
+    return name
+
+
+def _define(name: str, operator: Operator, params: Sequence[ParamSpec]) -> None:
+    inputs = ", ".join(f"Tensor {each}" for each in _schema_names(params))
+    several = operator.number_of_outputs
+    outputs = "Tensor" if several == 1 else f"({', '.join(['Tensor'] * several)})"
+    tags = [getattr(torch.Tag, tag, None) for tag in ("pt2_compliant_tag", "needs_exact_strides")]
+    if tags[-1] is None:
+        tags.append(getattr(torch.Tag, "needs_fixed_stride_order", None))
+    given = tuple(tag for tag in tags if tag is not None)
+    _library.define(f"{name}({inputs}) -> {outputs}", tags=given)
+    _library.impl(name, operator.run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{NAMESPACE}::{name}", operator.fake, lib=_library)
+
+
+def _schema_names(params: Sequence[ParamSpec]) -> list[str]:
+    """Names that PyTorch's schemas take: the tensors' own where they can be."""
+    found: list[str] = []
+    for number, p in enumerate(p for p in params if not p.is_output):
+        plain = re.fullmatch(r"[A-Za-z]\w*", p.name, flags=re.ASCII) and p.name != "self"
+        usable = plain and not keyword.iskeyword(p.name) and p.name not in found
+        found.append(p.name if usable else f"input{number}")
+    return found
+
+
+def _settings(task: Task) -> dict[str, Any]:
+    """The arguments of a built-in operator that are no sizes, where they are not as usual."""
+    workload: Mapping[str, Any] = task.workload.to_json()
+    args = workload.get("args")
+    if not isinstance(args, Mapping) or "op" not in workload:
+        return {}
+    told = (*_USUAL, *_WINDOWS.get(workload["op"], ()))
+    return {key: args[key] for key in told if key in args and args[key] != _USUAL.get(key)}
+
+
+def _name(task: Task) -> str:
+    """`matmul`, `conv2d_nhwc_stride2_padding1`; `kernel` for what has no name."""
+    named = re.sub(r"\W", "_", task.function_name, flags=re.ASCII)
+    operator = "kernel" if named == "main" else named
+    return "_".join([operator, *(f"{key}{value}" for key, value in _settings(task).items())])
+
+
+def _title(task: Task) -> str:
+    workload: Mapping[str, Any] = task.workload.to_json()
+    for form in ("expr", "einsum"):
+        if form in workload:
+            return str(workload[form])
+    return _name(task)
+
+
+def _computation(task: Task) -> str:
+    """What it computes, whatever the sizes: equal texts for one operator."""
+    workload = dict(task.workload.to_json())
+    if "op" in workload:
+        return json.dumps([workload["op"], _settings(task)])
+    forms = {key: workload[key] for key in ("expr", "einsum", "python") if key in workload}
+    return json.dumps([forms, task.layout.text], sort_keys=True)

@@ -1,0 +1,205 @@
+"""Recorded kernels as operators of PyTorch."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched.errors import ConfigError, MeasureError
+from autosched.measure.environment import fingerprint, fingerprint_hash
+from autosched.measure.records import LogContents, Record, RecordLog
+from autosched.session.tuned import TunedKernel
+from autosched.task import Task
+from kit.exporting import cuda_record, matmul, record, tiled
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+Tensor = Any
+
+
+def written(path: Path, *records: Record) -> Path:
+    """A file of records that were measured here."""
+    environment = fingerprint()
+    key = fingerprint_hash(environment)
+    mine = [replace(each, environment=key) for each in records]
+    RecordLog(path).copy(LogContents(mine, {key: environment}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def mm(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An operator for two shapes of a product, one of them with two threads."""
+    path = tmp_path_factory.mktemp("torch") / "mm.jsonl"
+    written(path, record(matmul(64, threads=2), tiled(64)), record(matmul(48), tiled(48)))
+    return autosched.torch.register(path, name="mm")["mm"]
+
+
+def inputs(m: int = 64) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(m)
+    a, b = (torch.rand(shape, generator=generator) for shape in ((m, 16), (16, 32)))
+    return a, b
+
+
+@pytest.mark.parametrize("m", [64, 48])
+def test_the_kernel_is_chosen_by_shape(mm: Any, m: int) -> None:
+    a, b = inputs(m)
+    c = mm(a, b)
+    torch.testing.assert_close(c, a @ b)
+    assert mm(a, b).data_ptr() != c.data_ptr()
+    assert torch.ops.autosched.mm.default is mm
+    torch.library.opcheck(mm, (a, b))
+    assert autosched.torch.registered()["mm"] == [
+        f"mm(A: float32[{m}, 16], B: float32[16, 32]) -> C: float32[{m}, 32]" for m in (64, 48)
+    ]
+
+
+CXX = shutil.which("g++") or shutil.which("clang++")
+BACKENDS = [
+    "aot_eager",
+    pytest.param(
+        "inductor", marks=pytest.mark.skipif(not CXX, reason="inductor needs a C++ compiler")
+    ),
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_compiled_graph_keeps_the_operator(mm: Any, backend: str) -> None:
+    a, b = inputs()
+    graphs: list[Any] = []
+
+    def net(multiply: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
+        return torch.relu(multiply(x.t().contiguous() - 0.5, b)).sum(1)
+
+    def compiler(graph: Any, example: Any) -> Any:
+        graphs.append(graph)
+        return torch._dynamo.lookup_backend(backend)(graph, example)
+
+    with torch.no_grad():
+        x = a.t().contiguous()
+        compiled = torch.compile(lambda x: net(mm, x), backend=compiler, fullgraph=True)
+        torch.testing.assert_close(compiled(x), net(torch.matmul, x))
+        assert torch.equal(compiled(x), compiled(x))
+    (graph,) = graphs
+    assert mm in [node.target for node in graph.graph.nodes]
+
+
+def on_cuda(tensor: Tensor) -> Tensor:
+    """A tensor that says it is on a GPU, and has no values."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cuda")
+
+
+REFUSALS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "a shape": (lambda a: a[:40], r"no kernel for A float32\[40, 16\], B .*; there are mm\(A: flo"),
+    "a type": (lambda a: a.double(), r"no kernel for A float64\[64, 16\]"),
+    "strides": (lambda a: a.t().contiguous().t(), r"contiguous, found strides \(1, 64\) for shape"),
+    "a gradient": (lambda a: a.requires_grad_(), "requires a gradient, and autosched::mm has none"),
+    "sparse": (lambda a: a.to_sparse(), "must be dense, found the layout torch.sparse_coo"),
+    "a GPU": (on_cuda, "must be on the CPU, which it was tuned for, found cuda:0; move it"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_tensors_that_do_not_fit(mm: Any, name: str) -> None:
+    a, b = inputs()
+    change, says = REFUSALS[name]
+    where = "autosched::mm: " + ("" if "no kernel" in says else r"argument 1 \(A\) (must be )?")
+    with pytest.raises(MeasureError, match=f"{where}.*{says}"):
+        mm(change(a), b)
+
+
+def test_strides_and_signs_are_copied_where_that_is_asked_for(tmp_path: Path) -> None:
+    op = autosched.torch.register(
+        written(tmp_path / "r.jsonl", record(matmul(64))), name="copying", copy=True
+    )["copying"]
+    a, b = inputs()
+    for x in (a.t().contiguous().t(), a[:1].expand(64, 16), torch._neg_view(a)):
+        torch.testing.assert_close(op(x, b), x @ b)
+
+
+def test_gradients(mm: Any) -> None:
+    a, b = inputs()
+    weight = torch.nn.Parameter(b)
+    with torch.no_grad():
+        torch.testing.assert_close(mm(a, weight), a @ b)
+    with torch.inference_mode():
+        torch.testing.assert_close(mm(a, weight), a @ b)
+
+    def setup(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        return gradient @ y.t(), x.t() @ gradient
+
+    torch.library.register_autograd("autosched::mm", backward, setup_context=setup)
+    given = [x.detach().clone().requires_grad_() for x in (a, b)]
+    wanted = [x.detach().clone().requires_grad_() for x in (a, b)]
+    mm(*given).square().sum().backward()
+    (wanted[0] @ wanted[1]).square().sum().backward()
+    for x, y in zip(given, wanted, strict=True):
+        torch.testing.assert_close(x.grad, y.grad)
+
+
+def pooling(k: int) -> Task:
+    return Task.from_workload("max_pool2d_nchw", N=1, C=2, H=4, W=4, K=k, stride=2, padding=0)
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The operators that a test registers are forgotten after it, here and in PyTorch."""
+    from autosched.torch import registry
+
+    library = torch.library.Library("autosched", "FRAGMENT")
+    monkeypatch.setattr(registry, "_library", library)
+    monkeypatch.setattr(registry, "_operators", {})
+    yield
+    library._destroy()
+
+
+def test_what_is_no_size_is_part_of_the_name(tmp_path: Path, fresh: None) -> None:
+    path = written(tmp_path / "pool.jsonl", record(pooling(2)), record(pooling(3)))
+    found = autosched.torch.register(path)
+    names = [f"max_pool2d_nchw_stride2_K{k}" for k in (2, 3)]
+    assert list(found) == names
+    x = torch.arange(32.0).reshape(1, 2, 4, 4)
+    for k, name in zip((2, 3), names, strict=True):
+        assert torch.equal(found[name](x), torch.nn.functional.max_pool2d(x, k, 2))
+
+
+def test_results_of_a_run_and_shapes_that_come_later(fresh: None) -> None:
+    task = Task.from_expression("C[i] = A[i] + self[i]; D[i] = A[i]", {"A": (4,), "self": (4,)})
+    larger = Task.from_expression("C[i] = A[i] + self[i]; D[i] = A[i]", {"A": (9,), "self": (9,)})
+    best = [TunedKernel(each, record(each)) for each in (task, larger)]
+    op = autosched.torch.register(best[0], name="both")["both"]
+    c, d = op(torch.ones(4), torch.full((4,), 2.0))
+    np.testing.assert_array_equal([c.numpy(), d.numpy()], [[3] * 4, [1] * 4])
+    with pytest.raises(MeasureError, match="no kernel for A float32"):
+        op(torch.ones(9), torch.ones(9))
+    assert autosched.torch.register([best[1]], name="both")["both"] is op
+    assert op(torch.ones(9), torch.ones(9))[0].sum() == 18
+
+
+def test_records_that_are_refused(tmp_path: Path, fresh: None) -> None:
+    twice = Task.from_expression("C[i] = A[i] + A[i]", {"A": (4,)})
+    square = Task.from_expression("C[i] = A[i] * A[i]", {"A": (4,)})
+    both = [TunedKernel(each, record(each)) for each in (twice, square)]
+    wrong: Any = 3
+    with pytest.raises(ConfigError, match=r"kernel is C\[i\] = A\[i\] \+ A\[i\] already"):
+        autosched.torch.register(both)
+    with pytest.raises(ConfigError, match="name: f is for one computation, the records are of"):
+        autosched.torch.register(both, name="f")
+    with pytest.raises(ConfigError, match="tuned for CUDA; operators are of kernels for the CPU"):
+        autosched.torch.register(written(tmp_path / "cuda.jsonl", cuda_record()))
+    with pytest.raises(ConfigError, match="records: expected the path of a file, found 3"):
+        autosched.torch.register(wrong)
+    with pytest.raises(ConfigError, match="name: expected an identifier, found 'a-b'"):
+        autosched.torch.register(both[:1], name="a-b")
