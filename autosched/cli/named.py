@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autosched.cli.console import warn
-from autosched.cli.read_config import load_config
 from autosched.errors import ConfigError
 from autosched.measure.workload_keys import Computation, WorkloadKeys
 
@@ -17,7 +16,7 @@ def workload_keys(options: Sequence[str]) -> WorkloadKeys:
     Raises ConfigError when a configuration is wrong, or when it is not clear which key two are for.
     """
     if options:  # only then: it costs all commands that read records a quarter of a second
-        from autosched.cli.config import load_config
+        from autosched.cli.read_config import load_config
     named: dict[str, Computation] = {}
     other: Computation | None = None
     for option in options:

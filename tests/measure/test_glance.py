@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,11 +24,16 @@ from autosched.measure.records import (
 )
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.standing import is_race
+from autosched.state.iterator import Annotation
 from autosched.state.steps import AnnotationStep, PragmaStep, SplitStep
 from autosched.task import Task
 
 TASK = Task.from_workload("matmul", M=16, N=16, K=16).to_json()
-STEPS = (SplitStep(2, 0, 16, (4, 2)), AnnotationStep(2, 0, 3), PragmaStep(2, 0, "unroll$16"))
+STEPS = (
+    SplitStep(2, 0, 16, (4, 2)),
+    AnnotationStep(2, 0, Annotation.PARALLEL),
+    PragmaStep(2, 0, "unroll$16"),
+)
 SECONDS = [
     *((0.001838784, 0.0030900000000000003, 0.00201), (5.25e-05, 5.3e-05, 5.125e-05)),
     *((9.75e-05, 0.000125), (2e-05, 2.5e-05), (1.5,), (12.0, 3.0, 7.0, 7.5), (1e-300, 0.5)),
@@ -107,7 +113,7 @@ def test_a_summary_is_the_same_either_way(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     failed = MeasureResult((), Failure("run", "crash", 'it "died"'))
     some = [*records(), Record(TASK, STEPS, failed), Record(TASK, (), MeasureResult((1e-9,)))]
-    race = {"race": {"against": []}}
+    race: dict[str, Any] = {"race": {"against": []}}
     some += [replace(r, search={**r.search, **race}) for r in draw.sample(some, 3)]
     draw.shuffle(some)
     path = tmp_path / "r.jsonl"
