@@ -1,11 +1,13 @@
-"""Which record of a task is the best: the fastest, or the one that won a race against it."""
+"""Which record of a task is the best, the fastest or a race's winner; which can be compared."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from autosched.measure.gpu_environment import gpu_names
 from autosched.measure.records import Record
 from autosched.state.steps import Step, steps_to_json
 
@@ -42,3 +44,15 @@ def best_of(records: Iterable[Record]) -> Record | None:
         if record.result.valid and takes_over(record, best):
             best = record
     return best
+
+
+def timed_among(record: Record, environments: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+    """The machine and its way of timing: a record's time says something among those of the same.
+
+    The CPU that its code is for, the CPU or GPU that its environment names, and the bytes that
+    emptied the caches. `environments` are those of its file.
+    """
+    environment = (environments or {}).get(record.environment, {})
+    machine = [environment.get("cpu"), environment.get("cores"), *gpu_names(environment)]
+    found = [record.task.get("target"), machine, record.result.cache_flush]
+    return json.dumps(found, sort_keys=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from autosched.errors import AutoschedError
 from autosched.features.sets import TUNING
 from autosched.measure.records import Record
+from autosched.measure.standing import timed_among
 from autosched.search.featurize import Helper, task_featurizer
 from autosched.search.learned import learned_from
 from autosched.search.learner import Learner
@@ -31,16 +32,21 @@ def warm_start(
     kind: str,
     helper: Helper | None = None,
     features: str = TUNING,
+    environments: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> WarmStart:
     """Add the records of every task on a `kind` of target (cpu, cuda) to what is learned from.
 
-    Throughputs are relative to the best of their own task on the same CPU, so times of other
-    machines do no harm. Of many records of a task a sample is taken. A task that cannot be rebuilt
-    here, or is of another kind of target, is reported.
+    Throughputs are relative to the best of their own task on the same machine (`environments` are
+    those of the records), so times of other machines do no harm. Of many records of a task a sample
+    is taken. A task that cannot be rebuilt here, or is of another kind of target, is reported.
     """
+
+    def origin(record: Record) -> tuple[str, str]:
+        return str(record.task["key"]), timed_among(record, environments)
+
     used, problems = 0, []
     tasks: set[str] = set()
-    for (key, cpu), group in groupby(sorted(records, key=_origin), key=_origin):
+    for (key, place), group in groupby(sorted(records, key=origin), key=origin):
         mine = list(group)
         try:
             task = Task.from_json(mine[0].task)
@@ -55,7 +61,7 @@ def warm_start(
             problems.append(f"{len(mine)} records of task {key}: {error}")
             continue
         costs = [record.result.cost for record in mine]
-        learner.add(f"warm start {key} {cpu}", rows, costs)
+        learner.add(f"warm start {key} {place}", rows, costs)
         usable = sum(r is not None and c < float("inf") for r, c in zip(rows, costs, strict=True))
         if usable < len(mine):
             problems.append(
@@ -64,10 +70,3 @@ def warm_start(
         used += usable
         tasks |= {key} if usable else set()
     return WarmStart(used, len(tasks), tuple(problems))
-
-
-def _origin(record: Record) -> tuple[str, str]:
-    """The task, and the CPU and its way of timing, among whose times a record's is compared."""
-    cpu = json.dumps(record.task.get("target"), sort_keys=True)
-    flush = record.result.cache_flush
-    return str(record.task["key"]), f"{cpu}, {flush} bytes flushed" if flush else cpu

@@ -15,6 +15,7 @@ from autosched.features.datasets.sample import Sample
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import Rows
 from autosched.measure.records import LogContents, Record, stream_log
+from autosched.measure.standing import is_race, timed_among
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.reading import tell_problems
 from autosched.state.steps import steps_to_json
@@ -23,6 +24,8 @@ from autosched.task import Task
 
 class RecordSamples:
     """Every record of the files, in order, as often as it is iterated; none is kept in memory.
+
+    Those of races are left out: their candidates were recorded before.
 
     What was skipped is reported the first time. `environments` fills up meanwhile.
     """
@@ -44,7 +47,7 @@ class RecordSamples:
             contents = LogContents(environments=self.environments)
             for number, record in enumerate(stream_log(path, contents, self._keys)):
                 task = self._task(record, contents)
-                if task is None:
+                if task is None or is_race(record):
                     continue
                 failure = record.result.failure
                 yield Sample(
@@ -56,6 +59,7 @@ class RecordSamples:
                     source=self._names[path],
                     record=number,
                     steps=partial(_steps_text, record),
+                    timed_among=timed_among(record, contents.environments),
                 )
             if not self._reported:
                 tell_problems(path, contents, warning)

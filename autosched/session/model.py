@@ -119,8 +119,8 @@ def _warm_start(
 ) -> None:
     used, paths = 0, options.warm_start
     for path in paths:
-        records = read_records(path, warning, options.keys).records
-        found = warm_start(learner, records, kind, helper, features)
+        contents = read_records(path, warning, options.keys)
+        found = warm_start(learner, contents.records, kind, helper, features, contents.environments)
         for problem in found.problems:
             warning(f"{path}: {problem}; not learned from")
         used += found.records

@@ -46,13 +46,14 @@ class Earlier:
     `here` were measured on this machine's CPU, by the task's key: the run continues from them.
     `elsewhere` were measured on the `cpus`: a model may learn from them, but their times are not
     this machine's. Nor can times be compared of which some were taken with empty caches, by another
-    `measure.cache_flush`: those are `otherwise`.
+    `measure.cache_flush`: those are `otherwise`. `environments` are those of the file.
     """
 
     here: Mapping[str, Sequence[Record]] = field(default_factory=dict)
     elsewhere: Sequence[Record] = ()
     cpus: Sequence[str] = ()
     otherwise: Sequence[Record] = ()
+    environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def known(self) -> int:
@@ -127,7 +128,7 @@ def earlier_records(
             f"{path} holds records of another task ({identity(contents.records[0].task)}); "
             f"expected {identity(tasks[0].to_json())}. {remedy}"
         )
-    return Earlier(here, elsewhere, tuple(cpus), otherwise)
+    return Earlier(here, elsewhere, tuple(cpus), otherwise, contents.environments)
 
 
 def identity(entry: dict[str, Any]) -> str:

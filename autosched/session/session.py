@@ -176,7 +176,8 @@ class Session:
             if self._earlier.elsewhere or self._earlier.otherwise:
                 kind, features = first.task.target.kind, first.options.features
                 records = (*self._earlier.elsewhere, *self._earlier.otherwise)
-                warm_start(self.learner, records, kind, self._helper, features)
+                environments = self._earlier.environments
+                warm_start(self.learner, records, kind, self._helper, features, environments)
             self._doubt()
             self._open = stack.pop_all()
         return self

@@ -14,9 +14,10 @@ from autosched.features.sets import FeatureSet
 _MEASURED = """\
 `seconds` is the time of one call of the compiled kernel: the lower quartile of the repeats in its
 record (each the mean of many calls), nan for a candidate that failed; `failure` then says at which
-stage and how. `throughput` is the least time among the candidates of the same task in this file,
-divided by the candidate's own: 1 for the fastest, 0 for a failure. Failed candidates are included.
-A candidate that cannot be lowered has one row of zeros.
+stage and how. `throughput` is the least time among the candidates of the same task in this file
+that were timed in the same way on the same machine, divided by the candidate's own: 1 for the
+fastest, 0 for a failure. Failed candidates are included; the second record of a candidate that was
+raced at the end of a run is not. A candidate that cannot be lowered has one row of zeros.
 """
 
 _LEADING = {
@@ -25,7 +26,7 @@ _LEADING = {
     "workload": "operator and arguments, as JSON",
     "split": "train, valid or test",
     "seconds": "time of one call in seconds; nan when failed",
-    "throughput": "relative to the fastest of the same task, 0 to 1",
+    "throughput": "relative to the fastest of the same task on the same machine, 0 to 1",
     "valid": "whether a time was measured",
     "failure": "stage and kind of the failure; empty when valid",
     "source": "record file of the candidate",

@@ -29,6 +29,7 @@ class Sample:
     `rows` returns None for what cannot be lowered. `seconds` is nan for a failure, whose
     `failure` says "stage kind". `environment` is the hash of where it was measured. The candidate
     is record number `record` (from 0) of the file `source`; `steps` gives its steps as JSON text.
+    `timed_among` names the machine and its way of timing: only times of the same are compared.
     """
 
     task: dict[str, Any]
@@ -39,6 +40,7 @@ class Sample:
     source: str = ""
     record: int = -1
     steps: Callable[[], str] = str
+    timed_among: str = ""
 
 
 @dataclass(slots=True)
@@ -71,26 +73,29 @@ class Index:
 def index_of(
     samples: Iterable[Sample], shares: Sequence[float] | None, by: str, seed: int
 ) -> Index:
-    """Go through the samples without their rows. Throughput is relative to the task's fastest.
+    """Go through the samples without their rows.
 
-    Raises ConfigError when there are none.
+    Throughput is relative to the task's fastest among those that were timed in the same way on the
+    same machine. Raises ConfigError when there are none.
     """
-    seconds, owners, reasons = array("d"), array("i"), array("i")
+    seconds, owners, reasons, places = array("d"), array("i"), array("i"), array("i")
     tasks: dict[str, int] = {}
     failures: dict[str, int] = {"": 0}
     environments: dict[str, int] = {}
+    groups: dict[tuple[int, str], int] = {}
     for sample in samples:
         seconds.append(sample.seconds)
         text = json.dumps(sample.task, sort_keys=True)
         owners.append(tasks.setdefault(text, len(tasks)))
         reasons.append(failures.setdefault(sample.failure, len(failures)))
+        places.append(groups.setdefault((owners[-1], sample.timed_among), len(groups)))
         environments[sample.environment] = environments.get(sample.environment, 0) + 1
     if not seconds:
         raise ConfigError("there is nothing to export: the files hold no records")
     times, task = np.array(seconds), np.array(owners, np.int32)
-    best = np.full(len(tasks), np.inf)
-    np.fmin.at(best, task, times)
-    throughput = np.nan_to_num(best[task] / times, nan=0.0, posinf=0.0).astype(np.float32)
+    best, place = np.full(len(groups), np.inf), np.array(places, np.int32)
+    np.fmin.at(best, place, times)
+    throughput = np.nan_to_num(best[place] / times, nan=0.0, posinf=0.0).astype(np.float32)
     names = list(tasks)
     split = split_of(task, names, shares, by, seed)
     reason = np.array(reasons, np.int32)

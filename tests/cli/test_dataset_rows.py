@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +65,14 @@ def test_files_of_one_name_are_told_apart(
     assert cli("dataset", "export", "one/mm.jsonl", "two/mm.jsonl", "-o", "d.csv").status == 0
     with (tmp_path / "d.csv").open(newline="") as file:
         assert f"{folder}/mm.jsonl" in {row["source"] for row in csv.DictReader(file)}
+
+
+def test_a_candidate_that_was_raced_has_rows_once(
+    cli: Cli, tmp_path: Path, record: Callable[..., Record]
+) -> None:
+    first = record(2e-3)
+    second = replace(first, result=record(1e-3).result, search={"race": {"against": ["0" * 16]}})
+    RecordLog(tmp_path / "raced.jsonl").append([first, second])
+    assert cli("dataset", "export", "raced.jsonl", "-o", "d.csv").status == 0
+    with (tmp_path / "d.csv").open(newline="") as file:
+        assert {(row["record"], row["seconds"]) for row in csv.DictReader(file)} == {("0", "0.002")}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from autosched.features.ansor.rows import FeatureRows
 from autosched.measure.records import Record
@@ -60,11 +61,21 @@ def test_training_goes_on_from_a_loaded_model(tmp_path: Path) -> None:
     assert np.corrcoef(after, truth)[0, 1] > 0.9
 
 
-def test_times_are_compared_among_those_of_one_cpu() -> None:
-    """The same candidate, a thousand times as fast on another CPU, is the best of both."""
+@pytest.mark.parametrize("differs", ["target", "environment", "cache_flush"])
+def test_times_are_compared_among_those_of_one_machine(differs: str) -> None:
+    """The same candidate, a thousand times as fast elsewhere, is the best of both."""
     task = Task.from_workload("matmul", M=16, N=16, K=16)
     other = replace(task, target=replace(task.target, cpu="another-cpu"))
-    entries = [(task.to_json(), 1e-3), (other.to_json(), 1e-6)]
+    environments = {"here": {"cpu": "slow"}, "there": {"cpu": "fast"}, "again": {"cpu": "slow"}}
+
+    def record(seconds: float, elsewhere: bool, environment: str) -> Record:
+        flush = 2**20 if elsewhere and differs == "cache_flush" else 0
+        return Record(
+            (other if elsewhere and differs == "target" else task).to_json(),
+            (),
+            MeasureResult((seconds,), cache_flush=flush),
+            environment="there" if elsewhere and differs == "environment" else environment,
+        )
 
     class Remembers(RandomModel):
         throughputs: Sequence[float] = ()
@@ -74,8 +85,11 @@ def test_times_are_compared_among_those_of_one_cpu() -> None:
 
     model = Remembers()
     learner = Learner(model)
-    records = [Record(e, (), MeasureResult((scale * s,))) for e, s in entries for scale in (1, 2)]
-    found = warm_start(learner, records, "cpu")
+    records = [
+        *(record(1e-3 * k, False, where) for k, where in ((1, "here"), (2, "again"))),
+        *(record(1e-6 * k, True, "here") for k in (1, 2)),
+    ]
+    found = warm_start(learner, records, "cpu", environments=environments)
     learner.refresh()
     assert sorted(model.throughputs) == [0.5, 0.5, 1.0, 1.0]
     assert (found.records, found.tasks) == (4, 1)

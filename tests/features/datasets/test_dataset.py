@@ -60,6 +60,17 @@ def test_npz(tmp_path: Path) -> None:
     assert not data["features"][7].any()
 
 
+def test_throughput_is_relative_to_what_was_timed_alike(tmp_path: Path) -> None:
+    """Another machine, or one with empty caches, is faster or slower at all candidates."""
+    path = tmp_path / "d.npz"
+    places = [(2.0, "here"), (1.0, "here"), (0.02, "there"), (0.01, "there"), (8.0, "flushed")]
+    samples = [replace(sample("a", 1, s), timed_among=place) for s, place in places]
+    dataset.export(samples, path, None, "workload", 0)
+    data = np.load(path, allow_pickle=False)
+    np.testing.assert_allclose(data["throughput"], [0.5, 1, 0.5, 1, 1])
+    assert data["task"].tolist() == [0] * 5
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_tables(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"d{suffix}"
