@@ -5,8 +5,11 @@ docs/semantics/arithmetic.md says what comes first, this or the canonical form.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from autosched.arith.const_int_bound import POS_INF
 from autosched.arith.lanes import fold_lanes
@@ -101,16 +104,26 @@ def is_always(predicate: Expr | None) -> bool:
     return every.__class__ is IntImm and bool(every.value)
 
 
-def _of_floats(e: Any) -> Expr | None:
+def _of_floats(e: Any, as_ansor: bool) -> Expr | None:
     """Division by a constant as multiplication, and x - x of what is not infinite or NaN.
 
-    The inverse in a float that is only stored would be far off: code divides in float32.
+    The inverse must be exact, so that the product is the quotient to the last bit; `as_ansor` takes
+    any, as Ansor does. In a float that is only stored it would be far off: code divides in float32.
     """
     cls, a, b = e.__class__, e.a, e.b
-    stored = e.dtype.is_storage_float
-    if cls is Div and b.__class__ is FloatImm and b.value != 0.0 and not stored:
-        return mul(a, const(1.0 / b.value, e.dtype))
+    if cls is Div and b.__class__ is FloatImm and b.value != 0.0 and not e.dtype.is_storage_float:
+        if as_ansor or _has_exact_inverse(b):
+            return mul(a, const(1.0 / b.value, e.dtype))
+        return None
     return const(0.0, e.dtype) if cls is Sub and a is b and _is_finite(a) else None
+
+
+def _has_exact_inverse(value: FloatImm) -> bool:
+    """True for powers of two (or minus them) whose inverse is a normal number of the type."""
+    if not math.isfinite(value.value) or abs(math.frexp(value.value)[0]) != 0.5:
+        return False
+    limits = np.finfo(value.dtype.numpy)
+    return bool(limits.smallest_normal <= abs(1.0 / value.value) <= limits.max)
 
 
 def _is_finite(e: Any) -> bool:
@@ -222,7 +235,8 @@ class RewriteSimplifier:
         if dtype.is_index:
             result = self.exact(e) if not is_data(e) else self._data(e)
         elif dtype.is_float:
-            result = _of_floats(e) if dtype.lanes == 1 else None
+            as_ansor = self.analyzer.as_ansor
+            result = _of_floats(e, as_ansor) if dtype.lanes == 1 else None
         else:
             result = self._wrapping(e)
         return e if result is None else result

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -297,6 +298,25 @@ def test_casts_of_indices(known: tuple[Analyzer, Var, Var, Var]) -> None:
     back = cast("int32", cast("int64", i * 16 + j) + const(1, "int64"))
     assert analyzer.can_prove(eq(back, i * 16 + j + 1))
     assert isinstance(analyzer.simplify(cast("int64", k - k)), IntImm)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("exponent", [-14, -1, 0, 3, 14, 15, 126, 127, 1022, 1023])
+@pytest.mark.parametrize("factor", [1.0, -1.0, 3.0])
+def test_a_division_becomes_a_product_where_that_is_the_same(
+    dtype: str, exponent: int, factor: float
+) -> None:
+    """Only inverses of powers of two are exact, and those that are denormal may be flushed."""
+    limits = np.finfo(dtype)
+    divisor = factor * 2.0**exponent
+    if not abs(divisor) <= limits.max:
+        return
+    x = Var("x", dtype)
+    quotient = x / const(divisor, dtype)
+    exact = factor != 3.0 and 1 / abs(divisor) >= limits.smallest_normal
+    product = x * const(1 / divisor, dtype)
+    assert Analyzer().simplify(quotient) is (product if exact else quotient)
+    assert Analyzer(as_ansor=True).simplify(quotient) is product
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])

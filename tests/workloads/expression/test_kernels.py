@@ -63,3 +63,14 @@ def test_candidates_compute_the_reference(
         load(build_steps(task.dag, steps, task.target))(*inputs, *outputs)
         for got, want in zip(outputs, wanted, strict=True):
             assert compare("output", got, want) is None, steps
+
+
+def test_a_division_by_a_constant_is_the_nearest_float() -> None:
+    """The product with the inverse, which is rounded, is another number for a third of them."""
+    task = Task.from_expression("B[i] = A[i] / 3", {"A": [1000]})
+    (a,) = task.inputs()
+    (steps,) = SearchSpace(task).sample(np.random.default_rng(0), 1)[:1]
+    b = np.empty_like(a)
+    load(build_steps(task.dag, steps, task.target))(a, b)
+    assert np.array_equal(b, a / np.float32(3))
+    assert not np.array_equal(b, a * np.float32(1 / 3))
