@@ -3,7 +3,8 @@
     python benchmarks/kills.py [--times 50] [--seed 0]
 
 Of each kind (the tuner by SIGKILL, by SIGTERM; one of its processes by SIGKILL) `--times` runs of
-32 trials of a small matrix product are started, and killed somewhere in the middle. The run itself
+24 trials of a small matrix product are started, and killed at a random moment: while they start,
+a moment after a random number of results is known, or in the race at the end. The run itself
 writes every result that it learns of, before it does anything else with it, to a file of the test.
 Then the run is continued, and of the record file is asked: whole lines only (a torn last one may
 be), at most one result missing, no candidate measured twice, no file beside it, no process left. A
@@ -29,7 +30,9 @@ from autosched.measure.journal import SUFFIX
 from autosched.measure.records import read_log
 from autosched.measure.standing import is_race
 
-TRIALS = 32
+TRIALS = 24
+HIT = "killed while it ran"
+KINDS = ("tuner, SIGKILL", "tuner, SIGTERM", "worker, SIGKILL")
 RUN = """
 import json, os, sys
 from pathlib import Path
@@ -47,8 +50,8 @@ app.run()
 """
 CONFIG = """
 workload: {op: matmul, args: {M: 32, N: 32, K: 32}}
-search: {trials: 32, batch: 8, sample_init_min_population: 16, evolutionary_search_population: 16}
-measure: {min_repeat_ms: 20}
+search: {trials: 24, batch: 8, sample_init_min_population: 16, evolutionary_search_population: 16}
+measure: {min_repeat_ms: 20, workers: 1}
 cost_model: {kind: random}
 """
 
@@ -91,19 +94,35 @@ def problems(folder: Path, before: set[int]) -> Counter[str]:
     return +found
 
 
-def tuner_killed(folder: Path, how: signal.Signals, share: float, whole: float) -> Counter[str]:
-    """A run ended by a signal after a share of its time; then it goes on."""
+def wait_for_moment(folder: Path, run: subprocess.Popen[str], rng: random.Random) -> bool:
+    """Wait for a random moment of a run; whether it runs still.
+
+    It is told by the results that are known, so that it does not depend on how busy the machine is.
+    """
+    known, results = folder / "known", rng.randrange(-4, TRIALS + 4)
+    while run.poll() is None:
+        found = known.read_bytes().count(b"\n") if known.exists() else -1
+        if found >= min(results, TRIALS):
+            break
+        time.sleep(0.005)
+    time.sleep(rng.uniform(0, 3 if results < 0 or results > TRIALS else 0.3))
+    return run.poll() is None
+
+
+def tuner_killed(folder: Path, how: signal.Signals, rng: random.Random) -> Counter[str]:
+    """A run ended by a signal at a random moment; then it goes on."""
     run = started(folder)
-    time.sleep(share * whole)
-    workers = set(children(run.pid))
+    hit = wait_for_moment(folder, run, rng)
+    workers = set(children(run.pid)) if hit else set()
     run.send_signal(how)
     said = finished(run)
     if not (folder / "mm.jsonl").exists():  # killed before it wrote its first line
-        return Counter({"traceback": "Traceback" in said}) + Counter()
+        return +Counter({"traceback": "Traceback" in said, HIT: hit})
     (folder / "known").touch()
-    again = started(folder, "--trials", "8")
+    again = started(folder, "--trials", "2")
     told = finished(again)
     bad = problems(folder, workers)
+    bad[HIT] += hit
     bad["traceback"] += "Traceback" in said + told
     bad["exit status of the next run"] += again.returncode != 0
     if how is signal.SIGTERM and run.returncode not in (0, 130, -signal.SIGTERM):
@@ -111,16 +130,16 @@ def tuner_killed(folder: Path, how: signal.Signals, share: float, whole: float) 
     return +bad
 
 
-def worker_killed(folder: Path, share: float, whole: float, rng: random.Random) -> Counter[str]:
-    """One of the processes of a run killed after a share of its time; the run goes on."""
+def worker_killed(folder: Path, rng: random.Random) -> Counter[str]:
+    """One of the processes of a run killed at a random moment; the run goes on."""
     run = started(folder)
-    time.sleep(share * whole)
-    workers = children(run.pid)
+    workers = children(run.pid) if wait_for_moment(folder, run, rng) else []
     if workers:
         os.kill(rng.choice(workers), signal.SIGKILL)
     said = finished(run)
     records = [r for r in read_log(folder / "mm.jsonl").records if not is_race(r)]
     bad = problems(folder, set(workers))
+    bad[HIT] += bool(workers)
     bad["trials missing"] += TRIALS - len(records)
     failed = sum(record.result.failure is not None for record in records)
     bad["failures beyond one"] += max(0, failed - 1)
@@ -133,34 +152,34 @@ def main() -> int:
     """All kinds of kills; the table; 1 where something was lost."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--times", type=int, default=50, help="kills of each kind")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    rng = random.Random(options.seed)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "mm.yaml").write_text(CONFIG)
-        start = time.perf_counter()
-        finished(started(folder))
-        whole = time.perf_counter() - start
-    print(f"a whole run: {whole:.1f} s; seed {options.seed}")
+    print(f"seed {options.seed}")
     lost = False
-    for kind in ("tuner, SIGKILL", "tuner, SIGTERM", "worker, SIGKILL"):
+    for kind in options.kinds:
         total: Counter[str] = Counter()
         for number in range(options.times):
-            share = rng.uniform(0.05, 1.0)
+            rng = random.Random(f"{options.seed} {kind} {number}")
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 (folder / "mm.yaml").write_text(CONFIG)
                 if kind.startswith("worker"):
-                    bad = worker_killed(folder, share, whole, rng)
+                    bad = worker_killed(folder, rng)
                 else:
                     how = signal.SIGKILL if "KILL" in kind else signal.SIGTERM
-                    bad = tuner_killed(folder, how, share, whole)
+                    bad = tuner_killed(folder, how, rng)
+            total[HIT] += bad.pop(HIT, 0)
             if bad:
-                print(f"  {kind}, number {number}, after {share * whole:.2f} s: {dict(bad)}")
+                print(f"  {kind}, number {number}: {dict(bad)}", flush=True)
             total += bad
+        hits = total.pop(HIT, 0)
         lost = lost or bool(total)
-        print(f"{kind:16} {options.times} times: {dict(total) or 'nothing lost'}", flush=True)
+        print(
+            f"{kind:16} {options.times} times, {hits} of them while it ran: "
+            f"{dict(total) or 'nothing lost'}",
+            flush=True,
+        )
     return int(lost)
 
 
