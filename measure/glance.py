@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.errors import ConfigError
-from autosched.measure.records import LogContents, Record, log_lines, record_of
+from autosched.measure.records import LogContents, Record, log_lines, parsed, record_of
 from autosched.measure.result import MOST_SECONDS, lower_quartile
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.state.steps import step_from_json
@@ -70,7 +70,7 @@ class Glance:
 
     def whole(self) -> Record:
         """All of the record."""
-        return Record.from_json(json.loads(self._line), self._contents.tasks)
+        return Record.from_json(parsed(self._line), self._contents.tasks)
 
 
 def glances(

@@ -340,7 +340,7 @@ def record_of(
 ) -> Record | None:
     """The record of line `number`; None where it holds none, and `contents` gains what it does."""
     try:
-        data = json.loads(line)
+        data = parsed(line)
     except (ValueError, RecursionError):
         cut = "" if line.endswith("\n") else " (cut short: its run was ended while writing)"
         contents.problems.append(f"{path}:{number}: not a whole JSON object{cut}; skipped")
@@ -350,6 +350,14 @@ def record_of(
     except ConfigError as error:
         contents.problems.append(f"{path}:{number}: {error}; skipped")
         return None
+
+
+def parsed(line: str) -> Any:
+    """The JSON of a line. Half of a pair of surrogates, which no text can hold, becomes `?`."""
+    data = json.loads(line)
+    if "\\ud" in line.lower():
+        data = json.loads(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
+    return data
 
 
 def _take(data: Any, contents: LogContents, keys: WorkloadKeys | None) -> Record | None:

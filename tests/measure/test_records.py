@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,18 @@ def test_records_come_back(tmp_path: Path, task_json: dict[str, Any]) -> None:
     assert contents.problems == []
     assert list(contents.environments) == [contents.records[0].environment]
     assert Task.from_json(contents.records[0].task).to_json() == task_json
+
+
+def test_half_a_pair_of_surrogates_is_no_text(tmp_path: Path, task_json: dict[str, Any]) -> None:
+    """JSON can hold it; what is read is written to other files and printed."""
+    log = RecordLog(tmp_path / "r.jsonl")
+    odd, whole = "\ud800 and \udcff", "\U0001f600"
+    one = record({**task_json, "x": odd}, failure=Failure("run", odd, whole))
+    log.append([replace(one, search={odd: whole})])
+    (found,) = read_log(tmp_path / "r.jsonl").records
+    assert found.result.failure == Failure("run", "? and ?", whole)
+    assert found.search == {"? and ?": whole}
+    assert found.task["x"] == "? and ?"
 
 
 def test_a_torn_last_line_is_reported_and_the_next_run_goes_on(
