@@ -101,6 +101,9 @@ def test_the_example_in_c_prints_the_same(folder: Path, tmp_path: Path) -> None:
     subprocess.run(
         [*cc, *flags, str(folder / "kernels_example.c"), "-o", str(program), *where], check=True
     )
+    words = [str(program), "softmax_16x32"]  # that one only
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["softmax_16x32"]
     done = subprocess.run([str(program)], capture_output=True, text=True, check=True)
     sums = {
         line.split()[0]: float(line.split()[2].rstrip(",")) for line in done.stdout.splitlines()
@@ -198,6 +201,17 @@ def test_a_library_that_was_replaced_is_not_taken_for_the_new_one(tmp_path: Path
         ImportError, match=r"of another build \(\w+\) than matmul.json .*start Python"
     ):
         module(tmp_path / "matmul.py")
+
+
+def test_a_build_is_its_module_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of autosched writes another module, which its own library belongs to."""
+    monkeypatch.setattr(exporting, "linker", lambda: None)
+    builds = []
+    for change in ("", "", "# changed"):
+        monkeypatch.setattr(exporting, "_DOCSTRING", exporting._DOCSTRING + change)
+        export([record(matmul(8))], tmp_path)
+        builds.append(json.loads((tmp_path / "matmul.json").read_text())["build"])
+    assert builds[0] == builds[1] != builds[2]
 
 
 @needs_linker
