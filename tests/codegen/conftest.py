@@ -39,20 +39,29 @@ def func() -> MakeKernel:
 
 @pytest.fixture
 def run() -> RunKernel:
-    """Compiles and runs; with `check`, the interpreter must write the same bytes."""
+    """Compiles and runs a kernel."""
 
-    def apply(f: PrimFunc, *args: Any, check: bool = True, level: Level = "auto") -> None:
-        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+    def apply(f: PrimFunc, *args: Any, level: Level = "auto") -> None:
         load(build_artifact(f, cpu_target(2), level))(*args)
-        if check:
-            with np.errstate(all="ignore"):
-                interp.run(f, copies)
-            for ours, theirs in zip(args, copies, strict=True):
-                if isinstance(ours, np.ndarray):
-                    if ours.dtype.isbuiltin == 2:  # of ml_dtypes: NumPy does not know its NaN
-                        with np.errstate(invalid="ignore"):
-                            ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
-                    np.testing.assert_array_equal(ours, theirs)
+
+    return apply
+
+
+@pytest.fixture
+def same_as_interpreted(run: RunKernel) -> RunKernel:
+    """Compiles and runs a kernel; asserts that the interpreter writes the same bytes."""
+
+    def apply(f: PrimFunc, *args: Any, level: Level = "auto") -> None:
+        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+        run(f, *args, level=level)
+        with np.errstate(all="ignore"):
+            interp.run(f, copies)
+        for ours, theirs in zip(args, copies, strict=True):
+            if isinstance(ours, np.ndarray):
+                if ours.dtype.isbuiltin == 2:  # of ml_dtypes: NumPy does not know its NaN
+                    with np.errstate(invalid="ignore"):
+                        ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
+                np.testing.assert_array_equal(ours, theirs)
 
     return apply
 

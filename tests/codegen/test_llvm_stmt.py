@@ -49,11 +49,13 @@ F32 = DType("float32")
 
 
 @pytest.mark.parametrize("kind", [ForKind.SERIAL, ForKind.UNROLLED, ForKind.PARALLEL])
-def test_loops_with_a_minimum(kind: ForKind, func: MakeKernel, run: RunKernel) -> None:
+def test_loops_with_a_minimum(
+    kind: ForKind, func: MakeKernel, same_as_interpreted: RunKernel
+) -> None:
     out = decl_buffer((12,), "int32", "o")
     i = Var("i")
     body = For(i, IntImm(3), IntImm(7), kind, BufferStore(out, i * i, (i,)))
-    run(func(body, [out]), np.zeros(12, np.int32))
+    same_as_interpreted(func(body, [out]), np.zeros(12, np.int32))
 
 
 @pytest.mark.parametrize("extent", [0, 1, 5])
@@ -63,7 +65,7 @@ def test_loops_whose_extent_is_a_parameter(extent: int, run: RunKernel) -> None:
     body = For(i, IntImm(0), n, ForKind.SERIAL, BufferStore(out, i + 1, (i,)))
     f = PrimFunc((handle, n), body, {handle: out}, {"global_symbol": "kernel"})
     o = np.zeros(8, np.int32)
-    run(f, o, extent, check=False)
+    run(f, o, extent)
     assert o.tolist() == [k + 1 if k < extent else 0 for k in range(8)]
 
 
@@ -72,11 +74,11 @@ def test_triangular_loops(func: MakeKernel, run: RunKernel) -> None:
     flat = decl_buffer((36,), "int32", "flat", data=out.data)
     inner = For(j, i, 6 - i, ForKind.SERIAL, BufferStore(flat, i * 10 + j, (i * 6 + j,)))
     o = np.zeros((6, 6), np.int32)
-    run(func(loop(i, 6, inner), [out]), o, check=False)
+    run(func(loop(i, 6, inner), [out]), o)
     assert o.tolist() == [[10 * a + c if c >= a else 0 for c in range(6)] for a in range(6)]
 
 
-def test_branches_likely_and_lets(func: MakeKernel, run: RunKernel) -> None:
+def test_branches_likely_and_lets(func: MakeKernel, same_as_interpreted: RunKernel) -> None:
     out, i, x = decl_buffer((9,), "int32", "o"), Var("i"), Var("x")
     body = LetStmt(
         x,
@@ -87,24 +89,24 @@ def test_branches_likely_and_lets(func: MakeKernel, run: RunKernel) -> None:
             IfThenElse(op.eq(i, 7), BufferStore(out, op.const(-1), (i,))),
         ),
     )
-    run(func(loop(i, 9, body), [out]), np.zeros(9, np.int32))
+    same_as_interpreted(func(loop(i, 9, body), [out]), np.zeros(9, np.int32))
 
 
-def test_a_let_that_was_copied_binds_anew(func: MakeKernel, run: RunKernel) -> None:
+def test_a_let_that_was_copied_binds_anew(func: MakeKernel, same_as_interpreted: RunKernel) -> None:
     a, out, x = decl_buffer((2,), "int32", "a"), decl_buffer((2,), "int32", "o"), Var("x")
     zero, one = IntImm(0), IntImm(1)
     body = seq(
         LetStmt(x, BufferLoad(a, (zero,)), BufferStore(out, x * 2, (zero,))),
         LetStmt(x, BufferLoad(a, (one,)), BufferStore(out, x * 2, (one,))),
     )
-    run(func(body, [a, out]), np.array([3, 5], np.int32), np.zeros(2, np.int32))
+    same_as_interpreted(func(body, [a, out]), np.array([3, 5], np.int32), np.zeros(2, np.int32))
 
 
-def test_while(func: MakeKernel, run: RunKernel) -> None:
+def test_while(func: MakeKernel, same_as_interpreted: RunKernel) -> None:
     out = decl_buffer((1,), "int32", "o")
     value = BufferLoad(out, (IntImm(0),))
     body = While(op.lt(value, 100), BufferStore(out, value * 3, (IntImm(0),)))
-    run(func(body, [out]), np.ones(1, np.int32))
+    same_as_interpreted(func(body, [out]), np.ones(1, np.int32))
 
 
 @pytest.mark.parametrize("kind", [ForKind.SERIAL, ForKind.PARALLEL])
@@ -114,9 +116,9 @@ def test_a_failed_assertion_raises_its_message(
     a, i = decl_buffer((8,), "int32", "a"), Var("i")
     check = AssertStmt(op.lt(BufferLoad(a, (i,)), 5), "values must be below 5", Evaluate(IntImm(0)))
     f = func(For(i, IntImm(0), IntImm(8), kind, check), [a])
-    run(f, np.zeros(8, np.int32), check=False)
+    run(f, np.zeros(8, np.int32))
     with pytest.raises(MeasureError, match="values must be below 5"):
-        run(f, np.arange(8, dtype=np.int32), check=False)
+        run(f, np.arange(8, dtype=np.int32))
 
 
 @pytest.mark.parametrize("elements", [16, 100_000])
@@ -140,9 +142,9 @@ def test_allocations(
         Allocate(data, F32, (extent,), TRUE, seq(fill, drain)),
         ForKind.PARALLEL if parallel else ForKind.SERIAL,
     )
-    run(func(body, [out]), np.zeros(64, np.float32), check=False)
+    run(func(body, [out]), np.zeros(64, np.float32))
     o = np.zeros(64, np.float32)
-    run(func(body, [out]), o, check=False)
+    run(func(body, [out]), o)
     np.testing.assert_array_equal(o, np.arange(64).reshape(4, 16)[:, ::-1].ravel())
 
 
@@ -155,15 +157,18 @@ def test_constant_arrays(func: MakeKernel, run: RunKernel) -> None:
     run(
         func(AllocateConst(data, DType("int16"), (IntImm(6),), values, inner), [out]),
         o,
-        check=False,
     )
     np.testing.assert_array_equal(o, values)
 
 
-def test_pragmas_are_ignored_and_thread_axes_refused(func: MakeKernel, run: RunKernel) -> None:
+def test_pragmas_are_ignored_and_thread_axes_refused(
+    func: MakeKernel, same_as_interpreted: RunKernel
+) -> None:
     out = decl_buffer((1,), "int32", "o")
     store = BufferStore(out, op.const(7), (IntImm(0),))
-    run(func(AttrStmt(None, "pragma_something", IntImm(1), store), [out]), np.zeros(1, np.int32))
+    same_as_interpreted(
+        func(AttrStmt(None, "pragma_something", IntImm(1), store), [out]), np.zeros(1, np.int32)
+    )
     axis = IterVar(Range.of(4), Var("threadIdx.x"), IterKind.THREAD, "threadIdx.x")
     with pytest.raises(CompileError, match="thread axis"):
         emit_llvm(func(AttrStmt(axis, "thread_extent", IntImm(4), store), [out]), cpu_target(1))
@@ -189,20 +194,24 @@ def test_a_missing_function_is_reported_when_loading(func: MakeKernel) -> None:
         load(artifact)
 
 
-def test_nested_parallel_loops_and_outer_variables(func: MakeKernel, run: RunKernel) -> None:
+def test_nested_parallel_loops_and_outer_variables(
+    func: MakeKernel, same_as_interpreted: RunKernel
+) -> None:
     out, i, j, k, x = decl_buffer((24,), "int32", "o"), Var("i"), Var("j"), Var("k"), Var("x")
     inner = loop(k, 4, BufferStore(out, x * 100 + k, (i * 12 + j * 4 + k,)), ForKind.PARALLEL)
     body = loop(i, 2, LetStmt(x, i + 5, loop(j, 3, inner, ForKind.PARALLEL)), ForKind.SERIAL)
-    run(func(body, [out]), np.zeros(24, np.int32))
+    same_as_interpreted(func(body, [out]), np.zeros(24, np.int32))
 
 
-def test_many_parallel_loops_in_one_function(func: MakeKernel, run: RunKernel) -> None:
+def test_many_parallel_loops_in_one_function(
+    func: MakeKernel, same_as_interpreted: RunKernel
+) -> None:
     out = decl_buffer((40,), "int32", "o")
     loops = []
     for n in range(4):
         i = Var("i")
         loops.append(loop(i, 10, BufferStore(out, i * n, (i * 4 + n,)), ForKind.PARALLEL))
-    run(func(seq(*loops), [out]), np.zeros(40, np.int32))
+    same_as_interpreted(func(seq(*loops), [out]), np.zeros(40, np.int32))
 
 
 def test_nothing_runs_after_a_parallel_loop_that_failed(func: MakeKernel, run: RunKernel) -> None:
@@ -212,9 +221,9 @@ def test_nothing_runs_after_a_parallel_loop_that_failed(func: MakeKernel, run: R
     f = func(seq(loop, BufferStore(out, op.const(1), (IntImm(0),))), [a, out])
     o = np.zeros(1, np.int32)
     with pytest.raises(MeasureError, match="too large"):
-        run(f, np.arange(8, dtype=np.int32), o, check=False)
+        run(f, np.arange(8, dtype=np.int32), o)
     assert o[0] == 0
-    run(f, np.zeros(8, np.int32), o, check=False)
+    run(f, np.zeros(8, np.int32), o)
     assert o[0] == 1
 
 

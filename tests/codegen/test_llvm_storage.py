@@ -1,7 +1,6 @@
 """What is on the stack and what is on the heap."""
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -53,7 +52,7 @@ def stack_elements(text: str) -> list[int]:
 
 
 def test_an_accumulator_is_on_the_stack_when_arrays_before_it_take_all_the_room(
-    func: MakeKernel, run: RunKernel
+    func: MakeKernel, same_as_interpreted: RunKernel
 ) -> None:
     """It was the order of appearance that counted: the accumulator stayed in memory."""
     elements = STACK_BYTES // 4
@@ -63,11 +62,11 @@ def test_an_accumulator_is_on_the_stack_when_arrays_before_it_take_all_the_room(
     text = emit_llvm(f, cpu_target(2))
     assert sorted(stack_elements(text)) == [16, elements]
     assert f"call noalias align 64 ptr @{ALLOC}" not in text
-    run(f, np.zeros(64, np.float32))
+    same_as_interpreted(f, np.zeros(64, np.float32))
 
 
 def test_the_large_ones_go_to_the_heap_when_the_small_ones_leave_no_room(
-    func: MakeKernel, run: RunKernel
+    func: MakeKernel, same_as_interpreted: RunKernel
 ) -> None:
     sizes = [STACK_BYTES // 4 - 64, 32, 128]
     arrays = [decl_buffer((n,), name=f"a{n}") for n in sizes]
@@ -78,7 +77,7 @@ def test_the_large_ones_go_to_the_heap_when_the_small_ones_leave_no_room(
     text = emit_llvm(f, cpu_target(2))
     assert sorted(stack_elements(text)) == [32, 128]
     assert text.count(f"call noalias align 64 ptr @{ALLOC}") == 1
-    run(f, np.zeros(64, np.float32))
+    same_as_interpreted(f, np.zeros(64, np.float32))
 
 
 def test_many_tiles_leave_the_arrays_their_room(func: MakeKernel) -> None:
@@ -135,10 +134,10 @@ def main(A: Buffer((4096,), float32), B: Buffer((4096,), float32)):
 """
 
 
-def test_memory_shared_across_types(run: Callable[..., None]) -> None:
+def test_memory_shared_across_types(same_as_interpreted: RunKernel) -> None:
     """The one block is aligned for vectors of every type in it, and each reads what it wrote."""
     func = StorageRewrite()(parse_func(SHARED_ACROSS_TYPES))
     text = emit_llvm(func, cpu_target(2))
     assert re.findall(r"alloca \[(\d+) x (\w+)\], align 64", text) == [("2048", "double")]
     numbers = np.random.default_rng(0).integers(-4, 5, 4096).astype(np.float32)
-    run(func, numbers, np.zeros(4096, np.float32))
+    same_as_interpreted(func, numbers, np.zeros(4096, np.float32))

@@ -72,11 +72,9 @@ class MakeKernel(Protocol):
 
 
 class RunKernel(Protocol):
-    """Compiles and runs; with `check`, the interpreter must write the same bytes."""
+    """Compiles a kernel and runs it on arrays."""
 
-    def __call__(
-        self, f: PrimFunc, *args: Any, check: bool = True, level: Level = "auto"
-    ) -> None: ...
+    def __call__(self, f: PrimFunc, *args: Any, level: Level = "auto") -> None: ...
 
 
 class Elementwise(Protocol):
