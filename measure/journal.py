@@ -22,6 +22,7 @@ from autosched.errors import ConfigError
 from autosched.measure.records import (
     Record,
     RecordLog,
+    RecordsError,
     head_lines,
     line_of,
     read_log,
@@ -58,8 +59,15 @@ class RunLog(RecordLog):
         self._remove: weakref.finalize[..., RunLog] | None = None
 
     def append(self, records: Sequence[Record] = ()) -> None:
-        """As of RecordLog; the batch is no longer in the journal then."""
-        super().append(records)
+        """As of RecordLog; the batch is no longer in the journal then.
+
+        When it fails the journal stays, and the next run takes over what it holds.
+        """
+        try:
+            super().append(records)
+        except RecordsError:
+            self._leave()
+            raise
         if self._journal >= 0:
             os.ftruncate(self._journal, 0)
 
@@ -82,11 +90,24 @@ class RunLog(RecordLog):
     def note(self, record: Record) -> None:
         """What is known of a candidate of the batch by now."""
         if self._journal >= 0:
-            write_whole(self._journal, line_of(self.stamped(record).to_json()))
+            try:
+                write_whole(self._journal, line_of(self.stamped(record).to_json()))
+            except OSError:  # no room for a second copy: the record file goes first
+                self._drop()
 
     def close(self) -> None:
         """Let go of the file and remove the journal: the run is over."""
         super().close()
+        self._drop()
+
+    def _leave(self) -> None:
+        """Let go of the journal as it is."""
+        if self._remove is not None and self._remove.detach() is not None:
+            os.close(self._journal)
+            self._remove, self._journal = None, -1
+
+    def _drop(self) -> None:
+        """Go on without a journal."""
         if self._remove is not None:
             self._remove()
             self._remove, self._journal = None, -1
@@ -123,7 +144,10 @@ class RunLog(RecordLog):
         os.ftruncate(self._journal, 0)
         heads = head_lines(self.environment, {key: task})
         lines = [{"claims": [[key, state] for state in states]}, *heads.values()]
-        write_whole(self._journal, "".join(map(line_of, lines)))
+        try:
+            write_whole(self._journal, "".join(map(line_of, lines)))
+        except OSError:
+            self._drop()
 
     def _others(self) -> Iterator[Path]:
         """The journals of other runs on the same record file."""

@@ -127,7 +127,8 @@ def _bytes(value: Any) -> int:
 def times(values: Any) -> tuple[float, ...]:
     """`values` as seconds per call. Raises ConfigError unless all are positive numbers."""
     if isinstance(values, list) and {int, float}.issuperset(map(type, values)):
-        if not values or (min(values) > 0 and max(values) <= MOST_SECONDS):
+        possible = not values or (min(values) > 0 and max(values) <= MOST_SECONDS)
+        if possible and sum(values) < float("inf"):  # NaN anywhere is not
             return tuple(map(float, values))
     raise ConfigError(f"seconds: expected a list of positive numbers, found {short(values)}")
 

@@ -46,7 +46,8 @@ class Earlier:
     `here` were measured on this machine's CPU, by the task's key: the run continues from them.
     `elsewhere` were measured on the `cpus`: a model may learn from them, but their times are not
     this machine's. Nor can times be compared of which some were taken with empty caches, by another
-    `measure.cache_flush`: those are `otherwise`. `environments` are those of the file.
+    `measure.cache_flush`: those are `otherwise`. `environments` are those of the file, `foreign`
+    counts the candidates of other tasks in it.
     """
 
     here: Mapping[str, Sequence[Record]] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class Earlier:
     cpus: Sequence[str] = ()
     otherwise: Sequence[Record] = ()
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    foreign: int = 0
 
     @property
     def known(self) -> int:
@@ -63,7 +65,10 @@ class Earlier:
     @property
     def others(self) -> str:
         """`12 records of another CPU (znver5) train the model only`; empty when there are none."""
-        return "; ".join(filter(None, (self._elsewhere(), self._otherwise())))
+        return "; ".join(filter(None, (self._elsewhere(), self._otherwise(), self._foreign())))
+
+    def _foreign(self) -> str:
+        return f"{count(self.foreign, 'record')} of other tasks left alone" if self.foreign else ""
 
     def _otherwise(self) -> str:
         number = _candidates(self.otherwise)
@@ -128,7 +133,8 @@ def earlier_records(
             f"{path} holds records of another task ({identity(contents.records[0].task)}); "
             f"expected {identity(tasks[0].to_json())}. {remedy}"
         )
-    return Earlier(here, elsewhere, tuple(cpus), otherwise, contents.environments)
+    foreign = _candidates([r for r in contents.records if r.task["key"] not in here])
+    return Earlier(here, elsewhere, tuple(cpus), otherwise, contents.environments, foreign)
 
 
 def identity(entry: dict[str, Any]) -> str:

@@ -142,7 +142,7 @@ class Session:
 
     @property
     def others(self) -> str:
-        """What is said of records of its tasks that were measured on other CPUs; or nothing."""
+        """What is said of records that the run does not continue from: other CPUs', tasks'."""
         return self._earlier.others
 
     def __enter__(self) -> Session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from autosched.measure.journal import SUFFIX, RunLog
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.records import Record, RecordLog, RecordsError, read_log
 from autosched.measure.result import MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
@@ -129,6 +130,57 @@ def test_without_a_place_for_it_a_run_goes_on(tmp_path: Path, task_json: dict[st
     found.note(record(task_json, 1, 0.5))
 
 
+@pytest.mark.parametrize("room", [0, 1, 2])
+def test_a_full_disk_costs_the_journal_not_the_run(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """It goes, which makes room for what the record file is given."""
+    log = RunLog(tmp_path / "r.jsonl")
+    log.append()
+    write, left = os.write, [room]
+
+    def full(file: int, data: bytes) -> int:
+        if file == log._journal:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", full)
+    assert log.claim(task_json, ["s1", "s2"]) == (set(), [])
+    log.note(record(task_json, 1, 0.5))
+    log.note(record(task_json, 2, 0.5))
+    assert (left[0], journals(tmp_path)) == (-1, [])
+    log.append([record(task_json, 1, 0.5)])
+    left[0] = 10
+    assert log.claim(task_json, ["s3"])[0] == set()  # with one again, where there is room
+    assert len(journals(tmp_path)) == 1
+    log.close()
+    assert (len(read_log(tmp_path / "r.jsonl").records), journals(tmp_path)) == (1, [])
+
+
+def test_what_cannot_be_recorded_is_left_to_the_next_run(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.jsonl"
+    log = RunLog(path)
+    log.append([record(task_json, 0, 1.0)])
+    log.claim(task_json, ["s1"])
+    log.note(record(task_json, 1, 0.5))
+
+    def full(file: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(RecordsError, match="No space left"):
+        patch.setattr(os, "write", full)
+        log.append([record(task_json, 1, 0.5)])
+    log.close()
+    assert len(journals(tmp_path)) == 1
+    assert RunLog(path).recover() == 1
+    assert [r.result.seconds for r in read_log(path).records] == [(1.0,), (0.5,)]
+    assert journals(tmp_path) == []
+
+
 KILLED = """
 import os, sys
 from autosched.session.session import Job, MeasureOptions, Session
@@ -147,7 +199,7 @@ def counted(file, text):
 journal.write_whole = counted
 job = Job(Task.from_workload("matmul", M=16, N=16, K=16),
           TuneOptions(trials=4, batch=4, cost_model="random"))
-run = RunOptions(min_repeat_ms=4.0, visits=3)
+run = RunOptions(min_repeat_ms=4.0, visits=3, repeats=1)
 measure = MeasureOptions(run=run, workers=1, check="none")
 with Session([job], records=__import__("pathlib").Path(sys.argv[1]), measure=measure) as session:
     session.run()
@@ -166,5 +218,5 @@ def test_a_tuner_that_is_killed_loses_one_visit(tmp_path: Path, moment: int) -> 
     assert RunLog(path).recover() == min(moment, 4)
     contents = read_log(path)
     assert (len(contents.records), contents.problems) == (min(moment, 4), [])
-    assert sum(len(r.result.seconds) // 3 for r in contents.records) == moment
+    assert sum(len(r.result.seconds) for r in contents.records) == moment
     assert all(replace(r, time="").environment for r in contents.records)

@@ -321,6 +321,18 @@ def test_no_odd_value_gets_further_than_a_sentence(
             assert each.result.cost > 0
 
 
+@pytest.mark.parametrize("seconds", ["[1.0, NaN]", "[NaN, 1.0]", "[1.0, Infinity]", "[0.5, 0.0]"])
+def test_a_time_that_is_none_costs_its_record(
+    tmp_path: Path, task_json: dict[str, Any], seconds: str
+) -> None:
+    path = tmp_path / "r.jsonl"
+    RecordLog(path).append([record(task_json), record(task_json)])
+    path.write_text(path.read_text().replace("[0.001]", seconds, 1))
+    contents = read_log(path)
+    assert len(contents.records) == 1
+    assert "seconds: expected a list of positive numbers" in contents.problems[0]
+
+
 def _places(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Where something can be replaced, four levels deep."""
     if len(path) > 4:

@@ -38,7 +38,9 @@ def test_earlier_records_are_counted_and_continued_from(
         assert session.known == 0
         first = session.run()
     again = Session(jobs, records=path)
-    assert again.known == 8
+    assert (again.known, again.others) == (8, "")
+    one = Session(jobs[:1], records=path)
+    assert (one.known, one.others) == (4, "4 records of other tasks left alone")
     with again:
         second = again.run()
     records = read_log(path).records
