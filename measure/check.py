@@ -181,5 +181,8 @@ def _errors(
 
 def _rms(exact: npt.NDArray[np.float64]) -> float:
     """The root mean square of the finite elements."""
-    finite = np.isfinite(exact)
-    return float(np.sqrt(np.mean(exact[finite] ** 2))) if finite.any() else 0.0
+    finite = np.abs(exact[np.isfinite(exact)])
+    largest = finite.max(initial=0.0)
+    if not largest:
+        return 0.0
+    return float(largest * np.sqrt(np.mean((finite / largest) ** 2)))  # no square is infinite

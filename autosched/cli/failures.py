@@ -20,10 +20,15 @@ from autosched.session.this_cpu import for_this_cpu
 from autosched.task import Task
 from autosched.words import count, last_line
 
+_NUMBER = re.compile(r"((?:signal|exit status) \d+)|0x[0-9a-f]+|-?\d+(?:\.\d+)?(?:e-?\d+)?")
+
 
 @dataclass(slots=True)
 class Group:
-    """Failures of one stage and kind whose messages differ in numbers and quoted names only."""
+    """Failures of one stage and kind whose messages differ in numbers and quoted names only.
+
+    Another signal or exit status is another failure.
+    """
 
     failure: Failure
     index: int
@@ -36,7 +41,7 @@ class Group:
 
 def signature(failure: Failure) -> tuple[str, str, str]:
     """What failures of a group have in common."""
-    message = re.sub(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e-?\d+)?", "N", last_line(failure.message))
+    message = _NUMBER.sub(lambda found: found[1] or "N", last_line(failure.message))
     return failure.stage, failure.kind, re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", message)
 
 

@@ -65,3 +65,11 @@ def test_what_cannot_be_tried_again(cli: Cli, path: Path, index: int, words: str
 def test_nothing_failed(cli: Cli, tmp_path: Path, record: MakeRecord) -> None:
     RecordLog(tmp_path / "r.jsonl").append([record()])
     assert cli("failures", "r.jsonl").out == "r.jsonl: 0 of 1 record failed\n"
+
+
+def test_another_signal_is_another_failure(cli: Cli, tmp_path: Path, record: MakeRecord) -> None:
+    said = ["signal 11", "signal 4", "exit status 1: 7 left", "exit status 1: 9 left", "signal 11"]
+    failed = [record(failure=Failure("run", "crash", f"the process died with {s}")) for s in said]
+    RecordLog(tmp_path / "r.jsonl").append(failed)
+    found = json.loads(cli("failures", tmp_path / "r.jsonl", "--json").out)["failures"]
+    assert [(each["records"], each["index"]) for each in found] == [(2, 0), (2, 2), (1, 1)]

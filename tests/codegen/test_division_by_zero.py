@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.driver import build
+from autosched.driver import build, lower_steps
+from autosched.errors import ScheduleError
 from autosched.runtime.cpu import load
+from autosched.state.steps import ComputeInlineStep, Step
 from autosched.target import cpu_target
+from autosched.task import Task
 from autosched.workloads.evaluate import evaluate
 
 N = 48
@@ -46,3 +49,15 @@ def test_as_numpy_says(name: str, dtype: str, lanes: int) -> None:
         expected = NUMPY[name](a, b).astype(dtype)
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(evaluate([A, B, C], [a, b])[0], expected)
+
+
+@pytest.mark.parametrize("steps", [(), (ComputeInlineStep(2),)])
+@pytest.mark.parametrize("operator", ["//", "%"])
+def test_a_divisor_that_is_always_zero_is_refused(operator: str, steps: tuple[Step, ...]) -> None:
+    """Simplifying finds it out, here or once `T` is inlined: the candidate is illegal."""
+    text = f"T[i] = {'B[i] - B[i]' if steps else 'B[i]'}\n"
+    text += f"C[i] = A[i] {operator} {'T[i]' if steps else '(T[i] - T[i])'}"
+    given = {"expr": text, "shapes": {"A": [8], "B": [8]}, "dtype": "int32"}
+    task = Task.from_json_workload(given, cpu_target(1))
+    with pytest.raises(ScheduleError, match=f"division by zero: .* {operator} 0"):
+        lower_steps(task.dag, steps, cpu_target(1))

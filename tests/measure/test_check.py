@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.check import Seen, compare
+from autosched.measure.check import Seen, allowance, compare
 
 
 def test_equal_arrays_agree() -> None:
@@ -151,3 +151,12 @@ def test_a_damaged_entry_is_refused() -> None:
     for bad in (3, {}, {"telling": "x", "error": 0, "tolerance": 0}):
         with pytest.raises(ConfigError, match=r"result\.check"):
             Seen.from_json(bad)
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
+def test_the_squares_of_huge_elements_allow_no_more(scale: float) -> None:
+    want = np.array([3.0, 4.0, np.inf]) * scale
+    relative, absolute = allowance(want)
+    assert absolute == pytest.approx(relative * scale * np.sqrt(12.5) + 1e-37)
+    wrong = want * np.array([1.0, 1.1, 1.0])
+    assert (compare("C", wrong, want) is None) == (scale < 1)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from autosched.errors import ConfigError
+from autosched.errors import ConfigError, ScheduleError
 from autosched.tir.function import IRModule, PrimFunc
 
 Program = PrimFunc | IRModule
@@ -179,15 +179,18 @@ class PassContext:
             instrument.exit_pass_ctx()
 
     def run(self, info: PassInfo, fn: Callable[[Program], Program], program: Program) -> Program:
-        """`fn(program)` seen by the instruments, which may veto a pass that is not required."""
+        """`fn(program)` seen by the instruments, which may veto a pass that is not required.
+
+        Raises ScheduleError when a divisor of integers turns out to be 0 whatever the data are.
+        """
         if not self.instruments and self.trace is None:
-            return fn(program)
+            return _applied(info, fn, program)
         if info.name not in self.required_pass:
             wanted = [i.should_run(program, info) for i in self.instruments]
             if not all(wanted):
                 return program
         self._announce(program, info, is_before=True)
-        result = fn(program)
+        result = _applied(info, fn, program)
         self._announce(result, info, is_before=False)
         return result
 
@@ -197,6 +200,13 @@ class PassContext:
             notify(program, info)
         if self.trace is not None:
             self.trace(program, info, is_before)
+
+
+def _applied(info: PassInfo, fn: Callable[[Program], Program], program: Program) -> Program:
+    try:
+        return fn(program)
+    except ZeroDivisionError as error:  # of `x // (y - y)`
+        raise ScheduleError(f"{info.name}: {error}") from error
 
 
 class _Stack(threading.local):
