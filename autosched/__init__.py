@@ -23,6 +23,7 @@ from autosched.errors import (
 )
 
 if TYPE_CHECKING:
+    from autosched import records as records
     from autosched import te as te
     from autosched.runtime.memory import empty as empty
     from autosched.session.api import tune as tune
@@ -48,6 +49,7 @@ __all__ = [
     "TuneSettings",
     "empty",
     "load_best",
+    "records",
     "te",
     "trusting",
     "tune",
@@ -66,7 +68,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Import the public names when they are first used: a worker process needs none of them."""
-    if name in ("te", "torch"):
+    if name in ("records", "te", "torch"):
         return importlib.import_module(f"autosched.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)

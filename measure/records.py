@@ -38,6 +38,10 @@ class RecordsError(ConfigError):
     """What was measured cannot be written."""
 
 
+class NewerRecordError(ConfigError):
+    """A record of a schema that this program does not know."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One measured candidate, with all that is needed to rebuild it."""
@@ -70,9 +74,11 @@ class Record:
         """
         _require(data, _KEYS)
         if data["schema"] > SCHEMA:
-            raise ConfigError(
+            raise NewerRecordError(
                 f"record schema {data['schema']} is newer than this program's {SCHEMA}; upgrade it"
             )
+        if data["schema"] < 1:
+            raise ConfigError(f"record schema: expected 1 to {SCHEMA}, found {data['schema']}")
         search, environment, time = (data.get(key) or empty for key, empty in _EMPTY.items())
         if type(search) is not dict or type(environment) is not str or type(time) is not str:
             _require(data, {key: type(empty) for key, empty in _EMPTY.items()})
@@ -119,13 +125,15 @@ def _require(data: dict[str, Any], kinds: dict[str, type]) -> None:
 class LogContents:
     """What a file held: records in order, and a sentence for every line that was skipped.
 
-    `environments` and `tasks` are those of lines of their own, by their hashes.
+    `environments` and `tasks` are those of lines of their own, by their hashes. `newer` is the
+    sentence of the first line of a later schema.
     """
 
     records: list[Record] = field(default_factory=list)
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    newer: str = ""
 
 
 class RecordLog:
@@ -349,6 +357,8 @@ def record_of(
         return _take(data, contents, keys)
     except ConfigError as error:
         contents.problems.append(f"{path}:{number}: {error}; skipped")
+        if isinstance(error, NewerRecordError) and not contents.newer:
+            contents.newer = f"{path}:{number}: {error}"
         return None
 
 

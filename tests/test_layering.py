@@ -65,6 +65,7 @@ ALLOWED["autosched.session"] = ALLOWED["autosched.search"] | {
 }
 ALLOWED["autosched.arena"] = ALLOWED["autosched.search"] | {"autosched.search"}
 ALLOWED["autosched.torch"] = COMPILER | {"autosched.measure", "autosched.session"}
+ALLOWED["autosched.records"] = {"autosched.measure", "autosched.session", "autosched.task"}
 EVERYWHERE = {
     "autosched.errors",
     "autosched.arguments",
@@ -131,7 +132,9 @@ INSIDE_FUNCTIONS = {
     ("autosched.cli.app", "autosched.cli.doctor"): START_UP,
     ("autosched.cli.app", "autosched.cli.failures"): START_UP,
     ("autosched.cli.app", "autosched.cli.lower"): START_UP,
-    ("autosched.cli.app", "autosched.cli.records"): START_UP,
+    ("autosched.cli.records_app", "autosched.cli.records"): START_UP,
+    ("autosched.cli.records_app", "autosched.cli.records_compared"): START_UP,
+    ("autosched.cli.records_app", "autosched.cli.records_shown"): START_UP,
     ("autosched.cli.app", "autosched.cli.replay"): START_UP,
     ("autosched.cli.app", "autosched.cli.schema"): START_UP,
     ("autosched.cli.app", "autosched.cli.show"): START_UP,

@@ -14,6 +14,24 @@ import typer
 from autosched import __version__
 from autosched.cli.console import open_closed_streams, plain, warn
 from autosched.cli.interrupt import interrupts_end, interrupts_raise
+from autosched.cli.options import (
+    TUNING,
+    Best,
+    Dtype,
+    Einsum,
+    Expr,
+    Features,
+    Force,
+    Index,
+    Json,
+    Records,
+    Set,
+    Shape,
+    Share,
+    Trust,
+    Workload,
+)
+from autosched.cli.records_app import records_app
 from autosched.errors import AutoschedError, ConfigError
 from autosched.user_file import trusting
 
@@ -29,55 +47,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 dataset_app = typer.Typer(no_args_is_help=True, help="Datasets of features and times.")
-records_app = typer.Typer(no_args_is_help=True, help="Record files: convert and summarise.")
 app.add_typer(dataset_app, name="dataset")
 app.add_typer(records_app, name="records")
-
-Records = Annotated[Path, typer.Argument(help="Record file: autosched's or Ansor v0.6.")]
-Index = Annotated[int | None, typer.Option("--index", help="The N-th record, from 0.")]
-Best = Annotated[bool, typer.Option("--best", help="The fastest valid record (the default).")]
-Features = Annotated[
-    str, typer.Option(help="Feature set: autosched-1, which tune learns from, or ansor-0.19.")
-]
-Workload = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="CONFIG|KEY=CONFIG",
-        help="Configuration whose computation Ansor's log lines with a hashed or unknown workload "
-        "key are about; with KEY= those of that key, may be repeated.",
-    ),
-]
-Expr = Annotated[
-    str | None,
-    typer.Option(help="Instead of CONFIG: a computation, e.g. 'C[i,j] = sum(k, A[i,k] * B[k,j])'."),
-]
-Einsum = Annotated[
-    str | None,
-    typer.Option(help="The same in NumPy's notation, e.g. ij,jk->ik; inputs by --shape."),
-]
-Shape = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=SIZES", help="Of --expr: an input's shape, e.g. A=64,64."),
-]
-Dtype = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TYPE|NAME=TYPE", help="Of --expr: the type of all tensors, or of one."),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Any key of the configuration, e.g. search.trials=128; may be repeated.",
-    ),
-]
-TUNING = "autosched-1"  # of features.sets, which the front is too light to import
-Trust = Annotated[bool, typer.Option("--trust", help="Run the Python files that the records name.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a file of another kind.")]
-Share = Annotated[
-    bool, typer.Option("--share", help="Measure on a GPU on which other processes compute.")
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 def _version(wanted: bool) -> None:
@@ -512,31 +483,6 @@ def dataset_info(file: Annotated[Path, typer.Argument(help="An exported dataset.
     from autosched.cli import dataset as command
 
     command.info(file)
-
-
-@records_app.command("convert")
-def records_convert(
-    source: Annotated[Path, typer.Argument(help="Record file.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")],
-    to: Annotated[str, typer.Option(help="ansor-v0.6 or autosched.")],
-    workload: Workload = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file to write.")] = False,
-) -> None:
-    """Convert between autosched's records and Ansor v0.6 logs."""
-    from autosched.cli import records as command
-
-    command.convert(source, output, to, force=force, workloads=workload or ())
-
-
-@records_app.command("info")
-def records_info(
-    source: Records, workload: Workload = None, trust: Trust = False, as_json: Json = False
-) -> None:
-    """What a record file holds; docs/semantics/records.md has the form of --json."""
-    from autosched.cli import records as command
-
-    with trusting(trust):
-        command.info(source, as_json=as_json, workloads=workload or ())
 
 
 def _choice(best: bool, index: int | None, every: bool) -> int | str:

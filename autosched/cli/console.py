@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+import textwrap
 from pathlib import Path
 from typing import IO, Any
 
@@ -67,6 +68,25 @@ def plain(text: str) -> None:
         ) from error
 
 
+def say(text: str, indent: str = "") -> None:
+    """A sentence on standard output, wrapped between words where a terminal is narrow."""
+    plain("\n".join(wrapped(text, text_width(), indent)))
+
+
+def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
+    """The lines of a text; words, file names among them, are never broken."""
+    if width is None:
+        return [indent + text]
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def warn(text: str) -> None:
     """A message on standard error, lost where nothing can be written to it."""
     with contextlib.suppress(OSError):
@@ -76,6 +96,11 @@ def warn(text: str) -> None:
 def warning(text: str) -> None:
     """`warning: TEXT` on standard error."""
     warn(f"warning: {text}")
+
+
+def text_width() -> int | None:
+    """Columns of the terminal, or what COLUMNS says; None where nothing limits a line."""
+    return out.width if out.is_terminal or "COLUMNS" in os.environ else None
 
 
 def open_closed_streams() -> None:

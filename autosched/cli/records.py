@@ -1,26 +1,46 @@
-"""`autosched records`: convert and summarise record files."""
+"""`autosched records`: record files made from others, and summaries."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from autosched.cli.chosen import read
+from autosched import records
 from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn, warning
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.record_summary import Summary
 from autosched.errors import ConfigError
-from autosched.measure import ansor_log
 from autosched.measure.glance import glances
-from autosched.measure.records import LogContents, Record, RecordLog
-from autosched.output_file import FileKind, replacing, require_apart, require_replaceable
+from autosched.measure.records import LogContents
+from autosched.records.convert import FORMATS
 from autosched.session.reading import tell_problems
 from autosched.session.this_cpu import UNKNOWN_CPU
 from autosched.words import count
 
-FORMATS = ("ansor-v0.6", "autosched")
+
+def merge(
+    sources: Sequence[Path], output: Path, *, force: bool = False, workloads: Sequence[str] = ()
+) -> None:
+    """Write the records of all files to `output`."""
+    keys = workload_keys(workloads)
+    done = records.merge(sources, output, force=force, keys=keys, warning=warning)
+    tell_unused(keys)
+    repeated = f" ({done.repeated} repeated, written once)" if done.repeated else ""
+    warn(
+        f"{count(done.records, 'record')} of {count(len(sources), 'file')} written to {output}"
+        f"{repeated}"
+    )
+
+
+def trim(
+    source: Path, output: Path, best: int, *, force: bool = False, workloads: Sequence[str] = ()
+) -> None:
+    """Write the `best` best candidates of each task to `output`."""
+    keys = workload_keys(workloads)
+    done = records.trim(source, output, best=best, force=force, keys=keys, warning=warning)
+    tell_unused(keys)
+    warn(f"{done.records} of {count(done.read, 'record')} written to {output}")
 
 
 def convert(
@@ -31,48 +51,16 @@ def convert(
     force: bool = False,
     workloads: Sequence[str] = (),
 ) -> None:
-    """Write the records of `source` in the other format to `output`.
-
-    That must not exist, or with `force` is replaced, but for `source` itself.
-    """
+    """Write the records of `source` in another format, or this program's schema, to `output`."""
     if to not in FORMATS:
         raise ConfigError(f"--to {to!r}: expected one of {', '.join(FORMATS)}")
-    contents = _read(source, workloads)
-    if not contents.records:
-        raise ConfigError(f"{source} holds no records")
-    if output.exists() and not force:
-        raise ConfigError(f"{output} exists; give another name with -o, or --force to replace it")
-    require_apart([("the output", output)], [("the file that is read", source)])
-    require_replaceable(output, FileKind.RECORDS, overwrite=force)
-    text = "" if to == "autosched" else "".join(_ansor_line(r) + "\n" for r in contents.records)
-    try:
-        with replacing(output) as partial:
-            if text:
-                partial.write_text(text)
-            else:
-                RecordLog(partial).copy(contents)
-    except OSError as error:
-        raise ConfigError(f"cannot write {output}: {error.strerror}") from error
-    cold = sum(bool(r.result.cache_flush) for r in contents.records)
-    if cold and text:
-        warn(f"note: {count(cold, 'record')} timed with empty caches, which Ansor v0.6 cannot say")
-    warn(f"{count(len(contents.records), 'record')} written to {output}")
-
-
-def _ansor_line(record: Record) -> str:
-    try:
-        when = int(datetime.fromisoformat(record.time).timestamp()) if record.time else 0
-    except (ValueError, OverflowError):  # whatever a file says
-        when = 0
-    return ansor_log.format_line(record.task, record.steps, record.result, when)
-
-
-def _read(source: Path, workloads: Sequence[str]) -> LogContents:
-    """What `source` holds, with the computations that --workload names."""
     keys = workload_keys(workloads)
-    contents = read(source, keys)
+    done = records.convert(source, output, to, force=force, keys=keys, warning=warning)
     tell_unused(keys)
-    return contents
+    if done.cold and to != "autosched":
+        cold = count(done.cold, "record")
+        warn(f"note: {cold} timed with empty caches, which Ansor v0.6 cannot say")
+    warn(f"{count(done.records, 'record')} written to {output}")
 
 
 def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from autosched.cli import app
+from autosched.cli import options as command_line
 from autosched.features.sets import TUNING, feature_set
 from autosched.measure.records import Record, RecordLog
 from autosched.state.steps import steps_from_json, steps_to_json
@@ -20,7 +20,7 @@ Cli = Callable[..., Any]
 
 
 def test_the_features_are_those_of_tuning_unless_told_otherwise(cli: Cli, log: Path) -> None:
-    assert app.TUNING == TUNING
+    assert command_line.TUNING == TUNING
     for names, options in ((TUNING, ()), ("ansor-0.19", ("--features", "ansor-0.19"))):
         done = cli("dataset", "export", log, "-o", f"{names}.csv", *options)
         assert done.status == 0, done.err

@@ -48,15 +48,19 @@ def test_a_conversion_does_not_claim_this_machine_as_the_origin(cli: Cli, log: P
     ("args", "message"),
     [
         (("none.jsonl", "-o", "x", "--to", "autosched"), "none.jsonl does not exist"),
-        (("mm.jsonl", "-o", "x", "--to", "csv"), "expected one of ansor-v0.6, autosched"),
-        (("mm.jsonl", "-o", "mm.jsonl", "--to", "autosched"), "mm.jsonl exists; give another"),
-        (("mm.jsonl", "-o", "no/x", "--to", "autosched"), "cannot write the record file no/x"),
+        (("mm.jsonl", "-o", "x", "--to", "csv"), "expected one of autosched, ansor-v0.6"),
+        (("mm.jsonl", "-o", "mm.yaml", "--to", "autosched"), "mm.yaml exists; give another"),
+        (
+            ("mm.jsonl", "-o", "mm.jsonl", "--to", "autosched"),
+            "mm.jsonl is a file that is read; give another",
+        ),
+        (("mm.jsonl", "-o", "no/x", "--to", "autosched"), "cannot write no/x"),
         (("mm.jsonl", "-o", "no/x", "--to", "ansor-v0.6"), "cannot write no/x"),
-        ((".", "-o", "x", "--to", "autosched"), "cannot read the record file .: Is a directory"),
+        ((".", "-o", "x", "--to", "autosched"), "source: expected a file, found the folder ."),
     ],
 )
 def test_what_cannot_be_converted_is_said(
-    cli: Cli, log: Path, args: tuple[str, ...], message: str
+    cli: Cli, log: Path, config: Path, args: tuple[str, ...], message: str
 ) -> None:
     done = cli("records", "convert", *args)
     assert done.status == 2
@@ -90,7 +94,7 @@ def test_force_replaces_the_output_but_not_the_source(cli: Callable[..., Any], l
         contents = read_log(output)
         assert (len(contents.records), contents.problems) == (3, [])
         done = cli("records", "convert", "x", "-o", "x", "--to", "autosched", "--force")
-        assert "the output: x is the file that is read" in done.err
+        assert "the output: x is a file that is read" in done.err
         assert len(read_log(output).records) == 3
 
 

@@ -1,0 +1,54 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Records = Annotated[Path, typer.Argument(help="Record file: autosched's or Ansor v0.6.")]
+Index = Annotated[int | None, typer.Option("--index", help="The N-th record, from 0.")]
+Best = Annotated[bool, typer.Option("--best", help="The fastest valid record (the default).")]
+Features = Annotated[
+    str, typer.Option(help="Feature set: autosched-1, which tune learns from, or ansor-0.19.")
+]
+Workload = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CONFIG|KEY=CONFIG",
+        help="Configuration whose computation Ansor's log lines with a hashed or unknown workload "
+        "key are about; with KEY= those of that key, may be repeated.",
+    ),
+]
+Expr = Annotated[
+    str | None,
+    typer.Option(help="Instead of CONFIG: a computation, e.g. 'C[i,j] = sum(k, A[i,k] * B[k,j])'."),
+]
+Einsum = Annotated[
+    str | None,
+    typer.Option(help="The same in NumPy's notation, e.g. ij,jk->ik; inputs by --shape."),
+]
+Shape = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=SIZES", help="Of --expr: an input's shape, e.g. A=64,64."),
+]
+Dtype = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TYPE|NAME=TYPE", help="Of --expr: the type of all tensors, or of one."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any key of the configuration, e.g. search.trials=128; may be repeated.",
+    ),
+]
+TUNING = "autosched-1"  # of features.sets, which the front is too light to import
+Trust = Annotated[bool, typer.Option("--trust", help="Run the Python files that the records name.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file of another kind.")]
+Share = Annotated[
+    bool, typer.Option("--share", help="Measure on a GPU on which other processes compute.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]

@@ -1,0 +1,125 @@
+"""`autosched records`: options in, for each of its commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autosched.cli.options import Json, Records, Trust, Workload
+from autosched.user_file import trusting
+
+records_app = typer.Typer(
+    no_args_is_help=True, help="Record files: summarise, compare, merge, trim, convert."
+)
+
+Sources = Annotated[
+    list[Path], typer.Argument(metavar="RECORDS...", help="Record files, read together.")
+]
+Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
+Replace = Annotated[bool, typer.Option("--force", help="Replace the file to write.")]
+
+
+@records_app.command("info", epilog="Example: autosched records info matmul.jsonl --json")
+def info(
+    source: Records, workload: Workload = None, trust: Trust = False, as_json: Json = False
+) -> None:
+    """What a record file holds; docs/semantics/records.md has the form of --json."""
+    from autosched.cli import records as command
+
+    with trusting(trust):
+        command.info(source, as_json=as_json, workloads=workload or ())
+
+
+@records_app.command("best", epilog="Example: autosched records best *.jsonl")
+def best(
+    sources: Sources, workload: Workload = None, trust: Trust = False, as_json: Json = False
+) -> None:
+    """The best candidate of each task, as a table."""
+    from autosched.cli import records_shown as command
+
+    with trusting(trust):
+        command.best(sources, as_json=as_json, workloads=workload or ())
+
+
+@records_app.command("top", epilog="Example: autosched records top 5 matmul.jsonl")
+def top(
+    number: Annotated[int, typer.Argument(metavar="N", min=1, help="How many of each task.")],
+    sources: Sources,
+    workload: Workload = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """The N best candidates of each task and machine, in the order in which they stand."""
+    from autosched.cli import records_shown as command
+
+    with trusting(trust):
+        command.top(number, sources, as_json=as_json, workloads=workload or ())
+
+
+@records_app.command("diff", epilog="Example: autosched records diff laptop.jsonl server.jsonl")
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="Record file.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Record file of the same tasks.")],
+    workload: Workload = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Compare the same tasks in two files: of two machines, or of two versions."""
+    from autosched.cli import records_compared as command
+
+    with trusting(trust):
+        command.diff(a, b, as_json=as_json, workloads=workload or ())
+
+
+@records_app.command(
+    "merge", epilog="Example: autosched records merge mon.jsonl tue.jsonl -o week.jsonl"
+)
+def merge(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="RECORDS...", help="Record files, of any tasks.")
+    ],
+    output: Output,
+    workload: Workload = None,
+    force: Replace = False,
+) -> None:
+    """Write the records of several files to one, in the order in which they were measured.
+
+    What is in two files is written once. A file that is read is never written over.
+    """
+    from autosched.cli import records as command
+
+    command.merge(sources, output, force=force, workloads=workload or ())
+
+
+@records_app.command(
+    "trim", epilog="Example: autosched records trim mm.jsonl --best 10 -o small.jsonl"
+)
+def trim(
+    source: Records,
+    best: Annotated[int, typer.Option("--best", min=1, help="Candidates of each task to keep.")],
+    output: Output,
+    workload: Workload = None,
+    trust: Trust = False,
+    force: Replace = False,
+) -> None:
+    """Keep the best candidates of each task and machine; the best stays the best."""
+    from autosched.cli import records as command
+
+    with trusting(trust):
+        command.trim(source, output, best, force=force, workloads=workload or ())
+
+
+@records_app.command("convert", epilog="Example: autosched records convert old.jsonl -o new.jsonl")
+def convert(
+    source: Records,
+    output: Output,
+    to: Annotated[str, typer.Option(help="autosched or ansor-v0.6.")] = "autosched",
+    workload: Workload = None,
+    force: Replace = False,
+) -> None:
+    """Write records of an older schema, or Ansor v0.6 logs, anew; or an Ansor v0.6 log."""
+    from autosched.cli import records as command
+
+    command.convert(source, output, to, force=force, workloads=workload or ())

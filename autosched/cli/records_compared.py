@@ -1,0 +1,105 @@
+"""`autosched records diff`: the same tasks in two files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from autosched import records
+from autosched.cli.console import (
+    plain,
+    print_json,
+    rate_text,
+    say,
+    seconds_text,
+    text_width,
+    warning,
+)
+from autosched.cli.named import tell_unused, workload_keys
+from autosched.cli.table import table
+from autosched.records.diff import Difference, Side
+from autosched.words import count
+
+_HEAD = ("", "time", "rate", "candidates", "record")
+
+
+def diff(a: Path, b: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) -> None:
+    """Print what the files say of each task that is in both, and which tasks are in one only."""
+    keys = workload_keys(workloads)
+    found = records.diff(a, b, keys=keys, warning=warning)
+    tell_unused(keys)
+    if as_json:
+        print_json(
+            {
+                "a": str(a),
+                "b": str(b),
+                "tasks": [each.to_json() for each in found.tasks],
+                "only_a": [task.key for task in found.only_a],
+                "only_b": [task.key for task in found.only_b],
+            }
+        )
+        return
+    say(f"A is {a}, B is {b}; {count(len(found.tasks), 'task')} in both")
+    for each in found.tasks:
+        _describe(each)
+    for name, path, tasks in (("A", a, found.only_a), ("B", b, found.only_b)):
+        if tasks:
+            plain(f"\nonly in {name} ({path}):")
+            for task in tasks:
+                plain(f"    {task.name}")
+
+
+def _describe(found: Difference) -> None:
+    a, b = found.a, found.b
+    plain(f"\n{a.group.entry.name}")
+    rows = [_row("A", a), _row("B", b)]
+    width = text_width()
+    for line in table(_HEAD, rows, width and width - 4, ("candidates", "rate")):
+        plain(f"    {line}")
+    for text in _machines(a, b):
+        say(text, "    ")
+    say(_verdict(found), "    ")
+    if found.common:
+        alike = "" if found.agreement is None else f", rank correlation {found.agreement:.2f}"
+        ratio = f"B takes {found.median:.2f} of A's time (median){alike}"
+        say(f"{count(found.common, 'candidate')} with a time in both: {ratio}", "    ")
+    if a.best and b.best and a.best.place.candidate == b.best.place.candidate:
+        say("the best is the same candidate in both", "    ")
+    else:
+        for name, other, seconds in zip("AB", "BA", found.best_elsewhere, strict=True):
+            if seconds is not None:
+                say(f"{name}'s best takes {seconds_text(seconds)} in {other}", "    ")
+    for what, (one, other) in {**found.target, **found.changed}.items():
+        say(f"{what}: {one} in A, {other} in B", "    ")
+
+
+def _row(name: str, side: Side) -> tuple[str, ...]:
+    candidates, best = str(side.group.candidates), side.best
+    if best is None:
+        return (name, "none valid", "", candidates, "")
+    rate = rate_text(best.flops_per_second or 0.0)
+    return (name, seconds_text(best.place.seconds), rate, candidates, str(best.place.index))
+
+
+def _machines(a: Side, b: Side) -> list[str]:
+    """Where and how the two were measured."""
+    texts = [
+        side.group.machine.text + (", with empty caches" if side.group.cache_flush else "")
+        for side in (a, b)
+    ]
+    if texts[0] == texts[1]:
+        return [f"both measured on {texts[0]}"]
+    return [f"A measured on {texts[0]}", f"B measured on {texts[1]}"]
+
+
+def _verdict(found: Difference) -> str:
+    """One sentence about the two bests."""
+    if found.ratio is None:
+        return "nothing to compare: one of them has no valid record"
+    if found.a.group.cache_flush != found.b.group.cache_flush:
+        return "times are not comparable: one was taken with empty caches"
+    if not found.apart:
+        return f"no clear difference: B takes {found.ratio:.2f} of A's time, the intervals meet"
+    if found.ratio < 1:
+        return f"B's best is {1 / found.ratio:.2f} times as fast as A's"
+    return f"A's best is {found.ratio:.2f} times as fast as B's"

@@ -1,0 +1,57 @@
+"""A record file in another format, or in the schema of this program."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from autosched import arguments
+from autosched.measure import ansor_log
+from autosched.measure.records import LogContents, Record, stream_log
+from autosched.measure.workload_keys import WorkloadKeys
+from autosched.records.standings import Tell, warn
+from autosched.records.writing import PathLike, RecordWriter, Written, require_records, writing
+from autosched.session.reading import tell_problems
+
+FORMATS = ("autosched", "ansor-v0.6")
+
+
+def convert(
+    source: PathLike,
+    output: PathLike,
+    to: str = "autosched",
+    *,
+    force: bool = False,
+    keys: WorkloadKeys | None = None,
+    warning: Tell = warn,
+) -> Written:
+    """Write the records of `source` as `to` (autosched, ansor-v0.6) to `output`, in their order.
+
+        autosched.records.convert("old.jsonl", "new.jsonl")
+
+    Records of older schemas are written in that of this program. Raises as `merge`.
+    """
+    path = arguments.file_path("source", source)
+    target = arguments.file_path("output", output)
+    arguments.one_of("to", to, FORMATS)
+    with writing(target, [path], force=force) as file:
+        writer = RecordWriter(file)
+        contents = LogContents()
+        read = cold = 0
+        for record in stream_log(path, contents, keys):
+            read += 1
+            cold += bool(record.result.cache_flush)
+            if to == "autosched":
+                writer.add(record, contents.environments)
+            else:
+                file.write(_ansor_line(record) + "\n")
+        tell_problems(path, contents, warning)
+        require_records([path], [contents], read)
+    return Written(read, read, cold=cold)
+
+
+def _ansor_line(record: Record) -> str:
+    try:
+        when = int(datetime.fromisoformat(record.time).timestamp()) if record.time else 0
+    except (ValueError, OverflowError):  # whatever a file says
+        when = 0
+    return ansor_log.format_line(record.task, record.steps, record.result, when)

@@ -1,0 +1,241 @@
+"""Two record files about the same tasks, compared: of two machines, or two versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from autosched import arguments
+from autosched.measure.records import LogContents, stream_log
+from autosched.measure.workload_keys import WorkloadKeys
+from autosched.records.machine import Machines
+from autosched.records.standings import Group, TaskEntry, Tell, read_standings, warn
+from autosched.records.top import Found, group_json, places_of
+from autosched.records.writing import PathLike
+
+_ABOUT = ("cpu", "cores", "memory_bytes", "system", "machine", "python")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the files, of one task: its records of one machine, and the best of them."""
+
+    group: Group
+    best: Found | None
+
+    def to_json(self) -> dict[str, Any]:
+        """What --json says."""
+        best = None if self.best is None else self.best.to_json()
+        return {**group_json(self.group), "best": best}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What two files say of one task.
+
+    `ratio` is the time of b's best over that of a's, None where one has none; `apart` whether
+    the 95% intervals of the two do not meet. `common` candidates have a time in both: `median` is
+    the middle of b's time over a's, `agreement` how alike the two order them (Spearman's rank
+    correlation, None for fewer than three). `best_elsewhere` are the times that a's best takes in b
+    and b's best in a, where they were measured there. `changed` are the lines of the environments
+    that differ, `target` what the two tasks differ in.
+    """
+
+    a: Side
+    b: Side
+    ratio: float | None
+    apart: bool
+    common: int
+    median: float | None
+    agreement: float | None
+    best_elsewhere: tuple[float | None, float | None]
+    changed: Mapping[str, tuple[str, str]]
+    target: Mapping[str, tuple[str, str]]
+
+    @property
+    def name(self) -> str:
+        """The task's, for people."""
+        return self.a.group.entry.name
+
+    def to_json(self) -> dict[str, Any]:
+        """What --json says; docs/semantics/records.md explains the keys."""
+        return {
+            "a": self.a.to_json(),
+            "b": self.b.to_json(),
+            "ratio": self.ratio,
+            "apart": self.apart,
+            "common": self.common,
+            "median_ratio": self.median,
+            "rank_correlation": self.agreement,
+            "best_of_a_in_b": self.best_elsewhere[0],
+            "best_of_b_in_a": self.best_elsewhere[1],
+            "changed": {name: list(pair) for name, pair in self.changed.items()},
+            "target": {name: list(pair) for name, pair in self.target.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """The tasks of both files, and those of one of them only."""
+
+    tasks: list[Difference] = field(default_factory=list)
+    only_a: list[TaskEntry] = field(default_factory=list)
+    only_b: list[TaskEntry] = field(default_factory=list)
+
+
+def diff(
+    a: PathLike,
+    b: PathLike,
+    *,
+    keys: WorkloadKeys | None = None,
+    warning: Tell = warn,
+) -> Differences:
+    """What two record files say of the same tasks.
+
+        for found in autosched.records.diff("laptop.jsonl", "server.jsonl").tasks:
+            print(found.name, found.ratio)
+
+    Tasks are the same by their keys; those that are left are matched by their workload and kind of
+    target, such as of machines with different numbers of cores. Of a file with records of several
+    machines those of this machine are taken, otherwise those that are most. Memory holds the best
+    and a number for each candidate. Raises ConfigError when a file cannot be read or is empty.
+    """
+    first, second = arguments.file_path("a", a), arguments.file_path("b", b)
+    left = read_standings([first], 1, warning, keys).tasks
+    right = read_standings([second], 1, warning, keys).tasks
+    found = Differences()
+    pairs: list[tuple[Group, Group]] = []
+    matched = _matched(left, right)
+    for key, task in left.items():
+        if key in matched:
+            pairs.append((_group(task), _group(right[matched[key]])))
+        else:
+            found.only_a.append(task)
+    found.only_b.extend(t for key, t in right.items() if key not in matched.values())
+    times = (
+        _times(first, [p[0] for p in pairs], keys),
+        _times(second, [p[1] for p in pairs], keys),
+    )
+    for number, (one, other) in enumerate(pairs):
+        found.tasks.append(_difference(one, other, times[0][number], times[1][number]))
+    return found
+
+
+def _matched(left: Mapping[str, TaskEntry], right: Mapping[str, TaskEntry]) -> dict[str, str]:
+    """The task of the right for each of the left that has one."""
+    found = {key: key for key in left if key in right}
+    for key, task in left.items():
+        alike = [
+            other
+            for other, entry in right.items()
+            if other not in left and other not in found.values() and _alike(task, entry)
+        ]
+        if key not in found and len(alike) == 1:
+            found[key] = alike[0]
+    return found
+
+
+def _alike(one: TaskEntry, other: TaskEntry) -> bool:
+    return all(
+        one.entry.get(name) == other.entry.get(name)
+        for name in ("workload", "layout_rewrite", "inputs")
+    ) and _target(one).get("kind") == _target(other).get("kind")
+
+
+def _target(task: TaskEntry) -> Mapping[str, Any]:
+    target = task.entry.get("target")
+    return target if isinstance(target, Mapping) else {}
+
+
+def _group(task: TaskEntry) -> Group:
+    groups = sorted(task.ordered(), key=lambda g: (not g.valid, not g.machine.here, -g.valid))
+    return groups[0]
+
+
+def _times(path: Path, groups: list[Group], keys: WorkloadKeys | None) -> list[dict[int, float]]:
+    """For each group the least time of each candidate, by a number that stands for its steps."""
+    wanted = {(g.entry.key, g.machine, g.cache_flush): number for number, g in enumerate(groups)}
+    found: list[dict[int, float]] = [{} for _ in groups]
+    contents, machines = LogContents(), Machines()
+    for record in stream_log(path, contents, keys):
+        result = record.result
+        machine = machines.of(record, contents.environments)
+        number = wanted.get((record.task["key"], machine, result.cache_flush))
+        if number is None or not result.valid:
+            continue
+        if result.cost >= groups[number].entry.least_seconds:
+            name = hash(record.steps)
+            found[number][name] = min(result.cost, found[number].get(name, result.cost))
+    return found
+
+
+def _difference(a: Group, b: Group, in_a: dict[int, float], in_b: dict[int, float]) -> Difference:
+    one, other = (next(iter(places_of(group, 1)), None) for group in (a, b))
+    common = [(in_a[name], in_b[name]) for name in in_a if name in in_b]
+    apart = False
+    ratio = None
+    if one is not None and other is not None:
+        ratio = other.place.seconds / one.place.seconds
+        (low, high), (least, most) = one.interval, other.interval
+        apart = high < least or most < low
+    return Difference(
+        Side(a, one),
+        Side(b, other),
+        ratio,
+        apart,
+        len(common),
+        median(y / x for x, y in common) if common else None,
+        _rank_correlation(common) if len(common) > 2 else None,
+        (_time_of(one, in_b), _time_of(other, in_a)),
+        _changed(a.environment, b.environment),
+        _changed_target(a, b),
+    )
+
+
+def _time_of(best: Found | None, times: Mapping[int, float]) -> float | None:
+    return None if best is None else times.get(hash(best.place.record.steps))
+
+
+def _rank_correlation(pairs: list[tuple[float, float]]) -> float | None:
+    """Spearman's; None where all of one side are equal."""
+    ranks = [_ranks(np.array(column)) for column in zip(*pairs, strict=True)]
+    if any(np.ptp(each) == 0 for each in ranks):
+        return None
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def _ranks(values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
+    """The place of each value in the order of all; equal values share the mean of theirs."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+
+def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """What differs between two environments; what one of them lacks is not told."""
+    flat = [{**{name: e.get(name) for name in _ABOUT}, **_packages(e)} for e in (a, b)]
+    return {
+        name: (str(flat[0][name]), str(flat[1][name]))
+        for name in flat[0]
+        if flat[0][name] is not None
+        and flat[1].get(name) is not None
+        and flat[0][name] != flat[1][name]
+    }
+
+
+def _packages(environment: Mapping[str, Any]) -> dict[str, Any]:
+    packages = environment.get("packages")
+    return dict(packages) if isinstance(packages, Mapping) else {}
+
+
+def _changed_target(a: Group, b: Group) -> dict[str, tuple[str, str]]:
+    one, other = _target(a.entry), _target(b.entry)
+    return {
+        name: (str(one[name]), str(other[name]))
+        for name in ("threads", "vector_bytes", "arch")
+        if name in one and name in other and one[name] != other[name]
+    }

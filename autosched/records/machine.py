@@ -1,0 +1,55 @@
+"""The machine that a record's times are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.measure.records import Record
+from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name, measured_here
+
+_CODE = ("kind", "triple", "cpu", "features", "arch")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Times of equal machines can be compared.
+
+    `name` is the model of the CPU or GPU, `code` what code was made for, as the target says it,
+    `here` whether the times are of the machine that this program runs on.
+    """
+
+    name: str
+    code: tuple[str, ...]
+    here: bool
+
+    @property
+    def text(self) -> str:
+        """For people: the name, and whether it is this machine."""
+        name = "an unknown CPU" if self.name == UNKNOWN_CPU else self.name
+        return f"{name}, this machine" if self.here else name
+
+
+class Machines:
+    """The machine of each record of one file; worked out once for each task and environment."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str], tuple[Any, Any, Machine]] = {}
+
+    def of(self, record: Record, environments: Mapping[str, Mapping[str, Any]]) -> Machine:
+        """The machine of a record whose file has told these environments so far."""
+        environment = environments.get(record.environment)
+        key = id(record.task), record.environment
+        known = self._known.get(key)
+        if known is None or known[0] is not record.task or known[1] is not environment:
+            target = record.task.get("target")
+            code = target if isinstance(target, Mapping) else {}
+            machine = Machine(
+                cpu_name(record, environments),
+                tuple(str(code.get(name, "")) for name in _CODE),
+                measured_here(record, environments),
+            )
+            # The objects are kept, so that no other one gets their identity.
+            known = self._known[key] = record.task, environment, machine
+        return known[2]

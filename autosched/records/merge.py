@@ -1,0 +1,75 @@
+"""Several record files made one."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from autosched import arguments
+from autosched.measure.records import LogContents, Record, stream_log
+from autosched.measure.standing import is_race
+from autosched.measure.workload_keys import WorkloadKeys
+from autosched.records.standings import Tell, warn
+from autosched.records.writing import (
+    PathLike,
+    RecordWriter,
+    Written,
+    require_records,
+    source_paths,
+    writing,
+)
+from autosched.session.reading import tell_problems
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+
+
+def merge(
+    sources: Sequence[PathLike],
+    output: PathLike,
+    *,
+    force: bool = False,
+    keys: WorkloadKeys | None = None,
+    warning: Tell = warn,
+) -> Written:
+    """Write the records of all `sources` to one file, as if their runs had shared it.
+
+        autosched.records.merge(["monday.jsonl", "tuesday.jsonl"], "week.jsonl")
+
+    Records come in the order in which they were measured, and those of a file in its order, so that
+    races stay behind what they were about. A record that is in two files is written once. Lines
+    that cannot be read are left out, and `warning` is told. Records of any task and machine may be
+    together. Memory holds 16 bytes of each record.
+
+    Raises ConfigError when a file cannot be read or holds records of a later schema, when `output`
+    exists (unless `force`) or is one of the sources, or when there are no records.
+    """
+    paths = source_paths(sources)
+    target = arguments.file_path("output", output)
+    with writing(target, paths, force=force) as file:
+        writer = RecordWriter(file, once=True)
+        read = 0
+        contents = [LogContents() for _ in paths]
+        streams = [_timed(path, seen, keys) for path, seen in zip(paths, contents, strict=True)]
+        for _, seen, record in heapq.merge(*streams, key=lambda each: each[0]):
+            writer.add(record, seen.environments)
+            read += 1
+        for path, seen in zip(paths, contents, strict=True):
+            tell_problems(path, seen, warning)
+        require_records(paths, contents, read)
+    return Written(writer.written, read, writer.repeated)
+
+
+def _timed(
+    path: Path, contents: LogContents, keys: WorkloadKeys | None
+) -> Iterator[tuple[tuple[str, bool], LogContents, Record]]:
+    """The records of a file and `contents`, each with a time that never goes back within it.
+
+    The records of a race come after the others of their second.
+    """
+    latest = ("", False)
+    for record in stream_log(path, contents, keys):
+        if _TIME.match(record.time):
+            latest = max(latest, (record.time, is_race(record)))
+        yield latest, contents, record

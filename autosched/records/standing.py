@@ -1,0 +1,131 @@
+"""The best candidates of a stream of records, in the order in which they stand."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autosched.measure.records import Record
+from autosched.measure.standing import candidate_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A record and where it is: `index` is its place in its file, as `show --index` takes it.
+
+    `number` counts the records of all files that were read, `candidate` names its steps.
+    """
+
+    record: Record
+    path: Path
+    index: int
+    number: int
+    candidate: str
+
+    @property
+    def seconds(self) -> float:
+        """Its time of a call."""
+        return self.record.result.cost
+
+    @property
+    def against(self) -> tuple[str, ...]:
+        """The candidates that it won a race against."""
+        race = self.record.search.get("race")
+        against = race.get("against") if isinstance(race, dict) else None
+        return tuple(map(str, against)) if isinstance(against, list) else ()
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """What was measured between one race and the next: the fastest record of each candidate.
+
+    Only the `most` fastest candidates are kept. `race` is the record that the stretch begins with.
+    """
+
+    most: int
+    race: Place | None = None
+    fastest: dict[str, Place] = field(default_factory=dict)
+    heap: list[tuple[float, int, str]] = field(default_factory=list)  # the slowest first
+
+    def add(self, record: Record, path: Path, index: int, number: int) -> None:
+        cost = record.result.cost
+        if len(self.fastest) >= self.most and cost >= -self.heap[0][0]:
+            return
+        candidate = candidate_hash(record.steps)
+        before = self.fastest.get(candidate)
+        if before is not None and before.seconds <= cost:
+            return
+        self.fastest[candidate] = Place(record, path, index, number, candidate)
+        heapq.heappush(self.heap, (-cost, -number, candidate))
+        if len(self.fastest) > self.most:
+            del self.fastest[self.heap[0][2]]
+        while self.heap and not self._is_current(self.heap[0]):
+            heapq.heappop(self.heap)
+
+    def _is_current(self, entry: tuple[float, int, str]) -> bool:
+        place = self.fastest.get(entry[2])
+        return place is not None and -entry[1] == place.number
+
+    def ordered(self) -> Iterator[Place]:
+        return iter(sorted(self.fastest.values(), key=lambda place: (place.seconds, place.number)))
+
+
+class Standing:
+    """The `most` best candidates of records of one task and machine, which are added in order.
+
+    The first is `best_of` the records, the second what would be the best without the first, and so
+    on. Beside records of races only the `most` fastest candidates between two races are kept: among
+    those with equal losses and wins nothing slower can be the best.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._stretches = [_Stretch(most)]
+
+    def add(self, record: Record, path: Path, index: int, number: int) -> None:
+        """The next valid record."""
+        race = record.search.get("race")
+        if isinstance(race, dict) and isinstance(race.get("against"), list):
+            place = Place(record, path, index, number, candidate_hash(record.steps))
+            self._stretches.append(_Stretch(self._most, place))
+        else:
+            self._stretches[-1].add(record, path, index, number)
+
+    def first_of(self, place: Place) -> Place:
+        """The first record of the candidate that is kept; the place itself where it is that."""
+        kept = (p for s in self._stretches for p in (s.race, s.fastest.get(place.candidate)))
+        return min(
+            (p for p in kept if p is not None and p.candidate == place.candidate),
+            key=lambda p: p.number,
+        )
+
+    def ranked(self) -> list[Place]:
+        """The places, the best first: of each candidate the record that it stands by."""
+        found: list[Place] = []
+        taken: set[str] = set()
+        rest = [(stretch.race, stretch.ordered()) for stretch in self._stretches]
+        heads: list[Place | None] = [next(places, None) for _, places in rest]
+        while len(found) < self._most:
+            best: Place | None = None
+            for number, (race, places) in enumerate(rest):
+                if race is not None and race.candidate not in taken and _takes_over(race, best):
+                    best = race
+                head = heads[number]
+                while head is not None and head.candidate in taken:
+                    head = heads[number] = next(places, None)
+                if head is not None and (best is None or head.seconds < best.seconds):
+                    best = head
+            if best is None:
+                break
+            found.append(best)
+            taken.add(best.candidate)
+        return found
+
+
+def _takes_over(race: Place, best: Place | None) -> bool:
+    """As `measure.standing.takes_over`, of a record of a race."""
+    if best is None or race.seconds < best.seconds:
+        return True
+    return best.candidate in (race.candidate, *race.against)

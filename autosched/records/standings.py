@@ -1,0 +1,169 @@
+"""The standings of all tasks and machines of record files, read as a stream."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from autosched.errors import ConfigError
+from autosched.measure.plausible import least_of
+from autosched.measure.records import LogContents, stream_log
+from autosched.measure.standing import is_race
+from autosched.measure.workload_keys import WorkloadKeys
+from autosched.records.machine import Machine, Machines
+from autosched.records.standing import Place, Standing
+from autosched.session.reading import tell_problems
+from autosched.task import Task
+from autosched.words import count
+
+Tell = Callable[[str], None]
+_FINALISTS = 8  # at least so many are kept: winners of races have an earlier record among them
+
+
+@dataclass(slots=True)
+class Group:
+    """The records of a task whose times can be compared: of one machine, timed in one way.
+
+    `cache_flush` are the bytes that were written before each call to empty the caches.
+    `candidates` is how many were measured, `valid` how many have a time that can be believed.
+    """
+
+    entry: TaskEntry
+    machine: Machine
+    cache_flush: int
+    standing: Standing
+    environment: dict[str, Any]
+    candidates: int = 0
+    valid: int = 0
+    impossible: int = 0
+
+
+@dataclass
+class TaskEntry:
+    """A task as records hold it. `key` names it; machines do not differ in it."""
+
+    entry: dict[str, Any]
+    groups: dict[tuple[Machine, int], Group] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def key(self) -> str:
+        """16 hex digits."""
+        return str(self.entry["key"])
+
+    @cached_property
+    def task(self) -> Task | None:
+        """The task, rebuilt; None where it cannot be, for the reason `problem`."""
+        try:
+            return Task.from_json(self.entry)
+        except ConfigError as error:
+            self.problem = str(error)
+            return None
+
+    @property
+    def name(self) -> str:
+        """For people; the key where the task cannot be rebuilt."""
+        return self.task.name if self.task is not None else f"task {self.key}"
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations of a call; 0 where they are not counted."""
+        return max(0.0, self.task.dag.flop_count) if self.task is not None else 0.0
+
+    @cached_property
+    def least_seconds(self) -> float:
+        """What no kernel of the task is faster than."""
+        return least_of(self.entry)
+
+    def ordered(self) -> list[Group]:
+        """The groups, those of this machine first, then those with warm caches."""
+        return sorted(self.groups.values(), key=lambda g: (not g.machine.here, g.cache_flush))
+
+
+@dataclass
+class Standings:
+    """What files hold, task by task: the `most` best candidates of each task and machine.
+
+    No other record is kept, however long the files are.
+    """
+
+    most: int
+    tasks: dict[str, TaskEntry] = field(default_factory=dict)
+    records: int = 0
+    skipped: list[str] = field(default_factory=list)
+    _doubted: set[str] = field(default_factory=set)
+
+    def read(self, path: Path, warning: Tell, keys: WorkloadKeys | None = None) -> LogContents:
+        """Add a file's records; `warning` is told of lines that were skipped. Its contents.
+
+        `keys` as for `read_log`. Raises ConfigError when the file cannot be read.
+        """
+        contents, machines = LogContents(), Machines()
+        for index, record in enumerate(stream_log(path, contents, keys)):
+            key = record.task["key"]
+            entry = self.tasks.get(key)
+            if entry is None:
+                entry = self.tasks[key] = TaskEntry(record.task)
+            result = record.result
+            machine = machines.of(record, contents.environments)
+            where = machine, result.cache_flush
+            group = entry.groups.get(where)
+            if group is None:
+                standing = Standing(max(self.most, _FINALISTS))
+                environment = contents.environments.get(record.environment, {})
+                group = Group(entry, *where, standing, environment)
+                entry.groups[where] = group
+            again = is_race(record)
+            group.candidates += not again
+            if result.valid and result.cost < entry.least_seconds:
+                group.impossible += 1
+            elif result.valid:
+                group.valid += not again
+                group.standing.add(record, path, index, self.records)
+            self.records += 1
+        tell_problems(path, contents, warning)
+        self.skipped += contents.problems
+        self._tell_doubted(path, warning)
+        return contents
+
+    def _tell_doubted(self, path: Path, warning: Tell) -> None:
+        for key, task in self.tasks.items():
+            doubted = sum(group.impossible for group in task.groups.values())
+            if doubted and key not in self._doubted:
+                self._doubted.add(key)
+                warning(
+                    f"{path}: {count(doubted, 'record')} of {task.name} not believed: no kernel "
+                    f"of it takes less than {task.least_seconds:.3g} s"
+                )
+
+
+def read_standings(
+    sources: Sequence[Path], most: int, warning: Tell, keys: WorkloadKeys | None = None
+) -> Standings:
+    """The standings of the files together, which are read in turn.
+
+    Raises ConfigError when a file cannot be read, or none of them holds a record.
+    """
+    found = Standings(most)
+    for path in sources:
+        found.read(path, warning, keys)
+    if not found.records:
+        names = ", ".join(map(str, sources))
+        raise ConfigError(
+            f"{names}: no records; expected a file that `autosched tune` or Ansor v0.6 wrote"
+        )
+    return found
+
+
+def ranked(group: Group, most: int) -> list[Place]:
+    """The best candidates of a group, the best first."""
+    return group.standing.ranked()[:most]
+
+
+def warn(text: str) -> None:
+    """What is noteworthy, as a Python warning."""
+    warnings.warn(text, stacklevel=3)

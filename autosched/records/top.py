@@ -1,0 +1,147 @@
+"""The best candidates of record files, and the best of each task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autosched import arguments
+from autosched.measure.steady import interval
+from autosched.measure.workload_keys import WorkloadKeys
+from autosched.records.standing import Place
+from autosched.records.standings import Group, Tell, ranked, read_standings, warn
+from autosched.records.writing import PathLike, source_paths
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A candidate that stands at `rank` (from 1) among those of its task and machine.
+
+    `group` has the task, the machine and how many candidates there are; `lost` says that it lost
+    the race that the best won.
+    """
+
+    group: Group
+    place: Place
+    rank: int
+    lost: bool
+
+    @property
+    def name(self) -> str:
+        """The task's, for people."""
+        return self.group.entry.name
+
+    @property
+    def seconds(self) -> float:
+        """Seconds per call."""
+        return self.place.seconds
+
+    @property
+    def index(self) -> int:
+        """The record's place in its file, as `autosched show --index` takes it."""
+        return self.place.index
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where its time lies with 95% confidence."""
+        return interval(self.place.record.result.seconds)
+
+    @property
+    def race(self) -> str:
+        """`won` or `lost` where there was a race about the best, otherwise empty."""
+        return "won" if self.place.against else "lost" if self.lost else ""
+
+    @property
+    def flops_per_second(self) -> float | None:
+        """Floating-point operations a second; None where they are not counted."""
+        return self.group.entry.operations / self.place.seconds or None
+
+    def to_json(self) -> dict[str, Any]:
+        """What --json says; docs/semantics/records.md explains the keys."""
+        record = self.place.record
+        return {
+            "rank": self.rank,
+            "file": str(self.place.path),
+            "index": self.place.index,
+            "candidate": self.place.candidate,
+            "seconds": self.place.seconds,
+            "interval": list(self.interval),
+            "flops_per_second": self.flops_per_second,
+            "checked": record.result.checked,
+            "race": self.race or None,
+            "time": record.time or None,
+        }
+
+
+def top(
+    sources: PathLike | Sequence[PathLike],
+    number: int,
+    *,
+    keys: WorkloadKeys | None = None,
+    warning: Tell = warn,
+) -> list[list[Found]]:
+    """The `number` best candidates of each task and machine, a list for each.
+
+        for found in autosched.records.top("mm.jsonl", 3)[0]:
+            print(found.rank, found.seconds, found.index)
+
+    The first is the one that `load_best` takes, the second what would be the best without it, and
+    so on. Tasks are in the order of their first records, machines with this one first. Times that
+    were taken with empty caches are a list of their own. Several files count as one.
+
+    Raises ConfigError when a file cannot be read or there are no records.
+    """
+    most = arguments.integer("number", number, 1)
+    standings = read_standings(source_paths(sources), most, warning, keys)
+    groups = [group for task in standings.tasks.values() for group in task.ordered()]
+    return [found for group in groups if (found := places_of(group, most))]
+
+
+def best(
+    sources: PathLike | Sequence[PathLike],
+    *,
+    keys: WorkloadKeys | None = None,
+    warning: Tell = warn,
+) -> list[Found]:
+    """The best candidate of each task that has one: of this machine, where it was measured here.
+
+        for found in autosched.records.best(["mm.jsonl", "conv.jsonl"]):
+            print(found.name, found.seconds)
+
+    Raises as `top`.
+    """
+    standings = read_standings(source_paths(sources), 1, warning, keys)
+    return [found for task in standings.tasks.values() if (found := best_of_task(task.ordered()))]
+
+
+def best_of_task(groups: Sequence[Group]) -> Found | None:
+    """The best of the first group that has a valid record."""
+    return next((found[0] for group in groups if (found := places_of(group, 1))), None)
+
+
+def places_of(group: Group, most: int) -> list[Found]:
+    """The best candidates of a group, the best first."""
+    places = ranked(group, most)
+    losers = set(places[0].against) - {places[0].candidate} if places else set()
+    return [
+        Found(group, place, rank, place.candidate in losers) for rank, place in enumerate(places, 1)
+    ]
+
+
+def group_json(group: Group) -> dict[str, Any]:
+    """The task and the machine of a group, for --json."""
+    entry = group.entry
+    return {
+        "key": entry.key,
+        "workload": entry.entry.get("workload"),
+        "name": entry.task.name if entry.task is not None else None,
+        "target": entry.task.target.kind if entry.task is not None else None,
+        "problem": entry.problem or None,
+        "cpu": group.machine.name,
+        "here": group.machine.here,
+        "cache_flush": group.cache_flush,
+        "records": group.candidates,
+        "valid": group.valid,
+        "impossible": group.impossible,
+    }

@@ -1,0 +1,84 @@
+"""`autosched records top`, `best`, `diff`, `merge` and `trim` as their user sees them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autosched.measure.records import RecordLog, read_log
+from kit.cli import Cli, MakeRecord
+from kit.records import SLOW, entry, record, write
+
+
+@pytest.fixture
+def other(tmp_path: Path, log: Path) -> Path:
+    """Records of the same task on another CPU, and of another task."""
+    task = read_log(log).records[0].task
+    there = {**task, "target": {**task["target"], "cpu": SLOW}}
+    rows = [replace(each, task=there) for each in read_log(log).records]
+    return write(tmp_path / "other.jsonl", [*rows, record(0, 5e-3, task=entry(32))])
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+def test_tables_fit_the_terminal(
+    cli: Cli, log: Path, other: Path, columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for command in (("top", 2), ("best",), ("diff",)):
+        done = cli("records", *command, log.name, other.name)
+        assert (done.status, done.err) == (0, "")
+        assert "1 ms" in done.out
+        assert all(len(line) <= int(columns) for line in done.out.splitlines()), done.out
+
+
+def test_top_and_best_lead_to_the_records(cli: Cli, log: Path, other: Path) -> None:
+    done = cli("records", "top", 2, log)
+    assert "3 candidates, 2 valid\nrank  time  95% interval" in done.out
+    assert [line.split()[0] for line in done.out.splitlines()[3:]] == ["1", "2"]
+    (group,) = json.loads(cli("records", "top", 1, log, "--json").out)["groups"]
+    assert (group["here"], group["top"][0]["index"]) == (True, 1)
+    table = cli("records", "best", log, other).out
+    assert f"{log}:1" in table and f"{other}:3" in table
+    tasks = json.loads(cli("records", "best", log, other, "--json").out)["tasks"]
+    assert [task["best"]["seconds"] for task in tasks] == [1e-3, 5e-3]
+
+
+def test_diff_says_which_is_faster_and_what_is_in_one_only(
+    cli: Cli, log: Path, other: Path, make_faster: Path
+) -> None:
+    done = cli("records", "diff", log, make_faster)
+    assert "B's best is 10.00 times as fast as A's\n" in done.out
+    assert "A's best takes" not in done.out and "best is the same candidate" in done.out
+    done = cli("records", "diff", log, other)
+    assert "no clear difference" in done.out and "only in B" in done.out
+    assert "B measured on slow-cpu" in done.out
+    found = json.loads(cli("records", "diff", log, other, "--json").out)
+    assert (found["tasks"][0]["ratio"], len(found["only_b"]), found["only_a"]) == (1.0, 1, [])
+
+
+@pytest.fixture
+def make_faster(tmp_path: Path, record: MakeRecord) -> Path:
+    path = tmp_path / "faster.jsonl"
+    RecordLog(path).append([record(1e-4)])
+    return path
+
+
+def test_merge_and_trim_say_what_they_wrote(cli: Cli, log: Path, other: Path) -> None:
+    done = cli("records", "merge", log, other, log, "-o", "all.jsonl")
+    assert done.err == "7 records of 3 files written to all.jsonl (3 repeated, written once)\n"
+    assert cli("records", "trim", "all.jsonl", "--best", 1, "-o", "few.jsonl").err.startswith(
+        "3 of 7 records written to few.jsonl"
+    )
+    assert len(read_log("few.jsonl").records) == 3
+    done = cli("records", "trim", "few.jsonl", "--best", 1, "-o", "few.jsonl", "--force")
+    assert done.status == 2 and "few.jsonl is a file that is read" in done.err
+    assert cli("records", "convert", "few.jsonl", "-o", "new.jsonl").status == 0
+
+
+def test_newer_records_are_a_message(cli: Cli, log: Path) -> None:
+    log.write_text(log.read_text().replace('"schema":2', '"schema":9'))
+    for command in (("top", 1, log), ("best", log), ("merge", log, "-o", "x"), ("info", log)):
+        done = cli("records", *command)
+        assert "record schema 9 is newer than this program's 2; upgrade it" in done.err
+        assert done.status == (0 if command[0] == "info" else 2)

@@ -1,0 +1,89 @@
+"""Records that tests make up: of chosen tasks, machines, times and races."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from autosched.measure.records import Record, head_lines, line_of, task_hash
+from autosched.measure.result import Failure, MeasureResult
+from autosched.measure.standing import candidate_hash
+from autosched.state.steps import steps_from_json
+from autosched.task import Task
+
+STEPS = [steps_from_json([["SP", 2, 0, 16, [k], 1]]) for k in (1, 2, 4, 8, 16)]
+"""Five candidates of the 16x16x16 matmul."""
+
+FAST, SLOW = "fast-cpu", "slow-cpu"
+
+
+@cache
+def entry(size: int = 16, cpu: str = FAST, threads: int = 2) -> dict[str, Any]:
+    """A matmul's task on a CPU of that name."""
+    task = Task.from_workload("matmul", M=size, N=16, K=16)
+    data = json.loads(json.dumps(task.to_json()))  # as a file has it
+    target = {**data["target"], "cpu": cpu, "threads": threads}
+    return {**data, "key": f"{size:08x}{threads:08x}", "target": target}
+
+
+def record(
+    k: int,
+    seconds: float | Sequence[float] = 1e-3,
+    against: Sequence[int] | None = None,
+    *,
+    task: dict[str, Any] | None = None,
+    environment: str = "",
+    time: str = "2026-01-01T00:00:00+00:00",
+    flush: int = 0,
+) -> Record:
+    """Candidate `k` of STEPS with a time; of a race where it won `against` others."""
+    times = (seconds,) if isinstance(seconds, float) else tuple(seconds)
+    race = {} if against is None else {"race": {"against": [names(k) for k in against]}}
+    result = MeasureResult(times, checked=True, cache_flush=flush)
+    return Record(task or entry(), STEPS[k], result, race, environment, time)
+
+
+def names(k: int) -> str:
+    """What names candidate `k` in a race."""
+    return candidate_hash(STEPS[k])
+
+
+def failed(k: int, **options: Any) -> Record:
+    """Candidate `k`, which failed."""
+    made = record(k, **options)
+    failure = Failure("run", "timeout", "too long")
+    return Record(
+        made.task, made.steps, MeasureResult((), failure), {}, made.environment, made.time
+    )
+
+
+def lines_of(records: Sequence[Record], environments: dict[str, Any] | None = None) -> list[str]:
+    """The lines of a record file: heads, then records."""
+    tasks = {task_hash(record.task): record.task for record in records}
+    heads = head_lines(environments or {}, tasks).values()
+    return [*map(line_of, heads), *(line_of(record.to_json()) for record in records)]
+
+
+def write(
+    path: Path,
+    records: Sequence[Record],
+    environments: dict[str, Any] | None = None,
+    *,
+    also: Sequence[str] = (),
+) -> Path:
+    """A record file, with lines `also` at its end."""
+    path.write_text("".join([*lines_of(records, environments), *also]))
+    return path
+
+
+def drawn(seed: int) -> list[Record]:
+    """Records of five candidates, many of them of races."""
+    rng = random.Random(seed)
+    races = [
+        rng.sample(range(5), rng.randint(1, 3)) if rng.random() < 0.3 else None for _ in "x" * 12
+    ]
+    return [record(rng.randrange(5), rng.randint(1, 9) * 1e-3, race) for race in races]

@@ -1,0 +1,71 @@
+"""`top`, `best` and `diff`: what they say of files of several tasks and machines."""
+
+from pathlib import Path
+
+import pytest
+
+from autosched import records
+from kit.records import FAST, SLOW, entry, failed, names, record, write
+
+STEADY = [1.0, 1.001, 1.002, 1.003]
+
+
+def times(seconds: float) -> list[float]:
+    return [seconds * each for each in STEADY]
+
+
+def test_top_ranks_each_machine_by_itself_and_knows_races(tmp_path: Path) -> None:
+    slow = entry(cpu=SLOW)
+    first = write(
+        tmp_path / "a",
+        [record(0, 1e-3), record(1, 2e-3), record(0, 5e-3, task=slow), failed(2)],
+    )
+    second = write(tmp_path / "b", [record(2, 3e-3), record(1, 2.1e-3, [0, 2])])
+    fast, other = records.top([first, second], 2)
+    assert [(f.rank, f.place.path.name, f.place.index, f.race) for f in fast] == [
+        (1, "b", 1, "won"),
+        (2, "a", 0, "lost"),
+    ]
+    assert fast[0].to_json()["candidate"] == names(1)
+    assert (fast[0].group.candidates, fast[0].group.valid) == (4, 3)
+    assert [(f.place.seconds, f.group.machine.name, f.race) for f in other] == [(5e-3, SLOW, "")]
+    (best,) = records.best(first)
+    assert best.place.seconds == 1e-3  # neither was measured here: the first machine's
+
+
+def test_two_machines_are_compared_task_by_task(tmp_path: Path) -> None:
+    here, there = entry(cpu=FAST), entry(cpu=SLOW)
+    a = write(
+        tmp_path / "a",
+        [record(k, times(k + 1e0), task=here, environment="e") for k in range(4)]
+        + [record(0, task=entry(32))],
+        {"e": {"cpu": "Fast", "packages": {"numpy": "1.26"}, "cores": 2}},
+    )
+    b = write(
+        tmp_path / "b",
+        [record(k, times(8.0 - k), task=there, environment="e") for k in range(3)],
+        {"e": {"cpu": "Slow", "packages": {"numpy": "2.0"}, "cores": 2}},
+    )
+    found = records.diff(a, b)
+    (each,) = found.tasks
+    assert each.ratio == pytest.approx(6.0) and each.apart
+    assert each.common == 3
+    assert each.agreement == pytest.approx(-1)
+    assert each.median == pytest.approx(3.5)
+    assert each.best_elsewhere == pytest.approx((8.0, 3.0), rel=1e-2)
+    assert each.changed == {"cpu": ("Fast", "Slow"), "numpy": ("1.26", "2.0")}
+    assert ([t.name for t in found.only_a], found.only_b) == (["matmul(M=32, N=16, K=16)"], [])
+
+
+def test_tasks_of_machines_with_other_numbers_of_cores_are_matched(tmp_path: Path) -> None:
+    a = write(tmp_path / "a", [record(0, [1.0, 1.2], task=entry(16, FAST, 2))])
+    b = write(tmp_path / "b", [record(0, [1.1, 1.3], task=entry(16, SLOW, 8))])
+    (each,) = records.diff(a, b).tasks
+    assert each.target == {"threads": ("2", "8")}
+    assert not each.apart
+
+
+def test_a_side_without_a_valid_record_has_no_ratio(tmp_path: Path) -> None:
+    a, b = write(tmp_path / "a", [record(0)]), write(tmp_path / "b", [failed(0)])
+    (each,) = records.diff(a, b).tasks
+    assert (each.ratio, each.common, each.b.best) == (None, 0, None)
