@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import platform
 import time
+from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 
 from autosched.codegen.llvm_compile import compile_object
 from autosched.measure.at_once import seconds_at_once
@@ -27,8 +29,7 @@ def peak_flops(target: Target, dtype: str) -> float | None:
     """
     if dtype not in _TYPES:
         return None
-    library = _library(target.vector_bytes, dtype)
-    function = ctypes.CFUNCTYPE(None, ctypes.c_int64)(library.addresses["autosched_peak"])
+    function = _function(target, dtype)
     lanes = target.vector_bytes // _TYPES[dtype][1]
     start = time.perf_counter()
     function(10_000)
@@ -36,6 +37,29 @@ def peak_flops(target: Target, dtype: str) -> float | None:
     seconds = seconds_at_once([lambda: function(iterations)] * target.threads, _ROUNDS)
     operations = 2 * lanes * _CHAINS * iterations
     return max(sum(operations / s for s in row) for row in seconds)
+
+
+def block_seconds(target: Target, blocks: int) -> list[float]:
+    """The times of equal blocks of work on one thread, about 1 ms each.
+
+    They are equal too on a machine that does nothing else and whose clock stays.
+    """
+    function = _function(target, "float32")
+    iterations = 10_000
+    function(iterations)
+    start = time.perf_counter()
+    function(iterations)
+    iterations = max(1000, int(iterations * 1e-3 / (time.perf_counter() - start)))
+    ends = [time.perf_counter()]
+    for _ in range(blocks):
+        function(iterations)
+        ends.append(time.perf_counter())
+    return [end - begin for begin, end in pairwise(ends)]
+
+
+def _function(target: Target, dtype: str) -> Callable[[int], None]:
+    library = _library(target.vector_bytes, dtype)
+    return ctypes.CFUNCTYPE(None, ctypes.c_int64)(library.addresses["autosched_peak"])
 
 
 @lru_cache(maxsize=2)

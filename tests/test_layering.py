@@ -120,7 +120,14 @@ START_UP = "a command loads only what it needs"
 NATIVE = "takes 90 ms, which whoever only lowers or extracts features is spared"
 HEAVY = "takes half a second to two, and most commands do without"
 OPTIONAL = "may be missing"
+BROKEN = "doctor names what cannot be imported and tries the rest"
 INSIDE_FUNCTIONS = {
+    ("autosched.cli.doctor_process", "autosched.measure.bandwidth"): BROKEN,
+    ("autosched.cli.doctor_process", "autosched.measure.build"): BROKEN,
+    ("autosched.cli.doctor_process", "autosched.measure.peak"): BROKEN,
+    ("autosched.cli.doctor_process", "autosched.search.cost_model"): BROKEN,
+    ("autosched.cli.doctor_process", "autosched.target"): BROKEN,
+    ("autosched.cli.doctor_process", "numpy"): BROKEN,
     ("autosched.cli", "autosched.cli.interrupt"): "Ctrl-C is dealt with before anything loads",
     ("autosched.cli", "autosched.cli.app"): "Ctrl-C is dealt with before anything loads",
     ("autosched.cli.app", "autosched.arena"): START_UP,

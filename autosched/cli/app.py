@@ -422,18 +422,21 @@ def arena(
         )
 
 
-@app.command(epilog="Example: autosched doctor --target cuda")
+@app.command(epilog="Example: autosched doctor && autosched tune matmul M=512 N=512 K=512")
 def doctor(
-    target: Annotated[str, typer.Option(help="cuda.")] = "cuda",
-    arch: Annotated[str, typer.Option(help="Architecture of the test compile.")] = "sm_80",
+    target: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    arch: Annotated[str, typer.Option(help="CUDA architecture of the test compile.")] = "sm_80",
+    as_json: Json = False,
 ) -> None:
     """What this machine can do for a target, and what to do about the rest.
 
-    Exit status 0 also where there is no GPU; 1 when something must be repaired.
+    A tiny workload goes through every stage of a run; the stage that is broken is named. What is
+    marked "note" works, but times may be worse than they could be. Exit status 1 when something
+    must be repaired, otherwise 0: also for cuda where there is no GPU.
     """
     from autosched.cli import doctor as command
 
-    command.run(target, arch)
+    command.run(target, arch, as_json=as_json)
 
 
 @app.command()

@@ -7,9 +7,13 @@ from enum import Enum
 
 
 class Level(Enum):
-    """How a part is; what is MISSING is not there, what is BROKEN does not work."""
+    """How a part is; what is MISSING is not there, what is BROKEN does not work.
+
+    What has a NOTE works, but results may be worse than they could be.
+    """
 
     OK = "ok"
+    NOTE = "note"
     MISSING = "missing"
     BROKEN = "broken"
     SKIPPED = "-"
@@ -23,6 +27,11 @@ class Finding:
     part: str
     text: str
     remedy: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """What --json says of it; a part that was not looked at is `skipped`."""
+        level = "skipped" if self.level is Level.SKIPPED else self.level.value
+        return {"part": self.part, "level": level, "text": self.text, "remedy": self.remedy}
 
 
 @dataclass(frozen=True, slots=True)

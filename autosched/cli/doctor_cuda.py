@@ -12,6 +12,7 @@ import subprocess
 import sys
 from typing import Any
 
+from autosched.cli import doctor_stages
 from autosched.cli.build_pycuda import commands
 from autosched.cli.diagnosis import Diagnosis, Finding, Level
 from autosched.cli.doctor_gpu import nvml_and_clocks, tried, without_gpu
@@ -21,6 +22,7 @@ from autosched.codegen.nvrtc import Nvrtc, load_nvrtc, nearest_arch
 from autosched.codegen.nvrtc_find import nvidia_folders
 from autosched.errors import CompileError, ConfigError
 from autosched.runtime.cuda_driver import driver_problem, driver_version
+from autosched.target import cuda_target
 
 _ADD = """\
 extern "C" __global__ void __launch_bounds__(64) add(const float* a, const float* b, float* c) {
@@ -66,15 +68,19 @@ def diagnose(arch: str) -> Diagnosis:
     reached = all(f.level is Level.OK for f in (driving, pycuda, devices))
     on_gpu = tried() if reached else without_gpu("not tried without a GPU")
     watching = nvml_and_clocks(probe, driver)
-    findings = (*compiler, _nvdisasm(), driving, pycuda, devices, *on_gpu, *watching)
     compiles = all(f.level is Level.OK for f in compiler)
     measures = reached and all(f.level is Level.OK for f in on_gpu)
-    failed = not compiles or any(f.level is Level.BROKEN for f in (driving, *on_gpu))
+    stages = doctor_stages.tried(cuda_target(arch), on_gpu=measures)
+    broken = [finding.part for finding in stages if finding.level is Level.BROKEN]
+    findings = (*compiler, _nvdisasm(), driving, pycuda, devices, *on_gpu, *watching, *stages)
+    failed = not compiles or any(f.level is Level.BROKEN for f in (driving, *on_gpu, *stages))
     failed |= driver is not None and pycuda.level is not Level.OK
     if compiles:
         verdict = "can compile and measure" if measures else "can compile, cannot measure"
     else:
         verdict = "can neither compile nor measure; autosched lower and show --as cuda work"
+    if compiles and broken:
+        verdict = f"cannot tune: {' and '.join(broken)} broken"
     build: list[str] = []
     if driver is not None and pycuda.level is not Level.OK:
         build = commands(driver[0])

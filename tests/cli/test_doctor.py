@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.cli import doctor_cuda
+from autosched.cli import doctor_cuda, doctor_stages
 from autosched.cli.build_pycuda import commands
 from autosched.cli.diagnosis import Finding, Level
 from autosched.cli.doctor import lines_of
@@ -51,6 +51,14 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """No driver and no nvdisasm, whatever this machine has."""
     monkeypatch.setattr(cuda_driver, "LIBRARY", "libnowhere.so.1")
     monkeypatch.setattr(doctor_cuda, "find_nvdisasm", lambda *_: None)
+
+
+@pytest.fixture(autouse=True)
+def stages(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
+    """The stages of a run are ok: test_doctor_stages.py breaks them."""
+    found = [Finding(Level.OK, part, "fine") for part in ("sketch", "record")]
+    monkeypatch.setattr(doctor_stages, "tried", lambda *_, **options: found)
+    return found
 
 
 @pytest.fixture
@@ -106,6 +114,7 @@ def test_a_machine_without_a_gpu_compiles(cli: Cli) -> None:
     assert list(found) == [
         *("NVRTC", "architectures", "compile", "nvdisasm"),
         *("driver", "PyCUDA", "devices", "context", "add kernel", "L2 flush", "NVML", "clocks"),
+        *("sketch", "record"),
     ]
     assert re.match(r"ok \d+\.\d+, .*libnvrtc", found["NVRTC"])
     assert " sm_90 " in found["architectures"]
@@ -122,7 +131,7 @@ def test_a_machine_without_a_gpu_compiles(cli: Cli) -> None:
 @pytest.mark.usefixtures("modules")
 def test_without_nvrtc_nothing_compiles(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCHED_NVRTC", "/nowhere/libnvrtc.so")
-    done = cli("doctor")
+    done = cli("doctor", "--target", "cuda")
     assert done.status == 1
     found = parts(done.out)
     assert found["NVRTC"].startswith("broken NVRTC, which compiles CUDA C, was not found: install")
@@ -137,7 +146,7 @@ def test_everything_there(
     pycuda(count=2)
     monkeypatch.setattr(gpu_runner, "FACTORY", "kit.fake_gpu:make_handler")
     (modules / "pynvml.py").write_text(NVML.format(init="pass", reasons=0x44))
-    done = cli("doctor")
+    done = cli("doctor", "--target", "cuda")
     assert done.status == 0
     assert done.out.endswith("\ncan compile and measure\n")
     found = parts(done.out)
@@ -159,7 +168,7 @@ def test_a_gpu_that_does_not_work_is_to_be_repaired(
 ) -> None:
     pycuda()
     monkeypatch.setattr(gpu_runner, "FACTORY", "kit.fake_gpu:make_wrong_adder")
-    done = cli("doctor")
+    done = cli("doctor", "--target", "cuda")
     assert done.status == 1
     assert done.out.endswith("\ncan compile, cannot measure\n")
     found = parts(done.out)
@@ -188,7 +197,7 @@ def test_a_pycuda_that_does_not_work_beside_a_driver(
     cli: Cli, pycuda: Fake, with_driver: None, change: dict[str, str], part: str, message: str
 ) -> None:
     pycuda(**change)
-    done = cli("doctor")
+    done = cli("doctor", "--target", "cuda")
     assert done.status == 1
     assert parts(done.out)[part].startswith(message)
     assert "\ncan compile, cannot measure\n\nPyCUDA is built so" in done.out
@@ -199,7 +208,7 @@ def test_a_driver_without_pycuda_is_to_be_repaired(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no nvcc
-    done = cli("doctor")
+    done = cli("doctor", "--target", "cuda")
     assert done.status == 1
     _, *lines = done.out.partition("\nPyCUDA is built so")[2].splitlines()
     assert lines == commands(13)
@@ -246,7 +255,7 @@ def test_a_driver_without_a_usable_gpu(
     cli: Cli, pycuda: Fake, with_driver: None, change: dict[str, str]
 ) -> None:
     pycuda(**change)
-    done = cli("doctor")
+    done = cli("doctor", "--target", "cuda")
     assert done.status == 0
     assert parts(done.out)["devices"].startswith("missing driver found, no usable GPU")
     assert done.out.endswith("\ncan compile, cannot measure\n")
@@ -257,7 +266,7 @@ def test_without_a_driver_pycuda_waits_and_nothing_is_to_be_repaired(
 ) -> None:
     pycuda(driver="raise ImportError('libcuda.so.1: cannot open shared object file')")
     (modules / "pynvml.py").write_text(NVML.format(init="raise NVMLError('no library')", reasons=0))
-    done = cli("doctor")
+    done = cli("doctor", "--target", "cuda")
     assert done.status == 0
     assert parts(done.out)["PyCUDA"] == "ok 2026.1, which waits for the driver"
     assert parts(done.out)["NVML"] == "- nothing to watch without a driver"
@@ -266,7 +275,7 @@ def test_without_a_driver_pycuda_waits_and_nothing_is_to_be_repaired(
 @pytest.mark.usefixtures("modules")
 def test_a_compiler_newer_than_the_driver(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_cuda, "driver_version", lambda: (11, 8))
-    found = parts(cli("doctor").out)
+    found = parts(cli("doctor", "--target", "cuda").out)
     assert re.match(
         r"broken NVRTC .* is newer than the driver, which knows CUDA 11", found["NVRTC"]
     )
@@ -275,8 +284,11 @@ def test_a_compiler_newer_than_the_driver(cli: Cli, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--target", "cpu"), "--target 'cpu': doctor knows cuda only"),
-        (("--arch", "90"), "CUDA architecture: found '90', expected sm_ and a number"),
+        (("--target", "gpu"), "--target 'gpu': expected cpu or cuda"),
+        (
+            ("--target", "cuda", "--arch", "90"),
+            "CUDA architecture: found '90', expected sm_ and a number",
+        ),
     ],
 )
 def test_what_it_does_not_know(cli: Cli, args: tuple[str, str], message: str) -> None:
@@ -290,4 +302,6 @@ def test_lines_fit_and_file_names_stay_whole() -> None:
     lines = lines_of([found], 60)
     assert lines[0] == "ok      NVRTC          13.5,"
     assert lines[1].strip() == "/a/very/long/folder-name/" + "x" * 60 + ";"
-    assert all(len(line) <= 60 for line in lines_of([Finding(Level.OK, "p", "word " * 40)], 60))
+    for width in (40, 60, 80):
+        lines = lines_of([Finding(Level.OK, "p", "word " * 40, "more " * 10)], width)
+        assert all(len(line) <= width for line in lines)

@@ -1,0 +1,42 @@
+"""What `autosched doctor` looks at for a CPU: the machine, then every stage of a run."""
+
+from __future__ import annotations
+
+from autosched.cli import doctor_machine, doctor_stages
+from autosched.cli.diagnosis import Diagnosis, Finding, Level
+from autosched.errors import MeasureError
+from autosched.target import cpu_target
+
+
+def diagnose(_: str) -> Diagnosis:
+    """The findings: software, hardware, how steady times are, then the stages in order."""
+    target = cpu_target()
+    try:
+        process = doctor_machine.new_process()
+    except (MeasureError, OSError):
+        why = "not known without a process of its own: see worker below"
+        first = [Finding(Level.SKIPPED, "versions", why), *doctor_machine.hardware(target)]
+    else:
+        try:
+            first = [
+                *doctor_machine.software(process),
+                *doctor_machine.hardware(target),
+                *doctor_machine.steadiness(process),
+            ]
+        finally:
+            process.stop()
+    return of(first, doctor_stages.tried(target))
+
+
+def of(machine: list[Finding], stages: list[Finding]) -> Diagnosis:
+    """All findings and what they come to."""
+    broken = [finding.part for finding in stages if finding.level is Level.BROKEN]
+    noted = [finding.part for finding in machine if finding.level is Level.NOTE]
+    failed = any(finding.level is Level.BROKEN for finding in (*machine, *stages))
+    if broken:
+        verdict = f"cannot tune: {' and '.join(broken)} broken"
+    elif noted:
+        verdict = f"can tune; look at {' and '.join(noted)}"
+    else:
+        verdict = "can tune"
+    return Diagnosis((*machine, *stages), verdict, failed)

@@ -1,0 +1,151 @@
+"""What `autosched doctor` says of the machine: software, CPU, timer, clock, load, peak."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import quantiles
+
+from autosched import __version__
+from autosched.cli import doctor_process, doctor_stages
+from autosched.cli.console import seconds_text
+from autosched.cli.diagnosis import Finding, Level
+from autosched.errors import MeasureError
+from autosched.measure.bandwidth import free_bytes
+from autosched.measure.environment import fingerprint
+from autosched.measure.steady import two_speeds
+from autosched.process.worker import Worker
+from autosched.target import Target, physical_cores
+from autosched.words import count, last_line
+
+_LIMIT = 60.0  # seconds that an answer may take
+_COARSE = 1e-6  # steps of a timer that show in the times of short kernels
+_UNSTEADY = 1.05  # upper over lower quartile of equal blocks of work
+_LEAST_FREE = 1 << 30
+_QUIET = "times come out too long: wait until other programs end"
+
+
+def software(process: Worker) -> list[Finding]:
+    """Versions of what is installed, each package imported."""
+    versions: list[str] = []
+    broken: list[Finding] = []
+    for name in doctor_process.packages():
+        try:
+            versions.append(f"{name} {process.call(('package', name), _LIMIT, 'import')}")
+        except MeasureError as error:
+            text = f"{name} cannot be imported: {last_line(str(error))}"
+            remedy = f"pip install --force-reinstall {name}"
+            if name == "xgboost":
+                remedy = "pip uninstall xgboost xgboost-cpu, then pip install xgboost-cpu"
+            broken.append(Finding(Level.BROKEN, "packages", text, remedy))
+    own = f"autosched {__version__}, Python {platform.python_version()}"
+    system = f"{platform.system()} {platform.release()}"
+    found = Finding(Level.OK, "versions", ", ".join([own, *versions, system]))
+    return [found, *broken]
+
+
+def hardware(target: Target) -> list[Finding]:
+    """The CPU, its caches and the memory, as autosched sees them."""
+    cores = count(physical_cores(), "core")
+    width = target.vector_bytes * 8
+    text = f"{fingerprint()['cpu']} ({target.cpu}), {cores}, {width}-bit vectors"
+    sizes = ", ".join(
+        f"L{level} {size / 1024:.0f} KiB" if size < 1 << 20 else f"L{level} {size / 2**20:.4g} MiB"
+        for level, size in enumerate(target.caches, 1)
+    )
+    free, all_bytes = free_bytes(), fingerprint()["memory_bytes"]
+    memory = f"{free / 2**30:.1f} GiB of {all_bytes / 2**30:.1f} GiB are free"
+    found = Finding(Level.OK, "memory", memory)
+    if free < _LEAST_FREE:
+        found = Finding(Level.NOTE, "memory", memory, "large operators may not fit: free some")
+    return [
+        Finding(Level.OK, "CPU", text),
+        Finding(Level.OK, "caches", sizes),
+        found,
+        *_quota(physical_cores()),
+        Finding(Level.OK, "folders", f"temporary files in {tempfile.gettempdir()}"),
+    ]
+
+
+def _quota(cores: int, file: Path = Path("/sys/fs/cgroup/cpu.max")) -> list[Finding]:
+    """A line where a container may use less than all cores: it is stopped again and again."""
+    try:
+        quota, period = file.read_text().split()
+        share = int(quota) / int(period)
+    except (OSError, ValueError):  # no limit
+        return []
+    if share >= cores:
+        return []
+    text = f"this container may use {share:.2g} of {count(cores, 'core')}"
+    remedy = f"raise its limit, or tune with --set target.threads={max(1, int(share))}"
+    return [Finding(Level.NOTE, "quota", text, remedy)]
+
+
+def steadiness(process: Worker) -> list[Finding]:
+    """Timer, load, clock and peak: how far measured times can be trusted."""
+    parts: tuple[tuple[str, Callable[[Worker], Finding]], ...] = (
+        ("timer", _timer),
+        ("load", _load),
+        ("clock", _clock),
+        ("peak", _peak),
+    )
+    found = []
+    for part, look in parts:
+        try:
+            found.append(look(process))
+        except MeasureError as error:
+            remedy = "see the stage LLVM below"
+            found.append(Finding(Level.BROKEN, part, last_line(str(error)), remedy))
+    return found
+
+
+def _timer(process: Worker) -> Finding:
+    step, cost = process.call(("timer",), _LIMIT, "timer")
+    text = f"steps of {seconds_text(step)}, {seconds_text(cost)} a reading"
+    if step > _COARSE:
+        return Finding(
+            Level.NOTE, "timer", text, "short kernels are timed badly: see the clocksource"
+        )
+    return Finding(Level.OK, "timer", text)
+
+
+def _load(_: Worker) -> Finding:
+    load, cores = os.getloadavg()[0], physical_cores()
+    text = f"{load:.2f} in the last minute on {count(cores, 'core')}"
+    if load > 0.5:
+        return Finding(Level.NOTE, "load", text, _QUIET)
+    return Finding(Level.OK, "load", text)
+
+
+def _clock(process: Worker) -> Finding:
+    seconds = process.call(("clock",), _LIMIT, "clock")
+    low, _, high = quantiles(seconds, n=4)
+    worst = max(seconds) / low
+    text = f"equal work takes {high / low:.2f}x the time now and then, {worst:.2f}x at worst"
+    speeds = two_speeds(seconds)
+    if speeds is not None:
+        text = f"equal work has two speeds, {speeds[1] / speeds[0]:.2f}x apart"
+    if high / low > _UNSTEADY or speeds is not None:
+        remedy = f"{_QUIET}, or fix the clock (governor performance)"
+        return Finding(Level.NOTE, "clock", text, remedy)
+    return Finding(Level.OK, "clock", text)
+
+
+def _peak(process: Worker) -> Finding:
+    flops, bandwidth = process.call(("peak",), _LIMIT, "peak")
+    memory = f", {bandwidth / 1e9:.4g} GB/s from memory" if bandwidth else ""
+    return Finding(Level.OK, "peak", f"{flops / 1e9:.4g} GFLOP/s of float32 measured{memory}")
+
+
+def new_process() -> Worker:
+    """The process in which all of this is tried. Raises MeasureError or OSError."""
+    process = Worker(doctor_stages.FACTORY)
+    try:
+        process.call(("ready",), doctor_stages.SECONDS["ready"], "start")
+    except MeasureError:
+        process.stop()
+        raise
+    return process
