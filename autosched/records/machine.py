@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autosched.measure.glance import Glance
 from autosched.measure.records import Record
 from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name, measured_here
 
@@ -37,12 +38,13 @@ class Machines:
     def __init__(self) -> None:
         self._known: dict[tuple[int, str], tuple[Any, Any, Machine]] = {}
 
-    def of(self, record: Record, environments: Mapping[str, Mapping[str, Any]]) -> Machine:
+    def of(self, found: Record | Glance, environments: Mapping[str, Mapping[str, Any]]) -> Machine:
         """The machine of a record whose file has told these environments so far."""
-        environment = environments.get(record.environment)
-        key = id(record.task), record.environment
+        environment = environments.get(found.environment)
+        key = id(found.task), found.environment
         known = self._known.get(key)
-        if known is None or known[0] is not record.task or known[1] is not environment:
+        if known is None or known[0] is not found.task or known[1] is not environment:
+            record = found.whole() if isinstance(found, Glance) else found
             target = record.task.get("target")
             code = target if isinstance(target, Mapping) else {}
             machine = Machine(

@@ -51,7 +51,7 @@ class _Stretch:
 
     def add(self, record: Record, path: Path, index: int, number: int) -> None:
         cost = record.result.cost
-        if len(self.fastest) >= self.most and cost >= -self.heap[0][0]:
+        if self.is_too_slow(cost):
             return
         candidate = candidate_hash(record.steps)
         before = self.fastest.get(candidate)
@@ -63,6 +63,9 @@ class _Stretch:
             del self.fastest[self.heap[0][2]]
         while self.heap and not self._is_current(self.heap[0]):
             heapq.heappop(self.heap)
+
+    def is_too_slow(self, cost: float) -> bool:
+        return len(self.fastest) >= self.most and cost >= -self.heap[0][0]
 
     def _is_current(self, entry: tuple[float, int, str]) -> bool:
         place = self.fastest.get(entry[2])
@@ -92,6 +95,10 @@ class Standing:
             self._stretches.append(_Stretch(self._most, place))
         else:
             self._stretches[-1].add(record, path, index, number)
+
+    def is_too_slow(self, cost: float) -> bool:
+        """Whether a record of no race would not be kept."""
+        return self._stretches[-1].is_too_slow(cost)
 
     def first_of(self, place: Place) -> Place:
         """The first record of the candidate that is kept; the place itself where it is that."""

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from autosched.errors import ConfigError
+from autosched.measure.glance import Glance, glances
 from autosched.measure.plausible import least_of
-from autosched.measure.records import LogContents, stream_log
+from autosched.measure.records import LogContents, Record
 from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.machine import Machine, Machines
@@ -103,32 +104,50 @@ class Standings:
         `keys` as for `read_log`. Raises ConfigError when the file cannot be read.
         """
         contents, machines = LogContents(), Machines()
-        for index, record in enumerate(stream_log(path, contents, keys)):
-            key = record.task["key"]
-            entry = self.tasks.get(key)
-            if entry is None:
-                entry = self.tasks[key] = TaskEntry(record.task)
-            result = record.result
-            machine = machines.of(record, contents.environments)
-            where = machine, result.cache_flush
-            group = entry.groups.get(where)
-            if group is None:
-                standing = Standing(max(self.most, _FINALISTS))
-                environment = contents.environments.get(record.environment, {})
-                group = Group(entry, *where, standing, environment)
-                entry.groups[where] = group
-            again = is_race(record)
-            group.candidates += not again
-            if result.valid and result.cost < entry.least_seconds:
-                group.impossible += 1
-            elif result.valid:
-                group.valid += not again
-                group.standing.add(record, path, index, self.records)
+        for index, found in enumerate(glances(path, contents, keys)):
+            self._add(path, index, found, contents, machines)
             self.records += 1
         tell_problems(path, contents, warning)
         self.skipped += contents.problems
         self._tell_doubted(path, warning)
         return contents
+
+    def _add(
+        self,
+        path: Path,
+        index: int,
+        found: Record | Glance,
+        contents: LogContents,
+        machines: Machines,
+    ) -> None:
+        key = found.task["key"]
+        entry = self.tasks.get(key)
+        if entry is None:
+            entry = self.tasks[key] = TaskEntry(found.task)
+        flush = found.cache_flush if isinstance(found, Glance) else found.result.cache_flush
+        where = machines.of(found, contents.environments), flush
+        group = entry.groups.get(where)
+        if group is None:
+            standing = Standing(max(self.most, _FINALISTS))
+            environment = contents.environments.get(found.environment, {})
+            group = entry.groups[where] = Group(entry, *where, standing, environment)
+        if isinstance(found, Glance):
+            cost = found.least_cost
+            if cost >= entry.least_seconds and group.standing.is_too_slow(cost):
+                group.candidates += 1
+                group.valid += 1
+                return
+            found = found.whole()
+        self._add_whole(group, found, path, index)
+
+    def _add_whole(self, group: Group, record: Record, path: Path, index: int) -> None:
+        again, result = is_race(record), record.result
+        group.candidates += not again
+        if result.valid and result.cost < group.entry.least_seconds:
+            group.impossible += 1
+        elif result.valid:
+            group.valid += not again
+            group.standing.add(record, path, index, self.records)
 
     def _tell_doubted(self, path: Path, warning: Tell) -> None:
         for key, task in self.tasks.items():
