@@ -21,3 +21,27 @@ def in_shell(path: str | os.PathLike[str]) -> str:
     """`path` as a word of a command line that can be copied into a shell."""
     text = os.fspath(path)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
+
+
+def seconds_text(seconds: float) -> str:
+    """`1.23 ms` and the like."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def rate_text(flops: float, peak: float | None = None) -> str:
+    """`12.3 GFLOP/s (34% of peak)`, or an empty text when the operations are not counted.
+
+    The peak is measured: more than all of it says so.
+    """
+    if flops <= 0:
+        return ""
+    text = f"{flops / 1e9:.4g} GFLOP/s"
+    if not peak:
+        return text
+    share = flops / peak
+    if share > 1:
+        return f"{text} ({share:.0%} of peak, measured too low or operations are saved)"
+    return f"{text} ({f'{share:.0%}' if share >= 0.01 else '<1%'} of peak)"

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import resource
 
-from autosched.cli.peer import peer_of
 from autosched.measure.measurer import Measurer
 from autosched.search.tuner import TuneOptions, Tuner
+from autosched.session.peer import peer_of
 from autosched.task import Task
 
 

@@ -58,7 +58,9 @@ ALLOWED["autosched.measure"] = COMPILER
 ALLOWED["autosched.referee"] = COMPILER | {"autosched.measure"}
 ALLOWED["autosched.export"] = COMPILER
 ALLOWED["autosched.search"] = COMPILER | {"autosched.features", "autosched.measure"}
+ALLOWED["autosched.display"] = ALLOWED["autosched.search"] | {"autosched.search"}
 ALLOWED["autosched.session"] = ALLOWED["autosched.search"] | {
+    "autosched.display",
     "autosched.search",
     "autosched.export",
     "autosched.referee",
@@ -159,6 +161,9 @@ INSIDE_FUNCTIONS = {
     ("autosched.arena.results", "plotly.graph_objects"): OPTIONAL,
     ("autosched.arena.results", "plotly.subplots"): OPTIONAL,
     ("autosched.features.datasets.dataset_info", "pyarrow.parquet"): OPTIONAL,
+    ("autosched.display.frame", "pandas"): OPTIONAL,
+    ("autosched.display.plot", "plotly"): OPTIONAL,
+    ("autosched.display.notebook", "IPython.display"): "a notebook has imported it already",
     ("autosched.features.datasets.writers", "pyarrow"): OPTIONAL,
     ("autosched.features.datasets.writers", "pyarrow.parquet"): OPTIONAL,
 }

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 import textwrap
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from rich.console import Console
-
+from autosched.display.console import literal_console, lose, say
 from autosched.errors import ConfigError
-
-
-class _Console(Console):
-    """A console whose reader may go away, as `head` does: what it prints is lost from then on."""
-
-    def on_broken_pipe(self) -> None:
-        """In place of ending the process, which has more to do than to print."""
-        _lose(self.file)
-
-
-def _lose(stream: IO[str]) -> None:
-    """What is written to the stream goes nowhere from now on."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def literal_console(**options: Any) -> Console:
-    """A console that shows text as it is: file names may hold `[red]` or `:x:`.
-
-    It respects NO_COLOR and drops colours where the stream is not a terminal.
-    """
-    return _Console(soft_wrap=True, highlight=False, markup=False, emoji=False, **options)
-
+from autosched.words import rate_text as rate_text
+from autosched.words import seconds_text as seconds_text
 
 out = literal_console()
 err = literal_console(stderr=True)
@@ -59,7 +37,7 @@ def plain(text: str) -> None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        _lose(sys.stdout)
+        lose(sys.stdout)
         sys.exit(0)
     except OSError as error:
         raise ConfigError(
@@ -89,8 +67,7 @@ def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
 
 def warn(text: str) -> None:
     """A message on standard error, lost where nothing can be written to it."""
-    with contextlib.suppress(OSError):
-        err.print(text)
+    say(err, text)
 
 
 def warning(text: str) -> None:
@@ -108,27 +85,3 @@ def open_closed_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
-
-
-def seconds_text(seconds: float) -> str:
-    """`1.23 ms` and the like."""
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
-
-
-def rate_text(flops: float, peak: float | None = None) -> str:
-    """`12.3 GFLOP/s (34% of peak)`, or an empty text when the operations are not counted.
-
-    The peak is measured: more than all of it says so.
-    """
-    if flops <= 0:
-        return ""
-    text = f"{flops / 1e9:.4g} GFLOP/s"
-    if not peak:
-        return text
-    share = flops / peak
-    if share > 1:
-        return f"{text} ({share:.0%} of peak, measured too low or operations are saved)"
-    return f"{text} ({f'{share:.0%}' if share >= 0.01 else '<1%'} of peak)"

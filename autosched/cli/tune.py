@@ -9,10 +9,8 @@ from pathlib import Path
 
 from autosched.cli.asked import Asked
 from autosched.cli.config import Config
-from autosched.cli.console import warn
+from autosched.cli.console import err, warn
 from autosched.cli.dry_run import show_all
-from autosched.cli.progress import make_observer
-from autosched.cli.task_table import TaskTable, short_names
 from autosched.cli.tune_many_report import report_many
 from autosched.cli.tune_report import report
 from autosched.cli.tune_settings import (
@@ -25,9 +23,11 @@ from autosched.cli.tune_settings import (
     session_of,
     settings_of,
 )
-from autosched.cli.yardsticks import Yardsticks, compare, compare_alone
+from autosched.display.progress import make_observer
+from autosched.display.task_table import TaskTable, short_names
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.session.session import Session
+from autosched.session.yardsticks import Yardsticks, compare
 from autosched.words import count
 
 EXIT_FAILED = 2
@@ -81,6 +81,7 @@ def _one(
         measurer = session.measurer
         with make_observer(
             quiet=as_json,
+            console=err,
             trials=session.trials,
             peak_of=measurer.peak,
             time_budget_s=session.jobs[0].options.time_budget_s,
@@ -114,21 +115,17 @@ def _several(
             warn(f"  {name}: {task.name} on {task.target}")
     known: dict[str, Yardsticks] = {}
     with session:
-        measurer = session.measurer
         with make_observer(
             quiet=as_json,
+            console=err,
             trials=session.trials,
             table=table,
-            peak_of=measurer.peak,
+            peak_of=session.measurer.peak,
             time_budget_s=session.jobs[0].options.time_budget_s,
         ) as observer:
             result = session.run(observer)
             with contextlib.suppress(KeyboardInterrupt):  # the tuning itself is complete
-                finals = session.finals(result)
-                for each in result.tasks:
-                    if each.best is not None and each.task.key in finals:
-                        mine = finals[each.task.key]
-                        known[each.task.key] = compare_alone(each.task, measurer, each.best, mine)
+                known.update(session.compared(result, session.finals(result)))
         session.save_model()
     report_many(result, table, path, known, session.others, as_json=as_json)
     return result

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from autosched.cli.console import plain, print_json, seconds_text, warn
-from autosched.cli.task_table import TaskTable
 from autosched.cli.tune_report import show_reasons, summary
-from autosched.cli.yardsticks import NO_PEER, Yardsticks
+from autosched.display.task_table import TaskTable
 from autosched.search.task_scheduler import ScheduleResult
+from autosched.session.yardsticks import NO_PEER, Yardsticks
 from autosched.words import in_shell
 
 _UNKNOWN = Yardsticks(missing=NO_PEER)

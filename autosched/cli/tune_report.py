@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn
-from autosched.cli.yardsticks import Yardsticks
 from autosched.measure.flush import flush_text
 from autosched.measure.steady import interval
 from autosched.search.ranking_quality import Quality
 from autosched.search.tuner import TuneResult
+from autosched.session.yardsticks import Yardsticks
 from autosched.words import in_shell
 
 

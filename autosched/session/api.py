@@ -5,17 +5,25 @@ from __future__ import annotations
 import difflib
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import update_wrapper
 from typing import Any, ParamSpec, Protocol
 
 from autosched import arguments
+from autosched.display.console import literal_console
+from autosched.display.notebook import notebook_display
+from autosched.display.progress import make_observer
+from autosched.display.task_table import TaskTable, short_names
 from autosched.errors import ConfigError, MeasureError
+from autosched.measure.records import Record
 from autosched.search.task_scheduler import ScheduleResult
+from autosched.search.tuner import Observer, Progress
 from autosched.session.race import Final
 from autosched.session.session import Job, Messages, Session
 from autosched.session.settings import TuneSettings
 from autosched.session.tuned import Tuned
+from autosched.session.yardsticks import Yardsticks
 from autosched.task import Task
 
 Settings = ParamSpec("Settings")
@@ -94,20 +102,54 @@ def run(tasks: Sequence[Task], settings: TuneSettings) -> Tuned:
     session = settings.session(jobs, messages, settings.trials)
     result: ScheduleResult | None = None
     finals: Mapping[str, Final | None] = {}
+    known: dict[str, Yardsticks] = {}
     interrupted = False
     try:
-        with session:
-            result = session.run(settings.observer)
+        with session, _progress(session, settings) as observer:
+            result = session.run(observer)
             if result.failed:
                 _warn(f"the run ended early: {result.reason}")
             finals = session.finals(result)
+            if settings.compare and not result.failed:
+                known.update(session.compared(result, finals))
             _save_model(session)
     except KeyboardInterrupt:
         result, interrupted = result or session.before(), True
-    tuned = Tuned.of(result, interrupted=interrupted, finals=finals)
+    tuned = Tuned.of(result, interrupted=interrupted, finals=finals, known=known)
     if not tuned.interrupted and not any(found.found for found in tuned):
         raise MeasureError("; ".join(found.problem for found in tuned), stage="run")
     return tuned
+
+
+@contextmanager
+def _progress(session: Session, settings: TuneSettings) -> Iterator[Observer | None]:
+    """The observer of the run: the user's, the one that shows how far it is, or both."""
+    console, notebook = literal_console(stderr=True), notebook_display()
+    wanted = settings.progress
+    if wanted is None:
+        wanted = notebook is not None or console.is_terminal
+    if not wanted:
+        yield settings.observer
+        return
+    jobs = session.jobs
+    names = short_names([job.task.name for job in jobs])
+    table = TaskTable([job.task.key for job in jobs], names, [job.weight for job in jobs])
+    with make_observer(
+        quiet=False,
+        trials=session.trials,
+        table=table if len(jobs) > 1 else None,
+        peak_of=session.measurer.peak,
+        time_budget_s=settings.time_budget_s,
+        console=console,
+        notebook=notebook,
+    ) as shown:
+
+        def both(progress: Progress, records: Sequence[Record]) -> None:
+            shown(progress, records)
+            if settings.observer is not None:
+                settings.observer(progress, records)
+
+        yield both
 
 
 def _save_model(session: Session) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -33,6 +33,7 @@ from autosched.session.believed import below_peak
 from autosched.session.model import ModelOptions, make_learner, save_model
 from autosched.session.race import Final, final
 from autosched.session.reading import Earlier, Tell, earlier_records
+from autosched.session.yardsticks import Yardsticks, compare, compare_alone
 from autosched.target import require_threads
 from autosched.task import Task
 from autosched.words import count
@@ -290,6 +291,20 @@ class Session:
             job.weight * cost for job, cost in zip(self.jobs, costs, strict=True)
         )
         return found
+
+    def compared(
+        self, result: ScheduleResult, finals: Mapping[str, Final | None]
+    ) -> Iterator[tuple[str, Yardsticks]]:
+        """What the best of each task that was raced is held against, by its key.
+
+        A single task is timed in turns with NumPy; Ctrl-C ends that and nothing else.
+        """
+        with contextlib.suppress(KeyboardInterrupt):
+            for each in result.tasks:
+                key, best = each.task.key, each.best
+                if best is not None and key in finals:
+                    hold = compare if len(self.jobs) == 1 else compare_alone
+                    yield key, hold(each.task, self.measurer, best, finals[key])
 
     def _keep(self, won: Final | None, result: TuneResult, seconds: float) -> Final | None:
         """Write the record of a race of `seconds`, and make its winner the best of the task."""

@@ -66,6 +66,10 @@ class TuneSettings:
         weights: of several tasks, one for each.
         strategy: gradient or round-robin: which of several tasks gets the next round.
         observer: called with the progress and the new records after every phase and batch.
+        progress: show how far the run is, as the command line does; default: in a notebook, and
+            where standard error is a terminal.
+        compare: at the end compare the best with NumPy and with the machine's measured peak, which
+            takes some seconds: `peer` and `peak` of the result's entries.
     """
 
     trials: int | None = None
@@ -94,12 +98,16 @@ class TuneSettings:
     weights: Sequence[float] | None = None
     strategy: str = "gradient"
     observer: Observer | None = None
+    progress: bool | None = None
+    compare: bool = False
 
     def __post_init__(self) -> None:
         _optional(self.trials, _from_one, "trials")
         _optional(self.records, arguments.file_path, "records")
         arguments.flag("fresh", self.fresh)
         arguments.flag("force", self.force)
+        arguments.flag("compare", self.compare)
+        _optional(self.progress, arguments.flag, "progress")
         arguments.one_of("strategy", self.strategy, STRATEGIES)
         if self.observer is not None and not callable(self.observer):
             raise ConfigError(

@@ -6,9 +6,13 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from autosched.display.frame import frame_of, rows_of
+from autosched.display.plot import tuning_curve
+from autosched.display.results import Found, results_html
 from autosched.driver import build_cuda, build_steps
 from autosched.errors import ConfigError, MeasureError
 from autosched.measure.environment import fingerprint, fingerprint_hash
@@ -21,18 +25,26 @@ from autosched.search.task_scheduler import ScheduleResult
 from autosched.search.tuner import TuneResult
 from autosched.session.again import Again
 from autosched.session.export import ExportOptions, export
+from autosched.session.peer import Peer
 from autosched.session.race import Final, Race
+from autosched.session.yardsticks import Yardsticks
 from autosched.state.steps import Step
 from autosched.task import Task
-from autosched.words import last_line
+from autosched.words import last_line, rate_text, seconds_text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TunedKernel:
     """The best candidate of a task."""
 
     task: Task
     record: Record
+
+    def __repr__(self) -> str:
+        low, high = map(seconds_text, self.interval)
+        checked = "checked" if self.record.result.checked else "not checked"
+        time = f"{seconds_text(self.seconds)} ({low} to {high}), {checked}"
+        return f"<best of {self.task.name} on {self.task.target}: {time}>"
 
     @property
     def seconds(self) -> float:
@@ -92,7 +104,8 @@ class TunedTask:
     `records` are those of the run, in the order of measuring; `failures` counts the failed ones by
     stage and kind. `again` is the best timed once more at the end of the run, None where that was
     interrupted or failed: its `remark` says when the best's time is unreliable. `race` is the race
-    of the best against those that may have been as fast, None where there were none.
+    of the best against those that may have been as fast, None where there were none. `known` is
+    what the best was compared with, where `compare` was asked for.
     """
 
     task: Task
@@ -101,13 +114,27 @@ class TunedTask:
     _result: TuneResult
     again: Again | None = None
     race: Race | None = None
+    known: Yardsticks = field(default_factory=Yardsticks)
 
     @classmethod
-    def of(cls, result: TuneResult, final: Final | None = None) -> TunedTask:
+    def of(
+        cls, result: TuneResult, final: Final | None = None, known: Yardsticks | None = None
+    ) -> TunedTask:
         """From what a tuner or the task scheduler returned of the task, and its race."""
         again, race = (None, None) if final is None else (final.again, final.race)
         failures = result.progress.failures
-        return cls(result.task, result.records, failures, result, again, race)
+        known = known or Yardsticks()
+        return cls(result.task, result.records, failures, result, again, race, known)
+
+    @property
+    def peer(self) -> Peer | None:
+        """The best timed in turns with NumPy, where `compare` asked for it and NumPy can."""
+        return self.known.peer
+
+    @property
+    def peak(self) -> float | None:
+        """Operations a second that this machine reaches at most, measured; as for `peer`."""
+        return self.known.peak
 
     @property
     def found(self) -> bool:
@@ -136,6 +163,30 @@ class TunedTask:
         if self.again is not None and self.again.remark:
             best += f" ({self.again.remark})"
         return f"<{self.task.name}: {best}, {len(self.records)} measured>"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each measured candidate, as `Tuned.to_pandas` has them."""
+        return list(rows_of(self.task, self.records))
+
+    def summary(self) -> Found:
+        """What a notebook shows."""
+        low, high = map(seconds_text, self.best.interval) if self.found else ("", "")
+        progress = self._result.progress
+        rate = rate_text(progress.flops_per_second(self._result.best), self.peak)
+        remarks = [f"{number} x {kind}" for kind, number in self.failures.most_common()]
+        remarks.append("" if self.race is None else self.race.text)
+        remarks.append("" if self.again is None else self.again.remark)
+        remarks.append("" if self.peer is None else self.peer.text)
+        return Found(
+            task=self.task.name,
+            best=seconds_text(self.best.seconds) if self.found else self._why_none(),
+            interval=f"{low} to {high}" if self.found else "",
+            rate=rate if self.found else "",
+            trials=len(self.records),
+            valid=sum(record.result.valid for record in self.records),
+            remarks=remarks,
+            curve=[row["best_seconds"] for row in self.rows()],
+        )
 
     def _why_none(self) -> str:
         if self._result.interrupted:
@@ -167,13 +218,17 @@ class Tuned:
         *,
         interrupted: bool = False,
         finals: Mapping[str, Final | None] | None = None,
+        known: Mapping[str, Yardsticks] | None = None,
     ) -> Tuned:
         """From what a session returned; `interrupted` after it had ended.
 
-        `finals`: the races of the tasks, by their keys.
+        `finals`: the races of the tasks, by their keys; `known`: what they were compared with.
         """
-        known = finals or {}
-        tasks = tuple(TunedTask.of(each, known.get(each.task.key)) for each in result.tasks)
+        raced, compared = finals or {}, known or {}
+        tasks = tuple(
+            TunedTask.of(each, raced.get(each.task.key), compared.get(each.task.key))
+            for each in result.tasks
+        )
         interrupted = interrupted or result.interrupted
         return cls(tasks, result.reason, interrupted, result.objective)
 
@@ -199,6 +254,29 @@ class Tuned:
     def objective(self) -> float | None:
         """The weighted sum of the best times in seconds; None while a task has none."""
         return self._objective if all(task.found for task in self.tasks) else None
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame with a row for each measured candidate, in the order of measuring.
+
+        Columns: `task`, `key`, `trial`, `round`, `seconds` (NaN for a failure), `low` and `high`
+        (its 95% interval), `flops_per_second`, `best_seconds` (until then), `valid`, `checked`,
+        `stage`, `kind` and `message` of a failure, `predicted` (by the cost model), `build_seconds`
+        and `total_seconds` spent on it, `steps` (their number).
+
+        Raises ConfigError without pandas.
+        """
+        return frame_of([row for task in self.tasks for row in task.rows()])
+
+    def plot(self) -> Any:
+        """The best time over the trials, and every trial, as a plotly.graph_objects.Figure.
+
+        A notebook shows it; elsewhere `figure.show()` or `figure.write_html("curve.html")`. Raises
+        ConfigError without plotly.
+        """
+        return tuning_curve([row for task in self.tasks for row in task.rows()])
+
+    def _repr_html_(self) -> str:
+        return results_html([task.summary() for task in self.tasks], self.reason)
 
     def __repr__(self) -> str:
         return f"Tuned({', '.join(map(repr, self.tasks))}; {self.reason})"

@@ -10,15 +10,14 @@ from typing import Any, Never
 import pytest
 
 from autosched.cli import app as application
-from autosched.cli import yardsticks
-from autosched.cli.peer import Peer
 from autosched.errors import MeasureError
 from autosched.features.sets import TUNING, feature_set
 from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.search.cost_model import XGBoostModel
-from autosched.session import session
+from autosched.session import session, yardsticks
+from autosched.session.peer import Peer
 from autosched.task import Task
 from kit.helper import StubHelper, remember_features
 from kit.measurer import Steps, StubMeasurer

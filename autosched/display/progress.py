@@ -11,13 +11,15 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from autosched.cli.console import err, rate_text, seconds_text, warn
-from autosched.cli.status_line import Status, status_line
-from autosched.cli.task_table import TaskTable
+from autosched.display.console import literal_console, say
+from autosched.display.notebook import Display, NotebookProgress, Shown
+from autosched.display.status_line import Status, status_line
+from autosched.display.task_table import TaskTable
 from autosched.measure.records import Record
 from autosched.search.tuner import Observer
 from autosched.search.tuner import Progress as TuneProgress
 from autosched.task import Task
+from autosched.words import rate_text, seconds_text
 
 
 def status_text(progress: TuneProgress, peak: float | None = None) -> str:
@@ -49,9 +51,16 @@ class _Screen:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self._table is not None:
             yield self._table.live(options.max_width)
-        status = replace(self._status, eta=self._eta.seconds())
+        status = self._now()
         line = status_line(status, options.max_width, ascii_only=options.ascii_only)
         yield Text(line, no_wrap=True, overflow="crop")
+
+    def shown(self) -> Shown:
+        """The same for a notebook, as it is now."""
+        return Shown(self._now(), self._table)
+
+    def _now(self) -> Status:
+        return replace(self._status, eta=self._eta.seconds())
 
 
 class Eta:
@@ -108,46 +117,85 @@ def make_observer(
     table: TaskTable | None = None,
     peak_of: Callable[[Task], float | None] = lambda task: None,
     time_budget_s: float | None = None,
+    console: Console | None = None,
+    notebook: Display | None = None,
 ) -> Iterator[Observer]:
     """An observer for tuners: silent, a live line, or a line after every batch.
 
     `trials` is the number of all tasks together. Several tuners may share it: then `table` has a
     row for each. `peak_of` measures the operations a second that a task could reach at most; it is
-    asked after the task's first batch.
+    asked after the task's first batch. Lines go to `console` (default: standard error), or to an
+    output of a `notebook`.
     """
-    runs: dict[str, TuneProgress] = {} if table is None else table.runs
-    peaks: dict[str, float | None] = {}
-
-    def take(progress: TuneProgress, records: Sequence[Record]) -> tuple[int, str]:
-        """Trials done by all tasks, and the name of this one among several."""
-        key = progress.task.key
-        runs[key] = progress
-        if records and progress.best is not None and key not in peaks:
-            peaks[key] = peak_of(progress.task)
-        return sum(run.done for run in runs.values()), "" if table is None else table.name(key)
-
+    console = console or literal_console(stderr=True)
+    told = _Told(trials, table, peak_of)
     if quiet:
         yield lambda progress, records: None
-    elif err.is_terminal:
+    elif notebook is not None:
         screen = _Screen(trials, table, time_budget_s)
-        with Live(screen, console=err, transient=True):
+        output = NotebookProgress(notebook, screen.shown())
+
+        def replace_output(progress: TuneProgress, records: Sequence[Record]) -> None:
+            screen.update(told.status(progress, records), told.done)
+            output.show(screen.shown())
+
+        try:
+            yield replace_output
+        finally:
+            output.flush()
+    elif console.is_terminal:
+        screen = _Screen(trials, table, time_budget_s)
+        with Live(screen, console=console, transient=True):
 
             def live(progress: TuneProgress, records: Sequence[Record]) -> None:
-                done, name = take(progress, records)
-                peak = peaks.get(progress.task.key)
-                screen.update(_status(progress, done, trials, name, peak), done)
+                screen.update(told.status(progress, records), told.done)
 
             yield live
     else:
 
         def lines(progress: TuneProgress, records: Sequence[Record]) -> None:
             if records:
-                done, name = take(progress, records)
-                text = status_text(progress, peaks.get(progress.task.key))
-                prefix = f"{name}: " if name else ""
-                warn(f"[{progress.elapsed:6.1f} s] {done}/{trials} trials, {prefix}{text}")
+                say(console, told.line(progress, records))
 
         yield lines
+
+
+class _Told:
+    """What the tuners of a run have told: their progress, by task, and the peak of each task."""
+
+    def __init__(
+        self, trials: int, table: TaskTable | None, peak_of: Callable[[Task], float | None]
+    ) -> None:
+        self._trials = trials
+        self._table = table
+        self._peak_of = peak_of
+        self._runs: dict[str, TuneProgress] = {} if table is None else table.runs
+        self._peaks: dict[str, float | None] = {}
+
+    @property
+    def done(self) -> int:
+        """Trials that are recorded, of all tasks."""
+        return sum(run.done for run in self._runs.values())
+
+    def status(self, progress: TuneProgress, records: Sequence[Record]) -> Status:
+        """What there is to say of a run that has told its progress."""
+        name, peak = self._take(progress, records)
+        return _status(progress, self.done, self._trials, name, peak)
+
+    def line(self, progress: TuneProgress, records: Sequence[Record]) -> str:
+        """The same as a line for a file."""
+        name, peak = self._take(progress, records)
+        text = status_text(progress, peak)
+        prefix = f"{name}: " if name else ""
+        return f"[{progress.elapsed:6.1f} s] {self.done}/{self._trials} trials, {prefix}{text}"
+
+    def _take(self, progress: TuneProgress, records: Sequence[Record]) -> tuple[str, float | None]:
+        """The name of the task among several, and its peak."""
+        key = progress.task.key
+        self._runs[key] = progress
+        if records and progress.best is not None and key not in self._peaks:
+            self._peaks[key] = self._peak_of(progress.task)
+        return "" if self._table is None else self._table.name(key), self._peaks.get(key)
 
 
 def _status(

@@ -2,17 +2,13 @@
 
 import io
 from _io import StringIO
-from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
-from autosched.cli import progress as progress_module
-from autosched.cli.console import literal_console, rate_text
-from autosched.cli.peer import PLAIN_LOOPS, Peer, peer_of
-from autosched.cli.progress import Eta, make_observer, status_text
-from autosched.cli.task_table import TaskTable
-from autosched.measure.measurer import Measurer
+from autosched.display.console import literal_console
+from autosched.display.progress import Eta, make_observer, status_text
+from autosched.display.task_table import TaskTable
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.search.ranking_quality import Quality
@@ -72,20 +68,17 @@ def test_several_tasks_are_counted_together(capfd: pytest.CaptureFixture[str]) -
     assert "10/20 trials, two: " in lines[1]
 
 
-def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> StringIO:
-    """Standard error as a terminal of that width; returns what is written to it."""
+def terminal(width: int) -> tuple[StringIO, Console]:
+    """A terminal of that width, and what is written to it."""
     written = io.StringIO()
     console = literal_console(file=written, force_terminal=True, width=width, color_system=None)
-    monkeypatch.setattr(progress_module, "err", console)
-    return written
+    return written, console
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-def test_a_terminal_shows_the_line_from_the_start(
-    monkeypatch: pytest.MonkeyPatch, width: int
-) -> None:
-    written = terminal(monkeypatch, width)
-    with make_observer(quiet=False, trials=8) as observer:
+def test_a_terminal_shows_the_line_from_the_start(width: int) -> None:
+    written, console = terminal(width)
+    with make_observer(quiet=False, console=console, trials=8) as observer:
         observer(Progress(TASK, 8, done=4, best=BEST), [BEST])
     text = written.getvalue()
     assert "0/8  none valid yet" in text
@@ -94,14 +87,14 @@ def test_a_terminal_shows_the_line_from_the_start(
     assert "None" not in text
 
 
-def test_trials_move_within_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = terminal(monkeypatch, 80)
+def test_trials_move_within_a_round() -> None:
+    written, console = terminal(80)
     for part, shown in (
         (Part("build", 3, 4), "build 3/4    ━━━━━━"),
         (Part("run", 0, 4), "50%  4/8  "),
         (Part("run", 3, 4), "88%  7/8  "),
     ):
-        with make_observer(quiet=False, trials=8) as observer:
+        with make_observer(quiet=False, console=console, trials=8) as observer:
             observer(Progress(TASK, 8, done=4, best=BEST, part=part), ())
         assert shown in written.getvalue()
         assert f"{part.name} {part.done}/4" in written.getvalue()
@@ -140,13 +133,11 @@ def test_a_time_budget_ends_the_wait() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_terminal_shows_the_table_of_several_tasks(
-    monkeypatch: pytest.MonkeyPatch, width: int
-) -> None:
-    written = terminal(monkeypatch, width)
+def test_a_terminal_shows_the_table_of_several_tasks(width: int) -> None:
+    written, console = terminal(width)
     other = Task.from_workload("matmul", M=8, N=8, K=16)
     table = TaskTable([TASK.key, other.key], ["one", "two"], [1, 2.5])
-    with make_observer(quiet=False, trials=20, table=table) as observer:
+    with make_observer(quiet=False, console=console, trials=20, table=table) as observer:
         observer(Progress(TASK, 8, done=4, best=BEST), [BEST])
     last = written.getvalue().rpartition("task ")[2]
     assert "one   1       4       0      1 us" in last
@@ -154,12 +145,12 @@ def test_a_terminal_shows_the_table_of_several_tasks(
     assert max(map(len, last.splitlines())) <= width
 
 
-def test_names_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_no_markup() -> None:
     """Neither emoji nor style, in the table and in the line below it."""
-    written = terminal(monkeypatch, 120)
+    written, console = terminal(120)
     name = "a:x:[red]b"
     table = TaskTable([TASK.key], [name], [1])
-    with make_observer(quiet=False, trials=8, table=table) as observer:
+    with make_observer(quiet=False, console=console, trials=8, table=table) as observer:
         observer(Progress(TASK, 8, done=4, best=BEST), [BEST])
     assert written.getvalue().count(name) >= 2
     assert f"4/8  {name}  best" in written.getvalue()
@@ -169,57 +160,3 @@ def test_quiet(capfd: pytest.CaptureFixture[str]) -> None:
     with make_observer(quiet=True, trials=8) as observer:
         observer(Progress(TASK, 8), [BEST])
     assert capfd.readouterr() == ("", "")
-
-
-def test_peers() -> None:
-    peer = Peer("numpy.matmul", 2e-6, 1e-6)
-    assert peer.share == 2.0
-    assert peer.text.startswith("2.00 times the speed of numpy.matmul")
-    assert peer.to_json()["share"] == 2.0
-    assert "unreliable" not in peer.text
-    steady, shaken = [1e-6, 1e-6, 1.1e-6, 1.1e-6], [1e-6, 1e-6, 9e-6, 9e-6]
-    for theirs, ours in ((steady, shaken), (shaken, steady)):
-        found = Peer.of("numpy.matmul", theirs, ours)
-        assert found.disturbed and found.to_json()["disturbed"]
-        assert found.text.endswith("unreliable: others use the cores")
-    assert not Peer.of("numpy.matmul", steady, steady).disturbed
-    assert Peer("NumPy", 1e-6, 1e-6).warning is None
-    assert Peer("NumPy", 1e-6, 1.5e-6, scatter=2.0).warning is None
-    assert "slower than NumPy; more trials" in (Peer("NumPy", 1e-6, 1.5e-6).warning or "")
-
-
-@pytest.mark.parametrize(
-    ("workload", "name"),
-    [
-        ({"op": "matmul", "args": {"M": 4, "N": 4, "K": 4}}, "numpy.matmul (OpenBLAS)"),
-        ({"op": "softmax", "args": {"M": 4, "N": 4}}, "NumPy"),
-        ({"expr": "C[i, j] += A[i, k] * A[k, j]", "shapes": {"A": [4, 4]}}, PLAIN_LOOPS),
-        ({"einsum": "ik,kj->ij", "shapes": {"A": [4, 4], "B": [4, 4]}}, "numpy.einsum"),
-    ],
-)
-def test_every_task_has_one(
-    workload: Mapping[str, str | Mapping[str, int | list[int]]], name: str
-) -> None:
-    """Timed for real, in a runner process."""
-    task = Task.from_json_workload(workload, "cpu")
-    record = replace(BEST, steps=())
-    with Measurer.create() as measurer:
-        found = peer_of(task, measurer, record)
-    assert found.name == name
-    assert found.share > 0
-
-
-@pytest.mark.parametrize("share", [1.001, 1.03, 8.41])
-def test_more_than_the_peak_is_never_printed_without_a_remark(share: float) -> None:
-    remark = " of peak, measured too low or operations are saved)"
-    assert rate_text(1e9, 1e9 / share).endswith(remark)
-    assert rate_text(1e9, 1e9).endswith(" (100% of peak)")
-
-
-def test_the_peak_is_measured_again_where_it_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = iter([1e9, 3e9, 2e9])
-    measurer = Measurer()
-    monkeypatch.setattr(type(measurer.runner), "peak", lambda self, task: next(found))
-    assert measurer.peak(TASK) == measurer.peak(TASK, 0.9e9) == 1e9
-    assert measurer.peak(TASK, 2e9) == measurer.peak(TASK, 2.9e9) == 3e9
-    assert measurer.peak(TASK, 4e9) == 3e9

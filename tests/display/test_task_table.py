@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from autosched.cli.task_table import HEAD, TaskTable, short_names
+from autosched.display.task_table import HEAD, TaskTable, short_names
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.search.ranking_quality import Quality

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from rich.table import Table
 
-from autosched.cli.console import rate_text, seconds_text
 from autosched.search.tuner import Progress
+from autosched.words import rate_text, seconds_text
 
 _LESS_TELLING = ("model", "weight", "checked", "valid", "rate")
 HEAD = ("task", "weight", "trials", "valid", "best", "rate", "model", "checked")

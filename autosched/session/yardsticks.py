@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autosched.cli.peer import Peer, peer_of
 from autosched.errors import AutoschedError
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
+from autosched.session.peer import Peer, peer_of
 from autosched.session.race import Final
 from autosched.task import Task
 from autosched.words import last_line

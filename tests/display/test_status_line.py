@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autosched.cli.status_line import Status, bar, clock, status_line
+from autosched.display.status_line import Status, bar, clock, status_line
 
 FULL = Status(
     "build 13/16",

@@ -1,0 +1,36 @@
+"""Consoles that show text as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import IO, Any
+
+from rich.console import Console
+
+
+class _Console(Console):
+    """A console whose reader may go away, as `head` does: what it prints is lost from then on."""
+
+    def on_broken_pipe(self) -> None:
+        """In place of ending the process, which has more to do than to print."""
+        lose(self.file)
+
+
+def lose(stream: IO[str]) -> None:
+    """What is written to the stream goes nowhere from now on."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def literal_console(**options: Any) -> Console:
+    """A console that shows text as it is: file names may hold `[red]` or `:x:`.
+
+    It respects NO_COLOR and drops colours where the stream is not a terminal.
+    """
+    return _Console(soft_wrap=True, highlight=False, markup=False, emoji=False, **options)
+
+
+def say(console: Console, text: str) -> None:
+    """A line, lost where nothing can be written."""
+    with contextlib.suppress(OSError):
+        console.print(text)

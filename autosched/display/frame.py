@@ -1,0 +1,61 @@
+"""The candidates of a run as rows, and as a data frame of pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf, nan
+from typing import Any
+
+from autosched.errors import ConfigError
+from autosched.measure.records import Record
+from autosched.measure.steady import interval
+from autosched.task import Task
+
+COLUMNS = (
+    *("task", "key", "trial", "round", "seconds", "low", "high", "flops_per_second"),
+    *("best_seconds", "valid", "checked", "stage", "kind", "message", "predicted"),
+    *("build_seconds", "total_seconds", "steps"),
+)
+
+
+def rows_of(task: Task, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
+    """A row for each record of a task, in the order of measuring.
+
+    `low` and `high` are where the time lies with 95% confidence, `best_seconds` is the best of the
+    run until then. Times of failures are NaN, their `stage`, `kind` and `message` say why.
+    """
+    best, operations = inf, task.dag.flop_count
+    for trial, record in enumerate(records):
+        result, failure = record.result, record.result.failure
+        best = min(best, result.cost)
+        seconds = result.cost if result.valid else nan
+        low, high = interval(result.seconds) if result.valid else (nan, nan)
+        yield {
+            "task": task.name,
+            "key": task.key,
+            "trial": trial,
+            "round": record.search.get("round"),
+            "seconds": seconds,
+            "low": low,
+            "high": high,
+            "flops_per_second": operations / seconds,
+            "best_seconds": nan if best == inf else best,
+            "valid": result.valid,
+            "checked": result.checked,
+            "stage": None if failure is None else failure.stage,
+            "kind": None if failure is None else failure.kind,
+            "message": None if failure is None else failure.message,
+            "predicted": record.search.get("predicted"),
+            "build_seconds": result.build_seconds,
+            "total_seconds": result.total_seconds,
+            "steps": len(record.steps),
+        }
+
+
+def frame_of(rows: Sequence[dict[str, Any]]) -> Any:
+    """The rows as a pandas.DataFrame. Raises ConfigError without pandas."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ConfigError("to_pandas needs pandas: pip install pandas") from error
+    return pandas.DataFrame(list(rows), columns=list(COLUMNS))

@@ -1,0 +1,70 @@
+"""What the best kernel is compared with: NumPy, and the machine's peak."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from autosched.measure.measurer import Measurer
+from autosched.measure.records import Record
+from autosched.measure.result import MeasureResult
+from autosched.session.peer import PLAIN_LOOPS, Peer, peer_of
+from autosched.task import Task
+from autosched.words import rate_text
+
+TASK = Task.from_workload("matmul", M=8, N=8, K=8)
+BEST = Record(TASK.to_json(), (), MeasureResult((1e-6,)))
+
+
+def test_peers() -> None:
+    peer = Peer("numpy.matmul", 2e-6, 1e-6)
+    assert peer.share == 2.0
+    assert peer.text.startswith("2.00 times the speed of numpy.matmul")
+    assert peer.to_json()["share"] == 2.0
+    assert "unreliable" not in peer.text
+    steady, shaken = [1e-6, 1e-6, 1.1e-6, 1.1e-6], [1e-6, 1e-6, 9e-6, 9e-6]
+    for theirs, ours in ((steady, shaken), (shaken, steady)):
+        found = Peer.of("numpy.matmul", theirs, ours)
+        assert found.disturbed and found.to_json()["disturbed"]
+        assert found.text.endswith("unreliable: others use the cores")
+    assert not Peer.of("numpy.matmul", steady, steady).disturbed
+    assert Peer("NumPy", 1e-6, 1e-6).warning is None
+    assert Peer("NumPy", 1e-6, 1.5e-6, scatter=2.0).warning is None
+    assert "slower than NumPy; more trials" in (Peer("NumPy", 1e-6, 1.5e-6).warning or "")
+
+
+@pytest.mark.parametrize(
+    ("workload", "name"),
+    [
+        ({"op": "matmul", "args": {"M": 4, "N": 4, "K": 4}}, "numpy.matmul (OpenBLAS)"),
+        ({"op": "softmax", "args": {"M": 4, "N": 4}}, "NumPy"),
+        ({"expr": "C[i, j] += A[i, k] * A[k, j]", "shapes": {"A": [4, 4]}}, PLAIN_LOOPS),
+        ({"einsum": "ik,kj->ij", "shapes": {"A": [4, 4], "B": [4, 4]}}, "numpy.einsum"),
+    ],
+)
+def test_every_task_has_one(
+    workload: Mapping[str, str | Mapping[str, int | list[int]]], name: str
+) -> None:
+    """Timed for real, in a runner process."""
+    task = Task.from_json_workload(workload, "cpu")
+    record = replace(BEST, steps=())
+    with Measurer.create() as measurer:
+        found = peer_of(task, measurer, record)
+    assert found.name == name
+    assert found.share > 0
+
+
+@pytest.mark.parametrize("share", [1.001, 1.03, 8.41])
+def test_more_than_the_peak_is_never_printed_without_a_remark(share: float) -> None:
+    remark = " of peak, measured too low or operations are saved)"
+    assert rate_text(1e9, 1e9 / share).endswith(remark)
+    assert rate_text(1e9, 1e9).endswith(" (100% of peak)")
+
+
+def test_the_peak_is_measured_again_where_it_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = iter([1e9, 3e9, 2e9])
+    measurer = Measurer()
+    monkeypatch.setattr(type(measurer.runner), "peak", lambda self, task: next(found))
+    assert measurer.peak(TASK) == measurer.peak(TASK, 0.9e9) == 1e9
+    assert measurer.peak(TASK, 2e9) == measurer.peak(TASK, 2.9e9) == 3e9
+    assert measurer.peak(TASK, 4e9) == 3e9
