@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from autosched.display.console import literal_console, lose, say
+from autosched.display.console import literal_console, lose, tell
 from autosched.errors import ConfigError
 from autosched.words import rate_text as rate_text
 from autosched.words import seconds_text as seconds_text
@@ -67,7 +67,7 @@ def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
 
 def warn(text: str) -> None:
     """A message on standard error, lost where nothing can be written to it."""
-    say(err, text)
+    tell(err, text)
 
 
 def warning(text: str) -> None:

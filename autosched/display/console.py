@@ -30,7 +30,7 @@ def literal_console(**options: Any) -> Console:
     return _Console(soft_wrap=True, highlight=False, markup=False, emoji=False, **options)
 
 
-def say(console: Console, text: str) -> None:
+def tell(console: Console, text: str) -> None:
     """A line, lost where nothing can be written."""
     with contextlib.suppress(OSError):
         console.print(text)

@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from autosched.display.console import literal_console, say
+from autosched.display.console import literal_console, tell
 from autosched.display.notebook import Display, NotebookProgress, Shown
 from autosched.display.status_line import Status, status_line
 from autosched.display.task_table import TaskTable
@@ -155,7 +155,7 @@ def make_observer(
 
         def lines(progress: TuneProgress, records: Sequence[Record]) -> None:
             if records:
-                say(console, told.line(progress, records))
+                tell(console, told.line(progress, records))
 
         yield lines
 
