@@ -30,7 +30,7 @@ TILED = steps_from_json(
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """cli("show", "file", ...) in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(replay, "_THOROUGH", RunOptions(min_repeat_ms=40.0, visits=8))
+    monkeypatch.setattr(replay, "_THOROUGH", RunOptions(min_repeat_ms=4.0, visits=4))
 
     def run(*args: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["autosched", *map(str, args)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,12 @@ import pytest
 
 from autosched.measure.records import RecordLog
 from kit.cli import Cli, MakeRecord
+
+SEARCH = """\
+search: {sample_init_min_population: 4, evolutionary_search_population: 4,
+  evolutionary_search_num_iters: 1}
+cost_model: {kind: random}
+"""
 
 
 @pytest.fixture
@@ -33,11 +38,9 @@ def test_the_best_was_timed_without(cli: Cli, mixed: Path) -> None:
 
 
 def test_each_is_replayed_as_it_was_timed(cli: Cli, mixed: Path) -> None:
-    done = cli("replay", mixed, "--all", "--no-check", "--json")
+    done = cli("replay", mixed, "--all", "--no-check")
     assert done.status == 0, done.err
-    rows = json.loads(done.out)["replayed"]
-    assert [row["cache_flush"] for row in rows] == [4096, 0]
-    assert "with empty caches" in cli("replay", mixed, "--index", "0", "--no-check").out
+    assert ["with empty caches" in line for line in done.out.splitlines()] == [True, False]
 
 
 def test_ansors_format_cannot_say_it(cli: Cli, mixed: Path) -> None:
@@ -46,7 +49,7 @@ def test_ansors_format_cannot_say_it(cli: Cli, mixed: Path) -> None:
 
 
 def test_a_run_says_how_it_times(cli: Cli, config: Path) -> None:
-    text = config.read_text() + "measure: {cache_flush: 4 KiB, min_repeat_ms: 1}\n"
+    text = config.read_text() + SEARCH + "measure: {cache_flush: 4 KiB, min_repeat_ms: 1}\n"
     config.write_text(text)
     done = cli("tune", config, "--trials", "2")
     assert "caches    emptied before each call: 4 KiB written" in done.out

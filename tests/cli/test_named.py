@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from autosched.cli import replay, yardsticks
+from autosched.cli.peer import Peer
+from autosched.session import session
 from kit.cli import Cli
+from kit.helper import StubHelper
+from kit.measurer import StubMeasurer
 
 HASH = "0123456789abcdef0123456789abcdef"
 STEPS = [["SP", 2, 0, 16, [4], 1], ["AN", 2, 0, 3]]
@@ -39,8 +44,16 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: "-".join(c[:2]))
 def test_every_reader_takes_it(
-    cli: Cli, config: Path, hashed: Path, command: tuple[str, ...]
+    cli: Cli,
+    config: Path,
+    hashed: Path,
+    command: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(replay, "Measurer", StubMeasurer())
+    monkeypatch.setattr(session, "Measurer", StubMeasurer())
+    monkeypatch.setattr(session, "Helper", StubHelper)
+    monkeypatch.setattr(yardsticks, "peer_of", lambda *_: Peer("NumPy", 2e-6, 1e-6))
     refused = cli(*command)
     assert "a.json:1: the workload '0123" in refused.err
     assert "--workload CONFIG on the command line names its computation" in refused.err

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import autosched
+from autosched.cli import replay
 from autosched.measure import gpu_runner
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.runner import RunOptions
 from autosched.search.space import SearchSpace
@@ -17,6 +18,7 @@ from autosched.state.steps import steps_from_json
 from autosched.task import Task
 from kit.cli import Cli, MakeRecord
 from kit.fake_gpu import BROKEN
+from kit.measurer import StubMeasurer
 
 
 def test_the_best_record_is_rebuilt_checked_and_timed(cli: Cli, log: Path) -> None:
@@ -45,15 +47,19 @@ def test_json_is_one_object_with_every_valid_record(cli: Cli, log: Path) -> None
     ],
 )
 def test_whether_the_time_lies_inside_the_recorded_interval(
-    cli: Cli, gpu_log: Path, monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, ...], said: str
+    cli: Cli,
+    log: Path,
+    record: MakeRecord,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: tuple[float, ...],
+    said: str,
 ) -> None:
-    """On a stand-in for a GPU, where every call takes 100 us."""
-    monkeypatch.setattr(gpu_runner, "FACTORY", "kit.fake_gpu:make_good_handler")
-    (record,) = read_log(gpu_log).records
-    gpu_log.unlink()
-    RecordLog(gpu_log).append([replace(record, result=MeasureResult(seconds))])
-    assert f", {said}" in cli("replay", gpu_log).out
-    (row,) = json.loads(cli("replay", gpu_log, "--json").out)["replayed"]
+    """Where every call takes 100 us."""
+    monkeypatch.setattr(replay, "Measurer", StubMeasurer(seconds=lambda _: 1e-4))
+    log.unlink()
+    RecordLog(log).append([replace(record(), result=MeasureResult(seconds))])
+    assert f", {said}" in cli("replay", log).out
+    (row,) = json.loads(cli("replay", log, "--json").out)["replayed"]
     assert row["inside"] == said.startswith("inside")
     assert row["recorded_interval"] == [min(seconds), max(seconds)]
 
