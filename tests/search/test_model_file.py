@@ -40,8 +40,10 @@ def test_what_is_whole_is_loaded_as_it_is(tmp_path: Path, name: str) -> None:
     programs = [rows[:2], rows[2:]]
     np.testing.assert_array_equal(checked.opinions(programs), plain.opinions(programs))
     checked.fit(programs, [1.0, 0.5])
-    checked.save(tmp_path / "again.json")
-    XGBoostModel().load(tmp_path / "again.json")
+    again = tmp_path / f"again-{name}"
+    checked.save(again, "x/1")
+    XGBoostModel().load(again, schema="x/1")
+    assert (again.read_bytes()[:2] == b"\x1f\x8b") == name.endswith(".gz")
 
 
 @pytest.mark.parametrize(
