@@ -299,7 +299,11 @@ def _npz(draw: Draw, data: bytes) -> bytes:
         case 1:
             arrays[name] = np.array([odd(draw) for _ in range(3)], object)
         case 2:
-            arrays[name] = array.ravel()[:1] if draw.random() < 0.5 else np.concatenate([array] * 2)
+            arrays[name] = (
+                array.ravel()[:1]
+                if draw.random() < 0.5
+                else np.concatenate([np.atleast_1d(array)] * 2)
+            )
         case 3:
             kind = draw.choice((np.float64, np.int8, "U5", "S3", np.complex64, "datetime64[s]"))
             with contextlib.suppress(TypeError, ValueError):

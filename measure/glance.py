@@ -47,7 +47,8 @@ _REST = re.compile(
     rf'(?:({_SORTED})|({_SECONDS}(?:,{_SECONDS})*+))\],"error":null,"build_seconds":{_SECONDS},'
     rf'"total_seconds":{_SECONDS},"checked":(?:true|false)'
     rf'(?:,"check":\{{"telling":{_NUMBER},"error":{_NUMBER},"tolerance":{_NUMBER}\}})?+'
-    rf'(?:,"cache_flush":([1-9]\d{{0,14}}))?+(?:,"device":{_object(_value(2))})?+\}},'
+    rf'(?:,"cache_flush":([1-9]\d{{0,14}}))?+(?:,"device":{_object(_value(2))})?+'
+    rf'(?:,"disturbed":[1-9]\d{{0,14}}+)?+\}},'
     rf'"search":({_object(_value(1))}),"environment":({_TEXT}),"time":{_TEXT}\}}\s*+',
     re.ASCII,
 )

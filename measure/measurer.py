@@ -227,7 +227,8 @@ class Measurer:
         """The result with what the runner found out beside times."""
         seen, device = self.runner.known_of(index)
         checked = seen is not None and result.valid
-        return replace(result, checked=checked, seen=seen if checked else None, device=device)
+        result = replace(result, checked=checked, seen=seen if checked else None, device=device)
+        return replace(result, disturbed=self.runner.disturbed(index))
 
     def _check(
         self,

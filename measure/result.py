@@ -49,6 +49,7 @@ class MeasureResult:
     L2 cache is overwritten whole, whatever the size.
     `build_seconds` is lowering and code generation, `total_seconds` all that was spent on it.
     `device` is what a GPU told of it: registers, shared memory and occupancy of each kernel.
+    `disturbed` is the number of visits during which others had the cores (disturbance.py).
     """
 
     seconds: tuple[float, ...]
@@ -59,6 +60,7 @@ class MeasureResult:
     seen: Seen | None = None
     cache_flush: int = 0
     device: Mapping[str, Any] | None = None
+    disturbed: int = 0
 
     @property
     def valid(self) -> bool:
@@ -85,6 +87,7 @@ class MeasureResult:
             **({} if self.seen is None else {"check": self.seen.to_json()}),
             **({"cache_flush": self.cache_flush} if self.cache_flush else {}),
             **({} if self.device is None else {"device": dict(self.device)}),
+            **({"disturbed": self.disturbed} if self.disturbed else {}),
         }
 
     @classmethod
@@ -98,8 +101,9 @@ class MeasureResult:
             _duration(data, "total_seconds"),
             bool(data.get("checked", False)),
             None if data.get("check") is None else Seen.from_json(data["check"]),
-            _bytes(data.get("cache_flush", 0)),
+            _natural(data, "cache_flush", "bytes"),
             _device(data.get("device")),
+            _natural(data, "disturbed", "visits"),
         )
 
 
@@ -118,9 +122,10 @@ def _device(value: Any) -> Mapping[str, Any] | None:
     return value
 
 
-def _bytes(value: Any) -> int:
+def _natural(data: Mapping[str, Any], key: str, unit: str) -> int:
+    value = data.get(key, 0)
     if type(value) is not int or value < 0:
-        raise ConfigError(f"cache_flush: expected bytes from 0 on, found {short(value)}")
+        raise ConfigError(f"{key}: expected {unit} from 0 on, found {short(value)}")
     return value
 
 

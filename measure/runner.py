@@ -99,6 +99,7 @@ class Runner:
     _worker: Worker | None = None
     _task: dict[str, Any] | None = None
     on_result: Callable[[int, RunResult], None] | None = None
+    _disturbed: dict[int, int] = field(default_factory=dict)
 
     def start(self, task: Task) -> None:
         """Start the process and let it prepare the task's arrays.
@@ -123,6 +124,10 @@ class Runner:
     def known_of(self, index: int) -> tuple[Seen | None, dict[str, Any] | None]:
         """Of a candidate of the last `run`: what its check saw, and what the device told of it."""
         return None, None
+
+    def disturbed(self, index: int) -> int:
+        """In how many visits of a candidate of the last `run` others had the cores."""
+        return self._disturbed.get(index, 0)
 
     def close(self) -> None:
         """End the process."""
@@ -150,7 +155,9 @@ class Runner:
         """After the first call of a candidate that did not fail."""
 
     def _after_last(self, batch: Batch) -> None:
-        """After the last visit."""
+        """After the last visit: ask which visits were disturbed; a new process knows the later."""
+        with contextlib.suppress(MeasureError):
+            self._disturbed = self._call(("disturbed",), "run") or {}
 
     def _make_ready(self) -> None:
         """Prepare a fresh process; RunLostError when one after the other dies of it."""
@@ -202,6 +209,7 @@ class Runner:
         candidates' worth of work is done. Raises RunInterrupted on Ctrl-C.
         """
         batch = Batch(self, artifacts, best)
+        self._disturbed = {}
         try:
             self.start(task)
             self._round_robin(batch, on_done)

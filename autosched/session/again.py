@@ -49,6 +49,9 @@ class Again:
             why = f"its repeats scatter by a factor of {most:.2f}"
         else:
             return ""
+        taken = max(r.disturbed for r in (self.again, self.found))
+        if taken:
+            return f"unreliable: {why}; others had the cores in {taken} of its visits"
         return f"unreliable: {why}; others use the cores, or their clock changes"
 
     def to_json(self) -> dict[str, Any]:

@@ -53,7 +53,9 @@ def records() -> Iterator[Record]:
     for number, seconds in enumerate(SECONDS):
         result = MeasureResult(seconds, None, 0.103454, 1.5, True, seen if number % 2 else None)
         yield Record(TASK, STEPS, result, search if number % 3 else {})
-    yield Record(TASK, STEPS, replace(result, cache_flush=1 << 20, device=DEVICE), search)
+    yield Record(
+        TASK, STEPS, replace(result, cache_flush=1 << 20, device=DEVICE, disturbed=3), search
+    )
 
 
 ODD = [

@@ -1,5 +1,7 @@
 """Candidates of every layout option, built, run and compared with NumPy, without processes."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,6 +141,31 @@ def test_transformed_inputs_are_dropped_when_there_is_no_room(
         assert all(t > 0 for t in runner.handle(("time", index, 1e-4, 2)))
     runner.handle(("drop",))
     assert not runner._stored
+
+
+def test_disturbed_visits_are_repeated_then_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    disturbed = [True, False, False, *[True] * 3, True, True, False]
+
+    class Watch:
+        def disturbed_since(self, before: Watch) -> bool:
+            return disturbed.pop(0)
+
+        @classmethod
+        def now(cls) -> Watch:
+            return cls()
+
+    monkeypatch.setattr(run, "Moment", Watch)
+    task = Task.from_workload("matmul", M=8, N=8, K=8, target=TARGET)
+    runner = run._Runner()
+    runner.handle(("task", task.to_json()))
+    for index in range(2):
+        runner.handle(("load", index, built(task, ())))
+    asked = [0, 1, 1, 1, 0]  # the first again, the second not, the third three times again
+    for index in asked:
+        assert len(runner.handle(("time", index, 1e-4, 2))) in (1, 2)
+    assert (disturbed, runner.handle(("disturbed",))) == ([], {1: 2})
+    runner.handle(("drop",))
+    assert (runner._again, runner.handle(("disturbed",))) == (0, {})
 
 
 def test_a_user_prepares_the_constant_inputs_once() -> None:

@@ -12,7 +12,8 @@ import pytest
 from autosched.errors import ConfigError, MeasureError
 from autosched.measure.build import Builder
 from autosched.measure.interrupt import RunLostError
-from autosched.measure.result import Failure
+from autosched.measure.measurer import Measurer
+from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.runner import Runner, RunOptions, require_memory
 from autosched.process.worker import Worker
 from autosched.task import Task
@@ -114,6 +115,8 @@ class Process(Worker):
             case ("time", index, _, blocks):
                 assert index in self.loaded, f"candidate {index} was not loaded again"
                 return [self.later[index]] * blocks
+            case ("disturbed",):
+                return {1: 3}
         return None
 
 
@@ -124,6 +127,18 @@ def run_with(
     results = runner.run(task, [b""] * len(process.first))
     visits = [r[1] for r in process.requests if r[0] == "time"]
     return results, [visits.count(index) for index in range(len(process.first))]
+
+
+def test_results_say_how_many_visits_were_disturbed(task: Task) -> None:
+    runner = Runner(RunOptions(), Process(first=[1.0, 1.0]), task.to_json())
+    measurer = Measurer(runner=runner)
+    for _ in range(2):
+        results = measurer.together(task, [b"", b""], visits=2, seconds=1.0)
+        assert [result.disturbed for result in results] == [0, 3]
+    runner.run(task, [])
+    written = [result.to_json() for result in results]
+    assert ["disturbed" in each for each in written] == [False, True]
+    assert [MeasureResult.from_json(each) for each in written] == results
 
 
 def test_a_slow_candidate_is_given_up_after_two_visits(task: Task) -> None:
