@@ -150,7 +150,7 @@ def _machine(target: Target) -> tuple[str, str, str]:
 
 def _build(candidate: Candidate) -> CpuArtifact:
     task = candidate.task
-    symbol = f"autosched_{candidate.symbol}"
+    symbol = f"autosched_kernel_{candidate.symbol}"
     return build_steps(task.dag, candidate.steps, task.target, symbol, task.layout)
 
 

@@ -28,7 +28,7 @@ _TIMER_IR = """
 %timespec = type { i64, i64 }
 declare i32 @clock_gettime(i32, ptr)
 
-define private i64 @now() {
+define private i64 @run.now() {
   %t = alloca %timespec
   %ignored = call i32 @clock_gettime(i32 1, ptr %t)
   %seconds = load i64, ptr %t
@@ -41,7 +41,7 @@ define private i64 @now() {
 
 define i64 @autosched_time(ptr %kernel, ptr %args, i64 %calls, ptr %status) {
 entry:
-  %start = call i64 @now()
+  %start = call i64 @run.now()
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
@@ -53,7 +53,7 @@ loop:
   br i1 %again, label %loop, label %done
 done:
   store i32 %code, ptr %status
-  %stop = call i64 @now()
+  %stop = call i64 @run.now()
   %elapsed = sub i64 %stop, %start
   ret i64 %elapsed
 }
@@ -61,11 +61,11 @@ done:
 
 _SLEEP_LINUX = """
 declare i64 @syscall(i64, ...)
-define private void @futex_wait(ptr %word, i32 %seen) {
+define private void @run.futex_wait(ptr %word, i32 %seen) {
   %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 128, i32 %seen, ptr null)
   ret void
 }
-define private void @futex_wake(ptr %word) {
+define private void @run.futex_wake(ptr %word) {
   %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 129, i32 2147483647)
   ret void
 }
@@ -74,20 +74,20 @@ define private void @futex_wake(ptr %word) {
 # Without futexes a waiting thread polls; 50 microseconds cost little and wake soon enough.
 _SLEEP_ELSEWHERE = """
 declare i32 @usleep(i32)
-define private void @futex_wait(ptr %word, i32 %seen) {
+define private void @run.futex_wait(ptr %word, i32 %seen) {
   %r = call i32 @usleep(i32 50)
   ret void
 }
-define private void @futex_wake(ptr %word) {
+define private void @run.futex_wake(ptr %word) {
   ret void
 }
 """
 
 _PAUSE = {
     "x86_64": "declare void @llvm.x86.sse2.pause()\n"
-    "define private void @relax() alwaysinline {\n"
+    "define private void @run.relax() alwaysinline {\n"
     "  call void @llvm.x86.sse2.pause()\n  ret void\n}\n",
-    "aarch64": "define private void @relax() alwaysinline {\n"
+    "aarch64": "define private void @run.relax() alwaysinline {\n"
     '  call void asm sideeffect "yield", ""()\n  ret void\n}\n',
 }
 
@@ -159,7 +159,7 @@ def runtime_ir() -> str:
     processor = platform.machine()
     futex = _FUTEX_NUMBERS.get(processor) if sys.platform == "linux" else None
     sleep = _SLEEP_ELSEWHERE if futex is None else _SLEEP_LINUX.replace("FUTEX", str(futex))
-    nothing = "define private void @relax() alwaysinline {\n  ret void\n}\n"
+    nothing = "define private void @run.relax() alwaysinline {\n  ret void\n}\n"
     return _PAUSE.get(processor, nothing) + sleep + pool_ir() + WORKSPACE_IR + _TIMER_IR + CALL_IR
 
 

@@ -37,7 +37,7 @@ LAUNCHER_SPINS = 20000
 _SHARE = """
 @autosched_pool = global [POOL_BYTES x i8] zeroinitializer, align 64
 
-define private i64 @share_bound(i64 %thread) {
+define private i64 @run.share_bound(i64 %thread) {
   %pb = getelementptr i8, ptr @autosched_pool, i64 144
   %pn = getelementptr i8, ptr @autosched_pool, i64 152
   %pt = getelementptr i8, ptr @autosched_pool, i64 160
@@ -52,14 +52,14 @@ define private i64 @share_bound(i64 %thread) {
   ret i64 %bound
 }
 
-define private ptr @share_word(i64 %thread) {
+define private ptr @run.share_word(i64 %thread) {
   %scaled = mul i64 %thread, 64
   %offset = add i64 %scaled, 448
   %word = getelementptr i8, ptr @autosched_pool, i64 %offset
   ret ptr %word
 }
 
-define private void @run_shares(i64 %thread) {
+define private void @run.run_shares(i64 %thread) {
 entry:
   %pf = getelementptr i8, ptr @autosched_pool, i64 128
   %pe = getelementptr i8, ptr @autosched_pool, i64 136
@@ -74,9 +74,9 @@ victims:
   %sum = add i64 %thread, %v
   %victim = urem i64 %sum, %threads
   %after = add i64 %victim, 1
-  %first = call i64 @share_bound(i64 %victim)
-  %last = call i64 @share_bound(i64 %after)
-  %word = call ptr @share_word(i64 %victim)
+  %first = call i64 @run.share_bound(i64 %victim)
+  %last = call i64 @run.share_bound(i64 %after)
+  %word = call ptr @run.share_word(i64 %victim)
   %size = sub i64 %last, %first
   %rounded = add i64 %size, 7
   %chunk = udiv i64 %rounded, 8
@@ -141,8 +141,8 @@ prepare:
   br label %words
 words:
   %t = phi i64 [ 0, %prepare ], [ %t1, %words ]
-  %first = call i64 @share_bound(i64 %t)
-  %word = call ptr @share_word(i64 %t)
+  %first = call i64 @run.share_bound(i64 %t)
+  %word = call ptr @run.share_word(i64 %t)
   store atomic i64 %first, ptr %word monotonic, align 8
   %t1 = add i64 %t, 1
   %more = icmp ult i64 %t1, %wide
@@ -154,10 +154,10 @@ start:
   %wake = icmp sgt i32 %asleep, 0
   br i1 %wake, label %waking, label %own
 waking:
-  call void @futex_wake(ptr @autosched_pool)
+  call void @run.futex_wake(ptr @autosched_pool)
   br label %own
 own:
-  call void @run_shares(i64 0)
+  call void @run.run_shares(i64 0)
   %open = atomicrmw and ptr %pmembers, i32 -1073741825 seq_cst
   br label %spin
 spin:
@@ -170,7 +170,7 @@ count:
   %tired = icmp sgt i32 %k, LAUNCHER_SPINS
   br i1 %tired, label %sleep, label %pause
 pause:
-  call void @relax()
+  call void @run.relax()
   br label %spin
 sleep:
   store atomic i32 1, ptr %pwaiting seq_cst, align 4
@@ -178,7 +178,7 @@ sleep:
   %over = icmp eq i32 %still, 0
   br i1 %over, label %awake, label %wait
 wait:
-  call void @futex_wait(ptr %pmembers, i32 %still)
+  call void @run.futex_wait(ptr %pmembers, i32 %still)
   br label %sleep
 awake:
   store atomic i32 0, ptr %pwaiting seq_cst, align 4
@@ -207,7 +207,7 @@ define void @autosched_pool_unlock() {
 }
 
 define void @autosched_wake_all() {
-  call void @futex_wake(ptr @autosched_pool)
+  call void @run.futex_wake(ptr @autosched_pool)
   ret void
 }
 
@@ -231,11 +231,11 @@ count:
   %tired = icmp sgt i32 %k, WORKER_SPINS
   br i1 %tired, label %sleep, label %pause
 pause:
-  call void @relax()
+  call void @run.relax()
   br label %spin
 sleep:
   %s1 = atomicrmw add ptr %psleepers, i32 1 seq_cst
-  call void @futex_wait(ptr @autosched_pool, i32 %last)
+  call void @run.futex_wait(ptr @autosched_pool, i32 %last)
   %s2 = atomicrmw sub ptr %psleepers, i32 1 seq_cst
   br label %idle
 work:
@@ -248,7 +248,7 @@ join:
   %open = icmp ne i32 %bit, 0
   br i1 %open, label %share, label %leave
 share:
-  call void @run_shares(i64 %thread)
+  call void @run.run_shares(i64 %thread)
   br label %leave
 leave:
   %before = atomicrmw sub ptr %pmembers, i32 1 seq_cst
@@ -259,7 +259,7 @@ look:
   %tell = icmp ne i32 %waiting, 0
   br i1 %tell, label %wake, label %finish
 wake:
-  call void @futex_wake(ptr %pmembers)
+  call void @run.futex_wake(ptr %pmembers)
   br label %finish
 finish:
   br label %idle

@@ -12,38 +12,38 @@ CACHE_BYTES = 256 * 1024 * 1024
 
 WORKSPACE_IR = """
 %block = type { ptr, i64, i64 }
-@blocks = private global [64 x %block] zeroinitializer, align 64
-@blocks_lock = private global i32 0, align 64
-@blocks_bytes = private global i64 0
+@run.blocks = private global [64 x %block] zeroinitializer, align 64
+@run.blocks_lock = private global i32 0, align 64
+@run.blocks_bytes = private global i64 0
 
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 
-define private void @lock_blocks() {
+define private void @run.lock_blocks() {
 entry:
   br label %try
 try:
-  %pair = cmpxchg ptr @blocks_lock, i32 0, i32 1 acquire monotonic, align 4
+  %pair = cmpxchg ptr @run.blocks_lock, i32 0, i32 1 acquire monotonic, align 4
   %won = extractvalue { i32, i1 } %pair, 1
   br i1 %won, label %done, label %wait
 wait:
-  call void @relax()
+  call void @run.relax()
   br label %try
 done:
   ret void
 }
 
-define private void @unlock_blocks() {
-  store atomic i32 0, ptr @blocks_lock release, align 4
+define private void @run.unlock_blocks() {
+  store atomic i32 0, ptr @run.blocks_lock release, align 4
   ret void
 }
 
-define private void @drop_unused_blocks() {
+define private void @run.drop_unused_blocks() {
 entry:
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %step ]
-  %slot = getelementptr [64 x %block], ptr @blocks, i64 0, i64 %i
+  %slot = getelementptr [64 x %block], ptr @run.blocks, i64 0, i64 %i
   %psize = getelementptr %block, ptr %slot, i32 0, i32 1
   %pused = getelementptr %block, ptr %slot, i32 0, i32 2
   %pointer = load ptr, ptr %slot
@@ -53,9 +53,9 @@ loop:
 drop:
   call void @free(ptr %pointer)
   %size = load i64, ptr %psize
-  %total = load i64, ptr @blocks_bytes
+  %total = load i64, ptr @run.blocks_bytes
   %rest = sub i64 %total, %size
-  store i64 %rest, ptr @blocks_bytes
+  store i64 %rest, ptr @run.blocks_bytes
   store ptr null, ptr %slot
   store i64 0, ptr %psize
   br label %step
@@ -72,11 +72,11 @@ entry:
   %padded = add i64 %asked, 64
   %size = and i64 %padded, -64
   %limit = mul i64 %size, 2
-  call void @lock_blocks()
+  call void @run.lock_blocks()
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %step ]
-  %slot = getelementptr [64 x %block], ptr @blocks, i64 0, i64 %i
+  %slot = getelementptr [64 x %block], ptr @run.blocks, i64 0, i64 %i
   %psize = getelementptr %block, ptr %slot, i32 0, i32 1
   %pused = getelementptr %block, ptr %slot, i32 0, i32 2
   %have = load i64, ptr %psize
@@ -90,19 +90,19 @@ loop:
 take:
   store i64 1, ptr %pused
   %known = load ptr, ptr %slot
-  call void @unlock_blocks()
+  call void @run.unlock_blocks()
   ret ptr %known
 step:
   %next = add i64 %i, 1
   %more = icmp ult i64 %next, 64
   br i1 %more, label %loop, label %fresh
 fresh:
-  %total = load i64, ptr @blocks_bytes
+  %total = load i64, ptr @run.blocks_bytes
   %after = add i64 %total, %size
   %over = icmp ugt i64 %after, CACHE_BYTES
   br i1 %over, label %drop, label %get
 drop:
-  call void @drop_unused_blocks()
+  call void @run.drop_unused_blocks()
   br label %get
 get:
   %new = call ptr @aligned_alloc(i64 64, i64 %size)
@@ -110,7 +110,7 @@ get:
   br i1 %missing, label %done, label %find
 find:
   %j = phi i64 [ 0, %get ], [ %jnext, %fstep ]
-  %fslot = getelementptr [64 x %block], ptr @blocks, i64 0, i64 %j
+  %fslot = getelementptr [64 x %block], ptr @run.blocks, i64 0, i64 %j
   %fp = load ptr, ptr %fslot
   %free = icmp eq ptr %fp, null
   br i1 %free, label %keep, label %fstep
@@ -120,16 +120,16 @@ keep:
   store ptr %new, ptr %fslot
   store i64 %size, ptr %fsize
   store i64 1, ptr %fused
-  %sum = load i64, ptr @blocks_bytes
+  %sum = load i64, ptr @run.blocks_bytes
   %grown = add i64 %sum, %size
-  store i64 %grown, ptr @blocks_bytes
+  store i64 %grown, ptr @run.blocks_bytes
   br label %done
 fstep:
   %jnext = add i64 %j, 1
   %jmore = icmp ult i64 %jnext, 64
   br i1 %jmore, label %find, label %done
 done:
-  call void @unlock_blocks()
+  call void @run.unlock_blocks()
   ret ptr %new
 }
 
@@ -138,25 +138,25 @@ entry:
   %nothing = icmp eq ptr %pointer, null
   br i1 %nothing, label %done, label %search
 search:
-  call void @lock_blocks()
+  call void @run.lock_blocks()
   br label %loop
 loop:
   %i = phi i64 [ 0, %search ], [ %next, %step ]
-  %slot = getelementptr [64 x %block], ptr @blocks, i64 0, i64 %i
+  %slot = getelementptr [64 x %block], ptr @run.blocks, i64 0, i64 %i
   %here = load ptr, ptr %slot
   %same = icmp eq ptr %here, %pointer
   br i1 %same, label %found, label %step
 found:
   %pused = getelementptr %block, ptr %slot, i32 0, i32 2
   store i64 0, ptr %pused
-  call void @unlock_blocks()
+  call void @run.unlock_blocks()
   br label %done
 step:
   %next = add i64 %i, 1
   %more = icmp ult i64 %next, 64
   br i1 %more, label %loop, label %unknown
 unknown:
-  call void @unlock_blocks()
+  call void @run.unlock_blocks()
   call void @free(ptr %pointer)
   br label %done
 done:

@@ -1,0 +1,171 @@
+"""LLVM assembly of a library that starts the threads of the worker pool (`runtime/parallel_ir.py`).
+
+`void @lib.start_threads()` starts them once in a process: as many as `wanted`, but no more than
+the process may use, or AUTOSCHED_NUM_THREADS. They take no signals and end with the process; a
+forked child has none, and starts its own.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from autosched.export.cpu_ir import text_ir
+from autosched.runtime.parallel_ir import POOL_BYTES, THREADS_OFFSET
+from autosched.target import MAX_THREADS
+
+_PROCESSORS_LINUX = """
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i64 @llvm.ctpop.i64(i64)
+
+define private i64 @lib.processors() {
+entry:
+  %mask = alloca [128 x i64], align 8
+  call void @llvm.memset.p0.i64(ptr %mask, i8 0, i64 1024, i1 false)
+  %got = call i32 @sched_getaffinity(i32 0, i64 1024, ptr %mask)
+  %failed = icmp slt i32 %got, 0
+  br i1 %failed, label %one, label %words
+one:
+  ret i64 1
+words:
+  %at = phi i64 [ 0, %entry ], [ %at1, %words ]
+  %sum = phi i64 [ 0, %entry ], [ %sum1, %words ]
+  %pword = getelementptr i64, ptr %mask, i64 %at
+  %cpus = load i64, ptr %pword
+  %ones = call i64 @llvm.ctpop.i64(i64 %cpus)
+  %sum1 = add i64 %sum, %ones
+  %at1 = add i64 %at, 1
+  %rest = icmp ult i64 %at1, 128
+  br i1 %rest, label %words, label %counted
+counted:
+  ret i64 %sum1
+}
+"""
+
+_PROCESSORS_ELSEWHERE = """
+declare i64 @sysconf(i32)
+define private i64 @lib.processors() {
+  %online = call i64 @sysconf(i32 58)
+  ret i64 %online
+}
+"""
+
+_NUMBER = """
+declare ptr @getenv(ptr)
+declare i64 @strtol(ptr, ptr, i32)
+
+define private i64 @lib.threads_to_use() {
+entry:
+  %allowed = call i64 @lib.processors()
+  %few = icmp slt i64 %allowed, WANTED
+  %usual = select i1 %few, i64 %allowed, i64 WANTED
+  %set = call ptr @getenv(ptr @lib.variable)
+  %unset = icmp eq ptr %set, null
+  br i1 %unset, label %done, label %read
+read:
+  %number = call i64 @strtol(ptr %set, ptr null, i32 10)
+  %sensible = icmp sgt i64 %number, 0
+  %asked = select i1 %sensible, i64 %number, i64 %usual
+  br label %done
+done:
+  %all = phi i64 [ %usual, %entry ], [ %asked, %read ]
+  %over = icmp sgt i64 %all, MOST
+  %used = select i1 %over, i64 MOST, i64 %all
+  ret i64 %used
+}
+"""
+
+_FORK = """
+declare i32 @pthread_atfork(ptr, ptr, ptr)
+@lib.watched = private global i32 0
+
+define private void @lib.after_fork() {
+  call void @llvm.memset.p0.i64(ptr @autosched_pool, i8 0, i64 POOL_BYTES, i1 false)
+  store atomic i32 0, ptr @lib.starting release, align 4
+  ret void
+}
+
+define private void @lib.watch_forks() {
+entry:
+  %seen = load i32, ptr @lib.watched
+  %new = icmp eq i32 %seen, 0
+  br i1 %new, label %watch, label %done
+watch:
+  %w = call i32 @pthread_atfork(ptr null, ptr null, ptr @lib.after_fork)
+  store i32 1, ptr @lib.watched
+  br label %done
+done:
+  ret void
+}
+"""
+
+_START = """
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(i64)
+declare i32 @sigfillset(ptr)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+@lib.starting = private global i32 0
+
+define private ptr @lib.thread(ptr %number) {
+  %index = ptrtoint ptr %number to i64
+  call void @autosched_worker(i64 %index, i32 0)
+  ret ptr null
+}
+
+define private void @lib.start_threads() {
+entry:
+  %all = alloca [128 x i8], align 8
+  %old = alloca [128 x i8], align 8
+  %id = alloca i64, align 8
+  %pair = cmpxchg ptr @lib.starting, i32 0, i32 1 acq_rel monotonic, align 4
+  %won = extractvalue { i32, i1 } %pair, 1
+  br i1 %won, label %begin, label %done
+begin:
+  call void @lib.watch_forks()
+  %wanted = call i64 @lib.threads_to_use()
+  %f = call i32 @sigfillset(ptr %all)
+  %b = call i32 @pthread_sigmask(i32 BLOCK, ptr %all, ptr %old)
+  br label %next
+next:
+  %i = phi i64 [ 1, %begin ], [ %i1, %made ]
+  %more = icmp slt i64 %i, %wanted
+  br i1 %more, label %make, label %end
+make:
+  %number = inttoptr i64 %i to ptr
+  %failed = call i32 @pthread_create(ptr %id, ptr null, ptr @lib.thread, ptr %number)
+  %fine = icmp eq i32 %failed, 0
+  br i1 %fine, label %made, label %end
+made:
+  %which = load i64, ptr %id
+  %d = call i32 @pthread_detach(i64 %which)
+  %i1 = add i64 %i, 1
+  br label %next
+end:
+  %r = call i32 @pthread_sigmask(i32 RESTORE, ptr %old, ptr null)
+  %count = trunc i64 %i to i32
+  %pthreads = getelementptr i8, ptr @autosched_pool, i64 THREADS_OFFSET
+  store atomic i32 %count, ptr %pthreads release, align 4
+  br label %done
+done:
+  ret void
+}
+"""
+
+
+def threads_ir(wanted: int) -> str:
+    """The text, for a library whose kernels were tuned for at most `wanted` threads."""
+    linux = sys.platform == "linux"
+    text = _PROCESSORS_LINUX if linux else _PROCESSORS_ELSEWHERE
+    text += _NUMBER + _FORK + _START
+    block, restore = (0, 2) if linux else (1, 3)  # SIG_BLOCK, SIG_SETMASK
+    constants = {
+        "THREADS_OFFSET": THREADS_OFFSET,
+        "POOL_BYTES": POOL_BYTES,
+        "WANTED": wanted,
+        "MOST": MAX_THREADS,
+        "BLOCK": block,
+        "RESTORE": restore,
+    }
+    for name, value in constants.items():
+        text = text.replace(name, str(value))
+    return text_ir("lib.variable", "AUTOSCHED_NUM_THREADS") + text
