@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from autosched.codegen.llvm_arith import convert
 from autosched.codegen.llvm_builder import FunctionBuilder
-from autosched.codegen.llvm_storage import ALLOC, FREE
+from autosched.codegen.llvm_storage import FREE, workspace
 from autosched.codegen.llvm_types import llvm_type
 from autosched.errors import CompileError
 from autosched.tir.dtype import DType, int64
@@ -165,15 +165,7 @@ def _alloc_workspace(b: FunctionBuilder, e: Call) -> str:
         kinds = ("i32", "i32", "i64", "i32", "i32")
         values = [b.value(device), b.value(number), b.wide_value(size), b.value(code)]
         return b.call(DEVICE_ALLOC, "ptr", zip(kinds, (*values, b.value(bits)), strict=True))
-    wide = b.wide_value(size)
-    slot = b.fresh("slot")
-    b.allocas.append(f"  {slot} = alloca ptr")
-    b.allocas.append(f"  store ptr null, ptr {slot}")
-    b.slots.append(slot)
-    b.module.declare(ALLOC, "noalias ptr @(i64)")
-    b.module.declare(FREE, "void @(ptr)")
-    pointer = b.emit(f"call noalias align 64 ptr @{ALLOC}(i64 {wide})")
-    b.line(f"store ptr {pointer}, ptr {slot}")
+    pointer, slot = workspace(b, b.wide_value(size))
     b.slot_of[pointer] = slot
     return pointer
 

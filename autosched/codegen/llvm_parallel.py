@@ -45,6 +45,27 @@ def captured_variables(b: FunctionBuilder, body: Stmt) -> list[Var]:
     ]
 
 
+def take_captured(
+    b: FunctionBuilder, inner: FunctionBuilder, captured: list[Var], pointers: set[Var]
+) -> list[str]:
+    """The parameters `%c0`, `%c1`, ... of `inner`, one for each captured variable of `b`.
+
+    Those of `pointers` are where buffers start; what is known of the others stays known.
+    """
+    parameters = []
+    for i, var in enumerate(captured):
+        noalias = " noalias" if var in pointers and b.module.noalias else ""
+        parameters.append(f"{llvm_type(var.dtype)}{noalias} %c{i}")
+        if var in pointers:
+            inner.pointers[var] = f"%c{i}"
+        else:
+            inner.bind(var, f"%c{i}")
+        if var in b.nonnegative:
+            inner.nonnegative.add(var)
+    inner.pointers.update({v: p for v, p in b.pointers.items() if p.startswith("@")})
+    return parameters
+
+
 def parallel_loop(b: FunctionBuilder, stmt: For, statement: StmtFn) -> None:
     """A parallel loop outside of any other."""
     captured = [v for v in captured_variables(b, stmt.body) if v is not stmt.loop_var]
@@ -74,18 +95,8 @@ def _outline(b: FunctionBuilder, stmt: For, captured: list[Var], statement: Stmt
     module.functions.append("")  # keeps the number
     place = len(module.functions) - 1
     inner = FunctionBuilder(module, inside_parallel=True)
-    parameters = ["ptr noalias %status"]
-    for i, var in enumerate(captured):
-        pointer = var in b.pointers
-        noalias = " noalias" if pointer and module.noalias else ""
-        parameters.append(f"{llvm_type(var.dtype)}{noalias} %c{i}")
-        if pointer:
-            inner.pointers[var] = f"%c{i}"
-        else:
-            inner.bind(var, f"%c{i}")
-            if var in b.nonnegative:
-                inner.nonnegative.add(var)
-    inner.pointers.update({v: p for v, p in b.pointers.items() if p.startswith("@")})
+    pointers = {var for var in captured if var in b.pointers}
+    parameters = ["ptr noalias %status", *take_captured(b, inner, captured, pointers)]
     prologue(inner, stmt.body)
     run_loop(inner, stmt, "%begin", "%end", statement)
     signature = ", ".join([*parameters, "i64 %begin", "i64 %end"])

@@ -6,7 +6,7 @@ There its pointers are parameters, which LLVM may take not to overlap.
 from __future__ import annotations
 
 from autosched.codegen.llvm_builder import FunctionBuilder, StmtFn
-from autosched.codegen.llvm_parallel import captured_variables
+from autosched.codegen.llvm_parallel import captured_variables, take_captured
 from autosched.codegen.llvm_storage import epilogue, prologue
 from autosched.codegen.llvm_types import llvm_type
 from autosched.tir.stmt import AttrStmt
@@ -20,20 +20,10 @@ def compute_scope(b: FunctionBuilder, stmt: AttrStmt, statement: StmtFn) -> None
     module = b.module
     name = f"{module.symbol}.compute{len(module.functions)}"
     inner = FunctionBuilder(module)
-    parameters, arguments = ["ptr noalias %status"], ["ptr %status"]
-    for i, (var, value) in enumerate(zip(captured, values, strict=True)):
-        kind = llvm_type(var.dtype)
-        data = var.element is not None
-        noalias = " noalias" if data and module.noalias else ""
-        parameters.append(f"{kind}{noalias} %c{i}")
-        arguments.append(f"{kind} {value}")
-        if data:
-            inner.pointers[var] = f"%c{i}"
-        else:
-            inner.bind(var, f"%c{i}")
-        if var in b.nonnegative:
-            inner.nonnegative.add(var)
-    inner.pointers.update({v: p for v, p in b.pointers.items() if p.startswith("@")})
+    pointers = {var for var in captured if var.element is not None}
+    parameters = ["ptr noalias %status", *take_captured(b, inner, captured, pointers)]
+    pairs = zip(captured, values, strict=True)
+    arguments = ["ptr %status", *(f"{llvm_type(var.dtype)} {value}" for var, value in pairs)]
     module.functions.append("")  # keeps the number
     place = len(module.functions) - 1
     prologue(inner, stmt.body)

@@ -65,7 +65,7 @@ def prologue(b: FunctionBuilder, body: Stmt) -> None:
             name = b.fresh("stack")
             b.allocas.append(f"  {name} = alloca [{count} x {kind}], align 64")
         else:
-            name = _workspace(b, str(size))[0]
+            name = _workspace_or_leave(b, str(size))[0]
         b.pointers[stmt.buffer_var] = name
 
 
@@ -156,8 +156,8 @@ def _allocations(stmt: Stmt, inside_parallel: bool) -> Iterator[Allocate]:
         yield from _allocations(child, inside_parallel)
 
 
-def _workspace(b: FunctionBuilder, size: str) -> tuple[str, str]:
-    """Allocates `size` bytes (i64) or leaves the function; returns the pointer and its slot.
+def workspace(b: FunctionBuilder, size: str) -> tuple[str, str]:
+    """Allocates `size` bytes (i64); returns the pointer, null where there are none, and its slot.
 
     The slot holds the pointer while it must be freed at the function's exit.
     """
@@ -169,6 +169,12 @@ def _workspace(b: FunctionBuilder, size: str) -> tuple[str, str]:
     b.module.declare(FREE, "void @(ptr)")
     pointer = b.emit(f"call noalias align 64 ptr @{ALLOC}(i64 {size})")
     b.line(f"store ptr {pointer}, ptr {slot}")
+    return pointer, slot
+
+
+def _workspace_or_leave(b: FunctionBuilder, size: str) -> tuple[str, str]:
+    """The same, but the function is left where there is no memory."""
+    pointer, slot = workspace(b, size)
     missing = b.emit(f"icmp eq ptr {pointer}, null")
     failed, passed = b.new_block("failed"), b.new_block("allocated")
     b.branch(f"br i1 {missing}, label %{failed.label}, label %{passed.label}")
@@ -190,7 +196,7 @@ def allocate(b: FunctionBuilder, stmt: Allocate, statement: StmtFn) -> None:
         elements = elements * cast(int64, extent)
     size = b.value(elements * (stmt.dtype.bytes * stmt.dtype.lanes))
     b.at = b.inner
-    pointer, slot = _workspace(b, size)
+    pointer, slot = _workspace_or_leave(b, size)
     b.bind(stmt.buffer_var, pointer)
     statement(b, stmt.body)
     b.at = b.inner
