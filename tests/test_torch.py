@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from autosched.errors import ConfigError, MeasureError
 from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.records import LogContents, Record, RecordLog
 from autosched.session.tuned import TunedKernel
+from autosched.state.steps import steps_from_json
 from autosched.task import Task
 from kit.exporting import cuda_record, matmul, record, tiled
 
@@ -163,6 +165,37 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(registry, "_operators", {})
     yield
     library._destroy()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_inputs_that_are_stored_in_another_order(fresh: None, dtype: str) -> None:
+    steps = [["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]]
+    args: dict[str, Any] = {"M": 16, "N": 16, "K": 16, "dtype": dtype}
+    task = Task.from_workload("matmul", **args, layout_rewrite="pre-transformed")
+    best = TunedKernel(task, record(task, steps_from_json(steps)))
+    op = autosched.torch.register(best, name="stored")["stored"]
+    a, b = ((torch.arange(256) % k).reshape(16, 16).to(getattr(torch, dtype)) for k in (3, 5))
+    same, stored = autosched.torch.prepare("stored", a, b)
+    assert same is a and stored.dtype == b.dtype
+    torch.testing.assert_close(op(a, stored), a @ b)
+    with pytest.raises(MeasureError, match="no kernel for A"):
+        op(a, b)
+    with pytest.raises(ConfigError, match=r"a registered operator \(stored\), found 'other'"):
+        autosched.torch.prepare("other", a, b)
+
+
+def test_several_threads_call_one_operator(mm: Any) -> None:
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        a, b = inputs(64 if seed % 2 else 48)
+        for _ in range(30):
+            if not torch.allclose(mm(a, b), a @ b, atol=1e-5):
+                wrong.append(seed)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(8)))
+    assert not wrong
 
 
 def test_what_is_no_size_is_part_of_the_name(tmp_path: Path, fresh: None) -> None:

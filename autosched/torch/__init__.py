@@ -19,6 +19,6 @@ except ImportError as error:
         "pip install 'autosched[torch]'"
     ) from error
 
-from autosched.torch.registry import register, registered
+from autosched.torch.registry import prepare, register, registered
 
-__all__ = ["register", "registered"]
+__all__ = ["prepare", "register", "registered"]

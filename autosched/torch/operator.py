@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from autosched.errors import ConfigError, MeasureError
@@ -45,6 +46,7 @@ class Operator:
         self.inputs = [p.name for p in params if not p.is_output]
         self.number_of_outputs = len(params) - len(self.inputs)
         self._variants: dict[Key, Variant] = {}
+        self._stored: dict[Key, Variant] = {}  # by the inputs that `prepare` takes
 
     def __repr__(self) -> str:
         return f"<operator {self.name}: {self.title}, for {len(self._variants)} shapes>"
@@ -70,7 +72,9 @@ class Operator:
                 f"{self.name}: {there.title} and {title} take inputs of the same shapes and "
                 "compute something else; register one of them under another name"
             )
-        self._variants[key] = Variant(title, kernel, outputs)
+        found = Variant(title, kernel, outputs)
+        self._variants[key] = found
+        self._stored[(*map(_original_shape, inputs), *map(type_of, inputs))] = found
 
     def run(self, *tensors: Tensor) -> Any:
         """The outputs. Raises MeasureError for tensors that do not fit."""
@@ -85,6 +89,21 @@ class Operator:
         elif status:
             raise kernel.failure(status)
         return made[0] if len(made) == 1 else tuple(made)
+
+    def prepare(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """The inputs as the kernel for them expects them stored.
+
+        Those that are stored in another order are copied, the others returned as they are. Raises
+        MeasureError where there is no kernel for these shapes.
+        """
+        variant = self._stored.get(self._key(tensors))
+        if variant is None:
+            raise self._unknown(tensors)
+        params = variant.kernel.artifact.params
+        given = [t.detach().contiguous() for t in tensors]
+        made = variant.kernel.prepare(*given)
+        pairs = zip(tensors, given, made, params, strict=False)
+        return tuple(t if m is g else _tensor_of(m, p) for t, g, m, p in pairs)
 
     def fake(self, *tensors: Tensor) -> Any:
         """Outputs without values, for tensors without values; refused as `run` refuses.
@@ -156,6 +175,15 @@ def type_of(p: ParamSpec) -> Any:
     if not isinstance(found, torch.dtype):
         raise ConfigError(f"{p.name} is of type {p.dtype}, which this PyTorch does not have")
     return found
+
+
+def _original_shape(p: ParamSpec) -> tuple[int, ...]:
+    return constant_shape(p) if p.layout is None else tuple(p.layout.shape)
+
+
+def _tensor_of(array: np.ndarray[Any, Any], p: ParamSpec) -> Tensor:
+    """A tensor over the memory of `array`, whose type NumPy may not have."""
+    return torch.from_numpy(array.view(f"u{array.itemsize}")).view(type_of(p))
 
 
 def _empty(p: ParamSpec) -> Tensor:

@@ -75,6 +75,22 @@ def registered() -> dict[str, list[str]]:
     return {name: operator.signatures for name, (_, operator) in _operators.items()}
 
 
+def prepare(name: str, *tensors: Any) -> tuple[Any, ...]:
+    """The inputs of the operator `name`, stored as its kernel for these shapes expects them.
+
+        x, stored = autosched.torch.prepare("conv2d_nhwc", x, weight)
+        y = torch.ops.autosched.conv2d_nhwc(x, stored)
+
+    Only kernels that were tuned for pre-transformed inputs (`layout_rewrite`) need that: a constant
+    input once, not at every call. Other inputs are returned as they are. Raises ConfigError for an
+    unknown operator, MeasureError where it has no kernel for these shapes.
+    """
+    if name not in _operators:
+        known = ", ".join(_operators) or "there is none yet"
+        raise ConfigError(f"name: expected a registered operator ({known}), found {name!r}")
+    return _operators[name][1].prepare(*tensors)
+
+
 def _kernels(source: Source) -> list[tuple[Task, CpuKernel]]:
     if isinstance(source, Tuned):
         found = [each.best for each in source]

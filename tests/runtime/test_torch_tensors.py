@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -12,9 +14,12 @@ import pytest
 from autosched import te
 from autosched.driver import build
 from autosched.errors import MeasureError
+from autosched.export.link import linker
 from autosched.runtime.cpu import CpuKernel, load
 from autosched.runtime.quick_call import UNFIT, learn_tensors
+from autosched.session.export import ExportOptions, export
 from autosched.target import cpu_target
+from kit.exporting import matmul, record
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 Tensor = Any
@@ -121,3 +126,17 @@ def test_a_tensor_of_another_kind_is_asked_in_python() -> None:
     kernel(*given)
     assert torch.equal(c, a + b)
     assert isinstance(kernel(a, b), np.ndarray)
+
+
+@pytest.mark.skipif(linker() is None, reason="no C compiler links here")
+def test_an_exported_module_takes_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export([record(matmul(8))], tmp_path, ExportOptions(name="torch_matmul"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kernel = importlib.import_module("torch_matmul").matmul
+    a, b, c = (torch.ones(shape) for shape in ((8, 16), (16, 32), (8, 32)))
+    for _ in range(2):  # the first call tells it of PyTorch
+        assert kernel(a, b, c.zero_()) is None
+        assert torch.equal(c, a @ b)
+    assert kernel._quick((a, b, c)) == 0
+    with pytest.raises(ValueError, match=r"\(A\) .*requires grad"):
+        kernel(a.requires_grad_(), b, c)
