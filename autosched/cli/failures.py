@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from autosched.cli.console import plain, print_json, warning
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.show import python_of
 from autosched.errors import ConfigError
+from autosched.measure.failure_groups import FailureGroups
 from autosched.measure.records import LogContents, Record, stream_log
-from autosched.measure.result import Failure
 from autosched.session.reading import tell_problems
 from autosched.session.this_cpu import for_this_cpu
 from autosched.task import Task
 from autosched.words import count, last_line
-
-_NUMBER = re.compile(r"((?:signal|exit status) \d+)|0x[0-9a-f]+|-?\d+(?:\.\d+)?(?:e-?\d+)?")
-
-
-@dataclass(slots=True)
-class Group:
-    """Failures of one stage and kind whose messages differ in numbers and quoted names only.
-
-    Another signal or exit status is another failure.
-    """
-
-    failure: Failure
-    index: int
-    records: int = 1
-
-    def to_json(self) -> dict[str, Any]:
-        """What --json says; `index` is the first of its records."""
-        return {**self.failure.to_json(), "records": self.records, "index": self.index}
-
-
-def signature(failure: Failure) -> tuple[str, str, str]:
-    """What failures of a group have in common."""
-    message = _NUMBER.sub(lambda found: found[1] or "N", last_line(failure.message))
-    return failure.stage, failure.kind, re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", message)
 
 
 def run(
@@ -51,7 +24,7 @@ def run(
     """Print the groups, the largest first; with `repro` a program for that record instead."""
     keys = workload_keys(workloads)
     contents = LogContents()
-    groups: dict[tuple[str, str, str], Group] = {}
+    groups = FailureGroups()
     wanted: Record | None = None
     records = 0
     for index, record in enumerate(stream_log(path, contents, keys)):
@@ -60,14 +33,13 @@ def run(
             wanted = record
         failure = record.result.failure
         if failure is not None:
-            group = groups.setdefault(signature(failure), Group(failure, index, 0))
-            group.records += 1
+            groups.add(index, failure)
     tell_problems(path, contents, warning)
     tell_unused(keys)
     if repro is not None:
         _print_program(path, repro, wanted, records)
         return
-    ordered = sorted(groups.values(), key=lambda group: -group.records)
+    ordered = groups.ordered
     if as_json:
         failures = [group.to_json() for group in ordered]
         print_json({"file": str(path), "records": records, "failures": failures})
