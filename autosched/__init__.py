@@ -25,6 +25,7 @@ from autosched.errors import (
 if TYPE_CHECKING:
     from autosched import records as records
     from autosched import te as te
+    from autosched.report.write import write_report as write_report
     from autosched.runtime.memory import empty as empty
     from autosched.session.api import tune as tune
     from autosched.session.load_best import load_best as load_best
@@ -53,6 +54,7 @@ __all__ = [
     "te",
     "trusting",
     "tune",
+    "write_report",
 ]
 
 _LAZY = {
@@ -63,6 +65,7 @@ _LAZY = {
     "load_best": "autosched.session.load_best",
     "trusting": "autosched.user_file",
     "tune": "autosched.session.api",
+    "write_report": "autosched.report.write",
 }
 
 

@@ -26,6 +26,11 @@ class FileKind(StrEnum):
     MODEL = "cost model"
     DATASET = "dataset"
     DATASHEET = "datasheet"
+    REPORT = "report"
+
+
+REPORT_MARK = "autosched report"
+"""What a report names as its generator."""
 
 
 _HEAD = 1 << 20  # bytes that are looked at: a record file's first lines may be torn
@@ -117,6 +122,11 @@ def kind_of(path: Path) -> FileKind | None:
         return FileKind.DATASET
     if head.startswith(b"# ") and b"candidate schedule" in head:
         return FileKind.DATASHEET
+    if (
+        head[:15].lower() == b"<!doctype html>"
+        and f'content="{REPORT_MARK}'.encode() in head[:4096]
+    ):
+        return FileKind.REPORT
     return FileKind.RECORDS if _has_records(head) else None
 
 

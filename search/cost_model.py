@@ -157,6 +157,16 @@ class XGBoostModel:
         """What the members agree on: a score per program."""
         return consensus(self.opinions(programs))
 
+    def gains(self) -> dict[int, float]:
+        """By how much splits by each column lowered the loss, over all trees; not those unused.
+
+        Raises ConfigError when there are no trees.
+        """
+        if self._booster is None:
+            raise ConfigError("the cost model has not been trained; it has no splits")
+        found = self._booster.get_score(importance_type="total_gain")
+        return {int(name.removeprefix("f")): float(gain) for name, gain in found.items()}
+
     def save(self, path: Path | str, schema: str = "", *, overwrite: bool = False) -> None:
         """Write the model as JSON (XGBoost's own format), replacing an earlier one in one go.
 

@@ -68,6 +68,7 @@ ALLOWED["autosched.session"] = ALLOWED["autosched.search"] | {
 ALLOWED["autosched.arena"] = ALLOWED["autosched.search"] | {"autosched.search"}
 ALLOWED["autosched.torch"] = COMPILER | {"autosched.measure", "autosched.session"}
 ALLOWED["autosched.records"] = {"autosched.measure", "autosched.session", "autosched.task"}
+ALLOWED["autosched.report"] = ALLOWED["autosched.session"] | {"autosched.session"}
 EVERYWHERE = {
     "autosched.errors",
     "autosched.arguments",
@@ -145,6 +146,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.cli.records_app", "autosched.cli.records_compared"): START_UP,
     ("autosched.cli.records_app", "autosched.cli.records_shown"): START_UP,
     ("autosched.cli.app", "autosched.cli.replay"): START_UP,
+    ("autosched.cli.app", "autosched.cli.report"): START_UP,
     ("autosched.cli.app", "autosched.cli.schema"): START_UP,
     ("autosched.cli.app", "autosched.cli.show"): START_UP,
     ("autosched.cli.app", "autosched.cli.tune"): START_UP,
@@ -164,6 +166,9 @@ INSIDE_FUNCTIONS = {
     ("autosched.display.frame", "pandas"): OPTIONAL,
     ("autosched.display.plot", "plotly"): OPTIONAL,
     ("autosched.display.notebook", "IPython.display"): "a notebook has imported it already",
+    ("autosched.report.page", "jinja2"): OPTIONAL,
+    ("autosched.report.page", "markupsafe"): OPTIONAL,
+    ("autosched.report.page", "plotly.offline"): OPTIONAL,
     ("autosched.features.datasets.writers", "pyarrow"): OPTIONAL,
     ("autosched.features.datasets.writers", "pyarrow.parquet"): OPTIONAL,
 }

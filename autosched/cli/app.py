@@ -281,6 +281,33 @@ def failures(
         command.run(records, repro=repro, as_json=as_json, workloads=workload or ())
 
 
+@app.command(epilog="Example: autosched report before.jsonl after.jsonl -o report.html")
+def report(
+    records: Annotated[list[Path], typer.Argument(help="Record files; several are compared.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    no_measure: Annotated[
+        bool,
+        typer.Option(
+            "--no-measure", help="Do not measure this machine's peak and bandwidths (no roofline)."
+        ),
+    ] = False,
+    workload: Workload = None,
+    trust: Trust = False,
+    force: Force = False,
+) -> None:
+    """Write one page of charts that opens in a browser without a network.
+
+    Tuning curve, best loop nest, roofline, accuracy of the cost model, failures, time by phase,
+    environment. Needs the extra report: pip install 'autosched[report]'. docs/report.md says more.
+    """
+    from autosched.cli import report as command
+
+    with trusting(trust):
+        command.run(records, output, measure=not no_measure, force=force, workloads=workload or ())
+
+
 @app.command(
     epilog="Examples: autosched lower mm.yaml --target cuda --print-after ThreadSync; "
     "autosched lower matmul M=64 N=64 K=64; "

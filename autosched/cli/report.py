@@ -1,0 +1,26 @@
+"""`autosched report`: record files as a page of charts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from autosched.cli.console import plain, warning
+from autosched.cli.named import tell_unused, workload_keys
+from autosched.report.write import write
+
+
+def run(
+    paths: Sequence[Path],
+    output: Path,
+    *,
+    measure: bool,
+    force: bool = False,
+    workloads: Sequence[str] = (),
+) -> None:
+    """Write the page and say what is in it."""
+    keys = workload_keys(workloads)
+    page = write(paths, output, warning, measure=measure, keys=keys, overwrite=force)
+    tell_unused(keys)
+    size = output.stat().st_size / 1e6
+    plain(f"{output}: {page.summary}, {size:.1f} MB; open it in a browser")

@@ -1,0 +1,176 @@
+"""Record files as runs: the records of one task, one machine and one way of timing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import ConfigError
+from autosched.measure.records import LogContents, Record
+from autosched.measure.standing import is_race, takes_over
+from autosched.measure.workload_keys import WorkloadKeys
+from autosched.session.believed import believed
+from autosched.session.reading import Tell, read_records
+from autosched.session.this_cpu import cpu_name, measured_here
+from autosched.task import Task
+from autosched.workloads.workload import shape_of
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A measured candidate: its record, the number of that in the file, its cost in seconds."""
+
+    record: Record
+    index: int
+    cost: float
+
+    @property
+    def valid(self) -> bool:
+        """Whether it has a time."""
+        return self.cost < inf
+
+    @property
+    def predicted(self) -> float | None:
+        """The score for which it was chosen, where the record tells one."""
+        score = self.record.search.get("predicted")
+        if not isinstance(score, int | float) or isinstance(score, bool):
+            return None
+        return float(score) if 0 < score < inf else None
+
+
+@dataclass
+class Run:
+    """What one file holds of one task, measured on one `device` and with one `flush` of caches.
+
+    `trials` are in the order of the file, each candidate once; `best` is the last word of the races
+    that the file holds. `task` is None where it cannot be rebuilt, for the `problem`.
+    """
+
+    source: Path
+    entry: Mapping[str, Any]
+    task: Task | None
+    problem: str
+    device: str
+    here: bool
+    flush: int
+    trials: list[Trial] = field(default_factory=list)
+    best: Record | None = None
+    races: int = 0
+    spent: dict[str, float] = field(default_factory=dict)
+    environments: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of the task, for people."""
+        if self.task is not None:
+            return " ".join(self.task.name.split())
+        return f"task {self.entry.get('key', 'without a key')}"
+
+    @cached_property
+    def flops(self) -> float:
+        """Operations of a call; 0 where they are not counted."""
+        return 0.0 if self.task is None else float(self.task.dag.flop_count)
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes of all inputs and outputs: each must be read or written at least once."""
+        if self.task is None:
+            return 0
+        sizes = ((shape_of(tensor), tensor.dtype.numpy.itemsize) for tensor in self.task.tensors)
+        return sum(int(np.prod(shape, dtype=object)) * size for shape, size in sizes)
+
+    @property
+    def valid(self) -> list[Trial]:
+        """The trials that have a time."""
+        return [trial for trial in self.trials if trial.valid]
+
+    def rate(self, seconds: float) -> float:
+        """Operations a second, or calls a second where operations are not counted."""
+        return (self.flops or 1.0) / seconds
+
+
+def read_runs(
+    paths: Sequence[Path], warning: Tell, keys: WorkloadKeys | None = None
+) -> tuple[list[Run], int]:
+    """The runs of all files, in the order of their first records, and how many lines were skipped.
+
+    `warning` is told of lines that were skipped and of times that are not believed.
+    Raises ConfigError when a file cannot be read or holds no records.
+    """
+    runs: list[Run] = []
+    skipped = 0
+    for path in paths:
+        contents = read_records(path, warning, keys)
+        if not contents.records:
+            raise ConfigError(
+                f"{path} holds no records; expected a file that `autosched tune` or Ansor v0.6 "
+                "wrote"
+            )
+        skipped += len(contents.problems)
+        runs += _runs_of(path, contents, warning)
+    return runs, skipped
+
+
+def _runs_of(path: Path, contents: LogContents, warning: Tell) -> list[Run]:
+    found: dict[tuple[str, str, bool, int], Run] = {}
+    tasks: dict[str, tuple[Task | None, str]] = {}
+    machines: dict[tuple[int, str], tuple[str, bool]] = {}
+    numbers = {id(record): index for index, record in enumerate(contents.records)}
+    for record in believed(path, contents.records, warning):
+        machine = machines.get((id(record.task), record.environment))
+        if machine is None:
+            device = cpu_name(record, contents.environments)
+            machine = device, measured_here(record, contents.environments)
+            machines[id(record.task), record.environment] = machine
+        key = str(record.task["key"])
+        flush = record.result.cache_flush if record.result.valid else 0
+        run = found.get((key, *machine, flush))
+        if run is None:
+            task, problem = tasks.get(key) or tasks.setdefault(key, _task(record.task))
+            run = Run(path, record.task, task, problem, *machine, flush)
+            found[key, *machine, flush] = run
+        _add(run, record, numbers[id(record)], contents.environments)
+    return _with_failures(list(found.values()))
+
+
+def _task(entry: Mapping[str, Any]) -> tuple[Task | None, str]:
+    try:
+        return Task.from_json(entry), ""
+    except ConfigError as error:
+        return None, str(error)
+
+
+def _add(
+    run: Run, record: Record, index: int, environments: Mapping[str, Mapping[str, Any]]
+) -> None:
+    spent = record.search.get("spent")
+    for name, seconds in spent.items() if isinstance(spent, dict) else ():
+        if type(seconds) in (int, float) and 0 <= seconds < inf:
+            run.spent[str(name)] = run.spent.get(str(name), 0.0) + seconds
+    if record.environment in environments:
+        run.environments.setdefault(record.environment, environments[record.environment])
+    if record.result.valid and takes_over(record, run.best):
+        run.best = record
+    if is_race(record):
+        run.races += 1
+    else:
+        run.trials.append(Trial(record, index, record.result.cost))
+
+
+def _with_failures(runs: list[Run]) -> list[Run]:
+    """Failures do not tell how caches would have been emptied: they go to what was timed so."""
+    kept: list[Run] = []
+    for run in runs:
+        same = [r for r in runs if r.entry["key"] == run.entry["key"] and r.device == run.device]
+        timed = [r for r in same if r.best is not None and r.here == run.here]
+        if run.best is not None or not timed:
+            kept.append(run)
+            continue
+        timed[0].trials = sorted([*timed[0].trials, *run.trials], key=lambda trial: trial.index)
+    return kept
