@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -64,15 +66,21 @@ def bandwidths(target: Target) -> list[Bandwidth]:
     return found
 
 
-def free_bytes() -> int:
-    """Bytes of memory that this machine could still give."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+def free_bytes(system: Path = Path("/proc/meminfo"), group: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes of memory that this process could still have, a container's limit included."""
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    with suppress(OSError, ValueError, IndexError):
+        text = system.read_text()
+        free = int(text.split("MemAvailable:")[1].split()[0]) * 1024
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with suppress(OSError, ValueError):  # no such file; "max" where there is no limit
+            left = int((group / limit).read_text()) - int((group / used).read_text())
+            free = min(free, max(0, left))
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return free if most == resource.RLIM_INFINITY else min(free, most // 2)
 
 
 def _measured(target: Target, size: int) -> float:

@@ -1,5 +1,7 @@
 """The measured bandwidths: every vector is read, levels in their order, memory only if it fits."""
 
+from pathlib import Path
+
 import pytest
 
 from autosched.codegen.llvm_compile import assembly
@@ -28,3 +30,16 @@ def test_levels_that_this_machine_does_not_have_are_left_out(
     assert all(b.bytes_per_second > 1e7 for b in found)
     monkeypatch.setattr(bandwidth, "free_bytes", lambda: 400 * KIB)
     assert [b.level for b in bandwidths(cpu_target(1))] == ["L1", "L2"]
+
+
+def test_a_containers_limit_counts(tmp_path: Path) -> None:
+    system = tmp_path / "meminfo"
+    system.write_text("MemTotal: 900 kB\nMemAvailable:  500 kB\nCached: 3 kB\n")
+    assert bandwidth.free_bytes(system, tmp_path) == 500 * KIB
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("1000\n")
+    assert bandwidth.free_bytes(system, tmp_path) == 500 * KIB
+    (tmp_path / "memory.max").write_text("9000\n")
+    assert bandwidth.free_bytes(system, tmp_path) == 8000
+    (tmp_path / "memory.current").write_text("9500\n")
+    assert bandwidth.free_bytes(system, tmp_path) == 0
