@@ -44,6 +44,14 @@ def test_import_beside_modules_of_the_user(tmp_path: Path) -> None:
     assert run(tmp_path, "-c", code) == ""
 
 
+def test_importing_loads_no_extra() -> None:
+    code = (
+        "import autosched, autosched.cli.app, sys; "
+        "print({'plotly', 'jinja2', 'pandas', 'torch'}.intersection(sys.modules))"
+    )
+    assert run(Path.cwd(), "-c", code) == "set()\n"
+
+
 def test_every_public_name_exists() -> None:
     for name in autosched.__all__:
         assert getattr(autosched, name) is not None

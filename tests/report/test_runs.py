@@ -1,0 +1,66 @@
+"""Runs of files: who is with whom, races, what is not believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autosched.measure.records import Record, RecordLog
+from autosched.measure.result import MeasureResult
+from autosched.measure.standing import best_of, candidate_hash
+from autosched.report.curve import curve
+from autosched.report.facts import remarks
+from autosched.report.runs import read_runs
+
+
+def test_machines_and_ways_of_timing_are_runs_of_their_own(
+    log: Path, old_log: Path, records: Sequence[Record], tmp_path: Path
+) -> None:
+    """Failures do not say how caches were emptied, and are of the run that was timed."""
+    both = tmp_path / "both.jsonl"
+    both.write_text(log.read_text() + old_log.read_text())
+    cold = [replace(r, result=replace(r.result, cache_flush=4096)) for r in records[:4]]
+    RecordLog(both).append(cold)
+    runs, skipped = read_runs([both], pytest.fail)
+    assert [(run.here, run.flush, len(run.trials)) for run in runs] == [
+        (True, 0, 65),  # the last of the four failed
+        (False, 0, 64),
+        (True, 4096, 3),
+    ]
+    assert skipped == 0
+    assert [trial.index for trial in runs[0].trials] == [*range(64), 131]
+
+
+def test_the_winner_of_a_race_is_the_best_and_no_candidate_more(
+    log: Path, records: Sequence[Record], tmp_path: Path
+) -> None:
+    best = best_of(records)
+    assert best is not None
+    slower = next(r for r in records if r.result.valid and r.steps != best.steps)
+    race = {"against": [candidate_hash(best.steps)], "ties": []}
+    result = MeasureResult((1.5 * best.result.cost,), checked=True)
+    raced = tmp_path / "raced.jsonl"
+    raced.write_text(log.read_text())
+    search = {**slower.search, "race": race, "spent": {"race": 2.5}}
+    RecordLog(raced).append([replace(slower, result=result, search=search)])
+    ((run,), _) = read_runs([raced], pytest.fail)
+    assert (len(run.trials), run.races, run.spent["race"]) == (64, 1, 2.5)
+    assert run.best is not None and run.best.steps == slower.steps
+    star = curve(run).traces[-1]
+    assert star["name"] == "won the race"
+    assert star["x"] == [list(records).index(slower) + 1]
+    assert star["y"][0] == pytest.approx(run.flops / (1.5 * best.result.cost) / 1e9)
+    assert remarks(run)[-1] == "The winner of a race against 1 other."
+
+
+def test_times_that_no_kernel_has_are_left_out(records: Sequence[Record], tmp_path: Path) -> None:
+    path = tmp_path / "forged.jsonl"
+    forged = replace(records[0], result=MeasureResult((1e-10,)))
+    RecordLog(path).append([forged, *records[1:4]])
+    told: list[str] = []
+    ((run,), _) = read_runs([path], told.append)
+    assert len(run.trials) == 3
+    assert "1 record of task" in told[0] and "not believed" in told[0]
