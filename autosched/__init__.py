@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from autosched.report.write import write_report as write_report
     from autosched.runtime.memory import empty as empty
     from autosched.session.api import tune as tune
+    from autosched.session.kernel import kernel as kernel
     from autosched.session.load_best import load_best as load_best
     from autosched.session.settings import TuneSettings as TuneSettings
     from autosched.target import Target as Target
@@ -49,6 +50,7 @@ __all__ = [
     "Task",
     "TuneSettings",
     "empty",
+    "kernel",
     "load_best",
     "records",
     "te",
@@ -62,6 +64,7 @@ _LAZY = {
     "Task": "autosched.task",
     "TuneSettings": "autosched.session.settings",
     "empty": "autosched.runtime.memory",
+    "kernel": "autosched.session.kernel",
     "load_best": "autosched.session.load_best",
     "trusting": "autosched.user_file",
     "tune": "autosched.session.api",

@@ -4,6 +4,8 @@ import doctest
 import importlib
 import re
 import shlex
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +35,18 @@ WITH_EXAMPLES = sorted(
 )
 
 
+def _few(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return function(*args, **{**options, "trials": 4})
+
+
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder of one's own, in which tuning takes few trials and measures nothing."""
     monkeypatch.setattr(session, "Measurer", StubMeasurer())
-    tune = autosched.tune
-    few = lambda *args, **options: tune(*args, **{**options, "trials": 4})  # noqa: E731
-    monkeypatch.setattr(autosched, "tune", few, raising=False)
+    for name in ("tune", "kernel"):
+        few = partial(_few, getattr(autosched, name))
+        monkeypatch.setattr(autosched, name, few, raising=False)
+    monkeypatch.setenv("AUTOSCHED_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -49,6 +49,10 @@ app = typer.Typer(
 dataset_app = typer.Typer(no_args_is_help=True, help="Datasets of features and times.")
 app.add_typer(dataset_app, name="dataset")
 app.add_typer(records_app, name="records")
+cache_app = typer.Typer(
+    no_args_is_help=True, help="The kernels that autosched.kernel keeps for Python programs."
+)
+app.add_typer(cache_app, name="cache")
 
 
 def _version(wanted: bool) -> None:
@@ -513,6 +517,49 @@ def dataset_info(file: Annotated[Path, typer.Argument(help="An exported dataset.
     from autosched.cli import dataset as command
 
     command.info(file)
+
+
+@cache_app.command("path")
+def cache_path() -> None:
+    """The folder: $AUTOSCHED_CACHE, or autosched/kernels among your caches."""
+    from autosched.cli import cache as command
+
+    command.path()
+
+
+@cache_app.command("list")
+def cache_list(as_json: Json = False) -> None:
+    """The best kernel of each task: its time, and where and when it was measured."""
+    from autosched.cli import cache as command
+
+    command.show(as_json=as_json)
+
+
+@cache_app.command("add", epilog="Example: autosched cache add matmul.jsonl")
+def cache_add(
+    records: Annotated[list[Path], typer.Argument(help="Record files.")],
+    trust: Trust = False,
+) -> None:
+    """Take the records of files, so that autosched.kernel finds them."""
+    from autosched.cli import cache as command
+
+    with trusting(trust):
+        command.add(records)
+
+
+@cache_app.command(
+    "clear", epilog="Examples: autosched cache clear matmul; autosched cache clear --all"
+)
+def cache_clear(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Operators, or files as cache list shows them.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All kernels.")] = False,
+) -> None:
+    """Remove kernels; those that are tuned just now stay."""
+    from autosched.cli import cache as command
+
+    command.clear(names or (), everything=all_)
 
 
 def _choice(best: bool, index: int | None, every: bool) -> int | str:

@@ -25,6 +25,7 @@ from autosched.runtime.calling import (
 from autosched.runtime.memory import aligned_copy
 from autosched.runtime.memory import empty as aligned_empty
 from autosched.runtime.native import has_symbol, kernel_imports, load_object, runtime_library
+from autosched.runtime.origin import Origin
 from autosched.runtime.parallel import ensure_pool
 from autosched.runtime.parallel_ir import THREADS_OFFSET
 from autosched.runtime.quick_call import UNFIT, Expected, learn_tensors, quick_call
@@ -143,6 +144,7 @@ class CpuKernel:
         self.raw_pointer = self._library.addresses[artifact.symbol]
         self.addresses = {name: self._library.addresses[name] for name in symbols}
         self.quick = _quick_call(artifact, self.raw_pointer, self._threads_used)
+        self.origin: Origin | None = None  # known where it was built from a record file
         self._outputs = _made_outputs(artifact.params)
         self._number_of_inputs = len(artifact.params) - len(self._outputs)
 
@@ -157,7 +159,8 @@ class CpuKernel:
     def __repr__(self) -> str:
         artifact = self.artifact
         threads = f", {self._threads_used} threads" if self._parallel else ""
-        return f"<CPU kernel {signature(artifact.symbol, artifact.params)}{threads}>"
+        origin = "" if self.origin is None else f"; {self.origin}"
+        return f"<CPU kernel {signature(artifact.symbol, artifact.params)}{threads}{origin}>"
 
     def bind(self, *args: Any, **named: Any) -> BoundKernel:
         """Checks the arguments and returns the call. Raises MeasureError as calling does.

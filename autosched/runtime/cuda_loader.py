@@ -85,13 +85,15 @@ class GpuKernel:
         self._driver = driver
         self._refusal = refusal
         self._device = device  # for NumPy arrays
+        self.origin: object = None  # known where it was built from a record file
         self._lock = threading.Lock()
         self._loaded: dict[int, _Loaded] = {}
 
     def __repr__(self) -> str:
         program = self.program
         archs = ", ".join(program.cubins)
-        return f"<CUDA kernel {signature(program.name, program.parameters)} for {archs}>"
+        origin = "" if self.origin is None else f"; {self.origin}"
+        return f"<CUDA kernel {signature(program.name, program.parameters)} for {archs}{origin}>"
 
     def __call__(self, *args: Any, stream: Any = None, **named: Any) -> Any:
         """Run once. Returns the outputs that were not given: an array, or a tuple of several."""

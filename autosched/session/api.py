@@ -7,7 +7,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any, ParamSpec, Protocol
 
 from autosched import arguments
@@ -121,14 +121,20 @@ def run(tasks: Sequence[Task], settings: TuneSettings) -> Tuned:
     return tuned
 
 
+def shows_progress(settings: TuneSettings) -> Callable[[str], None] | None:
+    """What shows a line to a user who is shown progress; None where nothing is shown."""
+    console = literal_console(stderr=True)
+    wanted = settings.progress
+    if wanted is None:
+        wanted = notebook_display() is not None or console.is_terminal
+    return partial(tell, console) if wanted else None
+
+
 @contextmanager
 def _progress(session: Session, settings: TuneSettings) -> Iterator[Observer | None]:
     """The observer of the run: the user's, the one that shows how far it is, or both."""
     console, notebook = literal_console(stderr=True), notebook_display()
-    wanted = settings.progress
-    if wanted is None:
-        wanted = notebook is not None or console.is_terminal
-    if not wanted:
+    if shows_progress(settings) is None:
         yield settings.observer
         return
     jobs = session.jobs

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from autosched import arguments
 from autosched.errors import ConfigError
@@ -13,9 +14,10 @@ from autosched.measure.records import LogContents, Record
 from autosched.measure.standing import best_of
 from autosched.runtime.cpu import CpuKernel
 from autosched.runtime.cuda_loader import GpuKernel
+from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
 from autosched.session.reading import identity, read_records
-from autosched.session.this_cpu import for_this_cpu, measured_here
+from autosched.session.this_cpu import cpu_name, for_this_cpu, measured_here
 from autosched.session.tuned import TunedKernel
 from autosched.task import Task
 from autosched.words import count, in_shell
@@ -38,7 +40,8 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
     that were timed without emptying the caches. Where there is none,
     the best of the others is built for this CPU, which gives the same results at another speed,
     and a warning says so; another warning says that a record was never compared with NumPy.
-    A record for CUDA is built for the first GPU of this machine.
+    A record for CUDA is built for the first GPU of this machine. `kernel.origin` says which record
+    it was.
 
     Raises ConfigError when the file has no valid record of the task; CompileError or ScheduleError
     when the candidate cannot be built; MeasureError for a record for CUDA without a driver.
@@ -70,11 +73,7 @@ def _read(records: str | os.PathLike[str]) -> tuple[Path, LogContents, list[Reco
 
 def _best(path: Path, contents: LogContents, mine: Sequence[Record]) -> TunedKernel:
     """The best of the records of one task, for this machine."""
-    local = [record for record in mine if measured_here(record, contents.environments)]
-    known = local or mine
-    flush = min(record.result.cache_flush for record in known)
-    best = best_of(record for record in known if record.result.cache_flush == flush)
-    assert best is not None
+    best = best_for_here(mine, contents.environments)
     recorded = Task.from_json(best.task)
     here = recorded if recorded.target.is_gpu else for_this_cpu(recorded)
     if here is not recorded:
@@ -89,7 +88,39 @@ def _best(path: Path, contents: LogContents, mine: Sequence[Record]) -> TunedKer
             f"{path}: the best record of {recorded.name} was never compared with NumPy; "
             f"`autosched replay {in_shell(path)}` does that"
         )
-    return TunedKernel(here, best)
+    return TunedKernel(here, best, origin_of(path, here.name, best, contents.environments))
+
+
+def best_for_here(
+    records: Sequence[Record], environments: Mapping[str, Mapping[str, Any]]
+) -> Record:
+    """The best of the valid records of a task, at least one.
+
+    Those that were measured on this machine come first, and of those the ones that were timed
+    without emptying the caches. `environments` are those of their file.
+    """
+    known = [record for record in records if measured_here(record, environments)] or records
+    flush = min(record.result.cache_flush for record in known)
+    best = best_of(record for record in known if record.result.cache_flush == flush)
+    assert best is not None
+    return best
+
+
+def origin_of(
+    path: Path, name: str, record: Record, environments: Mapping[str, Mapping[str, Any]]
+) -> Origin:
+    """What a kernel tells of the record of `path` that it was built from; `name` is its task's."""
+    packages = environments.get(record.environment, {}).get("packages")
+    return Origin(
+        file=path,
+        task=name,
+        seconds=record.result.cost,
+        cpu=cpu_name(record, environments),
+        here=measured_here(record, environments),
+        version=str(packages.get("autosched", "")) if isinstance(packages, Mapping) else "",
+        time=record.time,
+        checked=record.result.checked,
+    )
 
 
 def _of_task(path: Path, valid: Sequence[Record], task: Task | None) -> list[Record]:

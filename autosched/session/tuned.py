@@ -21,6 +21,7 @@ from autosched.measure.steady import interval
 from autosched.runtime.cpu import CpuKernel, load
 from autosched.runtime.cuda_kernel import arch_here, load_cuda, open_driver
 from autosched.runtime.cuda_loader import GpuKernel
+from autosched.runtime.origin import Origin
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.search.tuner import TuneResult
 from autosched.session.again import Again
@@ -35,10 +36,11 @@ from autosched.words import last_line, rate_text, seconds_text
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TunedKernel:
-    """The best candidate of a task."""
+    """The best candidate of a task; `origin` is known where it comes from a record file."""
 
     task: Task
     record: Record
+    origin: Origin | None = None
 
     def __repr__(self) -> str:
         low, high = map(seconds_text, self.interval)
@@ -72,12 +74,18 @@ class TunedKernel:
         driver, ConfigError without NVRTC.
         """
         task = self.task
+        kernel: CpuKernel | GpuKernel
         if not task.target.is_gpu:
-            return load(build_steps(task.dag, self.record.steps, task.target, layout=task.layout))
+            steps = self.record.steps
+            kernel = load(build_steps(task.dag, steps, task.target, layout=task.layout))
+            kernel.origin = self.origin
+            return kernel
         driver = open_driver()
         target = replace(task.target, arch=arch_here(driver))
         artifact = build_cuda(task.dag, self.record.steps, target, task.function_name)
-        return load_cuda(artifact, task.function_name, driver)
+        kernel = load_cuda(artifact, task.function_name, driver)
+        kernel.origin = self.origin
+        return kernel
 
     def export(
         self, folder: str | os.PathLike[str], options: ExportOptions | None = None

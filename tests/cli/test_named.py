@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from autosched.cli import replay, yardsticks
-from autosched.cli.peer import Peer
-from autosched.session import session
+from autosched.cli import replay
+from autosched.session import session, yardsticks
+from autosched.session.peer import Peer
 from kit.cli import Cli
 from kit.helper import StubHelper
 from kit.measurer import StubMeasurer

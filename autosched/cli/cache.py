@@ -1,0 +1,128 @@
+"""`autosched cache`: the kernels that `autosched.kernel` keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from autosched.cli.console import plain, print_json, seconds_text, warn, warning
+from autosched.errors import ConfigError
+from autosched.measure.records import LogContents
+from autosched.session.kernel_cache import KernelCache, cache_folder
+from autosched.session.load_best import best_for_here, origin_of
+from autosched.session.reading import read_records
+from autosched.task import Task
+from autosched.words import count
+
+_HEAD = ("task", "best", "records", "measured on", "autosched", "when", "file")
+
+
+def path() -> None:
+    """Print the folder, there or not."""
+    plain(str(cache_folder()))
+
+
+def show(*, as_json: bool) -> None:
+    """A line for each task of the cache."""
+    cache = KernelCache(cache_folder())
+    entries = [entry for file in cache.files() for entry in _entries(file)]
+    if as_json:
+        print_json({"folder": str(cache.folder), "kernels": entries})
+        return
+    if not entries:
+        warn(f"the cache {cache.folder} is empty")
+        return
+    rows = [_HEAD, *map(_row, entries)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        plain("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+
+
+def add(files: Sequence[Path]) -> None:
+    """Take the records of files into the cache. Raises ConfigError when there are none."""
+    cache = KernelCache(cache_folder())
+    for file in files:
+        contents = read_records(file, warning)
+        entries = {str(record.task["key"]): record.task for record in contents.records}
+        if not entries:
+            raise ConfigError(f"{file} holds no record; expected a file that `tune` wrote")
+        for entry in entries.values():
+            task = Task.from_json(entry)
+            plain(f"{task.name}: {count(cache.add(contents, task), 'record')} added")
+
+
+def clear(names: Sequence[str], *, everything: bool) -> None:
+    """Remove the kernels of operators, or single files. Raises ConfigError for an unknown one."""
+    cache = KernelCache(cache_folder())
+    if everything == bool(names):
+        raise ConfigError("expected names of operators or files, or --all")
+    files = cache.files()
+    for name in names:
+        if not any(_is_called(file, name) for file in files):
+            raise ConfigError(
+                f"the cache {cache.folder} has no kernel of {name}; `autosched cache list` shows "
+                "what there is"
+            )
+    chosen = [f for f in files if everything or any(_is_called(f, name) for name in names)]
+    removed = [file for file in chosen if cache.remove(file)]
+    for file in chosen:
+        if file not in removed:
+            warn(f"note: {file.name} is tuned just now and stays")
+    plain(f"{count(len(removed), 'kernel')} removed from {cache.folder}")
+
+
+def _is_called(file: Path, name: str) -> bool:
+    """`matmul-<key>.jsonl` is `matmul`'s, and its own."""
+    return name in (file.name, file.stem, file.name.rpartition("-")[0])
+
+
+def _entries(file: Path) -> list[dict[str, Any]]:
+    """What is said of the tasks of a file; of one that cannot be read a warning."""
+    try:
+        contents = read_records(file, warning)
+    except ConfigError as error:
+        warning(str(error))
+        return []
+    keys = dict.fromkeys(str(record.task["key"]) for record in contents.records)
+    return [_entry(file, contents, key) for key in keys]
+
+
+def _entry(file: Path, contents: LogContents, key: str) -> dict[str, Any]:
+    mine = [record for record in contents.records if record.task["key"] == key]
+    valid = [record for record in mine if record.result.valid]
+    entry: dict[str, Any] = {"file": file.name, "records": len(mine), "task": _name(mine[0].task)}
+    if not valid:
+        return {**entry, "seconds": None}
+    best = best_for_here(valid, contents.environments)
+    origin = origin_of(file, entry["task"], best, contents.environments)
+    return {
+        **entry,
+        "seconds": origin.seconds,
+        "cpu": origin.cpu,
+        "here": origin.here,
+        "version": origin.version,
+        "time": origin.time,
+        "checked": origin.checked,
+    }
+
+
+def _name(entry: dict[str, Any]) -> str:
+    try:
+        return Task.from_json(entry).name
+    except ConfigError:  # it needs a file that is not trusted, or is no more
+        return str(entry["workload"])
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    if entry["seconds"] is None:
+        return (entry["task"], "none valid", str(entry["records"]), "", "", "", entry["file"])
+    return (
+        entry["task"],
+        seconds_text(entry["seconds"]),
+        str(entry["records"]),
+        f"{entry['cpu']}{'' if entry['here'] else ' (another machine)'}",
+        entry["version"],
+        entry["time"][:16].replace("T", " "),
+        entry["file"],
+    )

@@ -1,0 +1,197 @@
+"""`autosched.kernel`: a tuned kernel by the name of its operator, from the user's cache."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from autosched import arguments
+from autosched.errors import ConfigError
+from autosched.layout import LayoutOption
+from autosched.runtime.cpu import CpuKernel
+from autosched.runtime.cuda_loader import GpuKernel
+from autosched.session.api import run, shows_progress
+from autosched.session.kernel_cache import Found, KernelCache, cache_folder
+from autosched.session.settings import PathLike, TuneSettings
+from autosched.session.tuned import TunedKernel
+from autosched.target import Target
+from autosched.task import Task
+from autosched.words import in_shell
+
+When = Literal["never", "missing", "always"]
+Kernel = CpuKernel | GpuKernel
+_MOST_LOADED = 128
+
+
+def kernel(
+    workload: str | Task,
+    *,
+    tune: When = "never",
+    time_budget_s: float | None = None,
+    trials: int | None = None,
+    settings: TuneSettings | None = None,
+    cache: PathLike | None = None,
+    target: str | Target = "cpu",
+    layout_rewrite: str | LayoutOption = "none",
+    **args: Any,
+) -> Kernel:
+    """The best kernel that the cache holds for an operator; tuned first where that is allowed.
+
+        >>> import autosched
+        >>> matmul = autosched.kernel("matmul", M=16, N=16, K=16, tune="missing", trials=4)
+        >>> a, b = (autosched.empty((16, 16)) for _ in range(2))
+        >>> c = matmul(a, b)
+
+    The cache is a folder of record files, `$AUTOSCHED_CACHE` or one among the user's caches;
+    `autosched cache` lists it. Several threads and processes that ask for the same kernel at once
+    tune it once, and one at a time measures. What is damaged is told by a warning and left out.
+    `kernel.origin` says which record was taken: its file, time, CPU and version of autosched, and
+    `repr(kernel)` shows it. Records of another CPU are taken only where tuning is not allowed, with
+    a warning. A kernel that was built once is kept in this process until the cache has a better.
+
+    Args:
+        workload: the name of a built-in operator, or any Task.
+        tune: "never" takes what is there, "missing" tunes where the cache has no record that was
+            measured on this machine, "always" tunes on, from the records that there are.
+        time_budget_s: stop tuning after the round in which this is reached.
+        trials: candidates to measure, where it is tuned; default: 64.
+        settings: how it is tuned otherwise.
+        cache: another folder.
+        target: cpu, cuda or a Target.
+        layout_rewrite: as of `Task.from_workload`.
+        **args: the operator's arguments, e.g. M=512, N=512, K=512, dtype="float16".
+
+    Raises:
+        ConfigError: an argument is wrong, or there is no record and tuning is not allowed.
+        MeasureError: it was tuned, and no candidate was valid.
+        KeyboardInterrupt: Ctrl-C while it is tuned; the next call goes on from there.
+    """
+    task = _task(workload, target, layout_rewrite, args)
+    arguments.one_of("tune", tune, get_args(When))
+    settings = _settings(settings, time_budget_s, trials)
+    folder = cache_folder() if cache is None else Path(cache).expanduser().absolute()
+    there = KernelCache(folder)
+    found = None if tune == "always" else there.find(task, _warn)
+    if tune == "always" or (tune == "missing" and not (found and found.origin.here)):
+        found = _tuned(there, task, settings, again=tune == "always")
+    if found is None:
+        raise ConfigError(
+            f"the cache {folder} has no tuned kernel of {task.name} on {task.target}; "
+            'kernel(..., tune="missing") tunes it, `autosched cache add RECORDS` takes records'
+        )
+    _tell_doubts(task, found)
+    return _built(task, found)
+
+
+def _task(workload: Any, target: Any, layout_rewrite: Any, args: dict[str, Any]) -> Task:
+    if not isinstance(workload, Task):
+        if not isinstance(workload, str):
+            raise ConfigError(
+                f"workload: expected the name of an operator or a Task, {arguments.found(workload)}"
+            )
+        return Task.from_workload(workload, target=target, layout_rewrite=layout_rewrite, **args)
+    given = [*args, *(["target"] if target != "cpu" else [])]
+    given += ["layout_rewrite"] if layout_rewrite != "none" else []
+    if given:
+        raise ConfigError(f"{given[0]}: a Task says all of the workload; leave it out")
+    return workload
+
+
+def _settings(
+    settings: TuneSettings | None, time_budget_s: float | None, trials: int | None
+) -> TuneSettings:
+    if settings is None:
+        settings = TuneSettings()
+    example = "TuneSettings(workers=1)"
+    arguments.instance("settings", settings, TuneSettings, example)
+    if settings.records is not None:
+        raise ConfigError(
+            f"settings: records: the cache has its own files, found {settings.records}; leave it "
+            "out"
+        )
+    changes: dict[str, Any] = {"time_budget_s": time_budget_s, "trials": trials}
+    return replace(settings, **{key: value for key, value in changes.items() if value is not None})
+
+
+def _tuned(cache: KernelCache, task: Task, settings: TuneSettings, *, again: bool) -> Found | None:
+    """Tune the task, unless somebody else just did; its best record."""
+    shown = shows_progress(settings)
+
+    def waiting() -> None:
+        if shown is not None:
+            shown(f"{task.name}: waiting for another process or thread that tunes")
+
+    with cache.tuning(task, waiting):
+        found = None if again else cache.find(task, _ignore)
+        if found is not None and found.origin.here:
+            return found
+        with cache.measuring(waiting):
+            part = cache.begin(task, _warn)
+            result = run([task], replace(settings, records=part))
+            if result.interrupted:
+                raise KeyboardInterrupt
+        cache.publish(task)
+        return cache.find(task, _ignore)
+
+
+def _tell_doubts(task: Task, found: Found) -> None:
+    """Warn of a record that says little about this machine, or was never checked."""
+    origin = found.origin
+    if not origin.here:
+        _warn(
+            f"{origin.file}: {task.name} was measured on {origin.cpu} and not on this CPU, where "
+            'another may be faster; tune="missing" finds out'
+        )
+    if not origin.checked:
+        _warn(
+            f"{origin.file}: the best record of {task.name} was never compared with NumPy; "
+            f"`autosched replay {in_shell(origin.file)}` does that"
+        )
+
+
+class _Loaded:
+    """The kernels that were built last, by task and record."""
+
+    def __init__(self) -> None:
+        self._kernels: OrderedDict[tuple[Any, ...], Kernel] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[Any, ...]) -> Kernel | None:
+        """The kernel, which counts as used now."""
+        with self._lock:
+            if key in self._kernels:
+                self._kernels.move_to_end(key)
+            return self._kernels.get(key)
+
+    def put(self, key: tuple[Any, ...], kernel: Kernel) -> Kernel:
+        """Keep the kernel, or the one that another thread has put there meanwhile."""
+        with self._lock:
+            kernel = self._kernels.setdefault(key, kernel)
+            while len(self._kernels) > _MOST_LOADED:
+                self._kernels.popitem(last=False)
+            return kernel
+
+
+_loaded = _Loaded()
+
+
+def _built(task: Task, found: Found) -> Kernel:
+    """The kernel of a record; the one that was built before where there is one."""
+    record, origin = found.record, found.origin
+    key = (task.key, task.target, record.steps, origin)
+    kernel = _loaded.get(key)
+    if kernel is not None:
+        return kernel
+    return _loaded.put(key, TunedKernel(task, record, origin).build())
+
+
+def _ignore(text: str) -> None:
+    """Told already."""
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=3)

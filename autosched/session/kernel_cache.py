@@ -1,0 +1,233 @@
+"""Tuned kernels of a user, kept from one program to the next: a folder with a record file for each.
+
+    matmul-2f0c61d0a4f4e1bb.jsonl        complete records of a task, by its key
+    matmul-2f0c61d0a4f4e1bb.part.jsonl   those of a run that is under way, or was killed
+    matmul-2f0c61d0a4f4e1bb.lock         held while the task is tuned
+    measuring-HOST.lock                  held by whoever measures on that machine
+
+Record files and not a data base: every command reads them, a damaged line costs that line, and a
+file that took the place of another at once (rename) needs no lock to be read. Locks are flock's,
+which go with the process that holds them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from autosched.errors import ConfigError
+from autosched.measure.records import LogContents, Record, RecordLog, read_log
+from autosched.output_file import FileKind, is_kind, replacing
+from autosched.runtime.origin import Origin
+from autosched.session.believed import believed
+from autosched.session.load_best import best_for_here, origin_of
+from autosched.session.reading import Tell, read_records, unused
+from autosched.task import Task
+
+VARIABLE = "AUTOSCHED_CACHE"
+_SUFFIX = ".jsonl"
+_PART = ".part.jsonl"
+_LOCK = ".lock"
+
+
+def cache_folder() -> Path:
+    """`$AUTOSCHED_CACHE`, or the folder `autosched/kernels` of the user's caches (XDG).
+
+    Raises ConfigError where the user has none.
+    """
+    given = os.environ.get(VARIABLE)
+    if given:
+        return Path(given).expanduser().absolute()
+    caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if caches.is_absolute():  # others are to be ignored, says the standard
+        return caches / "autosched" / "kernels"
+    try:
+        return Path.home() / ".cache" / "autosched" / "kernels"
+    except RuntimeError:
+        raise ConfigError(
+            f"there is no home folder for the cache of kernels; set {VARIABLE} to a folder"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best record of a task in the cache, and what is said of it."""
+
+    record: Record
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCache:
+    """The folder, which is made when it is first written to."""
+
+    folder: Path
+
+    def file(self, task: Task) -> Path:
+        """The record file of a task, there or not."""
+        name = re.sub(r"\W+", "_", task.function_name)[:40]
+        return self.folder / f"{name}-{task.key}{_SUFFIX}"
+
+    def files(self) -> list[Path]:
+        """The record files of all tasks that are there."""
+        found = sorted(self.folder.glob("*-*" + _SUFFIX)) if self.folder.is_dir() else []
+        return [path for path in found if not path.name.endswith(_PART)]
+
+    def find(self, task: Task, warning: Tell) -> Found | None:
+        """The best record of a task, one of this machine first; None where there is no valid one.
+
+        What is damaged is told and left out.
+        """
+        path = self.file(task)
+        try:
+            contents = read_records(path, warning) if path.exists() else LogContents()
+        except ConfigError as error:
+            warning(f"{error}; it is left out")
+            return None
+        mine = (r for r in contents.records if r.task["key"] == task.key and r.result.valid)
+        known = believed(path, mine, warning)
+        if not known:
+            return None
+        best = best_for_here(known, contents.environments)
+        return Found(best, origin_of(path, task.name, best, contents.environments))
+
+    @contextmanager
+    def tuning(self, task: Task, waiting: Callable[[], None]) -> Iterator[None]:
+        """Nobody else tunes the task inside; `waiting` is called where somebody does now.
+
+        Raises ConfigError when the folder cannot be written.
+        """
+        with _locked(self._beside(task, _LOCK), waiting):
+            yield
+
+    @contextmanager
+    def measuring(self, waiting: Callable[[], None]) -> Iterator[None]:
+        """Nobody else who uses this cache measures on this machine inside."""
+        host = re.sub(r"\W+", "_", platform.node()) or "host"
+        with _locked(self.folder / f"measuring-{host}{_LOCK}", waiting):
+            yield
+
+    def begin(self, task: Task, warning: Tell) -> Path:
+        """The file that a run of the task writes to, inside `tuning`.
+
+        It goes on from the records of the task, without damaged lines, and from those of a run that
+        was killed. A file that holds no records is put aside.
+        """
+        path, part = self.file(task), self._beside(task, _PART)
+        for each in (path, part):
+            if each.exists() and not (each.is_file() and is_kind(each, FileKind.RECORDS)):
+                aside = unused(each.with_name(each.name + ".damaged"))
+                each.replace(aside)
+                warning(f"{each} of the cache holds no records; it is {aside.name} now")
+        if path.exists() and not part.exists():
+            log = RecordLog(part)
+            log.copy(read_log(path))
+            log.close()
+        return part
+
+    def publish(self, task: Task) -> None:
+        """Put the file of a run that is complete in the place of the one before."""
+        self._beside(task, _PART).replace(self.file(task))
+
+    def add(self, contents: LogContents, task: Task) -> int:
+        """Take the records of a task from another file; how many of them are new."""
+        path = self.file(task)
+        with self.tuning(task, _nothing):
+            known = read_records(path, _ignore) if path.exists() else LogContents()
+            there = {(r.environment, r.time, r.steps, r.result.seconds) for r in known.records}
+            new = [
+                r
+                for r in contents.records
+                if r.task["key"] == task.key
+                and (r.environment, r.time, r.steps, r.result.seconds) not in there
+            ]
+            if new:
+                with replacing(path) as partial:
+                    log = RecordLog(partial)
+                    log.copy(known)
+                    log.copy(LogContents(new, contents.environments))
+                    log.close()
+        return len(new)
+
+    def remove(self, path: Path) -> bool:
+        """Remove a record file of the cache and what lies beside it; not while it is tuned."""
+        stem = path.name.removesuffix(_SUFFIX)
+        lock = path.with_name(stem + _LOCK)
+        try:
+            with _locked(lock, _busy):
+                for each in (path, path.with_name(stem + _PART), lock):
+                    each.unlink(missing_ok=True)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _beside(self, task: Task, suffix: str) -> Path:
+        path = self.file(task)
+        return path.with_name(path.name.removesuffix(_SUFFIX) + suffix)
+
+
+def _nothing() -> None:
+    """Wait without a word."""
+
+
+def _ignore(text: str) -> None:
+    """Tell nobody."""
+
+
+def _busy() -> None:
+    """Do not wait."""
+    raise BlockingIOError
+
+
+@contextmanager
+def _locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock of a file, against this process's other threads, too."""
+    file = _acquire(path, waiting)
+    try:
+        yield
+    finally:
+        os.close(file)
+
+
+def _acquire(path: Path, waiting: Callable[[], None]) -> int:
+    """The open file, locked; closing it, or the end of the process, unlocks it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                _lock(file, waiting)
+                if _is_at(file, path):  # otherwise whoever held it has removed it
+                    held, file = file, -1
+                    return held
+            finally:
+                if file >= 0:
+                    os.close(file)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to the cache of kernels {path.parent}: {error.strerror}; set {VARIABLE} "
+            "to a folder that you can write to"
+        ) from error
+
+
+def _lock(file: int, waiting: Callable[[], None]) -> None:
+    with suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    waiting()
+    fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _is_at(file: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False

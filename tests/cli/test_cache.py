@@ -1,0 +1,73 @@
+"""`autosched cache`: what is kept for Python programs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import autosched
+from autosched.measure.records import read_log
+from kit.cli import Cli
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AUTOSCHED_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_records_are_added_listed_and_found(cli: Cli, log: Path, folder: Path) -> None:
+    assert cli("cache", "path").out == f"{folder}\n"
+    done = cli("cache", "list")
+    assert (done.status, done.out, done.err) == (0, "", f"the cache {folder} is empty\n")
+    name = "matmul(M=16, N=16, K=16)"
+    assert cli("cache", "add", log).out == f"{name}: 3 records added\n"
+    assert cli("cache", "add", log).out == f"{name}: 0 records added\n"
+    (file,) = folder.glob("*.jsonl")
+    head, line = cli("cache", "list").out.splitlines()
+    assert head.split() == [
+        "task",
+        "best",
+        "records",
+        "measured",
+        "on",
+        "autosched",
+        "when",
+        "file",
+    ]
+    assert line.startswith(f"{name}  1 ms  3 ")
+    assert line.endswith(file.name)
+    (entry,) = json.loads(cli("cache", "list", "--json").out)["kernels"]
+    assert (entry["seconds"], entry["records"], entry["here"]) == (1e-3, 3, True)
+    kernel = autosched.kernel("matmul", M=16, N=16, K=16)
+    assert kernel.origin is not None
+    assert read_log(file).records == read_log(log).records
+
+
+def test_kernels_are_removed_by_name(cli: Cli, log: Path, folder: Path) -> None:
+    cli("cache", "add", log)
+    for words, message in (
+        ((), "expected names of operators or files, or --all"),
+        (("softmax", "--all"), "expected names of operators or files, or --all"),
+        (("softmax",), "has no kernel of softmax"),
+    ):
+        done = cli("cache", "clear", *words)
+        assert (done.status, done.out) == (2, "")
+        assert message in done.err
+    assert cli("cache", "clear", "matmul").out == f"1 kernel removed from {folder}\n"
+    assert cli("cache", "clear", "--all").out == f"0 kernels removed from {folder}\n"
+    assert not list(folder.iterdir())
+
+
+def test_what_cannot_be_read_is_told(cli: Cli, log: Path, folder: Path, tmp_path: Path) -> None:
+    cli("cache", "add", log)
+    (file,) = folder.glob("*.jsonl")
+    (folder / "other-0123.jsonl").mkdir()
+    with file.open("a") as lines:
+        lines.write("{torn")
+    done = cli("cache", "list")
+    assert len(done.out.splitlines()) == 2
+    assert "other-0123.jsonl" in done.err and "cut short" in done.err
+    empty = tmp_path / "empty.jsonl"
+    empty.touch()
+    assert "empty.jsonl holds no record; expected a file that" in cli("cache", "add", empty).err

@@ -1,0 +1,299 @@
+"""`autosched.kernel`: kept kernels, who tunes them and when, and what a damaged cache costs."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched.errors import ConfigError
+from autosched.measure.records import read_log
+from autosched.runtime.cpu import CpuKernel
+from autosched.search.options import SearchOptions
+from autosched.session import kernel as kernel_module
+from autosched.session.kernel_cache import KernelCache, cache_folder
+from autosched.session.settings import TuneSettings
+from autosched.task import Task
+from kit.measurer import StubMeasurer
+from kit.types import UseMeasurer
+
+WAIT = 300.0  # seconds, for what comes at once unless it never does
+MM: dict[str, Any] = {"M": 8, "N": 8, "K": 8}
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache, empty; nothing is loaded."""
+    monkeypatch.setenv("AUTOSCHED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(kernel_module, "_loaded", kernel_module._Loaded())
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def ask(folder: Path, measurer: UseMeasurer, search: SearchOptions) -> Ask:
+    """The kernel of an 8x8x8 matmul; four trials where it is tuned."""
+    settings = TuneSettings(batch=4, search=search, cost_model="random")
+    return lambda **options: autosched.kernel(
+        "matmul", **{**MM, "trials": 4, "settings": settings, **options}
+    )
+
+
+def fresh(measurer: UseMeasurer, kind: type[StubMeasurer] = StubMeasurer) -> list[Any]:
+    """What is measured with from now on: one entry for each run."""
+    made = measurer(kind)
+    made.clear()
+    return made
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a new process."""
+    monkeypatch.setattr(kernel_module, "_loaded", kernel_module._Loaded())
+
+
+def test_it_is_tuned_once_and_kept(
+    ask: Ask, measurer: UseMeasurer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = fresh(measurer)
+    with pytest.raises(ConfigError, match=r'tuned kernel of matmul\(M=8.*tune="missing"\) tunes'):
+        ask()
+    assert not folder.exists()
+    found = ask(tune="missing")
+    assert (len(made), len(made[0][0].measured)) == (1, 4)
+    a = b = np.ones((8, 8), np.float32)
+    np.testing.assert_array_equal(found(a, b), np.full((8, 8), 8, np.float32))
+    np.testing.assert_array_equal(found(B=b, A=a), found(a, b))
+    assert ask() is ask(tune="missing") is found
+    forget(monkeypatch)
+    later = ask()
+    assert later is not found and len(made) == 1
+    assert later.origin == found.origin
+    (file,) = KernelCache(folder).files()
+    best = min(record.result.cost for record in read_log(file).records)
+    origin = later.origin
+    assert (origin.file, origin.seconds, origin.here, origin.checked) == (file, best, True, True)
+    assert origin.version == autosched.__version__
+    assert re.search(r"C: float32\[8, 8\].*; matmul\(M=8, N=8, K=8\): .* here on 20", repr(later))
+    assert str(file) in repr(later)
+    assert ask(dtype="float64", tune="missing").origin.file != file
+
+
+def test_always_goes_on_from_the_records_there_are(
+    ask: Ask, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ask(tune="always")
+    again = ask(tune="always", settings=TuneSettings(batch=4, seed=1, cost_model="random"))
+    assert again.origin.seconds <= first.origin.seconds
+    (file,) = KernelCache(folder).files()
+    steps = [record.steps for record in read_log(file).records]
+    assert len(steps) == len(set(steps)) == 8
+
+
+def test_a_task_and_another_folder(ask: Ask, folder: Path, tmp_path: Path) -> None:
+    task = Task.from_expression("C[i] = A[i] + 1", {"A": (4,)})
+    settings = TuneSettings(trials=2, batch=2, cost_model="random")
+    there = {"cache": tmp_path / "other", "settings": settings}
+    found = autosched.kernel(task, tune="missing", **there)  # type: ignore[arg-type]
+    assert found.origin is not None and not folder.exists()
+    assert found(np.zeros(4, np.float32)).tolist() == [1, 1, 1, 1]
+    assert autosched.kernel(task, cache=tmp_path / "other") is found
+
+
+def test_threads_that_ask_at_once_tune_once(
+    ask: Ask, measurer: UseMeasurer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measuring, second = threading.Event(), threading.Event()
+    said: list[str] = []
+
+    def tell(text: str) -> None:
+        said.append(text)
+        second.set()
+
+    class Slow(StubMeasurer):
+        def measure(self, *args: Any, **options: Any) -> Any:
+            measuring.set()
+            assert second.wait(WAIT)
+            return super().measure(*args, **options)
+
+    made = fresh(measurer, Slow)
+    monkeypatch.setattr(kernel_module, "shows_progress", lambda settings: tell)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(ask, tune="missing")
+        assert measuring.wait(WAIT)
+        others = [pool.submit(ask, tune="missing") for _ in range(2)]
+        kernels = {first.result(WAIT), *(other.result(WAIT) for other in others)}
+    assert (len(kernels), len(made)) == (1, 1)
+    assert "matmul(M=8, N=8, K=8): waiting for another process or thread that tunes" in said
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from autosched.session.kernel_cache import KernelCache
+from autosched.task import Task
+
+cache, task = KernelCache(Path(sys.argv[1])), Task.from_workload("matmul", M=8, N=8, K=8)
+with cache.tuning(task, lambda: None):
+    print("held", flush=True)
+    sys.stdin.read()
+    Path(sys.argv[2]).replace(cache.file(task))
+"""
+
+
+@pytest.mark.parametrize("ending", ["publishes", "is killed"])
+def test_processes_that_ask_at_once_tune_once(
+    ask: Ask,
+    measurer: UseMeasurer,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ending: str,
+) -> None:
+    """Another one tunes; this waits and takes what it found, or tunes where it was killed."""
+    ask(tune="missing")
+    (file,) = KernelCache(folder).files()
+    file.replace(tmp_path / "found.jsonl")
+    forget(monkeypatch)
+    made = fresh(measurer)
+    words = [sys.executable, "-c", HOLDER, str(folder), str(tmp_path / "found.jsonl")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+
+        def waiting(text: str) -> None:
+            if ending == "publishes":
+                assert other.stdin is not None
+                other.stdin.close()
+            else:
+                other.kill()
+
+        monkeypatch.setattr(kernel_module, "shows_progress", lambda settings: waiting)
+        assert isinstance(ask(tune="missing"), CpuKernel)
+    assert len(made) == (0 if ending == "publishes" else 1)
+
+
+def test_an_interrupted_run_is_not_taken_for_a_whole_one(
+    ask: Ask, measurer: UseMeasurer, folder: Path
+) -> None:
+    measurer(interrupt_after=1)
+    with pytest.raises(KeyboardInterrupt):
+        ask(tune="missing", trials=8)
+    assert KernelCache(folder).files() == []
+    with pytest.raises(ConfigError, match="no tuned kernel"):
+        ask()
+    made = fresh(measurer)
+    ask(tune="missing")
+    assert len(made[0][0].measured) == 4
+    (file,) = KernelCache(folder).files()
+    assert len(read_log(file).records) == 8
+    assert not list(folder.glob("*.part.jsonl*"))
+
+
+def damage(file: Path, how: str) -> None:
+    """Do to a record file what disks and people do."""
+    lines = file.read_text().splitlines(keepends=True)
+    if how == "garbage":
+        file.write_bytes(bytes(range(256)) * 20)
+    elif how == "folder":
+        file.unlink()
+        file.mkdir()
+    elif how == "torn":
+        file.write_text("".join(lines)[:-20])
+    elif how == "lines":
+        file.write_text("".join(line if k < 2 else f"x{line}" for k, line in enumerate(lines)))
+
+
+@pytest.mark.parametrize("how", ["garbage", "folder", "torn", "lines"])
+def test_a_damaged_cache_is_told_and_goes_on(
+    ask: Ask, measurer: UseMeasurer, folder: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    ask(tune="missing")
+    (file,) = KernelCache(folder).files()
+    damage(file, how)
+    forget(monkeypatch)
+    made = fresh(measurer)
+    with pytest.warns(UserWarning, match=re.escape(str(file))) as caught:
+        found = ask(tune="missing")
+    assert found.origin.file == file
+    assert len(made) == (0 if how == "torn" else 1)  # of that the last record is lost only
+    if how in ("garbage", "folder"):
+        assert (folder / f"{file.name}.damaged").exists()
+        assert any("holds no records; it is" in str(warning.message) for warning in caught)
+        forget(monkeypatch)
+        assert ask().origin == found.origin
+
+
+def test_records_of_another_cpu_are_not_taken_silently(
+    ask: Ask, measurer: UseMeasurer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(tune="missing")
+    (file,) = KernelCache(folder).files()
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        if "environment" in line and "hash" in line:
+            line["environment"]["cpu"] = "Another CPU"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    forget(monkeypatch)
+    made = fresh(measurer)
+    with pytest.warns(UserWarning, match=r'measured on Another CPU and not on this.*"missing"'):
+        found = ask()
+    assert (found.origin.here, found.origin.cpu, made) == (False, "Another CPU", [])
+    assert "on another machine, Another CPU, on 20" in repr(found)
+    forget(monkeypatch)
+    assert ask(tune="missing").origin.here
+    assert len(made) == 1
+    assert ask().origin.here  # its own come first, however fast the others were
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "message"),
+    [
+        (["matmul"], {"tune": "yes"}, "tune: expected one of never, missing, always, found 'yes'"),
+        (["matmul"], {"trials": 0}, "trials: expected at least 1, found 0"),
+        (["matmul"], {"settings": {}}, r"settings: expected a TuneSettings, e\.g\. .*found {}"),
+        (
+            ["matmul"],
+            {"settings": TuneSettings(records="a.jsonl")},
+            r"settings: records: the cache has its own files, found a\.jsonl; leave it out",
+        ),
+        (["matmull"], {}, "unknown workload 'matmull'; did you mean 'matmul'"),
+        ([5], {}, "workload: expected the name of an operator or a Task, found 5"),
+        ([Task.from_workload("softmax", M=4, N=4)], {}, "M: a Task says all of the workload"),
+    ],
+)
+def test_wrong_arguments(
+    folder: Path, words: Sequence[Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        autosched.kernel(*words, **{**MM, **options})
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask: Ask) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "cache"
+    monkeypatch.delenv("AUTOSCHED_CACHE")
+    assert cache_folder() == tmp_path / "autosched" / "kernels"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/to/nothing")
+    assert cache_folder() == Path("/home/somebody/.cache/autosched/kernels")
+    monkeypatch.setenv("AUTOSCHED_CACHE", "/dev/null/cache")
+    with pytest.raises(ConfigError, match=r"cannot write to the cache .*set AUTOSCHED_CACHE to a"):
+        ask(tune="missing")
+
+
+def test_what_is_tuned_just_now_is_not_removed(ask: Ask, folder: Path) -> None:
+    ask(tune="missing")
+    cache, task = KernelCache(folder), Task.from_workload("matmul", M=8, N=8, K=8)
+    (file,) = cache.files()
+    with cache.tuning(task, lambda: None):
+        assert not cache.remove(file)
+    assert cache.remove(file)
+    assert cache.files() == []
