@@ -11,7 +11,7 @@ from functools import partial, update_wrapper
 from typing import Any, ParamSpec, Protocol
 
 from autosched import arguments
-from autosched.display.console import literal_console
+from autosched.display.console import literal_console, tell
 from autosched.display.notebook import notebook_display
 from autosched.display.progress import make_observer
 from autosched.display.task_table import TaskTable, short_names
