@@ -28,7 +28,7 @@ from autosched.workloads import WORKLOADS
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 TARGET = cpu_target(threads=2)
-CANDIDATES = 4
+CANDIDATES = 3
 IMAGE = {"N": 1, "H": 14, "W": 14, "stride": 1, "padding": 1}
 ARGS: dict[str, dict[str, Any]] = {
     "matmul": {"M": 500, "N": 512, "K": 333},
@@ -107,11 +107,11 @@ def test_accumulators_of_random_candidates_are_registers(op: str, tiles: list[st
 def test_accumulators_of_ansors_candidates_are_registers(name: str, tiles: list[str]) -> None:
     """In the best convolution they were on the heap: its padded input took all the stack.
 
-    The 32 fastest; all 64 take twice as long.
+    The 16 fastest; all 64 take four times as long.
     """
     records = read_log(GOLDEN / f"ansor_log_{name}.json").records
     assert len(records) == 64
     task = Task.from_json(records[0].task)
-    fastest = sorted(records, key=lambda record: record.result.cost)[:32]
+    fastest = sorted(records, key=lambda record: record.result.cost)[:16]
     found = [record.steps for record in fastest]
     assert check(task, found, tiles) >= len(found)

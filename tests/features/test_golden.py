@@ -1,7 +1,11 @@
-"""Feature rows equal Ansor's on every candidate of the golden files, both targets."""
+"""Feature rows equal Ansor's on candidates of the golden files, both targets.
+
+Every second one of each case; AUTOSCHED_SLOW=1 takes all 679.
+"""
 
 import gzip
 import json
+import os
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -20,6 +24,7 @@ from autosched.state.steps import steps_from_json
 from autosched.target import HardwareParams, Target
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+EVERY = 1 if "AUTOSCHED_SLOW" in os.environ else 2
 FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
 
 
@@ -44,7 +49,8 @@ def dag(workload: str, args: str) -> ComputeDAG:
 def test_rows_equal_ansors(case: tuple[str, str, str]) -> None:
     workload, target, args = case
     problems = []
-    for number, line in enumerate(CASES[case]):
+    for number in range(0, len(CASES[case]), EVERY):
+        line = CASES[case][number]
         hardware = HardwareParams.from_list(line["hardware"])
         steps = steps_from_json(line["steps"])
         try:
@@ -55,7 +61,7 @@ def test_rows_equal_ansors(case: tuple[str, str, str]) -> None:
         difference = first_difference(rows, expected)
         if difference:
             problems.append(f"candidate {number}: {difference}")
-    assert not problems, f"{len(problems)} of {len(CASES[case])}: {problems[0]}"
+    assert not problems, f"{len(problems)} differ: {problems[0]}"
 
 
 def test_names_equal_ansors() -> None:

@@ -27,7 +27,7 @@ from autosched.tir.stmt import BufferStore, nop
 from kit.tir import value_of
 
 TARGET = cpu_target(threads=2)
-CANDIDATES = 5
+CANDIDATES = 3
 REWRITES = ("insert-transform-stage", "pre-transformed")
 CONV = {"N": 1, "H": 6, "W": 5, "CI": 4, "CO": 8, "KH": 3, "KW": 3, "stride": 1, "padding": 1}
 TILED = steps_from_json(

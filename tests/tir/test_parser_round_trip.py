@@ -96,11 +96,11 @@ def test_every_stage_of_lowering(name: str, kind: str) -> None:
     accepted = workloads.get(name).args
     args = {key: value for key, value in small(name).items() if key in accepted}
     task = Task.from_workload(name, target=TARGETS[kind], **args)
-    drawn = SearchSpace(task).sample(np.random.default_rng(5), 2)
+    drawn = SearchSpace(task).sample(np.random.default_rng(5), 1)
     assert drawn
     stages = Stages()
     with PassContext(instruments=[stages]):
-        for steps in drawn[:2]:
+        for steps in drawn[:1]:
             try:
                 Sequential(pipeline_of(task.target))(schedule_ops(*task.dag.apply_steps(steps)))
             except ScheduleError as error:

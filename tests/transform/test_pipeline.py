@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -123,15 +124,19 @@ OPTIONS = {
 }
 
 
+@cache
+def lowered_without(left_out: str) -> PrimFunc:
+    """The schedule after all passes for a CPU but one."""
+    return run(tuple(p for p in CPU_PIPELINE if p.name != left_out), cpu_schedule())
+
+
 @pytest.mark.parametrize("name", sorted(set(PASSES) - {"MakePackedAPI"}))
 def test_every_pass_keeps_a_lowered_function_meaningful(name: str, same_result: SameResult) -> None:
     """SplitWideVectors knows no vector variables, which only PromoteAccumulators makes.
 
     MakePackedAPI changes the parameters; `test_the_host_pipeline` runs what it makes.
     """
-    left_out = "PromoteAccumulators" if name == "SplitWideVectors" else ""
-    pipeline = tuple(p for p in CPU_PIPELINE if p.name != left_out)
-    lowered = run(pipeline, cpu_schedule())
+    lowered = lowered_without("PromoteAccumulators" if name == "SplitWideVectors" else "")
     (pass_,) = parse_passes(name + OPTIONS.get(name, ""), PASSES)
     same_result(lowered, pass_(lowered))
 

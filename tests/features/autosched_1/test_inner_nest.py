@@ -27,7 +27,7 @@ from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
 from kit.te import compute_of
 
-CANDIDATES = 3
+CANDIDATES = 2
 
 
 def target(vector_bytes: int = 64) -> Target:

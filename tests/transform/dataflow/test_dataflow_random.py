@@ -149,7 +149,7 @@ def test_random_programs(make_func: MakeFunc, same_result: SameResult, block: in
         verify(before)
         plain, after = RemoveNoOp()(before), RemoveNoOp(dataflow=True)(before)
         verify(after)
-        for size in (0, 1, 4, 6):
+        for size in (0, 4) if seed % 2 else (1, 6):
             same_result(before, after, size, seed=seed)
         removed += stores(plain) - stores(after)
     assert removed > 5
