@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import pytest
+import typer.main
 
 from autosched.cli import app, replay
 from autosched.measure.records import Record, RecordLog
@@ -24,6 +28,13 @@ TILED = steps_from_json(
         ["AN", 2, 4, 2],
     ]
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_made_once() -> Iterator[None]:
+    """typer makes all commands anew for each call of the program, in 12 ms."""
+    with mock.patch.object(typer.main, "get_command", cache(typer.main.get_command)):
+        yield
 
 
 @pytest.fixture
