@@ -8,7 +8,8 @@ import numpy as np
 
 from autosched import te
 from autosched.te.operations.tensor import Tensor
-from autosched.tir.op import call, const, max_
+from autosched.tir.expr import Expr, Var
+from autosched.tir.op import call, cast, const, max_
 from autosched.workloads.workload import Array
 
 EPSILON = 1e-5
@@ -49,24 +50,37 @@ def softmax_reference(inputs: Sequence[Array], M: int, N: int) -> list[Array]:
 
 
 def layer_norm(M: int, N: int, dtype: str) -> list[Tensor]:
-    """(A - mean) * rstd * gamma + beta over the rows of A."""
+    """(A - mean) * rstd * gamma + beta over the rows of A.
+
+    16-bit floats are computed with as float32: the variance, a difference, would be negative else.
+    """
     A = te.placeholder((M, N), dtype, name="A")
     gamma = te.placeholder((N,), dtype, name="gamma")
     beta = te.placeholder((N,), dtype, name="beta")
     k = te.reduce_axis((0, N), name="k")
     k2 = te.reduce_axis((0, N), name="k")
-    share = const(1 / N, dtype)
-    total = te.compute((M,), lambda i: te.sum(A[i, k], axis=k), name="sum")
-    sqsum = te.compute((M,), lambda i: te.sum(A[i, k2] * A[i, k2], axis=k2), name="sqsum")
+    inner = "float32" if dtype in ("float16", "bfloat16") else dtype
+
+    def wide(value: Expr) -> Expr:
+        return cast(inner, value)
+
+    share = const(1 / N, inner)
+    total = te.compute((M,), lambda i: te.sum(wide(A[i, k]), axis=k), name="sum")
+    sqsum = te.compute(
+        (M,), lambda i: te.sum(wide(A[i, k2]) * wide(A[i, k2]), axis=k2), name="sqsum"
+    )
     mean = te.compute((M,), lambda i: total[i] * share, name="mean")
     rstd = te.compute(
         (M,),
-        lambda i: call("rsqrt", sqsum[i] * share - mean[i] * mean[i] + const(EPSILON, dtype)),
+        lambda i: call("rsqrt", sqsum[i] * share - mean[i] * mean[i] + const(EPSILON, inner)),
         name="rstd",
     )
-    Y = te.compute(
-        (M, N), lambda i, j: (A[i, j] - mean[i]) * rstd[i] * gamma[j] + beta[j], name="Y"
-    )
+
+    def normed(i: Var, j: Var) -> Expr:
+        value = (wide(A[i, j]) - mean[i]) * rstd[i] * wide(gamma[j]) + wide(beta[j])
+        return cast(dtype, value)
+
+    Y = te.compute((M, N), normed, name="Y")
     return [A, gamma, beta, Y]
 
 

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from autosched import workloads
+from autosched.driver import build_steps
 from autosched.errors import ConfigError
+from autosched.measure.check import compare
+from autosched.runtime.cpu import load
+from autosched.target import cpu_target
+from autosched.task import Task
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.workload import output_size, shape_of
 
@@ -107,3 +112,15 @@ def test_unknown_workload_names_a_close_one() -> None:
 def test_output_size() -> None:
     assert output_size(56, 3, 1, 1) == 56
     assert output_size(28, 3, 2, 1, 2) == 13
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_layer_norm_of_few_16_bit_floats(dtype: str, columns: int) -> None:
+    """The variance is a difference of rounded numbers: it must not come out negative, or wrong."""
+    task = Task.from_workload("layer_norm", M=64, N=columns, dtype=dtype, target=cpu_target(1))
+    inputs = task.inputs(seed=0)
+    found = np.zeros((64, columns), inputs[0].dtype)
+    load(build_steps(task.dag, (), task.target))(*inputs, found)
+    (expected,) = task.reference(inputs)
+    assert compare("Y", found, expected) is None
