@@ -49,9 +49,15 @@ def _write_commands(app: Sphinx) -> None:
     text = get_docs_for_click(obj=command, ctx=context, name="autosched")
     text = text.replace("# `autosched`", "# Commands", 1)
     text = re.sub(r"^(#+ )`(.*)`$", r"\1\2", text, flags=re.M)  # headings are for the contents
+    text = re.sub(r"\x08?\n?Examples?:\n((?:autosched .*\n)+)", _examples, text)
     page = HERE / "commands.md"
     if not page.exists() or page.read_text(encoding="utf-8") != text:
         page.write_text(text, encoding="utf-8")
+
+
+def _examples(match: re.Match[str]) -> str:
+    lines = "".join(f"$ {line}\n" for line in match[1].splitlines())
+    return f"**Examples**:\n\n```console\n{lines}```\n"
 
 
 def _plain_docstring(

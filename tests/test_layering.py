@@ -137,6 +137,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.cli.app", "autosched.cli.arena"): START_UP,
     ("autosched.cli.app", "autosched.cli.asked"): START_UP,
     ("autosched.cli.app", "autosched.cli.build"): START_UP,
+    ("autosched.cli.complete", "autosched.workloads"): START_UP,
     ("autosched.cli.app", "autosched.session.export"): START_UP,
     ("autosched.cli.app", "autosched.cli.cache"): START_UP,
     ("autosched.cli.app", "autosched.cli.dataset"): START_UP,

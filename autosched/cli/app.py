@@ -12,9 +12,13 @@ from typing import Annotated, Any
 import typer
 
 from autosched import __version__
+from autosched.cli.complete import choices, operators, operators_and_files
 from autosched.cli.console import open_closed_streams, plain, warn
+from autosched.cli.help import Group, examples, fit, start
 from autosched.cli.interrupt import interrupts_end, interrupts_raise
 from autosched.cli.options import (
+    FORMS,
+    TARGETS,
     TUNING,
     Best,
     Dtype,
@@ -28,6 +32,7 @@ from autosched.cli.options import (
     Set,
     Shape,
     Share,
+    Target,
     Trust,
     Workload,
 )
@@ -41,16 +46,24 @@ _INTERRUPTED = 130
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
+    cls=Group,
+    epilog=examples("autosched tune matmul M=512 N=512 K=512", "autosched tune --help"),
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-dataset_app = typer.Typer(no_args_is_help=True, help="Datasets of features and times.")
+dataset_app = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    help="Datasets of features and times.",
+    epilog=examples("autosched dataset export matmul.jsonl -o matmul.npz"),
+)
 app.add_typer(dataset_app, name="dataset")
 app.add_typer(records_app, name="records")
 cache_app = typer.Typer(
-    no_args_is_help=True, help="The kernels that autosched.kernel keeps for Python programs."
+    cls=Group,
+    no_args_is_help=True,
+    help="The kernels that autosched.kernel keeps for Python programs.",
+    epilog=examples("autosched cache list"),
 )
 app.add_typer(cache_app, name="cache")
 
@@ -61,8 +74,9 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -71,12 +85,16 @@ def options(
     ] = False,
 ) -> None:
     """Find fast schedules for tensor operators with a learned cost model."""
+    if context.invoked_subcommand is None:
+        start()
 
 
 @app.command(
-    epilog="Examples: autosched tune configs/matmul.yaml; autosched tune matmul M=512 N=512 K=512; "
-    "autosched tune --expr 'C[i,j] = sum(k, A[i,k] * B[k,j])' --shape A=64,64 --shape B=64,64 "
-    "--set search.trials=128"
+    epilog=examples(
+        "autosched tune configs/matmul.yaml",
+        "autosched tune matmul M=512 N=512 K=512 --set search.trials=128",
+        "autosched tune --expr 'C[i,j] = sum(k, A[i,k] * B[k,j])' --shape A=64,64 --shape B=64,64",
+    )
 )
 def tune(
     config: Annotated[
@@ -85,6 +103,7 @@ def tune(
             metavar="[CONFIG|OPERATOR [NAME=VALUE]...]...",
             help="YAML file, see configs/, or a built-in operator (autosched workloads) with its "
             "arguments; several are tuned together.",
+            autocompletion=operators_and_files,
         ),
     ] = None,
     expr: Expr = None,
@@ -93,7 +112,7 @@ def tune(
     dtype: Dtype = None,
     settings: Set = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Candidates to measure.")] = None,
-    target: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    target: Target = None,
     records: Annotated[Path | None, typer.Option(help="Record file to write.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of every random draw.")] = None,
     time_budget: Annotated[
@@ -119,7 +138,11 @@ def tune(
     load_model: Annotated[Path | None, typer.Option(help="Cost model to start from.")] = None,
     save_model: Annotated[Path | None, typer.Option(help="File for the trained model.")] = None,
     strategy: Annotated[
-        str, typer.Option(help="Several tasks: gradient or round-robin.")
+        str,
+        typer.Option(
+            help="Several tasks: gradient or round-robin.",
+            autocompletion=choices("gradient", "round-robin"),
+        ),
     ] = "gradient",
     weights: Annotated[
         str | None, typer.Option(help="Several tasks: their weights, e.g. 1,2.5,1.")
@@ -148,7 +171,7 @@ def tune(
         )
 
 
-@app.command()
+@app.command(epilog=examples("autosched replay matmul.jsonl"))
 def replay(
     records: Records,
     best: Best = False,
@@ -176,7 +199,7 @@ def replay(
         )
 
 
-@app.command(epilog="Example: autosched build matmul.jsonl conv.jsonl -o kernels")
+@app.command(epilog=examples("autosched build matmul.jsonl conv.jsonl -o kernels"))
 def build(
     records: Annotated[list[Path], typer.Argument(help="Record files.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.")],
@@ -232,13 +255,19 @@ def build(
     )
 
 
-@app.command(epilog="Example: autosched show matmul.jsonl --index 3 --as cuda")
+@app.command(
+    epilog=examples(
+        "autosched show matmul.jsonl --as python", "autosched show matmul.jsonl --index 3 --as asm"
+    )
+)
 def show(
     records: Records,
     form: Annotated[
         str,
         typer.Option(
-            "--as", help="loops, steps, te, python, tir, llvm, asm, cuda, ptx or features."
+            "--as",
+            help="loops, steps, te, python, tir, llvm, asm, cuda, ptx or features.",
+            autocompletion=FORMS,
         ),
     ] = "loops",
     features: Features = TUNING,
@@ -268,7 +297,11 @@ def show(
         )
 
 
-@app.command(epilog="Example: autosched failures matmul.jsonl --repro 12 > again.py")
+@app.command(
+    epilog=examples(
+        "autosched failures matmul.jsonl", "autosched failures matmul.jsonl --repro 12 > again.py"
+    )
+)
 def failures(
     records: Records,
     repro: Annotated[
@@ -285,7 +318,7 @@ def failures(
         command.run(records, repro=repro, as_json=as_json, workloads=workload or ())
 
 
-@app.command(epilog="Example: autosched report before.jsonl after.jsonl -o report.html")
+@app.command(epilog=examples("autosched report before.jsonl after.jsonl -o report.html"))
 def report(
     records: Annotated[list[Path], typer.Argument(help="Record files; several are compared.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
@@ -313,9 +346,11 @@ def report(
 
 
 @app.command(
-    epilog="Examples: autosched lower mm.yaml --target cuda --print-after ThreadSync; "
-    "autosched lower matmul M=64 N=64 K=64; "
-    "autosched lower --profile mm.jsonl:0"
+    epilog=examples(
+        "autosched lower matmul M=64 N=64 K=64 --print-after all",
+        "autosched lower mm.yaml --target cuda --print-after ThreadSync",
+        "autosched lower --profile mm.jsonl:0",
+    )
 )
 def lower(
     config: Annotated[
@@ -330,7 +365,7 @@ def lower(
     shape: Shape = None,
     dtype: Dtype = None,
     settings: Set = None,
-    target: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    target: Target = None,
     record: Annotated[
         str | None,
         typer.Option(help="FILE:N, the candidate to lower; default: no steps, for cuda one drawn."),
@@ -387,8 +422,10 @@ def lower(
 
 
 @app.command(
-    epilog="Examples: autosched arena records/*.jsonl; "
-    "autosched arena mm.jsonl conv.jsonl --model xgboost --model mine.py:Mine -o regret.html"
+    epilog=examples(
+        "autosched arena records/*.jsonl",
+        "autosched arena mm.jsonl conv.jsonl --model xgboost --model mine.py:Mine -o regret.html",
+    )
 )
 def arena(
     records: Annotated[
@@ -453,9 +490,14 @@ def arena(
         )
 
 
-@app.command(epilog="Example: autosched doctor && autosched tune matmul M=512 N=512 K=512")
+@app.command(
+    epilog=examples(
+        "autosched doctor --target cuda",
+        "autosched doctor && autosched tune matmul M=512 N=512 K=512",
+    )
+)
 def doctor(
-    target: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    target: Annotated[str, typer.Option(help="cpu or cuda.", autocompletion=TARGETS)] = "cpu",
     arch: Annotated[str, typer.Option(help="CUDA architecture of the test compile.")] = "sm_80",
     as_json: Json = False,
 ) -> None:
@@ -470,15 +512,19 @@ def doctor(
     command.run(target, arch, as_json=as_json)
 
 
-@app.command()
-def workloads(name: Annotated[str | None, typer.Argument(help="One of them.")] = None) -> None:
+@app.command(epilog=examples("autosched workloads matmul"))
+def workloads(
+    name: Annotated[
+        str | None, typer.Argument(help="One of them.", autocompletion=operators)
+    ] = None,
+) -> None:
     """The built-in operators and their arguments."""
     from autosched.cli import workloads as command
 
     command.run(name)
 
 
-@app.command()
+@app.command(epilog=examples("autosched schema > config.schema.json"))
 def schema() -> None:
     """The JSON Schema of configuration files."""
     from autosched.cli import schema as command
@@ -486,7 +532,9 @@ def schema() -> None:
     command.run()
 
 
-@dataset_app.command("export")
+@dataset_app.command(
+    "export", epilog=examples("autosched dataset export *.jsonl -o all.npz --split 0.8/0.1/0.1")
+)
 def dataset_export(
     records: Annotated[list[Path], typer.Argument(help="Record files.")],
     output: Annotated[Path, typer.Option("-o", "--output", help=".parquet, .csv or .npz file.")],
@@ -511,7 +559,7 @@ def dataset_export(
         )
 
 
-@dataset_app.command("info")
+@dataset_app.command("info", epilog=examples("autosched dataset info all.npz"))
 def dataset_info(file: Annotated[Path, typer.Argument(help="An exported dataset.")]) -> None:
     """Sizes, tasks, throughputs and schema of a dataset."""
     from autosched.cli import dataset as command
@@ -519,7 +567,7 @@ def dataset_info(file: Annotated[Path, typer.Argument(help="An exported dataset.
     command.info(file)
 
 
-@cache_app.command("path")
+@cache_app.command("path", epilog=examples("autosched cache path"))
 def cache_path() -> None:
     """The folder: $AUTOSCHED_CACHE, or autosched/kernels among your caches."""
     from autosched.cli import cache as command
@@ -527,7 +575,7 @@ def cache_path() -> None:
     command.path()
 
 
-@cache_app.command("list")
+@cache_app.command("list", epilog=examples("autosched cache list --json"))
 def cache_list(as_json: Json = False) -> None:
     """The best kernel of each task: its time, and where and when it was measured."""
     from autosched.cli import cache as command
@@ -535,7 +583,7 @@ def cache_list(as_json: Json = False) -> None:
     command.show(as_json=as_json)
 
 
-@cache_app.command("add", epilog="Example: autosched cache add matmul.jsonl")
+@cache_app.command("add", epilog=examples("autosched cache add matmul.jsonl"))
 def cache_add(
     records: Annotated[list[Path], typer.Argument(help="Record files.")],
     trust: Trust = False,
@@ -548,7 +596,7 @@ def cache_add(
 
 
 @cache_app.command(
-    "clear", epilog="Examples: autosched cache clear matmul; autosched cache clear --all"
+    "clear", epilog=examples("autosched cache clear matmul", "autosched cache clear --all")
 )
 def cache_clear(
     names: Annotated[
@@ -560,6 +608,9 @@ def cache_clear(
     from autosched.cli import cache as command
 
     command.clear(names or (), everything=all_)
+
+
+fit(app)
 
 
 def _choice(best: bool, index: int | None, every: bool) -> int | str:
@@ -575,7 +626,9 @@ def run() -> None:
     """Run the command line and exit with its status."""
     open_closed_streams()
     try:
-        status = app(standalone_mode=False)  # of an interrupt; commands themselves return None
+        status = app(
+            prog_name="autosched", standalone_mode=False
+        )  # of an interrupt; commands themselves return None
         sys.stdout.flush()
         if status == _INTERRUPTED:
             warn("interrupted")

@@ -51,22 +51,38 @@ def say(text: str, indent: str = "") -> None:
     plain("\n".join(wrapped(text, text_width(), indent)))
 
 
-def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
-    """The lines of a text; words, file names among them, are never broken."""
+def labelled(label: str, text: str) -> None:
+    """`best      1.23 ms`: a line of a report, wrapped beside its label on a terminal."""
+    head = f"{label:10}"
+    plain("\n".join(wrapped(head + text, text_width(), hanging=" " * len(head))))
+
+
+def wrapped(text: str, width: int | None, indent: str = "", hanging: str = "") -> list[str]:
+    """The lines of a text; words, file names among them, are never broken.
+
+    All begin with `indent`, those after the first with `hanging` too.
+    """
     if width is None:
         return [indent + text]
     return textwrap.wrap(
         text,
         width,
         initial_indent=indent,
-        subsequent_indent=indent,
+        subsequent_indent=indent + hanging,
         break_long_words=False,
         break_on_hyphens=False,
     )
 
 
 def warn(text: str) -> None:
-    """A message on standard error, lost where nothing can be written to it."""
+    """A message on standard error, lost where nothing can be written to it.
+
+    On a terminal lines are wrapped between words.
+    """
+    if err.is_terminal:
+        text = "\n".join(
+            part for line in text.split("\n") for part in wrapped(line, err.width) or [""]
+        )
     tell(err, text)
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from autosched.cli.console import plain, print_json, warning
+from autosched.cli.console import plain, print_json, say, warning
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.show import python_of
 from autosched.errors import ConfigError
@@ -45,10 +45,10 @@ def run(
         print_json({"file": str(path), "records": records, "failures": failures})
         return
     failed = sum(group.records for group in ordered)
-    plain(f"{path}: {failed} of {count(records, 'record')} failed")
+    say(f"{path}: {failed} of {count(records, 'record')} failed")
     for group in ordered:
         plain(f"\n{group.records} x {group.failure.stage} {group.failure.kind}")
-        plain(f"    {last_line(group.failure.message)}")
+        say(last_line(group.failure.message), "    ")
         plain(f"    again: autosched failures {path} --repro {group.index}")
 
 

@@ -7,11 +7,22 @@ from typing import Annotated
 
 import typer
 
+from autosched.cli.complete import choices
+
+TARGETS = choices("cpu", "cuda")
+FORMS = choices(
+    *("loops", "steps", "te", "python", "tir", "llvm", "asm", "cuda", "ptx", "features")
+)
+
 Records = Annotated[Path, typer.Argument(help="Record file: autosched's or Ansor v0.6.")]
 Index = Annotated[int | None, typer.Option("--index", help="The N-th record, from 0.")]
 Best = Annotated[bool, typer.Option("--best", help="The fastest valid record (the default).")]
 Features = Annotated[
-    str, typer.Option(help="Feature set: autosched-1, which tune learns from, or ansor-0.19.")
+    str,
+    typer.Option(
+        help="Feature set: autosched-1, which tune learns from, or ansor-0.19.",
+        autocompletion=choices("autosched-1", "ansor-0.19"),
+    ),
 ]
 Workload = Annotated[
     list[str] | None,
@@ -45,6 +56,7 @@ Set = Annotated[
         help="Any key of the configuration, e.g. search.trials=128; may be repeated.",
     ),
 ]
+Target = Annotated[str | None, typer.Option(help="cpu or cuda.", autocompletion=TARGETS)]
 TUNING = "autosched-1"  # of features.sets, which the front is too light to import
 Trust = Annotated[bool, typer.Option("--trust", help="Run the Python files that the records name.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file of another kind.")]

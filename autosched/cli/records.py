@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched import records
-from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn, warning
+from autosched.cli.console import plain, print_json, rate_text, say, seconds_text, warn, warning
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.record_summary import Summary
 from autosched.errors import ConfigError
@@ -17,6 +17,8 @@ from autosched.records.convert import FORMATS
 from autosched.session.reading import tell_problems
 from autosched.session.this_cpu import UNKNOWN_CPU
 from autosched.words import count
+
+_INDENT = "    "
 
 
 def merge(
@@ -87,7 +89,7 @@ def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) 
             }
         )
         return
-    plain(
+    say(
         f"{source}: {count(number, 'record')} of {count(len(entries), 'task')}, "
         f"{count(len(contents.problems), 'line')} skipped"
     )
@@ -100,21 +102,23 @@ def _describe(entry: Mapping[str, Any]) -> None:
     title = f"{entry['name']} on {entry['target']}  (task {key})"
     if entry["problem"] is not None:
         title = f"task {key} cannot be rebuilt: {entry['problem']}"
-    plain(f"\n{title}\n    {count(entry['records'], 'candidate')}, {entry['valid']} valid")
+    plain("")
+    say(title)
+    say(f"{count(entry['records'], 'candidate')}, {entry['valid']} valid", _INDENT)
     if best is not None:
         rate = rate_text(best["flops_per_second"] or 0.0)
         how = " with empty caches" if best["cache_flush"] else ""
         here = f" on this machine ({best['cpu']})"
         where = here if best["here"] else f" on {_cpu(best)}, not this machine"
-        plain(f"    best {seconds_text(best['seconds'])}  {rate}".rstrip() + how + where)
+        say(f"best {seconds_text(best['seconds'])}  {rate}".rstrip() + how + where, _INDENT)
     faster = entry["faster_elsewhere"]
     if faster is not None:
-        plain(f"    fastest elsewhere {seconds_text(faster['seconds'])} on {_cpu(faster)}")
+        say(f"fastest elsewhere {seconds_text(faster['seconds'])} on {_cpu(faster)}", _INDENT)
     if entry["impossible"]:
         least = seconds_text(entry["least_seconds"])
-        plain(f"    {entry['impossible']} not believed: no kernel takes less than {least}")
+        say(f"{entry['impossible']} not believed: no kernel takes less than {least}", _INDENT)
     for kind, number in entry["failures"].items():
-        plain(f"    {number} failed: {kind}")
+        say(f"{number} failed: {kind}", _INDENT)
 
 
 def _cpu(time: Mapping[str, Any]) -> str:

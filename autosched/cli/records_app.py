@@ -7,21 +7,26 @@ from typing import Annotated
 
 import typer
 
+from autosched.cli.complete import choices
+from autosched.cli.help import Group, examples
 from autosched.cli.options import Json, Records, Trust, Workload
 from autosched.user_file import trusting
 
 records_app = typer.Typer(
-    no_args_is_help=True, help="Record files: summarise, compare, merge, trim, convert."
+    cls=Group,
+    no_args_is_help=True,
+    help="Record files: summarise, compare, merge, trim, convert.",
+    epilog=examples("autosched records best matmul.jsonl"),
 )
 
 Sources = Annotated[
-    list[Path], typer.Argument(metavar="RECORDS...", help="Record files, read together.")
+    list[Path], typer.Argument(metavar="RECORDS", help="Record files, read together.")
 ]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 Replace = Annotated[bool, typer.Option("--force", help="Replace the file to write.")]
 
 
-@records_app.command("info", epilog="Example: autosched records info matmul.jsonl --json")
+@records_app.command("info", epilog=examples("autosched records info matmul.jsonl --json"))
 def info(
     source: Records, workload: Workload = None, trust: Trust = False, as_json: Json = False
 ) -> None:
@@ -32,7 +37,7 @@ def info(
         command.info(source, as_json=as_json, workloads=workload or ())
 
 
-@records_app.command("best", epilog="Example: autosched records best *.jsonl")
+@records_app.command("best", epilog=examples("autosched records best *.jsonl"))
 def best(
     sources: Sources, workload: Workload = None, trust: Trust = False, as_json: Json = False
 ) -> None:
@@ -43,7 +48,7 @@ def best(
         command.best(sources, as_json=as_json, workloads=workload or ())
 
 
-@records_app.command("top", epilog="Example: autosched records top 5 matmul.jsonl")
+@records_app.command("top", epilog=examples("autosched records top 5 matmul.jsonl"))
 def top(
     number: Annotated[int, typer.Argument(metavar="N", min=1, help="How many of each task.")],
     sources: Sources,
@@ -58,7 +63,7 @@ def top(
         command.top(number, sources, as_json=as_json, workloads=workload or ())
 
 
-@records_app.command("diff", epilog="Example: autosched records diff laptop.jsonl server.jsonl")
+@records_app.command("diff", epilog=examples("autosched records diff laptop.jsonl server.jsonl"))
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="Record file.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Record file of the same tasks.")],
@@ -74,11 +79,11 @@ def diff(
 
 
 @records_app.command(
-    "merge", epilog="Example: autosched records merge mon.jsonl tue.jsonl -o week.jsonl"
+    "merge", epilog=examples("autosched records merge mon.jsonl tue.jsonl -o week.jsonl")
 )
 def merge(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="RECORDS...", help="Record files, of any tasks.")
+        list[Path], typer.Argument(metavar="RECORDS", help="Record files, of any tasks.")
     ],
     output: Output,
     workload: Workload = None,
@@ -94,7 +99,7 @@ def merge(
 
 
 @records_app.command(
-    "trim", epilog="Example: autosched records trim mm.jsonl --best 10 -o small.jsonl"
+    "trim", epilog=examples("autosched records trim mm.jsonl --best 10 -o small.jsonl")
 )
 def trim(
     source: Records,
@@ -111,11 +116,16 @@ def trim(
         command.trim(source, output, best, force=force, workloads=workload or ())
 
 
-@records_app.command("convert", epilog="Example: autosched records convert old.jsonl -o new.jsonl")
+@records_app.command("convert", epilog=examples("autosched records convert old.jsonl -o new.jsonl"))
 def convert(
     source: Records,
     output: Output,
-    to: Annotated[str, typer.Option(help="autosched or ansor-v0.6.")] = "autosched",
+    to: Annotated[
+        str,
+        typer.Option(
+            help="autosched or ansor-v0.6.", autocompletion=choices("autosched", "ansor-v0.6")
+        ),
+    ] = "autosched",
     workload: Workload = None,
     force: Replace = False,
 ) -> None:

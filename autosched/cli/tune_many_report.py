@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from autosched.cli.console import plain, print_json, seconds_text, warn
+from autosched.cli.console import labelled, plain, print_json, say, seconds_text, warn
 from autosched.cli.tune_report import show_reasons, summary
 from autosched.display.task_table import TaskTable
 from autosched.search.task_scheduler import ScheduleResult
@@ -39,16 +39,16 @@ def report_many(
         show_reasons(task)
         final = known.get(task.task.key, _UNKNOWN).final
         if final is not None and final.race is not None:
-            plain(f"race: {table.name(task.task.key)}: {final.race.text}")
+            say(f"race: {table.name(task.task.key)}: {final.race.text}")
         if final is not None and final.again.remark:
             warn(f"warning: {table.name(task.task.key)}: {final.again.remark}")
     if all(task.best is not None for task in result.tasks):
         plain(f"weighted sum of the best times: {seconds_text(result.objective)}")
     done = max(1, sum(task.progress.done for task in result.tasks))
     outside = sum(task.progress.outside_measuring for task in result.tasks) / done
-    plain(f"trials    {done} in all, {outside:.2f} s of each outside measuring")
+    labelled("trials", f"{done} in all, {outside:.2f} s of each outside measuring")
     if others:
-        plain(f"others    {others}")
+        labelled("others", others)
     plain(f"records   {path}")
     plain(f"next      autosched replay {in_shell(path)}")
     if result.reason != "all trials were used":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn
+from autosched.cli.console import labelled, plain, print_json, rate_text, say, seconds_text, warn
 from autosched.measure.flush import flush_text
 from autosched.measure.steady import interval
 from autosched.search.ranking_quality import Quality
@@ -25,49 +25,52 @@ def report(
         print_json({**summary(result, path, known), "other_cpus": others or None})
         return
     if others:
-        plain(f"others    {others}")
+        labelled("others", others)
     progress, best = result.progress, result.best
     if progress.failures:
         counts = ", ".join(f"{n} x {kind}" for kind, n in progress.failures.most_common())
-        plain(f"failures: {counts}")
+        say(f"failures: {counts}")
         show_reasons(result)
     if best is None:
         warn(_nothing(result))
         return
     rate = rate_text(progress.flops_per_second(best), known.peak)
     checked = "checked against NumPy" if best.result.checked else "not checked"
-    plain(f"best      {seconds_text(best.result.cost)}  {rate}  ({checked})")
+    labelled("best", f"{seconds_text(best.result.cost)}  {rate}  ({checked})")
     low, high = map(seconds_text, interval(best.result.seconds))
-    plain(f"interval  {low} to {high} (95%)")
+    labelled("interval", f"{low} to {high} (95%)")
     again = None if known.final is None else known.final.again
     if known.final is not None and known.final.race is not None:
-        plain(f"race      {known.final.race.text}")
+        labelled("race", known.final.race.text)
     if best.result.cache_flush:
-        plain(f"caches    emptied before each call: {flush_text(best.result.cache_flush)} written")
+        labelled(
+            "caches", f"emptied before each call: {flush_text(best.result.cache_flush)} written"
+        )
     seen = best.result.seen
     if seen is not None:
-        plain(f"check     {seen.text}")
+        labelled("check", seen.text)
         if seen.warning:
             warn(f"warning: {seen.warning}")
     if again is not None:
         unreliable = f"; {again.remark}" if again.remark else ""
-        plain(f"again     {seconds_text(again.seconds)} at the end of the run{unreliable}")
+        labelled("again", f"{seconds_text(again.seconds)} at the end of the run{unreliable}")
     if known.peer is not None:
-        plain(f"peer      {known.peer.text}")
+        labelled("peer", known.peer.text)
         if known.peer.warning:
             warn(f"warning: {known.peer.warning}")
     else:
-        plain(f"peer      not compared with NumPy: {known.missing}")
+        labelled("peer", f"not compared with NumPy: {known.missing}")
     if progress.quality:
-        plain(f"model     {quality_text(progress.quality[-1])} in the last round")
+        labelled("model", f"{quality_text(progress.quality[-1])} in the last round")
     spent = ", ".join(f"{name} {s:.1f} s" for name, s in progress.seconds.items())
     trials = max(1, progress.done)
-    plain(
-        f"trials    {progress.done} ({progress.valid} valid) in {progress.elapsed:.1f} s, "
+    labelled(
+        "trials",
+        f"{progress.done} ({progress.valid} valid) in {progress.elapsed:.1f} s, "
         f"{progress.elapsed / trials:.2f} s each, "
         f"{progress.outside_measuring / trials:.2f} s of it outside measuring",
     )
-    plain(f"time      {spent}")
+    labelled("time", spent)
     plain(f"records   {path}")
     plain(f"next      autosched replay {in_shell(path)}")
     if result.reason != "all trials were used":
@@ -98,7 +101,7 @@ def show_reasons(result: TuneResult) -> None:
             continue
         shown.add(f"{failure.stage} {failure.kind}")
         first = failure.message.strip().splitlines()[-1]
-        plain(f"  {failure.stage} {failure.kind}, for example: {first}")
+        say(f"{failure.stage} {failure.kind}, for example: {first}", "  ")
 
 
 def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from autosched import workloads
-from autosched.cli.console import plain
+from autosched.cli.console import plain, say, text_width, wrapped
+
+_HANGING = 8
 
 
 def run(name: str | None) -> None:
@@ -11,13 +13,18 @@ def run(name: str | None) -> None:
     if name is None:
         width = max(map(len, workloads.WORKLOADS))
         for workload in workloads.WORKLOADS.values():
-            plain(f"{workload.name:{width}}  {workload.doc}")
-        plain("\n`autosched workloads NAME` shows the arguments of one.")
+            name = f"{workload.name:{width}}  "
+            hanging = min(len(name), _HANGING)
+            plain("\n".join(wrapped(name + workload.doc, text_width(), hanging=" " * hanging)))
+        plain("")
+        say("`autosched workloads NAME` shows the arguments of one.")
         return
     workload = workloads.get(name)
-    plain(f"{workload.signature()}\n    {workload.doc}\n\narguments:")
+    say(workload.signature())
+    say(workload.doc, "    ")
+    plain("\narguments:")
     for key, default in workload.args.items():
         least = 0 if key in workload.may_be_zero else 1
         needed = "required" if default is None else f"default {default}"
-        plain(f"    {key:10} integer >= {least}, {needed}")
-    plain(f"    {'dtype':10} one of {', '.join(workload.dtypes)}, default {workload.dtypes[0]}")
+        say(f"{key:10} integer >= {least}, {needed}", "    ")
+    say(f"{'dtype':10} one of {', '.join(workload.dtypes)}, default {workload.dtypes[0]}", "    ")

@@ -15,7 +15,8 @@ from autosched.measure.standing import candidate_hash
 class Place:
     """A record and where it is: `index` is its place in its file, as `show --index` takes it.
 
-    `number` counts the records of all files that were read, `candidate` names its steps.
+    `number` counts the records of all files that were read, `candidate` names its steps, `against`
+    those that it won a race against.
     """
 
     record: Record
@@ -23,18 +24,12 @@ class Place:
     index: int
     number: int
     candidate: str
+    against: frozenset[str] = frozenset()
 
     @property
     def seconds(self) -> float:
         """Its time of a call."""
         return self.record.result.cost
-
-    @property
-    def against(self) -> tuple[str, ...]:
-        """The candidates that it won a race against."""
-        race = self.record.search.get("race")
-        against = race.get("against") if isinstance(race, dict) else None
-        return tuple(map(str, against)) if isinstance(against, list) else ()
 
 
 @dataclass(slots=True)
@@ -90,8 +85,10 @@ class Standing:
     def add(self, record: Record, path: Path, index: int, number: int) -> None:
         """The next valid record."""
         race = record.search.get("race")
-        if isinstance(race, dict) and isinstance(race.get("against"), list):
-            place = Place(record, path, index, number, candidate_hash(record.steps))
+        against = race.get("against") if isinstance(race, dict) else None
+        if isinstance(against, list):
+            losers = frozenset(map(str, against))
+            place = Place(record, path, index, number, candidate_hash(record.steps), losers)
             self._stretches.append(_Stretch(self._most, place))
         else:
             self._stretches[-1].add(record, path, index, number)
@@ -135,4 +132,4 @@ def _takes_over(race: Place, best: Place | None) -> bool:
     """As `measure.standing.takes_over`, of a record of a race."""
     if best is None or race.seconds < best.seconds:
         return True
-    return best.candidate in (race.candidate, *race.against)
+    return best.candidate == race.candidate or best.candidate in race.against

@@ -123,7 +123,7 @@ def best_of_task(groups: Sequence[Group]) -> Found | None:
 def places_of(group: Group, most: int) -> list[Found]:
     """The best candidates of a group, the best first."""
     places = ranked(group, most)
-    losers = set(places[0].against) - {places[0].candidate} if places else set()
+    losers = places[0].against - {places[0].candidate} if places else frozenset()
     return [
         Found(group, place, rank, place.candidate in losers) for rank, place in enumerate(places, 1)
     ]

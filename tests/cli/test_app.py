@@ -68,7 +68,7 @@ def test_a_binary_file_a_folder_and_no_file(cli: Cli, tmp_path: Path) -> None:
         assert done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("args", [("frobnicate",), ("tune",), ("show", "--bogus", "x"), ()])
+@pytest.mark.parametrize("args", [("frobnicate",), ("tune",), ("show", "--bogus", "x")])
 def test_wrong_usage_is_status_2(cli: Cli, args: tuple[str, ...]) -> None:
     assert cli(*args).status == 2
 

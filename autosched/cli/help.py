@@ -1,0 +1,98 @@
+"""What `--help` and the bare command say, at any width of a terminal."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from autosched.cli.console import plain
+
+_Formatter: Any = typer.Context.formatter_class  # of click, which typer may bring along itself
+_WIDEST = 80
+_NO_LIMIT = 1000
+_NARROW = 60  # columns, below which an option has lines of its own
+
+START = """\
+Tune an operator on this machine:
+  autosched tune matmul M=512 N=512 K=64
+See the best, and time it again:
+  autosched records best matmul.jsonl
+  autosched replay matmul.jsonl
+Take it along, for C and Python:
+  autosched build matmul.jsonl -o out
+
+Is this machine fit? autosched doctor
+All commands: autosched --help
+"""
+
+
+def examples(*commands: str) -> str:
+    """The end of a command's help: command lines, each on a line of its own, never wrapped."""
+    return "\n".join(["\b", "Examples:" if len(commands) > 1 else "Example:", *commands])
+
+
+class _NarrowFormatter(_Formatter):  # type: ignore[misc] # Any: click has no stable place
+    """Options above their descriptions."""
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], *_: Any, **__: Any) -> None:
+        """Write a list of terms and what they mean."""
+        for term, text in rows:
+            self.write_text(term)
+            with self.indentation(), self.indentation():
+                self.write_text(text)
+
+
+def _get_help(command: Any, context: Any) -> str:
+    width = shutil.get_terminal_size().columns
+    if width >= _NARROW:
+        formatter = _Formatter(width=min(width, _WIDEST) - 2)
+    else:
+        formatter = _NarrowFormatter(width=width)
+    command.format_help(context, formatter)
+    text: str = formatter.getvalue()
+    return text.rstrip("\n")
+
+
+class Command(TyperCommand):
+    """A command whose help fits the terminal."""
+
+    def get_help(self, ctx: Any) -> str:
+        """The text of --help."""
+        return _get_help(self, ctx)
+
+
+class Group(TyperGroup):
+    """A group of commands whose help fits the terminal."""
+
+    def get_help(self, ctx: Any) -> str:
+        """The text of --help."""
+        return _get_help(self, ctx)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands; what they do is wrapped, not cut."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(_NO_LIMIT))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def fit(app: typer.Typer) -> None:
+    """Give every command of `app` help that fits the terminal."""
+    for command in app.registered_commands:
+        command.cls = Command
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            fit(group.typer_instance)
+
+
+def start() -> None:
+    """Print what most people want, for `autosched` without arguments."""
+    plain(START)
