@@ -22,11 +22,12 @@ _MEMORY_LIMIT = 8 << 30
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """A serialised artifact, or why there is none."""
+    """A serialised artifact, or why there is none; `host` is the cluster's node that built it."""
 
     artifact: bytes | None
     seconds: float
     failure: Failure | None = None
+    host: str = ""
 
 
 def make_handler() -> Handler:

@@ -50,8 +50,9 @@ class RunLog(RecordLog):
         overwrite: bool = False,
         beside: Mapping[str, Any] | None = None,
         seen: int = 0,
+        hosts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        super().__init__(path, overwrite=overwrite, beside=beside)
+        super().__init__(path, overwrite=overwrite, beside=beside, hosts=hosts)
         self._seen = seen
         name = f"{self.path.name}.{os.getpid()}-{next(_RUNS)}{SUFFIX}"
         self._journal_path = self.path.with_name(name)

@@ -9,6 +9,10 @@ from typing import Any
 
 from autosched.measure.build import Builder
 from autosched.measure.check import Seen
+from autosched.measure.cluster.builder import ClusterBuilder
+from autosched.measure.cluster.connect import connect
+from autosched.measure.cluster.members import Cluster
+from autosched.measure.cluster.runner import ClusterRunner
 from autosched.measure.gpu_pool import GpuPool, gpu_runner
 from autosched.measure.gpu_runner import GpuRunner, require_gpu
 from autosched.measure.interrupt import (
@@ -54,13 +58,18 @@ class Measurer:
         devices: Sequence[int | str] | str = (),
         share: bool = False,
         warning: Callable[[str], None] = lambda _: None,
+        hosts: str = "",
     ) -> Measurer:
         """`check`: `best` compares each new best with the reference, `all` every candidate,
         `none` nothing. With `target` cuda all are compared unless none is. `devices` are the
         numbers or UUIDs of GPUs, or "all"; without any CUDA's first is taken. GPUs on which other
         processes compute are refused unless `share`. `warning` is told when one of several is lost.
+        `hosts` is the address of a Ray cluster whose nodes build and measure: `require` meets them.
         """
         options = options or RunOptions()
+        if hosts:
+            cluster = Cluster(connect(hosts), workers, build_timeout, warning)
+            return cls(ClusterBuilder(cluster), ClusterRunner(options, cluster), check)
         runner = Runner(options)
         if target == "cuda":
             runner = gpu_runner(
@@ -77,12 +86,22 @@ class Measurer:
     def require(self, targets: Sequence[Target]) -> None:
         """Raise ConfigError, which says what is missing, when code for one cannot be run here.
 
-        For a GPU this starts its process and looks for NVRTC; for a CPU it does nothing.
+        For a GPU this starts its process and looks for NVRTC, on a cluster a process of each node;
+        for this machine's CPU it does nothing.
         """
+        cluster = self.cluster
+        if cluster is not None:
+            cluster.open(targets)
+            return
         facts = self.gpu()
         if facts is not None:
             for target in targets:
                 require_gpu(target, facts)
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The cluster on whose nodes candidates are built and measured, if they are."""
+        return self.runner.cluster if isinstance(self.runner, ClusterRunner) else None
 
     def gpu(self) -> dict[str, Any] | None:
         """What the GPU is (DeviceFacts as a dictionary), None when candidates run on the CPU.
@@ -155,8 +174,9 @@ class Measurer:
         def result_of(index: int, ran: RunResult, seconds: float) -> MeasureResult:
             (times, failure), b = ran, built[index]
             spent = round(b.seconds + seconds, 6)
+            host = self.runner.host_of(index) or b.host
             return MeasureResult(
-                tuple(times), b.failure or failure, b.seconds, spent, cache_flush=flush
+                tuple(times), b.failure or failure, b.seconds, spent, cache_flush=flush, host=host
             )
 
         def tell(index: int, ran: RunResult) -> None:
@@ -228,7 +248,8 @@ class Measurer:
         seen, device = self.runner.known_of(index)
         checked = seen is not None and result.valid
         result = replace(result, checked=checked, seen=seen if checked else None, device=device)
-        return replace(result, disturbed=self.runner.disturbed(index))
+        host = self.runner.host_of(index) or result.host
+        return replace(result, disturbed=self.runner.disturbed(index), host=host)
 
     def _check(
         self,

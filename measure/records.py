@@ -142,6 +142,8 @@ class RecordLog:
     A file that is there and holds no records is not touched, or with `overwrite` begun anew. One
     that is deleted meanwhile is written again; one that another took the place of gets what this
     log wrote. `beside` is what its environment says beside this machine's fingerprint: of GPUs.
+    `hosts` are the fingerprints of nodes of a cluster, by the names that results have: records then
+    belong to the environment of their node. It may grow meanwhile.
     """
 
     def __init__(
@@ -150,9 +152,11 @@ class RecordLog:
         *,
         overwrite: bool = False,
         beside: Mapping[str, Any] | None = None,
+        hosts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.path = Path(path)
         self._beside = dict(beside or {})
+        self._hosts = hosts or {}
         self._overwrite = overwrite
         self._file = -1  # kept open: what is deleted can be read as long as it is
         self._close: weakref.finalize[..., RecordLog] | None = None
@@ -175,15 +179,22 @@ class RecordLog:
             self._close()
             self._close, self._file = None, -1
 
-    @cached_property
+    @property
     def environment(self) -> dict[str, dict[str, Any]]:
-        """This run's, under its hash."""
+        """Those of this run, each under its hash: this machine's, or those of a cluster's nodes."""
+        if not self._hosts:
+            return self._own
+        return {fingerprint_hash(each): each for each in map(dict, self._hosts.values())}
+
+    @cached_property
+    def _own(self) -> dict[str, dict[str, Any]]:
         environment = {**fingerprint(), **self._beside}
         return {fingerprint_hash(environment): environment}
 
     def stamped(self, record: Record) -> Record:
-        """The record with this run's environment and time."""
-        (environment,) = self.environment
+        """The record with the time and the environment of where it was measured."""
+        node = self._hosts.get(record.result.host)
+        environment = next(iter(self.environment)) if node is None else fingerprint_hash(dict(node))
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return replace(record, environment=environment, time=now)
 

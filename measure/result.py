@@ -50,6 +50,7 @@ class MeasureResult:
     `build_seconds` is lowering and code generation, `total_seconds` all that was spent on it.
     `device` is what a GPU told of it: registers, shared memory and occupancy of each kernel.
     `disturbed` is the number of visits during which others had the cores (disturbance.py).
+    `host` is the node of a cluster that measured it, or built it where that failed.
     """
 
     seconds: tuple[float, ...]
@@ -61,6 +62,7 @@ class MeasureResult:
     cache_flush: int = 0
     device: Mapping[str, Any] | None = None
     disturbed: int = 0
+    host: str = ""
 
     @property
     def valid(self) -> bool:
@@ -88,6 +90,7 @@ class MeasureResult:
             **({"cache_flush": self.cache_flush} if self.cache_flush else {}),
             **({} if self.device is None else {"device": dict(self.device)}),
             **({"disturbed": self.disturbed} if self.disturbed else {}),
+            **({"host": self.host} if self.host else {}),
         }
 
     @classmethod
@@ -104,6 +107,7 @@ class MeasureResult:
             _natural(data, "cache_flush", "bytes"),
             _device(data.get("device")),
             _natural(data, "disturbed", "visits"),
+            _host(data.get("host", "")),
         )
 
 
@@ -119,6 +123,12 @@ def _duration(data: Mapping[str, Any], key: str) -> float:
 def _device(value: Any) -> Mapping[str, Any] | None:
     if value is not None and not isinstance(value, dict):
         raise ConfigError(f"result.device: expected an object, found {short(value)}")
+    return value
+
+
+def _host(value: Any) -> str:
+    if type(value) is not str or not value.isprintable():
+        raise ConfigError(f"result.host: expected a name, found {short(value)}")
     return value
 
 

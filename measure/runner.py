@@ -129,6 +129,10 @@ class Runner:
         """In how many visits of a candidate of the last `run` others had the cores."""
         return self._disturbed.get(index, 0)
 
+    def host_of(self, index: int) -> str:
+        """The node of a cluster that measured a candidate of the last `run`; else nothing."""
+        return ""
+
     def close(self) -> None:
         """End the process."""
         if self._worker is not None:

@@ -158,6 +158,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.driver", "autosched.runtime.cpu"): NATIVE,
     ("autosched.driver", "autosched.runtime.cuda_artifact"): NATIVE,
     ("autosched.driver", "autosched.runtime.host"): NATIVE,
+    ("autosched.measure.cluster.connect", "autosched.measure.cluster.ray_link"): OPTIONAL,
     ("autosched.runtime.array_checks", "ml_dtypes"): "exported modules need NumPy only",
     ("autosched.target", "llvmlite.binding"): NATIVE,
     ("autosched.search.cost_model", "xgboost"): HEAVY,
@@ -286,6 +287,11 @@ def test_an_import_inside_a_function_has_a_reason() -> None:
             if found.in_function:
                 known = (module, found.name) in INSIDE_FUNCTIONS
                 assert known, f"{module} imports {found.name}, line {found.line}"
+
+
+def test_only_the_link_to_ray_imports_it() -> None:
+    found = {m for m in SOURCES for i in imports_of(m) if i.name.split(".")[0] == "ray"}
+    assert found == {"autosched.measure.cluster.ray_link"}
 
 
 def test_reasons_are_of_imports_that_exist() -> None:

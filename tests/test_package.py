@@ -47,7 +47,7 @@ def test_import_beside_modules_of_the_user(tmp_path: Path) -> None:
 def test_importing_loads_no_extra() -> None:
     code = (
         "import autosched, autosched.cli.app, sys; "
-        "print({'plotly', 'jinja2', 'pandas', 'torch'}.intersection(sys.modules))"
+        "print({'plotly', 'jinja2', 'pandas', 'torch', 'ray'}.intersection(sys.modules))"
     )
     assert run(Path.cwd(), "-c", code) == "set()\n"
 

@@ -122,6 +122,14 @@ def tune(
         bool, typer.Option("--fresh", help="Do not continue: write a new record file.")
     ] = False,
     share: Share = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Build and measure on the nodes of a Ray cluster: ray://HOST:PORT, HOST:PORT, "
+            "auto or local.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -161,7 +169,7 @@ def tune(
     with trusting(trust):
         command.run(
             Asked(config or (), expr, einsum, shape or (), dtype or (), settings or ()),
-            Overrides(trials, target, records, seed, time_budget, share),
+            Overrides(trials, target, records, seed, time_budget, share, ray),
             ModelFlags(load_model, save_model, warm_start or (), workload or ()),
             ManyFlags(strategy, weights),
             fresh=fresh,

@@ -22,6 +22,7 @@ from pydantic import (
 
 from autosched.errors import ConfigError
 from autosched.features.sets import TUNING, FeatureSetName
+from autosched.measure.cluster.connect import require_address
 from autosched.measure.flush import parse_flush
 from autosched.measure.gpu_pool import ALL
 from autosched.measure.runner import RunOptions
@@ -107,11 +108,24 @@ class TargetSection(_Section):
         default=None, description="worker threads of parallel loops"
     )
     arch: str | None = Field(default=None, description="CUDA architecture, e.g. sm_90")
+    hosts: str | None = Field(
+        default=None,
+        description="a Ray cluster whose nodes build and measure: ray://HOST:PORT, HOST:PORT, auto "
+        "or local",
+    )
     hardware: HardwareSection = Field(default_factory=HardwareSection)
+
+    @field_validator("hosts")
+    @classmethod
+    def _hosts(cls, value: str | None) -> str | None:
+        try:
+            return value and require_address("hosts", value)
+        except ConfigError as error:
+            raise ValueError(str(error).removeprefix("hosts: ")) from error
 
     def make(self) -> Target:
         """The target. Raises ConfigError for a value that it does not accept."""
-        if self.threads is not None and self.kind == "cpu":
+        if self.threads is not None and self.kind == "cpu" and not self.hosts:
             require_threads("target.threads", self.threads)
         return make_target(
             self.kind,

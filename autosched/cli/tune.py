@@ -50,7 +50,7 @@ def run(
 
     Several are tuned together, with one record file.
     """
-    configs = [for_target(config, overrides.target) for config in asked.configs()]
+    configs = [for_target(config, overrides.target, overrides.hosts) for config in asked.configs()]
     many.of(configs)
     if dry_run:
         tasks = [(config.task(), settings_of(config, overrides).options()) for config in configs]

@@ -11,6 +11,7 @@ from autosched.cli.config import Config
 from autosched.cli.console import warn, warning
 from autosched.cli.named import workload_keys
 from autosched.errors import ConfigError
+from autosched.measure.cluster.connect import require_address
 from autosched.measure.records import LogContents, stream_log
 from autosched.output_file import require_apart
 from autosched.search.allocation import STRATEGIES
@@ -36,6 +37,7 @@ class Overrides:
     seed: int | None = None
     time_budget: float | None = None
     share: bool = False
+    hosts: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,14 @@ class ManyFlags:
         return weights
 
 
-def for_target(config: Config, target: str | None) -> Config:
-    """The configuration, for the target that the command line names, if it does."""
-    if target is None:
+def for_target(config: Config, target: str | None, hosts: str | None = None) -> Config:
+    """The configuration, for the target and the cluster that the command line names, if it does."""
+    if hosts is not None:
+        require_address("--ray", hosts)
+    given = {key: value for key, value in (("kind", target), ("hosts", hosts)) if value is not None}
+    if not given:
         return config
-    section = config.target.model_copy(update={"kind": target})
-    return config.model_copy(update={"target": section})
+    return config.model_copy(update={"target": config.target.model_copy(update=given)})
 
 
 def settings_of(
@@ -127,6 +131,7 @@ def settings_of(
         share=overrides.share,
         build_timeout_s=measure.build_timeout_s,
         check=measure.check,
+        hosts=config.target.hosts,
         strategy=strategy,
     )
 
@@ -224,3 +229,8 @@ def _same_settings(configs: Sequence[Config]) -> None:
                     f"{config.name}: the section {key!r} differs from that of {first.name}; tasks "
                     "that are tuned in one run share it"
                 )
+        if config.target.hosts != first.target.hosts:
+            raise ConfigError(
+                f"{config.name}: target.hosts differs from that of {first.name}; tasks that are "
+                "tuned in one run share it (--ray gives one for all)"
+            )

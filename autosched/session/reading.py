@@ -12,7 +12,7 @@ from autosched.measure.records import LogContents, Record, read_log
 from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.believed import believed
-from autosched.session.this_cpu import cpu_name, measured_here
+from autosched.session.this_cpu import Place, cpu_name, measured_here
 from autosched.task import Task
 from autosched.words import count
 
@@ -102,11 +102,13 @@ def earlier_records(
     keys: WorkloadKeys | None = None,
     cache_flush: int = 0,
     gpu: str | None = None,
+    place: Place | None = None,
 ) -> Earlier:
     """The records of the tasks in `path`; none where there is no file.
 
     `keys` as for `read_records`. `cache_flush` is the buffer that empties caches in this run, `gpu`
-    the name of the one that is here, where tasks for CUDA are measured and it is known.
+    the name of the one that is here, where tasks for CUDA are measured and it is known; `place`
+    says where the run measures when that is not here.
     Raises ConfigError, which ends with `remedy`, when the file holds only other tasks' records.
     """
     if path is None or not path.is_file():
@@ -121,7 +123,7 @@ def earlier_records(
         mine = here[record.task["key"]]
         if record.result.valid and record.result.cache_flush != cache_flush:
             otherwise.append(record)
-        elif measured_here(record, contents.environments, gpu):
+        elif measured_here(record, contents.environments, gpu, place):
             mine.append(record)
         else:
             elsewhere.append(record)

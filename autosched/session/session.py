@@ -33,6 +33,7 @@ from autosched.session.believed import below_peak
 from autosched.session.model import ModelOptions, make_learner, save_model
 from autosched.session.race import Final, final
 from autosched.session.reading import Earlier, Tell, earlier_records
+from autosched.session.this_cpu import Place
 from autosched.session.yardsticks import Yardsticks, compare, compare_alone
 from autosched.target import require_threads
 from autosched.task import Task
@@ -58,6 +59,7 @@ class MeasureOptions:
     check: str = "best"
     devices: Sequence[int | str] | str = ()
     share: bool = False
+    hosts: str = ""
 
 
 def _nothing(text: str) -> None:
@@ -114,7 +116,7 @@ class Session:
         """
         tasks = [job.task for job in jobs]
         for task in tasks:
-            if not task.target.is_gpu:
+            if not task.target.is_gpu and not (measure and measure.hosts):
                 require_threads(f"{task.name}: threads", task.target.threads)
         for task in tasks[1:]:
             if task.target.kind != tasks[0].target.kind:
@@ -170,10 +172,12 @@ class Session:
                     devices=options.devices,
                     share=options.share,
                     warning=self._messages.warning,
+                    hosts=options.hosts,
                 )
             )
             self.measurer.require([job.task.target for job in self.jobs])
             self._meet_gpu()
+            self._meet_cluster()
             if self._earlier.elsewhere or self._earlier.otherwise:
                 kind, features = first.task.target.kind, first.options.features
                 records = (*self._earlier.elsewhere, *self._earlier.otherwise)
@@ -196,9 +200,13 @@ class Session:
         }
         self._earlier = replace(self._earlier, here=here)
 
-    def _read_earlier(self, warning: Tell, gpu: str | None = None) -> Earlier:
-        """What the record file holds; `gpu` is the one that is here, once it is known."""
+    def _read_earlier(self, warning: Tell, gpu: str | None = None, cpu: str = "") -> Earlier:
+        """What the record file holds; `gpu` is the one that is here, `cpu` the model of a cluster's
+        nodes, once it is known.
+        """
         records = self._records
+        elsewhere = bool(self._measure.hosts)
+        place = Place.of([job.task for job in self.jobs], cpu) if elsewhere else None
         return earlier_records(
             records if records is not None and is_kind(records, FileKind.RECORDS) else None,
             [job.task for job in self.jobs],
@@ -207,6 +215,7 @@ class Session:
             self._model.keys,
             self._measure.run.flush_bytes,
             gpu,
+            place,
         )
 
     def _meet_gpu(self) -> None:
@@ -215,6 +224,16 @@ class Session:
         if facts is None:
             return
         self._earlier = self._read_earlier(_nothing, facts["name"])
+        if self._earlier.elsewhere:
+            self._messages.info(self._earlier.others)
+
+    def _meet_cluster(self) -> None:
+        """Now that the nodes are known, set apart records of machines unlike them."""
+        cluster = self.measurer.cluster
+        if cluster is None:
+            return
+        self._messages.info(f"measuring on {', '.join(m.name for m in cluster.measurers)}")
+        self._earlier = self._read_earlier(_nothing, cpu=cluster.model)
         if self._earlier.elsewhere:
             self._messages.info(self._earlier.others)
 
@@ -335,8 +354,14 @@ class Session:
         """The log of the run; what it keeps beside the record file goes with the session."""
         if self._records is None:
             return None
-        beside = self.measurer.environment()
-        log = RunLog(self._records, overwrite=self._overwrite, beside=beside, seen=self._seen)
+        cluster = self.measurer.cluster
+        log = RunLog(
+            self._records,
+            overwrite=self._overwrite,
+            beside=self.measurer.environment(),
+            seen=self._seen,
+            hosts=None if cluster is None else cluster.environments,
+        )
         self._open.callback(log.close)
         self._written = log
         return log

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.features.sets import FEATURE_SETS, TUNING
+from autosched.measure.cluster.connect import require_address
 from autosched.measure.gpu_pool import ALL
 from autosched.measure.measurer import CHECKS
 from autosched.measure.runner import RunOptions
@@ -61,6 +62,8 @@ class TuneSettings:
         workers: processes that build candidates.
         devices: GPUs that measure: numbers or UUIDs, or "all"; default: CUDA's first.
         share: measure on a GPU on which other processes compute.
+        hosts: a Ray cluster whose nodes build and measure (docs/ray.md): ray://HOST:PORT,
+            HOST:PORT, auto (the cluster of this machine) or local.
         build_timeout_s: after which building one candidate is given up.
         check: which candidates are compared with NumPy: each new best, all or none.
         weights: of several tasks, one for each.
@@ -93,6 +96,7 @@ class TuneSettings:
     workers: int = 2
     devices: Sequence[int | str] | str = ()
     share: bool = False
+    hosts: str | None = None
     build_timeout_s: float = 15.0
     check: str = "best"
     weights: Sequence[float] | None = None
@@ -153,6 +157,7 @@ class TuneSettings:
             check=arguments.one_of("check", self.check, CHECKS),
             devices=_devices(self.devices),
             share=arguments.flag("share", self.share),
+            hosts="" if self.hosts is None else _address(self.hosts),
         )
 
     def record_file(self) -> Path | None:
@@ -213,6 +218,10 @@ def _devices(devices: Any) -> Sequence[int | str] | str:
     if devices == ALL or (several and all(isinstance(each, int | str) for each in devices)):
         return tuple(devices) if several else ALL
     raise ConfigError(f"devices: expected a list of GPUs, or {ALL!r}, {arguments.found(devices)}")
+
+
+def _address(hosts: Any) -> str:
+    return require_address("hosts", hosts if isinstance(hosts, str) else repr(hosts))
 
 
 def _from_one(name: str, value: Any) -> int:

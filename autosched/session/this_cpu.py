@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,22 @@ from autosched.task import Task
 UNKNOWN_CPU = "unknown"
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run measures, as records name it: nodes of a cluster, of one kind.
+
+    `target` is what code is made for; `cpu` the model of the CPUs, empty while that is not known.
+    """
+
+    target: Target
+    cpu: str = ""
+
+    @classmethod
+    def of(cls, tasks: Sequence[Task], cpu: str = "") -> Place:
+        """Of a run that measures tasks for one kind of CPU."""
+        return cls(tasks[0].target, cpu)
+
+
 def is_this_cpu(target: Target) -> bool:
     """Whether code for `target` is code for this machine's CPU: its model and features."""
     here = cpu_target()
@@ -26,14 +42,22 @@ def is_this_cpu(target: Target) -> bool:
 @cache
 def _code_here() -> tuple[tuple[str, str], ...]:
     """What a record's target says of code for this machine's CPU."""
-    here = cpu_target(1)
-    return tuple((name, getattr(here, name)) for name in ("triple", "cpu", "features"))
+    return _code_of(cpu_target(1))
+
+
+def _code_of(target: Target) -> tuple[tuple[str, str], ...]:
+    return tuple((name, getattr(target, name)) for name in ("triple", "cpu", "features"))
 
 
 def measured_here(
-    record: Record, environments: Mapping[str, Mapping[str, Any]], gpu: str | None = None
+    record: Record,
+    environments: Mapping[str, Mapping[str, Any]],
+    gpu: str | None = None,
+    place: Place | None = None,
 ) -> bool:
     """Whether a record's times are this machine's: its code and its environment name this CPU.
+
+    With `place`, whether they are of a machine like those.
 
     `environments` are those of its file. A record that names no CPU, such as Ansor's, was measured
     elsewhere. Those for CUDA are of this machine where their environment names the `gpu` that is
@@ -44,10 +68,12 @@ def measured_here(
         return False
     if target.get("kind") != "cpu":
         return gpu is None or gpu_names(environments.get(record.environment, {})) == (gpu,)
-    if any(target.get(name) != value for name, value in _code_here()):
+    code = _code_here() if place is None else _code_of(place.target)
+    if any(target.get(name) != value for name, value in code):
         return False
     model = environments.get(record.environment, {}).get("cpu")
-    return model is None or model == fingerprint()["cpu"]
+    expected = fingerprint()["cpu"] if place is None else place.cpu
+    return model is None or not expected or model == expected
 
 
 def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> str:

@@ -28,6 +28,7 @@ from autosched.session.again import Again
 from autosched.session.export import ExportOptions, export
 from autosched.session.peer import Peer
 from autosched.session.race import Final, Race
+from autosched.session.this_cpu import for_this_cpu
 from autosched.session.yardsticks import Yardsticks
 from autosched.state.steps import Step
 from autosched.task import Task
@@ -66,9 +67,10 @@ class TunedKernel:
     def build(self) -> CpuKernel | GpuKernel:
         """The kernel, callable on arrays: inputs, then outputs (written in place, or returned).
 
-        Of a CPU: on arrays in host memory; with a layout rewrite for pre-transformed inputs,
-        `kernel.prepare` stores those as it expects them. For CUDA: on NumPy's arrays, or on those
-        of CuPy, PyTorch, Numba and PyCUDA; compiled for the first GPU of this machine.
+        Of a CPU: for this machine's, whatever the task's target, on arrays in host memory; with a
+        layout rewrite for pre-transformed inputs, `kernel.prepare` stores those as it expects them.
+        For CUDA: on NumPy's arrays, or on those of CuPy, PyTorch, Numba and PyCUDA; compiled for
+        the first GPU of this machine.
 
         Raises CompileError when code generation refuses it; for CUDA MeasureError where there is no
         driver, ConfigError without NVRTC.
@@ -76,6 +78,7 @@ class TunedKernel:
         task = self.task
         kernel: CpuKernel | GpuKernel
         if not task.target.is_gpu:
+            task = for_this_cpu(task)  # others may lack its instructions
             steps = self.record.steps
             kernel = load(build_steps(task.dag, steps, task.target, layout=task.layout))
             kernel.origin = self.origin

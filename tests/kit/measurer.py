@@ -64,6 +64,7 @@ class StubMeasurer:
     noise: Callable[[], float] | None = None
     heats: list[list[Steps]] = field(default_factory=list)
     batches: list[list[Steps]] = field(default_factory=list)
+    cluster: None = None
     on_known: Callable[[int, MeasureResult], None] | None = None
 
     @property

@@ -330,6 +330,7 @@ def test_options_of_measuring_arrive(
         "target": "cpu",
         "devices": (),
         "share": False,
+        "hosts": "",
     }
 
 

@@ -1,0 +1,33 @@
+"""Connecting to a cluster by its address."""
+
+from __future__ import annotations
+
+import re
+
+from autosched.errors import ConfigError
+from autosched.measure.cluster.link import Link
+
+_HOST_PORT = re.compile(r"(ray://)?(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}")
+WANTED = "ray://HOST:PORT, HOST:PORT, auto (the cluster of this machine) or local"
+
+
+def require_address(where: str, address: str) -> str:
+    """The address. Raises ConfigError, which begins with `where`, unless it has a known form."""
+    if address in ("auto", "local") or _HOST_PORT.fullmatch(address):
+        return address
+    raise ConfigError(f"{where}: expected {WANTED}, found {address!r:.60}")
+
+
+def connect(address: str) -> Link:
+    """The cluster of an address. Raises ConfigError when Ray is missing or nobody answers."""
+    require_address("target.hosts", address)
+    try:
+        from autosched.measure.cluster.ray_link import RayLink
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "ray":
+            raise
+        raise ConfigError(
+            "target.hosts: Ray is not installed; pip install 'autosched[ray]' here and on every "
+            "node"
+        ) from error
+    return RayLink(address)

@@ -1,0 +1,161 @@
+"""What the nodes of a cluster are, and which of them can measure for a target."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from autosched.errors import ConfigError
+from autosched.measure.environment import fingerprint
+from autosched.target import Target, cpu_target, hardware_threads
+from autosched.words import count
+
+# What makes nodes build the same code, and records of one run comparable.
+_SAME = ("autosched", "numpy", "llvmlite")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What a node tells of itself.
+
+    `environment` is its fingerprint, as of the machine of a record; `code` what LLVM makes code
+    for there (triple, cpu, features); `versions` what has to be the same on all nodes, `source`
+    among them, which names the code of autosched itself.
+    """
+
+    environment: Mapping[str, Any]
+    code: Mapping[str, str]
+    caches: tuple[int, ...]
+    threads: int
+    versions: Mapping[str, str] = field(default_factory=dict)
+    pid: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary from which `from_json` makes equal facts."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> NodeFacts:
+        """The inverse of `to_json`."""
+        return cls(**{**data, "caches": tuple(data["caches"])})
+
+    @property
+    def model(self) -> str:
+        """The CPU's model, as its system names it."""
+        return str(self.environment["cpu"])
+
+
+def facts_here(pid: int = 0) -> NodeFacts:
+    """Of the machine that this runs on; `pid` is the process that answers for it."""
+    target = cpu_target(1)
+    return NodeFacts(
+        fingerprint(),
+        {"triple": target.triple, "cpu": target.cpu, "features": target.features},
+        target.caches,
+        hardware_threads(),
+        versions_here(),
+        pid,
+    )
+
+
+def versions_here() -> dict[str, str]:
+    """The versions that nodes must share."""
+    here = fingerprint()
+    packages = here["packages"]
+    return {
+        "source": _source(),
+        "python": ".".join(here["python"].split(".")[:2]),
+        **{name: packages[name] for name in _SAME},
+    }
+
+
+@lru_cache(maxsize=1)
+def _source() -> str:
+    """8 hex digits that name the files of autosched itself."""
+    folder = Path(__file__).parents[2]  # of the package
+    digest = hashlib.sha256()
+    inner = [folder, *(folder / name for name in ("features", "measure", "search"))]
+    files = {path for each in inner for path in each.rglob("*.py")}  # these three may be links
+    for path in sorted(files, key=lambda p: p.relative_to(folder).as_posix()):
+        digest.update(f"{path.relative_to(folder).as_posix()}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
+
+
+def version_problem(host: str, found: Mapping[str, str], expected: Mapping[str, str]) -> str:
+    """What differs between a node and this process; empty when nothing does."""
+    other = [name for name, value in expected.items() if found.get(name) != value]
+    if not other:
+        return ""
+    if other == ["source"]:
+        return f"{host}: autosched {expected['autosched']} with other source files than here"
+    named = [name for name in other if name != "source"]
+    parts = [f"{name} {found.get(name)}, here {expected[name]}" for name in named]
+    return f"{host}: {'; '.join(parts)}"
+
+
+def misfit(facts: NodeFacts, target: Target) -> str:
+    """Why a node cannot measure for a CPU target; empty when it can."""
+    if (target.triple, target.cpu) != (facts.code["triple"], facts.code["cpu"]):
+        found = f"{facts.code['cpu']} ({facts.code['triple']})"
+        return f"{found}, expected {target.cpu} ({target.triple})"
+    lacks = set(_enabled(target.features)) - set(_enabled(facts.code["features"]))
+    more = set(_enabled(facts.code["features"])) - set(_enabled(target.features))
+    if lacks or more:
+        said = [f"lacks {_some(lacks)}"] if lacks else []
+        said += [f"has {_some(more)} beside"] if more else []
+        return f"{facts.code['cpu']} with other features: it {' and '.join(said)}"
+    if target.caches and facts.caches and target.caches != facts.caches:
+        return f"caches of {_kib(facts.caches)}, expected {_kib(target.caches)}"
+    if facts.threads < target.threads:
+        found = count(facts.threads, "hardware thread")
+        return f"{found}, expected at least {target.threads}"
+    return ""
+
+
+def measuring(
+    nodes: Mapping[str, NodeFacts], targets: Sequence[Target], here: str
+) -> tuple[list[str], dict[str, str]]:
+    """The nodes that can measure for all targets, and why each of the others cannot.
+
+    All are of one CPU model: the one that most of them have, `here` (of this machine) before
+    others. Raises ConfigError, which names what was found and expected, when there is none.
+    """
+    why: dict[str, str] = {}
+    for host, facts in nodes.items():
+        problem = next(filter(None, (misfit(facts, target) for target in targets)), "")
+        if problem:
+            why[host] = problem
+    fit = [host for host in nodes if host not in why]
+    if not fit:
+        expected = " and ".join(dict.fromkeys(map(str, targets)))
+        found = "; ".join(f"{host}: {problem}" for host, problem in why.items())
+        raise ConfigError(
+            f"target.hosts: no node of the cluster fits {expected}: {found or 'there is none'}. "
+            "Add nodes of that kind, or run autosched on a machine of the nodes' kind"
+        )
+    models = Counter(nodes[host].model for host in fit)
+    model = here if here in models else models.most_common(1)[0][0]
+    for host in fit:
+        if nodes[host].model != model:
+            why[host] = f"CPU {nodes[host].model}, others {model}"
+    return [host for host in fit if host not in why], why
+
+
+def _enabled(features: str) -> list[str]:
+    return [name for name in features.split(",") if name.startswith("+")]
+
+
+def _some(names: set[str]) -> str:
+    first = sorted(names)[:3]
+    more = len(names) - len(first)
+    return ", ".join(first) + (f" and {more} more" if more else "")
+
+
+def _kib(caches: Sequence[int]) -> str:
+    return ", ".join(f"{size >> 10} KiB" for size in caches)

@@ -1,0 +1,160 @@
+"""Ray: the only file that imports it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+# Before the import, which reads them. What a node's system process logs as it dies would be printed
+# to standard output by a thread of Ray's; `Cluster` says in words that a node was lost.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
+
+import ray
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from autosched.errors import ConfigError
+from autosched.measure.cluster.link import Node, NodeBrokenError, NodeLostError
+from autosched.measure.cluster.node import NodeWorker
+from autosched.process.interrupt import ENDING_SIGNALS
+from autosched.words import last_line
+
+LOCAL = "local"
+_CLIENT = "ray://"
+_CONNECT_SECONDS = 10.0
+_START = (
+    "start one with `ray start --head`, then `ray start --address=HOST:6379` on the other nodes"
+)
+_AT_ONCE = 2  # methods of a process that run at a time: a request, and the question for news
+
+
+class RayLink:
+    """Processes on the nodes of a Ray cluster, as actors that Ray ends with this process.
+
+    `address` is `ray://HOST:PORT`, `HOST:PORT`, `auto` (the cluster that runs on this machine) or
+    `local` (one that is started for the run). Where this program is connected to Ray already,
+    that connection is used, and left open. Raises ConfigError when there is no such cluster.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._own = not ray.is_initialized()
+        if self._own:
+            with _same_signals():
+                _connect(address)
+        self._actor = ray.remote(NodeWorker)
+
+    def nodes(self) -> list[Node]:
+        """As of Link; nodes without CPUs (`--num-cpus=0`) take no work."""
+        try:
+            nodes = ray.nodes()
+        except (RayError, ConnectionError):
+            return []
+        found = [
+            Node(node["NodeID"], f"{node['NodeManagerHostname']}/{node['NodeID'][:8]}")
+            for node in nodes
+            if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
+        ]
+        return sorted(found, key=lambda node: node.name)
+
+    def start(self, node: Node, workers: int, build_timeout: float) -> Any:
+        """As of Link: an actor bound to the node, which Ray does not start again by itself."""
+        here = NodeAffinitySchedulingStrategy(node.id, soft=False)
+        actor = self._actor.options(
+            num_cpus=0, max_concurrency=_AT_ONCE, max_restarts=0, scheduling_strategy=here
+        )
+        return actor.remote(workers, build_timeout)
+
+    def ask(self, process: Any, method: str, *args: Any) -> Any:
+        """As of Link."""
+        return getattr(process, method).remote(*args)
+
+    def wait(self, tickets: Sequence[Any], seconds: float) -> list[Any]:
+        """As of Link."""
+        if not tickets:
+            return []
+        ready, _ = ray.wait(list(tickets), num_returns=1, timeout=max(0.0, seconds))
+        if ready:
+            ready, _ = ray.wait(list(tickets), num_returns=len(tickets), timeout=0)
+        return list(ready)
+
+    def get(self, ticket: Any) -> Any:
+        """As of Link."""
+        try:
+            return ray.get(ticket)
+        except RayActorError as error:
+            raise NodeLostError(_why(error)) from None
+        except RayError as error:
+            raise NodeBrokenError(last_line(str(error))) from None
+        except ConnectionError:
+            raise NodeLostError("the connection to the cluster was lost") from None
+
+    def kill(self, process: Any) -> None:
+        """As of Link."""
+        with contextlib.suppress(RayError, ValueError, ConnectionError):
+            ray.kill(process)
+
+    def close(self) -> None:
+        """As of Link; a cluster of the address `local` ends."""
+        if self._own and ray.is_initialized():
+            ray.shutdown()
+
+
+def _connect(address: str) -> None:
+    _require_listener(address)
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == LOCAL:
+        settings["include_dashboard"] = False
+    try:
+        ray.init(address, **settings)
+    except (RayError, RuntimeError, ConnectionError, ValueError, OSError, TimeoutError) as error:
+        raise ConfigError(
+            f"target.hosts: {address}: no Ray cluster answers ({last_line(str(error))}); {_START}"
+        ) from error
+
+
+def _require_listener(address: str) -> None:
+    """Raise ConfigError where nobody listens: Ray itself tries for more than five minutes.
+
+    The same where the client's own packages are missing.
+    """
+    if address.startswith(_CLIENT) and importlib.util.find_spec("grpc") is None:
+        raise ConfigError(
+            f"target.hosts: {address} needs grpcio, which Ray's client uses; install the extra: "
+            "pip install 'autosched[ray]'"
+        )
+    host, _, port = address.removeprefix(_CLIENT).rpartition(":")
+    if not host:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"target.hosts: {address}: nobody answers ({error}); {_START}") from error
+
+
+@contextlib.contextmanager
+def _same_signals() -> Iterator[None]:
+    """Ray makes SIGTERM leave the process at once; what was to happen then still does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _why(error: RayActorError) -> str:
+    """In a few words: Ray's own text has many lines."""
+    if isinstance(error, ActorUnavailableError):
+        return "its process answers no more"
+    return "its node died" if "node has died" in str(error) else "its process died"
