@@ -17,13 +17,14 @@ row read a whole row of the other matrix, four of each of four rows a quarter of
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from autosched.nest.core import Core, Memory
 from autosched.nest.memory_walk import walk
 from autosched.nest.piece import Piece
-from autosched.nest.register_tile import ENDLESS, cost
+from autosched.nest.register_tile import ENDLESS, TileProblem, cost, window_of
 from autosched.nest.visits import visits
 
 # Fitted by hand to the 128 schedules of Ansor's two logs on one busy Sapphire Rapids core: cycles
@@ -55,16 +56,37 @@ def least_moved(
     The first tile has the preference; the others must be worth it. Those of `near` keep the core
     less busy. They are looked at only in orders with fewer steps (a tile that takes whole loops
     between two reductions leaves itself no order but that with both reductions inside), and for
-    lanes that fill half a register: with fewer, three of four candidates took longer.
+    lanes that fill half a register: with fewer, three of four candidates took longer. In the order
+    that is best, a tile that becomes a window (nest/window.py) may take its place.
     """
     remaining = iter(tiles)
-    best, least = _cheapest(next(remaining), element)
+    first = tuple(next(remaining))
+    if not _problem(first[0]).window:
+        return _least_moved(first, remaining, near, element)
+    good, behind = [tuple(orders) for orders in remaining], [tuple(orders) for orders in near]
+    best = _least_moved(first, good, behind, element)
+    windows = [
+        piece
+        for piece in chain(first, *good, *behind)
+        if _inside(piece) == _inside(best) and _is_window(piece)
+    ]
+    return _cheapest([best, *windows], element, _unrolled_cycles)[0]
+
+
+def _least_moved(
+    first: Sequence[Piece],
+    tiles: Iterable[Iterable[Piece]],
+    near: Iterable[Iterable[Piece]],
+    element: int,
+) -> Piece:
+    """The best of all when each goes step by step."""
+    best, least = _cheapest(first, element)
     busy = _arithmetic(best)  # no other tile has less
     worth = _WORTH * busy
     if least - busy <= worth:
         return best
     limit = least - worth
-    for others in remaining:
+    for others in tiles:
         piece, cycles = _cheapest(others, element)
         if cycles < limit:
             best, limit = piece, cycles
@@ -79,6 +101,21 @@ def least_moved(
     return best
 
 
+def _problem(piece: Piece) -> TileProblem:
+    assert piece.tile is not None
+    return piece.tile.problem
+
+
+def _inside(piece: Piece) -> tuple[int, ...]:
+    assert piece.tile is not None
+    return piece.tile.inside
+
+
+def _is_window(piece: Piece) -> bool:
+    assert piece.tile is not None
+    return window_of(piece.tile.problem, piece.tile.chosen, _steps(piece)) is not None
+
+
 def _core(piece: Piece) -> Core:
     assert piece.tile is not None
     return piece.tile.problem.core
@@ -90,24 +127,38 @@ def _steps(piece: Piece) -> int:
     return math.prod([piece.nest.loops[k].extent for k in piece.tile.inside])
 
 
-def _cheapest(orders: Iterable[Piece], element: int) -> tuple[Piece, float]:
-    return min(((p, _cycles(p, element)) for p in orders), key=lambda pair: pair[1])
-
-
 def _arithmetic(piece: Piece) -> float:
     """Cycles of all steps, without what surrounds them."""
     assert piece.tile is not None
-    each = cost(piece.tile.problem, piece.tile.chosen, ENDLESS)
+    each = cost(replace(piece.tile.problem, window=()), piece.tile.chosen, ENDLESS)
     return each * piece.nest.iterations / piece.lanes
 
 
 def _cycles(piece: Piece, element: int) -> float:
-    nest, tile = piece.nest, piece.tile
-    assert tile is not None
-    problem = replace(tile.problem, finish=max(tile.problem.finish, _HELD_CYCLES))
-    computed = cost(problem, tile.chosen, _steps(piece)) * nest.iterations / piece.lanes
-    accesses = 1 + len(nest.steps)
+    """Of all steps one after the other."""
+    return _computed(piece, replace(_problem(piece), window=())) + _moved(piece, element)
+
+
+def _unrolled_cycles(piece: Piece, element: int) -> float:
+    """Of all steps, in a window where the tile becomes one."""
+    return _computed(piece, _problem(piece)) + _moved(piece, element)
+
+
+def _cheapest(
+    pieces: Iterable[Piece], element: int, cycles: Callable[[Piece, int], float] = _cycles
+) -> tuple[Piece, float]:
+    return min(((p, cycles(p, element)) for p in pieces), key=lambda pair: pair[1])
+
+
+def _computed(piece: Piece, problem: TileProblem) -> float:
+    assert piece.tile is not None
+    problem = replace(problem, finish=max(problem.finish, _HELD_CYCLES))
+    return cost(problem, piece.tile.chosen, _steps(piece)) * piece.nest.iterations / piece.lanes
+
+
+def _moved(piece: Piece, element: int) -> float:
+    accesses = 1 + len(piece.nest.steps)
     moved = walk(visits(piece, accesses), (element,) * accesses, _MEMORY)
     lines = sum(n * cycles for n, cycles in zip(moved.lines, _LINE_CYCLES, strict=True))
     runs = sum(n * cycles for n, cycles in zip(moved.runs, _RUN_CYCLES, strict=True))
-    return computed + lines + runs
+    return lines + runs

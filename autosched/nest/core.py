@@ -19,7 +19,8 @@ class Core(NamedTuple):
     """`vector_bytes` is the width of one of its vector `registers`.
 
     `arithmetic`, `loads` and `issue` are vector operations, loads and instructions of any kind a
-    cycle; `latency` the cycles from one accumulation to the next into the same register.
+    cycle; `latency` the cycles from one accumulation to the next into the same register. `windows`
+    tells whether reductions are unrolled as nest/window.py says, which is not done for GPUs.
     """
 
     vector_bytes: int
@@ -28,6 +29,7 @@ class Core(NamedTuple):
     loads: int = 2
     issue: int = 4
     latency: float = 4.0
+    windows: bool = True
 
     def lanes(self, element_bytes: int) -> int:
         """Elements that a vector register holds."""

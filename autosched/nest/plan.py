@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,6 +21,10 @@ from autosched.nest.register_tile import (
     TileProblem,
     good_and_near_tiles,
 )
+from autosched.nest.window import shares
+
+WINDOW_LANES = 3
+"""Fewer in a long piece of code LLVM puts together to vectors of its own, some by many shuffles."""
 
 
 class ScalarStore(NamedTuple):
@@ -102,14 +106,17 @@ def _tiled(nest: LoopNest, fit: int, core: Core, element: int, weight: float) ->
     chunks = nest.width // fit if nest.width > fit and nest.width % fit == 0 else 1
     spatial = [k for k, loop in enumerate(loops) if not loop.reduces and loop.extent > 1]
     tiled = tuple(spatial[-TILE_LOOPS:])
+    extents = (*(loops[k].extent for k in tiled), chunks)
     problem = TileProblem(
-        (*(loops[k].extent for k in tiled), chunks),
+        extents,
         tuple(_operands(nest, tiled, nest.width // chunks)),
         loops[last_reduction(loops)].extent,
         core,
         weight,
         FOLD_CYCLES if nest.folded else STORE_CYCLES,
     )
+    if not nest.folded and (nest.width <= fit or chunks > 1):
+        problem = _with_window(problem, nest, tiled, nest.width // chunks)
     good, near = (
         [_orders(nest, chunks, tiled, problem, tile) for tile in tiles] for tiles in _tiles(problem)
     )
@@ -149,3 +156,39 @@ def _operands(nest: LoopNest, tiled: tuple[int, ...], width: int) -> Iterator[Op
         ]
         along = not nest.folded and (step != 0 or gathered)
         yield Operand(float(width) if gathered else 1.0, (*varies, along))
+
+
+def _with_window(
+    problem: TileProblem, nest: LoopNest, tiled: tuple[int, ...], width: int
+) -> TileProblem:
+    """The problem with the window of its innermost reduction loops, if they share what they read.
+
+    What guards reads, or how far they move, must be the same for all of its steps.
+    """
+    if nest.width < WINDOW_LANES or not problem.core.windows:
+        return problem
+    loops = nest.loops
+    last = last_reduction(loops)
+    run = [last]
+    while run[0] > 0 and loops[run[0] - 1].reduces:
+        run.insert(0, run[0] - 1)
+    if any(loops[k].conditional or any(loops[k].blocks) for k in (*tiled, *run)):
+        return problem
+    operands = [
+        replace(
+            operand,
+            cost=operand.cost * (_pieces(width) if nest.steps[k] == 1 else 1),
+            steps=(*(loops[j].reads[k] for j in tiled), nest.steps[k] * width),
+            along=tuple([loops[j].reads[k] for j in run]),
+        )
+        for k, operand in enumerate(problem.operands)
+    ]
+    window = tuple([loops[k].extent for k in run])
+    if not any(shares(operand, problem.extents, window) for operand in operands):
+        return problem
+    return replace(problem, operands=tuple(operands), window=window)
+
+
+def _pieces(width: int) -> int:
+    """Instructions that load `width` neighbours: powers of two, put together."""
+    return 2 * width.bit_count() - 1

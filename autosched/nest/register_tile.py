@@ -16,6 +16,7 @@ import numpy as np
 
 from autosched.nest.core import Core
 from autosched.nest.numbers import Array, largest
+from autosched.nest.window import Window, window_over
 
 MAX_POINTS = 64
 """Copies of the statement that a tile may have."""
@@ -32,6 +33,9 @@ GOOD, MOST_GOOD = 1.03, 6
 NEAR, MOST_NEAR = 1.15, 6
 """The same for tiles that are worth a look where the good ones leave no choice of the order."""
 
+WINDOW = 1.05
+"""Cycles of an unrolled window over those modelled: long code, and idle units at both ends."""
+
 ENDLESS = 10**9
 """Steps of a reduction so long that what surrounds it does not count."""
 
@@ -40,11 +44,14 @@ ENDLESS = 10**9
 class Operand:
     """A load in the reduction: `cost` is the number of load instructions of one copy.
 
-    `varies` has a flag for each tile loop: whether the load's address depends on it.
+    `varies` has a flag for each tile loop: whether the load's address depends on it. `steps` is how
+    far each tile loop moves it, `along` how far each loop of the problem's window, in elements.
     """
 
     cost: float
     varies: tuple[bool, ...]
+    steps: tuple[int, ...] = ()
+    along: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,8 @@ class TileProblem:
     `extents` are those of the tile loops, outermost first; the last one counts the vector
     registers of one statement. `steps` is the number of reduction steps between loading and
     storing the accumulators, `weight` the instructions for each accumulator and step besides loads,
-    `finish` the cycles for each accumulator before and after the reduction.
+    `finish` the cycles for each accumulator before and after the reduction. `window` has the
+    extents of the innermost reduction loops where their steps share what they read, else nothing.
     """
 
     extents: tuple[int, ...]
@@ -63,6 +71,7 @@ class TileProblem:
     core: Core
     weight: float = 1.0
     finish: float = STORE_CYCLES
+    window: tuple[int, ...] = ()
 
 
 @overload
@@ -77,18 +86,64 @@ def cost(
     """Modelled cycles for each accumulator and reduction step; infinite when registers run out.
 
     The factors of `tile`, and the `steps` that may stand for the problem's, can be arrays: then the
-    cycles of each of those tiles.
+    cycles of each of those tiles. Tiles of a problem with a window are numbers.
     """
     core, accumulators = problem.core, math.prod(tile)
+    steps = problem.steps if steps is None else steps
+    window = window_of(problem, tile, steps)
+    if window is not None:
+        return _window_cycles(problem, window) / accumulators
     live, loads = operand_registers(problem.operands, tile)
     spills = (accumulators > 1) & (accumulators + live > core.registers)
     if spills is True:
         return math.inf
     work = accumulators * problem.weight
     cycles = core.cycles(work, loads, 2, core.latency)
-    finish = accumulators * problem.finish / (problem.steps if steps is None else steps)
+    finish = accumulators * problem.finish / steps
     value = (cycles + finish) / accumulators
     return value if spills is False else np.where(spills, math.inf, value)
+
+
+def needs(
+    problem: TileProblem, tile: Sequence[int | Array], steps: int | Array | None = None
+) -> tuple[Any, Any]:
+    """The registers that the operands of a tile take, and the loads of one step (of a window on
+    average)."""
+    window = window_of(problem, tile, problem.steps if steps is None else steps)
+    if window is None:
+        return operand_registers(problem.operands, tile)
+    return window.live, window.loads
+
+
+def window_of(
+    problem: TileProblem, tile: Sequence[int | Array], steps: int | Array
+) -> Window | None:
+    """The window that becomes of a tile whose accumulators live for `steps`, where that is faster.
+
+    A problem that has a window takes numbers, no arrays.
+    """
+    if not problem.window:
+        return None
+    core, numbers = problem.core, [int(factor) for factor in tile]
+    accumulators = math.prod(numbers)
+    window = window_over(
+        problem.operands, problem.window, int(steps), numbers, core.registers, problem.weight
+    )
+    if window is None:
+        return None
+    live, loads = operand_registers(problem.operands, tile)
+    if accumulators > 1 and accumulators + live > core.registers:
+        return window
+    work = accumulators * problem.weight
+    rolled = core.cycles(work, loads, 2, core.latency) + accumulators * STORE_CYCLES / window.steps
+    return window if _window_cycles(problem, window) < rolled else None
+
+
+def _window_cycles(problem: TileProblem, window: Window) -> float:
+    """Of a step: loads and stores of the accumulators run beside the arithmetic."""
+    each = window.copies / window.steps
+    work, loads = window.copies * problem.weight, window.loads + each
+    return WINDOW * problem.core.cycles(work, loads, each, problem.core.latency)
 
 
 def operand_registers(operands: Sequence[Operand], tile: Sequence[int | Array]) -> tuple[Any, Any]:

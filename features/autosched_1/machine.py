@@ -64,7 +64,7 @@ def machine_of(target: Target) -> Machine:
         threads, blocks, shared, l2 = _GPUS.get(target.arch, _GPUS["sm_80"])
         caches = hardware.max_shared_memory_per_block, l2, l2
         line, warp = hardware.cache_line_bytes, hardware.warp_size or 32
-        core, tlb = Core(16, 255), (64, 1536)
+        core, tlb = Core(16, 255, windows=False), (64, 1536)
         return Machine(caches, line, core, 1, tlb, True, warp, threads, blocks, sm_shared=shared)
     l1, l2, l3 = target.caches or TYPICAL
     vector = target.vector_bytes if target.cpu else hardware.vector_unit_bytes

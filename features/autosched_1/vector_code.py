@@ -13,7 +13,7 @@ from autosched.nest.core import Core
 from autosched.nest.loop_nest import LoopNest
 from autosched.nest.piece import Piece, Tile
 from autosched.nest.plan import ScalarStore, plan_store
-from autosched.nest.register_tile import cost, operand_registers
+from autosched.nest.register_tile import cost, needs
 from autosched.nest.visits import Visit, visits
 
 
@@ -64,9 +64,10 @@ def _code(piece: Piece, core: Core, fit: int, weight: float, accesses: int) -> V
         cycles = _plain_cycles(nest, core, weight)
         return VectorCode(lanes, 1, needed, cycles, False, nest.gathers, order)
     tile, each = piece.tile, registers // piece.tile.chunks
-    live, _ = operand_registers(tile.problem.operands, tile.chosen)
+    steps = _held_steps(nest, tile)
+    live, _ = needs(tile.problem, tile.chosen, steps)
     accumulators = piece.accumulators
-    cycles = cost(tile.problem, tile.chosen, _held_steps(nest, tile))
+    cycles = cost(tile.problem, tile.chosen, steps)
     needed = (accumulators + live) * each
     return VectorCode(lanes, accumulators * each, needed, cycles, nest.folded, nest.gathers, order)
 

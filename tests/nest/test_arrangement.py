@@ -157,7 +157,6 @@ def test_a_smaller_tile_leaves_a_reduction_outside_where_rows_share_sets_of_the_
 @pytest.mark.parametrize(
     ("lanes", "column", "steps"),
     [
-        pytest.param(8, 272, 4, id="lines lie at other places of the cache"),
         pytest.param(8, 256, 2, id="six steps between two visits are too few"),
         pytest.param(2, 256, 4, id="two lanes are a small part of a register"),
     ],

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -38,7 +38,8 @@ from autosched.nest.core import Core
 from autosched.nest.loop_nest import LoopNest
 from autosched.nest.piece import Piece, Tile
 from autosched.nest.plan import Planned, plan_reduction
-from autosched.nest.register_tile import unrolled_steps, whole_loops
+from autosched.nest.register_tile import unrolled_steps, whole_loops, window_of
+from autosched.nest.window import Window, statements
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Add, BinaryExpr, BufferLoad, Expr, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
@@ -53,7 +54,7 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
-from autosched.tir.walk import map_children, rewrite_expr, substitute
+from autosched.tir.walk import map_children, rewrite_expr, substitute, substitute_stmt
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.vector.apply_moves import planned_nests
@@ -61,7 +62,13 @@ from autosched.transform.vector.describe_nest import can_fold
 from autosched.transform.vector.distribute_loops import distribute
 from autosched.transform.vector.instructions import step_weight
 from autosched.transform.vector.lanes import lane_slice
-from autosched.transform.vector.reduction_nest import Nest, is_counted, is_reduction, match_nest
+from autosched.transform.vector.reduction_nest import (
+    Axis,
+    Nest,
+    is_counted,
+    is_reduction,
+    match_nest,
+)
 
 
 @dataclass(frozen=True)
@@ -171,14 +178,21 @@ def _build(nest: Nest, tile: Tile, registers: int) -> Stmt:
         after += _fold_lanes(held, nest.fold, number * width, width)
         total = nest.fold(old, BufferLoad(held, (const(number * width),)))
         after.append(BufferStore(nest.buffer, total, (where,)))
-    body: Stmt = seq(*steps)
-    rolled = len(chain) - whole_loops([axis.extent for axis in chain], count * tile.held, registers)
-    for axis in reversed(chain[rolled:]):
-        body = _loop(axis.var, axis.extent, body, ForKind.UNROLLED)
+    copies = count * tile.held
+    window = window_of(tile.problem, tile.chosen, math.prod(axis.extent for axis in chain))
+    if window is None:
+        whole = whole_loops([axis.extent for axis in chain], copies, registers)
+        rolled = len(chain) - whole
+        body: Stmt = seq(*steps)
+        for axis in reversed(chain[rolled:]):
+            body = _loop(axis.var, axis.extent, body, ForKind.UNROLLED)
+    else:
+        rolled = len(chain) - window.loops
+        body = seq(*_in_window(nest, tile, window, chain[rolled:], points, steps))
     for axis in reversed(chain[:rolled]):
         body = _loop(axis.var, axis.extent, body)
         if axis is chain[-1]:
-            body.annotations["unroll_count"] = unrolled_steps(axis.extent, count * tile.held)
+            body.annotations["unroll_count"] = unrolled_steps(axis.extent, copies)
     # The tile is what unrolling is for: more copies would only cost compilation.
     body = AttrStmt(None, "pragma_auto_unroll_max_step", const(0), seq(*before, body, *after))
     body = Allocate(data, held.dtype, held.shape, TRUE, body)
@@ -188,6 +202,28 @@ def _build(nest: Nest, tile: Tile, registers: int) -> Stmt:
         var, extent = remaining.get(axis.var, (axis.var, axis.extent))
         body = _loop(var, extent, body)
     return body
+
+
+def _in_window(
+    nest: Nest,
+    tile: Tile,
+    window: Window,
+    axes: Sequence[Axis],
+    points: Sequence[Sequence[Point]],
+    steps: Sequence[Stmt],
+) -> Iterator[Stmt]:
+    """All iterations of `axes` of `steps`, the statements of the tile's points, in the window's
+    order."""
+    shared = tile.problem.operands[window.shared]
+    extents = [axis.extent for axis in axes]
+    variables = [nest.axes[k].var for k in tile.tiled]
+    for iteration, point in statements(shared, extents, (*tile.chosen[:-1], 1)):
+        at = dict(zip(variables, point, strict=False))
+        number = 0
+        for values in points:
+            number = number * len(values) + at.get(values[0][0], 0)
+        table = {a.var: const(k, a.var.dtype) for a, k in zip(axes, iteration, strict=True)}
+        yield substitute_stmt(steps[number], table)
 
 
 def _lanes(start: int, width: int) -> Expr:

@@ -264,12 +264,51 @@ def windows(channels: int, size: int, window: int, lanes: int) -> PrimFunc:
     return PrimFunc(tuple(handles), body, dict(zip(handles, (x, k, y))), {"global_symbol": "main"})
 
 
-@pytest.mark.parametrize(("window", "kind"), [(3, "unrolled(3)"), (40, "range(40")])
-def test_a_window_of_few_steps_is_unrolled_whole(window: int, kind: str) -> None:
+@pytest.mark.parametrize(("window", "lanes"), [(3, 2), (3, 16), (40, 16)])
+def test_a_window_of_few_steps_is_unrolled_whole(window: int, lanes: int) -> None:
     """Its counter took longer than its steps: a pooling of 3x3 up to 12 times as long."""
-    func = windows(16, 8, window, 16)
+    func = windows(16, 8, window, 16) if lanes == 16 else windows(2, 8, window, 2)
     new = PromoteAccumulators(64, 32)(func)
     text = to_text(new)
-    assert text.count("Y.acc = allocate((128,)") == 1
-    assert f"for r in {kind}" in text
-    agree(func, new, (8 + window - 1) * 16, window * 16, 8 * 16)
+    assert text.count(f"Y.acc = allocate(({8 * lanes},)") == 1
+    assert ("for r in unrolled(3)" in text) == (lanes == 2)
+    assert ("for r in range(40" in text) == (window == 40)
+    agree(func, new, (8 + window - 1) * lanes, window * lanes, 8 * lanes)
+
+
+def test_the_steps_of_a_window_are_in_the_order_of_what_they_read() -> None:
+    """X[2] is read by three neighbouring outputs: at one place, and so is every other row."""
+    text = to_text(PromoteAccumulators(64, 32)(windows(16, 4, 3, 16)))
+    rows = re.findall(r"acc\[\d+:\d+\] \+ X\[(\d+):", text)
+    assert len(rows) == 12
+    assert list(map(int, rows)) == sorted(map(int, rows))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("lanes", [4, 7, 32])
+@pytest.mark.parametrize("registers", [12, 32])
+def test_windows_of_two_dimensions_give_equal_results(
+    stride: int, dilation: int, lanes: int, registers: int
+) -> None:
+    """Y[h, w, c] += X[h * s + rh * d, w * s + rw * d, c] * K[rh, rw, c]."""
+    size, window = 4, (2, 3)
+    rows = (size - 1) * stride + 2 * dilation + 1
+    h, w, rh, rw = Var("h"), Var("w"), Var("rh"), Var("rw")
+    x, k, y = (
+        decl_buffer((n * lanes,), name=name)
+        for name, n in (("X", rows * rows), ("K", 6), ("Y", size * size))
+    )
+
+    def vector(place: Expr) -> tuple[Expr]:
+        return (Ramp(place * lanes, IntImm(1), lanes),)
+
+    at = vector(h * size + w)
+    place = (h * stride + rh * dilation) * rows + (w * stride + rw * dilation)
+    step = BufferLoad(x, vector(place)) * BufferLoad(k, vector(rh * 3 + rw))
+    inner: Stmt = BufferStore(y, BufferLoad(y, at) + step, at)
+    for var, extent in ((w, size), (h, size), (rw, window[1]), (rh, window[0])):
+        inner = loop(var, extent, inner)
+    func = func_of(inner, x, k, y)
+    new = PromoteAccumulators(64, registers)(func)
+    agree(func, new, rows * rows * lanes, 6 * lanes, size * size * lanes)
