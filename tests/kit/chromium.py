@@ -53,6 +53,7 @@ class Chromium:
         self._rest = b""
         self._number = 0
         self._session = ""
+        self._loaded = False
         self.requests: list[str] = []
         self.errors: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -102,6 +103,7 @@ class Chromium:
         parameters = message.get("params", {})
         if message.get("method") == "Network.requestWillBeSent":
             self.requests.append(parameters["request"]["url"])
+        self._loaded |= message.get("method") == "Page.loadEventFired"
         if message.get("method") == "Runtime.exceptionThrown":
             self.errors.append(str(parameters["exceptionDetails"]))
         if message.get("method") == "Log.entryAdded" and parameters["entry"]["level"] == "error":
@@ -123,9 +125,12 @@ class Chromium:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, path: Path) -> None:
-        """Go to a file."""
+        """Go to a file; returns when it is loaded."""
+        self._loaded = False
         answer = self.call("Page.navigate", url=path.resolve().as_uri())
         assert "errorText" not in answer, answer["errorText"]
+        while not self._loaded:
+            self._receive()
 
     def ask(self, expression: str) -> Any:
         """The value of a JavaScript expression, or of the promise that it is."""

@@ -77,12 +77,15 @@
     return Plotly.react(place, colored(chart.traces, colors), layout, config);
   }
 
-  // Charts of a section that is shut have no width: they are drawn when it is opened.
+  // Charts of a section that is shut are drawn when it is opened.
   async function drawAll() {
+    const now = `${dark.matches ? "dark" : "light"} ${innerWidth}`;
     for (const place of document.querySelectorAll(".plot")) {
-      if (place.clientWidth > 0) await draw(place);
+      if (place.closest("details:not([open])") || place.dataset.drawn === now) continue;
+      place.dataset.drawn = now;
+      await draw(place);
     }
-    document.documentElement.dataset.drawn = `${dark.matches ? "dark" : "light"} ${innerWidth}`;
+    document.documentElement.dataset.drawn = now;
   }
 
   async function library() {
