@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from autosched import __version__
+from autosched.cli.cache_app import cache_app
 from autosched.cli.complete import choices, operators, operators_and_files
 from autosched.cli.console import open_closed_streams, plain, warn
 from autosched.cli.help import Group, examples, fit, start
@@ -59,12 +60,6 @@ dataset_app = typer.Typer(
 )
 app.add_typer(dataset_app, name="dataset")
 app.add_typer(records_app, name="records")
-cache_app = typer.Typer(
-    cls=Group,
-    no_args_is_help=True,
-    help="The kernels that autosched.kernel keeps for Python programs.",
-    epilog=examples("autosched cache list"),
-)
 app.add_typer(cache_app, name="cache")
 
 
@@ -573,49 +568,6 @@ def dataset_info(file: Annotated[Path, typer.Argument(help="An exported dataset.
     from autosched.cli import dataset as command
 
     command.info(file)
-
-
-@cache_app.command("path", epilog=examples("autosched cache path"))
-def cache_path() -> None:
-    """The folder: $AUTOSCHED_CACHE, or autosched/kernels among your caches."""
-    from autosched.cli import cache as command
-
-    command.path()
-
-
-@cache_app.command("list", epilog=examples("autosched cache list --json"))
-def cache_list(as_json: Json = False) -> None:
-    """The best kernel of each task: its time, and where and when it was measured."""
-    from autosched.cli import cache as command
-
-    command.show(as_json=as_json)
-
-
-@cache_app.command("add", epilog=examples("autosched cache add matmul.jsonl"))
-def cache_add(
-    records: Annotated[list[Path], typer.Argument(help="Record files.")],
-    trust: Trust = False,
-) -> None:
-    """Take the records of files, so that autosched.kernel finds them."""
-    from autosched.cli import cache as command
-
-    with trusting(trust):
-        command.add(records)
-
-
-@cache_app.command(
-    "clear", epilog=examples("autosched cache clear matmul", "autosched cache clear --all")
-)
-def cache_clear(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Operators, or files as cache list shows them.")
-    ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All kernels.")] = False,
-) -> None:
-    """Remove kernels; those that are tuned just now stay."""
-    from autosched.cli import cache as command
-
-    command.clear(names or (), everything=all_)
 
 
 fit(app)

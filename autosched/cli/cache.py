@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autosched.cli.console import plain, print_json, seconds_text, warn, warning
+from autosched.cli.console import plain, print_json, seconds_text, text_width, warn, warning
+from autosched.cli.table import table
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents
 from autosched.session.kernel_cache import KernelCache, cache_folder
@@ -16,6 +17,7 @@ from autosched.task import Task
 from autosched.words import count
 
 _HEAD = ("task", "best", "records", "measured on", "autosched", "when", "file")
+_LESS_TELLING = ("autosched", "records", "when", "file")
 
 
 def path() -> None:
@@ -33,10 +35,8 @@ def show(*, as_json: bool) -> None:
     if not entries:
         warn(f"the cache {cache.folder} is empty")
         return
-    rows = [_HEAD, *map(_row, entries)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        plain("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+    for line in table(_HEAD, [_row(entry) for entry in entries], text_width(), _LESS_TELLING):
+        plain(line)
 
 
 def add(files: Sequence[Path]) -> None:
