@@ -193,6 +193,7 @@ _FIELDS: dict[type[Step], tuple[str, ...]] = {
 }
 _SHARED: dict[bytes, Step] = {}
 _MOST_SHARED = 1 << 16
+_MOST = 2**63 - 1
 STEP_CODES: dict[str, type[Step]] = {cls.code: cls for cls in _FIELDS}
 
 
@@ -286,4 +287,6 @@ def _integer(value: Any, least: int | None, where: str) -> int:
         raise ConfigError(f"{where}: expected an integer, found {value!r}")
     if least is not None and value < least:
         raise ConfigError(f"{where}: expected at least {least}, found {value}")
+    if not -_MOST <= value <= _MOST:
+        raise ConfigError(f"{where}: expected a number of 64 bits, found {str(value)[:40]}...")
     return value

@@ -94,6 +94,7 @@ def test_a_length_still_open_cannot_be_written() -> None:
         (["FU", 1, 2], "iter_ids: expected an array of integers, found 2"),
         (["FU", 1, ["a"]], "iter_ids: expected an integer, found 'a'"),
         (["SP", 1, 0, 8, [0], 1], "lengths: expected at least 1, found 0"),
+        (["SP", 1, 0, 8, [2**63], 1], "lengths: expected a number of 64 bits, found 92233720"),
         (["SP", 1, 0, 8, [2], 2], "inner_to_outer: expected 0 or 1, found 2"),
         (["PR", 1, 0, 3], "pragma: expected a string, found 3"),
         (["FSP", 1, 0, 0, 0], "n_split: expected at least 1, found 0"),
