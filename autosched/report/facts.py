@@ -15,6 +15,7 @@ from autosched.report.runs import Run
 from autosched.words import count
 
 _NAMES = {"memory_bytes": "Memory", "cpu": "CPU", "cuda": "CUDA", "gpus": "GPUs"}
+_MOST_BYTES = 2**60
 _LONG = 400  # characters of a value of an environment that a table shows
 
 
@@ -114,7 +115,8 @@ def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for key, value in facts.items():
         name = _NAMES.get(key, key[:40].replace("_", " ").capitalize())
-        text = _size(value) if key == "memory_bytes" and type(value) is int else _value(value)
+        is_size = key == "memory_bytes" and type(value) is int and 0 <= value < _MOST_BYTES
+        text = _size(value) if is_size else _value(value)
         rows.append((name, text if len(text) <= _LONG else text[: _LONG - 1] + "…"))
     return rows
 

@@ -50,17 +50,16 @@ def html_of(page: Page) -> str:
     for place, section in enumerate(page.sections):
         charts |= {f"run{place}-{chart.name}": chart for chart in section.charts}
     data = {key: chart.to_json() for key, chart in charts.items() if chart.traces}
-    return str(
-        environment.get_template("report.html").render(
-            page=page,
-            mark=REPORT_MARK,
-            version=fingerprint()["packages"]["autosched"],
-            style=_text("report.css"),
-            script=_text("report.js"),
-            charts=in_script(data),
-            library=packed_plotly(),
-        )
+    text: str = environment.get_template("report.html").render(
+        page=page,
+        mark=REPORT_MARK,
+        version=fingerprint()["packages"]["autosched"],
+        style=_text("report.css"),
+        script=_text("report.js"),
+        charts=in_script(data),
+        library=packed_plotly(),
     )
+    return text.encode(errors="replace").decode()  # records may hold halves of characters
 
 
 def in_script(data: Any) -> str:

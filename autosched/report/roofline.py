@@ -70,7 +70,7 @@ def roofline(run: Run, roof: Roof | None, why_none: str) -> Chart:
     rates = [run.rate(trial.cost) for trial in run.valid]
     traces: list[dict[str, Any]] = []
     left, right = intensity / 8, intensity * 8
-    top, bottom = max(*rates, reached), min(*rates, reached)
+    top, bottom = max([*rates, reached]), min([*rates, reached])
     if roof is not None:
         peak = roof.peak
         knees = [peak / level.bytes_per_second for level in roof.bandwidths] if peak else []

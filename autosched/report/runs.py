@@ -21,6 +21,8 @@ from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.task import Task
 from autosched.workloads.workload import shape_of
 
+_MOST = 1e9  # of a score and of seconds; numbers beyond any float are found in hostile files
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -41,7 +43,7 @@ class Trial:
         score = self.record.search.get("predicted")
         if not isinstance(score, int | float) or isinstance(score, bool):
             return None
-        return float(score) if 0 < score < inf else None
+        return float(score) if 0 < score < _MOST else None
 
 
 @dataclass
@@ -151,7 +153,7 @@ def _add(
 ) -> None:
     spent = record.search.get("spent")
     for name, seconds in spent.items() if isinstance(spent, dict) else ():
-        if type(seconds) in (int, float) and 0 <= seconds < inf:
+        if type(seconds) in (int, float) and 0 <= seconds < _MOST:
             run.spent[str(name)] = run.spent.get(str(name), 0.0) + seconds
     if record.environment in environments:
         run.environments.setdefault(record.environment, environments[record.environment])

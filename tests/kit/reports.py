@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
-HOSTILE = "</script><script>alert(1)</script><img src=http://x.example/a onerror=alert(2)><b>&"
+HOSTILE = (
+    "</script><script>alert(1)</script><img src=http://x.example/a onerror=alert(2)><b>&\ud800"
+)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import MeasureResult
 from autosched.measure.standing import best_of, candidate_hash
 from autosched.report.curve import curve
-from autosched.report.facts import remarks
+from autosched.report.facts import environment, remarks
 from autosched.report.runs import read_runs
 
 
@@ -64,3 +64,15 @@ def test_times_that_no_kernel_has_are_left_out(records: Sequence[Record], tmp_pa
     ((run,), _) = read_runs([path], told.append)
     assert len(run.trials) == 3
     assert "1 record of task" in told[0] and "not believed" in told[0]
+
+
+@pytest.mark.parametrize("value", [10**300, float("nan"), -1, True, "1", None])
+def test_odd_numbers_are_no_predictions_and_no_seconds(
+    records: Sequence[Record], tmp_path: Path, value: object
+) -> None:
+    path = tmp_path / "odd.jsonl"
+    search = {**records[0].search, "predicted": value, "spent": {"search": value}}
+    RecordLog(path, beside={"memory_bytes": value}).append([replace(records[0], search=search)])
+    ((run,), _) = read_runs([path], pytest.fail)
+    assert run.trials[0].predicted is None and run.spent == {}
+    assert dict(environment(run, None))["Memory"] == str(value)
