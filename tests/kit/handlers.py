@@ -1,5 +1,6 @@
 """Request handlers that misbehave, served by workers in the tests."""
 
+import gc
 import os
 import resource
 import signal
@@ -47,6 +48,8 @@ def make_handler() -> Callable[[Any], Any]:
                 if child:
                     os.waitpid(child, 0)
                 return value
+            case ("garbage threshold",):
+                return gc.get_threshold()
             case ("pid",):
                 return os.getpid()
             case ("stray", what):

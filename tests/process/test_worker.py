@@ -37,6 +37,10 @@ def test_it_answers(worker: Worker) -> None:
     assert worker.call(("echo", [1, 2]), LONG, "run") == [1, 2]
 
 
+def test_it_rarely_looks_for_garbage(worker: Worker) -> None:
+    assert worker.call(("garbage threshold",), LONG, "run")[0] == 100_000
+
+
 def test_a_hanging_request_is_ended_and_the_worker_replaced(worker: Worker) -> None:
     error = failure(worker, ("sleep", 3600), timeout=0.3)
     assert (error.stage, error.kind) == ("run", "timeout")
