@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from autosched.errors import ConfigError
 
-# Relative to the largest magnitude in the output: sums of n terms err by about sqrt(n) roundings.
+# Of an element plus the output's root mean square, for what is not a long sum.
 _TOLERANCE = {
     "float64": 1e-9,
     "float32": 2e-4,
@@ -21,23 +22,31 @@ _TOLERANCE = {
     "float8_e5m2": 0.25,
 }
 
+# Half of the distance of 1 to the next number.
+_ROUNDING = {"float64": 2**-53, "float32": 2**-24, "float16": 2**-11, "bfloat16": 2**-8}
+
+# Roundings of the sum for each sqrt(term): n of them, of partial sums, add up to 0.4 sqrt(n) at
+# random; the worst of many elements has four times that.
+_OF_TERMS = 2.0
+_MOST = 0.25  # a kernel that leaves out a part of the terms is wrong
+
 _LEAST_TELLING = 0.01  # of the elements
 _NEAR = 0.5  # of the tolerance
 _TINY = 1e-37  # so that an exact zero may come out as a rounding of nothing
 
 
-def compare(name: str, got: npt.NDArray[Any], want: npt.NDArray[Any]) -> str | None:
+def compare(name: str, got: npt.NDArray[Any], want: npt.NDArray[Any], terms: int = 1) -> str | None:
     """Why `got` is not `want` (first bad element, worst error), or None when it agrees.
 
-    Integers must be equal. Floats may differ by the type's tolerance, relative to the element
-    plus the output's root mean square.
+    Integers must be equal. Floats may differ by the tolerance of the type and of sums of so many
+    `terms`, relative to the element plus the output's root mean square.
     """
     if got.shape != want.shape:
         return f"output {name}: expected shape {want.shape}, found {got.shape}"
-    error, allowed = _errors(got, want)
+    error, allowed = _errors(got, want, terms)
     same = (got == want) | (_nan(got) & _nan(want))
     with np.errstate(invalid="ignore"):
-        bad = ~((error <= allowed) | same) if _tolerance(got) else got != want
+        bad = ~((error <= allowed) | same) if allowed.any() else got != want
     if not bad.any():
         return None
     where = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -55,21 +64,21 @@ def wrong_answer(
     )
 
 
-def telling_share(want: npt.NDArray[Any]) -> float:
+def telling_share(want: npt.NDArray[Any], terms: int = 1) -> float:
     """`Seen.telling` of one output."""
     exact = want.astype(np.float64)
     finite = np.isfinite(exact)
     values = exact[finite]
     if not exact.size or (exact.size > 1 and (not values.size or values.min() == values.max())):
         return 0.0
-    relative, absolute = allowance(want)
+    relative, absolute = allowance(want, terms)
     with np.errstate(invalid="ignore"):
         return float(np.mean(finite & (np.abs(exact) > relative * np.abs(exact) + absolute)))
 
 
-def allowance(want: npt.NDArray[Any]) -> tuple[float, float]:
+def allowance(want: npt.NDArray[Any], terms: int = 1) -> tuple[float, float]:
     """(a, b): an element may err by a * |element| + b. Both are 0 for integers."""
-    tolerance = _tolerance(want)
+    tolerance = _tolerance(want, terms)
     if not tolerance:
         return 0.0, 0.0
     return tolerance, tolerance * _rms(want.astype(np.float64)) + _TINY
@@ -91,9 +100,11 @@ class Seen:
     tolerance: float
 
     @classmethod
-    def of(cls, outputs: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> Seen:
+    def of(
+        cls, outputs: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]], terms: int = 1
+    ) -> Seen:
         """From (found, expected) of each output; they agree."""
-        found = [_seen(got, want) for got, want in outputs]
+        found = [_seen(got, want, terms) for got, want in outputs]
         worst = max(found, key=lambda seen: seen.error / (seen.tolerance or 1.0))
         return cls(min(seen.telling for seen in found), worst.error, worst.tolerance)
 
@@ -145,10 +156,10 @@ def _short(value: float) -> str:
     return f"{value:.0e}" if value else "0"
 
 
-def _seen(got: npt.NDArray[Any], want: npt.NDArray[Any]) -> Seen:
-    error, allowed = _errors(got, want)
-    tolerance = _tolerance(got)
-    telling = telling_share(want)
+def _seen(got: npt.NDArray[Any], want: npt.NDArray[Any], terms: int) -> Seen:
+    error, allowed = _errors(got, want, terms)
+    tolerance = _tolerance(got, terms)
+    telling = telling_share(want, terms)
     finite = np.isfinite(want.astype(np.float64))
     values = want[finite]
     if not tolerance or not values.size:
@@ -157,9 +168,11 @@ def _seen(got: npt.NDArray[Any], want: npt.NDArray[Any]) -> Seen:
     return Seen(telling, float(np.fmax.reduce(relative)), tolerance)
 
 
-def _tolerance(got: npt.NDArray[Any]) -> float:
-    """Of the type; 0 for integers."""
-    return _TOLERANCE.get(got.dtype.name, 0.0)
+def _tolerance(got: npt.NDArray[Any], terms: int) -> float:
+    """Of the type and the length of sums; 0 for integers."""
+    name = got.dtype.name
+    of_sums = _OF_TERMS * _ROUNDING.get(name, 0.0) * math.sqrt(terms)
+    return max(_TOLERANCE.get(name, 0.0), min(_MOST, of_sums))
 
 
 def _nan(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -167,13 +180,13 @@ def _nan(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _errors(
-    got: npt.NDArray[Any], want: npt.NDArray[Any]
+    got: npt.NDArray[Any], want: npt.NDArray[Any], terms: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """The absolute error of each element, and how large it may be."""
     exact, value = want.astype(np.float64), got.astype(np.float64)
     with np.errstate(invalid="ignore"):
         error = np.abs(value - exact)
-    tolerance = _tolerance(got)
+    tolerance = _tolerance(got, terms)
     if not tolerance:
         return error, np.zeros_like(error)
     return error, tolerance * (np.abs(exact) + _rms(exact)) + _TINY

@@ -242,7 +242,7 @@ class GpuSession:
             raise _wrong(f"changed its inputs: {', '.join(names)}")
         seen: list[Seen] = []
         for name, want in zip(self._outputs, self._expected, strict=True):
-            relative, absolute = allowance(want)
+            relative, absolute = allowance(want, self._task.dag.most_terms)
             got = self._slab.address[name]
             found = self.device.compare(
                 got, self._wanted.address[name], want.size, want.dtype, relative, absolute
@@ -253,7 +253,8 @@ class GpuSession:
                 value = self.device.download(got + found.first * size, size).view(want.dtype)[0]
                 tensor = name.partition(" (")[0]
                 raise _wrong(wrong_answer(tensor, found.bad, want, where, value))
-            seen.append(Seen(telling_share(want), found.error * relative, relative))
+            telling = telling_share(want, self._task.dag.most_terms)
+            seen.append(Seen(telling, found.error * relative, relative))
         worst = max(seen, key=lambda one: one.error / (one.tolerance or 1.0))
         return Seen(min(one.telling for one in seen), worst.error, worst.tolerance)
 

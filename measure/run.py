@@ -236,10 +236,10 @@ class _Runner:
                 raise MeasureError(damage, stage="check", kind="wrong_answer")
         names = [t.name for t in self._task.tensors[-self._task.num_outputs :]]
         for name, got, want in zip(names, outputs, expected, strict=True):
-            problem = compare(name, got, want)
+            problem = compare(name, got, want, self._task.dag.most_terms)
             if problem:
                 raise MeasureError(problem, stage="check", kind="wrong_answer")
-        return Seen.of(list(zip(outputs, expected, strict=True)))
+        return Seen.of(list(zip(outputs, expected, strict=True)), self._task.dag.most_terms)
 
 
 def expected_of(task: Task, inputs: Sequence[Array]) -> list[Array]:

@@ -223,9 +223,10 @@ def _wrong_values(
     for name, got, want in zip(names, outputs, expected, strict=True):
         mask = watch.written[name].reshape(got.shape)
         if mask.all():
-            message = compare(name, got, want)
+            message = compare(name, got, want, task.dag.most_terms)
         else:
-            message = compare(f"{name} (of the elements written)", got[mask], want[mask])
+            some = f"{name} (of the elements written)"
+            message = compare(some, got[mask], want[mask], task.dag.most_terms)
         if message is not None:
             return message
     return None

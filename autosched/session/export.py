@@ -182,7 +182,7 @@ def _compared(candidate: Candidate) -> None:
     found = outputs if isinstance(outputs, tuple) else (outputs,)
     names = [tensor.name for tensor in task.tensors[-task.num_outputs :]]
     for name, got, want in zip(names, found, task.reference(inputs), strict=True):
-        problem = compare(name, got, want)
+        problem = compare(name, got, want, task.dag.most_terms)
         if problem is not None:
             raise MeasureError(problem, stage="check", kind="wrong_answer")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
@@ -59,6 +60,20 @@ class ComputeDAG:
     def flop_count(self) -> float:
         """Operations of one run, -1 when they cannot be counted."""
         return count_flops(self.ops)
+
+    @cached_property
+    def most_terms(self) -> int:
+        """How many terms the longest reduction has, 1 where there is none: it tells how sums err.
+
+        >>> import autosched
+        >>> autosched.Task.from_workload("conv2d_nhwc", N=1, H=9, W=9, CI=8, CO=4, KH=3, KW=3,
+        ...     stride=1, padding=0).dag.most_terms
+        72
+        """
+        axes = [op.reduce_axis for op in self.ops if isinstance(op, ComputeOp)]
+        ranges = [[axis.dom.extent for axis in each if axis.dom is not None] for each in axes]
+        lengths = [[e.value for e in each if isinstance(e, IntImm)] for each in ranges]
+        return max(map(math.prod, lengths), default=1)
 
     @cached_property
     def init_state(self) -> State:

@@ -160,3 +160,39 @@ def test_the_squares_of_huge_elements_allow_no_more(scale: float) -> None:
     assert absolute == pytest.approx(relative * scale * np.sqrt(12.5) + 1e-37)
     wrong = want * np.array([1.0, 1.1, 1.0])
     assert (compare("C", wrong, want) is None) == (scale < 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "terms", "tolerance"),
+    [
+        ("float32", 1, 2e-4),
+        ("float32", 10**6, 2e-4),
+        ("float16", 400, 2e-2),
+        ("float16", 2**14, 2**-3),
+        ("bfloat16", 2**8, 2**-3),
+        ("bfloat16", 10**6, 0.25),
+        ("float8_e5m2", 10**6, 0.25),
+        ("int32", 10**6, 0.0),
+    ],
+)
+def test_the_tolerance_of_long_sums(dtype: str, terms: int, tolerance: float) -> None:
+    want = np.array([3, -4, 5, 2], dtype)
+    rms = float(np.sqrt(np.mean(want.astype(float) ** 2)))
+    relative, absolute = allowance(want, terms)
+    assert (relative, absolute) == pytest.approx((tolerance, tolerance * rms))
+    assert Seen.of([(want, want)], terms).tolerance == tolerance
+
+
+@pytest.mark.parametrize(("dtype", "K"), [("float16", 20_000), ("bfloat16", 500)])
+def test_long_sums_of_16_bit_floats_err_less_than_that(dtype: str, K: int) -> None:
+    """One rounding for each term, as a kernel has it: within the tolerance, and not by far."""
+    rng = np.random.default_rng(0)
+    a, b = (np.floor(rng.uniform(-256, 256, (K, 500))) / 256 for _ in range(2))
+    total = np.zeros(500, dtype)
+    for row in (a * b).astype(dtype):
+        total += row
+    exact = (a * b).sum(axis=0).astype(dtype)
+    assert compare("C", total, exact, K) is None
+    assert Seen.of([(total, exact)], K).error > 0.1 * allowance(exact, K)[0]
+    missing = (exact - (a * b)[: K // 2].sum(axis=0)).astype(dtype)
+    assert compare("C", missing, exact, K) is not None  # half of the terms
