@@ -21,6 +21,7 @@ from autosched.measure.workload_keys import WorkloadKeys
 from autosched.state.steps import step_from_json
 
 _TEXT = r'"[^"\\\x00-\x1f]*+"'
+_NAME = r'"[ !#-\[\]-~]*+"'
 _SECONDS = r"(?:0|[1-9]\d{0,8}+)(?:\.\d{1,25}+)?+(?:e-\d{1,3}+)?+"
 _NUMBER = r"-?+(?:0|[1-9]\d{0,14}+)(?:\.\d{1,25}+)?+(?:e[-+]\d{1,2}+)?+"
 _SCALAR = rf"(?:{_NUMBER}|{_TEXT}|null|true|false)"
@@ -48,7 +49,7 @@ _REST = re.compile(
     rf'"total_seconds":{_SECONDS},"checked":(?:true|false)'
     rf'(?:,"check":\{{"telling":{_NUMBER},"error":{_NUMBER},"tolerance":{_NUMBER}\}})?+'
     rf'(?:,"cache_flush":([1-9]\d{{0,14}}))?+(?:,"device":{_object(_value(2))})?+'
-    rf'(?:,"disturbed":[1-9]\d{{0,14}}+)?+\}},'
+    rf'(?:,"disturbed":[1-9]\d{{0,14}}+)?+(?:,"host":{_NAME})?+\}},'
     rf'"search":({_object(_value(1))}),"environment":({_TEXT}),"time":{_TEXT}\}}\s*+',
     re.ASCII,
 )

@@ -54,14 +54,17 @@ def records() -> Iterator[Record]:
         result = MeasureResult(seconds, None, 0.103454, 1.5, True, seen if number % 2 else None)
         yield Record(TASK, STEPS, result, search if number % 3 else {})
     yield Record(
-        TASK, STEPS, replace(result, cache_flush=1 << 20, device=DEVICE, disturbed=3), search
+        TASK,
+        STEPS,
+        replace(result, cache_flush=1 << 20, device=DEVICE, disturbed=3, host="node"),
+        search,
     )
 
 
 ODD = [
     *('"', "\\", "-", "0", "00", "1", "9" * 20, "e", "e-5", "E5", ".", ",", "[", "]", "{", "}"),
     *(" ", "_", "\n", "\x00", "\u0661", "null", "NaN", "true", ":", '"race":', "\\u0072", "1e400"),
-    *('],["', '"a":1,', '"error":null,', '["FU",2,[0,1]],', "abc"),
+    *('],["', '"a":1,', "\x7f", '"error":null,', '["FU",2,[0,1]],', "abc"),
 ]
 
 
