@@ -218,7 +218,8 @@ class _Grid:
                 return _wrapped(np.asarray(_CALLS[name](self(a), count)), e.dtype)
             case Call(name, args) if name in _CALLS:
                 with np.errstate(all="ignore"):
-                    return _CALLS[name](*map(self, args))
+                    found = _CALLS[name](*map(self, args))
+                return _wrapped(np.asarray(found), e.dtype)
         raise ConfigError(f"no NumPy reference for {e!r}")
 
     def _load(self, array: Array, indices: Sequence[Expr]) -> Any:

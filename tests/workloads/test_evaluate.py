@@ -7,6 +7,8 @@ import pytest
 
 from autosched import te
 from autosched.errors import ConfigError
+from autosched.tir.expr import Expr, Var
+from autosched.tir.op import call, const, min_
 from autosched.workloads import evaluate as module
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.workload import random_inputs
@@ -87,3 +89,20 @@ def test_shifts_take_their_count_modulo_the_bits() -> None:
     found = evaluate([a, b, left, right], values)
     assert found[0].tolist() == [2, -2, 8, -16]
     assert found[1].tolist() == [0, 2**30 - 1, 0, -1]
+
+
+@pytest.mark.parametrize("name", ["bitwise_not", "bitwise_and", "shift_left"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32"])
+def test_bits_are_those_of_the_type_before_they_are_used(name: str, dtype: str) -> None:
+    """`~x` of unsigned numbers is none below zero: `min` and `//` of it tell."""
+    A = te.placeholder((40,), dtype, "A")
+    more = [const(3, dtype)] * (name != "bitwise_not")
+
+    def element(i: Var) -> Expr:
+        return min_(call(name, A[i], *more), A[i]) // const(3, dtype)
+
+    C = te.compute((40,), element, "C")
+    limits = np.iinfo(dtype)
+    a = np.linspace(limits.min, limits.max, 40).astype(dtype)
+    used = {"bitwise_not": ~a, "bitwise_and": a & 3, "shift_left": a << 3}[name].astype(dtype)
+    np.testing.assert_array_equal(evaluate([A, C], [a])[0], np.minimum(used, a) // 3)
