@@ -26,6 +26,7 @@ Array = npt.NDArray[Any]
 STORED_BYTES = 1 << 30  # of transformed inputs that are kept between two visits
 _MOST_ALONE = 1000  # calls of a visit, where caches are emptied before each
 _MOST_AGAIN = 4  # visits of a batch that are repeated because they were disturbed
+_LONG = 0.1  # seconds of a visit that is not: the request has a time limit
 
 
 class _Runner:
@@ -147,9 +148,10 @@ class _Runner:
         while True:
             before = Moment.now()
             found = self._time(index, seconds, blocks)
-            if not Moment.now().disturbed_since(before):
+            now = Moment.now()
+            if not now.disturbed_since(before):
                 return found
-            if self._again >= _MOST_AGAIN:
+            if self._again >= _MOST_AGAIN or now.seconds - before.seconds > _LONG:
                 self._disturbed[index] = self._disturbed.get(index, 0) + 1
                 return found
             self._again += 1

@@ -147,6 +147,8 @@ def test_disturbed_visits_are_repeated_then_counted(monkeypatch: pytest.MonkeyPa
     disturbed = [True, False, False, *[True] * 3, True, True, False]
 
     class Watch:
+        seconds = 0.0
+
         def disturbed_since(self, before: Watch) -> bool:
             return disturbed.pop(0)
 
@@ -166,6 +168,11 @@ def test_disturbed_visits_are_repeated_then_counted(monkeypatch: pytest.MonkeyPa
     assert (disturbed, runner.handle(("disturbed",))) == ([], {1: 2})
     runner.handle(("drop",))
     assert (runner._again, runner.handle(("disturbed",))) == (0, {})
+    runner.handle(("load", 0, built(task, ())))
+    monkeypatch.setattr(run, "_LONG", -1.0)
+    disturbed.append(True)
+    runner.handle(("time", 0, 1e-4, 2))  # a long one is not repeated: it might take too long
+    assert (runner._again, runner.handle(("disturbed",))) == (0, {0: 1})
 
 
 def test_a_user_prepares_the_constant_inputs_once() -> None:
