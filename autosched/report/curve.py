@@ -139,10 +139,10 @@ def _caption(run: Run, valid: int, failed: int, steps: int) -> str:
     assert best is not None
     share = f", {failed:,} failed (at the bottom)" if failed else ""
     raced = " (the star is its time in the race at the end)" if is_race(best) else ""
-    return (
-        f"{valid + failed:,} trials{share}: the best improved "
-        f"{count(steps - 1, 'time')} after the first{raced}."
-    )
+    improved = f"the best improved {count(steps - 1, 'time')} after the first"
+    if steps == 1:
+        improved = "none was faster than the first that has a time"
+    return f"{valid + failed:,} trials{share}: {improved}{raced}."
 
 
 def curves(runs: Sequence[Run]) -> Chart:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.measure.standing import is_race
-from autosched.measure.steady import interval
+from autosched.measure.steady import DISTURBED, interval, scatter
 from autosched.report.chart import number, percent, time_text
 from autosched.report.curve import rate_text
 from autosched.report.roofline import Roof
@@ -15,6 +15,7 @@ from autosched.report.runs import Run
 from autosched.words import count
 
 _NAMES = {"memory_bytes": "Memory", "cpu": "CPU", "cuda": "CUDA", "gpus": "GPUs"}
+_SLOWER = 1.15  # steady kernels come back within a few percent
 _MOST_BYTES = 2**60
 _LONG = 400  # characters of a value of an environment that a table shows
 
@@ -46,6 +47,8 @@ def figures(run: Run, roof: Roof | None) -> list[Figure]:
         return [Figure("Best", "none", "", "no candidate has a time"), counted, took]
     low, high = interval(best.result.seconds)
     between = f"{time_text(low)} to {time_text(high)} (95%)"
+    if low == high:
+        between = f"of {count(len(best.result.seconds), 'measurement')}"
     seconds, seconds_unit = time_text(best.result.cost).split(" ")
     rate, _, unit = rate_text(run, best.result.cost).partition(" ")
     peak = roof.peak if roof is not None else None
@@ -72,6 +75,17 @@ def remarks(run: Run) -> list[str]:
         those = f"of which {tied}" if tied < rivals else "which" if tied == 1 else "all of which"
         end = f", {those} may be as fast" if tied else ""
         found.append(f"The winner of a race against {count(rivals, 'other')}{end}.")
+        before = race.get("found_seconds")
+        if isinstance(before, float) and best.result.cost > _SLOWER * before > 0:
+            found.append(
+                f"It took {number(best.result.cost / before)} times as long in the race as when it "
+                "was found: times of this run are unreliable."
+            )
+    if scatter(best.result.seconds) > DISTURBED:
+        found.append(
+            f"Its repeats scatter by a factor of {number(scatter(best.result.seconds))}: other "
+            "programs used the cores, or their clock changed."
+        )
     if best.result.cache_flush:
         found.append("Timed with empty caches.")
     return found
@@ -86,7 +100,7 @@ def _duration(seconds: float) -> tuple[str, str]:
 
 def environment(run: Run, roof: Roof | None) -> list[tuple[str, str]]:
     """Names and values of the machine and programs that the run was measured with."""
-    rows = [("Measured on", run.device + (", this machine" if run.here else ""))]
+    rows = [("Measured on", run.machine + (", this machine" if run.here else ""))]
     if run.task is not None:
         target = run.task.target
         rows.append(("Target", str(target)))

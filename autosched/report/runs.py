@@ -17,7 +17,7 @@ from autosched.measure.standing import is_race, takes_over
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.believed import believed
 from autosched.session.reading import Tell, read_records
-from autosched.session.this_cpu import cpu_name, measured_here
+from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name, measured_here
 from autosched.task import Task
 from autosched.workloads.workload import shape_of
 
@@ -73,6 +73,11 @@ class Run:
         if self.task is not None:
             return " ".join(self.task.name.split())
         return f"task {self.entry.get('key', 'without a key')}"
+
+    @property
+    def machine(self) -> str:
+        """What it was measured on, for people."""
+        return "unknown machine" if self.device == UNKNOWN_CPU else self.device
 
     @cached_property
     def flops(self) -> float:

@@ -84,7 +84,7 @@ def section(run: Run, measure: Measure | None) -> Section:
     ]
     return Section(
         run.name,
-        f"{run.device} · {run.source.name}",
+        f"{run.machine} · {run.source.name}",
         figures(run, roof),
         remarks(run),
         arranged(charts),
@@ -108,7 +108,7 @@ def _why_no_roof(run: Run, measure: Measure | None) -> str:
     if run.task is not None and run.task.target.is_gpu:
         return "peak and bandwidths of a GPU are not measured"
     if not run.here:
-        return f"the records are of another machine ({run.device}), whose peak nobody measured here"
+        return f"the records are of another machine ({run.machine}), whose peak is not known here"
     if measure is None:
         return "nothing was measured for this page"
     return run.problem or "nothing was measured"
@@ -130,7 +130,7 @@ def row(run: Run) -> Row:
     return Row(
         run.name,
         run.source.name,
-        run.device,
+        run.machine,
         "none" if best is None else time_text(best.result.cost),
         "" if best is None else rate_text(run, best.result.cost),
         len(run.trials),
