@@ -86,6 +86,8 @@ def roofline(run: Run, roof: Roof | None, why_none: str) -> Chart:
         "yaxis": log_axis("GFLOP/s", bottom / 2e9, top * 1.6 / 1e9),
     }
     caption = _caption(run, roof, intensity, reached, why_none)
+    if len(rates) > len(marks):
+        caption += f" {len(marks):,} of {len(rates):,} candidates are drawn, from all speeds."
     return Chart("roofline", _TITLE, caption, traces, layout, 400, wide=True)
 
 

@@ -156,6 +156,7 @@ def test_large_files_make_small_pages(
     points = {c.name: sum(len(t["x"]) for t in c.traces) for c in section.charts}
     assert points["curve"] < 2400 and points["predicted"] < 2100 and points["roofline"] < 500
     assert "2,000 of 2,200 trials" in section.chart("curve").caption
+    assert "400 of 2,200 candidates" in section.chart("roofline").caption
     assert len(in_script([chart.to_json() for chart in section.charts])) < 400_000
 
 
