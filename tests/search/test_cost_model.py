@@ -117,6 +117,17 @@ def test_a_model_of_other_features_is_refused(tmp_path: Path) -> None:
         XGBoostModel().load(tmp_path / "model.json", schema="ansor-0.19/1")
 
 
+def test_what_matters_gains_most(model: XGBoostModel) -> None:
+    """The time is of column 0 above all; columns repeat every four."""
+    sums = [0.0] * 4
+    for column, gain in model.gains().items():
+        assert 0 <= column < 20
+        sums[column % 4] += gain
+    assert sums[0] > 2 * sum(sums[1:])
+    with pytest.raises(ConfigError, match="has not been trained"):
+        XGBoostModel().gains()
+
+
 def test_the_members_differ(model: XGBoostModel) -> None:
     """Each has its own opinion of a program it has not seen, and of which of two is faster."""
     rows, _ = programs(60, seed=6)
