@@ -47,6 +47,11 @@ OVERLAPS = """[...document.querySelectorAll(".plot")].flatMap((place) =>
       .map(() => `${place.id} ${kind}`));
   }))"""
 
+INTRUDER = """new Promise((blocked) => {
+  addEventListener("securitypolicyviolation", (event) => blocked(event.blockedURI));
+  document.body.insertAdjacentHTML("beforeend", "<img src='http://x.example/a.png'>");
+})"""
+
 
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Chromium]:
@@ -82,3 +87,6 @@ def test_no_chart_is_empty_at_any_width(browser: Chromium, page: str, tmp_path: 
     asked = [address for address in browser.requests if not address.startswith("data:")]
     assert asked == [file.resolve().as_uri()]
     assert browser.errors == []
+    # An address that is asked for would have been seen, and the page's policy stops it.
+    assert browser.ask(INTRUDER) == "http://x.example/a.png"
+    assert browser.requests[-1] == "http://x.example/a.png"
