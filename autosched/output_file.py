@@ -93,10 +93,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
     What a link points to is replaced, not the link; a device is written to as it is.
     """
-    target = path.resolve() if path.is_symlink() else path
-    if target.exists() and not target.is_file():
-        yield target
+    if path.exists() and not path.is_file():  # /dev/stdout is a link to what has no path
+        yield path
         return
+    target = path.resolve() if path.is_symlink() else path
     partial = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         yield partial

@@ -200,6 +200,16 @@ def test_two_outputs_or_an_output_and_an_input_are_never_one_file(tmp_path: Path
         require_apart([("one", path)], [("the input", other)])
 
 
+def test_a_pipe_that_a_link_of_the_system_leads_to_is_written_to(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{writer}")
+    with replacing(tmp_path / "stdout") as partial:
+        partial.write_text("text")
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    os.close(writer)
+
+
 def test_a_link_stays_and_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("old")

@@ -13,11 +13,12 @@ from autosched import __version__
 from autosched.cli import doctor_process, doctor_stages
 from autosched.cli.console import seconds_text
 from autosched.cli.diagnosis import Finding, Level
-from autosched.errors import MeasureError
+from autosched.errors import ConfigError, MeasureError
 from autosched.measure.bandwidth import free_bytes
 from autosched.measure.environment import fingerprint
 from autosched.measure.steady import two_speeds
 from autosched.process.worker import Worker
+from autosched.session.kernel_cache import KernelCache, cache_folder
 from autosched.target import Target, physical_cores
 from autosched.words import count, last_line
 
@@ -66,8 +67,24 @@ def hardware(target: Target) -> list[Finding]:
         Finding(Level.OK, "caches", sizes),
         found,
         *_quota(physical_cores()),
-        Finding(Level.OK, "folders", f"temporary files in {tempfile.gettempdir()}"),
+        _folders(),
     ]
+
+
+def _folders() -> Finding:
+    """Where temporary files and the kernels of `autosched.kernel` go."""
+    temporary = f"temporary files in {tempfile.gettempdir()}"
+    try:
+        folder = cache_folder()
+    except ConfigError as error:
+        return Finding(Level.NOTE, "folders", f"{temporary}; {error}")
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    kept = count(len(KernelCache(folder).files()), "task")
+    text = f"{temporary}; kernels of {kept} in {folder}"
+    if there.is_dir() and os.access(there, os.W_OK):
+        return Finding(Level.OK, "folders", text)
+    remedy = "it cannot be written: set AUTOSCHED_CACHE to a folder that can"
+    return Finding(Level.NOTE, "folders", text, remedy)
 
 
 def _quota(cores: int, file: Path = Path("/sys/fs/cgroup/cpu.max")) -> list[Finding]:

@@ -9,6 +9,7 @@ import typer
 
 from autosched.cli.complete import choices
 from autosched.cli.help import Group, examples
+from autosched.cli.interrupt import interrupts_raise
 from autosched.cli.options import Json, Records, Trust, Workload
 from autosched.user_file import trusting
 
@@ -95,6 +96,7 @@ def merge(
     """
     from autosched.cli import records as command
 
+    interrupts_raise()  # the half of a file that is there then is removed
     command.merge(sources, output, force=force, workloads=workload or ())
 
 
@@ -112,6 +114,7 @@ def trim(
     """Keep the best candidates of each task and machine; the best stays the best."""
     from autosched.cli import records as command
 
+    interrupts_raise()
     with trusting(trust):
         command.trim(source, output, best, force=force, workloads=workload or ())
 
@@ -132,4 +135,5 @@ def convert(
     """Write records of an older schema, or Ansor v0.6 logs, anew; or an Ansor v0.6 log."""
     from autosched.cli import records as command
 
+    interrupts_raise()  # the half of a file that is there then is removed
     command.convert(source, output, to, force=force, workloads=workload or ())

@@ -105,7 +105,7 @@ def writing(output: Path, sources: Sequence[Path], *, force: bool = False) -> It
     ConfigError otherwise, or when it cannot be written.
     """
     require_apart([("the output", output)], [("a file that is read", source) for source in sources])
-    if output.exists() and not force:
+    if output.is_file() and not force:
         raise ConfigError(f"{output} exists; give another name with -o, or --force to replace it")
     require_replaceable(output, FileKind.RECORDS, overwrite=force)
     try:

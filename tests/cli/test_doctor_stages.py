@@ -156,6 +156,18 @@ def test_on_a_gpu_the_same_stages_run_there(monkeypatch: pytest.MonkeyPatch) -> 
     assert {finding.level for finding in found} == {Level.OK}, found
 
 
+def test_a_cache_that_cannot_be_written_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("AUTOSCHED_CACHE", str(tmp_path / "new"))
+    assert doctor_machine._folders().level is Level.OK
+    monkeypatch.setenv("AUTOSCHED_CACHE", str(tmp_path / "file" / "below"))
+    found = doctor_machine._folders()
+    assert found.level is Level.NOTE and "set AUTOSCHED_CACHE" in found.remedy
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_container_that_may_use_half_a_core_is_noted(tmp_path: Path) -> None:
     (tmp_path / "cpu.max").write_text("50000 100000\n")
     (found,) = doctor_machine._quota(4, tmp_path / "cpu.max")

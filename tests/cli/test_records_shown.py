@@ -1,6 +1,10 @@
 """`autosched records top`, `best`, `diff`, `merge` and `trim` as their user sees them."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,3 +86,28 @@ def test_newer_records_are_a_message(cli: Cli, log: Path) -> None:
         done = cli("records", *command)
         assert "record schema 9 is newer than this program's 2; upgrade it" in done.err
         assert done.status == (0 if command[0] == "info" else 2)
+
+
+def test_an_interrupt_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    words = [sys.executable, "-P", "-m", "autosched", "records", "merge", "pipe", "-o", "out"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with (
+        subprocess.Popen(
+            words,
+            cwd=tmp_path,
+            env=environment,
+            stderr=subprocess.PIPE,
+            preexec_fn=default_interrupts,
+        ) as process,
+        (tmp_path / "pipe").open("w"),
+    ):  # opened: it reads, and has begun to write
+        assert len(list(tmp_path.iterdir())) == 2
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=300)
+    assert (process.returncode, err) == (130, b"interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def default_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # also where the tests run in the background
