@@ -34,9 +34,10 @@ def tuning_curve(rows: Sequence[dict[str, Any]]) -> Any:
         for trace in _traces(own, name, colour, worst):
             figure.add_trace(graph_objects.Scatter(legendgroup=name, **trace))
     axis = {"gridcolor": _GRID, "zeroline": False}
+    times = {"type": "log", "exponentformat": "SI", "minexponent": 0, "ticksuffix": "s"}
     figure.update_layout(
         xaxis={"title": "trial", **axis},
-        yaxis={"title": "seconds per call", "type": "log", "exponentformat": "SI", **axis},
+        yaxis={"title": "time per call", **times, **axis},
         font={"color": _TEXT},
         paper_bgcolor=_CLEAR,
         plot_bgcolor=_CLEAR,

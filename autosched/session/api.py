@@ -115,7 +115,9 @@ def run(tasks: Sequence[Task], settings: TuneSettings) -> Tuned:
             _save_model(session)
     except KeyboardInterrupt:
         result, interrupted = result or session.before(), True
-    tuned = Tuned.of(result, interrupted=interrupted, finals=finals, known=known)
+    tuned = Tuned.of(
+        result, session.record_file, interrupted=interrupted, finals=finals, known=known
+    )
     if not tuned.interrupted and not any(found.found for found in tuned):
         raise MeasureError("; ".join(found.problem for found in tuned), stage="run")
     return tuned

@@ -139,6 +139,11 @@ class Session:
         self._written: RecordLog | None = None
 
     @property
+    def record_file(self) -> Path | None:
+        """Where results are written."""
+        return self._records
+
+    @property
     def known(self) -> int:
         """How many records of its tasks, measured on this CPU, the file held before the run."""
         return self._earlier.known

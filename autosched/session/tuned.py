@@ -214,18 +214,20 @@ class Tuned:
     """What a run found: an entry for each task, in their order.
 
     Of a single task, `best` and `records` are the entry's. `reason` says why the run ended;
-    `interrupted` is True when that was Ctrl-C.
+    `interrupted` is True when that was Ctrl-C. `file` is where the records were written.
     """
 
     tasks: tuple[TunedTask, ...]
     reason: str
     interrupted: bool
     _objective: float
+    file: Path | None = None
 
     @classmethod
     def of(
         cls,
         result: ScheduleResult,
+        file: Path | None = None,
         *,
         interrupted: bool = False,
         finals: Mapping[str, Final | None] | None = None,
@@ -241,7 +243,7 @@ class Tuned:
             for each in result.tasks
         )
         interrupted = interrupted or result.interrupted
-        return cls(tasks, result.reason, interrupted, result.objective)
+        return cls(tasks, result.reason, interrupted, result.objective, file)
 
     @property
     def best(self) -> TunedKernel:

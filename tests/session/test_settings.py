@@ -1,11 +1,14 @@
 """One object says how a run goes, whoever asks for it."""
 
 import inspect
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import autosched
+from autosched.cli.app import tune
+from autosched.cli.config import Config
 from autosched.cli.read_config import load_config
 from autosched.cli.tune_settings import ModelFlags, Overrides, settings_of
 from autosched.errors import ConfigError
@@ -90,9 +93,51 @@ def test_fresh_and_force(measurer: UseMeasurer, task: Task, tmp_path: Path) -> N
     settings = TuneSettings(records=path, fresh=True)
     for name in ("mm.jsonl", "mm-2.jsonl", "mm-3.jsonl"):
         assert settings.record_file() == tmp_path / name
+        if name == "mm-2.jsonl":
+            run = autosched.tune(task, records=path, fresh=True, batch=4, trials=4)
+            assert run.file == tmp_path / name
         (tmp_path / name).touch()
     with pytest.raises(ConfigError, match=r"mm\.yaml: it is a YAML file"):
         autosched.tune(task, records=other, batch=4, trials=4, cost_model="random")
     done = autosched.tune(task, records=other, force=True, batch=4, trials=4, cost_model="random")
     assert len(done.records) == 4
     assert '"schema"' in other.read_text()
+
+
+# What Python says in other words: a Task says what is computed and for what.
+IN_OTHER_WORDS = {
+    **dict.fromkeys(("config", "expr", "einsum", "shape", "dtype", "settings", "target"), "Task"),
+    "time_budget": "time_budget_s",
+    "ray": "hosts",
+    "workload": "workloads",
+    "dry_run": "search.space.SearchSpace",  # docs/python.md
+    "trust": "trusting",
+    "as_json": "to_pandas",
+}
+# Sections of a configuration that a setting has as a whole, and keys under other names.
+SECTIONS = {
+    "search": {f.name for f in fields(SearchOptions)},
+    "measure": {f.name for f in fields(RunOptions)},
+}
+OTHER_KEYS = {
+    "cost_model.kind": "cost_model",
+    "cost_model.features": "features",
+    "cost_model.pretrained": "pretrained",
+    "cost_model.file": "save_model",
+    "measure.timeout_s": "timeout",
+    "measure.reference_timeout_s": "reference_timeout",
+    "measure.repeat": "repeats",
+    "measure.number": "repeats",  # has one value
+}
+
+
+def test_python_has_every_flag_and_key() -> None:
+    """A new one must be added to TuneSettings, or above with what Python says instead."""
+    ours = TuneSettings.__dataclass_fields__
+    flags = set(inspect.signature(tune).parameters)
+    missing = flags - set(ours) - set(IN_OTHER_WORDS)
+    assert not missing
+    for name in ("search", "measure", "cost_model"):
+        for key in getattr(Config.model_fields[name].annotation, "model_fields", {}):
+            known = OTHER_KEYS.get(f"{name}.{key}", key)
+            assert known in {*ours, *SECTIONS.get(name, ())}, f"{name}.{key}"
