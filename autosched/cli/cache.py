@@ -11,7 +11,7 @@ from autosched.cli.table import table
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents
 from autosched.session.kernel_cache import KernelCache, cache_folder
-from autosched.session.load_best import best_for_here, origin_of
+from autosched.session.load_best import best_for_here, gpu_of, origin_of
 from autosched.session.reading import read_records
 from autosched.task import Task
 from autosched.words import count
@@ -94,8 +94,9 @@ def _entry(file: Path, contents: LogContents, key: str) -> dict[str, Any]:
     entry: dict[str, Any] = {"file": file.name, "records": len(mine), "task": _name(mine[0].task)}
     if not valid:
         return {**entry, "seconds": None}
-    best = best_for_here(valid, contents.environments)
-    origin = origin_of(file, entry["task"], best, contents.environments)
+    gpu = gpu_of(valid[0])
+    best = best_for_here(valid, contents.environments, gpu)
+    origin = origin_of(file, entry["task"], best, contents.environments, gpu)
     return {
         **entry,
         "seconds": origin.seconds,

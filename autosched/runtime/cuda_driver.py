@@ -31,6 +31,18 @@ def driver_version() -> tuple[int, int] | None:
     return version.value // 1000, version.value % 1000 // 10
 
 
+def gpu_name(device: int = 0) -> str | None:
+    """What the driver calls a GPU, e.g. NVIDIA H200; None without a driver or that GPU."""
+    name = ctypes.create_string_buffer(256)
+    try:
+        library = ctypes.CDLL(LIBRARY)
+        if library.cuInit(0) or library.cuDeviceGetName(name, len(name), device):
+            return None
+    except (OSError, AttributeError):  # no driver, or a library that is none
+        return None
+    return name.value.decode(errors="replace")
+
+
 def no_driver(problem: str) -> str:
     """What is said where the driver is missing for `problem`."""
     return (

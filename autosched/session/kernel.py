@@ -143,8 +143,8 @@ def _tell_doubts(task: Task, found: Found) -> None:
     origin = found.origin
     if not origin.here:
         _warn(
-            f"{origin.file}: {task.name} was measured on {origin.cpu} and not on this CPU, where "
-            'another may be faster; tune="missing" finds out'
+            f"{origin.file}: {task.name} was measured on {origin.cpu} and not on this machine, "
+            'where another may be faster; tune="missing" finds out'
         )
     if not origin.checked:
         _warn(

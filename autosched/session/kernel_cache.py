@@ -26,7 +26,7 @@ from autosched.measure.records import LogContents, Record, RecordLog, read_log
 from autosched.output_file import FileKind, is_kind, replacing
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
-from autosched.session.load_best import best_for_here, origin_of
+from autosched.session.load_best import best_for_here, gpu_of, origin_of
 from autosched.session.reading import Tell, read_records, unused
 from autosched.task import Task
 
@@ -94,8 +94,9 @@ class KernelCache:
         known = believed(path, mine, warning)
         if not known:
             return None
-        best = best_for_here(known, contents.environments)
-        return Found(best, origin_of(path, task.name, best, contents.environments))
+        gpu = gpu_of(known[0])
+        best = best_for_here(known, contents.environments, gpu)
+        return Found(best, origin_of(path, task.name, best, contents.environments, gpu))
 
     @contextmanager
     def tuning(self, task: Task, waiting: Callable[[], None]) -> Iterator[None]:

@@ -13,6 +13,7 @@ from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record
 from autosched.measure.standing import best_of
 from autosched.runtime.cpu import CpuKernel
+from autosched.runtime.cuda_driver import gpu_name
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
@@ -73,7 +74,8 @@ def _read(records: str | os.PathLike[str]) -> tuple[Path, LogContents, list[Reco
 
 def _best(path: Path, contents: LogContents, mine: Sequence[Record]) -> TunedKernel:
     """The best of the records of one task, for this machine."""
-    best = best_for_here(mine, contents.environments)
+    gpu = gpu_of(mine[0])
+    best = best_for_here(mine, contents.environments, gpu)
     recorded = Task.from_json(best.task)
     here = recorded if recorded.target.is_gpu else for_this_cpu(recorded)
     if here is not recorded:
@@ -88,18 +90,29 @@ def _best(path: Path, contents: LogContents, mine: Sequence[Record]) -> TunedKer
             f"{path}: the best record of {recorded.name} was never compared with NumPy; "
             f"`autosched replay {in_shell(path)}` does that"
         )
-    return TunedKernel(here, best, origin_of(path, here.name, best, contents.environments))
+    return TunedKernel(here, best, origin_of(path, here.name, best, contents.environments, gpu))
+
+
+def gpu_of(record: Record) -> str | None:
+    """The name of the GPU that is here, of a record for one."""
+    target = record.task.get("target")
+    is_gpu = isinstance(target, Mapping) and target.get("kind") == "cuda"
+    return gpu_name() if is_gpu else None
 
 
 def best_for_here(
-    records: Sequence[Record], environments: Mapping[str, Mapping[str, Any]]
+    records: Sequence[Record],
+    environments: Mapping[str, Mapping[str, Any]],
+    gpu: str | None = None,
 ) -> Record:
     """The best of the valid records of a task, at least one.
 
     Those that were measured on this machine come first, and of those the ones that were timed
-    without emptying the caches. `environments` are those of their file.
+    without emptying the caches. `environments` are those of their file, `gpu` is the one that is
+    here, where they are for one and it is known.
     """
-    known = [record for record in records if measured_here(record, environments)] or records
+    here = [record for record in records if measured_here(record, environments, gpu)]
+    known = here or records
     flush = min(record.result.cache_flush for record in known)
     best = best_of(record for record in known if record.result.cache_flush == flush)
     assert best is not None
@@ -107,16 +120,23 @@ def best_for_here(
 
 
 def origin_of(
-    path: Path, name: str, record: Record, environments: Mapping[str, Mapping[str, Any]]
+    path: Path,
+    name: str,
+    record: Record,
+    environments: Mapping[str, Mapping[str, Any]],
+    gpu: str | None = None,
 ) -> Origin:
-    """What a kernel tells of the record of `path` that it was built from; `name` is its task's."""
+    """What a kernel tells of the record of `path` that it was built from; `name` is its task's.
+
+    `environments` and `gpu` as for `best_for_here`.
+    """
     packages = environments.get(record.environment, {}).get("packages")
     return Origin(
         file=path,
         task=name,
         seconds=record.result.cost,
         cpu=cpu_name(record, environments),
-        here=measured_here(record, environments),
+        here=measured_here(record, environments, gpu),
         version=str(packages.get("autosched", "")) if isinstance(packages, Mapping) else "",
         time=record.time,
         checked=record.result.checked,

@@ -15,7 +15,8 @@ import pytest
 
 import autosched
 from autosched.errors import ConfigError
-from autosched.measure.records import read_log
+from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.result import MeasureResult
 from autosched.runtime.cpu import CpuKernel
 from autosched.search.options import SearchOptions
 from autosched.session import kernel as kernel_module
@@ -251,6 +252,22 @@ def test_records_of_another_cpu_are_not_taken_silently(
     assert ask(tune="missing").origin.here
     assert len(made) == 1
     assert ask().origin.here  # its own come first, however fast the others were
+
+
+@pytest.mark.parametrize(("here", "first"), [("A", 2e-3), ("B", 1e-3), (None, 1e-3)])
+def test_records_of_the_gpu_that_is_here_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str | None, first: float
+) -> None:
+    task = Task.from_workload("matmul", M=8, N=8, K=8, target="cuda")
+    cache = KernelCache(tmp_path)
+    for gpu, seconds in (("A", 2e-3), ("C", 1e-3)):
+        log = RecordLog(cache.file(task), beside={"gpus": [{"name": gpu}]})
+        log.append([Record(task.to_json(), (), MeasureResult((seconds,), checked=True))])
+    monkeypatch.setattr("autosched.session.load_best.gpu_name", lambda: here)
+    found = cache.find(task, pytest.fail)
+    assert found is not None
+    assert (found.origin.seconds, found.origin.here) == (first, here != "B")
+    assert found.origin.cpu == ("A" if here == "A" else "C")
 
 
 @pytest.mark.parametrize(
