@@ -7,7 +7,7 @@ import warnings
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from autosched import arguments
 from autosched.errors import ConfigError
@@ -16,6 +16,7 @@ from autosched.runtime.cpu import CpuKernel
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.session.api import run, shows_progress
 from autosched.session.kernel_cache import Found, KernelCache, cache_folder
+from autosched.session.reading import Tell
 from autosched.session.settings import PathLike, TuneSettings
 from autosched.session.tuned import TunedKernel
 from autosched.target import Target
@@ -24,7 +25,8 @@ from autosched.words import in_shell
 
 When = Literal["never", "missing", "always"]
 Kernel = CpuKernel | GpuKernel
-_MOST_LOADED = 128
+Value = TypeVar("Value")
+_MOST = 128  # files and kernels that are remembered
 
 
 def kernel(
@@ -75,7 +77,7 @@ def kernel(
     settings = _settings(settings, time_budget_s, trials)
     folder = cache_folder() if cache is None else Path(cache).expanduser().absolute()
     there = KernelCache(folder)
-    found = None if tune == "always" else there.find(task, _warn)
+    found = None if tune == "always" else _found(there, task, _warn)
     if tune == "always" or (tune == "missing" and not (found and found.origin.here)):
         found = _tuned(there, task, settings, again=tune == "always")
     if found is None:
@@ -126,7 +128,7 @@ def _tuned(cache: KernelCache, task: Task, settings: TuneSettings, *, again: boo
             shown(f"{task.name}: waiting for another process or thread that tunes")
 
     with cache.tuning(task, waiting):
-        found = None if again else cache.find(task, _ignore)
+        found = None if again else _found(cache, task, _ignore)
         if found is not None and found.origin.here:
             return found
         with cache.measuring(waiting):
@@ -135,7 +137,7 @@ def _tuned(cache: KernelCache, task: Task, settings: TuneSettings, *, again: boo
             if result.interrupted:
                 raise KeyboardInterrupt
         cache.publish(task)
-        return cache.find(task, _ignore)
+        return _found(cache, task, _ignore)
 
 
 def _tell_doubts(task: Task, found: Found) -> None:
@@ -153,40 +155,57 @@ def _tell_doubts(task: Task, found: Found) -> None:
         )
 
 
-class _Loaded:
-    """The kernels that were built last, by task and record."""
+class _Recent(Generic[Value]):
+    """What was asked for last, by what it was made from."""
 
     def __init__(self) -> None:
-        self._kernels: OrderedDict[tuple[Any, ...], Kernel] = OrderedDict()
+        self._values: OrderedDict[tuple[Any, ...], Value] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: tuple[Any, ...]) -> Kernel | None:
-        """The kernel, which counts as used now."""
+    def get(self, key: tuple[Any, ...]) -> Value | None:
+        """The value, which counts as used now."""
         with self._lock:
-            if key in self._kernels:
-                self._kernels.move_to_end(key)
-            return self._kernels.get(key)
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
 
-    def put(self, key: tuple[Any, ...], kernel: Kernel) -> Kernel:
-        """Keep the kernel, or the one that another thread has put there meanwhile."""
+    def put(self, key: tuple[Any, ...], value: Value) -> Value:
+        """Keep the value, or the one that another thread has put there meanwhile."""
         with self._lock:
-            kernel = self._kernels.setdefault(key, kernel)
-            while len(self._kernels) > _MOST_LOADED:
-                self._kernels.popitem(last=False)
-            return kernel
+            value = self._values.setdefault(key, value)
+            while len(self._values) > _MOST:
+                self._values.popitem(last=False)
+            return value
 
 
-_loaded = _Loaded()
+_records: _Recent[Found] = _Recent()
+_kernels: _Recent[Kernel] = _Recent()
+
+
+def _found(cache: KernelCache, task: Task, warning: Tell) -> Found | None:
+    """The best record of a task; a file that did not change is not read again."""
+    path = cache.file(task)
+    try:
+        now = path.stat()
+    except OSError:
+        return cache.find(task, warning)
+    key = (path, now.st_ino, now.st_size, now.st_mtime_ns)
+    found = _records.get(key)
+    if found is None:
+        found = cache.find(task, warning)
+        if found is not None:
+            _records.put(key, found)
+    return found
 
 
 def _built(task: Task, found: Found) -> Kernel:
     """The kernel of a record; the one that was built before where there is one."""
     record, origin = found.record, found.origin
     key = (task.key, task.target, record.steps, origin)
-    kernel = _loaded.get(key)
+    kernel = _kernels.get(key)
     if kernel is not None:
         return kernel
-    return _loaded.put(key, TunedKernel(task, record, origin).build())
+    return _kernels.put(key, TunedKernel(task, record, origin).build())
 
 
 def _ignore(text: str) -> None:

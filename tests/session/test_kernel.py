@@ -35,7 +35,7 @@ Ask = Callable[..., Any]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache, empty; nothing is loaded."""
     monkeypatch.setenv("AUTOSCHED_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(kernel_module, "_loaded", kernel_module._Loaded())
+    forget(monkeypatch)
     return tmp_path / "cache"
 
 
@@ -57,7 +57,8 @@ def fresh(measurer: UseMeasurer, kind: type[StubMeasurer] = StubMeasurer) -> lis
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process."""
-    monkeypatch.setattr(kernel_module, "_loaded", kernel_module._Loaded())
+    for name in ("_records", "_kernels"):
+        monkeypatch.setattr(kernel_module, name, kernel_module._Recent())
 
 
 def test_it_is_tuned_once_and_kept(
@@ -72,7 +73,9 @@ def test_it_is_tuned_once_and_kept(
     a = b = np.ones((8, 8), np.float32)
     np.testing.assert_array_equal(found(a, b), np.full((8, 8), 8, np.float32))
     np.testing.assert_array_equal(found(B=b, A=a), found(a, b))
-    assert ask() is ask(tune="missing") is found
+    with monkeypatch.context() as known:
+        known.setattr(KernelCache, "find", pytest.fail)  # a file that did not change is not read
+        assert ask() is ask(tune="missing") is found
     forget(monkeypatch)
     later = ask()
     assert later is not found and len(made) == 1
