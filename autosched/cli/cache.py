@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ def add(files: Sequence[Path]) -> None:
             raise ConfigError(f"{file} holds no record; expected a file that `tune` wrote")
         for entry in entries.values():
             task = Task.from_json(entry)
-            plain(f"{task.name}: {count(cache.add(contents, task), 'record')} added")
+            wait = partial(warn, f"{task.name}: waiting for the process that tunes it")
+            plain(f"{task.name}: {count(cache.add(contents, task, wait), 'record')} added")
 
 
 def clear(names: Sequence[str], *, everything: bool) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record, RecordLog, read_log
@@ -126,35 +127,29 @@ class KernelCache:
                 aside = unused(each.with_name(each.name + ".damaged"))
                 each.replace(aside)
                 warning(f"{each} of the cache holds no records; it is {aside.name} now")
-        if path.exists() and not part.exists():
-            log = RecordLog(part)
-            log.copy(read_log(path))
-            log.close()
+        if path.exists():
+            known = read_log(part) if part.exists() else LogContents()
+            _append(part, _news(known, read_log(path), task))
         return part
 
     def publish(self, task: Task) -> None:
         """Put the file of a run that is complete in the place of the one before."""
         self._beside(task, _PART).replace(self.file(task))
 
-    def add(self, contents: LogContents, task: Task) -> int:
-        """Take the records of a task from another file; how many of them are new."""
+    def add(self, contents: LogContents, task: Task, waiting: Callable[[], None]) -> int:
+        """Take the records of a task from another file; how many of them are new.
+
+        `waiting` is called where the task is tuned just now.
+        """
         path = self.file(task)
-        with self.tuning(task, _nothing):
-            known = read_records(path, _ignore) if path.exists() else LogContents()
-            there = {(r.environment, r.time, r.steps, r.result.seconds) for r in known.records}
-            new = [
-                r
-                for r in contents.records
-                if r.task["key"] == task.key
-                and (r.environment, r.time, r.steps, r.result.seconds) not in there
-            ]
-            if new:
+        with self.tuning(task, waiting):
+            known = read_log(path) if path.exists() else LogContents()
+            news = _news(known, contents, task)
+            if news.records:
                 with replacing(path) as partial:
-                    log = RecordLog(partial)
-                    log.copy(known)
-                    log.copy(LogContents(new, contents.environments))
-                    log.close()
-        return len(new)
+                    _append(partial, known)
+                    _append(partial, news)
+        return len(news.records)
 
     def remove(self, path: Path) -> bool:
         """Remove a record file of the cache and what lies beside it; not while it is tuned."""
@@ -173,12 +168,22 @@ class KernelCache:
         return path.with_name(path.name.removesuffix(_SUFFIX) + suffix)
 
 
-def _nothing() -> None:
-    """Wait without a word."""
+def _news(known: LogContents, contents: LogContents, task: Task) -> LogContents:
+    """The records of a task that are not among those known."""
+    there = set(map(_identity, known.records))
+    mine = [record for record in contents.records if record.task["key"] == task.key]
+    return LogContents([r for r in mine if _identity(r) not in there], contents.environments)
 
 
-def _ignore(text: str) -> None:
-    """Tell nobody."""
+def _identity(record: Record) -> tuple[Any, ...]:
+    return record.environment, record.time, record.steps, record.result.seconds
+
+
+def _append(path: Path, contents: LogContents) -> None:
+    if contents.records:
+        log = RecordLog(path)
+        log.copy(contents)
+        log.close()
 
 
 def _busy() -> None:

@@ -199,6 +199,9 @@ class TunedTask:
             curve=[row["best_seconds"] for row in self.rows()],
         )
 
+    def _repr_html_(self) -> str:
+        return results_html([self.summary()], self._result.reason)
+
     def _why_none(self) -> str:
         if self._result.interrupted:
             return "interrupted before a candidate was measured successfully"

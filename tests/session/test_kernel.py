@@ -20,6 +20,7 @@ from autosched.measure.result import MeasureResult
 from autosched.runtime.cpu import CpuKernel
 from autosched.search.options import SearchOptions
 from autosched.session import kernel as kernel_module
+from autosched.session import kernel_cache
 from autosched.session.kernel_cache import KernelCache, cache_folder
 from autosched.session.settings import TuneSettings
 from autosched.task import Task
@@ -111,11 +112,12 @@ def test_a_task_and_another_folder(ask: Ask, folder: Path, tmp_path: Path) -> No
     assert autosched.kernel(task, cache=tmp_path / "other") is found
 
 
-def test_threads_that_ask_at_once_tune_once(
-    ask: Ask, measurer: UseMeasurer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("size", "tuned"), [(8, 1), (16, 2)], ids=["the same", "another"])
+def test_threads_that_ask_at_once_tune_once_and_measure_one_at_a_time(
+    ask: Ask, measurer: UseMeasurer, monkeypatch: pytest.MonkeyPatch, size: int, tuned: int
 ) -> None:
     measuring, second = threading.Event(), threading.Event()
-    said: list[str] = []
+    said, busy = list[str](), threading.Lock()
 
     def tell(text: str) -> None:
         said.append(text)
@@ -124,7 +126,9 @@ def test_threads_that_ask_at_once_tune_once(
     class Slow(StubMeasurer):
         def measure(self, *args: Any, **options: Any) -> Any:
             measuring.set()
+            assert busy.acquire(blocking=False)
             assert second.wait(WAIT)
+            busy.release()
             return super().measure(*args, **options)
 
     made = fresh(measurer, Slow)
@@ -132,10 +136,10 @@ def test_threads_that_ask_at_once_tune_once(
     with ThreadPoolExecutor() as pool:
         first = pool.submit(ask, tune="missing")
         assert measuring.wait(WAIT)
-        others = [pool.submit(ask, tune="missing") for _ in range(2)]
+        others = [pool.submit(ask, tune="missing", K=size) for _ in range(2)]
         kernels = {first.result(WAIT), *(other.result(WAIT) for other in others)}
-    assert (len(kernels), len(made)) == (1, 1)
-    assert "matmul(M=8, N=8, K=8): waiting for another process or thread that tunes" in said
+    assert (len(kernels), len(made)) == (tuned, tuned)
+    assert f"matmul(M=8, N=8, K={size}): waiting for another process or thread that tunes" in said
 
 
 HOLDER = """
@@ -307,6 +311,47 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask
     monkeypatch.setenv("AUTOSCHED_CACHE", "/dev/null/cache")
     with pytest.raises(ConfigError, match=r"cannot write to the cache .*set AUTOSCHED_CACHE to a"):
         ask(tune="missing")
+
+
+def test_records_that_were_added_meanwhile_are_not_lost(
+    ask: Ask, measurer: UseMeasurer, folder: Path, tmp_path: Path
+) -> None:
+    """A run was killed, records came, and the run goes on."""
+    task = Task.from_workload("matmul", M=8, N=8, K=8)
+    measurer(interrupt_after=1)
+    with pytest.raises(KeyboardInterrupt):
+        ask(tune="missing", trials=8)
+    measurer()
+    other = autosched.tune(task, trials=4, batch=4, seed=5, cost_model="random")
+    assert other.file is None
+    RecordLog(tmp_path / "other.jsonl").append(other.records)
+    cache = KernelCache(folder)
+    assert cache.add(read_log(tmp_path / "other.jsonl"), task, pytest.fail) == 4
+    ask(tune="always")
+    steps = {record.steps for record in read_log(cache.file(task)).records}
+    assert len(steps) >= 8 and steps >= {record.steps for record in other.records}
+
+
+def test_a_lock_that_was_removed_locks_nobody_out_or_in(tmp_path: Path) -> None:
+    """Who waited for a file that is gone holds the lock of the one that has its name now."""
+    lock, waits, held = tmp_path / "a.lock", threading.Event(), threading.Event()
+    done = threading.Event()
+
+    def second() -> None:
+        with kernel_cache._locked(lock, waits.set):
+            held.set()
+            assert done.wait(WAIT)
+
+    with ThreadPoolExecutor() as pool:
+        with kernel_cache._locked(lock, pytest.fail):
+            waiting = pool.submit(second)
+            assert waits.wait(WAIT)
+            lock.unlink()
+        assert held.wait(WAIT)
+        with pytest.raises(BlockingIOError), kernel_cache._locked(lock, kernel_cache._busy):
+            pass
+        done.set()
+        waiting.result(WAIT)
 
 
 def test_what_is_tuned_just_now_is_not_removed(ask: Ask, folder: Path) -> None:

@@ -112,6 +112,7 @@ def test_a_notebook_shows_a_table(result: Tuned, measurer: UseMeasurer) -> None:
     assert [len((curve or "").split()) for curve in curves] == [7, 7]
     colours = {value for name, value in page.attributes if name in ("stroke", "fill", "color")}
     assert colours == {"currentColor", "none"}
+    assert result[1].task.name in Balanced(result[1]._repr_html_()).texts
     measurer(interrupt_after=0)
     nothing = autosched.tune(result[0].task, trials=4, cost_model="random")
     assert "interrupted before a candidate" in nothing._repr_html_()
