@@ -9,17 +9,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SOON = 0.01  # seconds; by then the callback has returned
 
 
 def again_if_lost(lost: sys.UnraisableHookArgs) -> None:
     """A `sys.unraisablehook` that sends a lost interrupt once more.
 
+    As SIGTERM or SIGHUP where Ctrl-C is ignored, as in background jobs: one of those was lost.
+
     An exception in a finalizer or a weak reference's callback is printed and forgotten.
     Expressions have such callbacks, so that Ctrl-C ends in one now and then.
     """
     if isinstance(lost.exc_value, KeyboardInterrupt):
-        again = threading.Timer(_SOON, os.kill, (os.getpid(), signal.SIGINT))
+        heeded = [number for number in _ENDING if callable(signal.getsignal(number))]
+        number = next(iter(heeded), signal.SIGINT)
+        again = threading.Timer(_SOON, os.kill, (os.getpid(), number))
         again.daemon = True
         again.start()
     else:
