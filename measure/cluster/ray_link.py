@@ -18,7 +18,12 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
 
 import ray
-from ray.exceptions import ActorUnavailableError, RayActorError, RayError
+from ray.exceptions import (
+    ActorUnavailableError,
+    ActorUnschedulableError,
+    RayActorError,
+    RayError,
+)
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from autosched.errors import ConfigError
@@ -29,6 +34,7 @@ from autosched.words import last_line
 
 LOCAL = "local"
 _CLIENT = "ray://"
+_IN_START = "error raised in its creation task"  # an import that fails is one, too
 _CONNECT_SECONDS = 10.0
 _START = (
     "start one with `ray start --head`, then `ray start --address=HOST:6379` on the other nodes"
@@ -89,10 +95,8 @@ class RayLink:
         """As of Link."""
         try:
             return ray.get(ticket)
-        except RayActorError as error:
-            raise NodeLostError(_why(error)) from None
         except RayError as error:
-            raise NodeBrokenError(last_line(str(error))) from None
+            raise _error_of(error) from None
         except ConnectionError:
             raise NodeLostError("the connection to the cluster was lost") from None
 
@@ -153,8 +157,13 @@ def _same_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _why(error: RayActorError) -> str:
+def _error_of(error: RayError) -> NodeLostError | NodeBrokenError:
     """In a few words: Ray's own text has many lines."""
+    text = str(error)
     if isinstance(error, ActorUnavailableError):
-        return "its process answers no more"
-    return "its node died" if "node has died" in str(error) else "its process died"
+        return NodeLostError("its process answers no more")
+    if isinstance(error, ActorUnschedulableError) or "node has died" in text:
+        return NodeLostError("its node died")
+    if isinstance(error, RayActorError) and _IN_START not in text:
+        return NodeLostError("its process died")
+    return NodeBrokenError(last_line(text))

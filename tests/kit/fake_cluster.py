@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autosched.measure.cluster.facts import NodeFacts, facts_here
-from autosched.measure.cluster.link import Node, NodeLostError
+from autosched.measure.cluster.link import Node, NodeBrokenError, NodeLostError
 from autosched.measure.cluster.node import Answer
 
 Request = tuple[Any, ...]
@@ -28,6 +28,8 @@ class FakeProcess:
     ended: bool = False
 
     def facts(self) -> dict[str, Any]:
+        if self.node.broken:
+            raise NodeBrokenError(self.node.broken)
         return self.node.facts.to_json()
 
     def news(self, known: int) -> tuple[int, list[Told]]:
@@ -56,12 +58,13 @@ class FakeProcess:
 class FakeNode:
     """A node: `dies` at a request of that name, once it has told `told` of the batch.
 
-    `answer` may answer requests in its own way.
+    `answer` may answer requests in its own way. `broken` is why our code cannot be run there.
     """
 
     name: str
     facts: NodeFacts = field(default_factory=node_facts)
     dies: str = ""
+    broken: str = ""
     told: list[Told] = field(default_factory=list)
     answer: Callable[[Request], Answer | None] | None = None
     gone: bool = False

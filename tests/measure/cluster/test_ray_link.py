@@ -16,6 +16,7 @@ import pytest
 
 import autosched
 from autosched.errors import ConfigError
+from autosched.measure.cluster.link import Node, NodeBrokenError, NodeLostError
 from autosched.measure.records import Record, read_log
 from autosched.measure.runner import RunOptions
 from autosched.search.tuner import Progress
@@ -157,6 +158,40 @@ def wait_for(happened: Callable[[], object]) -> None:
     while not happened():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+class Broken:
+    """In place of `NodeWorker`: as where an import fails."""
+
+    def __init__(self, workers: int, build_timeout: float) -> None:
+        raise ModuleNotFoundError("No module named 'autosched'")
+
+    def facts(self) -> None:
+        pass
+
+
+def test_what_is_wrong_with_a_node_is_told_apart(nodes: Nodes) -> None:
+    import ray
+
+    from autosched.measure.cluster.ray_link import RayLink
+
+    link = RayLink(nodes.address)
+    try:
+        node, *_ = link.nodes()
+        gone = link.start(Node("0" * 56, "gone"), 1, LONG)
+        with pytest.raises(NodeLostError, match="its node died"):
+            link.get(link.ask(gone, "facts"))
+        killed = link.start(node, 1, LONG)
+        assert link.get(link.ask(killed, "facts"))["threads"] >= 1
+        link.kill(killed)
+        with pytest.raises(NodeLostError, match=r"its process (died|answers no more)"):
+            link.get(link.ask(killed, "facts"))
+        vars(link)["_actor"] = ray.remote(Broken)
+        broken = link.start(node, 1, LONG)
+        with pytest.raises(NodeBrokenError, match=r"^ModuleNotFoundError: .*'autosched'$"):
+            link.get(link.ask(broken, "facts"))
+    finally:
+        link.close()
 
 
 @pytest.mark.parametrize("address", ["localhost:1", "ray://localhost:1"])

@@ -176,6 +176,12 @@ def test_other_versions_are_refused(change: dict[str, str], text: str) -> None:
         Made(FakeNode("a", facts), FakeNode("b", facts), FakeNode("c"))
 
 
+def test_a_node_without_autosched_is_named() -> None:
+    bare = FakeNode("bare", broken="ModuleNotFoundError: No module named 'autosched'")
+    with pytest.raises(ConfigError, match=r"bare: ModuleNotFoundError: .* install them there"):
+        Made(bare, FakeNode("a"))
+
+
 def test_errors_on_a_node_are_what_they_are_here() -> None:
     def answer(request: tuple[object, ...]) -> tuple[str, object] | None:
         if request[0] == "start":
