@@ -8,6 +8,7 @@ from autosched.process.garbage import rarely_collect
 def main() -> None:
     """Entry point of the console script; docs/configuration.md has the exit statuses."""
     from autosched.cli.interrupt import interrupts_leave
+
     interrupts_leave()
     rarely_collect()
     from autosched.cli.app import run
