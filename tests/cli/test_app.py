@@ -173,7 +173,7 @@ def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path: Path)
         "workload: {op: matmul, args: {M: 16, N: 16, K: 16}}\n"
         "search: {trials: 1000, batch: 2, sample_init_min_population: 8,\n"
         "         evolutionary_search_population: 8}\n"
-        "measure: {min_repeat_ms: 5}\ncost_model: {kind: random}\n"
+        "measure: {min_repeat_ms: 5, workers: 1}\ncost_model: {kind: random}\n"
     )
     records = tmp_path / "mm.jsonl"
     with command("tune", "mm.yaml", cwd=tmp_path, preexec_fn=_default_interrupts) as process:

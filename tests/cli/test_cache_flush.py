@@ -49,7 +49,11 @@ def test_ansors_format_cannot_say_it(cli: Cli, mixed: Path) -> None:
 
 
 def test_a_run_says_how_it_times(cli: Cli, config: Path) -> None:
-    text = config.read_text() + SEARCH + "measure: {cache_flush: 4 KiB, min_repeat_ms: 1}\n"
+    text = (
+        config.read_text()
+        + SEARCH
+        + "measure: {cache_flush: 4 KiB, min_repeat_ms: 1, workers: 1}\n"
+    )
     config.write_text(text)
     done = cli("tune", config, "--trials", "2")
     assert "caches    emptied before each call: 4 KiB written" in done.out

@@ -13,6 +13,7 @@ from autosched.measure import gpu_runner
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.runner import RunOptions
+from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
@@ -123,7 +124,12 @@ def test_a_file_of_failures_is_refused(cli: Cli, tmp_path: Path, record: MakeRec
 def test_the_python_interface_tunes_and_builds(tmp_path: Path) -> None:
     task = autosched.Task.from_workload("matmul", M=16, N=16, K=16, target="cpu")
     result = autosched.tune(
-        task, trials=3, records=tmp_path / "mm.jsonl", measure=RunOptions(min_repeat_ms=5)
+        task,
+        trials=3,
+        records=tmp_path / "mm.jsonl",
+        measure=RunOptions(min_repeat_ms=5),
+        search=SearchOptions(sample_init_min_population=8, evolutionary_search_population=8),
+        workers=1,
     )
     assert len(result.records) == 3
     kernel = result.best.build()

@@ -25,7 +25,7 @@ target: {kind: cuda, arch: sm_90}
 cost_model: {kind: random}
 search: {batch: 16, sample_init_min_population: 12, evolutionary_search_population: 32,
   evolutionary_search_num_iters: 1}
-measure: {timeout_s: 1.5}
+measure: {timeout_s: 1.5, workers: 1}
 """
 
 

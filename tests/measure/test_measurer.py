@@ -45,7 +45,7 @@ def test_a_batch_keeps_its_order_and_its_failures(measurer: Measurer, task: Task
 
 
 def test_only_a_new_best_is_checked(task: Task) -> None:
-    with Measurer.create(options=FAST, check="best") as measurer:
+    with Measurer.create(workers=1, options=FAST, check="best") as measurer:
         beaten, second = measurer.measure(task, [(), TILED], best=0.0)
         assert not beaten.checked and not second.checked
         results = measurer.measure(task, [(), TILED])
@@ -76,7 +76,7 @@ def test_a_runner_that_dies_is_replaced(measurer: Measurer, task: Task) -> None:
 
 
 def test_a_build_that_takes_too_long_is_ended(task: Task) -> None:
-    with Measurer.create(build_timeout=0.001, options=FAST) as measurer:
+    with Measurer.create(workers=1, build_timeout=0.001, options=FAST) as measurer:
         (result,) = measurer.measure(task, [()])
     assert result.failure is not None
     assert result.failure.kind == "timeout"
@@ -87,7 +87,7 @@ def test_a_wrong_kernel_is_a_failed_measurement(task: Task) -> None:
     """The runner compares with the reference: a kernel of another task of the same shapes fails."""
     text = "C[i, j] = sum(k, A[i, k] * B[k, j] * 2)"
     other = Task.from_expression(text, _shapes(task))
-    with Measurer.create(options=FAST) as measurer:
+    with Measurer.create(workers=1, options=FAST) as measurer:
         built = measurer.builder.build(other, [()])[0]
         assert built.artifact is not None, built.failure
         failure = measurer.runner.check(task, built.artifact)

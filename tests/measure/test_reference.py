@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from autosched.errors import ConfigError
+from autosched.measure.build import Builder
 from autosched.measure.measurer import Measurer
 from autosched.measure.run import make_handler
 from autosched.measure.runner import RunOptions
@@ -104,10 +105,11 @@ def test_a_wrong_one_is_known_before_anything_is_measured(
     body: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_module, "Helper", StubHelper)
+    monkeypatch.setattr(Builder, "start", lambda _: None)  # nothing is ever built
     task = task_with(body)
     limit = 2.0 if body == "hangs" else 60.0
     session = Session(
-        [Job(task, TuneOptions(trials=4))],
+        [Job(task, TuneOptions(trials=4, cost_model="random"))],
         records=Path("r.jsonl"),
         measure=MeasureOptions(RunOptions(reference_timeout=limit), workers=1),
     )

@@ -1,6 +1,6 @@
 """What the best kernel is compared with: NumPy, and the machine's peak."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -33,6 +33,12 @@ def test_peers() -> None:
     assert "slower than NumPy; more trials" in (Peer("NumPy", 1e-6, 1.5e-6).warning or "")
 
 
+@pytest.fixture(scope="module")
+def measurer() -> Iterator[Measurer]:
+    with Measurer.create(workers=1) as found:
+        yield found
+
+
 @pytest.mark.parametrize(
     ("workload", "name"),
     [
@@ -43,13 +49,12 @@ def test_peers() -> None:
     ],
 )
 def test_every_task_has_one(
-    workload: Mapping[str, str | Mapping[str, int | list[int]]], name: str
+    workload: Mapping[str, str | Mapping[str, int | list[int]]], name: str, measurer: Measurer
 ) -> None:
     """Timed for real, in a runner process."""
     task = Task.from_json_workload(workload, "cpu")
     record = replace(BEST, steps=())
-    with Measurer.create() as measurer:
-        found = peer_of(task, measurer, record)
+    found = peer_of(task, measurer, record)
     assert found.name == name
     assert found.share > 0
 
