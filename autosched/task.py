@@ -170,7 +170,8 @@ class Task:
         )
         if task.workload.computation and data.get("key", task.key) != task.key:
             raise ConfigError(
-                f"{task.name}: its file no longer declares the computation that was recorded; "
+                f"{task.name}: its file no longer declares the computation, or makes the inputs, "
+                "that were recorded; "
                 "restore the file, or tune again"
             )
         return task

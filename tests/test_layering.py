@@ -25,6 +25,7 @@ ALLOWED = {
     "autosched.output_file": set(),
     "autosched.cpu_caches": set(),
     "autosched.user_file": set(),
+    "autosched.user_source": set(),
     "autosched.layout": set(),
     "autosched.target": set(),
     "autosched.nest": set(),
@@ -79,6 +80,7 @@ EVERYWHERE = {
     "autosched.layout",
     "autosched.target",
     "autosched.user_file",
+    "autosched.user_source",
 }
 
 # What each room of a folder may import, besides itself: rooms and single files of the folder.

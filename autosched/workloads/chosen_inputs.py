@@ -25,6 +25,7 @@ from autosched.arguments import found, number
 from autosched.errors import ConfigError
 from autosched.te.operations.tensor import Tensor
 from autosched.user_file import failure_in, load_object
+from autosched.user_source import require_source, source_digest
 from autosched.workloads.workload import Array, shape_of
 
 FORMS = ("uniform", "normal", "integers", "constant", "file", "function")
@@ -37,7 +38,7 @@ class ChosenInput:
     """How one tensor is filled: a form and what belongs to it.
 
     `value` is a pair of numbers, a number, a file or file.py:function. `digest` names the contents
-    of a file, so that other contents are another task.
+    of a file, or what a function does, so that others are another task.
     """
 
     form: str
@@ -66,7 +67,7 @@ class ChosenInput:
         if not isinstance(value, str):
             raise ConfigError(f"{where}: {form}: expected text, {found(value)}")
         if form == "function":
-            return ChosenInput(form, value)
+            return ChosenInput(form, value, str(data.get(_DIGEST) or source_digest(value)))
         return ChosenInput(form, value, str(data.get(_DIGEST) or _digest(where, value)))
 
     def to_json(self) -> dict[str, Any]:
@@ -84,15 +85,8 @@ class ChosenInput:
         if self.form in ("uniform", "normal") and dtype.kind in "iub":
             raise ConfigError(f"{where}: {self.form} is for floats, it is {dtype}; use integers")
         made = self._values(where, shape, dtype, rng)
-        if made.shape != shape:
-            raise ConfigError(f"{where}: expected shape {shape}, found {made.shape}")
-        if made.dtype != dtype and self.form in ("file", "function"):
-            raise ConfigError(f"{where}: expected {dtype}, found {made.dtype}")
-        if limit is not None and made.size and (made.min() < 0 or made.max() > limit):
-            raise ConfigError(
-                f"{where}: it is read as an index from 0 to {limit}, found {made.min()} to "
-                f"{made.max()}"
-            )
+        exact = self.form in ("file", "function")
+        _require_fit(where, made, shape, dtype if exact else made.dtype, limit)
         if dtype.kind in "iu":
             limits = np.iinfo(dtype)
             if made.min() < limits.min or made.max() > limits.max:
@@ -126,6 +120,7 @@ class ChosenInput:
     ) -> Array:
         _, function = load_object(self.value, where, "function")
         path, _, name = self.value.rpartition(":")
+        require_source(where, self.value, self.digest)
         try:
             return np.asarray(function(rng, shape, dtype))
         except (Exception, SystemExit) as error:
@@ -161,6 +156,44 @@ def replace_inputs(
             rng = np.random.default_rng([seed, k])
             result[k] = table[tensor.name].make(tensor, rng, limits.get(tensor))
     return result
+
+
+def fitted(
+    where: str,
+    made: Mapping[str, Any],
+    tensors: Sequence[Tensor],
+    arrays: Sequence[Array],
+    limits: Mapping[Tensor, int],
+) -> list[Array]:
+    """`arrays` of the input `tensors`, those in `made` by name in their place.
+
+    Raises ConfigError that begins with `where` when one does not fit, or there is no such input.
+    """
+    names = [tensor.name for tensor in tensors]
+    for name in made:
+        if name not in names:
+            raise ConfigError(f"{where}: {name}: expected one of the inputs {', '.join(names)}")
+    result = list(arrays)
+    for k, tensor in enumerate(tensors):
+        if tensor.name in made:
+            array = np.asarray(made[tensor.name], order="C")
+            shape, dtype = shape_of(tensor), tensor.dtype.numpy
+            _require_fit(f"{where}: {tensor.name}", array, shape, dtype, limits.get(tensor))
+            result[k] = array
+    return result
+
+
+def _require_fit(
+    where: str, made: Array, shape: tuple[int, ...], dtype: np.dtype[Any], limit: int | None
+) -> None:
+    if made.shape != shape:
+        raise ConfigError(f"{where}: expected shape {shape}, found {made.shape}")
+    if made.dtype != dtype:
+        raise ConfigError(f"{where}: expected {dtype}, found {made.dtype}")
+    if limit is not None and made.size and (made.min() < 0 or made.max() > limit):
+        raise ConfigError(
+            f"{where}: it is read as an index from 0 to {limit}, found {made.min()} to {made.max()}"
+        )
 
 
 def _pair(where: str, form: str, value: Any) -> tuple[Any, Any]:

@@ -2,7 +2,8 @@
 
 The function is called with the workload's arguments and returns the argument tensors, inputs first.
 A function `my_matmul_reference(inputs, **args)` beside it, if there is one, is the reference;
-otherwise the tensors are evaluated with NumPy as they are declared.
+otherwise the tensors are evaluated with NumPy as they are declared. A function
+`my_matmul_inputs(rng, **args)`, if there is one, makes the inputs that it returns by name.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from autosched.arguments import found
 from autosched.errors import ConfigError
 from autosched.te.operations.graph import post_order_ops
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.user_file import failure_in, load_object, place_of
+from autosched.user_source import source_digest
 from autosched.words import count
+from autosched.workloads.chosen_inputs import fitted
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.numpy_version import NumpyVersion
 from autosched.workloads.reads import index_limits
@@ -34,6 +38,7 @@ class PythonWorkload:
     args: tuple[tuple[str, Any], ...]
     function: Callable[..., Any] = field(repr=False, compare=False)
     reference_function: Callable[..., Any] | None = field(repr=False, compare=False)
+    inputs_function: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
 
     @staticmethod
     def load(spec: str, args: Mapping[str, Any] | None = None) -> PythonWorkload:
@@ -47,8 +52,11 @@ class PythonWorkload:
         if not callable(function):
             raise ConfigError(f"python: {path} defines no function {name}")
         reference = getattr(module, f"{name}_reference", None)
-        workload = PythonWorkload(spec, tuple((args or {}).items()), function, reference)
+        inputs = getattr(module, f"{name}_inputs", None)
+        workload = PythonWorkload(spec, tuple((args or {}).items()), function, reference, inputs)
         workload.tensors()
+        if inputs is not None:
+            workload.inputs()
         return workload
 
     @property
@@ -68,17 +76,46 @@ class PythonWorkload:
 
     @property
     def computation(self) -> str:
-        """What the function declares, constants included: its file may be edited."""
-        return computation_text(self.tensors())
+        """What the function declares, constants included: its file may be edited.
+
+        With what makes its inputs, if it has a function for that.
+        """
+        text = computation_text(self.tensors())
+        if self.inputs_function is None:
+            return text
+        return f"{text}\ninputs: {source_digest(f'{self.spec}_inputs')}"
 
     def tensors(self) -> list[Tensor]:
         """The argument tensors of a fresh call: inputs, then outputs."""
         return _checked(self.spec, self.function, dict(self.args))
 
     def inputs(self, seed: int = 0) -> list[Array]:
-        """Random inputs, the same for the same seed; what is read as an index stays inside."""
+        """Random inputs, the same for the same seed; what is read as an index stays inside.
+
+        Those that the user's function makes take their places. Raises ConfigError when one does not
+        fit its tensor.
+        """
         tensors = self.tensors()
-        return random_inputs(tensors[: -self.num_outputs], seed, index_limits(tensors))
+        inputs, limits = tensors[: -self.num_outputs], index_limits(tensors)
+        arrays = random_inputs(inputs, seed, limits)
+        if self.inputs_function is None:
+            return arrays
+        return fitted(self._where("inputs"), self._made(seed), inputs, arrays, limits)
+
+    def _made(self, seed: int) -> Mapping[str, Any]:
+        path, _, name = self.spec.rpartition(":")
+        assert self.inputs_function is not None
+        try:
+            made = self.inputs_function(np.random.default_rng(seed), **dict(self.args))
+        except (Exception, SystemExit) as error:
+            failed = failure_in(path, error, f"{name}_inputs")
+            raise ConfigError(f"python: {failed}") from error
+        if not isinstance(made, Mapping):
+            raise ConfigError(
+                f"{self._where('inputs')} must return arrays by the names of inputs, e.g. "
+                f"{{'A': array}}, {found(made)}"
+            )
+        return made
 
     @property
     def reference_name(self) -> str:
@@ -131,7 +168,8 @@ class PythonWorkload:
     def _where(self, role: str) -> str:
         """The place and name of the function beside the user's that has that role."""
         path, _, name = self.spec.rpartition(":")
-        return f"python: {place_of(self.reference_function, path, f'{name}_{role}')}"
+        function = self.inputs_function if role == "inputs" else self.reference_function
+        return f"python: {place_of(function, path, f'{name}_{role}')}"
 
 
 def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -> list[Tensor]:

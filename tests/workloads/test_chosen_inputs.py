@@ -125,6 +125,21 @@ def test_a_file_that_changed_is_another_task(tmp_path: Path) -> None:
     assert gather().with_inputs({"A": {"file": "a.npy"}}).key != task.key
 
 
+def test_a_function_that_does_something_else_is_another_task(tmp_path: Path) -> None:
+    """A replay elsewhere says so, whether the function differs or is missing."""
+    task = gather().with_inputs({"A": {"function": "gen.py:make"}})
+    entry = task.to_json()
+    (tmp_path / "gen.py").write_text(GENERATOR.replace("2.0", "3.0"))
+    with pytest.raises(ConfigError, match=r"A: gen\.py:make is not the function that was recorded"):
+        Task.from_json(entry).inputs()
+    assert gather().with_inputs({"A": {"function": "gen.py:make"}}).key != task.key
+    (tmp_path / "gen.py").write_text(f"# a comment\n{GENERATOR}")
+    np.testing.assert_array_equal(Task.from_json(entry).inputs()[0], task.inputs()[0])
+    (tmp_path / "gen.py").unlink()
+    with pytest.raises(ConfigError, match=r"A: there is no file gen\.py"):
+        Task.from_json(entry).inputs()
+
+
 def test_a_configuration_with_inputs(tmp_path: Path) -> None:
     path = tmp_path / "mm.yaml"
     path.write_text(

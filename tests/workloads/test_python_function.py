@@ -114,6 +114,58 @@ def test_an_edited_body_is_another_task(
     assert Task.from_json(entry).key == entry["key"]
 
 
+MAKES = """
+import numpy as np
+from autosched import te
+
+def take(n):
+    A = te.placeholder((n,), name="A")
+    I = te.placeholder((n,), "int32", name="I")
+    return [A, I, te.compute((n,), lambda i: A[I[i]], name="B")]
+
+def take_inputs(rng, n):
+    return {"I": np.sort(rng.integers(0, n, n)).astype("int32")}
+"""
+
+
+def taking(tmp_path: Path, old: str = "", new: str = "") -> Task:
+    (tmp_path / "takes.py").write_text(MAKES.replace(old, new))
+    spec = f"{tmp_path / 'takes.py'}:take"
+    return Task.from_json_workload({"python": spec, "args": {"n": 50}}, "cpu")
+
+
+def test_a_function_beside_it_makes_inputs(tmp_path: Path) -> None:
+    """Those it names; the others are random. Equal seeds make equal ones, here and elsewhere."""
+    task = taking(tmp_path)
+    a, i = task.inputs()
+    assert (np.diff(i) >= 0).all() and i.dtype == np.int32
+    assert not np.array_equal(i, task.inputs(seed=1)[1])
+    for one, two in zip(Task.from_json(task.to_json()).inputs(), (a, i), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert taking(tmp_path, "take_inputs", "others").key != task.key
+    assert taking(tmp_path, "np.sort", "np.flip").key != task.key
+    with pytest.raises(ConfigError, match="or makes the inputs, that were recorded"):
+        Task.from_json(task.to_json())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"I": ', '"J": ', r"takes.py:10: take_inputs: J: expected one of the inputs A, I"),
+        ("0, n, n", "0, n, n + 1", r"takes.py:10: take_inputs: I: expected shape \(50,\), found"),
+        ('int32")}', 'int64")}', "takes.py:10: take_inputs: I: expected int32, found int64"),
+        ("0, n, n", "n, n + 1, n", "take_inputs: I: it is read as an index from 0 to 49, found"),
+        ("0, n, n", "n, 0, n", "takes.py:11: take_inputs failed: ValueError"),
+        ('return {"I"', 'return 3, {"I"', "take_inputs must return arrays by the names of inputs"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        taking(tmp_path, old, new)
+
+
 LINES = """
 from autosched import te
 

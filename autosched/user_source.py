@@ -1,0 +1,61 @@
+"""What a function in the user's Python file does, as a digest: without running the file."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from autosched.errors import ConfigError
+
+
+def source_digest(spec: str) -> str:
+    """16 hex digits of the function `spec` (file.py:name) and all of its file that it uses.
+
+    Comments and the rest of the file do not count, nor do other files that it imports. Empty when
+    the file cannot be read, or does not define the name.
+    """
+    path, _, name = spec.rpartition(":")
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return ""
+    bound: dict[str, list[ast.stmt]] = {}
+    for stmt in tree.body:
+        for each in _binds(stmt):
+            bound.setdefault(each, []).append(stmt)
+    if name not in bound:
+        return ""
+    used: dict[ast.stmt, None] = {}
+    names = [name]
+    while names:
+        for stmt in bound.pop(names.pop(), ()):
+            if stmt not in used:
+                used[stmt] = None
+                names += [node.id for node in ast.walk(stmt) if isinstance(node, ast.Name)]
+    text = "\n".join(ast.unparse(stmt) for stmt in tree.body if stmt in used)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def require_source(key: str, spec: str, recorded: str) -> None:
+    """Raise ConfigError, beginning with `key`, unless `spec` does what was `recorded` of it."""
+    if recorded and source_digest(spec) != recorded:
+        raise ConfigError(
+            f"{key}: {spec} is not the function that was recorded; restore it, or tune again"
+        )
+
+
+def _binds(stmt: ast.stmt) -> Iterator[str]:
+    """The names that a statement of a module defines."""
+    match stmt:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in names)
+        case _:
+            for node in ast.walk(stmt):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield node.id
+                elif node is not stmt and isinstance(node, ast.stmt):
+                    yield from _binds(node)
