@@ -19,7 +19,7 @@ from autosched.search.cost_model import XGBoostModel
 from autosched.session import session, yardsticks
 from autosched.session.peer import Peer
 from autosched.task import Task
-from kit.helper import StubHelper, remember_features
+from kit.helper import StubHelper, remember_features, train_briefly
 from kit.measurer import Steps, StubMeasurer
 
 SEARCH = (
@@ -44,6 +44,7 @@ def run(
     """(*arguments) -> (exit status, standard output, standard error)."""
     monkeypatch.setattr(yardsticks, "peer_of", lambda *_: Peer("NumPy", 2e-6, 1e-6))
     remember_features(monkeypatch)
+    train_briefly(monkeypatch)
     monkeypatch.chdir(tmp_path)
     for name, k in (("a", 8), ("b", 16)):
         workload = f"workload: {{op: matmul, args: {{M: 8, N: 8, K: {k}}}}}\n"

@@ -9,6 +9,7 @@ import pytest
 
 from autosched.features.ansor.rows import FeatureRows
 from autosched.process.worker import Worker
+from autosched.search.cost_model import XGBoostModel
 from autosched.search.featurize import Featurizer, Helper, Steps, make_handler
 
 _ROWS: dict[tuple[str, Steps], FeatureRows] = {}
@@ -37,6 +38,13 @@ class StubHelper(Helper):
         if self._worker is None:
             self._worker = StubWorker("autosched.search.featurize:make_handler")
         return self._worker
+
+
+def train_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train cost models for 4 rounds, not 60: where it does not matter what they have learned."""
+    defaults = XGBoostModel.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "rounds", 4)
 
 
 def remember_features(monkeypatch: pytest.MonkeyPatch) -> None:

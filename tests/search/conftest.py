@@ -9,7 +9,7 @@ from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.target import HardwareParams, cuda_target
 from autosched.task import Task
-from kit.helper import StubHelper, remember_features
+from kit.helper import StubHelper, remember_features, train_briefly
 from kit.types import MakeContext, MakeSpace, MakeTask
 
 WORKLOADS: dict[str, dict[str, Any]] = {
@@ -97,3 +97,9 @@ def stub_helper() -> type[StubHelper]:
 def remembered_features(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a candidate are worked out once for all tests that use this."""
     remember_features(monkeypatch)
+
+
+@pytest.fixture
+def brief_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are trained for a few rounds: what they learn does not matter here."""
+    train_briefly(monkeypatch)

@@ -16,7 +16,7 @@ from autosched.task import Task
 from kit.helper import StubHelper
 from kit.measurer import Steps, StubMeasurer, Told, cost_of
 
-pytestmark = pytest.mark.usefixtures("remembered_features")
+pytestmark = pytest.mark.usefixtures("remembered_features", "brief_training")
 
 SEARCH = SearchOptions(
     sample_init_min_population=6,

@@ -7,7 +7,7 @@ import pytest
 from autosched.search.options import SearchOptions
 from autosched.session import session
 from autosched.task import Task
-from kit.helper import StubHelper, remember_features
+from kit.helper import StubHelper, remember_features, train_briefly
 from kit.measurer import StubMeasurer
 from kit.types import UseMeasurer
 
@@ -22,6 +22,7 @@ SEARCH = SearchOptions(
 def measurer(monkeypatch: pytest.MonkeyPatch) -> UseMeasurer:
     """(**settings) -> the stand-in that sessions of this test measure with."""
     remember_features(monkeypatch)
+    train_briefly(monkeypatch)
     made: list[tuple[StubMeasurer, dict[str, Any]]] = []
 
     def use(
