@@ -47,6 +47,7 @@ _MARK = "AUTOSCHED_WORKER"
 # Of what a process wrote to standard error: bytes that are kept, letters that a message gets.
 _LAST_WORDS = 200
 _KEPT = 4000
+_MOST_READS = 100
 
 # The parent's path comes after the worker's own, and the current folder never: a module of the
 # user's that has the name of one in the standard library or an installed package is not run.
@@ -173,6 +174,7 @@ class Worker:
         try:
             ok, reply = self._reply()
             kind, message, where, device = ("", "", "", None) if ok else reply
+            code, ends = device or (None, False)
         except BlockingIOError:  # half of a reply
             raise self._unreadable("it ends in the middle", stage) from None
         except (EOFError, ConnectionError):
@@ -181,9 +183,6 @@ class Worker:
             raise self._unreadable(type(error).__name__, stage) from error
         if ok:
             return reply
-        if device is None:
-            raise MeasureError(message, stage=where or stage, kind=kind)
-        code, ends = device
         if ends:
             self.start()
         if code is None:
@@ -266,9 +265,10 @@ class Worker:
         return MeasureError(f"the process died with {how}{words}", stage=stage, kind=kind)
 
     def _listen_to_end(self) -> None:
-        """Read all that there is of standard error by now."""
-        while self._process and self._process.stderr:
-            if not wait([self._process.stderr.fileno()], 0.0):
+        """Read what standard error has by now; who goes on writing is not heard out."""
+        for _ in range(_MOST_READS):
+            stderr = self._process and self._process.stderr
+            if not stderr or not wait([stderr.fileno()], 0.0):
                 break
             self._listen()
 

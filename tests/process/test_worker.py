@@ -81,6 +81,7 @@ def test_errors_keep_their_kind(
     [
         b"\0\0\0\4junk",  # no pickle
         b"\0\0\0\2N.",  # a pickle, of no reply
+        b"\0\0\0\x0b\x89(NNNK\1t\x86.---",  # of one without a code
         b"\0\0\0\x17\x80\x04\x89(K\1K\2K\3tt.aaaaaaaaaaaa",
         b"\0\0\0\0",  # nothing is no pickle either, and not the end of the connection
         b"\0\0\xff\xff half of a message that never goes on",
