@@ -49,6 +49,18 @@ def inputs(m: int = 64) -> tuple[Tensor, Tensor]:
     return a, b
 
 
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The operators that a test registers are forgotten after it, here and in PyTorch."""
+    from autosched.torch import registry
+
+    library = torch.library.Library("autosched", "FRAGMENT")
+    monkeypatch.setattr(registry, "_library", library)
+    monkeypatch.setattr(registry, "_operators", {})
+    yield
+    library._destroy()
+
+
 @pytest.mark.parametrize("m", [64, 48])
 def test_the_kernel_is_chosen_by_shape(mm: Any, m: int) -> None:
     a, b = inputs(m)
@@ -126,13 +138,24 @@ def test_strides_and_signs_are_copied_where_that_is_asked_for(tmp_path: Path) ->
         torch.testing.assert_close(op(x, b), x @ b)
 
 
-def test_gradients(mm: Any) -> None:
+def test_a_gradient_that_nobody_gave(mm: Any) -> None:
     a, b = inputs()
     weight = torch.nn.Parameter(b)
     with torch.no_grad():
         torch.testing.assert_close(mm(a, weight), a @ b)
     with torch.inference_mode():
         torch.testing.assert_close(mm(a, weight), a @ b)
+    compiled = torch.compile(lambda x: mm(x, weight), backend="aot_eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.TorchRuntimeError, match="autosched::mm has none"):
+        compiled(a)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(a), a @ b)
+
+
+def test_a_gradient_of_the_users(tmp_path: Path, fresh: None) -> None:
+    path = written(tmp_path / "mm.jsonl", record(matmul(64)))
+    trained = autosched.torch.register(path, name="trained")["trained"]
+    a, b = inputs()
 
     def setup(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         ctx.save_for_backward(*inputs)
@@ -141,29 +164,22 @@ def test_gradients(mm: Any) -> None:
         x, y = ctx.saved_tensors
         return gradient @ y.t(), x.t() @ gradient
 
-    torch.library.register_autograd("autosched::mm", backward, setup_context=setup)
-    given = [x.detach().clone().requires_grad_() for x in (a, b)]
+    def loss(multiply: Callable[..., Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return multiply(x, y).square().sum()
+
+    torch.library.register_autograd("autosched::trained", backward, setup_context=setup)
     wanted = [x.detach().clone().requires_grad_() for x in (a, b)]
-    mm(*given).square().sum().backward()
-    (wanted[0] @ wanted[1]).square().sum().backward()
-    for x, y in zip(given, wanted, strict=True):
-        torch.testing.assert_close(x.grad, y.grad)
+    loss(torch.matmul, *wanted).backward()
+    way: Callable[[Tensor, Tensor], Tensor] = lambda x, y: loss(trained, x, y)  # noqa: E731
+    for way in (way, torch.compile(way, backend="aot_eager", fullgraph=True)):
+        given = [x.detach().clone().requires_grad_() for x in (a, b)]
+        way(*given).backward()
+        for x, y in zip(given, wanted, strict=True):
+            torch.testing.assert_close(x.grad, y.grad)
 
 
 def pooling(k: int) -> Task:
     return Task.from_workload("max_pool2d_nchw", N=1, C=2, H=4, W=4, K=k, stride=2, padding=0)
-
-
-@pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The operators that a test registers are forgotten after it, here and in PyTorch."""
-    from autosched.torch import registry
-
-    library = torch.library.Library("autosched", "FRAGMENT")
-    monkeypatch.setattr(registry, "_library", library)
-    monkeypatch.setattr(registry, "_operators", {})
-    yield
-    library._destroy()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

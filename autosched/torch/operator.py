@@ -132,7 +132,7 @@ class Operator:
             if tensor.layout != torch.strided:
                 problem = f"must be dense, found the layout {tensor.layout}"
                 raise self._refusal(position, f"{problem}; convert it with .to_dense()")
-            if tensor.requires_grad and torch.is_grad_enabled():
+            if tensor.requires_grad and torch.is_grad_enabled() and not self._has_gradient():
                 raise self._refusal(
                     position,
                     f"requires a gradient, and {self.name} has none; call it under "
@@ -150,6 +150,11 @@ class Operator:
                     )
                 plain = plain.contiguous()
             found.append(plain.resolve_neg() if self.copy else plain)
+        return found
+
+    def _has_gradient(self) -> bool:
+        """Whether somebody gave it one: torch.compile asks for shapes before gradients."""
+        found: bool = torch._C._dispatch_has_kernel_for_dispatch_key(self.name, "Autograd")
         return found
 
     def _unknown(self, tensors: Sequence[Tensor]) -> MeasureError:
