@@ -16,7 +16,7 @@ def table(
     width: int | None,
     less_telling: Sequence[str] = (),
 ) -> list[str]:
-    """The lines of a table. Columns without an entry are left out.
+    """The lines of a table. Columns without an entry are left out, and so is a head of no words.
 
     Where it is wider than `width`, columns of `less_telling` are left out, the first one first;
     then the first column gets lines of its own:
@@ -28,8 +28,8 @@ def table(
     for name in less_telling:
         if width is not None and _total(head, rows, shown) > width and head.index(name) in shown:
             shown.remove(head.index(name))
-    if width is None or _total(head, rows, shown) <= width or len(shown) < 3:
-        return _lines([head, *rows], shown)
+    if width is None or _total(head, rows, shown) <= width or len(shown) < 2:
+        return [line for line in _lines([head, *rows], shown) if line]
     first, *others = shown
     body = [head, *rows]
     inner = [[line] for line in _lines(body, others)]
@@ -38,7 +38,7 @@ def table(
     return [
         line
         for row, lines in zip(body, inner, strict=True)
-        for line in (*wrapped(row[first], width), *(_INDENT + line for line in lines))
+        for line in (*wrapped(row[first], width), *(_INDENT + line for line in lines if line))
     ]
 
 

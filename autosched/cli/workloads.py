@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from autosched import workloads
-from autosched.cli.console import plain, say, text_width, wrapped
-
-_HANGING = 8
+from autosched.cli.console import plain, say, text_width
+from autosched.cli.table import table
 
 
 def run(name: str | None) -> None:
     """List all workloads, or show one with its computation for small arguments."""
     if name is None:
-        width = max(map(len, workloads.WORKLOADS))
-        for workload in workloads.WORKLOADS.values():
-            name = f"{workload.name:{width}}  "
-            hanging = min(len(name), _HANGING)
-            plain("\n".join(wrapped(name + workload.doc, text_width(), hanging=" " * hanging)))
+        rows = [(each.name, each.doc) for each in workloads.WORKLOADS.values()]
+        for line in table(("", ""), rows, text_width()):
+            plain(line)
         plain("")
         say("`autosched workloads NAME` shows the arguments of one.")
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,22 +130,25 @@ def diff(
 def _matched(left: Mapping[str, TaskEntry], right: Mapping[str, TaskEntry]) -> dict[str, str]:
     """The task of the right for each of the left that has one."""
     found = {key: key for key in left if key in right}
-    for key, task in left.items():
-        alike = [
-            other
-            for other, entry in right.items()
-            if other not in left and other not in found.values() and _alike(task, entry)
-        ]
-        if key not in found and len(alike) == 1:
-            found[key] = alike[0]
+    others = _by_computation(right, found)
+    for computation, keys in _by_computation(left, found).items():
+        alike = others.get(computation, ())
+        if len(keys) == len(alike) == 1:
+            found[keys[0]] = alike[0]
     return found
 
 
-def _alike(one: TaskEntry, other: TaskEntry) -> bool:
-    return all(
-        one.entry.get(name) == other.entry.get(name)
-        for name in ("workload", "layout_rewrite", "inputs")
-    ) and _target(one).get("kind") == _target(other).get("kind")
+def _by_computation(
+    tasks: Mapping[str, TaskEntry], matched: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """The keys of the tasks that are not matched, by all that makes a task but its machine."""
+    found: dict[str, list[str]] = {}
+    for key, task in tasks.items():
+        if key not in matched:
+            same = [task.entry.get(name) for name in ("workload", "layout_rewrite", "inputs")]
+            computation = json.dumps([*same, _target(task).get("kind")], sort_keys=True)
+            found.setdefault(computation, []).append(key)
+    return found
 
 
 def _target(task: TaskEntry) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -59,6 +60,20 @@ def test_diff_says_which_is_faster_and_what_is_in_one_only(
     assert "B measured on slow-cpu" in done.out
     found = json.loads(cli("records", "diff", log, other, "--json").out)
     assert (found["tasks"][0]["ratio"], len(found["only_b"]), found["only_a"]) == (1.0, 1, [])
+
+
+def test_every_key_of_json_is_documented(cli: Cli, log: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "semantics" / "records.md").read_text()
+    for command in (("top", 1, log), ("best", log), ("diff", log, log)):
+        found = cli("records", *command, "--json").out
+        assert not [
+            key
+            for key in re.findall(r'"(\w+)": ', found)
+            if f"`{key}`" not in page and key not in ARGUMENTS
+        ]
+
+
+ARGUMENTS = {"op", "args", "M", "N", "K", "dtype"}  # of the workload
 
 
 @pytest.fixture

@@ -64,6 +64,8 @@ def test_an_example_that_is_wrong_would_be_found(line: str) -> None:
 @pytest.mark.parametrize("columns", [40, 80])
 def test_every_help_fits(cli: Cli, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
+    for line in cli("workloads").out.splitlines():
+        assert len(line) <= columns
     for words in COMMANDS:
         done = cli(*words, "--help")
         assert (done.status, done.err) == (0, "")

@@ -63,6 +63,10 @@ def test_tasks_of_machines_with_other_numbers_of_cores_are_matched(tmp_path: Pat
     (each,) = records.diff(a, b).tasks
     assert each.target == {"threads": ("2", "8")}
     assert not each.apart
+    two = write(tmp_path / "two", [record(0, task=entry(16, FAST, n)) for n in (2, 4)])
+    for pair in ((two, b), (b, two)):  # which of the two is it?
+        found = records.diff(*pair)
+        assert (found.tasks, len(found.only_a) + len(found.only_b)) == ([], 3)
 
 
 def test_a_side_without_a_valid_record_has_no_ratio(tmp_path: Path) -> None:
