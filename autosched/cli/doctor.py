@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 
-from autosched.cli import doctor_cpu, doctor_cuda
+from autosched.cli import doctor_software
 from autosched.cli.console import out, plain, print_json, wrapped
-from autosched.cli.diagnosis import Diagnosis, Finding
+from autosched.cli.diagnosis import Diagnosis, Finding, Level
 from autosched.errors import ConfigError
 
 EXIT_BROKEN = 1
@@ -16,10 +18,9 @@ _NARROW = 60  # columns, below which a part has lines of its own
 
 def run(target: str, arch: str, *, as_json: bool = False) -> None:
     """Print the diagnosis for `target`. Exits with 1 when something must be repaired."""
-    diagnose = TARGETS.get(target)
-    if diagnose is None:
+    if target not in TARGETS:
         raise ConfigError(f"--target {target!r}: expected {' or '.join(TARGETS)}")
-    found = diagnose(arch)
+    found = _diagnosis(target, arch)
     if as_json:
         print_json(
             {
@@ -34,6 +35,21 @@ def run(target: str, arch: str, *, as_json: bool = False) -> None:
         _show(found)
     if found.failed:
         sys.exit(EXIT_BROKEN)
+
+
+def _diagnosis(target: str, arch: str) -> Diagnosis:
+    """All that there is to say; of a machine that lacks a package, that."""
+    software = doctor_software.findings()
+    broken = [finding.part for finding in software if finding.level is Level.BROKEN]
+    if set(broken) - set(doctor_software.OPTIONAL):
+        return Diagnosis(
+            tuple(software), f"cannot do anything: {' and '.join(broken)} broken", True
+        )
+    module = importlib.import_module(TARGETS[target])  # loads what was just found to be there
+    found: Diagnosis = module.diagnose(arch)
+    return replace(
+        found, findings=(*software, *found.findings), failed=found.failed or bool(broken)
+    )
 
 
 def _show(found: Diagnosis) -> None:
@@ -61,7 +77,4 @@ def lines_of(findings: Iterable[Finding], width: int) -> list[str]:
     return lines
 
 
-TARGETS: dict[str, Callable[[str], Diagnosis]] = {
-    "cpu": doctor_cpu.diagnose,
-    "cuda": doctor_cuda.diagnose,
-}
+TARGETS = {"cpu": "autosched.cli.doctor_cpu", "cuda": "autosched.cli.doctor_cuda"}

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from autosched.cli import doctor_machine, doctor_stages
+import contextlib
+
+from autosched.cli import doctor_machine, doctor_software, doctor_stages
 from autosched.cli.diagnosis import Diagnosis, Finding, Level
 from autosched.errors import MeasureError
 from autosched.target import cpu_target
 
 
 def diagnose(_: str) -> Diagnosis:
-    """The findings: software, hardware, how steady times are, then the stages in order."""
+    """The findings: hardware, how steady times are, then the stages in order."""
     target = cpu_target()
-    try:
-        process = doctor_machine.new_process()
-    except (MeasureError, OSError):
-        why = "not known without a process of its own: see worker below"
-        first = [Finding(Level.SKIPPED, "versions", why), *doctor_machine.hardware(target)]
-    else:
+    machine = doctor_machine.hardware(target)
+    with contextlib.suppress(MeasureError, OSError):  # the stage worker says why
+        process = doctor_software.new_process()
         try:
-            first = [
-                *doctor_machine.software(process),
-                *doctor_machine.hardware(target),
-                *doctor_machine.steadiness(process),
-            ]
+            machine += doctor_machine.steadiness(process)
         finally:
             process.stop()
-    return of(first, doctor_stages.tried(target))
+    return _of(machine, doctor_stages.tried(target))
 
 
-def of(machine: list[Finding], stages: list[Finding]) -> Diagnosis:
+def _of(machine: list[Finding], stages: list[Finding]) -> Diagnosis:
     """All findings and what they come to."""
     broken = [finding.part for finding in stages if finding.level is Level.BROKEN]
     noted = [finding.part for finding in machine if finding.level is Level.NOTE]

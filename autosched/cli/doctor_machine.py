@@ -1,16 +1,13 @@
-"""What `autosched doctor` says of the machine: software, CPU, timer, clock, load, peak."""
+"""What `autosched doctor` says of the machine: CPU, timer, clock, load, peak."""
 
 from __future__ import annotations
 
 import os
-import platform
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from statistics import quantiles
 
-from autosched import __version__
-from autosched.cli import doctor_process, doctor_stages
 from autosched.cli.console import seconds_text
 from autosched.cli.diagnosis import Finding, Level
 from autosched.errors import ConfigError, MeasureError
@@ -27,25 +24,6 @@ _COARSE = 1e-6  # steps of a timer that show in the times of short kernels
 _UNSTEADY = 1.05  # upper over lower quartile of equal blocks of work
 _LEAST_FREE = 1 << 30
 _QUIET = "times come out too long: wait until other programs end"
-
-
-def software(process: Worker) -> list[Finding]:
-    """Versions of what is installed, each package imported."""
-    versions: list[str] = []
-    broken: list[Finding] = []
-    for name in doctor_process.packages():
-        try:
-            versions.append(f"{name} {process.call(('package', name), _LIMIT, 'import')}")
-        except MeasureError as error:
-            text = f"{name} cannot be imported: {last_line(str(error))}"
-            remedy = f"pip install --force-reinstall {name}"
-            if name == "xgboost":
-                remedy = "pip uninstall xgboost xgboost-cpu, then pip install xgboost-cpu"
-            broken.append(Finding(Level.BROKEN, "packages", text, remedy))
-    own = f"autosched {__version__}, Python {platform.python_version()}"
-    system = f"{platform.system()} {platform.release()}"
-    found = Finding(Level.OK, "versions", ", ".join([own, *versions, system]))
-    return [found, *broken]
 
 
 def hardware(target: Target) -> list[Finding]:
@@ -155,14 +133,3 @@ def _peak(process: Worker) -> Finding:
     flops, bandwidth = process.call(("peak",), _LIMIT, "peak")
     memory = f", {bandwidth / 1e9:.4g} GB/s from memory" if bandwidth else ""
     return Finding(Level.OK, "peak", f"{flops / 1e9:.4g} GFLOP/s of float32 measured{memory}")
-
-
-def new_process() -> Worker:
-    """The process in which all of this is tried. Raises MeasureError or OSError."""
-    process = Worker(doctor_stages.FACTORY)
-    try:
-        process.call(("ready",), doctor_stages.SECONDS["ready"], "start")
-    except MeasureError:
-        process.stop()
-        raise
-    return process

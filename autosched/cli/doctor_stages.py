@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from autosched.cli import doctor_software
 from autosched.cli.console import seconds_text
 from autosched.cli.diagnosis import Finding, Level
 from autosched.driver import lower_steps
@@ -25,9 +26,8 @@ from autosched.target import Target
 from autosched.task import Task
 from autosched.words import count, last_line
 
-FACTORY = "autosched.cli.doctor_process:make_handler"  # of what may crash
 SIZE = 64
-SECONDS = {"ready": 60.0, "compile": 60.0, "model": 60.0}  # after which a stage is given up
+SECONDS = {"compile": 60.0, "model": 60.0}  # after which a stage is given up
 
 _BUG = "this is a mistake in autosched: report it with all that doctor says"
 _REINSTALL = "install autosched again in a new virtual environment"
@@ -173,8 +173,7 @@ def tried(target: Target, *, on_gpu: bool = False) -> list[Finding]:
 
     def started() -> Worker:
         if not processes:
-            processes.append(Worker(FACTORY))
-            processes[0].call(("ready",), SECONDS["ready"], "start")
+            processes.append(doctor_software.new_process())
         return processes[0]
 
     measurer = Measurer.create(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.cli import doctor_cuda, doctor_stages
+from autosched.cli import doctor_cuda, doctor_software, doctor_stages
 from autosched.cli.build_pycuda import commands
 from autosched.cli.diagnosis import Finding, Level
 from autosched.cli.doctor import lines_of
@@ -58,6 +58,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     """The stages of a run are ok: test_doctor_stages.py breaks them."""
     found = [Finding(Level.OK, part, "fine") for part in ("sketch", "record")]
     monkeypatch.setattr(doctor_stages, "tried", lambda *_, **options: found)
+    monkeypatch.setattr(doctor_software, "findings", list)
     return found
 
 

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Never
@@ -10,7 +11,13 @@ from typing import Never
 import pytest
 
 from autosched import driver
-from autosched.cli import doctor_cpu, doctor_machine, doctor_process, doctor_stages
+from autosched.cli import (
+    doctor_cpu,
+    doctor_machine,
+    doctor_process,
+    doctor_software,
+    doctor_stages,
+)
 from autosched.cli.diagnosis import Finding, Level
 from autosched.errors import ScheduleError
 from autosched.measure import gpu_runner, runner
@@ -27,7 +34,7 @@ STAGES = ["sketch", "lower", "LLVM", "worker", "measure", "check", "record", "mo
 def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Processes that break as BREAK says, in a folder of the test's own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(doctor_stages, "FACTORY", "kit.doctor_faults:make_process")
+    monkeypatch.setattr(doctor_software, "FACTORY", "kit.doctor_faults:make_process")
     monkeypatch.setattr(runner, "FACTORY", "kit.doctor_faults:make_runner")
     monkeypatch.delenv(BREAK, raising=False)
 
@@ -109,7 +116,9 @@ def test_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert found["worker"].text == "No such file or directory"
     parts = [finding.part for finding in doctor_cpu.diagnose("").findings]
-    assert parts[:2] == ["versions", "CPU"]
+    assert parts[0] == "CPU" and "worker" in parts and "peak" not in parts
+    (software,) = doctor_software.findings()
+    assert software.level is Level.SKIPPED and "no process starts" in software.text
 
 
 @pytest.mark.parametrize(
@@ -129,7 +138,7 @@ def test_measure_and_check(
 
 
 def test_a_machine_that_works_and_is_busy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Status 0 and a note; a package that cannot be imported is status 1."""
+    """Status 0 and a note; what is broken is status 1."""
     monkeypatch.setattr(os, "getloadavg", lambda: (7.5, 0.0, 0.0))
     monkeypatch.setattr(doctor_process, "packages", lambda: ["numpy"])
     done = cli("doctor", "--json")
@@ -140,13 +149,27 @@ def test_a_machine_that_works_and_is_busy(cli: Cli, monkeypatch: pytest.MonkeyPa
     assert [part for part in parts if part != "quota"] == machine + STAGES
     assert (parts["load"]["level"], parts["measure"]["level"]) == ("note", "ok")
     assert found["verdict"].startswith("can tune; look at ") and "load" in found["verdict"]
-    monkeypatch.setenv(BREAK, "package:import,peak:abort")
+    monkeypatch.setenv(BREAK, "peak:abort")
     monkeypatch.setattr(doctor_stages, "tried", lambda *_: [])
     done = cli("doctor")
     assert done.status == 1
-    assert "broken  packages       numpy cannot be imported: ImportError: libgomp" in done.out
-    assert "pip install --force-reinstall numpy" in " ".join(done.out.split())
     assert "broken  peak           the process died with signal 6" in done.out
+
+
+@pytest.mark.parametrize("package", ["numpy", "llvmlite"])
+def test_a_package_that_cannot_be_imported(tmp_path: Path, package: str) -> None:
+    """It is named in words, though nothing of autosched works without it."""
+    (tmp_path / f"{package}.py").write_text("raise ImportError('libfoo.so: cannot open')\n")
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{root}"}
+    words = [sys.executable, "-P", "-m", "autosched", "doctor", "--json"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
+    found = json.loads(done.stdout)
+    assert not found["ok"] and package in found["verdict"]
+    (finding,) = (each for each in found["findings"] if each["part"] == package)
+    assert "libfoo.so: cannot open" in finding["text"]
+    assert finding["remedy"] == f"pip install --force-reinstall {package}"
 
 
 def test_on_a_gpu_the_same_stages_run_there(monkeypatch: pytest.MonkeyPatch) -> None:
