@@ -28,25 +28,28 @@ _ROUNDING = {"float64": 2**-53, "float32": 2**-24, "float16": 2**-11, "bfloat16"
 # Roundings of the sum for each sqrt(term): n of them, of partial sums, add up to 0.4 sqrt(n) at
 # random; the worst of many elements has four times that.
 _OF_TERMS = 2.0
-_MOST = 0.25  # a kernel that leaves out a part of the terms is wrong
+MOST = 0.25  # a kernel that leaves out a part of the terms is wrong
 
 _LEAST_TELLING = 0.01  # of the elements
 _NEAR = 0.5  # of the tolerance
 _TINY = 1e-37  # so that an exact zero may come out as a rounding of nothing
 
 
-def compare(name: str, got: npt.NDArray[Any], want: npt.NDArray[Any], terms: int = 1) -> str | None:
+def compare(
+    name: str, got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: float | None = None
+) -> str | None:
     """Why `got` is not `want` (first bad element, worst error), or None when it agrees.
 
-    Integers must be equal. Floats may differ by the tolerance of the type and of sums of so many
-    `terms`, relative to the element plus the output's root mean square.
+    Integers must be equal. Floats may differ by the `tolerance` (the type's, unless it is given:
+    measure/tolerance.py), relative to the element plus the output's root mean square.
     """
     if got.shape != want.shape:
         return f"output {name}: expected shape {want.shape}, found {got.shape}"
-    error, allowed = _errors(got, want, terms)
+    tolerance = tolerance_of(got.dtype) if tolerance is None else tolerance
+    error, allowed = _errors(got, want, tolerance)
     same = (got == want) | (_nan(got) & _nan(want))
     with np.errstate(invalid="ignore"):
-        bad = ~((error <= allowed) | same) if allowed.any() else got != want
+        bad = ~((error <= allowed) | same) if tolerance else got != want
     if not bad.any():
         return None
     where = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -64,24 +67,24 @@ def wrong_answer(
     )
 
 
-def telling_share(want: npt.NDArray[Any], terms: int = 1) -> float:
+def telling_share(want: npt.NDArray[Any], tolerance: float | None = None) -> float:
     """`Seen.telling` of one output."""
     exact = want.astype(np.float64)
     finite = np.isfinite(exact)
     values = exact[finite]
     if not exact.size or (exact.size > 1 and (not values.size or values.min() == values.max())):
         return 0.0
-    relative, absolute = allowance(want, terms)
+    relative, absolute = allowance(want, tolerance)
     with np.errstate(invalid="ignore"):
         return float(np.mean(finite & (np.abs(exact) > relative * np.abs(exact) + absolute)))
 
 
-def allowance(want: npt.NDArray[Any], terms: int = 1) -> tuple[float, float]:
+def allowance(want: npt.NDArray[Any], tolerance: float | None = None) -> tuple[float, float]:
     """(a, b): an element may err by a * |element| + b. Both are 0 for integers."""
-    tolerance = _tolerance(want, terms)
+    tolerance = tolerance_of(want.dtype) if tolerance is None else tolerance
     if not tolerance:
         return 0.0, 0.0
-    return tolerance, tolerance * _rms(want.astype(np.float64)) + _TINY
+    return tolerance, tolerance * root_mean_square(want.astype(np.float64)) + _TINY
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +104,13 @@ class Seen:
 
     @classmethod
     def of(
-        cls, outputs: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]], terms: int = 1
+        cls,
+        outputs: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]],
+        tolerances: Sequence[float] | None = None,
     ) -> Seen:
-        """From (found, expected) of each output; they agree."""
-        found = [_seen(got, want, terms) for got, want in outputs]
+        """From (found, expected) of each output; they agree, within the `tolerances` if given."""
+        allowed = tolerances or [tolerance_of(got.dtype) for got, _ in outputs]
+        found = [_seen(got, want, t) for (got, want), t in zip(outputs, allowed, strict=True)]
         worst = max(found, key=lambda seen: seen.error / (seen.tolerance or 1.0))
         return cls(min(seen.telling for seen in found), worst.error, worst.tolerance)
 
@@ -156,10 +162,9 @@ def _short(value: float) -> str:
     return f"{value:.0e}" if value else "0"
 
 
-def _seen(got: npt.NDArray[Any], want: npt.NDArray[Any], terms: int) -> Seen:
-    error, allowed = _errors(got, want, terms)
-    tolerance = _tolerance(got, terms)
-    telling = telling_share(want, terms)
+def _seen(got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: float) -> Seen:
+    error, allowed = _errors(got, want, tolerance)
+    telling = telling_share(want, tolerance)
     finite = np.isfinite(want.astype(np.float64))
     values = want[finite]
     if not tolerance or not values.size:
@@ -168,11 +173,11 @@ def _seen(got: npt.NDArray[Any], want: npt.NDArray[Any], terms: int) -> Seen:
     return Seen(telling, float(np.fmax.reduce(relative)), tolerance)
 
 
-def _tolerance(got: npt.NDArray[Any], terms: int) -> float:
-    """Of the type and the length of sums; 0 for integers."""
-    name = got.dtype.name
+def tolerance_of(dtype: np.dtype[Any], terms: int = 1) -> float:
+    """Of the type and sums of so many `terms`; 0 for integers."""
+    name = dtype.name
     of_sums = _OF_TERMS * _ROUNDING.get(name, 0.0) * math.sqrt(terms)
-    return max(_TOLERANCE.get(name, 0.0), min(_MOST, of_sums))
+    return max(_TOLERANCE.get(name, 0.0), min(MOST, of_sums))
 
 
 def _nan(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -180,20 +185,19 @@ def _nan(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _errors(
-    got: npt.NDArray[Any], want: npt.NDArray[Any], terms: int
+    got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: float
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """The absolute error of each element, and how large it may be."""
     exact, value = want.astype(np.float64), got.astype(np.float64)
     with np.errstate(invalid="ignore"):
         error = np.abs(value - exact)
-    tolerance = _tolerance(got, terms)
     if not tolerance:
         return error, np.zeros_like(error)
-    return error, tolerance * (np.abs(exact) + _rms(exact)) + _TINY
+    return error, tolerance * (np.abs(exact) + root_mean_square(exact)) + _TINY
 
 
-def _rms(exact: npt.NDArray[np.float64]) -> float:
-    """The root mean square of the finite elements."""
+def root_mean_square(exact: npt.NDArray[np.float64]) -> float:
+    """That of the finite elements."""
     finite = np.abs(exact[np.isfinite(exact)])
     largest = finite.max(initial=0.0)
     if not largest:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from autosched.errors import MeasureError
 from autosched.measure.check import Seen, allowance, telling_share, wrong_answer
 from autosched.measure.run import expected_of
+from autosched.measure.tolerance import tolerances
 from autosched.process.worker import Handler
 from autosched.runtime.cuda import CudaDevice, device_uuids
 from autosched.runtime.cuda_artifact import CudaArtifact
@@ -57,6 +58,7 @@ class GpuSession:
         self._slab: Slab | None = None
         self._wanted: Slab | None = None
         self._expected: list[Array] = []
+        self._allowed: list[float] = []
         self._names: list[str] = []
         self._sums: list[int] = []
         self._plans: dict[int, LoadedPlan] = {}
@@ -179,6 +181,7 @@ class GpuSession:
         sizes = {name: array.nbytes for name, array in zip(names, arrays, strict=True)}
         self._wanted = Slab(self.device, sizes)
         self._expected = [np.ascontiguousarray(array) for array in arrays]
+        self._allowed = tolerances(self._task, self._inputs, self._expected)
         for name, array in zip(names, self._expected, strict=True):
             self.device.upload(self._wanted.address[name], array)
 
@@ -241,8 +244,9 @@ class GpuSession:
             names = self._inputs_that_changed()
             raise _wrong(f"changed its inputs: {', '.join(names)}")
         seen: list[Seen] = []
-        for name, want in zip(self._outputs, self._expected, strict=True):
-            relative, absolute = allowance(want, self._task.dag.most_terms)
+        expected = zip(self._outputs, self._expected, self._allowed, strict=True)
+        for name, want, tolerance in expected:
+            relative, absolute = allowance(want, tolerance)
             got = self._slab.address[name]
             found = self.device.compare(
                 got, self._wanted.address[name], want.size, want.dtype, relative, absolute
@@ -253,7 +257,7 @@ class GpuSession:
                 value = self.device.download(got + found.first * size, size).view(want.dtype)[0]
                 tensor = name.partition(" (")[0]
                 raise _wrong(wrong_answer(tensor, found.bad, want, where, value))
-            telling = telling_share(want, self._task.dag.most_terms)
+            telling = telling_share(want, tolerance)
             seen.append(Seen(telling, found.error * relative, relative))
         worst = max(seen, key=lambda one: one.error / (one.tolerance or 1.0))
         return Seen(min(one.telling for one in seen), worst.error, worst.tolerance)

@@ -16,6 +16,7 @@ from autosched.measure.disturbance import Moment
 from autosched.measure.flush import Flush
 from autosched.measure.guard import Guarded, poison
 from autosched.measure.peak import peak_flops
+from autosched.measure.tolerance import tolerances
 from autosched.process.worker import Handler, StrayProcessError, has_children
 from autosched.runtime.artifact import CpuArtifact
 from autosched.runtime.cpu import CpuKernel, aligned_copy, load
@@ -37,6 +38,7 @@ class _Runner:
         self._arrays: list[Array] = []
         self._guarded: list[Guarded] = []
         self._expected: dict[str, list[Array]] = {}
+        self._allowed: dict[str, list[float]] = {}
         self._kernels: dict[int, CpuKernel] = {}
         self._stored: dict[LayoutChange, Array] = {}
         self._flush: Flush | None = None
@@ -70,6 +72,7 @@ class _Runner:
                 return self._disturbed
             case ("reference",):
                 self._reference()
+                self._tolerances()
             case ("check", index):
                 return self._check(index).to_json()
             case ("numpy", index, plain, seconds, rounds, limit):
@@ -222,6 +225,15 @@ class _Runner:
             del sizes[oldest], self._expected[oldest]
         return found
 
+    def _tolerances(self) -> list[float]:
+        """How much the outputs of the task may err, worked out once."""
+        assert self._task is not None
+        key = self._task.key
+        if key not in self._allowed:
+            inputs = self._arrays[: -self._task.num_outputs]
+            self._allowed[key] = tolerances(self._task, inputs, self._reference())
+        return self._allowed[key]
+
     def _check(self, index: int) -> Seen:
         """What was seen. Raises MeasureError (wrong_answer) when an output is wrong."""
         assert self._task is not None
@@ -237,11 +249,12 @@ class _Runner:
             if damage:
                 raise MeasureError(damage, stage="check", kind="wrong_answer")
         names = [t.name for t in self._task.tensors[-self._task.num_outputs :]]
-        for name, got, want in zip(names, outputs, expected, strict=True):
-            problem = compare(name, got, want, self._task.dag.most_terms)
+        allowed = self._tolerances()
+        for name, got, want, tolerance in zip(names, outputs, expected, allowed, strict=True):
+            problem = compare(name, got, want, tolerance)
             if problem:
                 raise MeasureError(problem, stage="check", kind="wrong_answer")
-        return Seen.of(list(zip(outputs, expected, strict=True)), self._task.dag.most_terms)
+        return Seen.of(list(zip(outputs, expected, strict=True)), allowed)
 
 
 def expected_of(task: Task, inputs: Sequence[Array]) -> list[Array]:

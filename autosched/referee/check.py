@@ -13,6 +13,7 @@ import numpy as np
 from autosched.driver import apply_steps, schedule_ops
 from autosched.layout import LayoutOption
 from autosched.measure.check import compare
+from autosched.measure.tolerance import tolerances
 from autosched.referee.batch_loops import batch_loops
 from autosched.referee.device_pipeline import device_function
 from autosched.referee.predicted_writes import UnpredictableError, predicted_writes
@@ -220,13 +221,14 @@ def _wrong_values(
 ) -> str | None:
     """How the elements that were written differ from the reference."""
     expected = task.reference([array.copy() for array in inputs])
-    for name, got, want in zip(names, outputs, expected, strict=True):
+    allowed = tolerances(task, inputs, expected)
+    for name, got, want, tolerance in zip(names, outputs, expected, allowed, strict=True):
         mask = watch.written[name].reshape(got.shape)
         if mask.all():
-            message = compare(name, got, want, task.dag.most_terms)
+            message = compare(name, got, want, tolerance)
         else:
             some = f"{name} (of the elements written)"
-            message = compare(some, got[mask], want[mask], task.dag.most_terms)
+            message = compare(some, got[mask], want[mask], tolerance)
         if message is not None:
             return message
     return None

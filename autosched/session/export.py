@@ -17,6 +17,7 @@ from autosched.export.bundle import names_of
 from autosched.export.candidate import Candidate, named
 from autosched.measure.check import compare
 from autosched.measure.records import LogContents, Record, RecordLog
+from autosched.measure.tolerance import tolerances
 from autosched.referee.check import Verdict, check_candidate
 from autosched.runtime.cpu import load
 from autosched.session.this_cpu import is_this_cpu
@@ -181,8 +182,10 @@ def _compared(candidate: Candidate) -> None:
     outputs = kernel(*kernel.prepare(*inputs))
     found = outputs if isinstance(outputs, tuple) else (outputs,)
     names = [tensor.name for tensor in task.tensors[-task.num_outputs :]]
-    for name, got, want in zip(names, found, task.reference(inputs), strict=True):
-        problem = compare(name, got, want, task.dag.most_terms)
+    expected = task.reference(inputs)
+    allowed = tolerances(task, inputs, expected)
+    for name, got, want, tolerance in zip(names, found, expected, allowed, strict=True):
+        problem = compare(name, got, want, tolerance)
         if problem is not None:
             raise MeasureError(problem, stage="check", kind="wrong_answer")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -58,11 +58,17 @@ from autosched.workloads.workload import Array, shape_of
 _BLOCK = 1 << 24  # elements of one intermediate array
 
 
-def evaluate(tensors: Sequence[Tensor], inputs: Sequence[Array]) -> list[Array]:
+Change: TypeAlias = Callable[[ComputeOp, Tensor, Array], Array]
+
+
+def evaluate(
+    tensors: Sequence[Tensor], inputs: Sequence[Array], change: Change | None = None
+) -> list[Array]:
     """The values of the computed ones among `tensors`, given the arrays of the placeholders.
 
     Floats are computed in float64 and not rounded back; integers in int64, where those of narrower
-    types wrap as they do in a kernel.
+    types wrap as they do in a kernel. With `change(op, tensor, values)` the others read what it
+    makes of each computed tensor.
     """
     placeholders = [t for t in tensors if not isinstance(t.op, ComputeOp)]
     results = [t for t in tensors if isinstance(t.op, ComputeOp)]
@@ -73,14 +79,15 @@ def evaluate(tensors: Sequence[Tensor], inputs: Sequence[Array]) -> list[Array]:
     for op in post_order_ops([tensor.op for tensor in results]):
         if isinstance(op, ComputeOp):
             for tensor, array in zip(op.outputs, _compute(op, values), strict=True):
-                values[tensor] = _wrapped(array, tensor.dtype)
+                wrapped = _wrapped(array, tensor.dtype)
+                values[tensor] = wrapped if change is None else change(op, tensor, wrapped)
         elif op.output(0) not in values:
             raise ConfigError(f"input {op.name} is not among the argument tensors")
     return [values[tensor] for tensor in results]
 
 
 def _widened(array: Array) -> Array:
-    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    return array.astype(np.int64 if array.dtype.kind in "iub" else np.float64)
 
 
 def _wrapped(array: Array, dtype: DType) -> Array:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.check import Seen, allowance, compare
+from autosched.measure.check import Seen, allowance, compare, tolerance_of
 
 
 def test_equal_arrays_agree() -> None:
@@ -178,9 +178,10 @@ def test_the_squares_of_huge_elements_allow_no_more(scale: float) -> None:
 def test_the_tolerance_of_long_sums(dtype: str, terms: int, tolerance: float) -> None:
     want = np.array([3, -4, 5, 2], dtype)
     rms = float(np.sqrt(np.mean(want.astype(float) ** 2)))
-    relative, absolute = allowance(want, terms)
+    found = tolerance_of(want.dtype, terms)
+    relative, absolute = allowance(want, found)
     assert (relative, absolute) == pytest.approx((tolerance, tolerance * rms))
-    assert Seen.of([(want, want)], terms).tolerance == tolerance
+    assert Seen.of([(want, want)], [found]).tolerance == tolerance
 
 
 @pytest.mark.parametrize(("dtype", "K"), [("float16", 20_000), ("bfloat16", 500)])
@@ -192,7 +193,8 @@ def test_long_sums_of_16_bit_floats_err_less_than_that(dtype: str, K: int) -> No
     for row in (a * b).astype(dtype):
         total += row
     exact = (a * b).sum(axis=0).astype(dtype)
-    assert compare("C", total, exact, K) is None
-    assert Seen.of([(total, exact)], K).error > 0.1 * allowance(exact, K)[0]
+    tolerance = tolerance_of(exact.dtype, K)
+    assert compare("C", total, exact, tolerance) is None
+    assert Seen.of([(total, exact)], [tolerance]).error > 0.1 * tolerance
     missing = (exact - (a * b)[: K // 2].sum(axis=0)).astype(dtype)
-    assert compare("C", missing, exact, K) is not None  # half of the terms
+    assert compare("C", missing, exact, tolerance) is not None  # half of the terms

@@ -106,3 +106,20 @@ def test_bits_are_those_of_the_type_before_they_are_used(name: str, dtype: str) 
     a = np.linspace(limits.min, limits.max, 40).astype(dtype)
     used = {"bitwise_not": ~a, "bitwise_and": a & 3, "shift_left": a << 3}[name].astype(dtype)
     np.testing.assert_array_equal(evaluate([A, C], [a])[0], np.minimum(used, a) // 3)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float16"])
+def test_floats_that_numpy_does_not_know_keep_their_fractions(dtype: str) -> None:
+    A = te.placeholder((3,), dtype, name="A")
+    B = te.compute((3,), lambda i: A[i] + A[i], name="B")
+    (found,) = evaluate([A, B], [np.array([0.5, -1.25, 3.5], A.dtype.numpy)])
+    np.testing.assert_array_equal(found, [1, -2.5, 7])
+
+
+def test_what_is_changed_is_what_others_read() -> None:
+    A = te.placeholder((3,), name="A")
+    B = te.compute((3,), lambda i: A[i] * 2, name="B")
+    C = te.compute((3,), lambda i: B[i] + 1, name="C")
+    ones = np.ones(3, np.float32)
+    found = evaluate([A, B, C], [ones], lambda op, tensor, values: values + 10 * (tensor is B))
+    np.testing.assert_array_equal(found, [[12] * 3, [13] * 3])

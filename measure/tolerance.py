@@ -1,0 +1,117 @@
+"""How much the outputs of a task may differ from the reference.
+
+Each type has its share (measure/check.py): room for the roundings of a sum of so many terms. What
+is rounded before an exponential or a division errs by more afterwards: the error of a score becomes
+a factor of its exponential. For types of up to 16 bits that is measured: the computation is
+evaluated in float64 with errors in its intermediate results, and outputs may differ from the
+reference as far as that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from autosched.errors import ConfigError
+from autosched.measure.check import MOST, root_mean_square, tolerance_of
+from autosched.task import Task
+from autosched.te.operations.operation import ComputeOp, PlaceholderOp
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.expr import Call, Div, Expr, IntImm, ProducerLoad
+from autosched.tir.walk import pre_order
+from autosched.workloads.evaluate import evaluate
+
+Array = npt.NDArray[Any]
+
+
+def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -> list[float]:
+    """Of each output, relative to its elements plus their root mean square; 0 for integers.
+
+    `expected` are the outputs that the reference computes from `inputs`. Where there is no memory
+    for another evaluation, or none at all, it is the tolerance of the type.
+    """
+    outputs = task.tensors[-task.num_outputs :]
+    terms = task.dag.most_terms
+    own = [tolerance_of(tensor.dtype.numpy, terms) for tensor in outputs]
+    if not any(map(_is_short, outputs)) or not _amplifies(task):
+        return own
+    rng = np.random.default_rng(0)
+
+    def inexact(op: ComputeOp, tensor: Tensor, values: Array) -> Array:
+        return values if tensor in outputs else values + _error(op, tensor, values, rng)
+
+    try:
+        found = evaluate(task.tensors, inputs, inexact)
+    except (ConfigError, MemoryError):
+        return own
+    return [
+        max(least, min(MOST, _difference(want, other))) if _is_short(tensor) else least
+        for tensor, least, want, other in zip(outputs, own, expected, found, strict=True)
+    ]
+
+
+def _is_short(tensor: Tensor) -> bool:
+    return tensor.dtype.is_float and tensor.dtype.bits <= 16
+
+
+def _amplifies(task: Task) -> bool:
+    """Whether a function, or a divisor, is of something that was computed and rounded before."""
+    ops = task.dag.ops
+    if not all(isinstance(op, ComputeOp | PlaceholderOp) for op in ops):
+        return False  # there is no evaluation of others
+    bodies = [body for op in ops if isinstance(op, ComputeOp) for body in op.body]
+    return any(_reads_computed(e) for body in bodies for e in _sensitive(body))
+
+
+def _sensitive(body: Expr) -> list[Expr]:
+    """The arguments of functions and the divisors in a body."""
+    found: list[Expr] = []
+    for e in pre_order(body):
+        if isinstance(e, Call) and e.dtype.is_float:
+            found += [arg for arg in e.args if isinstance(arg, Expr)]
+        elif isinstance(e, Div) and e.dtype.is_float:
+            found.append(e.b)
+    return found
+
+
+def _reads_computed(e: Expr) -> bool:
+    loads = (load for load in pre_order(e) if isinstance(load, ProducerLoad))
+    return any(isinstance(load.producer.op, ComputeOp) for load in loads)
+
+
+def _error(op: ComputeOp, tensor: Tensor, values: Array, rng: np.random.Generator) -> Array:
+    """An error of each element, of the size that the roundings of its sum seldom exceed.
+
+    n roundings of half a unit, each of the sum so far, add up to less than sqrt(n) of the whole (or
+    of the root mean square, where most of it cancelled) for all but one of a thousand elements.
+    """
+    if not tensor.dtype.is_float:
+        return np.zeros_like(values)
+    rounding = 0.5 * float(ml_dtypes.finfo(tensor.dtype.numpy).eps)  # type: ignore[no-untyped-call]  # ml_dtypes is untyped
+    size, terms = np.abs(values), _terms(op)
+    if terms > 1:
+        size = np.maximum(size, root_mean_square(values))
+    error: Array = rounding * math.sqrt(terms) * size * rng.choice((-1.0, 1.0), values.shape)
+    return error
+
+
+def _terms(op: ComputeOp) -> int:
+    extents = [axis.dom.extent for axis in op.reduce_axis if axis.dom is not None]
+    return math.prod([extent.value for extent in extents if isinstance(extent, IntImm)])
+
+
+def _difference(want: Array, found: Array) -> float:
+    """The largest, as results are compared; elements that are not finite say nothing."""
+    exact = want.astype(np.float64)
+    finite = np.isfinite(exact) & np.isfinite(found)
+    if not finite.any():
+        return 0.0
+    size = np.abs(exact) + root_mean_square(exact)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        relative = np.abs(found - exact) / size
+    return float(np.fmax.reduce(relative[finite], initial=0.0))
