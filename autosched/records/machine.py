@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched.measure.glance import Glance
 from autosched.measure.records import Record
+from autosched.session.load_best import gpu_of
 from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name, measured_here
 
 _CODE = ("kind", "triple", "cpu", "features", "arch")
@@ -50,8 +51,14 @@ class Machines:
             machine = Machine(
                 cpu_name(record, environments),
                 tuple(str(code.get(name, "")) for name in _CODE),
-                measured_here(record, environments),
+                _is_here(record, environments, code.get("kind") == "cuda"),
             )
             # The objects are kept, so that no other one gets their identity.
             known = self._known[key] = record.task, environment, machine
         return known[2]
+
+
+def _is_here(record: Record, environments: Mapping[str, Mapping[str, Any]], on_gpu: bool) -> bool:
+    """Whether times are this machine's; those of a GPU are not where there is none."""
+    gpu = gpu_of(record)
+    return (gpu is not None or not on_gpu) and measured_here(record, environments, gpu)

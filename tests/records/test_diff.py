@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from autosched import records
+from autosched.session import load_best
+from autosched.task import Task
 from kit.records import FAST, SLOW, entry, failed, names, record, write
 
 STEADY = [1.0, 1.001, 1.002, 1.003]
@@ -30,7 +32,24 @@ def test_top_ranks_each_machine_by_itself_and_knows_races(tmp_path: Path) -> Non
     assert (fast[0].group.candidates, fast[0].group.valid) == (4, 3)
     assert [(f.place.seconds, f.group.machine.name, f.race) for f in other] == [(5e-3, SLOW, "")]
     (best,) = records.best(first)
-    assert best.place.seconds == 1e-3  # neither was measured here: the first machine's
+    assert best.seconds == 1e-3  # neither was measured here: the fastest
+
+
+def test_times_of_a_gpu_are_this_machines_where_it_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = {
+        **entry(),
+        "target": Task.from_workload("matmul", M=16, N=16, K=16, target="cuda").to_json()["target"],
+    }
+    environments = {name: {"cpu": "any", "gpus": [{"name": name}]} for name in ("H200", "A100")}
+    made = [record(0, s, task=task, environment=n) for n, s in (("A100", 1e-3), ("H200", 2e-3))]
+    path = write(tmp_path / "a", made, environments)
+    for here, seconds in (("H200", 2e-3), ("A100", 1e-3), (None, 1e-3)):
+        monkeypatch.setattr(load_best, "gpu_name", lambda: here)
+        (best,) = records.best(path)
+        assert (best.seconds, best.group.machine.here) == (seconds, here is not None)
+        assert ("this machine" in best.group.machine.text) is (here is not None)
 
 
 def test_two_machines_are_compared_task_by_task(tmp_path: Path) -> None:
