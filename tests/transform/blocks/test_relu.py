@@ -30,7 +30,35 @@ from autosched.transform.framework.passes import Sequential
 from autosched.transform.pipeline import FROM_BLOCKS, GPU_PIPELINE, PASSES
 from kit.types import Array
 
-RELU = """
+STAGE = """\
+                        for N_ in range(2):
+                            for C_ in range(2):
+                                for H_ in range(8):
+                                    for W_ in range(2):
+                                        with block("NAME"):
+                                            v0 = axis.data_par(0:N, bx * 2 + N_)
+                                            v1 = axis.data_par(0:C, by * 2 + C_)
+                                            v2 = axis.data_par(0:H, tx * 8 + H_)
+                                            v3 = axis.data_par(0:W, ty * 2 + W_)
+                                            reads(SOURCE[BOX])
+                                            writes(TARGET[BOX])
+                                            TARGET[v0, v1, v2, v3] = VALUE
+"""
+
+
+def stage(name: str, loops: str, source: str, target: str, value: str) -> str:
+    """The loops of a thread over its part, which write `value` of the source to the target."""
+    words = dict(zip(("N_", "C_", "H_", "W_"), loops.split(), strict=True))
+    words |= {"NAME": name, "SOURCE": source, "TARGET": target}
+    words["VALUE"] = value.format(f"{source}[v0, v1, v2, v3]")
+    text = STAGE
+    for word, meant in words.items():
+        text = text.replace(word, meant)
+    return text
+
+
+RELU = (
+    """
 def main(relu_a: Buffer((N, C, H, W), int8), compute: Buffer((N, C, H, W), int8)):
     with block("root"):
         reads()
@@ -41,44 +69,11 @@ def main(relu_a: Buffer((N, C, H, W), int8), compute: Buffer((N, C, H, W), int8)
             for by in LOOP(C // 2, thread="blockIdx.y"):
                 for tx in LOOP(H // 8, thread="threadIdx.x"):
                     for ty in LOOP(W // 2, thread="threadIdx.y"):
-                        for n in range(2):
-                            for c in range(2):
-                                for h in range(8):
-                                    for w in range(2):
-                                        with block("relu_a_shared"):
-                                            v0 = axis.data_par(0:N, bx * 2 + n)
-                                            v1 = axis.data_par(0:C, by * 2 + c)
-                                            v2 = axis.data_par(0:H, tx * 8 + h)
-                                            v3 = axis.data_par(0:W, ty * 2 + w)
-                                            reads(relu_a[BOX])
-                                            writes(relu_a_shared[BOX])
-                                            relu_a_shared[v0, v1, v2, v3] = relu_a[v0, v1, v2, v3]
-                        for n_1 in range(2):
-                            for c_1 in range(2):
-                                for h_1 in range(8):
-                                    for w_1 in range(2):
-                                        with block("compute"):
-                                            v0 = axis.data_par(0:N, bx * 2 + n_1)
-                                            v1 = axis.data_par(0:C, by * 2 + c_1)
-                                            v2 = axis.data_par(0:H, tx * 8 + h_1)
-                                            v3 = axis.data_par(0:W, ty * 2 + w_1)
-                                            reads(relu_a_shared[BOX])
-                                            writes(compute_shared[BOX])
-                                            compute_shared[v0, v1, v2, v3] = \
-max(relu_a_shared[v0, v1, v2, v3], int8(0))
-                        for ax0 in range(2):
-                            for ax1 in range(2):
-                                for ax2 in range(8):
-                                    for ax3 in range(2):
-                                        with block("compute_shared"):
-                                            v0 = axis.data_par(0:N, bx * 2 + ax0)
-                                            v1 = axis.data_par(0:C, by * 2 + ax1)
-                                            v2 = axis.data_par(0:H, tx * 8 + ax2)
-                                            v3 = axis.data_par(0:W, ty * 2 + ax3)
-                                            reads(compute_shared[BOX])
-                                            writes(compute[BOX])
-                                            compute[v0, v1, v2, v3] = compute_shared[v0, v1, v2, v3]
 """
+    + stage("relu_a_shared", "n c h w", "relu_a", "relu_a_shared", "{}")
+    + stage("compute", "n_1 c_1 h_1 w_1", "relu_a_shared", "compute_shared", "max({}, int8(0))")
+    + stage("compute_shared", "ax0 ax1 ax2 ax3", "compute_shared", "compute", "{}")
+)
 
 DESCRIPTION = """
 def slice(source: Buffer((2, 2, 8, 2), int8), target: Buffer((2, 2, 8, 2), int8)):

@@ -14,19 +14,8 @@ from autosched.tir.printer import to_text
 from autosched.tir.walk import all_exprs
 from autosched.transform.low_precision.fp8_compute_legalize import FP8ComputeLegalize
 from autosched.transform.low_precision.fp8_storage_legalize import FP8StorageLegalize
+from kit.low_precision import example
 
-HEAD = """\
-def main(A: pointer({t}), B: pointer({t}), D: pointer({t})):
-    attrs(target={{"kind": "cuda", "arch": "{arch}"}})
-    A_1 = view(A, (100,), {t})
-    B_1 = view(B, (100,), {t})
-    D_1 = view(D, (100,), {t})
-    C = allocate((100,), {c}, "global")
-    for i in range(100):
-"""
-BEFORE = """\
-        C[i] = A_1[i] + B_1[i]
-        D_1[i] = exp(C[i])"""
 COMPUTED = (
     "        C[i] = reinterpret(shift_left(uint16(reinterpret(A_1[i], dtype=uint8)), uint16(8)), "
     "dtype=float16) + reinterpret(shift_left(uint16(reinterpret(B_1[i], dtype=uint8)), uint16(8)), "
@@ -44,17 +33,13 @@ STORED = (
 )
 
 
-def seed(arch: str, small: str, middle: str, body: str) -> str:
-    return HEAD.format(t=small, c=middle, arch=arch) + body
-
-
 def test_the_example_of_the_seed() -> None:
     """Its text is what the short forms give, first by this pass, then by FP8StorageLegalize."""
-    before = parse_func(seed("sm_80", "float8_e5m2", "float8_e5m2", BEFORE))
+    before = parse_func(example("float8_e5m2", "float8_e5m2"))
     computed = FP8ComputeLegalize(nan_safe=False)(before)
-    assert to_text(computed) == seed("sm_80", "float8_e5m2", "float16", COMPUTED)
+    assert to_text(computed) == example("float8_e5m2", "float16", COMPUTED)
     stored = FP8StorageLegalize()(computed)
-    assert to_text(stored) == seed("sm_80", "uint8", "float16", STORED)
+    assert to_text(stored) == example("uint8", "float16", STORED)
 
 
 def test_the_seed_is_wrong_for_nan() -> None:
@@ -85,7 +70,7 @@ def main(A: Buffer((4,), float16), B: Buffer((4,), float8_e5m2)):
     ("arch", "changed"), [("sm_75", True), ("sm_80", True), ("sm_89", False), ("sm_90a", False)]
 )
 def test_gpus_that_convert_themselves(arch: str, changed: bool) -> None:
-    before = parse_func(seed(arch, "float8_e5m2", "float8_e5m2", BEFORE))
+    before = parse_func(example("float8_e5m2", "float8_e5m2", arch=arch))
     assert (FP8ComputeLegalize()(before) is not before) == changed
     assert (FP8StorageLegalize()(FP8ComputeLegalize()(before)) is not before) == changed
 

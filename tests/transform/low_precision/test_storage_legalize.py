@@ -19,6 +19,7 @@ from autosched.transform.low_precision.bf16_storage_legalize import BF16StorageL
 from autosched.transform.low_precision.fp8_compute_legalize import FP8ComputeLegalize
 from autosched.transform.low_precision.fp8_storage_legalize import FP8StorageLegalize
 from kit.floats import patterns
+from kit.low_precision import SUM_THEN_EXP, example
 from kit.types import Array
 
 PASSES: dict[str, tuple[str, FunctionPass, FunctionPass]] = {
@@ -104,18 +105,10 @@ def test_what_is_refused(dtype: str, compute: FunctionPass, storage: FunctionPas
 
 def test_bfloat16_of_the_seed() -> None:
     """Document 003's example, text by text; its input is what BF16ComputeLegalize prints."""
-    head = """\
-def main(A: pointer({t}, "shared"), B: pointer({t}, "local"), D: pointer({t})):
-    attrs(target={{"kind": "cuda", "arch": "sm_75"}})
-    A_1 = view(A, (100,), {t})
-    B_1 = view(B, (100,), {t})
-    D_1 = view(D, (100,), {t})
-    C = allocate((100,), {c}, "global")
-    for i in range(100):
-"""
-    before = """\
-        C[i] = A_1[i] + B_1[i]
-        D_1[i] = exp(C[i])"""
+
+    def text(small: str, middle: str, body: str = SUM_THEN_EXP) -> str:
+        return example(small, middle, body, "sm_75", ("shared", "local", ""))
+
     rounded = (
         "uint16(shift_right(reinterpret(exp(C[i]), dtype=uint32) + (bitwise_and(shift_right("
         "reinterpret(exp(C[i]), dtype=uint32), uint32(16)), uint32(1)) + uint32(32767)), "
@@ -131,11 +124,11 @@ def main(A: pointer({t}, "shared"), B: pointer({t}, "local"), D: pointer({t})):
         f"        C[i] = {' + '.join(wide.format(f'{n}_1[i]') for n in 'AB')}\n"
         f"        D_1[i] = {rounded}"
     )
-    func = parse_func(head.format(t="bfloat16", c="bfloat16") + before)
+    func = parse_func(text("bfloat16", "bfloat16"))
     legal = BF16ComputeLegalize(nan_safe=False)(func)
-    assert to_text(legal) == head.format(t="bfloat16", c="float32") + computed
+    assert to_text(legal) == text("bfloat16", "float32", computed)
     bits = BF16StorageLegalize()(legal)
-    assert to_text(bits) == head.format(t="uint16", c="float32") + stored
+    assert to_text(bits) == text("uint16", "float32", stored)
 
 
 @pytest.mark.parametrize(
