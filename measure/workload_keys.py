@@ -68,7 +68,8 @@ class WorkloadKeys:
         """
         if self._other is None:
             raise ConfigError(
-                f"{problem}; --workload CONFIG on the command line names its computation"
+                f"{problem}; --workload CONFIG on the command line names its computation, in "
+                "Python workloads= of tune and load_best"
             )
         if self._bound in ("", text):
             self._bound = text

@@ -12,11 +12,13 @@ from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record
 from autosched.measure.standing import best_of
+from autosched.measure.workload_keys import WorkloadKeys
 from autosched.runtime.cpu import CpuKernel
 from autosched.runtime.cuda_driver import gpu_name
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
+from autosched.session.named_workloads import workload_keys
 from autosched.session.reading import identity, read_records
 from autosched.session.this_cpu import cpu_name, for_this_cpu, measured_here
 from autosched.session.tuned import TunedKernel
@@ -24,7 +26,12 @@ from autosched.task import Task
 from autosched.words import count, in_shell
 
 
-def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuKernel | GpuKernel:
+def load_best(
+    records: str | os.PathLike[str],
+    task: Task | None = None,
+    *,
+    workloads: Task | Mapping[str, Task] | None = None,
+) -> CpuKernel | GpuKernel:
     """The best kernel that the record file holds for a task; nothing is measured or checked.
 
         >>> import autosched
@@ -42,14 +49,15 @@ def load_best(records: str | os.PathLike[str], task: Task | None = None) -> CpuK
     the best of the others is built for this CPU, which gives the same results at another speed,
     and a warning says so; another warning says that a record was never compared with NumPy.
     A record for CUDA is built for the first GPU of this machine. `kernel.origin` says which record
-    it was.
+    it was. Of Ansor's logs, `workloads` is what workload keys compute that do not tell it: a task
+    for the only one, or `{key: task}`.
 
     Raises ConfigError when the file has no valid record of the task; CompileError or ScheduleError
     when the candidate cannot be built; MeasureError for a record for CUDA without a driver.
     """
     if task is not None:
         arguments.instance("task", task, Task, 'Task.from_workload("matmul", M=8, N=8, K=8)')
-    path, contents, valid = _read(records)
+    path, contents, valid = _read(records, workload_keys(workloads))
     return _best(path, contents, _of_task(path, valid, task)).build()
 
 
@@ -64,10 +72,14 @@ def best_kernels(records: str | os.PathLike[str]) -> list[TunedKernel]:
     return [_best(path, contents, mine) for mine in tasks.values()]
 
 
-def _read(records: str | os.PathLike[str]) -> tuple[Path, LogContents, list[Record]]:
+def _read(
+    records: str | os.PathLike[str], keys: WorkloadKeys | None = None
+) -> tuple[Path, LogContents, list[Record]]:
     """The file, what it holds, and those of its records that are valid and believed."""
     path = arguments.file_path("records", records)
-    contents = read_records(path, _warn)
+    contents = read_records(path, _warn, keys)
+    for source in () if keys is None else keys.unused:
+        _warn(f"workloads: {source}: no line has such a workload key; it was not used")
     valid = believed(path, (r for r in contents.records if r.result.valid), _warn)
     return path, contents, list(valid)
 

@@ -15,7 +15,7 @@ from autosched.measure.cluster.connect import require_address
 from autosched.measure.gpu_pool import ALL
 from autosched.measure.measurer import CHECKS
 from autosched.measure.runner import RunOptions
-from autosched.measure.workload_keys import Computation, WorkloadKeys
+from autosched.measure.workload_keys import WorkloadKeys
 from autosched.search.allocation import STRATEGIES
 from autosched.search.cost_model import COST_MODELS, CostModel, require_cost_model
 from autosched.search.options import SearchOptions
@@ -23,6 +23,7 @@ from autosched.search.rules.custom import require_rule
 from autosched.search.rules.protocol import SketchRule
 from autosched.search.tuner import Observer, TuneOptions
 from autosched.session.model import ModelOptions
+from autosched.session.named_workloads import workload_keys
 from autosched.session.reading import unused
 from autosched.session.session import Job, MeasureOptions, Messages, Session
 from autosched.task import Task
@@ -144,7 +145,7 @@ class TuneSettings:
             load=_optional(self.load_model, arguments.file_path, "load_model"),
             save=_optional(self.save_model, arguments.file_path, "save_model"),
             warm_start=_paths("warm_start", self.warm_start),
-            keys=_keys(self.workloads),
+            keys=workload_keys(self.workloads),
         )
 
     def measure_options(self) -> MeasureOptions:
@@ -200,17 +201,6 @@ def _paths(name: str, paths: Any) -> tuple[Path, ...]:
     if isinstance(paths, list | tuple):
         return tuple(arguments.file_path(f"{name}[{k}]", p) for k, p in enumerate(paths))
     return (arguments.file_path(name, paths),)
-
-
-def _keys(workloads: Any) -> WorkloadKeys | None:
-    if workloads is None or isinstance(workloads, WorkloadKeys):
-        return workloads
-    if isinstance(workloads, Task):
-        return WorkloadKeys(other=Computation.of(workloads.name, workloads))
-    named = arguments.mapping("workloads", workloads, "a Task, or one for each key")
-    for key, task in named.items():
-        arguments.instance(f"workloads: {key}", task, Task)
-    return WorkloadKeys({key: Computation.of(task.name, task) for key, task in named.items()})
 
 
 def _devices(devices: Any) -> Sequence[int | str] | str:
