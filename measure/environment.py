@@ -9,7 +9,6 @@ import platform
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ _PACKAGES = (("autosched",), ("numpy",), ("llvmlite",), ("xgboost-cpu", "xgboost
 def fingerprint() -> dict[str, Any]:
     """CPU model, cores, memory, system and package versions; nothing that names the user."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.release()}",
@@ -39,13 +38,17 @@ def fingerprint_hash(environment: dict[str, Any]) -> str:
 
 def _installed(distributions: Sequence[str]) -> tuple[str, str]:
     """The first of the distributions that is installed, and its version."""
+    from importlib.metadata import PackageNotFoundError, version  # 40 ms, of no use to readers
+
     for name in distributions:
         with suppress(PackageNotFoundError):
             return name, version(name)
     return distributions[-1], "not installed"
 
 
-def _cpu_model() -> str:
+@lru_cache(maxsize=1)
+def cpu_model() -> str:
+    """The name that the CPU gives itself."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -155,6 +155,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.cli.app", "autosched.cli.show"): START_UP,
     ("autosched.cli.app", "autosched.cli.tune"): START_UP,
     ("autosched.cli.app", "autosched.cli.tune_settings"): START_UP,
+    ("autosched.measure.environment", "importlib.metadata"): START_UP,
     ("autosched.cli.named", "autosched.cli.read_config"): START_UP,
     ("autosched.cli.app", "autosched.cli.workloads"): START_UP,
     ("autosched.driver", "autosched.runtime.cpu"): NATIVE,

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from autosched.errors import ConfigError
-from autosched.measure.environment import fingerprint
+from autosched.measure.environment import cpu_model
 from autosched.measure.gpu_environment import gpu_names
 from autosched.measure.records import Record
 from autosched.target import Target, cpu_target
@@ -72,7 +72,7 @@ def measured_here(
     if any(target.get(name) != value for name, value in code):
         return False
     model = environments.get(record.environment, {}).get("cpu")
-    expected = fingerprint()["cpu"] if place is None else place.cpu
+    expected = cpu_model() if place is None else place.cpu
     return model is None or not expected or model == expected
 
 
@@ -87,7 +87,7 @@ def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> s
     if names:
         return ", ".join(names)
     model = environment.get("cpu")
-    if model == fingerprint()["cpu"] and not measured_here(record, environments):
+    if model == cpu_model() and not measured_here(record, environments):
         model = None
     target = record.task.get("target")
     return str(model or (isinstance(target, Mapping) and target.get("cpu")) or UNKNOWN_CPU)

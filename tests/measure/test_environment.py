@@ -37,5 +37,5 @@ def test_either_build_of_xgboost_is_named(
             raise PackageNotFoundError(name)
         return installed[name]
 
-    monkeypatch.setattr(environment, "version", version)
+    monkeypatch.setattr("importlib.metadata.version", version)
     assert environment._installed(("xgboost-cpu", "xgboost")) == expected
