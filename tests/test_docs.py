@@ -42,3 +42,9 @@ def test_what_is_cited_exists(folder: str) -> None:
         cited = {name for name in PATH.findall(text) if "NAME" not in name}
         assert not [name for name in cited if not (ROOT / name).exists()], path
         assert SPECIFICATION.search(text) is None, path
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:\s]+)(?:#[\w-]+)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page}: {link}"
