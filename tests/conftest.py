@@ -18,6 +18,11 @@ settings.load_profile("fixed")
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
+# Where TERM is set, readline, which pytest imports, gives xdist's workers the width of a terminal
+# that they do not have: what they print would be wrapped there and nowhere else.
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
+
 # Hundreds of tests start processes that import the package: none is to compile all of it anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
