@@ -12,8 +12,9 @@ from autosched.cli.table import table
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents
 from autosched.session.kernel_cache import KernelCache, cache_folder
-from autosched.session.load_best import best_for_here, gpu_of, origin_of
+from autosched.session.load_best import best_for_here, origin_of
 from autosched.session.reading import read_records
+from autosched.session.this_gpu import gpu_of
 from autosched.task import Task
 from autosched.words import count
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from autosched.measure.glance import Glance
 from autosched.measure.records import Record
-from autosched.session.load_best import gpu_of
 from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name, measured_here
+from autosched.session.this_gpu import gpu_of
 
 _CODE = ("kind", "triple", "cpu", "features", "arch")
 

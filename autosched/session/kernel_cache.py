@@ -27,8 +27,9 @@ from autosched.measure.records import LogContents, Record, RecordLog, read_log
 from autosched.output_file import FileKind, is_kind, replacing
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
-from autosched.session.load_best import best_for_here, gpu_of, origin_of
+from autosched.session.load_best import best_for_here, origin_of
 from autosched.session.reading import Tell, read_records, unused
+from autosched.session.this_gpu import gpu_of
 from autosched.task import Task
 
 VARIABLE = "AUTOSCHED_CACHE"

@@ -14,13 +14,13 @@ from autosched.measure.records import LogContents, Record
 from autosched.measure.standing import best_of
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.runtime.cpu import CpuKernel
-from autosched.runtime.cuda_driver import gpu_name
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
 from autosched.session.named_workloads import workload_keys
 from autosched.session.reading import identity, read_records
 from autosched.session.this_cpu import cpu_name, for_this_cpu, measured_here
+from autosched.session.this_gpu import gpu_of
 from autosched.session.tuned import TunedKernel
 from autosched.task import Task
 from autosched.words import count, in_shell
@@ -103,13 +103,6 @@ def _best(path: Path, contents: LogContents, mine: Sequence[Record]) -> TunedKer
             f"`autosched replay {in_shell(path)}` does that"
         )
     return TunedKernel(here, best, origin_of(path, here.name, best, contents.environments, gpu))
-
-
-def gpu_of(record: Record) -> str | None:
-    """The name of the GPU that is here, of a record for one."""
-    target = record.task.get("target")
-    is_gpu = isinstance(target, Mapping) and target.get("kind") == "cuda"
-    return gpu_name() if is_gpu else None
 
 
 def best_for_here(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from autosched import records
-from autosched.session import load_best
+from autosched.session import this_gpu
 from autosched.task import Task
 from kit.records import FAST, SLOW, entry, failed, names, record, write
 
@@ -46,7 +46,7 @@ def test_times_of_a_gpu_are_this_machines_where_it_is_here(
     made = [record(0, s, task=task, environment=n) for n, s in (("A100", 1e-3), ("H200", 2e-3))]
     path = write(tmp_path / "a", made, environments)
     for here, seconds in (("H200", 2e-3), ("A100", 1e-3), (None, 1e-3)):
-        monkeypatch.setattr(load_best, "gpu_name", lambda: here)
+        monkeypatch.setattr(this_gpu, "gpu_name", lambda: here)
         (best,) = records.best(path)
         assert (best.seconds, best.group.machine.here) == (seconds, here is not None)
         assert ("this machine" in best.group.machine.text) is (here is not None)

@@ -270,7 +270,7 @@ def test_records_of_the_gpu_that_is_here_come_first(
     for gpu, seconds in (("A", 2e-3), ("C", 1e-3)):
         log = RecordLog(cache.file(task), beside={"gpus": [{"name": gpu}]})
         log.append([Record(task.to_json(), (), MeasureResult((seconds,), checked=True))])
-    monkeypatch.setattr("autosched.session.load_best.gpu_name", lambda: here)
+    monkeypatch.setattr("autosched.session.this_gpu.gpu_name", lambda: here)
     found = cache.find(task, pytest.fail)
     assert found is not None
     assert (found.origin.seconds, found.origin.here) == (first, here != "B")
