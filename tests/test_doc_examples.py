@@ -20,7 +20,7 @@ from autosched.cli.app import app
 from autosched.cli.read_config import load_config
 from autosched.session import session
 from kit.documents import examples
-from kit.helper import StubHelper
+from kit.helper import StubHelper, train_briefly
 from kit.measurer import StubMeasurer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,6 +46,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder of one's own, in which tuning takes few trials and measures nothing."""
     monkeypatch.setattr(session, "Measurer", StubMeasurer())
     monkeypatch.setattr(session, "Helper", StubHelper)
+    train_briefly(monkeypatch)
     for name in ("tune", "kernel"):
         few = partial(_few, getattr(autosched, name))
         monkeypatch.setattr(autosched, name, few, raising=False)
