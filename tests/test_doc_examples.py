@@ -1,9 +1,10 @@
 """Every example of the documentation and of the docstrings runs; nothing is measured."""
 
 import doctest
-import importlib
+import importlib.util
 import re
 import shlex
+import sys
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
@@ -81,7 +82,9 @@ def run(page: Path) -> dict[str, Any]:
     for example in examples(page):
         if "file" in example.remarks:
             Path(example.remarks["file"]).write_text(example.text)
-        if example.language == "python" and "not run" not in example.remarks:
+        needed = example.remarks.get("needs")
+        missing = needed is not None and importlib.util.find_spec(needed) is None
+        if example.language == "python" and "not run" not in example.remarks and not missing:
             for line, text in (
                 (1, example.remarks.get("before", "")),
                 (example.line, example.text),
@@ -101,6 +104,9 @@ def test_pages(
 ) -> None:
     monkeypatch.syspath_prepend(str(folder))  # for the files that the page has its reader save
     names = run(page)
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(folder)):
+            del sys.modules[name]
     if page.name == "python.md":
         np.testing.assert_allclose(names["c"], 16.0)
         assert len(names["kernels"]) == 2 and len(names["candidates"]) == 64

@@ -4,6 +4,7 @@ Right above a fence, where readers of the page do not see it:
 
     <!-- before: statements that the example needs -->
     <!-- file: NAME that its text is saved under -->
+    <!-- needs: a module without which it is not run -->
     <!-- not run: the reason -->
 """
 
