@@ -153,8 +153,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as text:
         place = Path(text)
         files = options.records or _tuned(place, options.trials)
-        records = [best.record for file in files for best in best_kernels(file)]
-        _compare(records, place, options)
+        print(
+            f"medians of {options.turns} turns, and the ratio to autosched's with its 95% interval;"
+        )
+        print("the results of all agree to the bit")
+        print(f"{'kernel':42} threads  autosched us  module, NumPy only         C example")
+        for number, file in enumerate(files):  # one library each: its kernels share their threads
+            own = place / f"library{number}"
+            own.mkdir()
+            _compare([best.record for best in best_kernels(file)], own, options)
 
 
 def _tuned(place: Path, trials: int) -> list[Path]:
@@ -190,9 +197,6 @@ def _compare(records: list[Record], place: Path, options: argparse.Namespace) ->
         if turn % TURNS_OF_A_PROCESS == TURNS_OF_A_PROCESS - 1 or turn == options.turns - 1:
             here.end()
             alone.end()
-    print(f"medians of {options.turns} turns, and the ratio to autosched's with its 95% interval;")
-    print("the results of all agree to the bit")
-    print(f"{'kernel':42} threads  autosched us  module, NumPy only         C example")
     for name, entry in about.items():
         columns = list(zip(*times[name], strict=True))
         own = statistics.median(columns[0])
