@@ -113,13 +113,15 @@ def test_a_node_killed_in_the_middle_costs_nothing_that_was_measured(
             measure=QUICK,
             observer=observer,
         )
-    assert [str(w.message) for w in said if "was lost" in str(w.message)]
+    assert killed
+    # It is told where something was under way on the node, and not where it had just ended.
+    assert len([w for w in said if "was lost" in str(w.message)]) <= 1
     records = [record for record in read_log(path).records if "race" not in record.search]
     assert len(records) == len({record.steps for record in records}) == 24
     assert all(record.result.seconds or record.result.failure for record in records)
     assert result.best.record.result.checked
     hosts = [record.result.host for record in records]
-    assert {host[-9:] for host in hosts[:8]} == {first, second}
+    assert {host[-9:] for host in hosts[:8]} <= {first, second}
     assert {host[-9:] for host in hosts[16:]} == {first}
     wait_for(lambda: not nodes.actors())  # Ray ends them in the background
     assert signal.getsignal(signal.SIGTERM) is before
