@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
-from autosched.search.cost_model import MEMBERS, Scores, XGBoostModel, consensus
+from autosched.search.cost_model import Scores, XGBoostModel, consensus
 from autosched.user_file import load_object
 
 Numbers = npt.NDArray[np.float64]
@@ -170,15 +170,3 @@ def opinions_of(model: Model, programs: Sequence[FeatureRows]) -> Scores:
             f"{found.shape}{' with nan in it' if np.isnan(found).any() else ''}"
         )
     return found
-
-
-__all__ = [
-    "MEMBERS",
-    "MODELS",
-    "Boosted",
-    "Chance",
-    "Estimator",
-    "Model",
-    "contestant",
-    "opinions_of",
-]

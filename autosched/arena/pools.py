@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from autosched.errors import AutoschedError, ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.sets import TUNING
 from autosched.measure.records import Record
+from autosched.measure.standing import timed_among
 from autosched.search.featurize import Helper, task_featurizer
 from autosched.state.steps import Step
 from autosched.task import Task
@@ -45,25 +45,31 @@ class Pool:
 
 
 def pools_of(
-    records: Iterable[Record], warning: Tell, features: str = TUNING, helper: Helper | None = None
+    records: Iterable[Record],
+    warning: Tell,
+    features: str = TUNING,
+    helper: Helper | None = None,
+    environments: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Pool]:
-    """A pool for each task, target and way of timing that the records tell of, in their order.
+    """A pool for each task, machine and way of timing that the records tell of, in their order.
 
-    Failures are left out, as in a search; of a candidate that was measured several times the last
-    record counts, which is that of its race. What cannot be used is told to `warning`. Raises
-    ConfigError when nothing can.
+    `environments` are those of the records, which tell machines apart. Failures are left out, as in
+    a search; of a candidate that was measured several times the last record counts, which is that
+    of its race. What cannot be used is told to `warning`. Raises ConfigError when nothing can.
     """
-    valid = [record for record in records if record.result.valid]
-    order = {origin: at for at, origin in reversed(list(enumerate(map(_origin, valid))))}
+    groups: dict[tuple[str, str], dict[tuple[Step, ...], Record]] = {}
+    for record in records:
+        if record.result.valid:
+            origin = str(record.task["key"]), timed_among(record, environments)
+            groups.setdefault(origin, {})[record.steps] = record
     pools = []
-    for origin, group in groupby(sorted(valid, key=lambda r: order[_origin(r)]), key=_origin):
-        latest: dict[tuple[Step, ...], Record] = {r.steps: r for r in group}
+    for (key, _), latest in groups.items():
         mine = list(latest.values())
         try:
             task = Task.from_json(mine[0].task)
             rows = task_featurizer(task, helper, features)([record.steps for record in mine])
         except AutoschedError as error:
-            warning(f"{count(len(mine), 'candidate')} of task {origin[0]} left out: {error}")
+            warning(f"{count(len(mine), 'candidate')} of task {key} left out: {error}")
             continue
         usable = [
             (r, record.result.cost) for r, record in zip(rows, mine, strict=True) if r is not None
@@ -80,9 +86,3 @@ def pools_of(
     if not pools:
         raise ConfigError("no task with candidates to choose from; give records of tuning runs")
     return pools
-
-
-def _origin(record: Record) -> tuple[str, str, int]:
-    """What makes times comparable: the task, its target and whether caches were flushed."""
-    target = json.dumps(record.task.get("target"), sort_keys=True)
-    return str(record.task["key"]), target, record.result.cache_flush

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from autosched.arena import Results, Settings, contest, contestant, pools_of
 from autosched.cli.console import plain, print_json, warn, warning
@@ -40,12 +41,15 @@ def run(
         _require_free(output, records, force=force)
     keys = workload_keys(workloads)
     known: list[Record] = []
+    environments: dict[str, dict[str, Any]] = {}
     for path in records:
-        known += believed(path, read_records(path, warning, keys).records, warning)
+        contents = read_records(path, warning, keys)
+        environments |= contents.environments
+        known += believed(path, contents.records, warning)
     tell_unused(keys)
     helper = Helper()
     try:
-        pools = pools_of(known, warning, features, helper)
+        pools = pools_of(known, warning, features, helper, environments)
     finally:
         helper.close()
     candidates = count(sum(len(pool.programs) for pool in pools), "candidate")

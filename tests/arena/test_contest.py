@@ -6,10 +6,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from autosched.arena import Estimator, Pool, Results, Settings, contest, contestant
+from autosched.arena import Estimator, Pool, Results, Settings, contest, contestant, pools_of
 from autosched.arena.results import Interval
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
+from autosched.measure.records import Record
+from autosched.measure.result import MeasureResult
+from autosched.search.space import SearchSpace
+from autosched.task import Task
 
 Numbers = npt.NDArray[np.float64]
 
@@ -161,3 +165,18 @@ def test_frame_and_chart() -> None:
     figure = results.plot()
     lines = [trace for trace in figure.data if trace.name]
     assert len(lines) == 3 * 2 and all(len(line.y) == 32 for line in lines)
+
+
+def test_times_of_two_machines_are_two_pools() -> None:
+    """The same target on another machine; the last record of a candidate counts."""
+    task = Task.from_workload("matmul", M=16, N=16, K=16)
+    steps = SearchSpace(task).sample(np.random.default_rng(0), 2)[:2]
+    places = {"here": {"cpu": "a", "cores": 2}, "there": {"cpu": "b", "cores": 8}}
+    records = [
+        Record(task.to_json(), each, MeasureResult((seconds,)), environment=place)
+        for place, times in (("here", (3.0, 1.0)), ("there", (0.5, 0.2)), ("here", (2.0, 1.0)))
+        for each, seconds in zip(steps, times, strict=True)
+    ]
+    pools = pools_of(records, pytest.fail, environments=places)
+    assert [pool.seconds.tolist() for pool in pools] == [[2.0, 1.0], [0.5, 0.2]]
+    assert [pool.operator for pool in pools] == ["matmul", "matmul"]
