@@ -142,7 +142,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.cli.complete", "autosched.workloads"): START_UP,
     ("autosched.cli.app", "autosched.session.export"): START_UP,
     ("autosched.cli.cache_app", "autosched.cli.cache"): START_UP,
-    ("autosched.cli.app", "autosched.cli.dataset"): START_UP,
+    ("autosched.cli.dataset_app", "autosched.cli.dataset"): START_UP,
     ("autosched.cli.app", "autosched.cli.doctor"): START_UP,
     ("autosched.cli.app", "autosched.cli.failures"): START_UP,
     ("autosched.cli.app", "autosched.cli.lower"): START_UP,

@@ -15,6 +15,7 @@ from autosched import __version__
 from autosched.cli.cache_app import cache_app
 from autosched.cli.complete import choices, operators, operators_and_files
 from autosched.cli.console import open_closed_streams, plain, warn
+from autosched.cli.dataset_app import dataset_app
 from autosched.cli.help import Group, examples, fit, start
 from autosched.cli.interrupt import interrupts_end, interrupts_raise
 from autosched.cli.options import (
@@ -51,12 +52,6 @@ app = typer.Typer(
     epilog=examples("autosched tune matmul M=512 N=512 K=512", "autosched tune --help"),
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-)
-dataset_app = typer.Typer(
-    cls=Group,
-    no_args_is_help=True,
-    help="Datasets of features and times.",
-    epilog=examples("autosched dataset export matmul.jsonl -o matmul.npz"),
 )
 app.add_typer(dataset_app, name="dataset")
 app.add_typer(records_app, name="records")
@@ -533,41 +528,6 @@ def schema() -> None:
     from autosched.cli import schema as command
 
     command.run()
-
-
-@dataset_app.command(
-    "export", epilog=examples("autosched dataset export *.jsonl -o all.npz --split 0.8/0.1/0.1")
-)
-def dataset_export(
-    records: Annotated[list[Path], typer.Argument(help="Record files.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help=".parquet, .csv or .npz file.")],
-    split: Annotated[
-        str | None, typer.Option(help="Shares of the splits, e.g. 0.8/0.1/0.1.")
-    ] = None,
-    by: Annotated[
-        str, typer.Option(help="What a split keeps together: workload, shape, random.")
-    ] = "workload",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
-    features: Features = TUNING,
-    workload: Workload = None,
-    trust: Trust = False,
-    force: Force = False,
-) -> None:
-    """Features and times of every candidate, a row per stored buffer."""
-    from autosched.cli import dataset as command
-
-    with trusting(trust):
-        command.export(
-            records, output, split, by, seed, features, force=force, workloads=workload or ()
-        )
-
-
-@dataset_app.command("info", epilog=examples("autosched dataset info all.npz"))
-def dataset_info(file: Annotated[Path, typer.Argument(help="An exported dataset.")]) -> None:
-    """Sizes, tasks, throughputs and schema of a dataset."""
-    from autosched.cli import dataset as command
-
-    command.info(file)
 
 
 fit(app)

@@ -16,7 +16,7 @@ from autosched.measure.records import LogContents, Record
 from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.machine import Machine, Machines
-from autosched.records.standing import Place, Standing
+from autosched.records.ranking import Place, Ranking
 from autosched.session.reading import tell_problems
 from autosched.task import Task
 from autosched.words import count
@@ -36,7 +36,7 @@ class Group:
     entry: TaskEntry
     machine: Machine
     cache_flush: int
-    standing: Standing
+    ranking: Ranking
     environment: dict[str, Any]
     candidates: int = 0
     valid: int = 0
@@ -128,12 +128,12 @@ class Standings:
         where = machines.of(found, contents.environments), flush
         group = entry.groups.get(where)
         if group is None:
-            standing = Standing(max(self.most, _FINALISTS))
+            ranking = Ranking(max(self.most, _FINALISTS))
             environment = contents.environments.get(found.environment, {})
-            group = entry.groups[where] = Group(entry, *where, standing, environment)
+            group = entry.groups[where] = Group(entry, *where, ranking, environment)
         if isinstance(found, Glance):
             cost = found.least_cost
-            if cost >= entry.least_seconds and group.standing.is_too_slow(cost):
+            if cost >= entry.least_seconds and group.ranking.is_too_slow(cost):
                 group.candidates += 1
                 group.valid += 1
                 return
@@ -147,7 +147,7 @@ class Standings:
             group.impossible += 1
         elif result.valid:
             group.valid += not again
-            group.standing.add(record, path, index, self.records)
+            group.ranking.add(record, path, index, self.records)
 
     def _tell_doubted(self, path: Path, warning: Tell) -> None:
         for key, task in self.tasks.items():
@@ -180,7 +180,7 @@ def read_standings(
 
 def ranked(group: Group, most: int) -> list[Place]:
     """The best candidates of a group, the best first."""
-    return group.standing.ranked()[:most]
+    return group.ranking.ranked()[:most]
 
 
 def warn(text: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from autosched import arguments
 from autosched.measure.steady import interval
 from autosched.measure.workload_keys import WorkloadKeys
-from autosched.records.standing import Place
+from autosched.records.ranking import Place
 from autosched.records.standings import Group, Tell, ranked, read_standings, warn
 from autosched.records.writing import PathLike, source_paths
 

@@ -9,7 +9,7 @@ from autosched.errors import ConfigError
 from autosched.measure.records import Record
 from autosched.measure.standing import best_of, is_race
 from autosched.measure.workload_keys import WorkloadKeys
-from autosched.records.standing import Place
+from autosched.records.ranking import Place
 from autosched.records.standings import Group, Standings, Tell, ranked, warn
 from autosched.records.writing import PathLike, RecordWriter, Written, require_records, writing
 
@@ -67,7 +67,7 @@ def _kept(group: Group, most: int) -> dict[int, Record]:
 
 def _with_first(group: Group, places: Sequence[Place]) -> list[Place]:
     """The places, and the records that those of races are the second of."""
-    first = [group.standing.first_of(place) for place in places if is_race(place.record)]
+    first = [group.ranking.first_of(place) for place in places if is_race(place.record)]
     return [*first, *places]
 
 

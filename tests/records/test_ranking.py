@@ -7,7 +7,7 @@ import pytest
 
 from autosched.measure.records import Record
 from autosched.measure.standing import best_of
-from autosched.records.standing import Standing
+from autosched.records.ranking import Ranking
 from kit.records import drawn, record
 
 
@@ -25,18 +25,18 @@ def by_definition(records: Sequence[Record], most: int) -> list[Record]:
 def test_ranks_are_those_of_the_definition(most: int) -> None:
     for seed in range(100):
         records = drawn(seed)
-        standing = Standing(most)
+        ranking = Ranking(most)
         for number, each in enumerate(records):
-            standing.add(each, Path("x"), number, number)
-        found = [place.record for place in standing.ranked()]
+            ranking.add(each, Path("x"), number, number)
+        found = [place.record for place in ranking.ranked()]
         expected = by_definition(records, most)
         assert list(map(id, found)) == list(map(id, expected)), seed
 
 
 def test_only_the_best_are_kept() -> None:
-    standing = Standing(3)
+    ranking = Ranking(3)
     for number in range(300):
-        standing.add(record(number % 5, (300 - number) * 1e-3), Path("x"), number, number)
-    assert [place.index for place in standing.ranked()] == [299, 298, 297]
-    (stretch,) = standing._stretches
+        ranking.add(record(number % 5, (300 - number) * 1e-3), Path("x"), number, number)
+    assert [place.index for place in ranking.ranked()] == [299, 298, 297]
+    (stretch,) = ranking._stretches
     assert len(stretch.fastest) == 3 and len(stretch.heap) < 20

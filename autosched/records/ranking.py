@@ -70,7 +70,7 @@ class _Stretch:
         return iter(sorted(self.fastest.values(), key=lambda place: (place.seconds, place.number)))
 
 
-class Standing:
+class Ranking:
     """The `most` best candidates of records of one task and machine, which are added in order.
 
     The first is `best_of` the records, the second what would be the best without the first, and so

@@ -1,0 +1,54 @@
+"""`autosched dataset`: options in, for each of its commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autosched.cli.help import Group, examples
+from autosched.cli.options import TUNING, Features, Force, Trust, Workload
+from autosched.user_file import trusting
+
+dataset_app = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    help="Datasets of features and times.",
+    epilog=examples("autosched dataset export matmul.jsonl -o matmul.npz"),
+)
+
+
+@dataset_app.command(
+    "export", epilog=examples("autosched dataset export *.jsonl -o all.npz --split 0.8/0.1/0.1")
+)
+def export(
+    records: Annotated[list[Path], typer.Argument(help="Record files.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help=".parquet, .csv or .npz file.")],
+    split: Annotated[
+        str | None, typer.Option(help="Shares of the splits, e.g. 0.8/0.1/0.1.")
+    ] = None,
+    by: Annotated[
+        str, typer.Option(help="What a split keeps together: workload, shape, random.")
+    ] = "workload",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
+    features: Features = TUNING,
+    workload: Workload = None,
+    trust: Trust = False,
+    force: Force = False,
+) -> None:
+    """Features and times of every candidate, a row per stored buffer."""
+    from autosched.cli import dataset as command
+
+    with trusting(trust):
+        command.export(
+            records, output, split, by, seed, features, force=force, workloads=workload or ()
+        )
+
+
+@dataset_app.command("info", epilog=examples("autosched dataset info all.npz"))
+def info(file: Annotated[Path, typer.Argument(help="An exported dataset.")]) -> None:
+    """Sizes, tasks, throughputs and schema of a dataset."""
+    from autosched.cli import dataset as command
+
+    command.info(file)
