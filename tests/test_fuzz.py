@@ -1,4 +1,4 @@
-"""benchmarks/fuzz.py in short: 1,000 hostile files, and that it notices what goes wrong."""
+"""benchmarks/fuzz.py in short: 2,000 hostile files, and that it notices what goes wrong."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_plotly_knows_all_that_charts_ask_for(page: str) -> None:
     for name in {part.split('"')[0] for part in text.split('"@')[1:]}:
         text = text.replace(f'"@{name}"', '"#123456"')
     for chart in json.loads(text).values():
-        go.Figure(chart["traces"], chart["layout"])
+        assert len(go.Figure(chart["traces"], chart["layout"]).data) == len(chart["traces"])
 
 
 def test_hostile_records_stay_text(records: Sequence[Record], tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def rows_of(func: PrimFunc, target: Target = CPU) -> list[dict[str, np.float64]]
     return found
 
 
-def values(row: Mapping[str, np.float64], **expected: float) -> None:
+def assert_values(row: Mapping[str, np.float64], **expected: float) -> None:
     found = {name: row[name.replace("__", ".")] for name in expected}
     assert found == pytest.approx(expected, rel=1e-4)
 
@@ -66,13 +66,13 @@ def test_columns_are_named_once_and_explained() -> None:
 
 def test_a_sum_of_products_is_multiply_adds() -> None:
     c, d = rows_of(matmul_relu())
-    values(c, float_mad=64**3, float_addsub=0, float_mul=0, outer_prod=64**3, num_loops=3)
-    values(d, float_mad=0, float_cmp=64**2, num_loops=2)
+    assert_values(c, float_mad=64**3, float_addsub=0, float_mul=0, outer_prod=64**3, num_loops=3)
+    assert_values(d, float_mad=0, float_cmp=64**2, num_loops=2)
 
 
 def test_slots_of_the_matmul() -> None:
     c, _ = rows_of(matmul_relu())
-    values(
+    assert_values(
         c,
         B0__bytes=64**3 * 4,
         B0__unique_bytes=64**2 * 4,
@@ -103,8 +103,8 @@ def test_traffic_into_l1(l1: int, lines: int) -> None:
     """Computed by hand in test_locality; the initialisation of C moves its 256 lines as well."""
     target = replace(CPU, caches=(l1 * 1024, 2**20, 2**25))
     c, _ = rows_of(matmul_relu(), target)
-    values(c, l1_traffic=(lines + 256) * 64, l2_traffic=(3 * 256 + 256) * 64)
-    values(c, l1_intensity=2 * 64**3 / ((lines + 256) * 64))
+    assert_values(c, l1_traffic=(lines + 256) * 64, l2_traffic=(3 * 256 + 256) * 64)
+    assert_values(c, l1_intensity=2 * 64**3 / ((lines + 256) * 64))
 
 
 def test_the_register_tile_spans_what_the_nest_holds_alone() -> None:
@@ -114,8 +114,8 @@ def test_the_register_tile_spans_what_the_nest_holds_alone() -> None:
 
     alone, _ = rows_of(matmul_relu())
     under, _ = rows_of(matmul_relu(fused))
-    values(alone, nest_depth=3, nest_iterations=64**3, lanes=1)
-    values(under, nest_depth=3, nest_iterations=8 * 64**2, num_loops=4)
+    assert_values(alone, nest_depth=3, nest_iterations=64**3, lanes=1)
+    assert_values(under, nest_depth=3, nest_iterations=8 * 64**2, num_loops=4)
     assert alone["accumulators"] > 1
     assert alone["register_share"] <= 1
 
@@ -129,16 +129,16 @@ def annotated(sch: Schedule, c: Tensor, d: Tensor) -> None:
 
 def test_positions_of_annotated_loops() -> None:
     c, d = rows_of(matmul_relu(annotated))
-    values(d, vec_type__kPosInnerSpatial=1, vec_len=64, vec_excess=4)
-    values(d, parallel_type__kPosOuterSpatial=1, parallel_len=64, parallel_balance=1)
-    values(c, unroll_type__kPosInnerReduce=1, parallel_balance=0.5, vec_num=0)
+    assert_values(d, vec_type__kPosInnerSpatial=1, vec_len=64, vec_excess=4)
+    assert_values(d, parallel_type__kPosOuterSpatial=1, parallel_len=64, parallel_balance=1)
+    assert_values(c, unroll_type__kPosInnerReduce=1, parallel_balance=0.5, vec_num=0)
 
 
 def test_lanes_follow_the_vectorised_loop() -> None:
     _, d = rows_of(matmul_relu(annotated))
-    values(d, B0__lanes__contiguous=1, B1__lanes__contiguous=1, lanes_contiguous=1)
+    assert_values(d, B0__lanes__contiguous=1, B1__lanes__contiguous=1, lanes_contiguous=1)
     c, _ = rows_of(matmul_relu())
-    values(c, lanes_contiguous=1 / 3, lanes_invariant=1 / 3, lanes_strided=1 / 3)
+    assert_values(c, lanes_contiguous=1 / 3, lanes_invariant=1 / 3, lanes_strided=1 / 3)
 
 
 def shared_fetch() -> PrimFunc:
@@ -168,18 +168,20 @@ def slot(row: Mapping[str, np.float64], scope: str) -> str:
 def test_conflicts_and_transactions_of_a_transpose() -> None:
     fetch, c = rows_of(shared_fetch(), CUDA)
     # Neighbouring threads of the fetch read elements of A that are a row apart.
-    values(fetch, **{f"{slot(fetch, 'global')}__sectors": 32})
-    values(fetch, is_gpu=1, block_threads=256, blocks=256, warp_fill=1)
+    assert_values(fetch, **{f"{slot(fetch, 'global')}__sectors": 32})
+    assert_values(fetch, is_gpu=1, block_threads=256, blocks=256, warp_fill=1)
     # C[y, x] = shared[x, y]: x strides over rows of 8 elements, so that every fourth thread is on
     # the same bank and 8 words meet in one; C itself is written contiguously.
-    values(c, **{f"{slot(c, 'shared')}__bank_conflicts": 8, f"{slot(c, 'global')}__sectors": 4})
-    values(c, shared_bytes=32 * 8 * 4, occupancy=1)
+    assert_values(
+        c, **{f"{slot(c, 'shared')}__bank_conflicts": 8, f"{slot(c, 'global')}__sectors": 4}
+    )
+    assert_values(c, shared_bytes=32 * 8 * 4, occupancy=1)
 
 
 def test_a_fetch_names_the_kernels_threads_again() -> None:
     """256 elements for each of 256 blocks, however often the thread axes are named."""
     fetch, _ = rows_of(shared_fetch(), CUDA)
-    values(fetch, outer_prod=256 * 256)
+    assert_values(fetch, outer_prod=256 * 256)
 
 
 def cases() -> dict[tuple[str, str], list[dict[str, Any]]]:
