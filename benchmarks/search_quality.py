@@ -1,28 +1,41 @@
-"""Whether the learned model beats chance: the best of each search after the same trials.
+"""How soon a search comes near the best that is known: its regret after 16, 32, 64 and 128 trials.
 
-    python benchmarks/search_quality.py --trials 64 --seeds 0 1 2
+    python benchmarks/search_quality.py run FOLDER --seeds 0 1 2 3 4 5 --models models/
+    python benchmarks/search_quality.py curve FOLDER [OTHER FOLDERS]
 
-For each workload and seed both searches run in turns on the real machine. At the end the best
-candidates of both are measured again together, round-robin, so that a drift of the machine
-between the runs favours neither. A ratio above 1 is a win for the model. It starts knowing
-nothing, or with `--models` from what benchmarks/pretrain.py learned of other operators.
+`run` searches on the real machine, guided by the model and at random, and keeps the records of each
+run in FOLDER; a run that is whole is not made again. The model starts knowing nothing, or with
+`--models` from what benchmarks/pretrain.py learned of other operators. `--name` marks the runs of
+one version of the program, to be compared with those of another.
+
+`curve` times the best of every run after so many trials again, together with the five fastest of
+all records of the workload, in turns, so that a drift of the machine favours none. The regret is by
+how much slower a run's best is than the fastest of these: medians over the seeds, and their range.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, mean, median
 from typing import Any
 
 from autosched.features.sets import feature_set
 from autosched.measure.measurer import Measurer
-from autosched.measure.records import Record
+from autosched.measure.records import Record, RecordLog, read_log
 from autosched.search.cost_model import XGBoostModel, make_cost_model
 from autosched.search.learner import Learner
 from autosched.search.tuner import TuneOptions, Tuner, TuneResult
+from autosched.state.steps import Step
 from autosched.task import Task
+
+POINTS = (16, 32, 64, 128)
+_FASTEST = 5  # of all records, timed again as the best that is known
+_TURNS, _VISITS, _VISIT_SECONDS = 8, 12, 5e-3
+Steps = tuple[Step, ...]
 
 
 def _conv(size: int, channels: int, outputs: int) -> dict[str, int]:
@@ -45,87 +58,184 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "batch_matmul": ("batch_matmul", {"B": 12, "M": 128, "N": 128, "K": 64}),
     "matmul_512": ("matmul", {"M": 512, "N": 512, "K": 512}),
 }
-"""The first three run unless others are named. Of 192 or 400 random candidates the best of 64 is
+"""Of 192 or 400 random candidates the best of 64 is
 on average slower than the best of all by 10, 16, 8, 14, 7, 2, 1 and 13%, in this order: where that
 is little, a search can win little."""
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Seconds per call of each search's best, measured together."""
+class Run:
+    """One search of a workload: its candidates in the order in which it measured them."""
 
-    guided: float
-    random: float
-    accuracy: float
-    outside: float  # seconds a trial the guided search spent on anything but measuring
+    name: str
+    workload: str
+    seed: int
+    records: tuple[Record, ...]
 
-    @property
-    def ratio(self) -> float:
-        return self.random / self.guided
+    @classmethod
+    def read(cls, path: Path) -> Run:
+        """The run that `run` kept at `path`."""
+        name, workload, seed = path.stem.rsplit(".", 2)
+        return cls(name, workload, int(seed), tuple(read_log(path).records))
+
+    def best(self, trials: int) -> Steps | None:
+        """The fastest of the first `trials` candidates; None where there are fewer or none ran."""
+        if len(self.records) < trials:
+            return None
+        valid = [record for record in self.records[:trials] if record.result.valid]
+        return min(valid, key=lambda record: record.result.cost).steps if valid else None
 
 
 def search(
-    task: Task, measurer: Measurer, model: str, trials: int, seed: int, start: Path | None = None
+    task: Task, measurer: Measurer, options: TuneOptions, log: RecordLog, start: Path | None
 ) -> TuneResult:
     """One search; its model starts from the file `start`, or knows nothing."""
-    options = TuneOptions(trials=trials, seed=seed, cost_model=model)
-    learner = Learner(make_cost_model(model, seed))
+    learner = Learner(make_cost_model(options.cost_model, options.seed))
     if start is not None and isinstance(learner.model, XGBoostModel):
         chosen = feature_set(options.features)
         learner.model.load(start, len(chosen.columns), chosen.schema)
-    result = Tuner(task, options, measurer, learner=learner).run()
-    if result.interrupted:  # half a search must not be compared
-        raise KeyboardInterrupt
-    return result
+    return Tuner(task, options, measurer, log, learner=learner).run()
 
 
-def compare(name: str, trials: int, seed: int, models: Path | None) -> Comparison:
-    """Both searches, then their best three each eight times more, in turns."""
+def run(folder: Path, options: argparse.Namespace) -> None:
+    """Every run that is not whole yet, seed by seed; prints a line for each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    print("search                workload           seed  best [us]  rank accuracy  outside/trial")
+    with Measurer.create() as measurer:
+        for seed in options.seeds:
+            for name in options.workloads:
+                for kind in options.kinds:
+                    _run(folder, measurer, name, kind, seed, options)
+
+
+def _run(
+    folder: Path,
+    measurer: Measurer,
+    name: str,
+    kind: str,
+    seed: int,
+    options: argparse.Namespace,
+) -> None:
+    label = kind if kind == "random" else options.name
+    path = folder / f"{label}.{name}.{seed}.jsonl"
+    if path.exists() and len(read_log(path).records) >= options.trials:
+        return
+    path.unlink(missing_ok=True)  # half a search must not be compared
     workload, args = WORKLOADS[name]
     task = Task.from_workload(workload, **args)
-    with Measurer.create() as measurer:
-        random = search(task, measurer, "random", trials, seed)
-        start = None if models is None else models / f"{workload}.json.gz"
-        guided = search(task, measurer, "xgboost", trials, seed, start)
-        ours, theirs = _fastest(guided.records), _fastest(random.records)
-        batch = [record.steps for record in (*ours, *theirs)]
-        rounds = [measurer.measure(task, batch) for _ in range(8)]
-    costs = [min(result.cost for result in results) for results in zip(*rounds, strict=True)]
-    quality = [q.rank_accuracy for q in guided.progress.quality]
-    accuracy = sum(quality) / len(quality) if quality else float("nan")
-    outside = guided.progress.outside_measuring / guided.progress.done
-    return Comparison(min(costs[: len(ours)]), min(costs[len(ours) :]), accuracy, outside)
+    tuning = TuneOptions(trials=options.trials, seed=seed, cost_model=kind)
+    start = None if options.models is None else options.models / f"{workload}.json.gz"
+    found = search(task, measurer, tuning, RecordLog(path), start)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    progress = found.progress
+    accuracy = mean([q.rank_accuracy for q in progress.quality] or [float("nan")])
+    best = float("inf") if found.best is None else found.best.result.cost
+    outside = progress.outside_measuring / max(1, progress.done)
+    print(
+        f"{label:20}  {name:17}  {seed:4}  {1e6 * best:9.1f}  {accuracy:13.2f}  "
+        f"{1e3 * outside:10.1f} ms",
+        flush=True,
+    )
 
 
-def _fastest(records: list[Record], count: int = 3) -> list[Record]:
-    valid = [record for record in records if record.result.valid]
-    return sorted(valid, key=lambda record: record.result.cost)[:count]
+def curve(folders: Sequence[Path], out: Path | None) -> None:
+    """The table of regrets, workload by workload; `out` gets the numbers as JSON."""
+    runs = [Run.read(path) for folder in folders for path in sorted(folder.glob("*.*.*.jsonl"))]
+    heads = " ".join(f"after {trials}".rjust(22) for trials in POINTS)
+    print(f"{'workload':17}  {'search':20}  {heads}")
+    rows: list[dict[str, Any]] = []
+    with Measurer.create(check="none") as measurer:
+        for workload in WORKLOADS:
+            mine = [run for run in runs if run.workload == workload]
+            if mine:
+                rows += regrets(measurer, mine)
+    if out is not None:
+        out.write_text(json.dumps(rows, indent=1) + "\n")
+    _summary(rows)
+
+
+def regrets(measurer: Measurer, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """A row for each search of one workload, printed; regrets of 0.02 are 2% slower."""
+    workload, args = WORKLOADS[runs[0].workload]
+    task = Task.from_workload(workload, **args)
+    seconds = together(measurer, task, list(_candidates(runs)))
+    least = min(seconds.values())
+    rows = []
+    for name in dict.fromkeys(run.name for run in runs):
+        row: dict[str, Any] = {"workload": runs[0].workload, "search": name, "best": least}
+        text = []
+        for trials in POINTS:
+            found = [run.best(trials) for run in runs if run.name == name]
+            values = [seconds[steps] / least - 1 for steps in found if steps is not None]
+            row[f"after_{trials}"] = values
+            text.append(f"{'-':>22}" if not values else _range(values))
+        print(f"{row['workload']:17}  {name:20}  {' '.join(text)}", flush=True)
+        rows.append(row)
+    return rows
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = 100 * min(values), 100 * max(values)
+    return f"{100 * median(values):6.1f}% ({low:.1f} to {high:.1f})".rjust(22)
+
+
+def _candidates(runs: Sequence[Run]) -> Iterator[Steps]:
+    """Every candidate that is timed again."""
+    valid = [record for run in runs for record in run.records if record.result.valid]
+    for record in sorted(valid, key=lambda record: record.result.cost)[:_FASTEST]:
+        yield record.steps
+    for run in runs:
+        yield from filter(None, map(run.best, POINTS))
+
+
+def together(measurer: Measurer, task: Task, candidates: Sequence[Steps]) -> dict[Steps, float]:
+    """Seconds per call of each, timed in turns: medians of several batches of visits."""
+    different = list(dict.fromkeys(candidates))
+    built = measurer.build(task, different)
+    artifacts = [artifact for artifact in built if artifact is not None]
+    rounds = [measurer.together(task, artifacts, _VISITS, _VISIT_SECONDS) for _ in range(_TURNS)]
+    costs = [median(r.cost for r in results) for results in zip(*rounds, strict=True)]
+    there = [c for c, artifact in zip(different, built, strict=True) if artifact is not None]
+    return dict(zip(there, costs, strict=True))
+
+
+def _summary(rows: Sequence[dict[str, Any]]) -> None:
+    """For each search and point: workloads within 2%, and the mean time over the best's."""
+    for name in dict.fromkeys(row["search"] for row in rows):
+        for trials in POINTS:
+            mine = [row[f"after_{trials}"] for row in rows if row["search"] == name]
+            medians = [median(values) for values in mine if values]
+            if medians:
+                near = sum(value <= 0.02 for value in medians)
+                slower = geometric_mean([1 + value for value in medians])
+                print(
+                    f"{name}, {trials} trials: {near} of {len(medians)} workloads within 2% of "
+                    f"the best known, {slower:.3f} of its time on average"
+                )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--workloads", nargs="+", choices=sorted(WORKLOADS), default=list(WORKLOADS)[:3]
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("run", help="search, and keep the records")
+    runs.add_argument("folder", type=Path)
+    runs.add_argument("--workloads", nargs="+", choices=sorted(WORKLOADS), default=list(WORKLOADS))
+    runs.add_argument("--seeds", type=int, nargs="+", default=list(range(6)))
+    runs.add_argument("--trials", type=int, default=POINTS[-1])
+    runs.add_argument(
+        "--kinds", nargs="+", choices=("xgboost", "random"), default=["xgboost", "random"]
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--trials", type=int, default=64)
-    parser.add_argument("--models", type=Path, help="folder of models, OP.json.gz, to start from")
+    runs.add_argument("--name", default="guided", help="what the guided runs are called")
+    runs.add_argument("--models", type=Path, help="folder of models, OP.json.gz, to start from")
+    curves = commands.add_parser("curve", help="time what the runs found, print regrets")
+    curves.add_argument("folders", type=Path, nargs="+")
+    curves.add_argument("--out", type=Path, help="write the regrets of all runs here, as JSON")
     options = parser.parse_args()
-    print("workload          seed  guided [us]  random [us]  random/guided  rank accuracy  outside")
-    by_name: dict[str, list[float]] = {}
-    for name in options.workloads:
-        for seed in options.seeds:
-            found = compare(name, options.trials, seed, options.models)
-            by_name.setdefault(name, []).append(found.ratio)
-            print(
-                f"{name:16}  {seed:4}  {found.guided * 1e6:11.1f}  {found.random * 1e6:11.1f}  "
-                f"{found.ratio:13.2f}  {found.accuracy:13.2f}  {found.outside:5.2f} s",
-                flush=True,
-            )
-        print(f"{name:16}  geometric mean of random/guided: {geometric_mean(by_name[name]):.2f}")
-    ratios = [ratio for found in by_name.values() for ratio in found]
-    wins = sum(ratio > 1 for ratio in ratios)
-    print(f"the model won {wins} of {len(ratios)}; geometric mean: {geometric_mean(ratios):.2f}")
+    if options.command == "run":
+        run(options.folder, options)
+    else:
+        curve(options.folders, options.out)
 
 
 if __name__ == "__main__":
