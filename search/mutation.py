@@ -1,4 +1,4 @@
-"""Mutations of a candidate. Each returns a new candidate, or None: no valid one.
+"""Changes of a candidate's structure. Each returns a new candidate, or None: no valid one.
 
 A candidate is a tuple of steps; whatever depends on loop structure is replayed, so a mutation of
 a valid candidate is valid or rejected with a ScheduleError inside, never half done.
@@ -6,14 +6,11 @@ a valid candidate is valid or rejected with a ScheduleError inside, never half d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from autosched.errors import ScheduleError
-from autosched.search.factors import divisors
-from autosched.search.initial import CPU_UNROLL, GPU_UNROLL, Rng, compute_locations, pick
+from autosched.search.initial import Rng, compute_locations, pick
+from autosched.search.population import Steps
 from autosched.search.rules.protocol import Context
 from autosched.state import queries
 from autosched.state.iterator import Annotation, IterKind
@@ -23,72 +20,10 @@ from autosched.state.steps import (
     ComputeAtStep,
     FuseStep,
     PragmaStep,
-    SplitStep,
     Step,
 )
 
-Steps = tuple[Step, ...]
-Mutation = Callable[[Context, Steps, Rng], Steps | None]
-_UNROLL_PRAGMA = "auto_unroll_max_step$"
-
-
-def mutate_tile_size(context: Context, steps: Steps, rng: Rng) -> Steps | None:
-    """Move a factor of a split from one level to another."""
-    limit = context.options.max_innermost_split_factor
-    candidates = [
-        (k, step)
-        for k, step in enumerate(steps)
-        if isinstance(step, SplitStep)
-        and step.extent is not None
-        and step.lengths
-        and (step.lengths[-1] or limit + 1) <= limit
-    ]
-    if not candidates:
-        return None
-    for _ in range(4 * len(candidates)):
-        k, step = candidates[pick(rng, len(candidates))]
-        if step.extent is not None and step.extent > 1:
-            break
-    else:
-        return None
-    assert step.extent is not None
-    inner = [length or 1 for length in step.lengths]
-    product = 1
-    for length in inner:
-        product *= length
-    lengths = [step.extent // product, *inner]
-    order = rng.permutation(len(lengths))
-    for i, src in enumerate(order):
-        if lengths[src] <= 1:
-            continue
-        dst = int(order[(i + 1) % len(lengths)])
-        factors = divisors(lengths[src])
-        last = len(factors) - 1
-        if dst == len(lengths) - 1:
-            while last >= 1 and factors[last] * lengths[dst] > limit:
-                last -= 1
-            if last == 0:
-                continue
-        factor = factors[1 + pick(rng, last)]
-        lengths[src] //= factor
-        lengths[dst] *= factor
-        return (*steps[:k], replace(step, lengths=tuple(lengths[1:])), *steps[k + 1 :])
-    return None
-
-
-def mutate_auto_unroll(context: Context, steps: Steps, rng: Rng) -> Steps | None:
-    """Draw another auto_unroll_max_step for one stage."""
-    found = [
-        (k, step)
-        for k, step in enumerate(steps)
-        if isinstance(step, PragmaStep) and step.pragma.startswith(_UNROLL_PRAGMA)
-    ]
-    if not found:
-        return None
-    k, step = found[pick(rng, len(found))]
-    choices = GPU_UNROLL if context.is_gpu else CPU_UNROLL
-    value = choices[pick(rng, len(choices))]
-    return (*steps[:k], replace(step, pragma=f"{_UNROLL_PRAGMA}{value}"), *steps[k + 1 :])
+_PARALLEL = 0.2  # share of those whose parallel loop is changed
 
 
 def mutate_compute_location(context: Context, steps: Steps, rng: Rng) -> Steps | None:
@@ -173,24 +108,14 @@ def _replayed(context: Context, steps: Steps) -> Steps | None:
     return None if nested else steps
 
 
-CPU_MUTATIONS: tuple[tuple[Mutation, float], ...] = (
-    (mutate_tile_size, 0.90),
-    (mutate_auto_unroll, 0.04),
-    (mutate_compute_location, 0.05),
-    (mutate_parallel, 0.01),
-)
-GPU_MUTATIONS: tuple[tuple[Mutation, float], ...] = (
-    (mutate_tile_size, 0.90),
-    (mutate_auto_unroll, 0.10),
-)
-
-
-def mutate(context: Context, steps: Steps, rng: Rng) -> Steps | None:
-    """One mutation drawn by weight; None when it finds nothing valid."""
-    rules: Sequence[tuple[Mutation, float]] = GPU_MUTATIONS if context.is_gpu else CPU_MUTATIONS
-    weights = np.array([weight for _, weight in rules])
-    rule, _ = rules[int(rng.choice(len(rules), p=weights / weights.sum()))]
+def restructured(context: Context, steps: Steps, rng: Rng) -> Steps | None:
+    """Another structure with the same numbers, on a CPU; None when there is none."""
+    if context.is_gpu:
+        return None
+    first, second = mutate_compute_location, mutate_parallel
+    if rng.random() < _PARALLEL:
+        first, second = second, first
     try:
-        return rule(context, steps, rng)
+        return first(context, steps, rng) or second(context, steps, rng)
     except ScheduleError:
         return None

@@ -26,22 +26,18 @@ _LEAST = {
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """Ansor's parameters under their own names, with its defaults but for two, and `space`.
+    """Ansor's parameters under their own names, with its defaults, and `space`.
 
     `space` is `ansor` for exactly the sketches of Ansor; `autosched` has more beside them.
-
-    Ansor evolves 2048 candidates four times; features of one cost about 5 ms here, so that a round
-    would take longer than measuring its batch many times over. More samples and less evolution
-    (128 a round instead of 50, four generations of 48) do better for the same time: see policy.
     Raises ConfigError for a value of a wrong type or size.
     """
 
     space: SpaceName = "autosched"
     eps_greedy: float = 0.05
     retry_search_one_round_on_empty: int = 1
-    sample_init_min_population: int = 128
+    sample_init_min_population: int = 50
     sample_init_use_measured_ratio: float = 0.2
-    evolutionary_search_population: int = 48
+    evolutionary_search_population: int = 2048
     evolutionary_search_num_iters: int = 4
     evolutionary_search_mutation_prob: float = 0.85
     cpu_multi_level_tiling_structure: str = "SSRSRS"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +14,20 @@ from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.batch_choice import in_turns
 from autosched.search.cost_model import consensus
+from autosched.search.evolution import evolved
 from autosched.search.learner import Learner
-from autosched.search.mutation import Steps, mutate
+from autosched.search.mutation import restructured
+from autosched.search.population import Rows, Steps, Structures
 from autosched.search.space import SearchSpace
+from autosched.search.surrogate import Surrogate
 
-_FOR_EACH = 16  # a small batch is not worth more samples, or offspring, for each of its places
+_FOR_EACH = 16  # a small batch is not worth more samples for each of its places
 _POOL = 2048  # candidates that are kept for later rounds
+_STAGES = 4  # of evolution, each with a surrogate that learned from what the last one found
+_LOOKED_AT = 3  # evolved candidates whose features are worked out for each place of a batch
+_ATTEMPTS = 4  # samples for each place whose features are not worked out
+_TAUGHT = 1024  # candidates that the surrogate learns from
+_RESTRUCTURED = 8  # of the best, whose stages or parallel loops are tried elsewhere
 Featurize = Callable[[Sequence[Steps]], list[FeatureRows | None]]
 
 
@@ -34,10 +42,12 @@ class Candidate:
 class SketchPolicy:
     """Sketches, samples and what evolves from them, judged by the cost model's members.
 
-    Candidates are told apart by the text of their loop nest; none is proposed twice. All that were
-    ever worked out stay in a pool until they are measured, because a better-trained model may rank
-    them higher. Half of a batch is chosen from random samples, half is evolved: evolution alone
-    circles around the best candidate it knows. Without a trained model nothing is evolved.
+    Candidates are told apart by the text of their loop nest; none is proposed twice. All whose
+    features were ever worked out stay in a pool until they are measured, because a better-trained
+    model may rank them higher. Thousands evolve under a surrogate of the model, which needs no
+    features; those of the best are worked out, and teach it where it was wrong. Half of a batch is
+    chosen from random samples, half is evolved: evolution alone circles around the best candidate
+    it knows. Without a trained model nothing is evolved.
     """
 
     def __init__(
@@ -60,6 +70,8 @@ class SketchPolicy:
         self._state_of: dict[Steps, str] = {}
         self._space = sys.maxsize  # how many different samples there are, as far as known
         self._pool: dict[Steps, bool] = {}  # not measured yet; whether evolution found it
+        self._structures = Structures()
+        self._surrogate = Surrogate(self._structures)
 
     def tell(self, candidates: Sequence[Steps], costs: Sequence[float]) -> None:
         """Take note of measured costs (seconds per call, infinity for a failure)."""
@@ -97,7 +109,7 @@ class SketchPolicy:
         return self._pick(good, chance, count, int(options.eps_greedy * count))
 
     def _sample(self, count: int) -> list[Steps]:
-        """New samples; a model that can choose is given many."""
+        """New samples and their features; a model that can choose is given more."""
         wanted = 3 * count
         if self._learner.trained:
             most = self.context.options.sample_init_min_population
@@ -131,50 +143,64 @@ class SketchPolicy:
         return chosen
 
     def _evolve(self, fresh: Sequence[Steps], count: int) -> None:
-        """Add samples, and what evolves from them and the best known, to the pool."""
-        options = self.context.options
-        size = min(options.evolutionary_search_population, _FOR_EACH * count)
+        """Add samples, and the best of what evolves from them and the best known, to the pool."""
         for steps in fresh:
             self._enter(steps, evolved=False)
-        valid = [steps for steps, cost in self._measured.items() if np.isfinite(cost)]
-        elite = round(options.sample_init_use_measured_ratio * size)
-        best = heapq.nsmallest(elite, valid, key=self._measured.__getitem__)
+        scores = self._taught()
+        others = self._structures.rows(self.space.attempts(self._rng, _ATTEMPTS * count))
+        for _ in range(_STAGES):
+            known = self._structures.rows(list(scores))
+            self._surrogate.fit(known, np.array(list(scores.values()), np.float32))
+            if not self._surrogate.fitted:  # nothing is legal so far
+                return
+            start = known.joined(self._structures.rows(self._restructured(scores))).joined(others)
+            best = evolved(self.context, self._structures, self._surrogate, start, self._rng)
+            found = self._unseen(best, scores, -(-_LOOKED_AT * count // _STAGES))
+            if not found:
+                return
+            for steps, score in zip(found, self._scores(found).tolist(), strict=True):
+                scores[steps] = score
+                if score > 0:
+                    self._enter(steps, evolved=True)
+
+    def _taught(self) -> dict[Steps, float]:
+        """What the surrogate begins with and its scores: the best of the pool, which is cut to its
+        size, and of those measured, and others of the pool."""
         pool = list(self._pool)
         scores = self._scores(pool)
-        ranked = [pool[k] for k in np.argsort(-scores, kind="stable")]
-        for steps in ranked[_POOL:]:
-            del self._pool[steps]
-        population = [*ranked[:size], *best]
-        if not population:  # no sample was legal, and nothing measured so far either
-            return
-        for _ in range(options.evolutionary_search_num_iters):
-            offspring = self._offspring(population, self._scores(population), size)
-            for steps in offspring:
-                self._enter(steps, evolved=True)
-            population = list(dict.fromkeys([*population, *offspring]))
-            order = np.argsort(-self._scores(population), kind="stable")
-            population = [population[k] for k in order[:size]]
+        ranked = np.argsort(-scores, kind="stable")
+        for k in ranked[_POOL:]:
+            del self._pool[pool[k]]
+        others = ranked[_TAUGHT // 2 : _POOL]
+        drawn = self._rng.permutation(others)[: _TAUGHT // 2]
+        found = {pool[k]: float(scores[k]) for k in (*ranked[: _TAUGHT // 2], *drawn)}
+        valid = [steps for steps, cost in self._measured.items() if np.isfinite(cost)]
+        options = self.context.options
+        share = options.sample_init_use_measured_ratio * options.evolutionary_search_population
+        best = heapq.nsmallest(round(share), valid, key=self._measured.__getitem__)
+        return found | dict(zip(best, self._scores(best).tolist(), strict=True))
+
+    def _restructured(self, scores: dict[Steps, float]) -> list[Steps]:
+        """Of the best, some with a stage or a parallel loop elsewhere."""
+        best = heapq.nlargest(_RESTRUCTURED, scores, key=scores.__getitem__)
+        found = [restructured(self.context, steps, self._rng) for steps in best]
+        return [steps for steps in found if steps is not None]
+
+    def _unseen(self, best: Rows, seen: Collection[Steps], count: int) -> list[Steps]:
+        """The first `count` of the rows that were neither looked at nor measured."""
+        found: list[Steps] = []
+        for at in range(0, len(best), count):
+            part = best.take(np.arange(at, min(at + count, len(best))))
+            for steps in self._structures.candidates(part):
+                if not (steps in seen or steps in self._measured or steps in self._known):
+                    found.append(steps)
+            if len(found) >= count:
+                break
+        return found[:count]
 
     def _enter(self, steps: Steps, *, evolved: bool) -> None:
         if steps not in self._measured and steps not in self._known:
             self._pool.setdefault(steps, evolved)
-
-    def _offspring(self, population: list[Steps], scores: np.ndarray, size: int) -> list[Steps]:
-        """Legal mutations of parents drawn in proportion to their scores."""
-        weights = np.maximum(np.where(np.isfinite(scores), scores, 0.0), 0.0).astype(float)
-        total = weights.sum()
-        probabilities = weights / total if total > 0 else None
-        options = self.context.options
-        found: dict[Steps, None] = {}
-        for parent in self._rng.choice(len(population), size=size, p=probabilities):
-            steps: Steps | None = population[parent]
-            if self._rng.random() < options.evolutionary_search_mutation_prob:
-                steps = mutate(self.context, population[parent], self._rng)
-            if steps is not None:
-                found.setdefault(steps)
-        offspring = list(found)
-        legal = self._legal(offspring)
-        return [steps for steps, keep in zip(offspring, legal, strict=True) if keep]
 
     def _promising(self, size: int) -> list[Candidate]:
         """The best of the pool, in turns by each member's opinion and by where they are from."""

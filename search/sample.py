@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from autosched.errors import ScheduleError
 from autosched.search.initial import (
@@ -15,7 +15,7 @@ from autosched.search.initial import (
     unroll,
     vectorize,
 )
-from autosched.search.mutation import Steps
+from autosched.search.population import Steps
 from autosched.search.rules.protocol import Context
 from autosched.search.thread_bind import thread_bind
 from autosched.state import queries
@@ -49,6 +49,16 @@ def sample_one(context: Context, sketches: Sequence[State], rng: Rng) -> State |
     return state
 
 
+def drawn(
+    context: Context, sketches: Sequence[State], rng: Rng, attempts: int
+) -> Iterator[State]:
+    """What becomes of so many attempts: on a CPU none with a parallel loop inside another."""
+    for generator in rng.spawn(attempts):
+        state = sample_one(context, sketches, generator)
+        if state is not None and (context.is_gpu or not queries.has_nested_parallel(state)):
+            yield state
+
+
 def sample_population(
     context: Context,
     sketches: Sequence[State],
@@ -67,10 +77,7 @@ def sample_population(
     barren = 0
     while len(found) < count:
         batch: list[Steps] = []
-        for generator in rng.spawn(_BATCH):
-            state = sample_one(context, sketches, generator)
-            if state is None or (not context.is_gpu and queries.has_nested_parallel(state)):
-                continue
+        for state in drawn(context, sketches, rng, _BATCH):
             text = state.to_str()
             if text not in texts:
                 texts.add(text)

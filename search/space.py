@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from autosched.search.initial import Rng
-from autosched.search.mutation import Steps
+from autosched.search.population import Steps
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context, SketchRule
-from autosched.search.sample import sample_population
+from autosched.search.sample import drawn, sample_population
 from autosched.search.sketch import generate_sketches
 from autosched.state.state import State
 from autosched.task import Task
@@ -69,3 +69,7 @@ class SearchSpace:
         """
         sketches = self.sketches if sketch is None else (sketch,)
         return sample_population(self.context, sketches, rng, count, legal)
+
+    def attempts(self, rng: Rng, count: int) -> list[Steps]:
+        """What becomes of `count` attempts to draw a candidate; some may be equal or illegal."""
+        return [state.steps for state in drawn(self.context, self.sketches, rng, count)]

@@ -13,11 +13,12 @@ import pytest
 from autosched.cli.read_config import load_config
 from autosched.cli.tune_settings import settings_of
 from autosched.errors import ConfigError
+from autosched.search import evolution
 from autosched.search import policy as policy_module
 from autosched.search.learner import Learner
-from autosched.search.mutation import mutate
 from autosched.search.options import SearchOptions
 from autosched.search.policy import SketchPolicy
+from autosched.search.population import Rows, Structures
 from autosched.search.rules.protocol import Context
 from autosched.search.rules.tiling import structure_problem
 from autosched.search.space import SearchSpace
@@ -192,11 +193,10 @@ def test_sample_init_min_population(
 
 @dataclass
 class Seen:
-    """Populations of every generation, how many of the first were measured, and mutations."""
+    """What the surrogate learned from first, and how many rows each generation mutated."""
 
-    populations: list[int] = field(default_factory=list)
-    measured: int = 0
-    mutated: int = 0
+    taught: list[tuple[Step, ...]] = field(default_factory=list)
+    mutated: list[int] = field(default_factory=list)
 
 
 def evolved(
@@ -204,37 +204,31 @@ def evolved(
     monkeypatch: pytest.MonkeyPatch,
     settings: str,
     measured: int = 20,
-) -> Seen:
-    """The population of every generation, how many of the first were measured, and mutations."""
+) -> tuple[Seen, list[tuple[Step, ...]]]:
+    """A round after so many candidates were measured: what was seen, and those measured."""
     found = policy(settings)
-    candidates = population_of(found, measured)
+    candidates = found.space.sample(np.random.default_rng(1), measured)
     found.tell(candidates, [1.0 + k for k in range(len(candidates))])
     seen = Seen()
-    offspring = SketchPolicy._offspring
+    mutated = evolution.mutated
+    rows = Structures.rows
 
-    def count_populations(
-        self: SketchPolicy, population: list[tuple[Step, ...]], scores: Array, size: int
-    ) -> list[tuple[Step, ...]]:
-        if not seen.populations:
-            seen.measured = sum(steps in set(candidates) for steps in population)
-        seen.populations.append(len(population))
-        return offspring(self, population, scores, size)
+    def note_rows(self: Structures, candidates: Sequence[tuple[Step, ...]]) -> Rows:
+        seen.taught += candidates
+        return rows(self, candidates)
 
-    def count_mutations(
-        context: Context, steps: tuple[Step, ...], rng: np.random.Generator
-    ) -> tuple[Step, ...] | None:
-        seen.mutated += 1
-        return mutate(context, steps, rng)
+    def count(
+        context: Context, structures: Structures, parents: Rows, rng: np.random.Generator
+    ) -> Rows:
+        seen.mutated.append(len(parents))
+        return mutated(context, structures, parents, rng)
 
-    monkeypatch.setattr(SketchPolicy, "_offspring", count_populations)
-    monkeypatch.setattr(policy_module, "mutate", count_mutations)
+    monkeypatch.setattr(Structures, "rows", note_rows)
+    monkeypatch.setattr(evolution, "mutated", count)
+    monkeypatch.setattr(policy_module, "_STAGES", 1)
     found.next_batch(4)
     monkeypatch.undo()
-    return seen
-
-
-def population_of(found: SketchPolicy, count: int) -> list[tuple[Step, ...]]:
-    return found.space.sample(np.random.default_rng(1), count)
+    return seen, candidates
 
 
 def test_sample_init_use_measured_ratio(
@@ -242,33 +236,29 @@ def test_sample_init_use_measured_ratio(
 ) -> None:
     base = "sample_init_min_population: 6, evolutionary_search_population: 10"
     for ratio, elite in (("0.0", 0), ("0.5", 5)):
-        seen = evolved(policy, monkeypatch, f"{base}, sample_init_use_measured_ratio: {ratio}")
-        assert seen.measured == elite
+        settings = f"{base}, sample_init_use_measured_ratio: {ratio}"
+        seen, measured = evolved(policy, monkeypatch, settings)
+        assert set(measured[:elite]) <= set(seen.taught)
+        assert ratio != "0.0" or not set(measured) & set(seen.taught)
 
 
 def test_evolutionary_search_num_iters(
     policy: Callable[[str], SketchPolicy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for iters in (0, 3):
-        seen = evolved(policy, monkeypatch, f"{SMALL}, evolutionary_search_num_iters: {iters}")
-        assert len(seen.populations) == iters
+        settings = f"{SMALL}, evolutionary_search_num_iters: {iters}"
+        seen, _ = evolved(policy, monkeypatch, settings)
+        assert len(seen.mutated) == iters
 
 
-def test_evolutionary_search_population(
+def test_evolutionary_search_population_and_mutation_prob(
     policy: Callable[[str], SketchPolicy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = "sample_init_min_population: 6, evolutionary_search_mutation_prob: 1.0"
-    seen = evolved(policy, monkeypatch, f"{settings}, evolutionary_search_population: 30")
-    assert seen.mutated == GENERATIONS * 30
-    assert seen.populations[1] == 30
-
-
-def test_evolutionary_search_mutation_prob(
-    policy: Callable[[str], SketchPolicy], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for probability, expected in (("0.0", 0), ("1.0", GENERATIONS * 6)):
-        settings = f"{SMALL}, evolutionary_search_mutation_prob: {probability}"
-        assert evolved(policy, monkeypatch, settings).mutated == expected
+    base = "sample_init_min_population: 6, evolutionary_search_population: 30"
+    for probability, expected in (("0.0", 0), ("1.0", 30)):
+        settings = f"{base}, evolutionary_search_mutation_prob: {probability}"
+        seen, _ = evolved(policy, monkeypatch, settings)
+        assert seen.mutated == [expected] * GENERATIONS
 
 
 @pytest.mark.parametrize("name", list(SearchOptions.__dataclass_fields__))

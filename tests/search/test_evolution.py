@@ -1,17 +1,17 @@
 """Evolution on a synthetic cost: parents follow scores, the best survive and are improved on."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from autosched.search import evolution
 from autosched.search import policy as policy_module
 from autosched.search.learner import Learner
-from autosched.search.mutation import mutate
 from autosched.search.options import SearchOptions
 from autosched.search.policy import SketchPolicy
+from autosched.search.population import Rows, Structures
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
@@ -56,7 +56,7 @@ def make_policy(
 ) -> SketchPolicy:
     settings: dict[str, Any] = {
         "sample_init_min_population": 64,
-        "evolutionary_search_population": 16,
+        "evolutionary_search_population": 64,
         "evolutionary_search_num_iters": 4,
         "evolutionary_search_mutation_prob": 1.0,
     }
@@ -66,85 +66,71 @@ def make_policy(
 
 
 @pytest.fixture
-def parents(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Step, ...]]:
-    """Everything that was mutated, in order."""
+def parents(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[Step, ...]]]:
+    """Everything that was mutated, generation by generation."""
     seen = []
+    mutated = evolution.mutated
 
     def recorded(
-        context: Context, steps: tuple[Step, ...], rng: np.random.Generator
-    ) -> tuple[Step, ...] | None:
-        seen.append(steps)
-        return mutate(context, steps, rng)
+        context: Context, structures: Structures, parents: Rows, rng: np.random.Generator
+    ) -> Rows:
+        seen.append(structures.candidates(parents))
+        return mutated(context, structures, parents, rng)
 
-    monkeypatch.setattr(policy_module, "mutate", recorded)
+    monkeypatch.setattr(evolution, "mutated", recorded)
     return seen
 
 
-def levels_of(found: Sequence[tuple[Step, ...]], size: int = 16) -> list[float]:
-    """The mean level of each generation's parents."""
-    return [
-        float(np.mean([level(s) for s in found[k : k + size]])) for k in range(0, len(found), size)
-    ]
+def mean_level(found: Sequence[tuple[Step, ...]]) -> float:
+    return float(np.mean([level(steps) for steps in found]))
 
 
-def test_parents_follow_their_scores(make_task: MakeTask, parents: list[tuple[Step, ...]]) -> None:
-    """With the second best fifty times less likely, nearly all are of the best level there is."""
+def test_parents_follow_their_scores(
+    make_task: MakeTask, parents: list[list[tuple[Step, ...]]]
+) -> None:
+    """With the second best fifty times less likely, most are of the best levels there are."""
     policy = make_policy(make_task("matmul"), evolutionary_search_num_iters=1)
     samples = policy._sample(8)
     policy._evolve(samples, 8)
-    assert len(parents) == 16
-    assert len({level(s) for s in samples}) > 1
-    top = max(map(level, samples))
-    assert sum(level(s) == top for s in parents) >= 13
+    assert len(parents) == policy_module._STAGES
+    assert [len(generation) for generation in parents] == [64] * policy_module._STAGES
+    assert mean_level(parents[0]) > mean_level(samples) + 0.5
 
 
-def test_a_candidate_without_a_score_is_no_parent(
-    make_task: MakeTask, parents: list[tuple[Step, ...]]
+def test_generations_and_stages_improve(
+    make_task: MakeTask, parents: list[list[tuple[Step, ...]]]
 ) -> None:
-    policy = make_policy(make_task("matmul"))
-    population = policy._sample(8)[:6]
-    scores = np.array([0.0, 1.0, -np.inf, np.nan, 3.0, 0.0])
-    policy._offspring(population, scores, 400)
-    counts = Counter(population.index(steps) for steps in parents)
-    assert set(counts) == {1, 4}
-    assert 0.65 < counts[4] / 400 < 0.85
-
-
-def test_without_any_score_all_are_parents_alike(
-    make_task: MakeTask, parents: list[tuple[Step, ...]]
-) -> None:
-    policy = make_policy(make_task("matmul"))
-    population = policy._sample(8)[:4]
-    policy._offspring(population, np.zeros(4), 400)
-    counts = Counter(population.index(steps) for steps in parents)
-    assert min(counts[k] for k in range(4)) > 60
-
-
-def test_generations_improve(make_task: MakeTask, parents: list[tuple[Step, ...]]) -> None:
     policy = make_policy(make_task("matmul"), evolutionary_search_num_iters=6)
     batch = policy.next_batch(8)
-    means = levels_of(parents)
-    assert len(means) == 6
-    assert means[-1] > means[0] + 0.5
-    assert means == sorted(means)
-    still = make_policy(make_task("matmul"), evolutionary_search_num_iters=0).next_batch(8)
-    assert max(c.predicted for c in batch if c.predicted) > max(
-        c.predicted for c in still if c.predicted
-    )
+    stages = [parents[k : k + 6] for k in range(0, len(parents), 6)]
+    assert len(stages) > 1
+    assert mean_level(stages[0][-1]) > mean_level(stages[0][0])
+    assert mean_level(stages[-1][-1]) > mean_level(stages[0][0])
+    chance = make_policy(make_task("matmul"))._sample(8)
+    assert max(c.predicted for c in batch if c.predicted) >= STEEP ** max(map(level, chance))
 
 
-def test_the_best_measured_have_offspring(
-    make_task: MakeTask, parents: list[tuple[Step, ...]]
+def test_the_best_measured_are_where_evolution_starts(
+    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = make_task("matmul")
-    policy = make_policy(task, sample_init_use_measured_ratio=0.25)
+    policy = make_policy(make_task("matmul"), sample_init_use_measured_ratio=4 / 64)
     found = sorted(policy._sample(8), key=level)
     best = found[-4:]
     policy.tell([*best, *found[:4]], [1e-3, 1e-3, 1e-3, 1e-3, 1.0, 1.0, 1.0, float("inf")])
-    parents.clear()
-    policy._evolve([], 8)
-    assert set(best) & set(parents)
-    assert not set(found[:4]) & set(parents)
+    assert set(policy._taught()) == set(best)
+
+
+def test_the_surrogate_learns_from_the_best_of_the_pool(
+    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy_module, "_TAUGHT", 16)
+    policy = make_policy(make_task("matmul"))
+    samples = policy._sample(8)
+    for steps in samples:
+        policy._enter(steps, evolved=False)
+    taught = [level(steps) for steps in policy._taught()]
+    assert len(taught) == 16
+    assert sorted(taught)[-8:] == sorted(map(level, samples))[-8:]
 
 
 def test_illegal_offspring_is_dropped(make_task: MakeTask) -> None:
@@ -165,6 +151,17 @@ def test_illegal_offspring_is_dropped(make_task: MakeTask) -> None:
         assert batch
         assert max(level(c.steps) for c in batch) < 2
         policy.tell([c.steps for c in batch], [1.0] * len(batch))
+
+
+def test_illegal_offspring_does_not_enter_the_pool(make_task: MakeTask) -> None:
+    """What the surrogate expects most of is illegal, until it has learned that."""
+
+    def rows(candidates: Sequence[tuple[Step, ...]]) -> list[Array | None]:
+        return [None if level(s) > 1 else row_of(level(s)) for s in candidates]
+
+    policy = make_policy(make_task("matmul"), rows)
+    policy.next_batch(8)
+    assert max(map(level, policy._pool)) == 1
 
 
 def test_what_was_measured_leaves_the_pool(make_task: MakeTask) -> None:

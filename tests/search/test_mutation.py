@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,10 @@ from autosched import te
 from autosched.driver import lower_steps
 from autosched.errors import ScheduleError
 from autosched.features.lowering import features_of_steps
-from autosched.search.initial import CPU_UNROLL
-from autosched.search.mutation import (
-    mutate,
-    mutate_auto_unroll,
-    mutate_compute_location,
-    mutate_parallel,
-    mutate_tile_size,
-)
+from autosched.search.evolution import mutated
+from autosched.search.mutation import mutate_compute_location, mutate_parallel, restructured
 from autosched.search.options import SearchOptions
+from autosched.search.population import Structures
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.state import queries
@@ -31,8 +25,6 @@ from autosched.state.steps import (
     AnnotationStep,
     ComputeAtStep,
     FuseStep,
-    PragmaStep,
-    SplitStep,
     Step,
     steps_from_json,
     steps_to_json,
@@ -80,6 +72,18 @@ def test_every_workload_is_mutated() -> None:
     assert set(SMALL) == set(WORKLOADS)
 
 
+def _changed(
+    space: SearchSpace, steps: tuple[Step, ...], rng: np.random.Generator
+) -> tuple[Step, ...] | None:
+    """Another structure, or else another number."""
+    if rng.random() < 0.5:
+        return restructured(space.context, steps, rng)
+    structures = Structures()
+    rows = mutated(space.context, structures, structures.rows([steps]), rng)
+    (changed,) = structures.candidates(rows)
+    return changed
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_chains_of_mutations_are_valid_or_refused(
     name: str, target: str, make_space: MakeSpace
@@ -92,7 +96,7 @@ def test_chains_of_mutations_are_valid_or_refused(
     for seed, steps in enumerate(population(space, count=2)):
         rng = np.random.default_rng(seed)
         for _ in range(3):
-            changed = mutate(space.context, steps, rng)
+            changed = _changed(space, steps, rng)
             if changed is None:
                 continue
             try:
@@ -109,45 +113,6 @@ def test_chains_of_mutations_are_valid_or_refused(
             accepted += 1
             steps = changed
     assert accepted or name == "add_relu"  # which has no tiles
-
-
-@pytest.mark.parametrize("name", ["matmul", "dense_bias_relu"])
-def test_tile_sizes_keep_their_product(
-    name: str, target: str, make_space: MakeSpace, make_task: MakeTask
-) -> None:
-    space = make_space(make_task(name, target))
-    rng = np.random.default_rng(0)
-    changed_once = False
-    for steps in population(space):
-        for _ in range(10):
-            changed = mutate_tile_size(space.context, steps, rng)
-            if changed is None:
-                continue
-            ((before, after),) = differences(steps, changed)
-            assert isinstance(before, SplitStep) and isinstance(after, SplitStep)
-            assert before.extent is not None and after.lengths[-1] is not None
-            divides = before.extent % prod([int(n or 0) for n in before.lengths]) == 0
-            assert not divides or before.extent % prod([int(n or 0) for n in after.lengths]) == 0
-            assert after.lengths[-1] <= space.context.options.max_innermost_split_factor
-            assert after.lengths != before.lengths
-            steps, changed_once = changed, True
-    assert changed_once
-
-
-def test_auto_unroll_changes_only_its_value(make_space: MakeSpace, make_task: MakeTask) -> None:
-    space = make_space(make_task("matmul"))
-    rng = np.random.default_rng(0)
-    seen = set()
-    for steps in population(space):
-        for _ in range(10):
-            changed = mutate_auto_unroll(space.context, steps, rng)
-            assert changed is not None
-            for before, after in differences(steps, changed):
-                assert isinstance(before, PragmaStep) and isinstance(after, PragmaStep)
-                assert (before.stage_id, before.iter_id) == (after.stage_id, after.iter_id)
-                seen.add(int(after.pragma.split("$")[1]))
-    assert seen <= set(CPU_UNROLL)
-    assert len(seen) > 1
 
 
 def test_parallel_fuses_another_number_of_loops(make_space: MakeSpace, make_task: MakeTask) -> None:
@@ -189,9 +154,7 @@ def test_compute_location_can_be_switched_off(make_space: MakeSpace, make_task: 
         assert mutate_compute_location(space.context, steps, rng) is None
 
 
-@pytest.mark.parametrize(
-    "rule", [mutate_tile_size, mutate_auto_unroll, mutate_compute_location, mutate_parallel]
-)
+@pytest.mark.parametrize("rule", [restructured, mutate_compute_location, mutate_parallel])
 def test_nothing_to_mutate_is_refused(
     rule: Callable[..., Any], make_context: MakeContext, make_task: MakeTask
 ) -> None:

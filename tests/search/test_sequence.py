@@ -17,9 +17,10 @@ from autosched.measure.records import Record
 from autosched.measure.result import RunResult
 from autosched.measure.runner import Runner
 from autosched.process.worker import Worker
+from autosched.search.evolution import mutated
 from autosched.search.featurize import Helper, task_featurizer
-from autosched.search.mutation import mutate
 from autosched.search.options import SearchOptions
+from autosched.search.population import Structures
 from autosched.search.space import SearchSpace
 from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import Step, steps_to_json
@@ -118,9 +119,9 @@ def program() -> str:
             rng = np.random.default_rng(1)
             samples = space.sample(rng, 4)
             found += samples
-            found += [
-                m for steps in samples if (m := mutate(space.context, steps, rng)) is not None
-            ]
+            structures = Structures()
+            rows = mutated(space.context, structures, structures.rows(samples), rng)
+            found += structures.candidates(rows)
     return text_of(found)
 
 

@@ -1,0 +1,82 @@
+"""Evolution of thousands of rows of numbers under a surrogate of the cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.search.initial import CPU_UNROLL, GPU_UNROLL, Rng
+from autosched.search.population import Rows, Structures, moved_factors, redrawn_unrolls
+from autosched.search.rules.protocol import Context
+from autosched.search.surrogate import Surrogate
+
+_MOVES = 8  # of factors, until a row has forgotten where it came from
+_UNROLLS, _TRANSPLANTS = 0.05, 0.05
+"""Shares of mutations; all others move a factor of a split."""
+
+
+def evolved(
+    context: Context, structures: Structures, surrogate: Surrogate, start: Rows, rng: Rng
+) -> Rows:
+    """What the surrogate thinks best after the generations of the options, best first.
+
+    `start` and random relatives of it are the first generation.
+    """
+    size = context.options.evolutionary_search_population
+    share = context.options.evolutionary_search_mutation_prob
+    population = _unique(start.joined(_relatives(context, structures, start, size, rng)))
+    scores = surrogate.predict(population)
+    for _ in range(context.options.evolutionary_search_num_iters):
+        best = np.argsort(-scores, kind="stable")[:size]
+        population, scores = population.take(best), scores[best]
+        parents = population.take(rng.choice(len(population), size=size, p=_shares(scores)))
+        parents = parents.take(np.flatnonzero(rng.random(size) < share))
+        population = _unique(population.joined(mutated(context, structures, parents, rng)))
+        scores = surrogate.predict(population)
+    return population.take(np.argsort(-scores, kind="stable")[:size])
+
+
+def _relatives(context: Context, structures: Structures, start: Rows, count: int, rng: Rng) -> Rows:
+    """Rows of the structures of `start` with numbers that are as good as random."""
+    rows = start.take(rng.integers(len(start), size=count))
+    limit = context.options.max_innermost_split_factor
+    for _ in range(_MOVES):
+        rows = moved_factors(structures, rows, rng, limit)
+    return redrawn_unrolls(structures, rows, rng, _unroll_limits(context))
+
+
+def mutated(context: Context, structures: Structures, parents: Rows, rng: Rng) -> Rows:
+    """One mutation of each row."""
+    draw = rng.random(len(parents))
+    limits = np.cumsum([_UNROLLS, _TRANSPLANTS])
+    unroll, transplant, move = (
+        parents.take(np.flatnonzero(chosen))
+        for chosen in (
+            draw < limits[0],
+            (draw >= limits[0]) & (draw < limits[1]),
+            draw >= limits[1],
+        )
+    )
+    return (
+        moved_factors(structures, move, rng, context.options.max_innermost_split_factor)
+        .joined(redrawn_unrolls(structures, unroll, rng, _unroll_limits(context)))
+        .joined(structures.transplanted(transplant, rng))
+    )
+
+
+def _unroll_limits(context: Context) -> Sequence[int]:
+    return GPU_UNROLL if context.is_gpu else CPU_UNROLL
+
+
+def _shares(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    weights: npt.NDArray[np.float64] = np.exp((scores - scores.max()).astype(np.float64))
+    weights /= weights.sum()
+    return weights
+
+
+def _unique(rows: Rows) -> Rows:
+    """Each row once, in order of appearance."""
+    _, first = np.unique(rows.keys(), return_index=True)
+    return rows.take(np.sort(first))

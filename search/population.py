@@ -1,0 +1,309 @@
+"""A population in arrays: candidates that share a structure differ in numbers only.
+
+A structure is the steps of a candidate without tile sizes and unroll limits. The numbers of a
+candidate are a row: for each split the outermost length and its lengths, then the unroll limits.
+Thousands of rows are mutated at once; steps are made of the few that are worth a closer look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.search.factors import divisors
+from autosched.search.initial import Rng
+from autosched.state.steps import (
+    STAGE_INSERTING,
+    AnnotationStep,
+    ComputeAtStep,
+    FuseStep,
+    PragmaStep,
+    SplitStep,
+    Step,
+)
+
+Steps = tuple[Step, ...]
+Numbers = npt.NDArray[np.int64]
+_UNROLL = "auto_unroll_max_step"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A split of the steps: its position there, its extent, and its columns in a row of numbers."""
+
+    position: int
+    extent: int
+    first: int
+    pieces: int
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What candidates have in common that differ in numbers only.
+
+    `steps` are those of one of them. The columns of `unrolls`, positions of pragmas, follow those
+    of the splits. `layout` is equal for structures whose rows mean the same: the one's numbers can
+    be tried in the other.
+    """
+
+    steps: Steps
+    splits: tuple[Split, ...]
+    unrolls: tuple[int, ...]
+    layout: tuple[Any, ...]
+
+    @property
+    def width(self) -> int:
+        """Columns of a row."""
+        return sum(split.pieces for split in self.splits) + len(self.unrolls)
+
+    def numbers(self, steps: Steps) -> list[int]:
+        """The row of a candidate of this structure."""
+        row: list[int] = []
+        for split in self.splits:
+            lengths = _lengths(steps[split.position])
+            product = 1
+            for length in lengths:
+                product *= length
+            row += [split.extent // product, *lengths]
+        for position in self.unrolls:
+            step = steps[position]
+            assert isinstance(step, PragmaStep)
+            row.append(step.unroll_limit or 0)
+        return row
+
+    def candidate(self, row: Sequence[int]) -> Steps:
+        """The steps with the numbers of `row`."""
+        steps = list(self.steps)
+        for split in self.splits:
+            step = steps[split.position]
+            assert isinstance(step, SplitStep)
+            inner = tuple(row[split.first + 1 : split.first + split.pieces])
+            if inner != step.lengths:
+                steps[split.position] = replace(step, lengths=inner)
+        for position, limit in zip(
+            self.unrolls, row[self.width - len(self.unrolls) :], strict=False
+        ):
+            step = steps[position]
+            assert isinstance(step, PragmaStep)
+            steps[position] = replace(step, pragma=f"{_UNROLL}${limit}")
+        return tuple(steps)
+
+
+def _lengths(step: Step) -> tuple[int, ...]:
+    assert isinstance(step, SplitStep)
+    return tuple([length or 1 for length in step.lengths])
+
+
+def structure_of(steps: Steps) -> tuple[Structure, tuple[Step, ...]]:
+    """The structure of a candidate, and what is equal for all candidates of that structure."""
+    blank: list[Step] = list(steps)
+    splits, unrolls = [], []
+    column = 0
+    for k, step in enumerate(steps):
+        if isinstance(step, SplitStep) and step.extent and step.lengths:
+            pieces = len(step.lengths) + 1
+            splits.append(Split(k, step.extent, column, pieces))
+            column += pieces
+            blank[k] = replace(step, lengths=(1,) * len(step.lengths))
+        elif isinstance(step, PragmaStep) and step.unroll_limit is not None:
+            unrolls.append(k)
+            blank[k] = replace(step, pragma=f"{_UNROLL}$0")
+    layout = (
+        *[(steps[s.position].stage_id, s.extent, s.pieces) for s in splits],
+        *[steps[k].stage_id for k in unrolls],
+        *[step for step in steps if isinstance(step, STAGE_INSERTING)],
+    )
+    return Structure(steps, tuple(splits), tuple(unrolls), layout), tuple(blank)
+
+
+@dataclass(slots=True)
+class _Tables:
+    """Of all structures: the columns of each split, how many there are, and the unroll limits."""
+
+    first: Numbers
+    pieces: Numbers
+    splits: Numbers
+    unroll_first: Numbers
+    unrolls: Numbers
+
+
+@dataclass(slots=True)
+class Rows:
+    """Candidates as arrays: the structure of each and its numbers, padded with ones."""
+
+    structures: Numbers
+    numbers: Numbers
+
+    def __len__(self) -> int:
+        return len(self.structures)
+
+    def take(self, chosen: npt.NDArray[Any]) -> Rows:
+        """Those at the positions `chosen`."""
+        return Rows(self.structures[chosen], self.numbers[chosen])
+
+    def joined(self, other: Rows) -> Rows:
+        """These and the others."""
+        width = max(self.numbers.shape[1], other.numbers.shape[1])
+        numbers = [part.padded(width).numbers for part in (self, other)]
+        return Rows(np.concatenate([self.structures, other.structures]), np.concatenate(numbers))
+
+    def padded(self, width: int) -> Rows:
+        """The rows with at least `width` columns."""
+        missing = width - self.numbers.shape[1]
+        if missing <= 0:
+            return self
+        more = np.ones((len(self), missing), self.numbers.dtype)
+        return Rows(self.structures, np.column_stack([self.numbers, more]))
+
+    def keys(self) -> npt.NDArray[Any]:
+        """A value for each row, equal for equal candidates."""
+        whole = np.ascontiguousarray(np.column_stack([self.structures, self.numbers]))
+        return whole.view(np.dtype((np.void, whole.itemsize * whole.shape[1]))).ravel()
+
+
+@dataclass(slots=True)
+class Structures:
+    """All structures of a task that the search has met, by number."""
+
+    known: list[Structure] = field(default_factory=list)
+    _numbers: dict[tuple[Step, ...], int] = field(default_factory=dict)
+    _tables: _Tables | None = None
+    _alike: list[Numbers] = field(default_factory=list)
+
+    def rows(self, candidates: Sequence[Steps]) -> Rows:
+        """The candidates as rows; their structures are noted."""
+        found = [self._number(steps) for steps in candidates]
+        width = max((s.width for s in self.known), default=0) or 1
+        numbers = np.ones((len(candidates), width), np.int64)
+        for k, (steps, number) in enumerate(zip(candidates, found, strict=True)):
+            row = self.known[number].numbers(steps)
+            numbers[k, : len(row)] = row
+        return Rows(np.array(found, np.int64), numbers)
+
+    def candidates(self, rows: Rows) -> list[Steps]:
+        """The steps of each row."""
+        pairs = zip(rows.structures.tolist(), rows.numbers.tolist(), strict=True)
+        return [self.known[number].candidate(row) for number, row in pairs]
+
+    def _number(self, steps: Steps) -> int:
+        structure, blank = structure_of(steps)
+        number = self._numbers.get(blank)
+        if number is None:
+            number = self._numbers[blank] = len(self.known)
+            self.known.append(structure)
+            self._tables = None
+        return number
+
+    def tables(self) -> _Tables:
+        """What mutations look up, in arrays."""
+        if self._tables is None:
+            self._tables = _tables(self.known)
+            by_layout: dict[tuple[Any, ...], list[int]] = {}
+            for number, structure in enumerate(self.known):
+                by_layout.setdefault(structure.layout, []).append(number)
+            self._alike = [np.array(by_layout[s.layout], np.int64) for s in self.known]
+        return self._tables
+
+    def transplanted(self, rows: Rows, rng: Rng) -> Rows:
+        """The same numbers in other structures that have the same loops to split."""
+        self.tables()
+        structures = np.array(
+            [self._alike[k][int(rng.integers(len(self._alike[k])))] for k in rows.structures],
+            np.int64,
+        )
+        return Rows(structures, rows.numbers)
+
+
+def _tables(known: Sequence[Structure]) -> _Tables:
+    movable = [[split for split in s.splits if split.extent > 1] for s in known]
+    most = max((len(splits) for splits in movable), default=0) or 1
+    first = np.zeros((len(known), most), np.int64)
+    pieces = np.ones((len(known), most), np.int64)
+    for k, splits in enumerate(movable):
+        for j, split in enumerate(splits):
+            first[k, j], pieces[k, j] = split.first, split.pieces
+    return _Tables(
+        first,
+        pieces,
+        np.array([len(splits) for splits in movable], np.int64),
+        np.array([s.width - len(s.unrolls) for s in known], np.int64),
+        np.array([len(s.unrolls) for s in known], np.int64),
+    )
+
+
+def moved_factors(structures: Structures, rows: Rows, rng: Rng, innermost: int) -> Rows:
+    """Of one split of each row, a factor moved from one level to another.
+
+    The innermost length grows to at most `innermost`. A row without such a move stays as it is.
+    """
+    tables = structures.tables()
+    numbers = rows.numbers.copy()
+    which = (rng.random(len(rows)) * tables.splits[rows.structures]).astype(np.int64)
+    first, pieces = tables.first[rows.structures, which], tables.pieces[rows.structures, which]
+    levels = np.arange(int(pieces.max(initial=1)))
+    there = levels < pieces[:, None]
+    columns = np.minimum(first[:, None] + levels, numbers.shape[1] - 1)
+    lengths = np.where(there, np.take_along_axis(numbers, columns, 1), 1)
+    source = _drawn(there & (lengths > 1), rng)
+    target = _drawn(there & (levels != source[:, None]), rng)
+    each = np.arange(len(rows))
+    last = target == pieces - 1
+    most = np.where(last, innermost // np.maximum(1, lengths[each, target]), np.iinfo(np.int64).max)
+    factor = _drawn_divisors(lengths[each, source], most, rng)
+    factor[(lengths[each, pieces - 1] > innermost) | (tables.splits[rows.structures] == 0)] = 1
+    numbers[each, columns[each, source]] //= factor
+    numbers[each, columns[each, target]] *= factor
+    return Rows(rows.structures, numbers)
+
+
+def _drawn(allowed: npt.NDArray[np.bool_], rng: Rng) -> Numbers:
+    """In each row one of the allowed positions; 0 where there is none."""
+    drawn: Numbers = np.where(allowed, rng.random(allowed.shape), -1.0).argmax(axis=1)
+    return drawn
+
+
+def _drawn_divisors(values: Numbers, most: Numbers, rng: Rng) -> Numbers:
+    """A divisor above 1 and at most `most` of each value; 1 where there is none."""
+    different, where = np.unique(values, return_inverse=True)
+    lists = [divisors(int(value))[1:] for value in different]
+    table = np.full((len(lists), max(map(len, lists), default=0) or 1), np.iinfo(np.int64).max)
+    for k, found in enumerate(lists):
+        table[k, : len(found)] = found
+    counts = np.array([len(found) for found in lists], np.int64)[where]
+    counts = np.minimum(counts, (table[where] <= most[:, None]).sum(axis=1))
+    chosen = (rng.random(len(values)) * counts).astype(np.int64)
+    drawn: Numbers = np.where(counts > 0, table[where, chosen], 1)
+    return drawn
+
+
+def redrawn_unrolls(structures: Structures, rows: Rows, rng: Rng, choices: Sequence[int]) -> Rows:
+    """One unroll limit of each row drawn anew from `choices`."""
+    tables = structures.tables()
+    numbers = rows.numbers.copy()
+    count = tables.unrolls[rows.structures]
+    column = tables.unroll_first[rows.structures] + (rng.random(len(rows)) * count).astype(np.int64)
+    some = np.flatnonzero(count > 0)
+    numbers[some, column[some]] = rng.choice(np.array(choices), size=len(some))
+    return Rows(rows.structures, numbers)
+
+
+def traits(structure: Structure) -> dict[tuple[Any, ...], float]:
+    """What tells structures apart, by name: places of computation, fused and annotated loops."""
+    found: dict[tuple[Any, ...], float] = {}
+    for step in structure.steps:
+        if isinstance(step, FuseStep):
+            key: tuple[Any, ...] = ("fused", step.stage_id, step.iter_ids[0])
+            found[key] = len(step.iter_ids)
+        elif isinstance(step, ComputeAtStep):
+            found["at", step.stage_id] = step.target_iter_id
+            found["in", step.stage_id] = step.target_stage_id
+        elif isinstance(step, AnnotationStep):
+            found["annotated", step.stage_id, int(step.annotation)] = step.iter_id
+        elif isinstance(step, STAGE_INSERTING):
+            key = ("inserted", step.code, step.stage_id)
+            found[key] = found.get(key, 0.0) + 1
+    return found

@@ -1,0 +1,90 @@
+"""A quick stand-in for the cost model: from the numbers of a candidate to its score.
+
+Features of a candidate take milliseconds, its numbers nothing. Trained on the scores of the few
+hundred candidates whose features are known, the surrogate tells which of thousands deserve theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.search.population import Rows, Structures, traits
+
+Scores = npt.NDArray[np.float32]
+_PARAMS: dict[str, Any] = {
+    "max_depth": 6,
+    "eta": 0.15,
+    "subsample": 0.8,
+    "colsample_bynode": 0.5,
+    "tree_method": "hist",
+    "max_bin": 32,
+    "nthread": 1,
+    "verbosity": 0,
+}
+_ROUNDS = 60
+_ILLEGAL = 2.0  # below the worst legal one: its logarithm
+
+
+class Surrogate:
+    """Predicts the logarithm of a score; knows nothing until it is fitted."""
+
+    def __init__(self, structures: Structures, seed: int = 0) -> None:
+        self._structures = structures
+        self._params = {**_PARAMS, "seed": seed}
+        self._columns: dict[tuple[Any, ...], int] = {}
+        self._traits: list[list[tuple[int, float]]] = []
+        self._booster: Any = None
+        self._seen = (0, 0)  # columns of traits and of numbers that it was fitted on
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it can predict."""
+        return self._booster is not None
+
+    def fit(self, rows: Rows, scores: Scores) -> None:
+        """Learn from rows and their scores by the cost model; -inf for illegal ones."""
+        import xgboost
+
+        legal = scores > 0
+        if not legal.any():
+            return
+        target = np.log(np.maximum(scores, np.float32(1e-30)))
+        target[~legal] = target[legal].min() - _ILLEGAL
+        self._note_traits()
+        self._seen = len(self._columns), rows.numbers.shape[1]
+        matrix = xgboost.DMatrix(self._matrix(rows), label=target, nthread=1)
+        self._booster = xgboost.train(self._params, matrix, _ROUNDS)
+
+    def predict(self, rows: Rows) -> Scores:
+        """The logarithm of the score that is expected of each row."""
+        found: Scores = self._booster.inplace_predict(self._matrix(rows))
+        return found
+
+    def _note_traits(self) -> None:
+        for structure in self._structures.known[len(self._traits) :]:
+            pairs = traits(structure).items()
+            self._traits.append(
+                [(self._columns.setdefault(k, len(self._columns)), v) for k, v in pairs]
+            )
+
+    def _matrix(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """Columns: traits of the structure, then logarithms of the numbers, and of what is inside
+        each level of a split."""
+        self._note_traits()
+        known, (traited, width) = self._structures.known, self._seen
+        table = np.full((len(known), traited), np.nan, np.float32)
+        for number, pairs in enumerate(self._traits):
+            for column, value in pairs:
+                if column < traited:
+                    table[number, column] = value
+        logs = np.log2(np.maximum(rows.padded(width).numbers[:, :width], 1)).astype(np.float32)
+        inside = logs.copy()
+        for number in np.unique(rows.structures):
+            mine = np.flatnonzero(rows.structures == number)
+            for split in known[number].splits:
+                columns = slice(split.first, min(width, split.first + split.pieces))
+                inside[mine, columns] = np.cumsum(logs[mine, columns][:, ::-1], axis=1)[:, ::-1]
+        return np.column_stack([table[rows.structures], logs, inside])
