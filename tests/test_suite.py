@@ -1,0 +1,94 @@
+"""benchmarks/suite.py: what it runs, the limits of operators, turns, and the table."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from autosched import workloads
+from autosched.target import cpu_target
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def suite(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    yield importlib.import_module("suite")
+    for name in ("suite", "suite_operators"):
+        del sys.modules[name]
+
+
+def test_every_built_in_operator_is_there_at_two_sizes(suite: ModuleType) -> None:
+    operators = [*suite.SUITE, *suite.MORE]
+    assert len(suite.SUITE) == 20
+    assert len({operator.file for operator in operators}) == len(operators)
+    for name in workloads.WORKLOADS:
+        assert sum(operator.workload == name for operator in operators) >= 2, name
+    for operator in operators:
+        assert operator.needed_flops(operator.task(cpu_target(1))) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "flops", "moved"),
+    [
+        ("matmul 1024", 2 * 1024**3, (8 * 2**20, 4 * 2**20)),
+        # each element of the input with each of the window, but none of the zeros
+        (
+            "transposed 8x8x256",
+            2 * 8 * 8 * 16 * 256 * 128,
+            (4 * (8 * 8 * 256 + 16 * 256 * 128), 4 * 16 * 16 * 128),
+        ),
+        ("max_pool 30x57", 4 * 30 * 57 * 57, (4 * 30 * 57 * 57, 4 * 30 * 57 * 57)),
+    ],
+)
+def test_needs(suite: ModuleType, name: str, flops: float, moved: tuple[int, int]) -> None:
+    (operator,) = suite.chosen([name], False)
+    task = operator.task(cpu_target(1))
+    assert (operator.needed_flops(task), suite.moved_bytes(task)) == (flops, moved)
+
+
+def test_no_operator_is_an_error(suite: ModuleType) -> None:
+    with pytest.raises(SystemExit, match="no operator contains fft; there are 'matmul 1024',"):
+        suite.chosen(["fft"], False)
+
+
+def test_far_slower_peers_have_one_round(
+    suite: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = {suite.OURS: 10.0, "NumPy": 5.0, "PyTorch": 1.0}
+    monkeypatch.setattr(suite, "_visit", lambda call, least, calls: seconds[call()])
+    calls = {name: (lambda name=name: name) for name in seconds}
+    times = suite.in_turns(calls, 3)
+    assert times == {suite.OURS: [10.0] * 3, "NumPy": [5.0], "PyTorch": [1.0] * 3}
+
+
+def test_table_of_the_last_lines(suite: ModuleType, tmp_path: Path) -> None:
+    row = {
+        "operator": "softmax 1024x1024",
+        "machine": "cpu (znver5, 2 threads)",
+        "cpu": "A CPU",
+        "seconds": 9e-4,
+        "peers": {"NumPy": 4e-3, "PyTorch": 1.8e-3},
+        "peer": "PyTorch",
+        "ratio": 2.0,
+        "bound": "bytes",
+        "share": 0.8,
+    }
+    first = {**row, "operator": "matmul 1024", "seconds": 5e-5, "ratio": 8.0, "share": 0.2}
+    rows = [row | {"share": 0.1}, row, first]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(entry) + "\n" for entry in rows))
+    assert suite.table(suite.read_rows(file)).splitlines()[2:] == [
+        "| matmul 1024 | 50.0 | 1800 PyTorch | 8.00 | 10.0 | bytes | 0.20 |",
+        "| softmax 1024x1024 | 900 | 1800 PyTorch | 2.00 | 720 | bytes | 0.80 |",
+        "| geometric mean of 2 | | | 4.00 | | | 0.40 |",
+        "",
+        "A CPU; cpu (znver5, 2 threads)",
+    ]
