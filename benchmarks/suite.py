@@ -13,10 +13,11 @@ does not have yet).
 
 Our kernel and its peers are called in turns in this process, with the same number of threads
 (`--threads`): in each of `--rounds` turns each is called until it is warm, then for some
-milliseconds. The median of the turns counts. Results are compared first. PyTorch (the extra
-`torch`) runs without gradients, with tensors in the order of memory that suits it, weights
-arranged beforehand, and batch normalisation folded into the weights; outputs are given where it
-has an argument for them. NumPy is left out where it takes over four times as long as PyTorch.
+milliseconds, after a pause in which the threads of the one before fall asleep. The median of the
+turns counts, and within a turn that of batches of a millisecond. Results are compared first.
+PyTorch (the extra `torch`) runs without gradients, with tensors in the order of memory that suits
+it, weights arranged beforehand, and batch normalisation folded into the weights; outputs are given
+where it has an argument for them. NumPy is left out where it takes over four times as long.
 
 ratio   the time of the fastest peer over ours: above 1 we are faster;
 share   the limit over our time, where the limit is the longer of
@@ -63,8 +64,10 @@ from autosched.target import Target, cpu_target
 from autosched.task import Task
 
 OURS = "autosched"
-_WARM_SECONDS = 4e-3
-_VISIT_SECONDS = 8e-3
+_PAUSE_SECONDS = 15e-3  # until the threads of the one before, which wait in loops, are asleep
+_WARM_SECONDS = 5e-3
+_VISIT_SECONDS = 9e-3
+_BATCH_SECONDS = 1e-3
 _TOO_SLOW = 4
 _THREADS_OF_OTHERS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _TOLERANCE = 2e-3
@@ -108,21 +111,22 @@ def in_turns(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list
         for name, call in calls.items():
             if turn > 2 and name != OURS and min(times[name]) > _TOO_SLOW * fastest:
                 continue
+            time.sleep(_PAUSE_SECONDS)
             once = _visit(call, _WARM_SECONDS, 1)
-            times[name].append(_visit(call, _VISIT_SECONDS, max(1, int(_VISIT_SECONDS / once))))
+            times[name].append(_visit(call, _VISIT_SECONDS, max(1, int(_BATCH_SECONDS / once))))
     return times
 
 
 def _visit(call: Callable[[], Any], seconds: float, calls: int) -> float:
-    """Seconds per call; the batch of `calls` is repeated until it took as long as it should."""
-    done, start = 0, time.perf_counter()
-    while True:
+    """Seconds per call: the median of batches of `calls`, which take `seconds` together."""
+    batches: list[float] = []
+    end = time.perf_counter() + seconds
+    while not batches or time.perf_counter() < end:
+        start = time.perf_counter()
         for _ in range(calls):
             call()
-        done += calls
-        spent = time.perf_counter() - start
-        if spent >= seconds:
-            return spent / done
+        batches.append((time.perf_counter() - start) / calls)
+    return median(batches)
 
 
 def peers_of(operator: Operator, task: Task, inputs: Sequence[Any]) -> dict[str, Callable[[], Any]]:

@@ -63,6 +63,7 @@ def test_far_slower_peers_leave_after_three_rounds(
     suite: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = {suite.OURS: 10.0, "NumPy": 5.0, "PyTorch": 1.0}
+    monkeypatch.setattr(suite, "_PAUSE_SECONDS", 0)
     monkeypatch.setattr(suite, "_visit", lambda call, least, calls: seconds[call()])
     calls = {name: (lambda name=name: name) for name in seconds}
     times = suite.in_turns(calls, 5)
