@@ -98,6 +98,8 @@ def module_for(func: PrimFunc, target: Target) -> ModuleBuilder:
         vector_bytes=target.vector_bytes,
         has_gather="+avx2" in features,
         has_scatter="+avx512f" in features,
+        fuses="+fma" in features or "+neon" in features,
+        scales={"+avx512f", "+avx512vl"} <= features,
     )
 
 

@@ -163,6 +163,62 @@ class _Lanes:
         x = self.choose(self.test("ogt", x, self.const(low)), x, self.const(low))
         return self.choose(self.test("olt", x, self.const(high)), x, self.const(high))
 
+    def limit(self, x: str, low: float, high: float) -> str:
+        """x limited to [low, high]; NaN stays: one instruction for each, which prefers the second
+        operand."""
+        x = self.choose(self.test("ogt", self.const(low), x), self.const(low), x)
+        return self.choose(self.test("olt", self.const(high), x), self.const(high), x)
+
+    def scale(self, x: str, n: str) -> str:
+        """x 2**n for whole numbers n in [-150, 128].
+
+        AVX-512 has an instruction; others apply the power in two halves, each of which is a float.
+        """
+        if self.b.module.scales and self.dtype.lanes > 1:
+            return self._scaled_at_once(x, n)
+        safe = self.choose(self.test("ord", n, n), n, self.const(0.0))
+        whole = self.b.emit(f"fptosi {self.kind} {safe} to {self.int_kind}")
+        half = self.int_op("ashr", whole, self.int_const(1))
+        rest = self.int_op("sub", whole, half)
+        return self.mul(self.mul(x, _power_of_two(self, half)), _power_of_two(self, rest))
+
+    def _scaled_at_once(self, x: str, n: str) -> str:
+        """In registers of 16, 8 or 4 lanes."""
+        lanes = self.dtype.lanes
+        width = next((w for w in (4, 8) if lanes <= w), 16)
+        part = f"<{width} x float>"
+        mask = "i16" if width == 16 else "i8"
+        rounding = [("i32", "4")] if width == 16 else []  # as everywhere
+        total = ""
+        for start in range(0, lanes, width):
+            parts = [(part, self._shuffle(v, lanes, range(start, start + width))) for v in (x, n)]
+            rest = [(part, "zeroinitializer"), (mask, "-1"), *rounding]
+            name = f"llvm.x86.avx512.mask.scalef.ps.{32 * width}"
+            one = self.b.call(name, part, [*parts, *rest])
+            total = self._joined(total, one, start, width)
+        found = -(-lanes // width) * width
+        return self._shuffle(total, found, range(lanes))
+
+    def _joined(self, total: str, part: str, count: int, width: int) -> str:
+        """The lanes of `part` behind the `count` lanes of `total`."""
+        if not count:
+            return part
+        both, wide = f"<{count} x float>", self._shuffle(part, width, range(count))
+        order = ", ".join(f"i32 {k}" for k in range(count + width))
+        return self.b.emit(
+            f"shufflevector {both} {total}, {both} {wide}, <{count + width} x i32> <{order}>"
+        )
+
+    def _shuffle(self, x: str, lanes: int, order: range) -> str:
+        """The lanes `order` of x, which has `lanes`; those beyond are anything."""
+        if order == range(lanes):
+            return x
+        chosen = ", ".join(f"i32 {k}" if k < lanes else "i32 poison" for k in order)
+        kind = f"<{lanes} x float>"
+        return self.b.emit(
+            f"shufflevector {kind} {x}, {kind} poison, <{len(order)} x i32> <{chosen}>"
+        )
+
     def keep_nan(self, x: str, y: str) -> str:
         """y, but x where x is NaN."""
         return self.choose(self.test("uno", x, x), x, y)
@@ -181,22 +237,29 @@ def _power_of_two(f: _Lanes, n: str) -> str:
     return f.from_bits(f.int_op("shl", biased, f.int_const(23)))
 
 
-def _exp(f: _Lanes, x: str) -> str:
-    """exp: x = n ln2 + r with |r| <= ln2 / 2; Taylor's polynomial of degree 7 in r, times 2**n.
+# exp(r) = 1 + r + r**2 P(r) on |r| <= ln2 / 2: minimax, relative error 2**-28 (Lawson's iteration).
+_EXP = (
+    1.3814540104697857e-3,
+    8.368745195589498e-3,
+    4.166839079138325e-2,
+    1.6666520398318790e-1,
+    4.999999343207684e-1,
+    1.0,
+    1.0,
+)
 
-    The scale is applied in two halves, so that results overflow to infinity and underflow through
-    the subnormals to zero by themselves.
+
+def _exp(f: _Lanes, x: str) -> str:
+    """exp: x = n ln2 + r with |r| <= ln2 / 2; a polynomial of degree 6 in r, times 2**n.
+
+    Results overflow to infinity and underflow through the subnormals to zero by themselves. NaN
+    goes through all steps.
     """
-    limited = f.clamp(x, -104.0, 89.0)
+    limited = f.limit(x, -104.0, 89.0)
     n = f.intrinsic("roundeven", f.mul(limited, f.const(math.log2(math.e))))
     r = f.fma(n, f.const(-0.693359375), limited)
     r = f.fma(n, f.const(2.12194440e-4), r)
-    p = f.polynomial(r, [1 / math.factorial(k) for k in range(7, -1, -1)])
-    whole = f.b.emit(f"fptosi {f.kind} {n} to {f.int_kind}")
-    half = f.int_op("ashr", whole, f.int_const(1))
-    rest = f.int_op("sub", whole, half)
-    scaled = f.mul(f.mul(p, _power_of_two(f, half)), _power_of_two(f, rest))
-    return f.keep_nan(x, scaled)
+    return f.scale(f.polynomial(r, _EXP), n)
 
 
 # log(1 + m) = m - m**2 / 2 + m**3 P(m) on [sqrt(1/2) - 1, sqrt(2) - 1] (Cephes, logf.c)

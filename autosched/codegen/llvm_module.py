@@ -46,6 +46,8 @@ class Region:
 class ModuleBuilder:
     """What the functions of one module share: declarations, globals, metadata, finished text.
 
+    `fuses` and `scales` tell whether there are instructions for multiply-adds and for a product
+    with a power of two.
     `narrow_loops` counts innermost loops that store less than half a vector register at once,
     `local` are the functions that others of the module may call.
     """
@@ -56,6 +58,8 @@ class ModuleBuilder:
     vector_bytes: int
     has_gather: bool
     has_scatter: bool
+    fuses: bool
+    scales: bool
     declarations: dict[str, str] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)

@@ -60,6 +60,7 @@ from autosched.transform.loops.hoist_invariants import HoistInvariants
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
 from autosched.transform.loops.instrument_profile_intrinsics import InstrumentProfileIntrinsics
 from autosched.transform.loops.loop_partition import LoopPartition
+from autosched.transform.loops.read_divisors_once import ReadDivisorsOnce
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 from autosched.transform.loops.serialize_loops import SerializeLoops
 from autosched.transform.loops.unroll_loop import UnrollLoop
@@ -107,6 +108,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         HoistIfThenElse(),
         PromoteAccumulators(vector_bytes, core_of(vector_bytes).registers),
         VectorizeInnermost(vector_bytes),
+        ReadDivisorsOnce(),
         UnrollLoop(),
         UserPasses(2),
         RenormalizeSplitPattern(),
@@ -273,6 +275,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "NarrowDataType": NarrowDataType,
     "PlanAndUpdateBufferAllocationLocation": PlanAndUpdateBufferAllocationLocation,
     "PromoteAccumulators": PromoteAccumulators,
+    "ReadDivisorsOnce": ReadDivisorsOnce,
     "RemoveNoOp": RemoveNoOp,
     "RenormalizeSplitPattern": RenormalizeSplitPattern,
     "RewriteUnsafeSelect": RewriteUnsafeSelect,

@@ -10,6 +10,7 @@ import pytest
 from autosched.tir import op
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Expr
+from autosched.tir.parser import parse_func
 from kit.floats import patterns, same_bits
 from kit.types import Elementwise, RunKernel
 
@@ -131,3 +132,37 @@ def test_nan_infinity_and_signed_zeros_are_kept(
     np.testing.assert_array_equal(out, expected)
     numbers = ~np.isnan(expected)
     np.testing.assert_array_equal(np.signbit(out[numbers]), np.signbit(expected[numbers]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_division_of_vectors_by_one_number(dtype: str, run: RunKernel) -> None:
+    """It becomes products: to the bit where the remainder is normal, with every special value."""
+    kind = np.dtype(dtype)
+    limits = np.finfo(kind)
+    least = float(limits.smallest_normal) * 2.0 ** (limits.nmant + 3)
+    rng = np.random.default_rng(0)
+    some = rng.integers(0, 2**63, 4096).astype(f"u{kind.itemsize}").view(kind)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, limits.max, limits.smallest_subnormal, 3.0, 0.1]
+    ends = np.array([*special, *np.negative(special)], kind)
+    x, s = np.concatenate([ends, some])[:4096], np.concatenate([ends, some[::-1]])[:64]
+    f = parse_func(f"""\
+def main(X: Buffer((4096,), {dtype}), S: Buffer((64,), {dtype}), Y: Buffer((262144,), {dtype})):
+    for i in range(64):
+        d: {dtype} = S[i]
+        for j in range(512):
+            Y[i * 4096 + j * 8:i * 4096 + j * 8 + 8] = X[j * 8:j * 8 + 8] / broadcast(d, 8)
+""")
+    y = np.zeros(64 * 4096, kind)
+    run(f, x, s, y)
+    y = y.reshape(64, 4096)
+    with np.errstate(all="ignore"):
+        expected = x / s[:, None]
+        size = np.abs(expected)
+        exact = (np.abs(x) >= least) & (size >= least) & (size <= limits.max / 2)
+        exact |= ~np.isfinite(x) | ~np.isfinite(s[:, None]) | (x == 0) | (s[:, None] == 0)
+        assert exact.mean() > 0.5
+        same = np.isnan(expected) & np.isnan(y)
+        same |= (y == expected) & (np.signbit(y) == np.signbit(expected))
+        assert same[exact].all()
+        near = np.abs(y.astype(np.float64) - expected) <= np.spacing(size)
+        assert (same | near | (size > limits.max / 2)).all()

@@ -40,6 +40,7 @@ from autosched.tir.stmt import (
     For,
     ForKind,
     IfThenElse,
+    LetStmt,
     SeqStmt,
     Stmt,
 )
@@ -294,6 +295,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     ),
     "StorageRewrite": (four_stages, lambda f: len(statements(f, Allocate)) == 2),
     "HoistInvariants": (divided_rows, lambda f: depth(f.body) == 2),
+    "ReadDivisorsOnce": (
+        lambda: (*divided_rows()[:2], CPU),
+        lambda f: len(statements(f, LetStmt)) == 1,
+    ),
     "HoistIfThenElse": (store_predicate, is_hoisted),
     "PromoteAccumulators": (
         matmul,
