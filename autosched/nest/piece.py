@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from autosched.nest.loop_nest import LoopNest
-from autosched.nest.register_tile import TileProblem
+from autosched.nest.register_tile import TileProblem, parts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,11 @@ class Tile:
         """The factors of the tile loops, and of the chunks."""
         return (*(self.factors[k] for k in self.tiled), self.held)
 
+    @property
+    def parts(self) -> int:
+        """Partial results of each output: steps take turns at them."""
+        return int(parts_of(self.problem, math.prod(self.chosen)))
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -49,7 +55,7 @@ class Piece:
         """Statements' results that are held at once; 0 when nothing is accumulated."""
         if self.tile is None:
             return 0
-        count = self.tile.held
+        count = self.tile.held * self.tile.parts
         for factor in self.tile.factors:
             count *= factor
         return count

@@ -20,6 +20,7 @@ from autosched.nest.register_tile import (
     Operand,
     TileProblem,
     good_and_near_tiles,
+    most_parts,
 )
 from autosched.nest.window import shares
 
@@ -114,6 +115,7 @@ def _tiled(nest: LoopNest, fit: int, core: Core, element: int, weight: float) ->
         core,
         weight,
         FOLD_CYCLES if nest.folded else STORE_CYCLES,
+        most_parts=most_parts(_longest(nest)) if nest.folded else 1,
     )
     if not nest.folded and (nest.width <= fit or chunks > 1):
         problem = _with_window(problem, nest, tiled, nest.width // chunks)
@@ -167,11 +169,7 @@ def _with_window(
     """
     if nest.width < WINDOW_LANES or not problem.core.windows:
         return problem
-    loops = nest.loops
-    last = last_reduction(loops)
-    run = [last]
-    while run[0] > 0 and loops[run[0] - 1].reduces:
-        run.insert(0, run[0] - 1)
+    loops, run = nest.loops, _innermost_run(nest)
     if any(loops[k].conditional or any(loops[k].blocks) for k in (*tiled, *run)):
         return problem
     operands = [
@@ -187,6 +185,19 @@ def _with_window(
     if not any(shares(operand, problem.extents, window) for operand in operands):
         return problem
     return replace(problem, operands=tuple(operands), window=window)
+
+
+def _innermost_run(nest: LoopNest) -> list[int]:
+    """The innermost reduction loops that follow each other."""
+    run = [last_reduction(nest.loops)]
+    while run[0] > 0 and nest.loops[run[0] - 1].reduces:
+        run.insert(0, run[0] - 1)
+    return run
+
+
+def _longest(nest: LoopNest) -> int:
+    """Iterations of the longest of them."""
+    return max(nest.loops[k].extent for k in _innermost_run(nest))
 
 
 def _pieces(width: int) -> int:

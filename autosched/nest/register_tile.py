@@ -36,6 +36,9 @@ NEAR, MOST_NEAR = 1.15, 6
 WINDOW = 1.05
 """Cycles of an unrolled window over those modelled: long code, and idle units at both ends."""
 
+MOST_PARTS, STEPS_OF_PART = 8, 4
+"""Partial results of one output whose lanes are folded at the end, and the least steps of each."""
+
 ENDLESS = 10**9
 """Steps of a reduction so long that what surrounds it does not count."""
 
@@ -63,6 +66,7 @@ class TileProblem:
     storing the accumulators, `weight` the instructions for each accumulator and step besides loads,
     `finish` the cycles for each accumulator before and after the reduction. `window` has the
     extents of the innermost reduction loops where their steps share what they read, else nothing.
+    `most_parts` is the power of two that `parts_of` is limited to: 1 where lanes are not folded.
     """
 
     extents: tuple[int, ...]
@@ -72,6 +76,28 @@ class TileProblem:
     weight: float = 1.0
     finish: float = STORE_CYCLES
     window: tuple[int, ...] = ()
+    most_parts: int = 1
+
+
+@overload
+def parts_of(problem: TileProblem, accumulators: int) -> float: ...
+@overload
+def parts_of(problem: TileProblem, accumulators: int | Array) -> float | Array: ...
+def parts_of(problem: TileProblem, accumulators: int | Array) -> float | Array:
+    """Partial results of each of so many accumulators, for steps that take turns at them.
+
+    Each step of one accumulator waits for the one before; a core that begins two in each of four
+    cycles needs eight that do not. Lanes that are folded at the end can be more lanes as well.
+    """
+    return largest(1, -largest(-(MOST_PARTS // accumulators), -problem.most_parts))
+
+
+def most_parts(steps: int) -> int:
+    """The power of two of partial results that a reduction of so many steps is worth."""
+    parts = 1
+    while 2 * parts <= MOST_PARTS and 2 * parts * STEPS_OF_PART <= steps:
+        parts *= 2
+    return parts
 
 
 @overload
@@ -94,12 +120,13 @@ def cost(
     if window is not None:
         return _window_cycles(problem, window) / accumulators
     live, loads = operand_registers(problem.operands, tile)
-    spills = (accumulators > 1) & (accumulators + live > core.registers)
+    parts = parts_of(problem, accumulators)
+    spills = (accumulators > 1) & (accumulators * parts + live > core.registers)
     if spills is True:
         return math.inf
     work = accumulators * problem.weight
-    cycles = core.cycles(work, loads, 2, core.latency)
-    finish = accumulators * problem.finish / steps
+    cycles = core.cycles(work, loads, 2 / parts, core.latency / parts)
+    finish = accumulators * (problem.finish + parts - 1) / steps
     value = (cycles + finish) / accumulators
     return value if spills is False else np.where(spills, math.inf, value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +21,9 @@ from autosched.nest.register_tile import (
     cost,
     good_and_near_tiles,
     good_tiles,
+    most_parts,
     operand_registers,
+    parts_of,
     unrolled_steps,
     whole_loops,
 )
@@ -52,6 +55,26 @@ def test_factors_divide_the_extents() -> None:
 def test_more_reuse_is_cheaper() -> None:
     problem = matmul(12, 4)
     assert cost(problem, (6, 4)) < cost(problem, (1, 4)) < math.inf
+
+
+def test_few_accumulators_have_partial_results() -> None:
+    """As many as a core can work on without waiting, where there are steps enough."""
+    row = TileProblem((1,), (Operand(1.0, (False,)),), 64, Core(64, 32), most_parts=8)
+    accumulators = np.arange(1, 11)
+    assert [parts_of(row, int(n)) for n in accumulators] == [8, 4, 2, 2, 1, 1, 1, 1, 1, 1]
+    assert np.array_equal(parts_of(row, accumulators), [8, 4, 2, 2, 1, 1, 1, 1, 1, 1])
+    assert [most_parts(steps) for steps in (1, 7, 8, 15, 16, 31, 32, 999)] == [
+        1,
+        1,
+        2,
+        2,
+        4,
+        4,
+        8,
+        8,
+    ]
+    assert parts_of(replace(row, most_parts=most_parts(20)), 1) == 4
+    assert cost(row, (1,), ENDLESS) < cost(replace(row, most_parts=1), (1,), ENDLESS) / 4
 
 
 def test_a_long_reduction_spreads_what_surrounds_it() -> None:

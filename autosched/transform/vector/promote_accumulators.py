@@ -69,6 +69,7 @@ from autosched.transform.vector.reduction_nest import (
     is_reduction,
     match_nest,
 )
+from autosched.transform.vector.turns import Turns
 
 
 @dataclass(frozen=True)
@@ -157,42 +158,48 @@ def _build(nest: Nest, tile: Tile, registers: int) -> Stmt:
     points.sort(key=len, reverse=True)  # the operand with most copies streams
     data = pointer(f"{nest.buffer.name}.acc", nest.buffer.dtype, "local")
     count = math.prod(map(len, points))
-    held = Buffer(data, nest.buffer.dtype, (const(count * width),), name=data.name)
+    size = const(count * tile.parts * width)
+    held = Buffer(data, nest.buffer.dtype, (size,), name=data.name)
     before: list[Stmt] = []
     steps: list[Stmt] = []
+    rest: list[Stmt] = []
     after: list[Stmt] = []
+    turns = Turns.of(chain, tile.parts)
     for number, point in enumerate(itertools.product(*points)):
-        slot = _lanes(number * width, width)
-        own = BufferLoad(held, (slot,))
         table = dict(point)
-        where, what = substitute(index, table), substitute(value, {**table, output: own})
+        where, what = substitute(index, table), substitute(value, table)
         old = BufferLoad(nest.buffer, (where,))
+        slots = [
+            _lanes((number * turns.parts + part) * width, width) for part in range(turns.parts)
+        ]
+        owns = [BufferLoad(held, (slot,)) for slot in slots]
         if nest.fold is None:
-            before.append(BufferStore(held, old, (slot,)))
-            steps.append(BufferStore(held, what, (slot,)))
-            after.append(BufferStore(nest.buffer, own, (where,)))
+            before.append(BufferStore(held, old, (slots[0],)))
+            steps.append(BufferStore(held, substitute(what, {output: owns[0]}), (slots[0],)))
+            after.append(BufferStore(nest.buffer, owns[0], (where,)))
             continue
-        start = const(0, own.dtype) if nest.fold is Add else broadcast(old, width)
-        before.append(BufferStore(held, start, (slot,)))
-        steps.append(BufferStore(held, nest.fold(own, what), (slot,)))
-        after += _fold_lanes(held, nest.fold, number * width, width)
-        total = nest.fold(old, BufferLoad(held, (const(number * width),)))
+        start = const(0, owns[0].dtype) if nest.fold is Add else broadcast(old, width)
+        for part, (slot, own) in enumerate(zip(slots, owns, strict=True)):
+            before.append(BufferStore(held, start, (slot,)))
+            step = nest.fold(own, turns.turn(what, part))
+            steps.append(BufferStore(held, step, (slot,)))
+            if part < turns.rest:
+                rest.append(BufferStore(held, nest.fold(own, turns.last(what, part)), (slot,)))
+        first, lanes = number * turns.parts * width, turns.parts * width
+        after += _fold_lanes(held, nest.fold, first, lanes)
+        total = nest.fold(old, BufferLoad(held, (const(first),)))
         after.append(BufferStore(nest.buffer, total, (where,)))
     copies = count * tile.held
     window = window_of(tile.problem, tile.chosen, math.prod(axis.extent for axis in chain))
     if window is None:
-        whole = whole_loops([axis.extent for axis in chain], copies, registers)
-        rolled = len(chain) - whole
-        body: Stmt = seq(*steps)
-        for axis in reversed(chain[rolled:]):
-            body = _loop(axis.var, axis.extent, body, ForKind.UNROLLED)
+        body = _rolled(turns.chain, steps, copies * turns.parts, registers)
+        if rest:
+            others = [axis for axis in chain if axis.var is not turns.var]
+            body = seq(body, _rolled(others, rest, copies * turns.rest, registers))
     else:
         rolled = len(chain) - window.loops
         body = seq(*_in_window(nest, tile, window, chain[rolled:], points, steps))
-    for axis in reversed(chain[:rolled]):
-        body = _loop(axis.var, axis.extent, body)
-        if axis is chain[-1]:
-            body.annotations["unroll_count"] = unrolled_steps(axis.extent, copies)
+        body = _around(chain[:rolled], chain[-1], body, copies)
     # The tile is what unrolling is for: more copies would only cost compilation.
     body = AttrStmt(None, "pragma_auto_unroll_max_step", const(0), seq(*before, body, *after))
     body = Allocate(data, held.dtype, held.shape, TRUE, body)
@@ -201,6 +208,24 @@ def _build(nest: Nest, tile: Tile, registers: int) -> Stmt:
     for axis in reversed(outer):
         var, extent = remaining.get(axis.var, (axis.var, axis.extent))
         body = _loop(var, extent, body)
+    return body
+
+
+def _rolled(chain: Sequence[Axis], steps: Sequence[Stmt], copies: int, registers: int) -> Stmt:
+    """The steps in the loops `chain`, of which the innermost are unrolled whole where few."""
+    rolled = len(chain) - whole_loops([axis.extent for axis in chain], copies, registers)
+    body: Stmt = seq(*steps)
+    for axis in reversed(chain[rolled:]):
+        body = _loop(axis.var, axis.extent, body, ForKind.UNROLLED)
+    return _around(chain[:rolled], chain[-1] if chain else None, body, copies)
+
+
+def _around(chain: Sequence[Axis], last: Axis | None, body: Stmt, copies: int) -> Stmt:
+    """Loops around `body`; the `last` one runs some of its `copies` in each round."""
+    for axis in reversed(chain):
+        body = _loop(axis.var, axis.extent, body)
+        if axis is last:
+            body.annotations["unroll_count"] = unrolled_steps(axis.extent, copies)
     return body
 
 

@@ -13,6 +13,7 @@ from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
+from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Stmt
 from autosched.tir.walk import stmts
@@ -196,7 +197,7 @@ def dot(
     return func_of(body, a, b, c), [3 * extent, 5 * extent, 15]
 
 
-@pytest.mark.parametrize("extent", [16, 64, 37, 8, 3])
+@pytest.mark.parametrize("extent", [16, 64, 37, 8, 3, 16 * 35 + 3])
 def test_partial_sums_in_lanes(extent: int) -> None:
     func, sizes = dot(extent)
     new = PromoteAccumulators()(func)
@@ -206,6 +207,22 @@ def test_partial_sums_in_lanes(extent: int) -> None:
     interp.run(func, arrays)
     interp.run(new, other)
     np.testing.assert_allclose(arrays[2], other[2], rtol=1e-5, atol=1e-5)
+
+
+def test_steps_of_a_long_sum_take_turns() -> None:
+    """Of 35 steps eight partial results, each of sixteen lanes; three steps are left over."""
+    func = parse_func("""\
+def main(A: Buffer((560,), float32), C: Buffer((1,), float32)):
+    for k in range(560):
+        C[0] = max(C[0], A[k])
+""")
+    new = PromoteAccumulators()(func)
+    inside, rest = to_text(new).split("for k in unrolled(4)")[1].split("C.acc[0:64] = ")
+    assert inside.count("C.acc[112:128] = max(C.acc[112:128], ") == 1
+    assert inside.count("C.acc[32:48] = max(C.acc[32:48], ") == 2
+    assert inside.count("C.acc[48:64] = max(C.acc[48:64], ") == 1
+    assert rest.startswith("max(C.acc[0:64], C.acc[64:128])")
+    agree(func, new, 560, 1)
 
 
 HALVES = re.compile(r"C.acc\[0:8\] = .*C.acc\[0:8\].*C.acc\[8:16\]")
