@@ -69,6 +69,7 @@ from autosched.transform.low_precision.bf16_storage_legalize import BF16StorageL
 from autosched.transform.low_precision.fp8_compute_legalize import FP8ComputeLegalize
 from autosched.transform.low_precision.fp8_storage_legalize import FP8StorageLegalize
 from autosched.transform.low_precision.lower_custom_datatypes import LowerCustomDatatypes
+from autosched.transform.storage.share_output import ShareOutput
 from autosched.transform.storage.storage_rewrite import StorageRewrite
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
@@ -93,6 +94,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         UserPasses(0),
         InjectPrefetch(),
         HoistInvariants(),
+        ShareOutput(),
         StorageFlatten(),
         *FROM_BLOCKS,
         BF16ComputeLegalize(explicit=False),
@@ -280,6 +282,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "RenormalizeSplitPattern": RenormalizeSplitPattern,
     "RewriteUnsafeSelect": RewriteUnsafeSelect,
     "SerializeLoops": SerializeLoops,
+    "ShareOutput": ShareOutput,
     "SharedToDynamic": SharedToDynamic,
     "Simplify": Simplify,
     "SplitHostDevice": SplitHostDevice,

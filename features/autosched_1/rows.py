@@ -31,6 +31,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
 from autosched.tir.walk import stmts
 from autosched.transform.loops.hoist_invariants import HoistInvariants
+from autosched.transform.storage.share_output import ShareOutput
 
 _SCALED = np.array(SCALED)
 _VTHREAD = 7
@@ -83,7 +84,8 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
     """
     machine = machine_of(target)
     collector = _Collector(machine)
-    Nest(_as_compiled(func, target), collector)
+    func = _as_compiled(func, target)
+    Nest(func, collector)
     order = dict.fromkeys(s.buffer.data for s in stmts(func.body) if isinstance(s, BufferStore))
     stored = [collector.buffers[data] for data in order]
     starts = nest_starts([store for found in stored for store in found.stores])
@@ -104,8 +106,9 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
 
 
 def _as_compiled(func: PrimFunc, target: Target) -> PrimFunc:
-    """`func` after the first pass of the code generator: invariants have left their loops."""
-    return func if target.is_gpu else HoistInvariants()(func)
+    """`func` after the first passes of the code generator: invariants have left their loops, and
+    values that become outputs are kept in them."""
+    return func if target.is_gpu else ShareOutput()(HoistInvariants()(func))
 
 
 def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:

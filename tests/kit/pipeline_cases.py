@@ -188,6 +188,24 @@ def divided_rows(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, D]
 
 
+def scaled_rows(gpu: bool) -> tuple[Any, list[Any]]:
+    """The squares of a row, divided by their sum."""
+    A = te.placeholder((6, 40), name="A")
+    E = te.compute((6, 40), lambda i, j: A[i, j] * A[i, j], name="E")
+    k = te.reduce_axis((0, 40), name="k")
+    total = te.compute((6,), lambda i: te.sum(E[i, k], axis=k), name="total")
+    D = te.compute((6, 40), lambda i, j: E[i, j] / total[i], name="D")
+    sch = te.create_schedule(D.op)
+    i, j = D.op.axis
+    if gpu:
+        _threads(sch, D, i, j)
+    for stage in (E, total):
+        sch[stage].compute_at(sch[D], i)
+        if gpu:
+            sch[stage].set_scope("local")
+    return sch, [A, D]
+
+
 def summed_rows(gpu: bool) -> tuple[Any, list[Any]]:
     """Sums that the threads of a block share."""
     A = te.placeholder((6, 40), name="A")
@@ -251,6 +269,7 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "narrow_types": narrow_types,
     "guarded_select": guarded_select,
     "divided_rows": divided_rows,
+    "scaled_rows": scaled_rows,
     "summed_rows": summed_rows,
     "turned_rows": turned_rows,
     "idle_loop": idle_loop,

@@ -113,6 +113,19 @@ def divided_rows() -> tuple[Schedule, list[Tensor], Target]:
     return sch, [A, D], SCALAR
 
 
+def scaled_rows() -> tuple[Schedule, list[Tensor], Target]:
+    """The exponentials of a row, divided by their sum."""
+    A = te.placeholder((4, 200), name="A")
+    E = te.compute((4, 200), lambda i, j: te.exp(A[i, j]), name="E")
+    k = te.reduce_axis((0, 200), name="k")
+    total = te.compute((4,), lambda i: te.sum(E[i, k], axis=k), name="total")
+    D = te.compute((4, 200), lambda i, j: E[i, j] / total[i], name="D")
+    sch = te.create_schedule(D.op)
+    sch[E].compute_at(sch[D], compute_of(D).axis[0])
+    sch[total].compute_at(sch[D], compute_of(D).axis[0])
+    return sch, [A, D], CPU
+
+
 def small_floats(dtype: str, n: int | Var) -> tuple[Schedule, list[Tensor], Target]:
     A = te.placeholder((n,), dtype, name="A")
     B = te.compute((n,), lambda i: A[i] * A[i] + A[i], name="B")
@@ -298,6 +311,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     "ReadDivisorsOnce": (
         lambda: (*divided_rows()[:2], CPU),
         lambda f: len(statements(f, LetStmt)) == 1,
+    ),
+    "ShareOutput": (
+        scaled_rows,
+        lambda f: all(a.buffer_var.name != "E" for a in statements(f, Allocate)),
     ),
     "HoistIfThenElse": (store_predicate, is_hoisted),
     "PromoteAccumulators": (

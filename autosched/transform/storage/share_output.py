@@ -1,0 +1,207 @@
+"""ShareOutput: values that become an output element by element are kept in the output.
+
+before:
+    def main(A: Buffer((4, 16), float32), Y: Buffer((4, 16), float32)):
+        for i in range(4):
+            realize(E[i:i + 1, 0:16], float32, "", shape=(4, 16))
+            for j in range(16):
+                E[i, j] = exp(A[i, j])
+            realize(S[i:i + 1], float32, "", shape=(4,))
+            S[i] = 0.0
+            for k in range(16):
+                S[i] = S[i] + E[i, k]
+            for l in range(16):
+                Y[i, l] = E[i, l] / S[i]
+after:
+    def main(A: Buffer((4, 16), float32), Y: Buffer((4, 16), float32)):
+        for i in range(4):
+            for j in range(16):
+                Y[i, j] = exp(A[i, j])
+            realize(S[i:i + 1], float32, "", shape=(4,))
+            S[i] = 0.0
+            for k in range(16):
+                S[i] = S[i] + Y[i, k]
+            for l in range(16):
+                Y[i, l] = Y[i, l] / S[i]
+
+A softmax's exponentials are long to compute: meanwhile the lines of the output come into the
+nearest cache, where they are scaled at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.arith import Analyzer
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Range, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.linear import linear, sum_of
+from autosched.tir.op import sub
+from autosched.tir.stmt import TRUE, AttrStmt, BufferRealize, BufferStore, For, SeqStmt, Stmt
+from autosched.tir.walk import (
+    direct_exprs,
+    free_vars,
+    map_children,
+    pre_order,
+    replace_buffers,
+    stmts,
+)
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+
+@dataclass(frozen=True)
+class ShareOutput(FunctionPass):
+    """Replaces the buffer of an intermediate stage by that of an output.
+
+    Its last reader is one store of the output, which reads the element of the same indices and
+    covers all that is realized, unconditionally; nothing else in its scope mentions the output.
+    Others read it before (a chain of element-wise stages stays as it is). Its values are not
+    accumulated in it, and no attribute names it. Functions whose arguments may overlap stay as
+    they are.
+    """
+
+    name: ClassVar[str] = "ShareOutput"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if not func.attrs.get("tir.noalias", True):
+            return func
+        return func.with_body(_shared(func.body, {b.data: b for b in func.buffers}))
+
+
+def _shared(s: Stmt, outputs: dict[Var, Buffer]) -> Stmt:
+    def inside(inner: Stmt) -> Stmt:
+        return _shared(inner, outputs)
+
+    new = map_children(s, inside)
+    if not isinstance(new, BufferRealize) or new.buffer.data in outputs:
+        return new
+    output = _output_of(new, outputs)
+    return new if output is None else replace_buffers(new.body, {new.buffer: output})
+
+
+def _output_of(realize: BufferRealize, outputs: dict[Var, Buffer]) -> Buffer | None:
+    """The output that may be used in place of the realized buffer."""
+    buffer = realize.buffer
+    if buffer.scope not in ("", "global") or realize.condition is not TRUE:
+        return None
+    if not all(_is_plain(s, buffer) for s in stmts(realize.body)):
+        return None
+    found = _last_use(realize.body, buffer)
+    if found is None:
+        return None
+    loops, store = found
+    output = outputs.get(store.buffer.data)
+    if output is None or output is not store.buffer or not _is_alike(buffer, output):
+        return None
+    others = [s for s in stmts(realize.body) if s is not store]
+    if any(_mentions(s, output.data) for s in others):
+        return None
+    if not any(True for s in others for _ in _loads(s, buffer)):
+        return None  # a tile of a chain, which needs no more than the nearest cache
+    own = all(e.indices == store.indices for e in _loads(store, buffer))
+    own = own and not any(True for _ in _loads(store, output))
+    return output if own and _covers(loops, store.indices, realize.bounds) else None
+
+
+def _is_plain(s: Stmt, buffer: Buffer) -> bool:
+    """True when `s` reads and writes the buffer by whole elements, and does not accumulate."""
+    if isinstance(s, AttrStmt) and (s.node is buffer or s.node is buffer.data):
+        return False
+    for e in direct_exprs(s):
+        loads = [n for n in pre_order(e) if isinstance(n, BufferLoad)]
+        if any(n.buffer.data is buffer.data and n.buffer is not buffer for n in loads):
+            return False
+        if buffer.data in free_vars(e) and not any(n.buffer is buffer for n in loads):
+            return False
+    if isinstance(s, BufferStore) and s.buffer.data is buffer.data:
+        return (
+            s.buffer is buffer and s.predicate is None and not any(True for _ in _loads(s, buffer))
+        )
+    return True
+
+
+def _loads(s: Stmt, buffer: Buffer) -> Iterator[BufferLoad]:
+    for e in direct_exprs(s):
+        for node in pre_order(e):
+            if isinstance(node, BufferLoad) and node.buffer.data is buffer.data:
+                yield node
+
+
+def _mentions(s: Stmt, data: Var) -> bool:
+    """True when `s` itself (not what is below it) reads or writes through the pointer."""
+    if isinstance(s, BufferStore) and s.buffer.data is data:
+        return True
+    for e in direct_exprs(s):
+        if data in free_vars(e):
+            return True
+        if any(isinstance(n, BufferLoad) and n.buffer.data is data for n in pre_order(e)):
+            return True
+    return False
+
+
+def _uses(root: Stmt, buffer: Buffer) -> bool:
+    return any(_mentions(s, buffer.data) for s in stmts(root))
+
+
+def _last_use(s: Stmt, buffer: Buffer) -> tuple[list[For], BufferStore] | None:
+    """The loops around the last statement that uses the buffer, and that statement, a store to
+    another one under no condition. None when it is another one, or the loops hold more of it."""
+    loops: list[For] = []
+    while True:
+        if isinstance(s, SeqStmt):
+            users = [part for part in s.stmts if _uses(part, buffer)]
+            if not users or (loops and len(users) > 1):
+                return None
+            s = users[-1]
+        elif isinstance(s, For):
+            loops.append(s)
+            s = s.body
+        elif isinstance(s, BufferRealize | AttrStmt):
+            s = s.body
+        elif isinstance(s, BufferStore) and s.predicate is None and s.buffer is not buffer:
+            return loops, s
+        else:
+            return None
+
+
+def _is_alike(one: Buffer, other: Buffer) -> bool:
+    plain = not (one.strides or other.strides)
+    same = one.dtype is other.dtype and one.shape == other.shape
+    return same and plain and one.elem_offset is None and other.elem_offset is None
+
+
+def _covers(loops: Sequence[For], indices: Sequence[Expr], bounds: Sequence[Range]) -> bool:
+    """True when the indices go through the elements of `bounds`, each once."""
+    extents = {}
+    for loop in loops:
+        if not isinstance(loop.extent, IntImm) or not isinstance(loop.min, IntImm):
+            return False
+        if loop.min.value != 0:
+            return False
+        if loop.extent.value > 1:
+            extents[loop.loop_var] = loop.extent.value
+    used: list[Var] = []
+    analyzer = Analyzer()
+    for index, bound in zip(indices, bounds, strict=True):
+        constant, terms = linear(index)
+        moving = sorted((terms.pop(v), extents[v], v.name, v) for v in extents if v in terms)
+        used += [v for *_, v in moving]
+        reach = 1
+        for stride, extent, *_ in moving:
+            if stride != reach:
+                return False
+            reach *= extent
+        if any(not free_vars(term).isdisjoint(extents) for term in terms):
+            return False
+        start = sum_of(terms, constant, index.dtype)
+        same = analyzer.simplify(sub(bound.min, start))
+        if not (isinstance(same, IntImm) and same.value == 0):
+            return False
+        if not (isinstance(bound.extent, IntImm) and bound.extent.value == reach):
+            return False
+    return len(used) == len(set(used)) == len(extents) and math.prod(extents.values()) > 1
