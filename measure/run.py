@@ -160,9 +160,10 @@ class _Runner:
             self._again += 1
 
     def _time(self, index: int, seconds: float, blocks: int) -> list[float]:
-        """`blocks` repeats (seconds per call) within about `seconds`, after a warm-up.
+        """Up to `blocks` repeats (seconds per call) in about `seconds`, after a warm-up.
 
-        A call that alone takes longer is a repeat of its own: what it has to warm up is little.
+        There are as many as calls fit. A call that alone takes longer is a repeat of its own: what
+        it has to warm up is little.
         """
         seconds_of = self._timer(index)
         if self._flush is not None:
@@ -170,6 +171,7 @@ class _Runner:
         once = seconds_of(1)  # warms caches and worker threads
         if once >= seconds:
             return [once]
+        blocks = min(blocks, int(seconds / max(once, 1e-8)))
         calls = max(1, min(10_000_000, int(seconds / blocks / max(once, 1e-8))))
         return [seconds_of(calls) / calls for _ in range(blocks)]
 

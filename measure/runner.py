@@ -15,6 +15,7 @@ from autosched.layout import LayoutOption
 from autosched.measure.check import Seen
 from autosched.measure.environment import fingerprint
 from autosched.measure.flush import all_caches, flush_text, parse_flush
+from autosched.measure.halving import fastest, kept
 from autosched.measure.interrupt import RunInterrupted, RunLostError
 from autosched.measure.result import Failure, RunResult, lower_quartile
 from autosched.process.worker import Worker
@@ -42,10 +43,12 @@ _MOST_STARTS = 3  # processes that die while they are prepared
 class RunOptions:
     """How long to measure.
 
-    Each candidate is visited `visits` times, each time for `repeats` blocks that take together
-    about `min_repeat_ms` / `visits` milliseconds; one that is `give_up` times slower than the best
-    of the batch after two visits is not visited again. One whose first call is `hopeless` times
-    slower than the best known keeps that call as its only repeat. `timeout` (seconds) ends a call
+    A batch is a race: in each of `visits` visits every candidate that is left has its turn, for
+    `repeats` blocks that take together about `min_repeat_ms` / `visits` milliseconds. One that is
+    `give_up` times slower than the best of the batch is not visited again, and with `halving` only
+    the better half goes on after every second visit (measure/halving.py). One whose first call is
+    `hopeless` times slower than the best known keeps that call as its only repeat. `timeout`
+    (seconds) ends a call
     that does not return, and so does `patience` times the best known time, if that is over 1 s.
     `reference_timeout` (seconds) is the limit of the NumPy reference, None six times `timeout` but
     at least 10 s. `cache_flush` empties the caches before each call, which is then timed alone:
@@ -54,10 +57,11 @@ class RunOptions:
     """
 
     timeout: float = 10.0
-    min_repeat_ms: float = 100.0
+    min_repeat_ms: float = 32.0
     repeats: int = 3
     visits: int = 8
     give_up: float = 1.5
+    halving: bool = True
     hopeless: float = 3.0
     patience: float = 50.0
     reference_timeout: float | None = None
@@ -249,7 +253,7 @@ class Runner:
                 on_done((index + 1) // rounds)
         budget = self.options.min_repeat_ms / 1e3 / self.options.visits
         for visit in range(1, rounds):
-            alive = self._in_turn(batch, batch.alive(visit - 1))
+            alive = self._in_turn(batch, batch.left(visit - 1))
             for position, index in enumerate(alive, 1):
                 batch.visit(index, budget)
                 if on_done:
@@ -325,7 +329,7 @@ class Runner:
 def race_options(options: RunOptions, visits: int, seconds: float) -> RunOptions:
     """These options with so many visits of one repeat of about so many seconds; none gives up."""
     total = 1e3 * visits * seconds
-    never = replace(options, give_up=_NEVER, hopeless=_NEVER, patience=_NEVER)
+    never = replace(options, give_up=_NEVER, hopeless=_NEVER, patience=_NEVER, halving=False)
     return replace(never, visits=visits, repeats=1, min_repeat_ms=total)
 
 
@@ -378,7 +382,8 @@ class Batch:
         self.failures: list[Failure | None] = [None] * len(artifacts)
         self._best = best
         self._first: dict[int, float] = {}
-        self._hopeless: set[int] = set()
+        self._left: list[int] = []  # in the race
+        self._started = 0  # how many were in it at first
 
     def results(self) -> list[RunResult]:
         """What is known so far of each candidate."""
@@ -405,23 +410,23 @@ class Batch:
         """The candidates that were called and did not fail."""
         return [i for i in self._first if not self.failures[i]]
 
-    def alive(self, visit: int) -> list[int]:
-        """The candidates worth a visit."""
+    def left(self, visits: int) -> list[int]:
+        """The candidates worth another visit after so many."""
         options = self.runner.options
-        valid = self.valid
-        if visit == 0:
+        if not visits:
+            self._left = self.valid
             slow = options.hopeless * self._best + _WAKE_SECONDS
-            for index in valid:
+            for index in self._left:
                 if self._first[index] > slow:
                     self.seconds[index] = [self._first[index]]
-                    self._hopeless.add(index)
                     self._tell(index)
-        valid = [i for i in valid if i not in self._hopeless]
-        if visit < 2:
-            return valid
-        costs = {i: lower_quartile(tuple(self.seconds[i])) for i in valid}
-        best = min(costs.values(), default=0.0)
-        return [i for i in valid if costs[i] <= best * options.give_up]
+            self._left = [i for i in self._left if self._first[i] <= slow]
+            self._started = len(self._left)
+            return self._left
+        costs = {i: lower_quartile(self.seconds[i]) for i in self._left if not self.failures[i]}
+        most = kept(self._started, visits) if options.halving else self._started
+        self._left = fastest(costs, most, options.give_up)
+        return self._left
 
     def visit(self, index: int, budget: float) -> None:
         """A warm-up and a few repeats, unless it failed meanwhile: with the process of another."""

@@ -209,7 +209,12 @@ class MeasureSection(_Section):
         le=_DAY,
         description="of the NumPy reference; default: six times timeout_s, at least 10",
     )
-    min_repeat_ms: float = Field(default=100.0, gt=0, le=_DAY)
+    min_repeat_ms: float = Field(
+        default=32.0,
+        gt=0,
+        le=_DAY,
+        description="timing of the candidates that stay in the race of their batch to its end, ms",
+    )
     number: Literal["auto"] = Field(default="auto", description="calls per repeat: as many as fit")
     repeat: PositiveInt = 3
     check: Literal["best", "all", "none"] = "best"

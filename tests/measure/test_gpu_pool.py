@@ -39,7 +39,7 @@ def pool(
     **settings: Any,
 ) -> Iterator[GpuPool]:
     nvml = Nvml(lambda: module or FakeNvml(["nvmlInit"]))
-    options = RunOptions(timeout=LONG, visits=VISITS)
+    options = RunOptions(timeout=LONG, visits=VISITS, halving=False)
 
     def make(name: str) -> GpuRunner:
         return GpuRunner(

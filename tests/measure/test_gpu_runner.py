@@ -34,7 +34,7 @@ GOOD: dict[str, Any] = {"seconds": 1e-5}
 @contextmanager
 def runner(timeout: float = 60.0, **settings: Any) -> Iterator[GpuRunner]:
     found = GpuRunner(
-        RunOptions(timeout=timeout, visits=VISITS),
+        RunOptions(timeout=timeout, visits=VISITS, halving=False),
         **{"factory": "kit.fake_gpu:make_handler", "grace_seconds": 0.1, **settings},
     )
     try:

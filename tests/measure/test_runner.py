@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -141,11 +142,16 @@ def test_results_say_how_many_visits_were_disturbed(task: Task) -> None:
     assert [MeasureResult.from_json(each) for each in written] == results
 
 
-def test_a_slow_candidate_is_given_up_after_two_visits(task: Task) -> None:
-    process = Process(first=[1.0, 1.0, 1.0], later=[1.0, 1.4, 1.6])
-    results, visits = run_with(process, task, visits=5, give_up=1.5)
-    assert visits == [5, 5, 2]
-    assert [len(seconds) for seconds, _ in results] == [15, 15, 6]
+def test_slow_candidates_leave_the_race(task: Task) -> None:
+    """At once where they are slow, the slower half after every second visit; none comes back."""
+    later = [1.0, 1.3, 1.6, 1.1, 1.2, 1.4]
+    results, visits = run_with(Process([1.0] * 6, later), task, give_up=1.5)
+    assert visits == [8, 2, 1, 8, 4, 2]
+    assert [len(seconds) for seconds, _ in results] == [24, 6, 3, 24, 12, 6]
+    process = Process([1.0] * 6, later)
+    measured = Measurer(runner=Runner(RunOptions(), process, task.to_json()))
+    measured.together(task, [b""] * 6, visits=5, seconds=1.0)
+    assert [r[0] for r in process.requests].count("time") == 30  # in a race of finalists all stay
 
 
 def test_a_hopeless_candidate_is_not_visited(task: Task) -> None:
@@ -205,7 +211,7 @@ def test_deaths_at_any_moment_cost_one_candidate_each(
     deaths = set(rng.choice(60, 6, replace=False).tolist())
     while any({k, k + 1, k + 2} <= deaths for k in deaths):
         deaths.remove(max(deaths))
-    worker, runner = Dying(deaths), Runner(FAST)
+    worker, runner = Dying(deaths), Runner(replace(FAST, halving=False))
     monkeypatch.setattr(Runner, "_new_worker", lambda self: worker)
     results = runner.run(task, [b"code"] * 8)
     assert sum(failure is not None for _, failure in results) <= len(deaths)
