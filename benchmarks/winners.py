@@ -45,7 +45,7 @@ class Winner:
     @classmethod
     def of(cls, found: TunedTask) -> Winner:
         rivals = () if found.race is None else found.race.rivals
-        ties = tuple(rival.record.steps for rival in rivals if not rival.lost)
+        ties = tuple(rival.record.steps for rival in rivals if rival.ties)
         return cls(found.best.steps, found.best.seconds, ties)
 
     def ties_with(self, other: Winner) -> bool:

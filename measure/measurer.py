@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autosched.measure.build import Builder
+from autosched.measure.build import Builder, BuildResult
 from autosched.measure.check import Seen
 from autosched.measure.cluster.builder import ClusterBuilder
 from autosched.measure.cluster.connect import connect
@@ -29,6 +29,8 @@ from autosched.task import Task
 
 CHECKS = ("best", "all", "none")
 
+_MOST_KEPT = 32  # artifacts of a task; some 10 KB each
+
 # Progress: ("build" | "run", candidates' worth of work done, total).
 Progress = Callable[[str, int, int], None]
 
@@ -45,6 +47,7 @@ class Measurer:
     check: str = "best"
     on_known: Callable[[int, MeasureResult], None] | None = None
     _peaks: dict[tuple[int, str], float | None] = field(default_factory=dict)
+    _kept: dict[str, dict[tuple[Step, ...], tuple[float, bytes]]] = field(default_factory=dict)
 
     @classmethod
     def create(
@@ -210,20 +213,43 @@ class Measurer:
             self._check(task, [b.artifact for b in built], results, best)
         except KeyboardInterrupt:  # measured all the same, though not checked
             raise MeasureInterrupted(results) from None
+        self._keep(task, batch, [b.artifact for b in built], results)
         return results
+
+    def _keep(
+        self,
+        task: Task,
+        batch: Sequence[tuple[Step, ...]],
+        artifacts: Sequence[bytes | None],
+        results: Sequence[MeasureResult],
+    ) -> None:
+        """Keep the artifacts of the fastest candidates of a task, which the race will ask for."""
+        kept = self._kept.setdefault(task.key, {})
+        for steps, artifact, result in zip(batch, artifacts, results, strict=True):
+            if artifact is not None and result.valid:
+                kept[steps] = result.cost, artifact
+        for steps in sorted(kept, key=lambda s: kept[s][0])[_MOST_KEPT:]:
+            del kept[steps]
 
     def again(self, task: Task, steps: tuple[Step, ...]) -> MeasureResult:
         """Build and time one candidate by itself, without a check."""
-        (built,) = self.builder.build(task, [steps])
+        (built,) = self._built(task, [steps])
         ((seconds, failure),) = self.runner.run(task, [built.artifact])
         flush = self.runner.options.flush_bytes
         failed = built.failure or failure
         result = MeasureResult(tuple(seconds), failed, built.seconds, cache_flush=flush)
         return self._with_known(0, result)
 
+    def _built(self, task: Task, batch: Sequence[tuple[Step, ...]]) -> list[BuildResult]:
+        """As `Builder.build`; what was kept from measuring is not built again."""
+        kept = self._kept.get(task.key, {})
+        new = [steps for steps in batch if steps not in kept]
+        found = dict(zip(new, self.builder.build(task, new) if new else [], strict=True))
+        return [found.get(s) or BuildResult(kept[s][1], 0.0) for s in batch]
+
     def build(self, task: Task, batch: Sequence[tuple[Step, ...]]) -> list[bytes | None]:
         """The artifact of each candidate; None where it cannot be built."""
-        return [built.artifact for built in self.builder.build(task, batch)]
+        return [built.artifact for built in self._built(task, batch)]
 
     def verified(self, task: Task, artifact: bytes) -> Failure | Seen | None:
         """What comparing with the reference saw; None where results are not, or in every run."""

@@ -32,6 +32,8 @@ _TIMES_OF_A_CALL = 6.0  # a reference without a limit of its own: NumPy may be s
 # up to 1.8 s instead of 2 ms: 13 of 29 then took more than the minute that ends a process.
 _COMPARE_SECONDS = 10.0
 
+_TURNS_WITH_NUMPY = 8e-3, 15  # seconds of each, and how many
+
 _ONE_CALL = 1e-9  # seconds that the first call is longer than
 _NEVER = 1e9  # times slower than the best
 
@@ -303,14 +305,14 @@ class Runner:
 
         With `plain`, another artifact, that one takes NumPy's place.
 
-        25 repeats of each, less where calls are long. Raises MeasureError when not even one ends
+        15 repeats of each, less where calls are long. Raises MeasureError when not even one ends
         within a minute, or the process dies.
         """
         self.start(task)
         self._call(("load", 0, artifact), "run", _START_SECONDS)
         if plain is not None:
             self._call(("load", 1, plain), "run", _START_SECONDS)
-        request = ("numpy", 0, plain and 1, 0.02, 25, _COMPARE_SECONDS)
+        request = ("numpy", 0, plain and 1, *_TURNS_WITH_NUMPY, _COMPARE_SECONDS)
         theirs, ours = self._call(request, "run", _START_SECONDS)
         return theirs, ours
 

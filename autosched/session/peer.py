@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from autosched.driver import build_steps
+from autosched.errors import MeasureError
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
 from autosched.measure.steady import DISTURBED, scatter
@@ -80,7 +81,9 @@ def peer_of(task: Task, measurer: Measurer, best: Record) -> Peer:
     MeasureError when timing fails, ScheduleError or CompileError when those loops cannot be built.
     """
     version = task.workload.numpy_version()
-    artifact = build_steps(task.dag, best.steps, task.target, layout=task.layout).to_bytes()
+    (artifact,) = measurer.build(task, [best.steps])
+    if artifact is None:
+        raise MeasureError("the best candidate could not be built again", stage="compile")
     plain = None if version else build_steps(task.dag, (), task.target).to_bytes()
     flush = measurer.runner.options.flush_bytes
     times = measurer.runner.compare_with_numpy(task, artifact, plain)

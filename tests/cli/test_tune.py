@@ -545,7 +545,7 @@ def test_the_best_is_timed_again(run: Callable[..., tuple[int, str, str]]) -> No
 def test_the_outcome_of_the_race_is_told(
     run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, both: bool
 ) -> None:
-    """All candidates take the same time here: four of them tie."""
+    """All eight candidates take the same time here: those four tie that the heat leaves."""
     same = MeasureResult((1e-3,), checked=True)
     monkeypatch.setattr(StubMeasurer, "one", lambda *_: same)
     monkeypatch.setattr(StubMeasurer, "build", lambda _, task, batch: [b""] * len(batch))
@@ -554,12 +554,14 @@ def test_the_outcome_of_the_race_is_told(
     )
     files = ["a.yaml", *(["b.yaml"] if both else [])]
     _, out, _ = run(*files)
-    assert ("race: a: a tie with 3 others\n" if both else "race      a tie with 3 others\n") in out
+    told = "a tie with 3 others, 4 more in a heat\n"
+    assert f"race: a: {told}" in out if both else f"race      {told}" in out
     assert both or "interval  1 ms to 1 ms (95%)\n" in out
     found = json.loads(run(*files, "--fresh", "--json")[1])
     for each in found["tasks"] if both else [found]:
         assert each["race"]["outcome"] == "tie"
-        assert [rival["ratio"] for rival in each["race"]["rivals"]] == [1.0] * 3
+        assert [rival["ratio"] for rival in each["race"]["rivals"]] == [1.0] * 7
+        assert sum(rival["heat"] for rival in each["race"]["rivals"]) == 4
         assert each["best"]["interval"] == [1e-3, 1e-3]
         assert each["again"]["ratio"] == 1.0
 

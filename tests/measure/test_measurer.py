@@ -54,6 +54,19 @@ def test_only_a_new_best_is_checked(task: Task) -> None:
         assert sum(r.checked for r in results) == 1
 
 
+def test_what_was_measured_is_not_built_again(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Measurer.create(workers=1, options=FAST) as measurer:
+        measurer.measure(task, [TILED])
+        none = BuildResult(None, 0.0)
+        monkeypatch.setattr(Builder, "build", lambda _, task, batch, *more: [none for _ in batch])
+        kept, new = measurer.build(task, [TILED, ()])
+        assert kept is not None and new is None
+        assert measurer.again(task, TILED).valid
+        monkeypatch.setattr("autosched.measure.measurer._MOST_KEPT", 0)
+        measurer.measure(task, [])
+        assert measurer.build(task, [TILED]) == [None]
+
+
 def test_a_builder_that_dies_costs_one_failure(measurer: Measurer, task: Task) -> None:
     measurer.builder.start()
     for slot in measurer.builder._slots:
