@@ -1,11 +1,17 @@
 """Whether repeating a tune finds as good a kernel: the same seed three times, the winners compared.
 
     python benchmarks/winners.py --trials 64 --seed 0
+    python benchmarks/winners.py --regret --workloads matmul512 --runs 20
 
 Of each workload the reported winners are timed again together, in turns: 8 batches of 12 visits of
 5 ms each, of which the median counts. The ratio is that of the slowest to the fastest.
 Winners that are more than 5% apart are a failure (exit 1), unless a run reported a tie and the
 winner of another is among those that tied with its own.
+
+With `--regret` each run has another seed and is judged by itself: its winner and the four that come
+next (by their times in the race, then by those recorded) are timed again in turns for `--seconds`.
+The regret is what the winner takes longer than the fastest of the five. A median over 0.5% is a
+failure.
 """
 
 from __future__ import annotations
@@ -14,6 +20,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from autosched import tune
 from autosched.measure.measurer import Measurer
@@ -24,11 +32,15 @@ from autosched.task import Task
 MOST = 1.05
 WORKLOADS = {
     "matmul": Task.from_workload("matmul", M=256, N=256, K=256),
+    "matmul512": Task.from_workload("matmul", M=512, N=512, K=512),
     "conv2d": Task.from_workload(
         "conv2d_nhwc", N=1, H=14, W=14, CI=64, CO=64, KH=3, KW=3, stride=1, padding=1
     ),
     "softmax": Task.from_workload("softmax", M=512, N=1024),
 }
+_USUAL = ("matmul", "conv2d", "softmax")
+_MOST_REGRET = 0.005
+_FIVE = 5
 _TURNS = 8
 _VISITS = 12
 _VISIT_SECONDS = 5e-3
@@ -66,6 +78,46 @@ def together(task: Task, winners: Sequence[Winner]) -> list[float]:
     return [known[winner.steps] for winner in winners]
 
 
+def five_best(found: TunedTask) -> list[tuple[Step, ...]]:
+    """The winner of a run first, then those of its race, then the others, by their times."""
+    rivals = () if found.race is None else found.race.rivals
+    raced = sorted(rivals, key=lambda rival: (rival.heat, rival.raced.cost))
+    valid = sorted((r for r in found.records if r.result.valid), key=lambda r: r.result.cost)
+    steps = [found.best.steps, *(r.record.steps for r in raced), *(r.steps for r in valid)]
+    return list(dict.fromkeys(steps))[:_FIVE]
+
+
+def regret(found: TunedTask, seconds: float) -> float:
+    """What the winner takes longer than the fastest of the five best, as a share.
+
+    They are timed in turns for so many seconds altogether; the median of a candidate's ratios to
+    the mean of all five, repeat by repeat, is its time.
+    """
+    steps = five_best(found)
+    with Measurer.create(check="none") as measurer:
+        artifacts = [a for a in measurer.build(found.task, steps) if a is not None]
+        cost = max(found.best.seconds, _VISIT_SECONDS) + found.best.seconds
+        visits = max(1, int(seconds / (len(artifacts) * cost)))
+        results = measurer.together(found.task, artifacts, visits, _VISIT_SECONDS)
+    least = min(len(result.seconds) for result in results)
+    times = np.array([result.seconds[:least] for result in results])
+    relative = np.median(times / times.mean(axis=0), axis=1)
+    return float(relative[0] / relative.min() - 1)
+
+
+def regrets(name: str, runs: int, trials: int, seed: int, seconds: float) -> bool:
+    """Print the regret of each run; whether their median is small enough."""
+    task = WORKLOADS[name]
+    values = []
+    for k in range(runs):
+        values.append(regret(tune(task, trials=trials, seed=seed + k)[0], seconds))
+        print(f"{name:9}  seed {seed + k:2}  regret {values[-1]:6.2%}", flush=True)
+    median = float(np.median(values))
+    mean, most = np.mean(values), max(values)
+    print(f"{name:9}  median {median:.2%}, mean {mean:.2%}, largest {most:.2%} of {runs} runs")
+    return median <= _MOST_REGRET
+
+
 def agree(winners: Sequence[Winner], seconds: Sequence[float]) -> bool:
     """Whether all are within 5% of the fastest, or were reported as ties with it."""
     fastest = min(seconds)
@@ -76,11 +128,17 @@ def agree(winners: Sequence[Winner], seconds: Sequence[float]) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
+    parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=_USUAL)
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--regret", action="store_true", help="judge each run by itself")
+    parser.add_argument("--seconds", type=float, default=10.0, help="timing the five best")
     options = parser.parse_args()
+    if options.regret:
+        more = (options.runs, options.trials, options.seed, options.seconds)
+        small = [regrets(name, *more) for name in options.workloads]
+        sys.exit(0 if all(small) else 1)
     print("workload  slowest/fastest  agree  [us] together (as reported; ties)")
     wrong = 0
     for name in options.workloads:

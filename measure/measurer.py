@@ -260,7 +260,7 @@ class Measurer:
     def together(
         self, task: Task, artifacts: Sequence[bytes], visits: int, seconds: float
     ) -> list[MeasureResult]:
-        """Time candidates in turns: in each visit one repeat of about `seconds` of each.
+        """Time candidates in turns: in each visit up to three repeats of each, in about `seconds`.
 
         None is left out because it is slow.
         """

@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -40,3 +40,18 @@ def test_winners_agree(
 ) -> None:
     found = [winners.Winner(STEPS[k], 1.0, tuple(STEPS[t] for t in ties)) for k, *ties in runs]
     assert winners.agree(found, seconds) == good
+
+
+def test_the_five_best_of_a_run(winners: ModuleType) -> None:
+    """The winner, then those of its race, by their times there, those of a heat, the others."""
+
+    def record(steps: int, cost: float, valid: bool = True) -> SimpleNamespace:
+        return SimpleNamespace(steps=steps, result=SimpleNamespace(valid=valid, cost=cost))
+
+    records = [record(0, 3.0), record(1, 5.0), record(2, 4.0), record(3, 1.0), record(4, 6.0)]
+    records += [record(5, 7.0), record(6, 0.5, valid=False)]
+    rivals = [
+        SimpleNamespace(record=records[k], raced=records[k].result, heat=k == 3) for k in (3, 1, 2)
+    ]
+    found = SimpleNamespace(best=records[0], records=records, race=SimpleNamespace(rivals=rivals))
+    assert winners.five_best(found) == [0, 2, 1, 3, 4]

@@ -19,7 +19,7 @@ SECONDS = 1.0  # of a race, its heat not counted
 VISITS = 6  # of each finalist in a turn
 
 _RACING = 4  # that a heat leaves
-_HEAT = 5, 2e-3  # visits, and seconds of each
+_HEAT = 5, 3e-3  # visits, and seconds of each
 _VISIT_SECONDS = 3e-3
 _TURNS = 10  # among which the error of the tests is shared
 _REGRET = 1.5e-3  # that is expected of the leader when a race ends
@@ -29,9 +29,10 @@ _OF_NORMAL = 1.4826 * 1.2533  # median deviation to deviation; and that of a med
 
 
 class Heats:
-    """The repeats so far of each finalist, one of each visit, and who is left.
+    """The repeats so far of each finalist, and who is left.
 
-    `seconds` are those of the race proper; more than four finalists have a heat before it.
+    `seconds` are those of the race proper; more than four finalists have heats before it, of which
+    the better half goes on. Two are compared by the fastest repeat of each visit.
     """
 
     def __init__(self, task: Task, measurer: Measurer, artifacts: Mapping[int, bytes]) -> None:
@@ -40,6 +41,7 @@ class Heats:
         self._artifacts = artifacts
         self._level = (1 - CONFIDENCE) / (_TURNS * min(_RACING, len(artifacts)))  # Bonferroni's
         self._last: dict[int, MeasureResult] = {}
+        self._visits: dict[int, list[float]] = {k: [] for k in artifacts}
         self.seconds: dict[int, list[float]] = {k: [] for k in artifacts}
         self.left = list(artifacts)
         self.out: list[int] = []  # of the heat
@@ -50,13 +52,16 @@ class Heats:
         return [k for k in self.seconds if k in self._last]
 
     def run(self) -> None:
-        """The heat, then turns until one is left, or the leader is known well enough."""
-        if len(self.left) > _RACING:
+        """The heats, then turns until one is left, or the leader is known well enough."""
+        while len(self.left) > _RACING:
             self._turn(*_HEAT)
             ordered = sorted(self.left, key=self._cost)
-            self.left, self.out = sorted(ordered[:_RACING]), ordered[_RACING:]
-            for k in self.left:
-                self.seconds[k] = []
+            half = max(_RACING, len(ordered) // 2)
+            self.left, out = sorted(ordered[:half]), ordered[half:]
+            self.out += out
+            if half == _RACING:
+                for k in self.left:
+                    self.seconds[k], self._visits[k] = [], []
         end = time.perf_counter() + SECONDS
         for _ in range(_TURNS):
             begun = time.perf_counter()
@@ -70,6 +75,10 @@ class Heats:
     def _leader(self) -> int:
         return min(self.left, key=self._cost)
 
+    def visits(self, one: int) -> int:
+        """How many visits of the race it had."""
+        return len(self._visits[one])
+
     def _cost(self, one: int) -> float:
         return lower_quartile(self.seconds[one])
 
@@ -80,6 +89,7 @@ class Heats:
         for k, result in zip(list(self.left), results, strict=True):
             if result.valid:
                 self.seconds[k] += result.seconds
+                self._visits[k] += _of_visits(result.seconds, visits)
                 self._last[k] = result
             else:
                 self.left.remove(k)
@@ -90,7 +100,7 @@ class Heats:
 
     def _ratios(self, one: int, leader: int) -> list[float]:
         """The logarithms of its times over those of the leader, visit by visit."""
-        pairs = zip(self.seconds[one], self.seconds[leader], strict=False)
+        pairs = zip(self._visits[one], self._visits[leader], strict=False)
         return [log(mine / best) for mine, best in pairs]
 
     def _loses(self, one: int, leader: int) -> bool:
@@ -104,7 +114,7 @@ class Heats:
         """
         leader = self._leader
         ratios = [self._ratios(k, leader) for k in self.left if k != leader]
-        return len(self.seconds[leader]) >= _FEWEST and all(
+        return len(self._visits[leader]) >= _FEWEST and all(
             median(each) < _BEHIND and expected_regret(each) < _REGRET for each in ratios
         )
 
@@ -117,6 +127,12 @@ class Heats:
         if found.checked and not raced.checked:
             raced = replace(raced, checked=True, seen=found.seen)
         return raced
+
+
+def _of_visits(seconds: Sequence[float], visits: int) -> list[float]:
+    """The fastest repeat of each of so many visits, which had about as many repeats each."""
+    each = max(1, len(seconds) // visits)
+    return [min(seconds[k : k + each]) for k in range(0, len(seconds), each)]
 
 
 def expected_regret(ratios: Sequence[float]) -> float:

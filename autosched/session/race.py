@@ -29,7 +29,7 @@ class Rival:
     """A finalist that did not win: what its record says and what it took in the race.
 
     `lost` when it is slower than the winner with the confidence of the race. `heat` when it was
-    not among the four that the heat left, however sure that is. Otherwise they tie.
+    not among the four that the heats left, however sure that is. Otherwise they tie.
     """
 
     record: Record
@@ -57,7 +57,7 @@ class Race:
 
     @property
     def text(self) -> str:
-        """`won against 2 others (95% confidence), 8 more in a heat`, or which tie."""
+        """`won against 2 others (95% confidence), 8 more in heats`, or which tie."""
         tied = sum(rival.ties for rival in self.rivals)
         heat = sum(rival.heat for rival in self.rivals)
         lost = len(self.rivals) - tied - heat
@@ -66,7 +66,7 @@ class Race:
             text = f"a tie with {others}" + (f", won against {lost}" if lost else "")
         else:
             text = f"won against {others} ({CONFIDENCE:.0%} confidence)"
-        return f"{text}, {heat} more in a heat" if heat else text
+        return f"{text}, {heat} more in heats" if heat else text
 
     def to_json(self, winner: float) -> dict[str, Any]:
         """What --json prints; `winner` is the time of the winner in the race."""
@@ -168,7 +168,7 @@ def _decided(heats: Heats, field: Sequence[Record], results: Mapping[int, Measur
         for k, result in results.items()
         if k != winner
     )
-    race = Race(rivals, len(heats.seconds[winner]))
+    race = Race(rivals, heats.visits(winner))
     again = Again(field[winner].result, results[winner])
     return Final(_record(field[winner], results[winner], race), again, race)
 

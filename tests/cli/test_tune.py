@@ -545,7 +545,7 @@ def test_the_best_is_timed_again(run: Callable[..., tuple[int, str, str]]) -> No
 def test_the_outcome_of_the_race_is_told(
     run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, both: bool
 ) -> None:
-    """All eight candidates take the same time here: those four tie that the heat leaves."""
+    """All eight candidates take the same time here: those four tie that a heat leaves."""
     same = MeasureResult((1e-3,), checked=True)
     monkeypatch.setattr(StubMeasurer, "one", lambda *_: same)
     monkeypatch.setattr(StubMeasurer, "build", lambda _, task, batch: [b""] * len(batch))
@@ -554,7 +554,7 @@ def test_the_outcome_of_the_race_is_told(
     )
     files = ["a.yaml", *(["b.yaml"] if both else [])]
     _, out, _ = run(*files)
-    told = "a tie with 3 others, 4 more in a heat\n"
+    told = "a tie with 3 others, 4 more in heats\n"
     assert f"race: a: {told}" in out if both else f"race      {told}" in out
     assert both or "interval  1 ms to 1 ms (95%)\n" in out
     found = json.loads(run(*files, "--fresh", "--json")[1])
