@@ -24,7 +24,7 @@ from autosched.target import Target
 from autosched.tir.expr import Call, StringImm
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.packed import PACKED
-from autosched.tir.walk import all_exprs
+from autosched.tir.walk import unique_exprs
 
 _CALLS = ("call_extern", "call_pure_extern", "call_packed_lowered", "call_cpacked_lowered")
 
@@ -68,7 +68,7 @@ def called_outside(module: IRModule) -> tuple[str, ...]:
 
 def _called(func: PrimFunc) -> Iterator[tuple[str, str]]:
     """How functions outside are called, and their names."""
-    for e in all_exprs(func.body):
+    for e in unique_exprs(func.body):
         if isinstance(e, Call) and e.op in _CALLS and isinstance(e.args[0], StringImm):
             yield e.op, e.args[0].value
 

@@ -43,12 +43,12 @@ def address(b: FunctionBuilder, buffer: Buffer, index: Expr) -> str:
     if buffer.elem_offset is not None:
         more, others = linear(buffer.elem_offset)
         constant, terms = combine((constant, terms), (more, others), 1)
-    regions = {region: i for i, region in enumerate(b.regions)}
-    keyed = sorted(
-        ((regions[b.region_of(t)] if b.is_pure(t) else len(regions), i, t, c))
-        for i, (t, c) in enumerate(terms.items())
-    )
-    pointer = _partial(b, buffer.data, element, tuple((t, c) for _, _, t, c in keyed))
+    ordered = tuple(terms.items())
+    if len(ordered) > 1:
+        regions = {region: i for i, region in enumerate(b.regions)}
+        places = [regions[b.region_of(t)] if b.is_pure(t) else len(regions) for t, _ in ordered]
+        ordered = tuple(ordered[i] for i in sorted(range(len(places)), key=places.__getitem__))
+    pointer = _partial(b, buffer.data, element, ordered)
     if constant == 0:
         return pointer
     return b.emit(f"getelementptr {element}, ptr {pointer}, i64 {constant}")

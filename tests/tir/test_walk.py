@@ -83,6 +83,13 @@ def test_substitution_reaches_every_expression(name: str) -> None:
     assert [type(s) for s in walk.stmts(changed)] == [type(s) for s in walk.stmts(stmt)]
 
 
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_unique_expressions_come_where_they_come_first(name: str) -> None:
+    stmt = STATEMENTS[name]()
+    both = SeqStmt((stmt, stmt))
+    assert list(walk.unique_exprs(both)) == list(dict.fromkeys(walk.all_exprs(both)))
+
+
 def test_substitute_folds_and_keeps_the_rest() -> None:
     shared = J * 3
     e = (I * 4 + shared) // 1

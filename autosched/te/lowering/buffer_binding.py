@@ -18,7 +18,7 @@ from autosched.tir.dtype import handle
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Range, Var
 from autosched.tir.op import add, cast, const, eq, floormod, mul, sub
 from autosched.tir.stmt import AttrStmt, BufferStore, Stmt
-from autosched.tir.walk import all_exprs, map_children, map_expr_children
+from autosched.tir.walk import map_children, map_expr_children, unique_exprs
 
 
 def whole(tensor: Tensor) -> tuple[Range, ...]:
@@ -99,7 +99,7 @@ def bind_buffers(stmt: Stmt, bindings: Sequence[Binding], where: str) -> Stmt:
     """
     table = {b.declared: b for b in bindings}
     values: dict[Var, Expr] = {}
-    used = {e for e in all_exprs(stmt) if isinstance(e, Var)}
+    used = {e for e in unique_exprs(stmt) if isinstance(e, Var)}
     for binding in bindings:
         _bind(binding, values, where, by_pointer=binding.declared.data in used)
 

@@ -40,7 +40,7 @@ from autosched.tir.stmt import (
     Stmt,
     nop,
 )
-from autosched.tir.walk import all_exprs, free_vars, map_children, stmts
+from autosched.tir.walk import free_vars, map_children, stmts, unique_exprs
 from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.expressions.facts import Facts
 from autosched.transform.framework.context import PassContext
@@ -211,5 +211,5 @@ def _buffers(func: PrimFunc) -> set[Buffer]:
         buffer = getattr(s, "buffer", None)
         if isinstance(buffer, Buffer):
             found.add(buffer)
-    found.update(e.buffer for e in all_exprs(func.body) if isinstance(e, BufferLoad))
+    found.update(e.buffer for e in unique_exprs(func.body) if isinstance(e, BufferLoad))
     return found

@@ -28,7 +28,7 @@ from autosched.tir.expr import BufferLoad, Expr, IterVar, Range, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import add, const
 from autosched.tir.stmt import AttrStmt, BufferStore, For, LetStmt, Prefetch, Stmt, seq
-from autosched.tir.walk import all_exprs, map_children, stmts, substitute
+from autosched.tir.walk import map_children, stmts, substitute, unique_exprs
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -100,7 +100,7 @@ def touched_region(body: Stmt, buffer: Buffer) -> tuple[Range, ...] | None:
                 domains[var] = eval_set(value, domains, analyzer)
         if isinstance(s, BufferStore) and s.buffer is buffer:
             touched.append(s.indices)
-    for e in all_exprs(body):
+    for e in unique_exprs(body):
         if isinstance(e, BufferLoad) and e.buffer is buffer:
             touched.append(e.indices)
     if not touched:

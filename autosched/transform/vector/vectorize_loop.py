@@ -34,7 +34,6 @@ from autosched.tir.stmt import (
     Stmt,
 )
 from autosched.tir.walk import (
-    all_exprs,
     direct_exprs,
     free_vars,
     map_children,
@@ -43,6 +42,7 @@ from autosched.tir.walk import (
     stmts,
     substitute,
     substitute_stmt,
+    unique_exprs,
 )
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -158,7 +158,7 @@ def carries_memory(loop: For) -> bool:
     shared = [s for s in shared if s.buffer.data not in own]
     if not shared:
         return False
-    read = {e.buffer.data for e in all_exprs(loop.body) if isinstance(e, BufferLoad)}
+    read = {e.buffer.data for e in unique_exprs(loop.body) if isinstance(e, BufferLoad)}
     for s in shared:
         if s.buffer.data in read:
             loaded = {e.buffer.data for e in pre_order(s.value) if isinstance(e, BufferLoad)}
