@@ -49,9 +49,7 @@ def sample_one(context: Context, sketches: Sequence[State], rng: Rng) -> State |
     return state
 
 
-def drawn(
-    context: Context, sketches: Sequence[State], rng: Rng, attempts: int
-) -> Iterator[State]:
+def drawn(context: Context, sketches: Sequence[State], rng: Rng, attempts: int) -> Iterator[State]:
     """What becomes of so many attempts: on a CPU none with a parallel loop inside another."""
     for generator in rng.spawn(attempts):
         state = sample_one(context, sketches, generator)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from autosched.search.initial import Rng
-from autosched.search.population import Steps
 from autosched.search.options import SearchOptions
+from autosched.search.population import Steps
 from autosched.search.rules.protocol import Context, SketchRule
 from autosched.search.sample import drawn, sample_population
 from autosched.search.sketch import generate_sketches
