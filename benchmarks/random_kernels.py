@@ -29,7 +29,7 @@ from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
 from autosched.target import cpu_target
 from autosched.task import Task
-from autosched.workloads import WORKLOADS
+from autosched.workloads import WORKLOADS, Workload
 
 LIMIT = 120.0
 Draw = random.Random
@@ -41,8 +41,8 @@ def workload(draw: Draw) -> dict[str, Any]:
     name = draw.choice(sorted(WORKLOADS))
     known = WORKLOADS[name]
     windows = "conv" in name or "pool" in name
-    dtype = draw.choice(known.dtypes)
-    most = 7 if dtype == "float16" else 40  # whose intermediate results round at 5e-4 each
+    types = some_types(draw, known)
+    most = 7 if types.get("dtype") == "float16" else 40  # intermediate results round at 5e-4 each
     while True:
         args: dict[str, Any] = {}
         for key, default in known.args.items():
@@ -53,10 +53,25 @@ def workload(draw: Draw) -> dict[str, Any]:
             elif default is None:
                 args[key] = draw.randrange(1, _WINDOWED.get(key, 9) if windows else most)
         try:
-            known.tensors(**args)
+            known.tensors(**args, **types)
         except ConfigError:  # a window larger than its image
             continue
-        return {"op": name, "args": {**args, "dtype": dtype}}
+        return {"op": name, "args": {**args, **types}}
+
+
+def some_types(draw: Draw, known: Workload) -> dict[str, str]:
+    """One type for everything, or some of those of inputs, sums and outputs."""
+    rules = known.types
+    if rules.dtypes and draw.random() < 0.5:
+        return {"dtype": draw.choice(rules.dtypes)}
+    while True:
+        names = [name for name in rules.names if name != "dtype" and draw.random() < 0.6]
+        types = {name: draw.choice(rules.allowed(name)) for name in names}
+        try:
+            rules.resolve(known.name, types)
+        except ConfigError:  # sums that do not hold what is added up
+            continue
+        return types
 
 
 def value(draw: Draw, depth: int, whole: bool, reads: tuple[str, ...]) -> str:

@@ -161,12 +161,22 @@ def format_line(
     )
 
 
+def _sizes(args: dict[str, Any]) -> list[Any]:
+    """Without the types, which a key does not tell: it stands for float32."""
+    types = {key: value for key, value in args.items() if key.endswith("dtype")}
+    if types != {"dtype": "float32"}:
+        found = ", ".join(f"{key}={value}" for key, value in types.items())
+        raise ConfigError(
+            f"only workloads of float32 can be written as Ansor v0.6 records, found {found}"
+        )
+    return [value for key, value in args.items() if key not in types]
+
+
 def _entry(task: dict[str, Any]) -> list[Any]:
     workload = task["workload"]
     if "op" not in workload:
         raise ConfigError("only built-in workloads can be written as Ansor v0.6 records")
-    args = [v for k, v in workload["args"].items() if k != "dtype"]
-    key = json.dumps([workload["op"], *args])
+    key = json.dumps([workload["op"], *_sizes(workload["args"])])
     kind = task["target"]["kind"]
     target = "cuda -keys=cuda,gpu" if kind == "cuda" else "llvm -keys=cpu"
     hardware = HardwareParams(**task["hardware"]).as_list()

@@ -21,7 +21,8 @@ def run(name: str | None) -> None:
     say(workload.doc, "    ")
     plain("\narguments:")
     for key, default in workload.args.items():
-        least = 0 if key in workload.may_be_zero else 1
+        least = workload.least.get(key, 1)
         needed = "required" if default is None else f"default {default}"
-        say(f"{key:10} integer >= {least}, {needed}", "    ")
-    say(f"{'dtype':10} one of {', '.join(workload.dtypes)}, default {workload.dtypes[0]}", "    ")
+        say(f"{key:12} integer >= {least}, {needed}", "    ")
+    for key in workload.types.names:
+        say(f"{key:12} {workload.types.meaning(key)}", "    ")

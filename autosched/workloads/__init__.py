@@ -18,7 +18,8 @@ from autosched.workloads import (
     matmul,
     pooling,
 )
-from autosched.workloads.workload import FLOATS, Workload, random_inputs, shape_of
+from autosched.workloads.type_rules import EVERY, FLOATS, TypeRules
+from autosched.workloads.workload import Workload, random_inputs, shape_of
 
 __all__ = ["WORKLOADS", "Workload", "get", "random_inputs", "shape_of"]
 
@@ -27,6 +28,8 @@ def _args(required: str, **defaults: int) -> dict[str, int | None]:
     return {**dict.fromkeys(required.split()), **defaults}
 
 
+PRODUCTS = TypeRules(weights=True)
+
 WORKLOADS: dict[str, Workload] = {
     "matmul": Workload(
         "matmul",
@@ -34,6 +37,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("M N K"),
         matmul.matmul,
         matmul.matmul_reference,
+        types=PRODUCTS,
     ),
     "batch_matmul": Workload(
         "batch_matmul",
@@ -41,6 +45,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("B M N K"),
         matmul.batch_matmul,
         matmul.batch_matmul_reference,
+        types=PRODUCTS,
     ),
     "dense_bias_relu": Workload(
         "dense_bias_relu",
@@ -48,6 +53,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("M N K"),
         matmul.dense_bias_relu,
         matmul.dense_bias_relu_reference,
+        types=PRODUCTS,
     ),
     "conv1d_nlc": Workload(
         "conv1d_nlc",
@@ -55,6 +61,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("N L CI CO K stride padding"),
         convolution.conv1d_nlc,
         convolution.conv1d_nlc_reference,
+        types=PRODUCTS,
         check=convolution.check_conv1d,
     ),
     "conv2d_nhwc": Workload(
@@ -63,6 +70,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("N H W CI CO KH KW stride padding", dilation=1, groups=1),
         convolution.conv2d_nhwc,
         convolution.conv2d_nhwc_reference,
+        types=PRODUCTS,
         check=convolution.check_conv2d,
     ),
     "conv3d_ndhwc": Workload(
@@ -71,6 +79,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("N D H W CI CO K stride padding"),
         convolution.conv3d_ndhwc,
         convolution.conv3d_ndhwc_reference,
+        types=PRODUCTS,
         check=convolution.check_conv3d,
     ),
     "depthwise_conv2d_nhwc": Workload(
@@ -79,6 +88,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("N H W C K stride padding"),
         convolution.depthwise_conv2d_nhwc,
         convolution.depthwise_conv2d_nhwc_reference,
+        types=PRODUCTS,
         check=convolution.check_square,
     ),
     "conv2d_transpose_nhwc": Workload(
@@ -87,6 +97,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("N H W CI CO K stride padding"),
         convolution_variants.conv2d_transpose_nhwc,
         convolution_variants.conv2d_transpose_nhwc_reference,
+        types=PRODUCTS,
         check=convolution_variants.check_transpose,
     ),
     "conv2d_capsule_nhwijc": Workload(
@@ -95,6 +106,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("N H W CI CO K stride padding", CAP=4),
         convolution_variants.conv2d_capsule_nhwijc,
         convolution_variants.conv2d_capsule_nhwijc_reference,
+        types=PRODUCTS,
         check=convolution.check_square,
     ),
     "norm_bmn": Workload(
@@ -103,7 +115,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("B M N"),
         elementwise.norm_bmn,
         elementwise.norm_bmn_reference,
-        dtypes=FLOATS,
+        types=TypeRules(FLOATS, floats=True),
     ),
     "conv2d_nchw_bn_relu": Workload(
         "conv2d_nchw_bn_relu",
@@ -111,6 +123,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("N H W CI CO K stride padding"),
         convolution_variants.conv2d_nchw_bn_relu,
         convolution_variants.conv2d_nchw_bn_relu_reference,
+        types=PRODUCTS,
         check=convolution.check_square,
     ),
     "softmax": Workload(
@@ -119,7 +132,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("M N"),
         elementwise.softmax,
         elementwise.softmax_reference,
-        dtypes=FLOATS,
+        types=TypeRules(FLOATS, floats=True),
     ),
     "transpose_batch_matmul_softmax": Workload(
         "transpose_batch_matmul_softmax",
@@ -127,7 +140,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("B S H D"),
         matmul.transpose_batch_matmul_softmax,
         matmul.transpose_batch_matmul_softmax_reference,
-        dtypes=FLOATS,
+        types=TypeRules(FLOATS, floats=True),
     ),
     "max_pool2d_nchw": Workload(
         "max_pool2d_nchw",
@@ -135,6 +148,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("N C H W K stride padding"),
         pooling.max_pool2d_nchw,
         pooling.max_pool2d_nchw_reference,
+        types=TypeRules(EVERY, moves=True),
         check=pooling.check_max_pool,
     ),
     "layer_norm": Workload(
@@ -143,7 +157,7 @@ WORKLOADS: dict[str, Workload] = {
         _args("M N"),
         elementwise.layer_norm,
         elementwise.layer_norm_reference,
-        dtypes=FLOATS,
+        types=TypeRules(FLOATS, floats=True),
     ),
     "add_relu": Workload(
         "add_relu",

@@ -9,6 +9,7 @@ import numpy as np
 from autosched import te
 from autosched.te.operations.tensor import Tensor
 from autosched.workloads.padding import pad, pad_array, windows
+from autosched.workloads.types import Types
 from autosched.workloads.workload import Array, layout_free, output_size, window_problem
 
 
@@ -18,21 +19,23 @@ def check_conv1d(N: int, L: int, CI: int, CO: int, K: int, stride: int, padding:
 
 
 def conv1d_nlc(
-    N: int, L: int, CI: int, CO: int, K: int, stride: int, padding: int, dtype: str
+    N: int, L: int, CI: int, CO: int, K: int, stride: int, padding: int, types: Types
 ) -> list[Tensor]:
     """1-D convolution, channels last."""
-    X = te.placeholder((N, L, CI), dtype, name="X")
-    W = te.placeholder((K, CI, CO), dtype, name="W")
+    X = te.placeholder((N, L, CI), types.inputs, name="X")
+    W = te.placeholder((K, CI, CO), types.weights, name="W")
     P = pad(X, {1: padding})
     rl = te.reduce_axis((0, K), name="rl")
     rc = te.reduce_axis((0, CI), name="rc")
     Y = te.compute(
         (N, output_size(L, K, stride, padding), CO),
-        lambda n, l, co: te.sum(P[n, l * stride + rl, rc] * W[rl, rc, co], axis=[rl, rc]),
-        name="Y",
+        lambda n, l, co: te.sum(
+            types.wide(P[n, l * stride + rl, rc]) * types.wide(W[rl, rc, co]), axis=[rl, rc]
+        ),
+        name=types.before("Y"),
         attrs=layout_free(W),
     )
-    return [X, W, Y]
+    return [X, W, types.output(Y, "Y")]
 
 
 def conv1d_nlc_reference(
@@ -78,11 +81,11 @@ def conv2d_nhwc(
     padding: int,
     dilation: int,
     groups: int,
-    dtype: str,
+    types: Types,
 ) -> list[Tensor]:
     """2-D convolution, channels last, with dilation and groups."""
-    X = te.placeholder((N, H, W, CI), dtype, name="X")
-    K = te.placeholder((KH, KW, CI // groups, CO), dtype, name="K")
+    X = te.placeholder((N, H, W, CI), types.inputs, name="X")
+    K = te.placeholder((KH, KW, CI // groups, CO), types.weights, name="K")
     P = pad(X, {1: padding, 2: padding})
     rh = te.reduce_axis((0, KH), name="rh")
     rw = te.reduce_axis((0, KW), name="rw")
@@ -97,19 +100,21 @@ def conv2d_nhwc(
     Y = te.compute(
         shape,
         lambda n, h, w, co: te.sum(
-            P[
-                n,
-                h * stride + rh * dilation,
-                w * stride + rw * dilation,
-                rc if groups == 1 else co // group_out * group_in + rc,
-            ]
-            * K[rh, rw, rc, co],
+            types.wide(
+                P[
+                    n,
+                    h * stride + rh * dilation,
+                    w * stride + rw * dilation,
+                    rc if groups == 1 else co // group_out * group_in + rc,
+                ]
+            )
+            * types.wide(K[rh, rw, rc, co]),
             axis=[rh, rw, rc],
         ),
-        name="Y",
+        name=types.before("Y"),
         attrs=layout_free(K),
     )
-    return [X, K, Y]
+    return [X, K, types.output(Y, "Y")]
 
 
 def conv2d_nhwc_reference(
@@ -153,11 +158,11 @@ def conv3d_ndhwc(
     K: int,
     stride: int,
     padding: int,
-    dtype: str,
+    types: Types,
 ) -> list[Tensor]:
     """3-D convolution, channels last."""
-    X = te.placeholder((N, D, H, W, CI), dtype, name="X")
-    weight = te.placeholder((K, K, K, CI, CO), dtype, name="K")
+    X = te.placeholder((N, D, H, W, CI), types.inputs, name="X")
+    weight = te.placeholder((K, K, K, CI, CO), types.weights, name="K")
     P = pad(X, {1: padding, 2: padding, 3: padding})
     rd, rh, rw = (te.reduce_axis((0, K), name=name) for name in ("rd", "rh", "rw"))
     rc = te.reduce_axis((0, CI), name="rc")
@@ -165,14 +170,14 @@ def conv3d_ndhwc(
     Y = te.compute(
         (N, *sizes, CO),
         lambda n, d, h, w, co: te.sum(
-            P[n, d * stride + rd, h * stride + rh, w * stride + rw, rc]
-            * weight[rd, rh, rw, rc, co],
+            types.wide(P[n, d * stride + rd, h * stride + rh, w * stride + rw, rc])
+            * types.wide(weight[rd, rh, rw, rc, co]),
             axis=[rd, rh, rw, rc],
         ),
-        name="Y",
+        name=types.before("Y"),
         attrs=layout_free(weight),
     )
-    return [X, weight, Y]
+    return [X, weight, types.output(Y, "Y")]
 
 
 def conv3d_ndhwc_reference(
@@ -200,23 +205,24 @@ def check_square(H: int, W: int, K: int, padding: int, **others: int) -> str | N
 
 
 def depthwise_conv2d_nhwc(
-    N: int, H: int, W: int, C: int, K: int, stride: int, padding: int, dtype: str
+    N: int, H: int, W: int, C: int, K: int, stride: int, padding: int, types: Types
 ) -> list[Tensor]:
     """Depthwise 2-D convolution, channels last."""
-    X = te.placeholder((N, H, W, C), dtype, name="X")
-    weight = te.placeholder((K, K, C), dtype, name="K")
+    X = te.placeholder((N, H, W, C), types.inputs, name="X")
+    weight = te.placeholder((K, K, C), types.weights, name="K")
     P = pad(X, {1: padding, 2: padding})
     rh = te.reduce_axis((0, K), name="rh")
     rw = te.reduce_axis((0, K), name="rw")
     Y = te.compute(
         (N, output_size(H, K, stride, padding), output_size(W, K, stride, padding), C),
         lambda n, h, w, c: te.sum(
-            P[n, h * stride + rh, w * stride + rw, c] * weight[rh, rw, c], axis=[rh, rw]
+            types.wide(P[n, h * stride + rh, w * stride + rw, c]) * types.wide(weight[rh, rw, c]),
+            axis=[rh, rw],
         ),
-        name="Y",
+        name=types.before("Y"),
         attrs=layout_free(weight),
     )
-    return [X, weight, Y]
+    return [X, weight, types.output(Y, "Y")]
 
 
 def depthwise_conv2d_nhwc_reference(

@@ -10,6 +10,7 @@ from autosched import te
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.op import all_, const, eq, if_then_else, max_
 from autosched.workloads.padding import pad, pad_array, windows
+from autosched.workloads.types import Types
 from autosched.workloads.workload import Array, layout_free, output_size
 
 
@@ -23,14 +24,14 @@ def check_transpose(
 
 
 def conv2d_transpose_nhwc(
-    N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int, dtype: str
+    N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int, types: Types
 ) -> list[Tensor]:
     """Transposed 2-D convolution: X spread out by `stride`, then convolved with K flipped."""
-    X = te.placeholder((N, H, W, CI), dtype, name="X")
-    weight = te.placeholder((K, K, CI, CO), dtype, name="K")
+    X = te.placeholder((N, H, W, CI), types.inputs, name="X")
+    weight = te.placeholder((K, K, CI, CO), types.weights, name="K")
     b = K - 1 - padding
     height, width = (H - 1) * stride + 1, (W - 1) * stride + 1
-    zero = const(0, dtype)
+    zero = const(0, types.inputs)
     dilate_pad = te.compute(
         (N, height + 2 * b, width + 2 * b, CI),
         lambda n, h, w, c: if_then_else(
@@ -53,12 +54,13 @@ def conv2d_transpose_nhwc(
     Y = te.compute(
         (N, height + 2 * b - K + 1, width + 2 * b - K + 1, CO),
         lambda n, h, w, co: te.sum(
-            dilate_pad[n, h + rh, w + rw, rc] * weight[K - 1 - rh, K - 1 - rw, rc, co],
+            types.wide(dilate_pad[n, h + rh, w + rw, rc])
+            * types.wide(weight[K - 1 - rh, K - 1 - rw, rc, co]),
             axis=[rh, rw, rc],
         ),
-        name="Y",
+        name=types.before("Y"),
     )
-    return [X, weight, Y]
+    return [X, weight, types.output(Y, "Y")]
 
 
 def conv2d_transpose_nhwc_reference(
@@ -94,11 +96,11 @@ def conv2d_capsule_nhwijc(
     stride: int,
     padding: int,
     CAP: int,
-    dtype: str,
+    types: Types,
 ) -> list[Tensor]:
     """2-D convolution of CAP x CAP matrices."""
-    X = te.placeholder((N, H, W, CAP, CAP, CI), dtype, name="X")
-    weight = te.placeholder((K, K, CAP, CAP, CI, CO), dtype, name="K")
+    X = te.placeholder((N, H, W, CAP, CAP, CI), types.inputs, name="X")
+    weight = te.placeholder((K, K, CAP, CAP, CI, CO), types.weights, name="K")
     P = pad(X, {1: padding, 2: padding})
     rh = te.reduce_axis((0, K), name="rh")
     rw = te.reduce_axis((0, K), name="rw")
@@ -108,13 +110,14 @@ def conv2d_capsule_nhwijc(
     Y = te.compute(
         (N, *sizes, CAP, CAP, CO),
         lambda n, h, w, i, j, co: te.sum(
-            P[n, h * stride + rh, w * stride + rw, i, ck, rc] * weight[rh, rw, ck, j, rc, co],
+            types.wide(P[n, h * stride + rh, w * stride + rw, i, ck, rc])
+            * types.wide(weight[rh, rw, ck, j, rc, co]),
             axis=[rh, rw, ck, rc],
         ),
-        name="Y",
+        name=types.before("Y"),
         attrs=layout_free(weight),
     )
-    return [X, weight, Y]
+    return [X, weight, types.output(Y, "Y")]
 
 
 def conv2d_capsule_nhwijc_reference(
@@ -136,14 +139,14 @@ def conv2d_capsule_nhwijc_reference(
 
 
 def conv2d_nchw_bn_relu(
-    N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int, dtype: str
+    N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int, types: Types
 ) -> list[Tensor]:
     """2-D convolution, channels first, then bias, batch normalisation and relu."""
-    X = te.placeholder((N, CI, H, W), dtype, name="X")
-    weight = te.placeholder((CO, CI, K, K), dtype, name="K")
-    bias = te.placeholder((CO,), dtype, name="bias")
-    scale = te.placeholder((CO,), dtype, name="scale")
-    offset = te.placeholder((CO,), dtype, name="offset")
+    X = te.placeholder((N, CI, H, W), types.inputs, name="X")
+    weight = te.placeholder((CO, CI, K, K), types.weights, name="K")
+    bias = te.placeholder((CO,), types.acc, name="bias")
+    scale = te.placeholder((CO,), types.acc, name="scale")
+    offset = te.placeholder((CO,), types.acc, name="offset")
     P = pad(X, {2: padding, 3: padding})
     rc = te.reduce_axis((0, CI), name="rc")
     rh = te.reduce_axis((0, K), name="rh")
@@ -152,7 +155,8 @@ def conv2d_nchw_bn_relu(
     Y = te.compute(
         shape,
         lambda n, co, h, w: te.sum(
-            P[n, rc, h * stride + rh, w * stride + rw] * weight[co, rc, rh, rw],
+            types.wide(P[n, rc, h * stride + rh, w * stride + rw])
+            * types.wide(weight[co, rc, rh, rw]),
             axis=[rc, rh, rw],
         ),
         name="Y",
@@ -161,8 +165,10 @@ def conv2d_nchw_bn_relu(
     bias_add = te.compute(shape, lambda n, co, h, w: Y[n, co, h, w] + bias[co], name="bias_add")
     bn_mul = te.compute(shape, lambda n, co, h, w: bias_add[n, co, h, w] * scale[co], name="bn_mul")
     bn_add = te.compute(shape, lambda n, co, h, w: bn_mul[n, co, h, w] + offset[co], name="bn_add")
-    zero = const(0, dtype)
-    relu = te.compute(shape, lambda n, co, h, w: max_(bn_add[n, co, h, w], zero), name="relu")
+    zero = const(0, types.acc)
+    relu = te.compute(
+        shape, lambda n, co, h, w: types.narrow(max_(bn_add[n, co, h, w], zero)), name="relu"
+    )
     return [X, weight, bias, scale, offset, relu]
 
 

@@ -10,18 +10,23 @@ from autosched import te
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import Expr, Var
 from autosched.tir.op import call, cast, const, max_
+from autosched.workloads.types import Types
 from autosched.workloads.workload import Array
 
 EPSILON = 1e-5
 
 
-def norm_bmn(B: int, M: int, N: int, dtype: str) -> list[Tensor]:
+def norm_bmn(B: int, M: int, N: int, types: Types) -> list[Tensor]:
     """D[b] = sqrt(sum_ij A[b,i,j]^2)."""
-    A = te.placeholder((B, M, N), dtype, name="A")
+    A = te.placeholder((B, M, N), types.inputs, name="A")
     i = te.reduce_axis((0, M), name="i")
     j = te.reduce_axis((0, N), name="j")
-    C = te.compute((B,), lambda b: te.sum(A[b, i, j] * A[b, i, j], axis=[i, j]), name="C")
-    D = te.compute((B,), lambda b: call("sqrt", C[b]), name="D")
+    C = te.compute(
+        (B,),
+        lambda b: te.sum(types.wide(A[b, i, j]) * types.wide(A[b, i, j]), axis=[i, j]),
+        name="C",
+    )
+    D = te.compute((B,), lambda b: types.narrow(call("sqrt", C[b])), name="D")
     return [A, D]
 
 
@@ -30,15 +35,15 @@ def norm_bmn_reference(inputs: Sequence[Array], B: int, M: int, N: int) -> list[
     return [np.sqrt((inputs[0] ** 2).sum(axis=(1, 2)))]
 
 
-def softmax(M: int, N: int, dtype: str) -> list[Tensor]:
+def softmax(M: int, N: int, types: Types) -> list[Tensor]:
     """Softmax over the rows of A."""
-    A = te.placeholder((M, N), dtype, name="A")
+    A = te.placeholder((M, N), types.inputs, name="A")
     k = te.reduce_axis((0, N), name="k")
-    maxelem = te.compute((M,), lambda i: te.max(A[i, k], axis=k), name="maxelem")
-    exp = te.compute((M, N), lambda i, j: call("exp", A[i, j] - maxelem[i]), name="exp")
+    maxelem = te.compute((M,), lambda i: te.max(types.wide(A[i, k]), axis=k), name="maxelem")
+    exp = te.compute((M, N), lambda i, j: call("exp", types.wide(A[i, j]) - maxelem[i]), name="exp")
     k2 = te.reduce_axis((0, N), name="k")
     expsum = te.compute((M,), lambda i: te.sum(exp[i, k2], axis=k2), name="expsum")
-    norm = te.compute((M, N), lambda i, j: exp[i, j] / expsum[i], name="norm")
+    norm = te.compute((M, N), lambda i, j: types.narrow(exp[i, j] / expsum[i]), name="norm")
     return [A, norm]
 
 
@@ -49,17 +54,17 @@ def softmax_reference(inputs: Sequence[Array], M: int, N: int) -> list[Array]:
     return [exp / exp.sum(axis=1, keepdims=True)]
 
 
-def layer_norm(M: int, N: int, dtype: str) -> list[Tensor]:
+def layer_norm(M: int, N: int, types: Types) -> list[Tensor]:
     """(A - mean) * rstd * gamma + beta over the rows of A.
 
     16-bit floats are computed with as float32: the variance, a difference, would be negative else.
     """
-    A = te.placeholder((M, N), dtype, name="A")
-    gamma = te.placeholder((N,), dtype, name="gamma")
-    beta = te.placeholder((N,), dtype, name="beta")
+    A = te.placeholder((M, N), types.inputs, name="A")
+    gamma = te.placeholder((N,), types.acc, name="gamma")
+    beta = te.placeholder((N,), types.acc, name="beta")
     k = te.reduce_axis((0, N), name="k")
     k2 = te.reduce_axis((0, N), name="k")
-    inner = "float32" if dtype in ("float16", "bfloat16") else dtype
+    inner = "float32" if types.acc in ("float16", "bfloat16") else types.acc
 
     def wide(value: Expr) -> Expr:
         return cast(inner, value)
@@ -78,7 +83,7 @@ def layer_norm(M: int, N: int, dtype: str) -> list[Tensor]:
 
     def normed(i: Var, j: Var) -> Expr:
         value = (wide(A[i, j]) - mean[i]) * rstd[i] * wide(gamma[j]) + wide(beta[j])
-        return cast(dtype, value)
+        return types.narrow(value)
 
     Y = te.compute((M, N), normed, name="Y")
     return [A, gamma, beta, Y]
@@ -92,13 +97,13 @@ def layer_norm_reference(inputs: Sequence[Array], M: int, N: int) -> list[Array]
     return [(A - mean) / np.sqrt(variance + EPSILON) * gamma + beta]
 
 
-def add_relu(M: int, N: int, dtype: str) -> list[Tensor]:
+def add_relu(M: int, N: int, types: Types) -> list[Tensor]:
     """max(A + B, 0)."""
-    A = te.placeholder((M, N), dtype, name="A")
-    B = te.placeholder((M, N), dtype, name="B")
-    C = te.compute((M, N), lambda i, j: A[i, j] + B[i, j], name="C")
-    zero = const(0, dtype)
-    relu = te.compute((M, N), lambda i, j: max_(C[i, j], zero), name="relu")
+    A = te.placeholder((M, N), types.inputs, name="A")
+    B = te.placeholder((M, N), types.weights, name="B")
+    C = te.compute((M, N), lambda i, j: types.wide(A[i, j]) + types.wide(B[i, j]), name="C")
+    zero = const(0, types.acc)
+    relu = te.compute((M, N), lambda i, j: types.narrow(max_(C[i, j], zero)), name="relu")
     return [A, B, relu]
 
 

@@ -9,18 +9,22 @@ import numpy as np
 from autosched import te
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.op import call, const, max_
+from autosched.workloads.types import Types
 from autosched.workloads.workload import Array, layout_free
 
 
-def matmul(M: int, N: int, K: int, dtype: str) -> list[Tensor]:
+def matmul(M: int, N: int, K: int, types: Types) -> list[Tensor]:
     """C[i,j] = sum_k A[i,k]*B[k,j]."""
-    A = te.placeholder((M, K), dtype, name="A")
-    B = te.placeholder((K, N), dtype, name="B")
+    A = te.placeholder((M, K), types.inputs, name="A")
+    B = te.placeholder((K, N), types.weights, name="B")
     k = te.reduce_axis((0, K), name="k")
     C = te.compute(
-        (M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C", attrs=layout_free(B)
+        (M, N),
+        lambda i, j: te.sum(types.wide(A[i, k]) * types.wide(B[k, j]), axis=k),
+        name=types.before("C"),
+        attrs=layout_free(B),
     )
-    return [A, B, C]
+    return [A, B, types.output(C, "C")]
 
 
 def matmul_reference(inputs: Sequence[Array], M: int, N: int, K: int) -> list[Array]:
@@ -28,18 +32,18 @@ def matmul_reference(inputs: Sequence[Array], M: int, N: int, K: int) -> list[Ar
     return [inputs[0] @ inputs[1]]
 
 
-def batch_matmul(B: int, M: int, N: int, K: int, dtype: str) -> list[Tensor]:
+def batch_matmul(B: int, M: int, N: int, K: int, types: Types) -> list[Tensor]:
     """Z[b,i,j] = sum_k X[b,i,k]*Y[b,k,j]."""
-    X = te.placeholder((B, M, K), dtype, name="X")
-    Y = te.placeholder((B, K, N), dtype, name="Y")
+    X = te.placeholder((B, M, K), types.inputs, name="X")
+    Y = te.placeholder((B, K, N), types.weights, name="Y")
     k = te.reduce_axis((0, K), name="k")
     Z = te.compute(
         (B, M, N),
-        lambda b, i, j: te.sum(X[b, i, k] * Y[b, k, j], axis=k),
-        name="Z",
+        lambda b, i, j: te.sum(types.wide(X[b, i, k]) * types.wide(Y[b, k, j]), axis=k),
+        name=types.before("Z"),
         attrs=layout_free(Y),
     )
-    return [X, Y, Z]
+    return [X, Y, types.output(Z, "Z")]
 
 
 def batch_matmul_reference(inputs: Sequence[Array], B: int, M: int, N: int, K: int) -> list[Array]:
@@ -47,18 +51,21 @@ def batch_matmul_reference(inputs: Sequence[Array], B: int, M: int, N: int, K: i
     return [inputs[0] @ inputs[1]]
 
 
-def dense_bias_relu(M: int, N: int, K: int, dtype: str) -> list[Tensor]:
+def dense_bias_relu(M: int, N: int, K: int, types: Types) -> list[Tensor]:
     """relu(A @ W^T + bias)."""
-    A = te.placeholder((M, K), dtype, name="A")
-    W = te.placeholder((N, K), dtype, name="W")
-    bias = te.placeholder((N,), dtype, name="bias")
+    A = te.placeholder((M, K), types.inputs, name="A")
+    W = te.placeholder((N, K), types.weights, name="W")
+    bias = te.placeholder((N,), types.acc, name="bias")
     k = te.reduce_axis((0, K), name="k")
     T = te.compute(
-        (M, N), lambda i, j: te.sum(A[i, k] * W[j, k], axis=k), name="T", attrs=layout_free(W)
+        (M, N),
+        lambda i, j: te.sum(types.wide(A[i, k]) * types.wide(W[j, k]), axis=k),
+        name="T",
+        attrs=layout_free(W),
     )
     U = te.compute((M, N), lambda i, j: T[i, j] + bias[j], name="U")
-    zero = const(0, dtype)
-    relu = te.compute((M, N), lambda i, j: max_(U[i, j], zero), name="relu")
+    zero = const(0, types.acc)
+    relu = te.compute((M, N), lambda i, j: types.narrow(max_(U[i, j], zero)), name="relu")
     return [A, W, bias, relu]
 
 
@@ -68,15 +75,17 @@ def dense_bias_relu_reference(inputs: Sequence[Array], M: int, N: int, K: int) -
     return [np.maximum(A @ W.T + bias, 0)]
 
 
-def transpose_batch_matmul_softmax(B: int, S: int, H: int, D: int, dtype: str) -> list[Tensor]:
+def transpose_batch_matmul_softmax(B: int, S: int, H: int, D: int, types: Types) -> list[Tensor]:
     """Attention weights: softmax(Q K^T) per head, Q and K laid out (B, S, H, D)."""
-    Q = te.placeholder((B, S, H, D), dtype, name="Q")
-    K = te.placeholder((B, S, H, D), dtype, name="K")
+    Q = te.placeholder((B, S, H, D), types.inputs, name="Q")
+    K = te.placeholder((B, S, H, D), types.weights, name="K")
     QT = te.compute((B * H, S, D), lambda b, i, d: Q[b // H, i, b % H, d], name="QT")
     KT = te.compute((B * H, D, S), lambda b, d, i: K[b // H, i, b % H, d], name="KT")
     k = te.reduce_axis((0, D), name="k")
     C = te.compute(
-        (B * H, S, S), lambda b, i, j: te.sum(QT[b, i, k] * KT[b, k, j], axis=k), name="C"
+        (B * H, S, S),
+        lambda b, i, j: te.sum(types.wide(QT[b, i, k]) * types.wide(KT[b, k, j]), axis=k),
+        name="C",
     )
     r = te.reduce_axis((0, S), name="r")
     maxelem = te.compute((B * H, S), lambda b, i: te.max(C[b, i, r], axis=r), name="maxelem")
@@ -85,7 +94,9 @@ def transpose_batch_matmul_softmax(B: int, S: int, H: int, D: int, dtype: str) -
     )
     r2 = te.reduce_axis((0, S), name="r")
     expsum = te.compute((B * H, S), lambda b, i: te.sum(exp[b, i, r2], axis=r2), name="expsum")
-    norm = te.compute((B * H, S, S), lambda b, i, j: exp[b, i, j] / expsum[b, i], name="norm")
+    norm = te.compute(
+        (B * H, S, S), lambda b, i, j: types.narrow(exp[b, i, j] / expsum[b, i]), name="norm"
+    )
     return [Q, K, norm]
 
 

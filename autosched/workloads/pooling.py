@@ -10,6 +10,7 @@ from autosched import te
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.op import min_value
 from autosched.workloads.padding import pad, pad_array, windows
+from autosched.workloads.types import Types
 from autosched.workloads.workload import Array, output_size, window_problem
 
 
@@ -21,19 +22,21 @@ def check_max_pool(N: int, C: int, H: int, W: int, K: int, stride: int, padding:
 
 
 def max_pool2d_nchw(
-    N: int, C: int, H: int, W: int, K: int, stride: int, padding: int, dtype: str
+    N: int, C: int, H: int, W: int, K: int, stride: int, padding: int, types: Types
 ) -> list[Tensor]:
     """2-D maximum pooling, channels first; the border counts as the smallest number."""
-    X = te.placeholder((N, C, H, W), dtype, name="X")
-    P = pad(X, {2: padding, 3: padding}, min_value(dtype), ("n", "c", "h", "w"))
+    X = te.placeholder((N, C, H, W), types.inputs, name="X")
+    P = pad(X, {2: padding, 3: padding}, min_value(types.inputs), ("n", "c", "h", "w"))
     rh = te.reduce_axis((0, K), name="rh")
     rw = te.reduce_axis((0, K), name="rw")
     Y = te.compute(
         (N, C, output_size(H, K, stride, padding), output_size(W, K, stride, padding)),
-        lambda n, c, h, w: te.max(P[n, c, h * stride + rh, w * stride + rw], axis=[rh, rw]),
-        name="Y",
+        lambda n, c, h, w: te.max(
+            types.wide(P[n, c, h * stride + rh, w * stride + rw]), axis=[rh, rw]
+        ),
+        name=types.before("Y"),
     )
-    return [X, Y]
+    return [X, types.output(Y, "Y")]
 
 
 def max_pool2d_nchw_reference(

@@ -69,9 +69,11 @@ class BuiltIn:
 
     @property
     def title(self) -> str:
-        """The name and the arguments, without a dtype of float32."""
-        shown = ", ".join(f"{k}={v}" for k, v in self.args if (k, v) != ("dtype", "float32"))
-        return f"{self.op}({shown})"
+        """The name, the sizes, and the fewest arguments that ask for the types."""
+        workload, args = workloads.get(self.op), dict(self.args)
+        sizes = {name: value for name, value in args.items() if name in workload.args}
+        types = workload.types.shown(workload.types_of(args))
+        return f"{self.op}({', '.join(f'{k}={v}' for k, v in {**sizes, **types}.items())})"
 
     @property
     def num_outputs(self) -> int:

@@ -13,22 +13,25 @@ import numpy.typing as npt
 from autosched.errors import ConfigError
 from autosched.te.operations.operation import LAYOUT_FREE
 from autosched.te.operations.tensor import Tensor
+from autosched.tir.dtype import DType
 from autosched.tir.expr import IntImm
 from autosched.workloads.numpy_version import NumpyVersion
+from autosched.workloads.type_rules import TypeRules
+from autosched.workloads.types import Types
 
 Array = npt.NDArray[Any]
-FLOATS = ("float32", "float64", "float16", "bfloat16")
-NUMBERS = (*FLOATS, "int32", "int64")
 MAX_SIZE = 2**31 - 1  # indices are int32
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A computation: `define(**args)` gives its tensors, `compute(inputs, **args)` its results.
+    """A computation: `define(types=..., **args)` gives its tensors, `compute(inputs, **args)` its
+    results in float64 or int64.
 
     `args` maps the integer arguments, in the positional order of Ansor's workload keys, to their
-    defaults (None: required). `dtypes` are the types that `dtype` may name. `positive` are not
-    below 1; the others (paddings) not below 0. `outputs` of the tensors are results.
+    defaults (None: required); they are at least 1, or what `least` says. `types` are the rules for
+    the arguments that name types. `draw(rng, inputs)` gives other inputs than random ones, where
+    those would show little. `n_outputs` of the tensors, at the end, are results.
     """
 
     name: str
@@ -36,17 +39,28 @@ class Workload:
     args: Mapping[str, int | None]
     define: Callable[..., list[Tensor]]
     compute: Callable[..., list[Array]]
-    dtypes: tuple[str, ...] = NUMBERS
-    may_be_zero: tuple[str, ...] = ("padding",)
+    types: TypeRules = field(default_factory=TypeRules)
+    least: Mapping[str, int] = field(default_factory=lambda: {"padding": 0})
     check: Callable[..., str | None] | None = None
+    draw: Callable[[np.random.Generator, list[Array]], list[Array]] | None = None
     n_outputs: int = field(default=1)
 
     def resolve(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """`args` checked and completed with defaults, in positional order, `dtype` last.
+        """`args` checked and completed with defaults, in positional order, types last.
 
-        Raises ConfigError naming the argument: unknown, missing, of a wrong type or out of range.
+        Where all types are one, it is `dtype`; otherwise `in_dtype`, `acc_dtype` and `out_dtype`
+        (and `weight_dtype`, if it is another than `in_dtype`). Raises ConfigError naming the
+        argument: unknown, missing, of a wrong type or out of range.
         """
-        known = (*self.args, "dtype")
+        sizes, types = self._resolved(args)
+        return {**sizes, **types.to_json()}
+
+    def types_of(self, args: Mapping[str, Any]) -> Types:
+        """The types that `args` ask for. Raises ConfigError as `resolve` does."""
+        return self._resolved(args)[1]
+
+    def _resolved(self, args: Mapping[str, Any]) -> tuple[dict[str, int], Types]:
+        known = (*self.args, *self.types.names)
         for key in args:
             if key not in known:
                 close = difflib.get_close_matches(str(key), known, 1)
@@ -58,20 +72,14 @@ class Workload:
         missing = [key for key, default in self.args.items() if key not in args and default is None]
         if missing:
             raise ConfigError(f"workload {self.name}: missing argument {', '.join(missing)}")
-        result: dict[str, Any] = {
+        sizes = {
             key: self._integer(key, args.get(key, default)) for key, default in self.args.items()
         }
-        dtype = args.get("dtype", "float32")
-        if dtype not in self.dtypes:
-            raise ConfigError(
-                f"workload {self.name}: dtype must be one of {', '.join(self.dtypes)}, "
-                f"found {dtype!r}"
-            )
-        problem = self.check(**result) if self.check else None
+        types = self.types.resolve(self.name, args)
+        problem = self.check(**sizes) if self.check else None
         if problem:
             raise ConfigError(f"workload {self.name}: {problem}")
-        result["dtype"] = dtype
-        return result
+        return sizes, types
 
     def _integer(self, key: str, value: Any) -> int:
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
@@ -79,7 +87,7 @@ class Workload:
                 f"workload {self.name}: argument {key} must be an integer, found "
                 f"{type(value).__name__} {value!r}"
             )
-        least = 0 if key in self.may_be_zero else 1
+        least = self.least.get(key, 1)
         if value < least:
             raise ConfigError(
                 f"workload {self.name}: argument {key} must be at least {least}, found {value}"
@@ -92,8 +100,8 @@ class Workload:
 
     def tensors(self, **args: Any) -> list[Tensor]:
         """The argument tensors of a fresh definition: inputs, then outputs."""
-        resolved = self.resolve(args)
-        tensors = self.define(**resolved)
+        sizes, types = self._resolved(args)
+        tensors = self.define(types=types, **sizes)
         for tensor in tensors:
             if any(size < 1 for size in shape_of(tensor)):
                 raise ConfigError(
@@ -104,35 +112,43 @@ class Workload:
 
     def reference(self, inputs: Sequence[Array], **args: Any) -> list[Array]:
         """The outputs NumPy computes from `inputs`, accumulating floats in float64."""
-        resolved = self.resolve(args)
-        dtype = np.dtype(resolved.pop("dtype"))
-        wide = np.float64 if dtype.kind == "f" else np.int64
-        results = self.compute([np.asarray(a).astype(wide) for a in inputs], **resolved)
-        with np.errstate(over="ignore"):
-            return [np.asarray(r, dtype, order="C") for r in results]
+        sizes, types = self._resolved(args)
+        floats = DType(types.acc).is_float
+        wide = [widened(np.asarray(a), floats=floats) for a in inputs]
+        return [types.rounded(np.asarray(r)) for r in self.compute(wide, **sizes)]
 
     def numpy_version(self, **args: Any) -> NumpyVersion:
-        """The reference in the types of the inputs, or `numpy.matmul`.
+        """The reference in the type of the accumulator, or `numpy.matmul`.
 
         A product is written to the same array by every call, as a kernel does. OpenBLAS is behind
-        those of floats.
+        those of floats. What is narrower is converted by every call.
         """
-        resolved = self.resolve(args)
-        dtype = resolved.pop("dtype")
+        sizes, types = self._resolved(args)
+        acc = DType(types.acc).numpy
+        if types.one is None:
+            return NumpyVersion("NumPy", lambda inputs: self._converted(inputs, acc, types, sizes))
         if self.name not in ("matmul", "batch_matmul"):
-            return NumpyVersion("NumPy", lambda inputs: self.compute(inputs, **resolved))
-        out = np.empty(shape_of(self.tensors(**args)[-1]), dtype)
-        name = "numpy.matmul (OpenBLAS)" if dtype in ("float32", "float64") else "numpy.matmul"
+            return NumpyVersion("NumPy", lambda inputs: self.compute(inputs, **sizes))
+        out = np.empty(shape_of(self.tensors(**args)[-1]), acc)
+        name = "numpy.matmul (OpenBLAS)" if types.acc in ("float32", "float64") else "numpy.matmul"
         return NumpyVersion(name, lambda inputs: [np.matmul(inputs[0], inputs[1], out=out)])
+
+    def _converted(
+        self, inputs: Sequence[Array], acc: np.dtype[Any], types: Types, sizes: Mapping[str, int]
+    ) -> list[Array]:
+        wide = [np.asarray(a).astype(acc, copy=False) for a in inputs]
+        return [types.rounded(np.asarray(r)) for r in self.compute(wide, **sizes)]
 
     def inputs(self, seed: int = 0, **args: Any) -> list[Array]:
         """Random inputs for `reference` and the kernels; see `random_inputs`."""
-        return random_inputs(self.tensors(**args)[: -self.n_outputs], seed)
+        arrays = random_inputs(self.tensors(**args)[: -self.n_outputs], seed)
+        return arrays if self.draw is None else self.draw(np.random.default_rng([seed, 1]), arrays)
 
     def signature(self) -> str:
         """`name(M, N, dilation=1, dtype='float32')`."""
         parts = [k if d is None else f"{k}={d}" for k, d in self.args.items()]
-        return f"{self.name}({', '.join([*parts, 'dtype=' + repr(self.dtypes[0])])})"
+        types = self.types.default
+        return f"{self.name}({', '.join([*parts, *(f'{k}={v!r}' for k, v in types.items())])})"
 
 
 def layout_free(*tensors: Tensor) -> dict[str, Any]:
@@ -154,6 +170,12 @@ def shape_of(tensor: Tensor) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+def widened(array: Array, *, floats: bool) -> Array:
+    """In float64, or in int64 where it holds integers and is to be added up in integers."""
+    integers = array.dtype.kind in "iub"
+    return array.astype(np.int64 if integers and not floats else np.float64)
+
+
 def random_inputs(
     tensors: Sequence[Tensor], seed: int = 0, limits: Mapping[Tensor, int] | None = None
 ) -> list[Array]:
@@ -161,13 +183,14 @@ def random_inputs(
 
     A tensor in `limits` holds indices: integers from 0 to its limit.
 
-    Floats are normal with deviation 1, rounded to 1/256 so that short float32 sums stay accurate;
-    integers lie in [-4, 4] ([0, 4] when unsigned), booleans are even odds.
+    Floats are normal with deviation 1, rounded to 1/256 so that short float32 sums stay accurate
+    (and to their type); integers of 8 bits are any, others lie in [-4, 4] ([0, 4] when unsigned),
+    booleans are even odds.
     """
     rng = np.random.default_rng(seed)
     arrays = []
     for tensor in tensors:
-        shape, dtype = shape_of(tensor), np.dtype(str(tensor.dtype))
+        shape, dtype = shape_of(tensor), tensor.dtype.numpy
         if limits and tensor in limits:
             arrays.append(rng.integers(0, limits[tensor] + 1, shape).astype(dtype))
         else:
@@ -177,10 +200,13 @@ def random_inputs(
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """A random array of `dtype` as `random_inputs` describes."""
-    if dtype.kind == "f":
+    if dtype.kind not in "iub":  # ml_dtypes calls its floats V
         values: Array = np.round(rng.standard_normal(shape) * 256) / 256
     elif dtype.kind == "b":
         values = rng.integers(0, 2, shape)
+    elif dtype.itemsize == 1:
+        limits = np.iinfo(dtype)
+        values = rng.integers(limits.min, limits.max, shape, endpoint=True)
     else:
         values = rng.integers(-4 if dtype.kind == "i" else 0, 5, shape)
     return np.asarray(values, dtype, order="C")

@@ -85,7 +85,7 @@ def test_workloads_are_listed_and_described(cli: Cli) -> None:
     assert listed.startswith("matmul ")
     assert "layer_norm" in listed
     one = cli("workloads", "conv1d_nlc").out
-    assert "padding    integer >= 0" in one
+    assert "padding      integer >= 0" in one
     done = cli("workloads", "matmu")
     assert (done.status, done.out) == (2, "")
     assert "did you mean 'matmul'?" in done.err

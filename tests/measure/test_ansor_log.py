@@ -12,6 +12,7 @@ from autosched.errors import ConfigError
 from autosched.features.lowering import features_of_steps
 from autosched.measure import ansor_log
 from autosched.measure.records import Record, read_log, task_hash
+from autosched.target import cpu_target
 from autosched.task import Task
 from kit.measurer import failure_of
 
@@ -109,6 +110,15 @@ def test_an_expression_has_no_v06_name() -> None:
     task = {"workload": {"expr": "..."}, "target": {"kind": "cpu"}, "hardware": {}}
     _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
     with pytest.raises(ConfigError, match="only built-in workloads"):
+        ansor_log.format_line(task, steps, result, 0)
+
+
+def test_a_key_tells_no_types() -> None:
+    """What is read back would be another task, of float32."""
+    target = cpu_target(1)
+    task = Task.from_workload("matmul", M=4, N=4, K=4, in_dtype="int8", target=target).to_json()
+    _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
+    with pytest.raises(ConfigError, match=r"only workloads of float32 .* found in_dtype=int8"):
         ansor_log.format_line(task, steps, result, 0)
 
 

@@ -16,14 +16,7 @@ from autosched.target import cpu_target
 from autosched.task import Task
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.workload import output_size, shape_of
-
-SPECIAL = {"stride": 2, "padding": 1, "K": 3, "KH": 3, "KW": 2, "L": 9, "D": 5, "H": 7, "W": 6}
-
-
-def small_args(name: str) -> dict[str, int]:
-    args = workloads.get(name).args
-    return {key: SPECIAL.get(key, 4) if value is None else value for key, value in args.items()}
-
+from kit.built_ins import small_args
 
 CASES = [(name, small_args(name)) for name in workloads.WORKLOADS]
 CASES += [

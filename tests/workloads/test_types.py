@@ -1,0 +1,131 @@
+"""Types of built-ins: what is asked for, what is computed, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched import workloads
+from autosched.driver import build_steps
+from autosched.errors import ConfigError
+from autosched.measure.check import compare
+from autosched.measure.tolerance import tolerances
+from autosched.runtime.cpu import load
+from autosched.target import cpu_target
+from autosched.task import Task
+from autosched.workloads.evaluate import evaluate
+from kit.built_ins import small_args
+
+SIZES: dict[str, Any] = {"M": 5, "N": 7, "K": 9}
+KINDS: list[dict[str, Any]] = [
+    {"in_dtype": "int8"},
+    {"in_dtype": "uint8", "weight_dtype": "int8"},
+    {"in_dtype": "int8", "out_dtype": "int8"},
+    {"in_dtype": "int16"},
+    {"in_dtype": "int8", "acc_dtype": "float32", "out_dtype": "float16"},
+    {"in_dtype": "float8_e4m3fn"},
+    {"in_dtype": "float8_e5m2", "out_dtype": "bfloat16"},
+    {"in_dtype": "float16"},
+    {"dtype": "bfloat16", "acc_dtype": "float32"},
+]
+
+
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[5], KINDS[8]], ids=str)
+@pytest.mark.parametrize("name", workloads.WORKLOADS)
+def test_every_built_in_takes_types(name: str, kind: dict[str, Any]) -> None:
+    """The reference, rounded as it says, is what the declaration computes with its casts."""
+    task = Task.from_workload(name, **small_args(name), **kind)
+    asked = workloads.get(name).types_of({**small_args(name), **kind})
+    assert task.tensors[0].dtype.name == kind.get("in_dtype", kind.get("dtype"))
+    assert task.tensors[-1].dtype.name == asked.out
+    assert Task.from_json(task.to_json()).key == task.key
+    inputs = task.inputs(seed=1)
+    (expected,) = task.reference(inputs)
+    (found,) = evaluate(task.tensors, inputs)
+    (tolerance,) = tolerances(task, inputs, [expected])
+    assert compare("out", found.astype(expected.dtype), expected, tolerance) is None
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_kernels_compute_in_the_types_that_are_asked_for(kind: dict[str, Any]) -> None:
+    task = Task.from_workload("dense_bias_relu", target=cpu_target(1), **SIZES, **kind)
+    inputs = task.inputs(seed=2)
+    (expected,) = task.reference(inputs)
+    found = np.empty_like(expected)
+    load(build_steps(task.dag, (), task.target))(*inputs, found)
+    (tolerance,) = tolerances(task, inputs, [expected])
+    assert compare("relu", found, expected, tolerance) is None
+
+
+def test_integers_that_do_not_fit_the_outputs_become_the_nearest_that_do() -> None:
+    matmul = workloads.get("matmul")
+    a = np.full((1, 4), 127, np.int8)
+    (found,) = matmul.reference([a, a.T], M=1, N=1, K=4, in_dtype="int8", out_dtype="uint8")
+    assert found.dtype == np.uint8
+    assert found == 255
+
+
+def test_long_sums_of_bfloat16_add_up_in_the_accumulator() -> None:
+    """4096 ones are 256 in bfloat16 alone, whose next number is 258."""
+    kind: dict[str, Any] = {"dtype": "bfloat16", "acc_dtype": "float32"}
+    task = Task.from_workload("matmul", M=1, N=1, K=4096, target=cpu_target(1), **kind)
+    ones = np.ones((1, 4096), task.tensors[0].dtype.numpy)
+    found = load(build_steps(task.dag, (), task.target))(ones, np.ones_like(ones.T))
+    assert float(found[0, 0]) == 4096.0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "resolved", "shown"),
+    [
+        ("matmul", {}, {"dtype": "float32"}, {}),
+        ("matmul", {"in_dtype": "float32"}, {"dtype": "float32"}, {}),
+        (
+            "matmul",
+            {"in_dtype": "int8"},
+            {"in_dtype": "int8", "acc_dtype": "int32", "out_dtype": "int32"},
+            {"in_dtype": "int8"},
+        ),
+        (
+            "matmul",
+            {"dtype": "bfloat16", "acc_dtype": "float32"},
+            {"in_dtype": "bfloat16", "acc_dtype": "float32", "out_dtype": "bfloat16"},
+            {"in_dtype": "bfloat16", "out_dtype": "bfloat16"},
+        ),
+        (
+            "softmax",
+            {"in_dtype": "int8"},
+            {"in_dtype": "int8", "acc_dtype": "float32", "out_dtype": "float32"},
+            {"in_dtype": "int8"},
+        ),
+        ("max_pool2d_nchw", {"in_dtype": "int8"}, {"dtype": "int8"}, {"dtype": "int8"}),
+    ],
+)
+def test_types_not_given(
+    name: str, kind: dict[str, Any], resolved: dict[str, str], shown: dict[str, str]
+) -> None:
+    task = Task.from_workload(name, **small_args(name), **kind)
+    sizes = small_args(name)
+    args = task.workload.to_json()["args"]
+    assert {key: value for key, value in args.items() if key not in sizes} == resolved
+    assert all(f"{key}={value}" in task.name for key, value in shown.items())
+    assert task.name.count("dtype") == len(shown)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("matmul", {"dtype": "int8"}, "dtype must be one of .*in_dtype=int8 .* sums in int32"),
+        ("matmul", {"in_dtype": "int8", "acc_dtype": "int8"}, "acc_dtype must be one of"),
+        ("matmul", {"dtype": "int8", "out_dtype": "int32"}, "int8 is no type for sums; give acc"),
+        ("matmul", {"in_dtype": "float32", "acc_dtype": "int32"}, "does not hold .* give float32"),
+        ("matmul", {"in_dtype": "bfloat16", "acc_dtype": "float16"}, "does not hold the numbers"),
+        ("matmul", {"in_dtype": "float32", "out_dtype": "int8"}, "leaves open how they are round"),
+        ("softmax", {"in_dtype": "int8", "acc_dtype": "int32"}, "acc_dtype must be one of float32"),
+        ("softmax", {"weight_dtype": "int8"}, "unknown argument 'weight_dtype'"),
+    ],
+)
+def test_refuses_types_that_make_no_sense(name: str, kind: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Task.from_workload(name, **small_args(name), **kind)
