@@ -33,6 +33,8 @@ ARGS = {
     "conv2d_capsule_nhwijc": {**IMAGE, "H": 4, "W": 4},
     "norm_bmn": {"B": 2, "M": 32, "N": 64},
     "conv2d_nchw_bn_relu": IMAGE,
+    "dense_requantised": {"M": 16, "N": 40, "K": 32},
+    "conv2d_nhwc_requantised": {k: v for k, v in IMAGE.items() if k != "K"} | {"KH": 3, "KW": 3},
     "softmax": {"M": 16, "N": 64},
     "transpose_batch_matmul_softmax": {"B": 1, "S": 16, "H": 4, "D": 8},
     "max_pool2d_nchw": {"N": 1, "C": 8, "H": 16, "W": 16, "K": 3, "stride": 2, "padding": 1},

@@ -17,6 +17,7 @@ from autosched.workloads import (
     elementwise,
     matmul,
     pooling,
+    requantised,
 )
 from autosched.workloads.type_rules import EVERY, FLOATS, TypeRules
 from autosched.workloads.workload import Workload, random_inputs, shape_of
@@ -125,6 +126,27 @@ WORKLOADS: dict[str, Workload] = {
         convolution_variants.conv2d_nchw_bn_relu_reference,
         types=PRODUCTS,
         check=convolution.check_square,
+    ),
+    "dense_requantised": Workload(
+        "dense_requantised",
+        "A(M,K) @ W(N,K)^T of 8-bit integers, bias(N), relu, scale(N) back to 8 bits",
+        _args("M N K", y_zero=0, relu=1),
+        requantised.dense_requantised,
+        requantised.dense_requantised_reference,
+        types=TypeRules((), weights=True),
+        least={"y_zero": -128, "relu": 0},
+        draw=requantised.draw,
+    ),
+    "conv2d_nhwc_requantised": Workload(
+        "conv2d_nhwc_requantised",
+        "conv2d_nhwc of 8-bit integers, bias(CO), relu, scale(CO) back to 8 bits",
+        _args("N H W CI CO KH KW stride padding", dilation=1, groups=1, x_zero=0, y_zero=0, relu=1),
+        requantised.conv2d_nhwc_requantised,
+        requantised.conv2d_nhwc_requantised_reference,
+        types=TypeRules((), weights=True),
+        least={"padding": 0, "x_zero": -128, "y_zero": -128, "relu": 0},
+        check=requantised.check_conv2d_requantised,
+        draw=requantised.draw,
     ),
     "softmax": Workload(
         "softmax",

@@ -8,6 +8,7 @@ import numpy as np
 
 from autosched import te
 from autosched.te.operations.tensor import Tensor
+from autosched.tir.expr import Expr
 from autosched.workloads.padding import pad, pad_array, windows
 from autosched.workloads.types import Types
 from autosched.workloads.workload import Array, layout_free, output_size, window_problem
@@ -84,9 +85,34 @@ def conv2d_nhwc(
     types: Types,
 ) -> list[Tensor]:
     """2-D convolution, channels last, with dilation and groups."""
+    sizes = (N, H, W, CI, CO, KH, KW, stride, padding, dilation, groups)
+    X, K, Y = conv2d(*sizes, types, types.before("Y"))
+    return [X, K, types.output(Y, "Y")]
+
+
+def conv2d(
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    KH: int,
+    KW: int,
+    stride: int,
+    padding: int,
+    dilation: int,
+    groups: int,
+    types: Types,
+    name: str,
+    border: Expr | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """X, K and their convolution in the accumulator's type, called `name`.
+
+    The border holds `border`, 0 unless it is given.
+    """
     X = te.placeholder((N, H, W, CI), types.inputs, name="X")
     K = te.placeholder((KH, KW, CI // groups, CO), types.weights, name="K")
-    P = pad(X, {1: padding, 2: padding})
+    P = pad(X, {1: padding, 2: padding}, border)
     rh = te.reduce_axis((0, KH), name="rh")
     rw = te.reduce_axis((0, KW), name="rw")
     rc = te.reduce_axis((0, CI // groups), name="rc")
@@ -111,10 +137,10 @@ def conv2d_nhwc(
             * types.wide(K[rh, rw, rc, co]),
             axis=[rh, rw, rc],
         ),
-        name=types.before("Y"),
+        name=name,
         attrs=layout_free(K),
     )
-    return [X, K, types.output(Y, "Y")]
+    return X, K, Y
 
 
 def conv2d_nhwc_reference(

@@ -111,7 +111,7 @@ class TypeRules:
 
     def _completed(self, given: Mapping[str, str]) -> Types:
         every = given.get("dtype")
-        inputs = given.get("in_dtype", every or "float32")
+        inputs = given.get("in_dtype", every or ("float32" if self.dtypes else BYTES[0]))
         weights = given.get("weight_dtype", inputs if self.dtypes else BYTES[0])
         acc = given.get("acc_dtype", every or self._accumulator(inputs, weights))
         out = given.get("out_dtype", every or (acc if self.dtypes else inputs))

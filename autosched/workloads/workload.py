@@ -136,7 +136,10 @@ class Workload:
     def _converted(
         self, inputs: Sequence[Array], acc: np.dtype[Any], types: Types, sizes: Mapping[str, int]
     ) -> list[Array]:
-        wide = [np.asarray(a).astype(acc, copy=False) for a in inputs]
+        wide = [
+            a if acc.kind in "iu" and a.dtype.kind not in "iu" else a.astype(acc, copy=False)
+            for a in inputs
+        ]
         return [types.rounded(np.asarray(r)) for r in self.compute(wide, **sizes)]
 
     def inputs(self, seed: int = 0, **args: Any) -> list[Array]:

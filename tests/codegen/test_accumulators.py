@@ -42,6 +42,8 @@ ARGS: dict[str, dict[str, Any]] = {
     "conv2d_capsule_nhwijc": {**IMAGE, "CI": 16, "CO": 16, "K": 3},
     "norm_bmn": {"B": 4, "M": 64, "N": 130},
     "conv2d_nchw_bn_relu": {**IMAGE, "CI": 128, "CO": 56, "K": 3},
+    "dense_requantised": {"M": 32, "N": 500, "K": 256},
+    "conv2d_nhwc_requantised": {**IMAGE, "CI": 64, "CO": 64, "KH": 3, "KW": 3},
     "softmax": {"M": 64, "N": 500},
     "transpose_batch_matmul_softmax": {"B": 1, "S": 64, "H": 4, "D": 32},
     "max_pool2d_nchw": {**IMAGE, "H": 56, "C": 96, "K": 3, "stride": 2},

@@ -60,6 +60,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "norm_bmn": {"B": 2, "M": 5, "N": 8},
     "conv2d_nchw_bn_relu": {"N": 1, "H": 3, "W": 4, "CI": 2, "CO": 3, "K": 3}
     | {"stride": 1, "padding": 1},
+    "dense_requantised": {"M": 4, "N": 15, "K": 6},
+    "conv2d_nhwc_requantised": {"N": 1, "H": 4, "W": 5, "CI": 2, "CO": 4, "KH": 3, "KW": 1}
+    | {"stride": 1, "padding": 1},
     "softmax": {"M": 4, "N": 15},
     "transpose_batch_matmul_softmax": {"B": 1, "S": 4, "H": 2, "D": 3},
     "max_pool2d_nchw": {"N": 1, "C": 2, "H": 6, "W": 5, "K": 3, "stride": 2, "padding": 1},

@@ -78,6 +78,8 @@ CASES = [
     ("conv3d_ndhwc", image(14, 3, D=4, CI=16, CO=32)),
     ("depthwise_conv2d_nhwc", image(28, 3, C=48)),
     ("depthwise_conv2d_nhwc", image(14, 3, C=25, stride=2)),
+    ("dense_requantised", {"M": 16, "N": 100, "K": 64}),
+    ("conv2d_nhwc_requantised", conv2d(28, 12, 28, stride=2)),
     ("norm_bmn", {"B": 1, "M": 30, "N": 49}),
     ("softmax", {"M": 128, "N": 500}),
     ("layer_norm", {"M": 64, "N": 768}),

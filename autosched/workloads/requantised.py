@@ -1,0 +1,160 @@
+"""Products of 8-bit integers whose sums are scaled back to 8 bits.
+
+    total = sum(int32(x) * int32(w)) + bias
+    out = saturate(rint(float32(max(total, 0)) * scale) + y_zero)
+
+A zero point of X is part of the bias, as oneDNN and gemmlowp have it: where X means `x - x_zero`,
+the bias is that of the layer minus `x_zero` times the sum of the weights. The border of a
+convolution is filled with `x_zero`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from autosched import te
+from autosched.errors import ConfigError
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Expr, Var
+from autosched.tir.op import call, cast, const, max_, min_
+from autosched.workloads.convolution import check_conv2d, conv2d, conv2d_nhwc_reference
+from autosched.workloads.types import Types
+from autosched.workloads.workload import Array, layout_free
+
+FLOAT32 = "float32"
+
+
+def check_conv2d_requantised(*, x_zero: int, y_zero: int, relu: int, **sizes: int) -> str | None:
+    """The window must fit and the groups divide the channels."""
+    return check_conv2d(**sizes)
+
+
+def dense_requantised(M: int, N: int, K: int, y_zero: int, relu: int, types: Types) -> list[Tensor]:
+    """A @ W^T + bias, scaled by `scale` per column."""
+    A = te.placeholder((M, K), types.inputs, name="A")
+    W = te.placeholder((N, K), types.weights, name="W")
+    k = te.reduce_axis((0, K), name="k")
+    T = te.compute(
+        (M, N),
+        lambda i, j: te.sum(types.wide(A[i, k]) * types.wide(W[j, k]), axis=k),
+        name="T",
+        attrs=layout_free(W),
+    )
+    return [A, W, *_requantised(T, y_zero, relu, types)]
+
+
+def conv2d_nhwc_requantised(
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    KH: int,
+    KW: int,
+    stride: int,
+    padding: int,
+    dilation: int,
+    groups: int,
+    x_zero: int,
+    y_zero: int,
+    relu: int,
+    types: Types,
+) -> list[Tensor]:
+    """`conv2d_nhwc` with bias, scaled by `scale` per channel."""
+    sizes = (N, H, W, CI, CO, KH, KW, stride, padding, dilation, groups)
+    _require_fit("x_zero", x_zero, types.inputs)
+    X, K, Y = conv2d(*sizes, types, "Y", const(x_zero, types.inputs))
+    return [X, K, *_requantised(Y, y_zero, relu, types)]
+
+
+def _requantised(total: Tensor, y_zero: int, relu: int, types: Types) -> list[Tensor]:
+    """Bias, scale and the outputs that are made of `total`, whose last axis is that of both."""
+    _require_fit("y_zero", y_zero, types.out)
+    shape, out = total.shape, DType(types.out)
+    channels = (shape[-1],)
+    bias = te.placeholder(channels, types.acc, name="bias")
+    scale = te.placeholder(channels, FLOAT32, name="scale")
+    low, high = (const(float(end), FLOAT32) for end in (out.min_value, out.max_value))
+
+    def added(*i: Var) -> Expr:
+        return total[i] + bias[i[-1]]
+
+    stage = te.compute(shape, added, name="bias_add")
+    if relu:
+        positive, zero = stage, const(0, types.acc)
+        stage = te.compute(shape, lambda *i: max_(positive[i], zero), name="relu")
+
+    def scaled(*i: Var) -> Expr:
+        value = call("nearbyint", cast(FLOAT32, stage[i]) * scale[i[-1]])
+        value = value + const(float(y_zero), FLOAT32)
+        return cast(types.out, max_(min_(value, high), low))
+
+    return [bias, scale, te.compute(shape, scaled, name="requantised")]
+
+
+def _require_fit(name: str, zero: int, dtype: str) -> None:
+    low, high = DType(dtype).min_value, DType(dtype).max_value
+    if not low <= zero <= high:
+        raise ConfigError(f"argument {name} must be {low} to {high}, a {dtype}, found {zero}")
+
+
+def dense_requantised_reference(
+    inputs: Sequence[Array], M: int, N: int, K: int, y_zero: int, relu: int
+) -> list[Array]:
+    """The same in NumPy, bit for bit."""
+    A, W, bias, scale = inputs
+    return [_reference(A @ W.T + bias, scale, y_zero, relu)]
+
+
+def conv2d_nhwc_requantised_reference(
+    inputs: Sequence[Array],
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    KH: int,
+    KW: int,
+    stride: int,
+    padding: int,
+    dilation: int,
+    groups: int,
+    x_zero: int,
+    y_zero: int,
+    relu: int,
+) -> list[Array]:
+    """The same in NumPy, bit for bit."""
+    X, K, bias, scale = inputs
+    padded = np.pad(X, [(0, 0), (padding,) * 2, (padding,) * 2, (0, 0)], constant_values=x_zero)
+    sizes = (N, H, W, CI, CO, KH, KW, stride, 0, dilation, groups)
+    (Y,) = conv2d_nhwc_reference([padded, K], *sizes)
+    return [_reference(Y + bias, scale, y_zero, relu)]
+
+
+def _reference(total: Array, scale: Array, y_zero: int, relu: int) -> Array:
+    """In float32, each step rounded as a kernel does; int32 holds what `Types.rounded` takes."""
+    total = total.astype(np.int32)
+    if relu:
+        total = np.maximum(total, 0)
+    value = np.rint(total.astype(np.float32) * scale.astype(np.float32)) + np.float32(y_zero)
+    return np.clip(value, -(2.0**31), 2.0**31 - 128).astype(np.int64)
+
+
+def draw(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:
+    """A bias and scales for which outputs use the range of their type, and some leave it."""
+    X, W, bias, scale = inputs
+    terms = W.size // bias.size
+    ends = [np.iinfo(array.dtype) for array in (X, W)]
+    means = [(end.min + end.max) / 2 for end in ends]
+    spread = math.sqrt(terms) * math.prod(math.hypot(mean, 74) for mean in means)
+    centre = -terms * math.prod(means)
+    return [
+        X,
+        W,
+        np.asarray(centre + spread * rng.standard_normal(bias.shape), bias.dtype),
+        np.asarray(rng.uniform(30, 90, scale.shape) / spread, scale.dtype),
+    ]
