@@ -76,6 +76,10 @@ def _modular(w: Writer, e: Expr, kind: str) -> Text:
 
 
 def _float_operator(w: Writer, e: BinaryExpr) -> Text:
+    if isinstance(e, Mul) and not w.may_fuse:
+        name = "__dmul_rn" if e.dtype.bits == 64 else "__fmul_rn"
+        product = Text(f"{name}({w.widened(e.a).text}, {w.widened(e.b).text})")
+        return w.narrowed(product, e.dtype)
     return w.narrowed(_joined(type(e), w.widened(e.a), w.widened(e.b)), e.dtype)
 
 
@@ -137,9 +141,14 @@ def extremum(w: Writer, e: Expr) -> Text:
 
 
 def cast(w: Writer, e: Expr) -> Text:
-    """Cast."""
+    """Cast. In what becomes an integer no product and sum are fused: the last bit decides."""
     assert isinstance(e, Cast)
-    return convert(w, w.value(e.value), e.value.dtype, e.dtype)
+    if not e.value.dtype.is_float or not e.dtype.is_integral:
+        return convert(w, w.value(e.value), e.value.dtype, e.dtype)
+    fusing, w.may_fuse = w.may_fuse, False
+    value = w.value(e.value)
+    w.may_fuse = fusing
+    return convert(w, value, e.value.dtype, e.dtype)
 
 
 def convert(w: Writer, value: Text, source: DType, target: DType) -> Text:

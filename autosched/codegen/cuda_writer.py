@@ -62,6 +62,7 @@ class Writer:
     ) -> None:
         self.debug = debug
         self.vector_pointers = vector_pointers  # those that vectors are loaded from or stored to
+        self.may_fuse = True  # a product and a sum may be rounded once
         self.names = Names()
         self.lines: list[str] = []
         self.origins: list[str] = []

@@ -1,9 +1,10 @@
 """Arithmetic, comparisons and conversions.
 
-Floating point: `fmul` and `fadd` carry `contract`, so that LLVM may fuse them; nothing is
-reassociated. Minimum and maximum propagate NaN, as NumPy's do. Integers wrap. Conversions of
-floats to integers saturate and send NaN to 0. Division by an integer that is data never ends the
-process: as in NumPy, dividing by 0 gives 0 (so does its remainder), the least number by -1 itself.
+Floating point: `fmul` and `fadd` carry `contract`, so that LLVM may fuse them, but not in what is
+converted to an integer, where the last bit of a float decides; nothing is reassociated. Minimum and
+maximum propagate NaN, as NumPy's do. Integers wrap. Conversions of floats to integers saturate and
+send NaN to 0. Division by an integer that is data never ends the process: as in NumPy, dividing by
+0 gives 0 (so does its remainder), the least number by -1 itself.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from autosched.tir.expr import (
 from autosched.tir.op import broadcast, call, const, div, lt, mul, select
 
 _FLOAT_OPS: dict[type[Expr], str] = {
-    Add: "fadd contract",
-    Sub: "fsub contract",
-    Mul: "fmul contract",
+    Add: "fadd",
+    Sub: "fsub",
+    Mul: "fmul",
 }
 _INT_OPS: dict[type[Expr], str] = {Add: "add", Sub: "sub", Mul: "mul", And: "and", Or: "or"}
 _FLOAT_COMPARE: dict[type[Expr], str] = {
@@ -89,8 +90,11 @@ def _finish(b: FunctionBuilder, e: Expr, result: str) -> str:
 def binary(b: FunctionBuilder, e: BinaryExpr) -> str:
     """Add, Sub, Mul, And, Or."""
     first, second, dtype = operands(b, e)
-    table = _FLOAT_OPS if dtype.is_float else _INT_OPS
-    return _finish(b, e, b.emit(f"{table[type(e)]} {llvm_type(dtype)} {first}, {second}"))
+    if dtype.is_float:
+        name = _FLOAT_OPS[type(e)] + (" contract" if b.may_fuse else "")
+    else:
+        name = _INT_OPS[type(e)]
+    return _finish(b, e, b.emit(f"{name} {llvm_type(dtype)} {first}, {second}"))
 
 
 def compare(b: FunctionBuilder, e: BinaryExpr) -> str:
@@ -320,7 +324,12 @@ def _float_adjustment(b: FunctionBuilder, rest: str, divisor: str, dtype: DType)
 
 def cast(b: FunctionBuilder, e: Cast) -> str:
     """Cast."""
-    return convert(b, b.value(e.value), e.value.dtype, e.dtype)
+    if not e.value.dtype.is_float or not e.dtype.is_integral:
+        return convert(b, b.value(e.value), e.value.dtype, e.dtype)
+    fusing, b.may_fuse = b.may_fuse, False
+    value = b.value(e.value)
+    b.may_fuse = fusing
+    return convert(b, value, e.value.dtype, e.dtype)
 
 
 def convert(b: FunctionBuilder, value: str, source: DType, target: DType) -> str:

@@ -38,8 +38,8 @@ class FunctionBuilder:
     `values` maps a variable to its register, `wide` an integer variable to the same value as i64,
     `depth` a variable to the index of the region that defines it, `pointers` a pointer variable to
     its register. `mask` is the register and width of the condition under which memory may be
-    read. `slots` hold the workspace pointers that the exit block frees, `slot_of` says which of
-    them a pointer's register is in.
+    read. `may_fuse`: a product and a sum may be rounded once. `slots` hold the workspace pointers
+    that the exit block frees, `slot_of` says which of them a pointer's register is in.
     """
 
     def __init__(self, module: ModuleBuilder, *, inside_parallel: bool = False) -> None:
@@ -57,6 +57,7 @@ class FunctionBuilder:
         self.slots: list[str] = []
         self.slot_of: dict[str, str] = {}
         self.mask: tuple[str, int] | None = None
+        self.may_fuse = True
         self.counter = 0
         self.enter(self.new_block("entry"))
 

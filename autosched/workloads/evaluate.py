@@ -16,49 +16,38 @@ import numpy as np
 
 from autosched.errors import ConfigError
 from autosched.te.operations.graph import post_order_ops
-from autosched.te.operations.operation import ComputeOp
+from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
     Add,
-    And,
     BinaryExpr,
     Call,
     Cast,
-    Div,
     Expr,
     FloatImm,
-    FloorDiv,
-    FloorMod,
     IntImm,
     IterKind,
     IterVar,
-    Max,
-    Min,
-    Mod,
     Mul,
     Not,
-    Or,
     ProducerLoad,
     Range,
     Reduce,
     Select,
-    Sub,
     Var,
 )
 from autosched.tir.op import add, all_, const, ge, lt
+from autosched.tir.walk import pre_order
+from autosched.workloads.numpy_operations import BINARY, CALLS, UFUNCS
 from autosched.workloads.workload import Array, shape_of
 
 _BLOCK = 1 << 24  # elements of one intermediate array
 
 
 Change: TypeAlias = Callable[[ComputeOp, Tensor, Array], Array]
+Kept: TypeAlias = Callable[[Array, DType], Array]
+"""What a type keeps of values in float64 or int64."""
 
 
 def evaluate(
@@ -67,8 +56,9 @@ def evaluate(
     """The values of the computed ones among `tensors`, given the arrays of the placeholders.
 
     Floats are computed in float64 and not rounded back; integers in int64, where those of narrower
-    types wrap as they do in a kernel. With `change(op, tensor, values)` the others read what it
-    makes of each computed tensor.
+    types wrap as they do in a kernel. In a program that makes integers of floats every value is
+    rounded to its type, as in a kernel: integers are compared exactly. With
+    `change(op, tensor, values)` the others read what it makes of each computed tensor.
     """
     placeholders = [t for t in tensors if not isinstance(t.op, ComputeOp)]
     results = [t for t in tensors if isinstance(t.op, ComputeOp)]
@@ -76,14 +66,24 @@ def evaluate(
         tensor: _widened(np.asarray(array))
         for tensor, array in zip(placeholders, inputs, strict=True)
     }
-    for op in post_order_ops([tensor.op for tensor in results]):
+    ops = post_order_ops([tensor.op for tensor in results])
+    kept = _rounded if any(map(makes_integers_of_floats, ops)) else _wrapped
+    for op in ops:
         if isinstance(op, ComputeOp):
-            for tensor, array in zip(op.outputs, _compute(op, values), strict=True):
-                wrapped = _wrapped(array, tensor.dtype)
+            for tensor, array in zip(op.outputs, _compute(op, values, kept), strict=True):
+                wrapped = kept(array, tensor.dtype)
                 values[tensor] = wrapped if change is None else change(op, tensor, wrapped)
         elif op.output(0) not in values:
             raise ConfigError(f"input {op.name} is not among the argument tensors")
     return [values[tensor] for tensor in results]
+
+
+def makes_integers_of_floats(op: Operation) -> bool:
+    """Whether a body converts a float that is no constant to an integer."""
+    if not isinstance(op, ComputeOp):
+        return False
+    casts = [e for body in op.body for e in pre_order(body) if isinstance(e, Cast)]
+    return any(e.value.dtype.is_float and e.dtype.is_integral for e in casts)
 
 
 def _widened(array: Array) -> Array:
@@ -97,34 +97,42 @@ def _wrapped(array: Array, dtype: DType) -> Array:
     return array.astype(dtype.name).astype(np.int64)
 
 
-def _compute(op: ComputeOp, values: Mapping[Tensor, Array]) -> list[Array]:
+def _rounded(array: Array, dtype: DType) -> Array:
+    """What `dtype` keeps of values: also floats, in float64 again."""
+    if array.dtype.kind != "f" or not dtype.is_float or dtype.bits == 64:
+        return _wrapped(array, dtype)
+    with np.errstate(all="ignore"):
+        return array.astype(dtype.numpy).astype(np.float64)
+
+
+def _compute(op: ComputeOp, values: Mapping[Tensor, Array], kept: Kept) -> list[Array]:
     if not op.axis:  # one element: that of a tensor of one dimension
         one = IterVar(Range.of(1), Var("one"), IterKind.DATA_PAR)
         flat = ComputeOp(op.name, (one,), op.body, op.tag, op.attrs)
-        return [array.reshape(()) for array in _compute(flat, values)]
-    op = _rectangular(op, values)
+        return [array.reshape(()) for array in _compute(flat, values, kept)]
+    op = _rectangular(op, values, kept)
     shape = shape_of(op.output(0))
     if 0 in shape:
         return [np.zeros(shape, np.float64 if e.dtype.is_float else np.int64) for e in op.body]
     first = op.body[0]
     inner = math.prod(_extent(iv) for iv in op.reduce_axis)
     if isinstance(first, Reduce) and _is_sum(first):
-        return [_sum_of_products(op, first, values)]
+        return [_sum_of_products(op, first, values, kept)]
     rows = max(1, _BLOCK // max(1, inner * math.prod(shape[1:]))) if shape else 1
     blocks: list[list[Array]] = []
     for start in range(0, shape[0], rows):
         part = (min(rows, shape[0] - start), *shape[1:])
-        grid = _Grid(op, values, start, part[0])
+        grid = _Grid(op, values, kept, start, part[0])
         bodies = _reduce(op, first, grid) if isinstance(first, Reduce) else map(grid, op.body)
         blocks.append([np.broadcast_to(np.asarray(b), part) for b in bodies])
     return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
 
 
-def _rectangular(op: ComputeOp, values: Mapping[Tensor, Array]) -> ComputeOp:
+def _rectangular(op: ComputeOp, values: Mapping[Tensor, Array], kept: Kept) -> ComputeOp:
     """`op` with a ragged reduction over the largest domain, under the condition to be inside."""
     if all(_is_constant(iv) for iv in op.reduce_axis):
         return op
-    grid = _Grid(ComputeOp(op.name, op.axis, (const(0),)), values, 0, _extent(op.axis[0]))
+    grid = _Grid(ComputeOp(op.name, op.axis, (const(0),)), values, kept, 0, _extent(op.axis[0]))
     axes: list[IterVar] = []
     inside: list[Expr] = []
     for iv in op.reduce_axis:
@@ -173,9 +181,10 @@ class _Grid:
     """Evaluates expressions over the data axes, then the reduce axes, one array axis each."""
 
     def __init__(
-        self, op: ComputeOp, values: Mapping[Tensor, Array], start: int, rows: int
+        self, op: ComputeOp, values: Mapping[Tensor, Array], kept: Kept, start: int, rows: int
     ) -> None:
         self.values = values
+        self.kept = kept
         self.env: dict[Var, Any] = {}
         self.axes = (*op.axis, *op.reduce_axis)
         for k, axis in enumerate(self.axes):
@@ -189,6 +198,7 @@ class _Grid:
         """The grid of the data axes with the reduce axes fixed."""
         new = object.__new__(_Grid)
         new.values, new.axes, new.n_data = self.values, self.axes[: self.n_data], self.n_data
+        new.kept = self.kept
         flat = {
             axis.var: self.env[axis.var].reshape(self.env[axis.var].shape[: self.n_data])
             for axis in new.axes
@@ -207,27 +217,36 @@ class _Grid:
             case BinaryExpr(a, b):
                 x, y = self(a), self(b)
                 with np.errstate(all="ignore"):
-                    return _wrapped(np.asarray(_BINARY[type(e)](x, y)), e.dtype)
+                    return self.kept(np.asarray(BINARY[type(e)](x, y)), e.dtype)
             case Not(a):
                 return np.logical_not(self(a))
             case Cast(value):
-                x = self(value)
-                if e.dtype.is_bool:
-                    return np.not_equal(x, 0)
-                x = np.asarray(x).astype(np.float64 if e.dtype.is_float else np.int64)
-                return _wrapped(x, e.dtype)
+                return self._converted(np.asarray(self(value)), e.dtype)
             case Select(condition, a, b) | Call("if_then_else", (condition, a, b)):
                 return np.where(self(condition), self(a), self(b))
             case Call("likely", (condition,)):
                 return self(condition)
             case Call("shift_left" | "shift_right" as name, (a, b)):
                 count = self(b) & (e.dtype.bits - 1)  # modulo the bits, as kernels take it
-                return _wrapped(np.asarray(_CALLS[name](self(a), count)), e.dtype)
-            case Call(name, args) if name in _CALLS:
+                return _wrapped(np.asarray(CALLS[name](self(a), count)), e.dtype)
+            case Call(name, args) if name in CALLS:
                 with np.errstate(all="ignore"):
-                    found = _CALLS[name](*map(self, args))
-                return _wrapped(np.asarray(found), e.dtype)
+                    found = CALLS[name](*map(self, args))
+                return self.kept(np.asarray(found), e.dtype)
         raise ConfigError(f"no NumPy reference for {e!r}")
+
+    def _converted(self, x: Array, dtype: DType) -> Array:
+        if dtype.is_bool:
+            return np.not_equal(x, 0)
+        if dtype.is_float:
+            return self.kept(x.astype(np.float64), dtype)
+        if x.dtype.kind != "f":
+            return _wrapped(x.astype(np.int64), dtype)
+        # What does not fit becomes the nearest that does, NaN zero, as kernels have it.
+        low, high = int(dtype.min_value), min(int(dtype.max_value), 2**63 - 1)
+        whole = np.trunc(np.nan_to_num(x, nan=0.0))
+        inside = np.where((whole < float(high)) & (whole > float(low)), whole, 0.0).astype(np.int64)
+        return np.where(whole >= float(high), high, np.where(whole <= float(low), low, inside))
 
     def _load(self, array: Array, indices: Sequence[Expr]) -> Any:
         # A branch not taken may read outside; any element will do there.
@@ -246,8 +265,8 @@ def _factors(e: Expr) -> Iterator[Expr]:
         yield e
 
 
-def _sum_of_products(op: ComputeOp, e: Reduce, values: Mapping[Tensor, Array]) -> Array:
-    grid = _Grid(op, values, 0, _extent(op.axis[0]))
+def _sum_of_products(op: ComputeOp, e: Reduce, values: Mapping[Tensor, Array], kept: Kept) -> Array:
+    grid = _Grid(op, values, kept, 0, _extent(op.axis[0]))
     operands: list[Any] = []
     sizes = [_extent(axis) for axis in grid.axes]
     if 0 in sizes:  # an empty sum
@@ -256,9 +275,9 @@ def _sum_of_products(op: ComputeOp, e: Reduce, values: Mapping[Tensor, Array]) -
     for factor in _factors(e.source[0]):
         array = np.asarray(grid(factor))
         array = array.reshape((1,) * (len(sizes) - array.ndim) + array.shape)
-        kept = [k for k, size in enumerate(array.shape) if size > 1]
-        covered.update(kept)
-        operands += [array.reshape([array.shape[k] for k in kept]), kept]
+        axes = [k for k, size in enumerate(array.shape) if size > 1]
+        covered.update(axes)
+        operands += [array.reshape([array.shape[k] for k in axes]), axes]
     for k, size in enumerate(sizes):  # axes that no factor mentions, and those of length 1
         if k not in covered:
             operands += [np.ones(size, operands[0].dtype), [k]]
@@ -270,10 +289,10 @@ def _reduce(op: ComputeOp, e: Reduce, grid: _Grid) -> list[Array]:
     sizes = [_extent(axis) for axis in op.reduce_axis]
     result_type = type(e.combiner.result[0])
     plain = len(e.source) == 1 and not e.init and _always(e.condition) and 0 not in sizes
-    if plain and result_type in _UFUNCS:
+    if plain and result_type in UFUNCS:
         full = np.broadcast_to(np.asarray(grid(e.source[0])), (*data_shape, *sizes))
         axes = tuple(range(len(data_shape), len(data_shape) + len(sizes)))
-        return [np.asarray(_UFUNCS[result_type].reduce(full, axis=axes))]
+        return [np.asarray(UFUNCS[result_type].reduce(full, axis=axes))]
     start = e.init or e.combiner.identity
     state: list[Any] = [np.broadcast_to(grid(v), data_shape) for v in start]
     for point in product(*map(range, sizes)):
@@ -289,69 +308,3 @@ def _reduce(op: ComputeOp, e: Reduce, grid: _Grid) -> list[Array]:
 
 def _always(condition: Expr) -> bool:
     return isinstance(condition, IntImm) and condition.value == 1
-
-
-def _divided(a: Any, b: Any) -> Any:
-    """Exact for floats, toward zero for integers."""
-    if np.result_type(a, b).kind == "f":
-        return np.true_divide(a, b)
-    return np.floor_divide(np.subtract(a, np.fmod(a, b)), b)
-
-
-_UFUNCS: dict[type[Expr], np.ufunc] = {Max: np.maximum, Min: np.minimum, Mul: np.multiply}
-
-_BINARY: dict[type[BinaryExpr], Callable[[Any, Any], Any]] = {
-    Add: np.add,
-    Sub: np.subtract,
-    Mul: np.multiply,
-    Div: _divided,
-    Mod: np.fmod,
-    FloorDiv: np.floor_divide,
-    FloorMod: np.mod,
-    Min: np.minimum,
-    Max: np.maximum,
-    EQ: np.equal,
-    NE: np.not_equal,
-    LT: np.less,
-    LE: np.less_equal,
-    GT: np.greater,
-    GE: np.greater_equal,
-    And: np.logical_and,
-    Or: np.logical_or,
-}
-
-
-_NUMPY_NAMES = (
-    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "tanh", "sinh", "cosh"),
-    *("sin", "cos", "tan", "hypot", "fabs", "floor", "ceil", "trunc", "copysign", "fmod"),
-    *("isnan", "isinf", "isfinite"),
-)
-
-
-def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
-_CALLS: dict[str, Callable[..., Any]] = {
-    **{name: getattr(np, name) for name in _NUMPY_NAMES},
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "atan2": np.arctan2,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "pow": np.power,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "sigmoid": _sigmoid,
-    "erf": np.vectorize(math.erf, otypes=[np.float64]),
-    "round": lambda x: np.trunc(x + np.copysign(0.5, x)),
-    "nearbyint": np.rint,
-    "exp10": lambda x: np.power(10.0, x),
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
-    "bitwise_not": np.bitwise_not,
-    "shift_left": np.left_shift,
-    "shift_right": np.right_shift,
-}

@@ -105,6 +105,11 @@ EXPRESSIONS = {
         "int8(float32(A[0]))",
         "(signed char)max(-128, min(127, f32_to_i32((float)A[0])))",
     ),
+    "to int, not fused": (
+        "int32",
+        "int32(float32(A[0]) * float32(B[0]) + float32(A[1]))",
+        "f32_to_i32(__fmul_rn((float)A[0], (float)B[0]) + (float)A[1])",
+    ),
     "half": ("float16", "A[0] + x", "f32_to_f16(f16_to_f32(A[0]) + f16_to_f32(x))"),
     "brain float": ("bfloat16", "exp(x)", "f32_to_bf16(expf(bf16_to_f32(x)))"),
     "float8": ("float8_e4m3fn", "exp(x)", "f32_to_f8e4m3(expf(f8e4m3_to_f32(x)))"),

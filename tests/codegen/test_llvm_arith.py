@@ -43,6 +43,22 @@ def test_float_to_integer_saturates(elementwise: Elementwise, run: RunKernel) ->
     assert out.tolist() == [2**31 - 1, -(2**31), 0, 2**31 - 1, 3, -3, 0, 1]
 
 
+def test_products_and_sums_that_become_integers_are_rounded_each(
+    elementwise: Elementwise, run: RunKernel
+) -> None:
+    """Fused, 0.1 * 10 - 1 is above zero."""
+    a, b = np.full(16, 0.1, np.float32), np.full(16, 10, np.float32)
+    for lanes in (1, 16):
+        out = np.ones(16, np.int32)
+
+        def formula(a: Expr, b: Expr, lanes: int = lanes) -> Expr:
+            above = op.call("ceil", a * b - op.const(1, a.dtype))
+            return op.cast(DType("int32").with_lanes(lanes), above)
+
+        run(elementwise(formula, ["float32"] * 2, "int32", 16, lanes), a, b, out)
+        assert not out.any()
+
+
 def test_nan_goes_through_minimum_and_maximum(elementwise: Elementwise, run: RunKernel) -> None:
     a = np.array([1, np.nan, 3, np.nan] * 4, np.float32)
     b = np.array([np.nan, 2, 1, np.nan] * 4, np.float32)

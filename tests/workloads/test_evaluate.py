@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from autosched import te
+from autosched.driver import build_steps
 from autosched.errors import ConfigError
+from autosched.runtime.cpu import load
+from autosched.state.dag import ComputeDAG
+from autosched.target import cpu_target
 from autosched.tir.expr import Expr, Var
-from autosched.tir.op import call, const, min_
+from autosched.tir.op import call, cast, const, min_
 from autosched.workloads import evaluate as module
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.workload import random_inputs
@@ -114,6 +118,19 @@ def test_floats_that_numpy_does_not_know_keep_their_fractions(dtype: str) -> Non
     B = te.compute((3,), lambda i: A[i] + A[i], name="B")
     (found,) = evaluate([A, B], [np.array([0.5, -1.25, 3.5], A.dtype.numpy)])
     np.testing.assert_array_equal(found, [1, -2.5, 7])
+
+
+def test_integers_made_of_floats_are_those_of_rounded_floats() -> None:
+    """Kernels compute in float32, round each step, and saturate: so does the reference."""
+    A, B = (te.placeholder((4,), name=name) for name in "AB")
+    S = te.compute((4,), lambda i: A[i] * B[i], name="S")
+    C = te.compute((4,), lambda i: cast("int8", call("ceil", S[i] - 1)), name="C")
+    a, b = [0.1, 0.2, 300, np.nan], [10, 5, 2, 1]  # 0.1 * 10 is more than 1 in float64
+    arrays = [np.array(values, np.float32) for values in (a, b)]
+    (found,) = evaluate([A, B, C], arrays)
+    assert found.tolist() == [0, 0, 127, 0]
+    kernel = load(build_steps(ComputeDAG([A, B, C]), (), cpu_target(1)))
+    np.testing.assert_array_equal(kernel(*arrays), found)
 
 
 def test_what_is_changed_is_what_others_read() -> None:

@@ -20,7 +20,7 @@ from autosched.workloads.expression.statement import index_list, tensor_of
 _FLOAT_FUNCTIONS = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sigmoid", "erf"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"),
-    *("floor", "ceil", "round", "trunc"),
+    *("floor", "ceil", "round", "rint", "trunc"),
 )
 FUNCTIONS = {
     **dict.fromkeys((*_FLOAT_FUNCTIONS, "abs", "relu", "square"), 1),
@@ -29,7 +29,10 @@ FUNCTIONS = {
 }
 """Functions and how many arguments they take."""
 
-CASTS = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8")
+CASTS = (
+    *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+    *("int64", "int32", "int16", "int8", "uint8"),
+)
 """Functions that convert to the type they are called after."""
 
 _OPERATORS: dict[type[ast.AST], Callable[[Expr, Expr], Expr]] = {
@@ -59,6 +62,7 @@ _FOLD: dict[type[ast.AST], Callable[[float, float], float]] = {
     ast.FloorDiv: lambda a, b: a // b,
     ast.Mod: lambda a, b: a % b,
 }
+_SPELLING = {"abs": "fabs", "rint": "nearbyint"}
 _MAX_POWER = 64
 _FLOAT64 = DType("float64")
 
@@ -306,7 +310,7 @@ class Translation:
         floats = [
             op.cast(kind, a) if isinstance(a, Expr) else op.const(float(a), kind) for a in args
         ]
-        return op.call("fabs" if name == "abs" else name, *floats)
+        return op.call(_SPELLING.get(name, name), *floats)
 
 
 def _literal(number: float) -> float:
