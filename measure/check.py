@@ -40,8 +40,9 @@ def compare(
 ) -> str | None:
     """Why `got` is not `want` (first bad element, worst error), or None when it agrees.
 
-    Integers must be equal. Floats may differ by the `tolerance` (the type's, unless it is given:
-    measure/tolerance.py), relative to the element plus the output's root mean square.
+    Floats may differ by the `tolerance` (the type's, unless it is given: measure/tolerance.py),
+    relative to the element plus the output's root mean square. Integers must be equal, unless one
+    is given; then they may differ by one more.
     """
     if got.shape != want.shape:
         return f"output {name}: expected shape {want.shape}, found {got.shape}"
@@ -84,7 +85,7 @@ def allowance(want: npt.NDArray[Any], tolerance: float | None = None) -> tuple[f
     tolerance = tolerance_of(want.dtype) if tolerance is None else tolerance
     if not tolerance:
         return 0.0, 0.0
-    return tolerance, tolerance * root_mean_square(want.astype(np.float64)) + _TINY
+    return tolerance, tolerance * root_mean_square(want.astype(np.float64)) + _least(want)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,12 @@ def _errors(
         error = np.abs(value - exact)
     if not tolerance:
         return error, np.zeros_like(error)
-    return error, tolerance * (np.abs(exact) + root_mean_square(exact)) + _TINY
+    return error, tolerance * (np.abs(exact) + root_mean_square(exact)) + _least(want)
+
+
+def _least(want: npt.NDArray[Any]) -> float:
+    """What an element may err by whatever its size: of integers made of floats one."""
+    return 1.0 if want.dtype.kind in "iu" else _TINY
 
 
 def root_mean_square(exact: npt.NDArray[np.float64]) -> float:

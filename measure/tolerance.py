@@ -1,10 +1,11 @@
 """How much the outputs of a task may differ from the reference.
 
-Each type has its share (measure/check.py): room for the roundings of a sum of so many terms. What
-is rounded before an exponential or a division errs by more afterwards: the error of a score becomes
-a factor of its exponential. For types of up to 16 bits that is measured: the computation is
-evaluated in float64 with errors in its intermediate results, and outputs may differ from the
-reference as far as that.
+Each type has its share (measure/check.py): room for the roundings of a sum of so many terms, in the
+type in which it is added up, and for the conversion of the result to a narrower one. What is
+rounded before an exponential or a division errs by more afterwards: the error of a score becomes
+a factor of its exponential. Where types of up to 16 bits are rounded to, that is measured: the
+computation is evaluated in float64 with errors in its intermediate results, and outputs may differ
+from the reference as far as that.
 """
 
 from __future__ import annotations
@@ -13,16 +14,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
 from autosched.measure.check import MOST, root_mean_square, tolerance_of
+from autosched.measure.roundings import (
+    behind,
+    makes_integers,
+    roundings_of,
+    terms_of,
+    unit_of,
+)
 from autosched.task import Task
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
-from autosched.tir.expr import Call, Div, Expr, IntImm, ProducerLoad
+from autosched.tir.expr import Call, Div, Expr, ProducerLoad
 from autosched.tir.walk import pre_order
 from autosched.workloads.evaluate import evaluate
 
@@ -32,13 +39,14 @@ Array = npt.NDArray[Any]
 def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -> list[float]:
     """Of each output, relative to its elements plus their root mean square; 0 for integers.
 
+    Integers made of sums of floats have that of the sums, and may be off by one besides.
     `expected` are the outputs that the reference computes from `inputs`. Where there is no memory
-    for another evaluation, or none at all, it is the tolerance of the type.
+    for another evaluation, or none at all, it is the tolerance of the types.
     """
     outputs = task.tensors[-task.num_outputs :]
-    terms = task.dag.most_terms
-    own = [tolerance_of(tensor.dtype.numpy, terms) for tensor in outputs]
-    if not any(map(_is_short, outputs)) or not _amplifies(task):
+    own = [_of_types(task, tensor) for tensor in outputs]
+    coarse = [tensor.dtype.is_float and roundings_of(*behind(tensor)).coarse for tensor in outputs]
+    if not any(coarse) or not _amplifies(task):
         return own
     rng = np.random.default_rng(0)
 
@@ -50,13 +58,25 @@ def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -
     except (ConfigError, MemoryError):
         return own
     return [
-        max(least, min(MOST, _difference(want, other))) if _is_short(tensor) else least
-        for tensor, least, want, other in zip(outputs, own, expected, found, strict=True)
+        max(least, min(MOST, _difference(want, other))) if short else least
+        for short, least, want, other in zip(coarse, own, expected, found, strict=True)
     ]
 
 
-def _is_short(tensor: Tensor) -> bool:
-    return tensor.dtype.is_float and tensor.dtype.bits <= 16
+def _of_types(task: Task, output: Tensor) -> float:
+    """What roundings on the way to `output` explain.
+
+    Those of sums and products are in the coarsest type that is computed in; a conversion of a wider
+    value to a narrower type rounds once, so that two results differ by two of its units at most.
+    """
+    if not all(isinstance(op, ComputeOp | PlaceholderOp) for op in task.dag.ops):
+        return tolerance_of(output.dtype.numpy, task.dag.most_terms)
+    if not output.dtype.is_float and not makes_integers(output):
+        return 0.0
+    found = roundings_of(*behind(output))
+    kinds = found.computed or {output.dtype: 1}
+    computed = max(tolerance_of(kind.numpy, terms) for kind, terms in kinds.items())
+    return max(computed, min(MOST, computed + sum(2 * unit_of(kind) for kind in found.stored)))
 
 
 def _amplifies(task: Task) -> bool:
@@ -92,17 +112,14 @@ def _error(op: ComputeOp, tensor: Tensor, values: Array, rng: np.random.Generato
     """
     if not tensor.dtype.is_float:
         return np.zeros_like(values)
-    rounding = 0.5 * float(ml_dtypes.finfo(tensor.dtype.numpy).eps)  # type: ignore[no-untyped-call]  # ml_dtypes is untyped
-    size, terms = np.abs(values), _terms(op)
-    if terms > 1:
+    found = roundings_of(op)
+    sums = [unit_of(kind) * math.sqrt(terms) for kind, terms in found.computed.items()]
+    rounding = max([unit_of(tensor.dtype), found.unit, *sums])
+    size = np.abs(values)
+    if terms_of(op) > 1:
         size = np.maximum(size, root_mean_square(values))
-    error: Array = rounding * math.sqrt(terms) * size * rng.choice((-1.0, 1.0), values.shape)
+    error: Array = rounding * size * rng.choice((-1.0, 1.0), values.shape)
     return error
-
-
-def _terms(op: ComputeOp) -> int:
-    extents = [axis.dom.extent for axis in op.reduce_axis if axis.dom is not None]
-    return math.prod([extent.value for extent in extents if isinstance(extent, IntImm)])
 
 
 def _difference(want: Array, found: Array) -> float:

@@ -68,3 +68,50 @@ def test_of_what_was_rounded_before(expr: str, types: Any, more: bool) -> None:
     own = tolerance_of(task.tensors[-1].dtype.numpy)
     assert (tolerance(task) > own) == more
     assert tolerance(task) <= max(own, MOST)
+
+
+PRODUCT = "C[i, j] = sum(k, A[i, k] * B[k, j])"
+
+
+@pytest.mark.parametrize(
+    ("args", "least", "most"),
+    [
+        ({"dtype": "float32"}, 2e-4, 2e-4),
+        ({"dtype": "bfloat16"}, 0.1, 0.2),  # 2 * 2**-8 * sqrt(300)
+        ({"dtype": "bfloat16", "acc_dtype": "float32"}, 2**-7, 2**-7 + 3e-4),  # one conversion
+        ({"dtype": "bfloat16", "acc_dtype": "float32", "out_dtype": "float32"}, 2e-4, 2e-4),
+        ({"in_dtype": "float8_e5m2"}, 2e-4, 2e-4),
+        ({"in_dtype": "float16", "acc_dtype": "float16", "out_dtype": "float32"}, 0.016, 0.02),
+        ({"in_dtype": "int8"}, 0, 0),
+        ({"in_dtype": "int8", "acc_dtype": "float32"}, 2e-4, 2e-4),
+    ],
+)
+def test_of_types_and_lengths_of_sums(args: dict[str, Any], least: float, most: float) -> None:
+    found = tolerance(Task.from_workload("matmul", M=3, N=4, K=300, **args))
+    assert least <= found <= most
+
+
+@pytest.mark.parametrize(
+    ("value", "inexact"),
+    [
+        ("rint(C[i] * s[i]) + 3", False),
+        ("C[i] * s[i] + 3", False),  # not fused where it becomes an integer
+        ("exp(s[i])", True),
+        ("S[i] * 2", True),
+        ("P[i] * 2", True),  # a product and a sum, which may be fused
+        ("max(s[i], 2) / 3", False),
+    ],
+)
+def test_integers_made_of_floats_are_equal_unless_kernels_round_them_differently(
+    value: str, inexact: bool
+) -> None:
+    expr = "C[i] = sum(k, A[i, k]); S[i] = sum(k, F[i, k]); P[i] = s[i] * s[i] + 1"
+    types = {"A": "int8", "C": "int32", "s": "float32", "F": "float32", "D": "int8"}
+    shapes = {"A": (5, 9), "F": (5, 9), "s": (5,)}
+    task = Task.from_expression(f"{expr}; D[i] = int8({value})", shapes, dtype=types)
+    inputs = task.inputs()
+    allowed = tolerances(task, inputs, task.reference(inputs))[-1]
+    assert (allowed > 0) == inexact
+    want = np.array([-3, 0, 100], np.int8)
+    assert (compare("D", want + np.int8(1), want, allowed) is None) == inexact
+    assert compare("D", want + np.int8(5), want, allowed) is not None
