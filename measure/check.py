@@ -116,9 +116,17 @@ class Seen:
         return cls(min(seen.telling for seen in found), worst.error, worst.tolerance)
 
     @property
+    def error_text(self) -> str:
+        """`equal`, or `error 3e-07`."""
+        return f"error {_short(self.error)}" if self.tolerance else "equal"
+
+    @property
     def text(self) -> str:
-        """`98% of the outputs finite and not zero, largest error 3e-07 (2e-04 allowed)`."""
-        error = f"largest error {_short(self.error)} ({_short(self.tolerance)} allowed)"
+        """`98% of the outputs finite and not zero, largest relative error 3e-07 (2e-04 allowed)`.
+
+        The error is relative to an element plus the root mean square of its output.
+        """
+        error = f"largest relative error {_short(self.error)} ({_short(self.tolerance)} allowed)"
         if not self.tolerance:
             error = "all equal"
         if not self.telling:

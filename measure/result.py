@@ -74,6 +74,18 @@ class MeasureResult:
         """Seconds per call: the lower quartile of the repeats; infinity for a failure."""
         return lower_quartile(self.seconds) if self.valid else float("inf")
 
+    @property
+    def accuracy(self) -> float | None:
+        """The largest error of the outputs, relative as they are compared; None if not known."""
+        return self.seen.error if self.checked and self.seen is not None else None
+
+    @property
+    def checked_text(self) -> str:
+        """`no`, `equal`, `error 3e-07`, or `yes` where the error is not known."""
+        if not self.checked or self.seen is None:
+            return "yes" if self.checked else "no"
+        return self.seen.error_text
+
     def failed(self, failure: Failure) -> MeasureResult:
         """This result turned into a failure; the raw repeats are kept."""
         return replace(self, failure=failure, checked=False, seen=None)

@@ -87,6 +87,7 @@ class Summary:
                 "here": here,
                 "cache_flush": result.cache_flush,
                 "checked": result.checked,
+                "largest_error": result.accuracy,
                 "time": record.time or None,
             }
             self._best[here] = (times, entry)

@@ -97,6 +97,14 @@ def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) 
         _describe(entry)
 
 
+def _accuracy(best: Mapping[str, Any]) -> str:
+    """`, largest relative error 3e-07`, where it is known."""
+    error = best["largest_error"]
+    if error is None:
+        return ""
+    return f", largest relative error {error:.0e}" if error else ", outputs equal the reference"
+
+
 def _describe(entry: Mapping[str, Any]) -> None:
     key, best = entry["key"], entry["best"]
     title = f"{entry['name']} on {entry['target']}  (task {key})"
@@ -110,7 +118,8 @@ def _describe(entry: Mapping[str, Any]) -> None:
         how = " with empty caches" if best["cache_flush"] else ""
         here = f" on this machine ({best['cpu']})"
         where = here if best["here"] else f" on {_cpu(best)}, not this machine"
-        say(f"best {seconds_text(best['seconds'])}  {rate}".rstrip() + how + where, _INDENT)
+        text = f"best {seconds_text(best['seconds'])}  {rate}".rstrip()
+        say(text + how + where + _accuracy(best), _INDENT)
     faster = entry["faster_elsewhere"]
     if faster is not None:
         say(f"fastest elsewhere {seconds_text(faster['seconds'])} on {_cpu(faster)}", _INDENT)

@@ -63,7 +63,7 @@ def top(
                 rate_text(each.flops_per_second or 0.0),
                 f"{each.place.seconds / best:.2f}x" if each.rank > 1 else "",
                 each.race,
-                "yes" if each.place.record.result.checked else "no",
+                each.place.record.result.checked_text,
                 _where(each, sources),
             )
             for each in found
@@ -92,7 +92,7 @@ def best(sources: Sequence[Path], *, as_json: bool = False, workloads: Sequence[
             _interval(each),
             rate_text(each.flops_per_second or 0.0),
             str(each.group.candidates),
-            "yes" if each.place.record.result.checked else "no",
+            each.place.record.result.checked_text,
             _where(each, sources),
             each.group.machine.text if len(machines) > 1 else "",
         )

@@ -13,7 +13,7 @@ from autosched.task import Task
 
 COLUMNS = (
     *("task", "key", "trial", "round", "seconds", "low", "high", "flops_per_second"),
-    *("best_seconds", "valid", "checked", "stage", "kind", "message", "predicted"),
+    *("best_seconds", "valid", "checked", "largest_error", "stage", "kind", "message", "predicted"),
     *("build_seconds", "total_seconds", "steps"),
 )
 
@@ -42,6 +42,7 @@ def rows_of(task: Task, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
             "best_seconds": nan if best == inf else best,
             "valid": result.valid,
             "checked": result.checked,
+            "largest_error": nan if result.accuracy is None else result.accuracy,
             "stage": None if failure is None else failure.stage,
             "kind": None if failure is None else failure.kind,
             "message": None if failure is None else failure.message,

@@ -76,5 +76,5 @@ def _cells(progress: Progress | None) -> tuple[str, ...]:
     if best is None:
         return (done, valid, "-", "-", model, "-")
     rate = rate_text(progress.flops_per_second(best)) or "-"
-    checked = "yes" if best.result.checked else "no"
+    checked = best.result.checked_text
     return (done, valid, seconds_text(best.result.cost), rate, model, checked)

@@ -69,6 +69,7 @@ class Found:
             "interval": list(self.interval),
             "flops_per_second": self.flops_per_second,
             "checked": record.result.checked,
+            "largest_error": record.result.accuracy,
             "race": self.race or None,
             "time": record.time or None,
         }

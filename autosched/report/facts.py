@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autosched.measure.result import MeasureResult
 from autosched.measure.standing import is_race
 from autosched.measure.steady import DISTURBED, interval, scatter
 from autosched.report.chart import number, percent, time_text
@@ -61,12 +62,20 @@ def figures(run: Run, roof: Roof | None) -> list[Figure]:
     ]
 
 
+def _check(result: MeasureResult) -> str:
+    if not result.checked:
+        return "Never compared with NumPy."
+    return (
+        f"Checked against NumPy: {result.seen.text}." if result.seen else "Checked against NumPy."
+    )
+
+
 def remarks(run: Run) -> list[str]:
     """Sentences about the best: how it was checked, raced and timed."""
     best = run.best
     if best is None:
         return []
-    found = ["Checked against NumPy." if best.result.checked else "Never compared with NumPy."]
+    found = [_check(best.result)]
     if is_race(best):
         race = best.search["race"]
         ties = race.get("ties")

@@ -135,7 +135,7 @@ def row(run: Run) -> Row:
         "" if best is None else rate_text(run, best.result.cost),
         len(run.trials),
         failed,
-        "" if best is None else "yes" if best.result.checked else "no",
+        "" if best is None else best.result.checked_text,
     )
 
 

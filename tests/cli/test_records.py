@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from autosched.measure.check import Seen
 from autosched.measure.environment import fingerprint
 from autosched.measure.plausible import least_of
 from autosched.measure.records import RecordLog, read_log
@@ -23,6 +24,29 @@ def test_info_counts_candidates_failures_and_the_best(cli: Cli, log: Path) -> No
     assert "3 candidates, 2 valid" in done.out
     assert f"best 1 ms  0.008192 GFLOP/s on this machine ({fingerprint()['cpu']})\n" in done.out
     assert "1 failed: run timeout" in done.out
+
+
+@pytest.mark.parametrize(
+    ("error", "tolerance", "short", "long"),
+    [
+        (3.2e-7, 2e-4, "error 3e-07", "largest relative error 3e-07"),
+        (0.0, 0.0, "equal", "outputs equal the reference"),
+    ],
+)
+def test_the_accuracy_of_the_best_is_told(
+    cli: Cli, log: Path, error: float, tolerance: float, short: str, long: str
+) -> None:
+    record = read_log(log).records[1]
+    seen = Seen(1.0, error, tolerance)
+    found = replace(record, result=replace(record.result, checked=True, seen=seen))
+    log.unlink()
+    RecordLog(log).append([found])
+    assert f"{long}\n" in cli("records", "info", log).out
+    assert short in cli("records", "best", log).out
+    told = json.loads(cli("records", "info", log, "--json").out)["tasks"][0]["best"]
+    assert told["largest_error"] == error
+    (group,) = json.loads(cli("records", "top", 1, log, "--json").out)["groups"]
+    assert group["top"][0]["largest_error"] == error
 
 
 def test_there_and_back_through_ansor_keeps_steps_and_times(cli: Cli, log: Path) -> None:
@@ -114,6 +138,7 @@ def test_info_as_json(cli: Callable[..., Any], log: Path) -> None:
         "cpu": fingerprint()["cpu"],
         "here": True,
         "checked": True,
+        "largest_error": None,
         "time": record.time,
     }
     assert task == {
