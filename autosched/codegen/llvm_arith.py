@@ -14,7 +14,7 @@ from autosched.codegen.llvm_types import llvm_type, splat, suffix
 from autosched.errors import CompileError
 from autosched.tir import float_bits
 from autosched.tir.data import is_data
-from autosched.tir.dtype import DType, float32
+from autosched.tir.dtype import DType, float32, int32
 from autosched.tir.expr import (
     EQ,
     GE,
@@ -89,12 +89,38 @@ def _finish(b: FunctionBuilder, e: Expr, result: str) -> str:
 
 def binary(b: FunctionBuilder, e: BinaryExpr) -> str:
     """Add, Sub, Mul, And, Or."""
+    if isinstance(e, Mul) and e.dtype.lanes >= 16 and _mixes_bytes(e):
+        return _product_of_bytes(b, e)
     first, second, dtype = operands(b, e)
     if dtype.is_float:
         name = _FLOAT_OPS[type(e)] + (" contract" if b.may_fuse else "")
     else:
         name = _INT_OPS[type(e)]
     return _finish(b, e, b.emit(f"{name} {llvm_type(dtype)} {first}, {second}"))
+
+
+def _mixes_bytes(e: Mul) -> bool:
+    """Whether a vector of int32 is made of uint8 times int8."""
+    if e.dtype.element is not int32 or not isinstance(e.a, Cast) or not isinstance(e.b, Cast):
+        return False
+    return {e.a.value.dtype.element.name, e.b.value.dtype.element.name} == {"int8", "uint8"}
+
+
+def _product_of_bytes(b: FunctionBuilder, e: Mul) -> str:
+    """uint8 times int8 in int16, which holds it.
+
+    In int32 LLVM 22 takes the sum over 16 lanes for a `vpdpbusd` and, where halves of the vector
+    are added, forgets to add up what that leaves in four lanes (combineVPDPBUSDPattern counts the
+    stages of the narrowed vector).
+    """
+    half = DType("int16").with_lanes(e.dtype.lanes)
+    first, second = (
+        convert(b, b.value(side.value), side.value.dtype, half)
+        for side in (e.a, e.b)
+        if isinstance(side, Cast)
+    )
+    product = b.emit(f"mul nsw {llvm_type(half)} {first}, {second}")
+    return convert(b, product, half, e.dtype)
 
 
 def compare(b: FunctionBuilder, e: BinaryExpr) -> str:

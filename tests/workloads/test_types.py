@@ -13,12 +13,14 @@ from autosched.errors import ConfigError
 from autosched.measure.check import compare
 from autosched.measure.tolerance import tolerances
 from autosched.runtime.cpu import load
+from autosched.search.options import SearchOptions
+from autosched.search.space import SearchSpace
 from autosched.target import cpu_target
 from autosched.task import Task
 from autosched.workloads.evaluate import evaluate
 from kit.built_ins import small_args
 
-SIZES: dict[str, Any] = {"M": 5, "N": 7, "K": 9}
+SIZES: dict[str, Any] = {"M": 17, "N": 1, "K": 31}
 KINDS: list[dict[str, Any]] = [
     {"in_dtype": "int8"},
     {"in_dtype": "uint8", "weight_dtype": "int8"},
@@ -53,10 +55,24 @@ def test_kernels_compute_in_the_types_that_are_asked_for(kind: dict[str, Any]) -
     task = Task.from_workload("dense_bias_relu", target=cpu_target(1), **SIZES, **kind)
     inputs = task.inputs(seed=2)
     (expected,) = task.reference(inputs)
-    found = np.empty_like(expected)
-    load(build_steps(task.dag, (), task.target))(*inputs, found)
+    (steps,) = SearchSpace(task, SearchOptions()).sample(np.random.default_rng(1), 1)
+    found = load(build_steps(task.dag, steps, task.target))(*inputs)
+    assert isinstance(found, np.ndarray)
     (tolerance,) = tolerances(task, inputs, [expected])
     assert compare("relu", found, expected, tolerance) is None
+
+
+@pytest.mark.parametrize("kinds", [("uint8", "int8"), ("int8", "uint8")])
+def test_a_sum_over_the_lanes_of_one_vector(kinds: tuple[str, str]) -> None:
+    """LLVM 22 makes it a vpdpbusd and forgets to add up its four lanes."""
+    sizes = {"B": 2, "M": 17, "N": 1, "K": 31}
+    types = dict(zip(("in_dtype", "weight_dtype"), kinds, strict=True))
+    args: dict[str, Any] = {**sizes, **types, "target": cpu_target(2)}
+    task = Task.from_workload("batch_matmul", **args)
+    (steps,) = SearchSpace(task, SearchOptions(space="ansor")).sample(np.random.default_rng(0), 1)
+    inputs = task.inputs()
+    found = load(build_steps(task.dag, steps, task.target))(*inputs)
+    np.testing.assert_array_equal(found, task.reference(inputs)[0])
 
 
 def test_integers_that_do_not_fit_the_outputs_become_the_nearest_that_do() -> None:
