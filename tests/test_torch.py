@@ -199,6 +199,31 @@ def test_inputs_that_are_stored_in_another_order(fresh: None, dtype: str) -> Non
         autosched.torch.prepare("other", a, b)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ({"in_dtype": "int8"}, "matmul"),
+        ({"in_dtype": "int8", "out_dtype": "int8"}, "matmul_out_int8"),
+        ({"dtype": "bfloat16", "acc_dtype": "float32"}, "matmul_out_bfloat16"),
+        ({"in_dtype": "float8_e4m3fn"}, "matmul"),
+    ],
+)
+def test_types_of_inputs_sums_and_outputs(fresh: None, kind: dict[str, Any], name: str) -> None:
+    task = Task.from_workload("matmul", **{"M": 3, "N": 5, "K": 4, **kind})
+    found = autosched.torch.register(TunedKernel(task, record(task, ())))
+    assert list(found) == [name]
+    arrays = task.inputs()
+    kinds = [getattr(torch, tensor.dtype.name) for tensor in task.tensors]
+    given = [
+        torch.from_numpy(array.view(f"u{array.itemsize}")).view(each)
+        for array, each in zip(arrays, kinds, strict=False)
+    ]
+    out = found[name](*given)
+    assert out.dtype is kinds[-1]
+    (want,) = task.reference(arrays)
+    np.testing.assert_allclose(out.double(), want.astype(np.float64), rtol=1e-2)
+
+
 def test_several_threads_call_one_operator(mm: Any) -> None:
     wrong: list[int] = []
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from autosched import arguments
+from autosched import arguments, workloads
 from autosched.errors import ConfigError
 from autosched.runtime.artifact import ParamSpec
 from autosched.runtime.cpu import CpuKernel
@@ -26,7 +26,16 @@ _library = torch.library.Library(NAMESPACE, "FRAGMENT")  # operators live as lon
 _operators: dict[str, tuple[str, Operator]] = {}
 """By name: which computation it is, and the operator."""
 
-_USUAL = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
+_USUAL = {
+    "stride": 1,
+    "padding": 0,
+    "dilation": 1,
+    "groups": 1,
+    "x_zero": 0,
+    "y_zero": 0,
+    "relu": 1,
+}
+_TYPES = ("acc", "out")
 _WINDOWS = {"max_pool2d_nchw": ("K",)}
 """Arguments that no input's shape tells."""
 
@@ -44,7 +53,8 @@ def register(
     An operator takes the inputs and returns the outputs, new tensors. Several shapes of one
     computation become one operator, which chooses by the shapes and types of its inputs; calling
     `register` again adds shapes, or replaces the kernels of those that are there. What is no size
-    is part of the name: `conv2d_nhwc_stride2_padding1`. `torch.compile` keeps operators in its
+    is part of the name, `conv2d_nhwc_stride2_padding1`, and so are types that inputs do not tell,
+    `matmul_out_int8`. `torch.compile` keeps operators in its
     graphs. They have no gradient: a tensor that requires one is refused while gradients are on.
 
     Args:
@@ -162,14 +172,19 @@ def _settings(task: Task) -> dict[str, Any]:
     if not isinstance(args, Mapping) or "op" not in workload:
         return {}
     told = (*_USUAL, *_WINDOWS.get(workload["op"], ()))
-    return {key: args[key] for key in told if key in args and args[key] != _USUAL.get(key)}
+    found = {key: args[key] for key in told if key in args and args[key] != _USUAL.get(key)}
+    known = workloads.get(workload["op"])
+    types = known.types.shown(known.types_of(args))
+    # Those of inputs are told by the tensors of a call.
+    return found | {f"{key}_": types[f"{key}_dtype"] for key in _TYPES if f"{key}_dtype" in types}
 
 
 def _name(task: Task) -> str:
     """`matmul`, `conv2d_nhwc_stride2_padding1`; `kernel` for what has no name."""
     named = re.sub(r"\W", "_", task.function_name, flags=re.ASCII)
     operator = "kernel" if named == "main" else named
-    return "_".join([operator, *(f"{key}{value}" for key, value in _settings(task).items())])
+    told = (f"{key}{value}".replace("-", "minus") for key, value in _settings(task).items())
+    return "_".join([operator, *told])
 
 
 def _title(task: Task) -> str:

@@ -1,4 +1,4 @@
-"""Built-in workloads in 16-bit floats: their kernels compile, and compute what NumPy does."""
+"""Built-in workloads in low precision: their kernels compile, and compute what NumPy does."""
 
 from __future__ import annotations
 
@@ -28,12 +28,28 @@ CASES: dict[tuple[str, str], dict[str, Any]] = {
 }
 """All built-in workloads in both types: benchmarks/referee.py --dtype TYPE."""
 
+WIDENED: dict[str, tuple[str, dict[str, Any]]] = {
+    "int8": ("matmul", {"M": 17, "N": 6, "K": 31, "in_dtype": "uint8", "weight_dtype": "int8"}),
+    "float8": ("matmul", {"M": 17, "N": 6, "K": 31, "in_dtype": "float8_e4m3fn"}),
+    "bfloat16": ("softmax", {"M": 8, "N": 48, "dtype": "bfloat16", "acc_dtype": "float32"}),
+    "requantised": ("dense_requantised", {"M": 17, "N": 6, "K": 31, "y_zero": 3}),
+}
+"""All built-in workloads in all types: benchmarks/types_and_sizes.py --target cuda."""
+
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_workloads(name: str, dtype: str) -> None:
     size = CASES[name, dtype]
-    task = Task.from_workload(name, target=cuda_target("sm_80"), dtype=dtype, **size)
+    agrees(Task.from_workload(name, target=cuda_target("sm_80"), dtype=dtype, **size))
 
+
+@pytest.mark.parametrize("case", WIDENED)
+def test_sums_in_wider_types(case: str) -> None:
+    name, args = WIDENED[case]
+    agrees(Task.from_workload(name, target=cuda_target("sm_80"), **args))
+
+
+def agrees(task: Task) -> None:
     def legal(each: Sequence[tuple[Step, ...]]) -> list[bool]:
         return [is_legal(task, steps) for steps in each]
 
