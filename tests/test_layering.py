@@ -116,6 +116,7 @@ ROOMS = {
         "sets": {"walk", "ansor", "autosched_1"},
         "compare": {"ansor"},
         "lowering": {"ansor", "sets"},
+        "batched": {"walk", "ansor", "sets", "lowering"},
         "datasets": {"ansor", "sets"},
     },
 }

@@ -142,10 +142,11 @@ def features_from_func(
     Nest(func, ansor, recycle_tables=True)
     rows = [row.columns(max_buffers) for row in reversed(ansor.rows.values())]
     result = np.array(rows, dtype=np.float32).reshape(len(rows), -1)
-    return _slog(result) if log_scale else result
+    return log_scaled(result) if log_scale else result
 
 
-def _slog(rows: FeatureRows) -> FeatureRows:
+def log_scaled(rows: FeatureRows) -> FeatureRows:
+    """`rows`, whose columns are changed in place: log2(x + 1), but for one-hots and `is_gpu`."""
     columns = _SCALED if rows.shape[1] == NUM_FEATURES else np.arange(rows.shape[1])
     values = rows[:, columns]
     rows[:, columns] = np.copysign(np.log2(np.abs(values) + np.float32(1)), values)

@@ -1,0 +1,1 @@
+"""The rows of `ansor-0.19` for thousands of candidates at once, as arithmetic on arrays."""

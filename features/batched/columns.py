@@ -1,0 +1,240 @@
+"""The columns of `ansor-0.19` for one store of many candidates, as `ansor.slots` has them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autosched.features.ansor.names import CURVE_POINTS, MAX_BUFFERS
+from autosched.features.ansor.slots import LOOP_MULTIPLE_READ, NO_REUSE, SERIAL_MULTIPLE_READ_WRITE
+from autosched.features.batched.forms import Flags, Forms, Ints
+from autosched.features.batched.nest import Nest
+from autosched.features.batched.stores import Floats, Store, Touched, r32
+from autosched.features.batched.strides import stride_along
+from autosched.features.walk.access import ACCESS_TYPES
+
+_EXACT = 1 << 24  # whole numbers up to here are single precision numbers
+_REUSES = (LOOP_MULTIPLE_READ, SERIAL_MULTIPLE_READ_WRITE, NO_REUSE)
+
+
+class Tables:
+    """What all stores have touched under each loop when one of them is done."""
+
+    def __init__(self, nest: Nest, stores: list[Store]) -> None:
+        self._nest = nest
+        self._stores = stores
+        every = [b.bytes for b in nest.ops.buffers.values()]
+        self.unit = min(b & -b for b in every)  # all sums of bytes are multiples of it
+
+    def seen(self, store: Store, j: int) -> list[tuple[Store, int, Flags | None]]:
+        """The stores whose entries are in the table of loop j of `store`, and where they are.
+
+        Each with the loop's position there; the store itself, last, is always seen.
+        """
+        loop = store.loops[j]
+        found: list[tuple[Store, int, Flags | None]] = []
+        for other in self._stores:
+            k = other.at.get(loop.slot)
+            if other is store or k is None:
+                continue
+            there = other.loops[k]
+            where = there.present & (other.place < store.place)
+            for only in (there.only, loop.only):
+                if only is not None:
+                    where = where & ~only
+            if where.any():
+                found.append((other, k, where))
+        return [*found, (store, j, None)]
+
+
+def _masked(where: Flags | None, values: Ints | int) -> Ints | int:
+    return values if where is None else np.where(where, values, 0)
+
+
+class AccessColumns:
+    """The slots of all accesses of one store."""
+
+    def __init__(self, nest: Nest, tables: Tables, store: Store, line: int) -> None:
+        self._nest, self._store, self._line = nest, store, line
+        self._forms: Forms = nest.forms
+        self._tables = tables
+        self._seen = [tables.seen(store, j) for j in range(len(store.loops))]
+        self._some = np.zeros(self._forms.count, bool)
+        for loop in store.loops:
+            self._some |= loop.present
+
+    def slots(self) -> Floats:
+        """(candidates, 90): the five slots by falling cache lines."""
+        count = self._forms.count
+        columns = [self._columns(access) for access in self._store.touched]
+        block = np.stack([np.stack(c) for c in columns])  # access, column, candidate
+        order = np.lexsort((-block[:, 3], -block[:, 5]), axis=0)[:MAX_BUFFERS]
+        ordered = np.take_along_axis(block, order[:, None, :], axis=0)
+        result = np.zeros((count, MAX_BUFFERS, block.shape[1]))
+        result[:, : len(ordered)] = ordered.transpose(2, 0, 1)
+        return result.reshape(count, -1)
+
+    def _columns(self, access: Touched) -> list[Floats]:
+        eb = self._nest.ops.buffers[access.buffer].bytes
+        one = np.ones(self._forms.count)
+        zero = np.zeros(self._forms.count)
+        total = r32(self._store.product * eb)
+        kind, dis_iter, dis_bytes, reuse = self._reuse(access)
+        unique = np.where(self._some, r32(r32(self._oldest(access)) * eb), eb)
+        lines, stride = self._lines(access, eb)
+        unique_lines = np.where(self._some, self._unique_lines(access, unique, eb), 1.0)
+        totals = [total, unique, lines, unique_lines]
+        safe = np.where(reuse > 0.5, reuse, 1.0)
+        per = [np.where(reuse > 0.5, r32(x / safe), r32(x * 2)) for x in totals]
+        return [
+            *(one if access.kind == k else zero for k in ACCESS_TYPES),
+            *totals,
+            *((kind == k).astype(np.float64) for k in range(len(_REUSES))),
+            *(dis_iter, dis_bytes, reuse),
+            *per,
+            stride,
+        ]
+
+    def _oldest(self, access: Touched) -> Ints:
+        """The elements of the buffer that were touched first under the outermost loop."""
+        found, done = self._forms.zero, ~self._some
+        for j, loop in enumerate(self._store.loops):
+            here = loop.present & ~done
+            if not here.any():
+                continue
+            first = self._store.place
+            size = access.sizes[j]
+            for other, k, where in self._seen[j]:
+                theirs = _of(other, access.buffer)
+                if where is not None and theirs is not None:
+                    earlier = where & (other.place < first)
+                    size = np.where(earlier, theirs.sizes[k], size)
+                    first = np.where(earlier, other.place, first)
+            found, done = np.where(here, size, found), done | here
+        return found
+
+    def _reuse(self, access: Touched) -> tuple[Ints, Floats, Floats, Floats]:
+        forms = self._forms
+        kind = forms.full(2)
+        dis_iter, dis_bytes = np.zeros(forms.count), np.zeros(forms.count)
+        count = np.zeros(forms.count)
+        iterations, touched = np.ones(forms.count), np.full(forms.count, -1.0)
+        done = np.zeros(forms.count, bool)
+        for j in range(len(self._store.loops) - 1, -1, -1):
+            loop = self._store.loops[j]
+            active = loop.present & ~done
+            if not active.any():
+                continue
+            used = access.uses(loop.slot, forms.count)
+            again = active & ~used
+            if again.any():
+                first = again & (touched < 0)
+                bytes_once = self._elements(j) if first.any() else touched
+                kind = np.where(again, 0, kind)
+                dis_iter = np.where(again, iterations, dis_iter)
+                dis_bytes = np.where(again, np.where(first, bytes_once, touched), dis_bytes)
+                count = np.where(again, loop.extent, count)
+            active = active & used
+            iterations = np.where(active, r32(iterations * loop.extent), iterations)
+            touched = np.where(active, self._bytes(j, active), touched)
+            times, nearest = self._mine(access, j)
+            serial = active & (times > 1)
+            if serial.any():
+                kind = np.where(serial, 1, kind)
+                dis_iter = np.where(serial, r32(nearest / loop.extent), dis_iter)
+                dis_bytes = np.where(serial, r32(touched / loop.extent), dis_bytes)
+                count = np.where(serial, times - 1, count)
+            done = done | again | serial
+        return kind, dis_iter, dis_bytes, count
+
+    def _elements(self, j: int) -> Floats:
+        """The bytes of one element of every entry in the table of loop j."""
+        total = self._forms.zero
+        for other, _, where in self._seen[j]:
+            every = sum(self._nest.ops.buffers[a.buffer].bytes for a in other.touched)
+            total = total + _masked(where, every)
+        return total.astype(np.float64)
+
+    def _bytes(self, j: int, needed: Flags) -> Floats:
+        """The bytes of all entries in the table of loop j; too many to add exactly is no row."""
+        total = self._forms.zero
+        for other, k, where in self._seen[j]:
+            total = total + _masked(where, other.memory[k])
+        self._forms.bad |= needed & (total > _EXACT * self._tables.unit)
+        return total.astype(np.float64)
+
+    def _mine(self, access: Touched, j: int) -> tuple[Ints, Ints]:
+        """How many entries of the buffer the table of loop j has, and the smallest."""
+        times, nearest = self._forms.one, access.sizes[j]
+        for other, k, where in self._seen[j]:
+            theirs = _of(other, access.buffer)
+            if where is not None and theirs is not None:
+                times = times + where
+                nearest = np.where(where, np.minimum(nearest, theirs.sizes[k]), nearest)
+        return times, nearest
+
+    def _lines(self, access: Touched, eb: int) -> tuple[Floats, Floats]:
+        """Cache lines, and the stride if it is that of the innermost loop."""
+        forms, loops = self._forms, self._store.loops
+        shape = self._nest.shapes[access.buffer]
+        stride, reported = forms.zero, forms.zero
+        ratio, innermost = np.ones(forms.count), forms.zero
+        done = np.zeros(forms.count, bool)
+        for j in range(len(loops) - 1, -1, -1):
+            loop = loops[j]
+            active = loop.present & ~done
+            if not active.any():
+                continue
+            here = stride_along(forms, access, shape, loop.slot)
+            hit = active & (here != 0)
+            stride = np.where(hit, here, stride)
+            reported = np.where(hit & (innermost == 0), here, reported)
+            done = done | hit
+            innermost = np.where(active & (innermost == 0), loop.extent, innermost)
+            ratio = np.where(active & ~hit, ratio * innermost, ratio)
+        forms.bad |= ratio > 1 << 53
+        fraction = np.minimum(1.0, r32(r32(r32(stride) * eb) / self._line))
+        lines = np.maximum(1.0, r32(r32(self._store.product / r32(ratio)) * fraction))
+        return np.where(self._some, lines, 1.0), reported.astype(np.float64)
+
+    def _unique_lines(self, access: Touched, unique: Floats, eb: int) -> Floats:
+        region = self._store.touched[-1].regions  # quirk: of the stored buffer
+        shape = self._nest.shapes[access.buffer]
+        contiguous = np.full(self._forms.count, float(eb))
+        done = np.zeros(self._forms.count, bool)
+        for d in range(min(len(region), len(shape)) - 1, -1, -1):
+            hit = ~done & (region[d] == shape[d])
+            contiguous = np.where(hit, r32(contiguous * region[d]), contiguous)
+            done = done | hit
+        return np.maximum(1.0, r32(unique / np.minimum(contiguous, float(self._line))))
+
+
+def _of(store: Store, buffer: int) -> Touched | None:
+    return next((a for a in store.touched if a.buffer == buffer), None)
+
+
+def intensity(store: Store, float_ops: Ints, count: int) -> Floats:
+    """(candidates, 10): operations per byte where k/10 of the operations are done."""
+    if not store.loops:
+        return np.zeros((count, CURVE_POINTS))
+    ops, done = float_ops.astype(np.float64), []
+    some, before = np.zeros(count, bool), np.zeros(count, np.int64)
+    for loop in reversed(store.loops):
+        ops = ops * loop.extent
+        done.append(r32(ops))
+        some = some | loop.present
+        before = before + ~some
+    table = np.stack(done)
+    memory = np.stack([r32(m) for m in reversed(store.memory)])
+    curve = r32(table / memory)
+    rows = []
+    for k in range(1, CURVE_POINTS + 1):
+        x = r32(r32(table[-1] * k) / 10)
+        at = np.minimum((table < x - 1e-4).sum(axis=0), len(table) - 1)
+        shown = np.minimum(np.maximum(at, before), len(table) - 1)
+        here = np.take_along_axis(curve, shown[None], 0)[0]
+        below = np.maximum(at - 1, 0)[None]
+        last, start = np.take_along_axis(curve, below, 0)[0], np.take_along_axis(table, below, 0)[0]
+        gap = r32(np.take_along_axis(table, at[None], 0)[0] - start)
+        slope = r32(r32(here - last) / np.where(gap == 0, 1.0, gap))
+        rows.append(np.where(at <= before, here, r32(last + r32(slope * r32(x - start)))))
+    return np.where((some & (ops > 0))[:, None], np.stack(rows, axis=1), 0.0)

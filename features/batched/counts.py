@@ -1,0 +1,159 @@
+"""Operation counts of stored values (`walk.count`), for many candidates.
+
+Of indices that are forms the counts are known. A value that depends on the axes outside of loads,
+the conditions of a padding say, is simplified for one candidate of each set of numbers in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from autosched.arith import Analyzer
+from autosched.features.batched.forms import Form, Forms, Ints
+from autosched.features.batched.nest import index_form
+from autosched.features.batched.ops import loads_of
+from autosched.features.batched.stores import Store
+from autosched.features.walk.count import NUM_COUNTERS, count_ops
+from autosched.tir.expr import Expr, Range, Var
+from autosched.tir.op import add, const, floordiv, floormod, mul
+from autosched.tir.walk import free_vars, substitute
+
+_MATHFUNC, _INT_ADDSUB, _INT_MUL, _INT_DIVMOD, _INT_MATHFUNC, _BOOL_OP = 5, 8, 9, 10, 12, 14
+_MOST_KNOWN = 100_000
+Known = dict[tuple[Expr, tuple[int, ...]], tuple[int, ...] | None]
+
+
+def count_store(forms: Forms, store: Store, known: Known) -> Ints:
+    """(16, candidates): the counters of one evaluation of the stored value.
+
+    `known` remembers what was simplified for this value; candidates whose value loses a load are
+    marked bad.
+    """
+    if store.ops.conditional:
+        if store.ops.parts:
+            return _by_parts(forms, store, known)
+        return _simplified(forms, store, store.ops.value, known)
+    counts = np.repeat(np.array(store.ops.counts, np.int64)[:, None], forms.count, axis=1)
+    axes = store.stage.axes
+    own = [axes[var] for var in store.stage.ops.axes[: store.stage.ops.data]]
+    for form in own * store.ops.updates:
+        _add_index(forms, form, counts)
+    for _, indices in store.ops.loads:
+        for e in indices:
+            _add_index(forms, index_form(forms, e, axes), counts)
+    return counts
+
+
+def _add_index(forms: Forms, form: Form, counts: Ints) -> None:
+    terms, positive = forms.zero, form.base > 0
+    for slot, term in form.every():
+        there = term.scale != 0
+        terms, positive = terms + there, positive | (term.scale > 0)
+        counts[_INT_MUL] += there & (np.abs(term.scale) != 1)
+        if term.lower is not forms.one:
+            counts[_INT_DIVMOD] += there & (term.lower > 1)
+        if term.upper is not forms.whole:
+            counts[_INT_DIVMOD] += there & (term.upper < forms.extents[slot])
+    forms.bad |= ~positive & (terms > 0)
+    counts[_INT_ADDSUB] += np.maximum(terms + (form.base != 0) - 1, 0)
+
+
+def _by_parts(forms: Forms, store: Store, known: Known) -> Ints:
+    """The counts of the parts put together: their conditions, and the indices of the one load."""
+    counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
+    conditions = forms.zero
+    for part in store.ops.parts:
+        own = _simplified(forms, store, part, known)
+        kept = own[_MATHFUNC] + own[_INT_MATHFUNC]  # the if_then_else itself
+        counts += own
+        conditions = conditions + kept
+    for slot in (_MATHFUNC, _INT_MATHFUNC):
+        counts[slot] = np.minimum(counts[slot], 1)
+    counts[_BOOL_OP] += np.maximum(conditions - 1, 0)
+    axes = store.stage.axes
+    ((_, indices),) = store.ops.loads
+    free = frozenset[Var]().union(*map(free_vars, store.ops.parts))
+    for e in indices:
+        if free_vars(e).isdisjoint(free):
+            _add_index(forms, index_form(forms, e, axes), counts)
+    return counts
+
+
+def _simplified(forms: Forms, store: Store, value: Expr, known: Known) -> Ints:
+    """The counts of `value`, simplified for one candidate of those with the same numbers in it."""
+    axes = {v: store.stage.axes[v] for v in free_vars(value) if v in store.stage.axes}
+    numbers: list[Ints] = []
+    for form in axes.values():
+        numbers.append(form.base)
+        for slot, term in form.every():
+            extent = forms.extents[slot]
+            there = term.scale != 0
+            numbers += (
+                np.where(there, x, 0)
+                for x in (term.scale, term.lower, np.minimum(term.upper, extent), extent)
+            )
+    table = np.ascontiguousarray(np.stack(numbers, axis=1))
+    whole = table.view(np.dtype((np.void, table.dtype.itemsize * table.shape[1])))[:, 0]
+    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    counts = np.zeros((len(first), NUM_COUNTERS), np.int64)
+    lost = np.zeros(len(first), bool)
+    for k, n in enumerate(first):
+        key = value, _signature(forms, axes, int(n))
+        if key not in known:
+            if len(known) > _MOST_KNOWN:
+                known.clear()
+            known[key] = _count_one(forms, axes, value, int(n))
+        found = known[key]
+        if found is None:
+            lost[k] = True
+        else:
+            counts[k] = found
+    forms.bad |= lost[which]
+    return np.ascontiguousarray(counts[which].T)
+
+
+def _signature(forms: Forms, axes: Mapping[Var, Form], n: int) -> tuple[int, ...]:
+    """All numbers of candidate n in the axes, with loops numbered as they appear."""
+    found: list[int] = []
+    loops: dict[int, int] = {}
+    for form in axes.values():
+        for slot, term in form.every():
+            if term.scale[n]:
+                extent = forms.extents[slot][n]
+                upper = min(term.upper[n], extent)
+                loop = loops.setdefault(slot, len(loops))
+                found += (loop, extent, term.scale[n], term.lower[n], upper)
+        found += (-1, form.base[n])
+    return tuple(map(int, found))
+
+
+def _count_one(
+    forms: Forms, axes: Mapping[Var, Form], value: Expr, n: int
+) -> tuple[int, ...] | None:
+    """The counters of candidate n; None when its value has other loads than the rest's."""
+    analyzer = Analyzer(as_ansor=True)
+    loops: dict[int, Var] = {}
+    table: dict[Var, Expr] = {}
+    for var, form in axes.items():
+        table[var] = _written(forms, form, loops, n)
+    for slot, loop in loops.items():
+        analyzer.bind(loop, Range(const(0), const(int(forms.extents[slot][n]))), override=True)
+    simple = analyzer.simplify(substitute(value, table))
+    if [load.producer for load in loads_of(simple)] != [load.producer for load in loads_of(value)]:
+        return None
+    return tuple(count_ops(simple))
+
+
+def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int) -> Expr:
+    found: Expr = const(0)
+    for slot, term in form.every():
+        scale = int(term.scale[n])
+        if scale == 0:
+            continue
+        digit: Expr = loops.setdefault(slot, Var(f"i{slot}"))
+        if term.upper[n] < forms.extents[slot][n]:
+            digit = floormod(digit, int(term.upper[n]))
+        found = add(found, mul(floordiv(digit, int(term.lower[n])), scale))
+    return add(found, int(form.base[n]))

@@ -1,0 +1,230 @@
+"""Index expressions of many candidates at once: sums of digits of loop variables.
+
+A loop has a number, its slot, and an extent for every candidate, 1 where it has none. A form is
+
+    base + sum of scale * (var % upper // lower)        (upper a multiple of lower, lower >= 1)
+
+all of whose numbers are arrays over the candidates. A term that is 0 throughout a candidate has
+scale 0 there: what simplification leaves of an index is its other terms. Digits of one variable
+that make up a longer one are that one. Candidates for which an operation leaves this form are
+marked `bad`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+WHOLE = 1 << 40
+"""The `upper` of a variable that no remainder is taken of."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """scale * (var % upper // lower)."""
+
+    lower: Ints
+    upper: Ints
+    scale: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """The terms of each slot, and what no loop changes."""
+
+    terms: dict[int, tuple[Term, ...]]
+    base: Ints
+
+    def every(self) -> Iterator[tuple[int, Term]]:
+        """All terms with their slots."""
+        for slot, terms in self.terms.items():
+            for term in terms:
+                yield slot, term
+
+
+class Forms:
+    """Arithmetic on forms of `count` candidates; `extents` has those of the slots so far."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.extents: list[Ints] = []
+        self.bad: Flags = np.zeros(count, bool)
+        self.zero: Ints = np.zeros(count, np.int64)
+        self.one: Ints = np.ones(count, np.int64)
+        self.whole: Ints = np.full(count, WHOLE, np.int64)
+
+    def slot(self, extent: Ints) -> int:
+        """The number of a new loop."""
+        self.extents.append(extent)
+        return len(self.extents) - 1
+
+    def full(self, value: int) -> Ints:
+        """`value` for every candidate."""
+        return np.full(self.count, value, np.int64)
+
+    def constant(self, value: int) -> Form:
+        """A form without terms."""
+        return Form({}, self.full(value))
+
+    def variable(self, slot: int) -> Form:
+        """The variable of a loop; 0 where it runs once."""
+        scale = (self.extents[slot] > 1).astype(np.int64)
+        return Form({slot: (Term(self.one, self.whole, scale),)}, self.zero)
+
+    def largest(self, slot: int, term: Term) -> Ints:
+        """The largest value of the term's digit."""
+        last = self.extents[slot] - 1
+        if term.upper is self.whole and term.lower is self.one:
+            return last
+        found: Ints = np.minimum(term.upper - 1, last) // term.lower
+        return found
+
+    def add(self, a: Form, b: Form) -> Form:
+        """a + b."""
+        terms = dict(a.terms)
+        for slot, more in b.terms.items():
+            known = terms.get(slot)
+            terms[slot] = more if known is None else self._joined((*known, *more))
+        return Form(terms, a.base + b.base)
+
+    def _joined(self, terms: tuple[Term, ...]) -> tuple[Term, ...]:
+        """The same sum with fewer terms: digits that follow each other are one."""
+        kept: list[Term] = []
+        for term in terms:
+            for k, other in enumerate(kept):
+                both = (other.scale != 0) & (term.scale != 0)
+                if not both.any():
+                    kept[k] = _where(other.scale != 0, other, term)
+                    break
+                kept[k], term = self._pair(other, term)
+                if not term.scale.any():
+                    break
+            else:
+                kept.append(term)
+        return tuple(kept)
+
+    def _pair(self, a: Term, b: Term) -> tuple[Term, Term]:
+        """Two terms of the same sum, the second 0 where they make up one digit."""
+        both = (a.scale != 0) & (b.scale != 0)
+        self.bad |= both & (a.lower == b.lower)
+        for above, below in ((a, b), (b, a)):
+            ratio = above.lower // below.lower
+            follows = both & (above.lower == below.upper) & (above.scale == below.scale * ratio)
+            if follows.any():
+                one = Term(below.lower, above.upper, below.scale)
+                a, b = _where(follows, one, a), _where(follows, _nothing(b), b)
+                both = both & ~follows
+        return a, b
+
+    def scaled(self, a: Form, factor: Ints | int) -> Form:
+        """a * factor."""
+        if isinstance(factor, int) and factor == 1:
+            return a
+        terms = {
+            slot: tuple(Term(t.lower, t.upper, t.scale * factor) for t in own)
+            for slot, own in a.terms.items()
+        }
+        return Form(terms, a.base * factor)
+
+    def divmod(self, a: Form, divisor: Ints) -> tuple[Form, Form]:
+        """a // divisor and a % divisor, the divisor positive.
+
+        Terms of scales that the divisor divides go to the quotient. If what remains is always
+        smaller than the divisor it is the remainder; otherwise its largest term becomes a digit.
+        """
+        base, left = a.base // divisor, a.base % divisor
+        rest, top = self.zero, self.zero
+        for slot, term in a.every():
+            stays: Ints = np.where(term.scale % divisor != 0, term.scale, 0)
+            rest, top = rest + stays * self.largest(slot, term), np.maximum(top, stays)
+            self.bad |= term.scale < 0
+        small = rest + left < divisor
+        quotients: dict[int, tuple[Term, ...]] = {}
+        remainders: dict[int, tuple[Term, ...]] = {}
+        cuts = self.zero
+        for slot, own in a.terms.items():
+            pairs = []
+            for term in own:
+                cut = ~small & (term.scale == top) & (term.scale % divisor != 0)
+                cuts = cuts + cut
+                below = rest - np.where(cut, term.scale * self.largest(slot, term), rest)
+                self.bad |= cut & (below >= term.scale)
+                pairs.append(self._cut(slot, term, divisor, cut))
+            quotients[slot] = tuple(quotient for quotient, _ in pairs)
+            remainders[slot] = tuple(remainder for _, remainder in pairs)
+        self.bad |= ~small & ((cuts != 1) | (left != 0))
+        return Form(quotients, base), Form(remainders, left)
+
+    def _cut(self, slot: int, term: Term, divisor: Ints, cut: Flags) -> tuple[Term, Term]:
+        """The term's part of the quotient and of the remainder; where `cut`, a digit of each."""
+        stays = term.scale % divisor != 0
+        ratio = np.where(cut, divisor // np.maximum(term.scale, 1), 1)
+        limit = term.lower * ratio
+        self.bad |= cut & (ratio * term.scale != divisor)
+        self.bad |= cut & (term.upper < WHOLE) & (term.upper % np.maximum(limit, 1) != 0)
+        quotient = self._kept(
+            slot,
+            np.where(cut, limit, term.lower),
+            term.upper,
+            np.where(cut, 1, np.where(stays, 0, term.scale // divisor)),
+        )
+        upper = np.where(cut, np.minimum(limit, term.upper), term.upper)
+        return quotient, self._kept(slot, term.lower, upper, np.where(stays, term.scale, 0))
+
+    def _kept(self, slot: int, lower: Ints, upper: Ints, scale: Ints) -> Term:
+        lower = np.maximum(lower, 1)
+        digit = np.minimum(upper, self.extents[slot]) > lower
+        return Term(lower, upper, np.where(digit, scale, 0))
+
+    def ends(self, a: Form) -> tuple[Ints, Ints]:
+        """The smallest and the largest value."""
+        low, high = a.base, a.base
+        for slot, term in a.every():
+            reach = term.scale * self.largest(slot, term)
+            low, high = low + np.minimum(reach, 0), high + np.maximum(reach, 0)
+        return low, high
+
+    def same(self, a: Form, b: Form) -> Flags:
+        """Where the two are written alike."""
+        found: Flags = a.base == b.base
+        for slot in {*a.terms, *b.terms}:
+            ours, theirs = a.terms.get(slot, ()), b.terms.get(slot, ())
+            for mine, others in ((ours, theirs), (theirs, ours)):
+                for term in mine:
+                    match = term.scale == 0
+                    for other in others:
+                        match = match | self._equal(slot, term, other)
+                    found = found & match
+        return found
+
+    def _equal(self, slot: int, a: Term, b: Term) -> Flags:
+        extent = self.extents[slot]
+        limits = np.minimum(a.upper, extent) == np.minimum(b.upper, extent)
+        found: Flags = (a.lower == b.lower) & (a.scale == b.scale) & limits
+        return found
+
+
+def fixed(form: Form) -> Flags | bool:
+    """Where the form is a constant."""
+    found: Flags | bool = True
+    for _, term in form.every():
+        found = found & (term.scale == 0)
+    return found
+
+
+def _where(flags: Flags, a: Term, b: Term) -> Term:
+    return Term(
+        np.where(flags, a.lower, b.lower),
+        np.where(flags, a.upper, b.upper),
+        np.where(flags, a.scale, b.scale),
+    )
+
+
+def _nothing(term: Term) -> Term:
+    return Term(term.lower, term.upper, np.zeros_like(term.scale))

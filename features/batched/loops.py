@@ -1,0 +1,134 @@
+"""The loops of one stage, for all candidates: their extents, and the axes in terms of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term
+from autosched.features.batched.plan import Loops
+
+_DATA, _REDUCE = 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The candidates `rows` whose loops of a stage come about in the same way.
+
+    `factors` has a row for every split, in order.
+    """
+
+    loops: Loops
+    rows: Ints
+    factors: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class StageLoops:
+    """`slots` by position; for each the annotation and whether it only reduces.
+
+    `common` is the number of loops outside of all reduction loops, `values` the axes without the
+    mins of their domains, `unroll` the position of the loop with the unroll pragma, or -1.
+    """
+
+    slots: tuple[int, ...]
+    kinds: tuple[Ints, ...]
+    reducing: tuple[Flags, ...]
+    common: Ints
+    values: tuple[Form, ...]
+    unroll: Ints
+
+
+def extents_of(loops: Loops, axes: list[Ints], factors: Ints) -> tuple[list[Ints], Flags]:
+    """Extents by id, and where a split does not divide."""
+    extents: dict[int, Ints] = dict(enumerate(axes))
+    bad = np.zeros(len(axes[0]) if axes else factors.shape[-1], bool)
+    split = 0
+    for relation in loops.relations:
+        if len(relation) == 4:
+            parent, outer, inner, sized_inner = relation
+            whole, part = extents[parent], factors[split]
+            split += 1
+            rest = -(-whole // part)
+            part = np.minimum(part, whole)  # a part is no longer than what is split
+            bad |= rest * part != whole
+            extents[outer], extents[inner] = (rest, part) if sized_inner else (part, rest)
+        else:
+            outer, inner, fused = relation
+            extents[fused] = extents[outer] * extents[inner]
+    return [extents[k] for k in range(len(extents))], bad
+
+
+def values_of(forms: Forms, loops: Loops, extents: list[Ints], leaves: list[Form]) -> list[Form]:
+    """The values of the axes in terms of those of the leaves."""
+    values: dict[int, Form] = dict(zip(loops.leaves, leaves, strict=True))
+    for relation in reversed(loops.relations):
+        if len(relation) == 4:
+            parent, outer, inner, _ = relation
+            above = forms.scaled(values[outer], extents[inner])
+            values[parent] = forms.add(above, values[inner])
+        else:
+            outer, inner, fused = relation
+            values[outer], values[inner] = forms.divmod(values[fused], extents[inner])
+    return [values[k] for k in range(loops.axes)]
+
+
+def masks_of(loops: Loops, data: int) -> list[int]:
+    """For each leaf whether it comes from data axes, from reduction axes or from both."""
+    masks = {k: _DATA if k < data else _REDUCE for k in range(loops.axes)}
+    for relation in loops.relations:
+        if len(relation) == 4:
+            masks[relation[1]] = masks[relation[2]] = masks[relation[0]]
+        else:
+            masks[relation[2]] = masks[relation[0]] | masks[relation[1]]
+    return [masks[leaf] for leaf in loops.leaves]
+
+
+def make_loops(forms: Forms, groups: list[Group], data: int, axes: list[Ints]) -> StageLoops:
+    """The loops of a stage whose axes have the extents `axes`; its slots are made in `forms`."""
+    most = max(len(group.loops.leaves) for group in groups)
+    count = forms.count
+    extents = [np.ones(count, np.int64) for _ in range(most)]
+    kinds = [np.zeros(count, np.int64) for _ in range(most)]
+    reducing = [np.zeros(count, bool) for _ in range(most)]
+    common, unroll = np.zeros(count, np.int64), np.full(count, -1, np.int64)
+    slots = tuple(map(forms.slot, extents))
+    parts: list[tuple[Group, list[Form]]] = []
+    for group in groups:
+        rows, loops = group.rows, group.loops
+        sizes, bad = extents_of(loops, [axis[rows] for axis in axes], group.factors)
+        own = Forms(len(rows))
+        masks = masks_of(loops, data)
+        for k, leaf in enumerate(loops.leaves):
+            extents[k][rows] = sizes[leaf]
+            kinds[k][rows] = loops.kinds[k]
+            reducing[k][rows] = masks[k] == _REDUCE
+            own.slot(sizes[leaf])
+        common[rows] = next((k for k, m in enumerate(masks) if m & _REDUCE), len(masks))
+        unroll[rows] = loops.unroll
+        leaves = [own.variable(k) for k in range(len(loops.leaves))]
+        parts.append((group, values_of(own, loops, sizes, leaves)))
+        forms.bad[rows] |= bad | own.bad
+    values = tuple(
+        _gathered(forms, slots, [(group.rows, found[k]) for group, found in parts])
+        for k in range(len(axes))
+    )
+    return StageLoops(slots, tuple(kinds), tuple(reducing), common, values, unroll)
+
+
+def _gathered(forms: Forms, slots: tuple[int, ...], parts: list[tuple[Ints, Form]]) -> Form:
+    """The forms of the groups, whose slots are positions, as one."""
+    base = np.zeros(forms.count, np.int64)
+    terms: dict[int, list[Term]] = {}
+    for rows, form in parts:
+        base[rows] = form.base
+        for k, own in form.terms.items():
+            into = terms.setdefault(slots[k], [])
+            used = [term for term in own if term.scale.any()]
+            while len(into) < len(used):
+                into.append(Term(forms.one.copy(), forms.whole.copy(), forms.zero.copy()))
+            for term, place in zip(used, into, strict=False):
+                place.lower[rows], place.upper[rows] = term.lower, term.upper
+                place.scale[rows] = term.scale
+    return Form({slot: tuple(own) for slot, own in terms.items() if own}, base)

@@ -1,0 +1,277 @@
+"""What the stages of a plan compute: their stores, with indices in terms of the stages' axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from autosched.arith import Analyzer
+from autosched.features.batched.plan import Plan, UnsupportedError
+from autosched.features.walk.count import count_ops
+from autosched.state.replay import Replay
+from autosched.state.steps import CacheWriteStep
+from autosched.te.lowering.reduction_update import assignments
+from autosched.te.operations.operation import ComputeOp, PlaceholderOp
+from autosched.te.operations.tensor import Tensor
+from autosched.te.relations import AttachType
+from autosched.tir.expr import (
+    GE,
+    GT,
+    LE,
+    LT,
+    And,
+    Call,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    ProducerLoad,
+    Reduce,
+    Var,
+)
+from autosched.tir.op import all_
+from autosched.tir.stmt import ProducerStore
+from autosched.tir.walk import free_vars, pre_order
+
+if TYPE_CHECKING:
+    from autosched.state.dag import ComputeDAG
+    from autosched.te.schedule.schedule import Schedule
+
+RF = 1 << 20
+"""Added to a stage's base for the buffer of its partial results."""
+Indices = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BufferType:
+    """Bytes of an element, and the shape; None where it is the factored loop's extent."""
+
+    bytes: int
+    shape: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class StoreOps:
+    """One store: its value, simplified, and every load in it in order.
+
+    Loads of the stored element itself are left out, `updates` is their number. `counts` are the
+    operations outside of indices. `conditional`: some of these depend on the axes, so that their
+    number depends on the candidate; then `parts` may have the value for each axis alone (`_parts`).
+    """
+
+    is_init: bool
+    value: Expr
+    loads: tuple[tuple[int, Indices], ...]
+    updates: int
+    counts: tuple[int, ...]
+    conditional: bool
+    parts: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class StageOps:
+    """One stage: its buffer, axes (the data axes first), their extents and its stores.
+
+    `data` axes are data axes. In the partial stage of a factored reduction, axes in `made` stand
+    for leaves of the old one, and `origin` are the old axes, whose values follow from these.
+    """
+
+    buffer: int
+    axes: tuple[Var, ...]
+    data: int
+    extents: tuple[int | None, ...]
+    stores: tuple[StoreOps, ...]
+    is_output: bool
+    origin: tuple[Var, ...] = ()
+    origin_extents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramOps:
+    """All stages with loops, in order, and all buffers."""
+
+    stages: tuple[StageOps, ...]
+    buffers: dict[int, BufferType]
+
+
+class _Maker:
+    def __init__(self, dag: ComputeDAG, plan: Plan) -> None:
+        replay = Replay(dag.ops, dag.outputs).run(plan.op_steps)
+        schedule: Schedule = replay.schedule.normalize_for_feature_extraction()
+        if replay.schedule.stages != replay.stages:
+            raise UnsupportedError("stages in another order than te's")
+        bases = list(range(len(dag.ops)))
+        for step in plan.op_steps:
+            if isinstance(step, CacheWriteStep):
+                bases.insert(step.stage_id, len(bases))
+        self.stage_of = dict(zip(bases, schedule.stages, strict=True))
+        self.base_of = {s.op: b for b, s in self.stage_of.items()}
+        self.buffers: dict[int, BufferType] = {}
+        self.rf: dict[int, tuple[Tensor, tuple[Var, ...]]] = {}
+        for base, stage in self.stage_of.items():
+            if isinstance(stage.op, ComputeOp | PlaceholderOp):
+                if stage.attach_type is not AttachType.INLINED:
+                    self.buffers[base] = _buffer(stage.op.output(0))
+            else:
+                raise UnsupportedError(f"an operation of another kind: {stage.op.name}")
+
+    def plain(self, base: int) -> StageOps:
+        stage = self.stage_of[base]
+        op = stage.op
+        assert isinstance(op, ComputeOp)
+        if len(op.outputs) != 1:
+            raise UnsupportedError("several outputs")
+        axes = tuple(iv.var for iv in op.root_iter_vars)
+        extents = tuple(_constant(iv.dom.extent) for iv in op.root_iter_vars if iv.dom is not None)
+        body = op.body[0]
+        own = op.output(0)
+        if isinstance(body, Reduce):
+            if not (isinstance(body.condition, IntImm) and body.condition.value):
+                raise UnsupportedError("a reduction with a condition")
+            stores = self.reduction(op, body, own)
+        else:
+            stores = (self.store(body, own, False),)
+        return StageOps(base, axes, len(op.axis), extents, stores, stage.is_output)
+
+    def reduction(self, op: ComputeOp, body: Reduce, own: Tensor) -> tuple[StoreOps, ...]:
+        start = (body.init or body.combiner.identity)[body.value_index]
+        update = assignments(op, body)
+        assert isinstance(update, ProducerStore)
+        return self.store(start, own, True), self.store(update.value, own, False)
+
+    def store(self, value: Expr, own: Tensor, is_init: bool) -> StoreOps:
+        value = Analyzer(as_ansor=True).simplify(value)
+        loads = loads_of(value)
+        outside = _outside(value)
+        counts = count_ops(value)
+        for load in loads:
+            if any(isinstance(e, ProducerLoad) for i in load.indices for e in pre_order(i)):
+                raise UnsupportedError("an index that is loaded")
+            for index in load.indices:
+                counts = [a - b for a, b in zip(counts, count_ops(index), strict=True)]
+        return StoreOps(
+            is_init,
+            value,
+            tuple((self.buffer_of(e), e.indices) for e in loads if e.producer is not own),
+            sum(e.producer is own for e in loads),
+            tuple(counts),
+            bool(outside) or (is_init and bool(loads)),
+            _parts(value) if outside else (),
+        )
+
+    def buffer_of(self, load: ProducerLoad) -> int:
+        for base, (tensor, _) in self.rf.items():
+            if load.producer is tensor:
+                return base + RF
+        return self.base_of[load.producer.op]
+
+    def factored(self, base: int, position: int, rest: int) -> tuple[StageOps, StageOps]:
+        """The stages of partial results and of their reduction."""
+        plain = self.plain(base)
+        op = self.stage_of[base].op
+        assert isinstance(op, ComputeOp)
+        body = op.body[0]
+        if not isinstance(body, Reduce):
+            raise UnsupportedError("rfactor of no reduction")
+        made = [Var(f"{op.name}.{k}") for k in range(rest + 1)]
+        data = list(plain.axes[: plain.data])
+        data.insert(position, made[0])
+        shape = list(plain.extents[: plain.data])
+        whole: list[int | None] = [*shape]
+        whole.insert(position, None)
+        known = self.buffers[base]
+        self.buffers[base + RF] = BufferType(known.bytes, tuple(whole))
+        partial = StageOps(
+            *(base + RF, (*data, *made[1:]), len(data), (*whole, *[None] * rest)),
+            *(plain.stores, False, plain.axes, tuple(e or 1 for e in plain.extents)),
+        )
+        over = Var(f"{op.name}.v")
+        source = Tensor(op, 0, tuple(IntImm(e or 1) for e in whole), op.output(0).dtype)
+        self.rf[base] = (source, (over,))
+        axes = plain.axes[: plain.data]
+        indices: list[Expr] = [*axes]
+        indices.insert(position, over)
+        again = Reduce(
+            body.combiner, (ProducerLoad(source, tuple(indices)),), (), None, 0, body.init
+        )
+        stores = self.reduction(op, again, op.output(0))
+        total = StageOps(base, (*axes, over), plain.data, (*shape, None), stores, plain.is_output)
+        return partial, total
+
+
+def _buffer(tensor: Tensor) -> BufferType:
+    return BufferType(tensor.dtype.bytes, tuple(_constant(e) for e in tensor.shape))
+
+
+def _constant(e: Expr) -> int:
+    if not isinstance(e, IntImm):
+        raise UnsupportedError("an extent that is no constant")
+    return e.value
+
+
+def _outside(value: Expr) -> frozenset[Var]:
+    """The variables of `value` outside of loads."""
+    if isinstance(value, ProducerLoad):
+        return frozenset()
+    children = value.children()
+    if not children:
+        return free_vars(value)
+    return frozenset[Var]().union(*map(_outside, children))
+
+
+def _parts(value: Expr) -> tuple[Expr, ...]:
+    """The value for each axis alone, where axes do not matter to one another; else nothing.
+
+    if_then_else(1 <= h and h < 9 and 1 <= w, X[c, h - 1, w], 0.0) -> if_then_else(1 <= h and
+    h < 9, X[h - 1], 0.0) and if_then_else(1 <= w, X[w], 0.0). Comparisons of different axes with
+    constants have nothing in common that simplification could use.
+    """
+    if not (isinstance(value, Call) and value.op == "if_then_else"):
+        return ()
+    condition, load, other = value.args
+    if not isinstance(load, ProducerLoad) or free_vars(other) or loads_of(other):
+        return ()
+    by_axis: dict[Var, list[Expr]] = {}
+    for part in _conjuncts(condition):
+        axes = free_vars(part)
+        if not isinstance(part, LT | LE | GT | GE) or len(axes) != 1 or not _plain(part):
+            return ()
+        by_axis.setdefault(next(iter(axes)), []).append(part)
+    found = []
+    for axis, conditions in by_axis.items():
+        indices = tuple(index for index in load.indices if axis in free_vars(index))
+        if any(len(free_vars(index)) > 1 or not _plain(index) for index in indices):
+            return ()
+        alone = ProducerLoad(load.producer, indices)
+        found.append(Call(value.dtype, value.op, (all_(*conditions), alone, other)))
+    return tuple(found)
+
+
+def _plain(e: Expr) -> bool:
+    """True without a quotient or remainder."""
+    return not any(isinstance(x, FloorDiv | FloorMod) for x in pre_order(e))
+
+
+def _conjuncts(e: Expr) -> list[Expr]:
+    return [*_conjuncts(e.a), *_conjuncts(e.b)] if isinstance(e, And) else [e]
+
+
+def loads_of(e: Expr) -> list[ProducerLoad]:
+    """All loads, in order."""
+    return [x for x in pre_order(e) if isinstance(x, ProducerLoad)]
+
+
+def ops_of(dag: ComputeDAG, plan: Plan) -> ProgramOps:
+    """What the stages of `plan` compute. Raises UnsupportedError."""
+    maker = _Maker(dag, plan)
+    pairs: dict[int, tuple[StageOps, StageOps]] = {}
+    stages: list[StageOps] = []
+    for stage in plan.stages:
+        if stage.factored is None:
+            stages.append(maker.plain(stage.base))
+            continue
+        if stage.base not in pairs:
+            factored = stage.factored
+            pairs[stage.base] = maker.factored(stage.base, factored.position, len(factored.rest))
+        stages.append(pairs[stage.base][stage.part == "repl"])
+    return ProgramOps(tuple(stages), maker.buffers)

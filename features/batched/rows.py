@@ -1,0 +1,101 @@
+"""The rows of `ansor-0.19` of all candidates of a population."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.features.ansor.names import NUM_FEATURES
+from autosched.features.ansor.rows import FeatureRows, log_scaled
+from autosched.features.batched.columns import AccessColumns, Tables, intensity
+from autosched.features.batched.counts import Known, count_store
+from autosched.features.batched.forms import Flags, Ints
+from autosched.features.batched.nest import Nest, Population, build_nest
+from autosched.features.batched.ops import ProgramOps, StoreOps
+from autosched.features.batched.stores import Floats, Store, make_stores, r32
+from autosched.features.walk.count import NUM_FLOAT_COUNTERS
+from autosched.state.iterator import Annotation
+
+_KINDS = (Annotation.VECTORIZE, Annotation.UNROLL, Annotation.PARALLEL)
+_CPU_LAUNCH = (0.0, *[1.0] * 7)
+
+
+def rows_of_population(
+    ops: ProgramOps, population: Population, line: int, known: dict[StoreOps, Known]
+) -> tuple[npt.NDArray[np.float32], Flags]:
+    """(candidates, stored buffers, 164) as the one-by-one path makes them, and which are not so.
+
+    `line` are the bytes of a cache line, `known` what is remembered of values from call to call.
+    """
+    with np.errstate(all="ignore"):
+        nest = build_nest(ops, population)
+        stores = make_stores(nest)
+        tables = Tables(nest, stores)
+        by_buffer: dict[int, list[Store]] = defaultdict(list)
+        for store in stores:
+            by_buffer[store.stage.ops.buffer].append(store)
+        rows, first = [], []
+        for group in by_buffer.values():
+            rows.append(_row(nest, tables, group, line, known))
+            first.append(group[0].place)
+        order = np.argsort(-np.stack(first), axis=0).T
+        table = np.stack(rows, axis=1)
+        table = np.take_along_axis(table, order[:, :, None], axis=1)
+        rows32: FeatureRows = table.reshape(-1, NUM_FEATURES).astype(np.float32)
+        scaled = log_scaled(rows32)
+    return scaled.reshape(table.shape), nest.forms.bad
+
+
+def _row(
+    nest: Nest, tables: Tables, stores: list[Store], line: int, known: dict[StoreOps, Known]
+) -> Floats:
+    count = nest.forms.count
+    counters = np.zeros((16, count))
+    products = [np.zeros(count) for _ in _KINDS]
+    annotations: list[Floats] = []
+    for store in stores:
+        counts = count_store(nest.forms, store, known.setdefault(store.ops, {}))
+        counters = r32(counters + r32(store.product * counts))
+        annotations = []
+        for k, kind in enumerate(_KINDS):
+            annotations += _annotation(store, kind, products, k)
+    last = stores[-1]
+    float_ops: Ints = counts[:NUM_FLOAT_COUNTERS].sum(axis=0)
+    launch = np.broadcast_to(np.array(_CPU_LAUNCH), (count, len(_CPU_LAUNCH)))
+    loops = sum((loop.present.astype(np.int64) for loop in last.loops), nest.forms.zero)
+    parts = [
+        *(counters.T, np.stack(annotations, axis=1), launch),
+        AccessColumns(nest, tables, last, line).slots(),
+        intensity(last, float_ops, count),
+        np.stack(_allocation(nest, last), axis=1),
+        np.stack([last.product, loops.astype(np.float64), last.step.astype(np.float64)], axis=1),
+    ]
+    return np.concatenate(parts, axis=1)
+
+
+def _annotation(store: Store, kind: Annotation, products: list[Floats], k: int) -> list[Floats]:
+    count = len(store.product)
+    number, length = np.zeros(count), np.zeros(count)
+    product = np.ones(count)
+    for loop in store.loops:
+        here = loop.present & (loop.kind == kind)
+        if here.any():
+            number = number + here
+            length = np.where(here, loop.extent, length)
+            product = np.where(here, r32(product * loop.extent), product)
+    # A later store without such loops keeps the product of an earlier one.
+    products[k] = np.where(number > 0, product, products[k])
+    some = (number > 0).astype(np.float64)
+    middle = [np.zeros(count)] * 6
+    return [number, products[k], length, 1.0 - some, *middle, some]
+
+
+def _allocation(nest: Nest, store: Store) -> list[Floats]:
+    volume = np.ones(nest.forms.count)
+    for extent in store.stage.extents:
+        volume = r32(volume * extent)
+    eb = nest.ops.buffers[store.stage.ops.buffer].bytes
+    outside = store.outside
+    return [r32(volume * eb), r32(volume * outside), outside, r32(store.product / outside)]

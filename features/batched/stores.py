@@ -1,0 +1,195 @@
+"""The stores of a nest: the loops around each, what it accesses, and what of it under each loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.features.batched.forms import Flags, Form, Forms, Ints
+from autosched.features.batched.nest import Nest, Stage, index_form, place_of_store
+from autosched.features.batched.ops import StoreOps
+from autosched.features.walk.access import READ, READ_WRITE, WRITE
+
+Floats = npt.NDArray[np.float64]
+_HALF = 1 << 31
+
+
+def r32(x: npt.NDArray[np.generic]) -> Floats:
+    """`x` rounded to single precision, kept in double: as `walk.scope.f32`."""
+    return x.astype(np.float32).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class LoopAround:
+    """A loop that is around a store of some candidates: `present` says of which.
+
+    `extent` is 1 where it is not; `only` where no other store is in it (a loop of an
+    initialisation whose counterpart in the update is another loop).
+    """
+
+    slot: int
+    extent: Ints
+    present: Flags
+    kind: Ints
+    only: Flags | None
+
+
+@dataclass(eq=False)
+class Touched:
+    """A buffer in a store: the forms of all its index tuples, and elements under each loop.
+
+    `regions` are the extents at the outermost loop.
+    """
+
+    buffer: int
+    kind: str
+    tuples: list[list[Form]]
+    sizes: list[Ints] = field(default_factory=list)
+    regions: list[Ints] = field(default_factory=list)
+
+    def uses(self, slot: int, count: int) -> Flags:
+        """Where the loop's variable is in an index."""
+        found: Flags = np.zeros(count, bool)
+        for forms in self.tuples:
+            for form in forms:
+                for term in form.terms.get(slot, ()):
+                    found = found | (term.scale != 0)
+        return found
+
+
+@dataclass(eq=False)
+class Store:
+    """One store of all candidates; `loops` outermost first, lists by position in it.
+
+    `product` is that of the extents, as a sequence of single-precision products; `outside` the
+    product around the storage of the stored buffer. `memory` are the bytes touched under each loop.
+    """
+
+    stage: Stage
+    ops: StoreOps
+    loops: list[LoopAround]
+    place: Ints
+    product: Floats
+    outside: Floats
+    step: Ints
+    touched: list[Touched] = field(default_factory=list)
+    memory: list[Ints] = field(default_factory=list)
+    at: dict[int, int] = field(default_factory=dict)
+
+
+def make_stores(nest: Nest) -> list[Store]:
+    """All stores, in no particular order but that a stage's initialisation is first."""
+    found = []
+    for s in sorted(nest.stages):
+        for ops in nest.stages[s].ops.stores:
+            found.append(_make_store(nest, s, ops))
+    return found
+
+
+def _make_store(nest: Nest, s: int, ops: StoreOps) -> Store:
+    stage, forms = nest.stages[s], nest.forms
+    loops = _outer(nest, s)
+    product = np.ones(forms.count)
+    for loop in loops:
+        product = _times(forms, product, loop)
+    outside = product
+    step = stage.step
+    pragma = nest.own_step[s]
+    own = stage.loops
+    for k, slot in enumerate(own.slots):
+        extent = forms.extents[slot]
+        present = extent > 1
+        only = None
+        if ops.is_init:
+            only = own.common <= k
+            present = present & ~(only & own.reducing[k])
+        loop = LoopAround(slot, np.where(present, extent, 1), present, own.kinds[k], only)
+        loops.append(loop)
+        product = _times(forms, product, loop)
+        counts = (own.unroll == k) & (pragma >= 0)
+        if ops.is_init:
+            counts = counts & ~((own.common <= k) & own.reducing[k])
+        step = np.where(counts, pragma, step)
+    store = Store(stage, ops, loops, place_of_store(stage, ops.is_init), product, outside, step)
+    store.at = {loop.slot: j for j, loop in enumerate(loops)}
+    store.touched = _accesses(nest, stage, ops)
+    _touch(nest, store)
+    return store
+
+
+def _outer(nest: Nest, s: int) -> list[LoopAround]:
+    """The loops of other stages around stage s."""
+    loops = []
+    for t in range(len(nest.ops.stages) - 1, s, -1):
+        above = nest.stages[t].loops
+        if (nest.inside[s][t] < 0).all():
+            continue
+        for k, slot in enumerate(above.slots):
+            extent = nest.forms.extents[slot]
+            present = nest.around(s, t, k) & (extent > 1)
+            if present.any():
+                around = np.where(present, extent, 1)
+                loops.append(LoopAround(slot, around, present, above.kinds[k], None))
+    return loops
+
+
+def _times(forms: Forms, product: Floats, loop: LoopAround) -> Floats:
+    """The product with one more loop; where leaving the loop would not restore it is no row."""
+    more = r32(product * loop.extent)
+    forms.bad |= r32(more / loop.extent) != product
+    return more
+
+
+def _accesses(nest: Nest, stage: Stage, ops: StoreOps) -> list[Touched]:
+    """Every buffer of the store, in reverse order of appearance, the stored one last."""
+    axes = stage.axes
+    own = [axes[var] for var in stage.ops.axes[: stage.ops.data]]
+    found = {
+        stage.ops.buffer: Touched(stage.ops.buffer, READ_WRITE if ops.updates else WRITE, [own])
+    }
+    for buffer, indices in ops.loads:
+        access = found.setdefault(buffer, Touched(buffer, READ, []))
+        access.tuples.append([index_form(nest.forms, e, axes) for e in indices])
+    return list(reversed(found.values()))
+
+
+def _touch(nest: Nest, store: Store) -> None:
+    """Work out the sizes of the regions under each loop."""
+    forms = nest.forms
+    memory = [forms.zero] * len(store.loops)
+    for access in store.touched:
+        eb = nest.ops.buffers[access.buffer].bytes
+        ends = [[(form.base, form.base) for form in indices] for indices in access.tuples]
+        access.sizes = [forms.one] * len(store.loops)
+        size = forms.one
+        dims = len(access.tuples[0])
+        extents = [forms.one] * dims
+        for j in range(len(store.loops) - 1, -1, -1):
+            if _move(forms, access, ends, store.loops[j].slot) or j == len(store.loops) - 1:
+                size = forms.one
+                for d in range(dims):
+                    low, high = ends[0][d]
+                    for other in ends[1:]:
+                        low, high = np.minimum(low, other[d][0]), np.maximum(high, other[d][1])
+                    extents[d] = high - low + 1
+                    size = size * extents[d]
+                    forms.bad |= extents[d] >= _HALF
+            access.sizes[j] = size
+            memory[j] = memory[j] + size * eb
+        access.regions = extents
+    store.memory = memory
+
+
+def _move(forms: Forms, access: Touched, ends: list[list[tuple[Ints, Ints]]], slot: int) -> bool:
+    """Let the loop run through in all indices; False when it is in none."""
+    moved = False
+    for k, indices in enumerate(access.tuples):
+        for d, form in enumerate(indices):
+            for term in form.terms.get(slot, ()):
+                reach = term.scale * forms.largest(slot, term)
+                low, high = ends[k][d]
+                ends[k][d] = (low + np.minimum(reach, 0), high + np.maximum(reach, 0))
+                moved = True
+    return moved
