@@ -1,10 +1,13 @@
-"""Candidates a second on one core: features of many at once against one by one.
+"""Candidates a second on one core: features of many at once against one by one, and whether equal.
 
-    python benchmarks/features.py [--workloads matmul ...] [--targets cpu cuda] [--candidates 8192]
+    python benchmarks/features.py [--workloads matmul ...] [--candidates 8192]
+    python benchmarks/features.py --workloads all --candidates 2000 --sample 2000 --repeats 1
 
-Random candidates of each workload are worked out twice, as two populations: the first meets empty
-tables, the second what the first left behind. A sample is then worked out one by one and compared
-bit for bit. Times are processor time, the smaller of `--repeats` runs for one by one.
+Two populations of each workload are worked out: random candidates, and what mutations made of
+them. The first meets empty tables, the second what the first left behind. A sample of both is then
+worked out one by one and compared bit for bit; the exit status is 1 when anything differs. Times
+are processor time, for one by one the smallest of `--repeats` runs. The second line above compares
+about 100,000 candidates.
 """
 
 from __future__ import annotations
@@ -20,34 +23,77 @@ from autosched.features.ansor.rows import FeatureRows
 from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import ANSOR
+from autosched.search.mutation import mutate
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
 from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 
 Steps = tuple[Step, ...]
-_IMAGE = {"N": 1, "H": 56, "W": 56, "CI": 64, "CO": 64, "stride": 1, "padding": 1}
-WORKLOADS: dict[str, dict[str, Any]] = {
-    "matmul": {"M": 512, "N": 512, "K": 512},
-    "conv2d_nchw_bn_relu": {**_IMAGE, "K": 3},
-    "transpose_batch_matmul_softmax": {"B": 1, "S": 128, "H": 12, "D": 64},
-    "conv2d_nhwc": {**_IMAGE, "KH": 3, "KW": 3},
-    "conv2d_transpose_nhwc": {
-        "N": 1,
-        "H": 8,
-        "W": 8,
-        "CI": 64,
-        "CO": 64,
-        "K": 4,
-        "stride": 2,
-        "padding": 1,
-    },
-    "batch_matmul": {"B": 12, "M": 128, "N": 128, "K": 64},
-    "softmax": {"M": 128, "N": 512},
-    "layer_norm": {"M": 64, "N": 768},
-    "norm_bmn": {"B": 4, "M": 64, "N": 128},
+
+
+def _image(size: int, kernel: int, **others: int) -> dict[str, int]:
+    return {"N": 1, "H": size, "W": size, "K": kernel, "stride": 1, "padding": 1, **others}
+
+
+def _conv2d(size: int, inputs: int, outputs: int, **others: int) -> dict[str, int]:
+    channels = {"CI": inputs, "CO": outputs, "KH": 3, "KW": 3}
+    return {"N": 1, "H": size, "W": size, **channels, "stride": 1, "padding": 1, **others}
+
+
+WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
+    "matmul": ("matmul", {"M": 512, "N": 512, "K": 512}),
+    "conv2d_nchw_bn_relu": ("conv2d_nchw_bn_relu", _image(56, 3, CI=64, CO=64)),
+    "transpose_batch_matmul_softmax": (
+        "transpose_batch_matmul_softmax",
+        {"B": 1, "S": 128, "H": 12, "D": 64},
+    ),
+    "matmul_1024": ("matmul", {"M": 1024, "N": 1024, "K": 1024}),
+    "matmul_uneven": ("matmul", {"M": 500, "N": 1000, "K": 333}),
+    "matmul_thin": ("matmul", {"M": 17, "N": 1, "K": 31}),
+    "batch_matmul": ("batch_matmul", {"B": 12, "M": 128, "N": 128, "K": 64}),
+    "dense_bias_relu": ("dense_bias_relu", {"M": 32, "N": 1000, "K": 256}),
+    "conv1d_nlc": (
+        "conv1d_nlc",
+        {"N": 2, "L": 64, "CI": 32, "CO": 48, "K": 3, "stride": 1, "padding": 1},
+    ),
+    "conv2d_nhwc": ("conv2d_nhwc", _conv2d(14, 256, 256)),
+    "conv2d_nhwc_56": ("conv2d_nhwc", _conv2d(56, 64, 64)),
+    "conv2d_nhwc_strided": ("conv2d_nhwc", _conv2d(28, 12, 28, stride=2, N=2)),
+    "conv2d_capsule_nhwijc": ("conv2d_capsule_nhwijc", _image(16, 3, CI=16, CO=16)),
+    "conv2d_transpose_nhwc": (
+        "conv2d_transpose_nhwc",
+        _image(8, 4, CI=32, CO=28, stride=2),
+    ),
+    "conv2d_nchw_bn_relu_7": ("conv2d_nchw_bn_relu", _image(7, 3, CI=20, CO=28)),
+    "conv3d_ndhwc": ("conv3d_ndhwc", _image(14, 3, D=4, CI=16, CO=32)),
+    "depthwise_conv2d_nhwc": ("depthwise_conv2d_nhwc", _image(56, 3, C=64)),
+    "depthwise_strided": ("depthwise_conv2d_nhwc", _image(14, 3, C=25, stride=2)),
+    "norm_bmn": ("norm_bmn", {"B": 4, "M": 64, "N": 128}),
+    "norm_uneven": ("norm_bmn", {"B": 1, "M": 30, "N": 49}),
+    "softmax": ("softmax", {"M": 128, "N": 500}),
+    "layer_norm": ("layer_norm", {"M": 64, "N": 768}),
+    "max_pool2d_nchw": ("max_pool2d_nchw", _image(28, 3, C=16, stride=2)),
+    "add_relu": ("add_relu", {"M": 30, "N": 1000}),
+    "attention_uneven": (
+        "transpose_batch_matmul_softmax",
+        {"B": 2, "S": 30, "H": 3, "D": 10},
+    ),
 }
 DEFAULT = ("matmul", "conv2d_nchw_bn_relu", "transpose_batch_matmul_softmax")
+
+
+def drawn(task: Task, count: int, seed: int) -> tuple[list[Steps], list[Steps]]:
+    """Random candidates, and others that three mutations each made of them."""
+    rng = np.random.default_rng(seed)
+    space = SearchSpace(task)
+    found = space.sample(rng, count)[:count]
+    evolved = []
+    for steps in found:
+        for _ in range(3):
+            steps = mutate(space.context, steps, rng) or steps
+        evolved.append(steps)
+    return found, evolved
 
 
 def one_by_one(task: Task, candidates: list[Steps]) -> list[FeatureRows | None]:
@@ -68,19 +114,22 @@ def differ(a: FeatureRows | None, b: FeatureRows | None) -> bool:
     return a.shape != b.shape or a.tobytes() != b.tobytes()
 
 
-def compare(name: str, target: Target, count: int, sample: int, repeats: int, seed: int) -> int:
-    """Print one line; returns how many rows of the sample differ."""
-    task = Task.from_workload(name, target=target, **WORKLOADS[name])
-    space = SearchSpace(task)
-    populations = [space.sample(np.random.default_rng(seed + k), count) for k in range(2)]
+def compare(
+    label: str, target: Target, count: int, sample: int, repeats: int, seed: int
+) -> tuple[int, int]:
+    """Print one line; how many rows of the sample differ, and how many were compared."""
+    name, args = WORKLOADS[label]
+    task = Task.from_workload(name, target=target, **args)
+    populations = drawn(task, count, seed)
     batched = BatchedFeatures(task.dag, task.target)
-    rates = []
+    rates, rows = [], []
     for population in populations:
         start = time.process_time()
-        rows = batched(population)
+        rows += batched(population)
         rates.append(len(population) / (time.process_time() - start))
-    chosen = np.linspace(0, len(rows) - 1, min(sample, len(rows))).astype(int)
-    some = [populations[-1][k] for k in chosen]
+    both = [*populations[0], *populations[1]]
+    chosen = np.linspace(0, len(both) - 1, min(sample, len(both))).astype(int)
+    some = [both[k] for k in chosen]
     best = 0.0
     for _ in range(repeats):
         start = time.process_time()
@@ -89,33 +138,35 @@ def compare(name: str, target: Target, count: int, sample: int, repeats: int, se
     wrong = sum(differ(rows[k], want) for k, want in zip(chosen, expected, strict=True))
     share = batched.share
     print(
-        f"{name} {target.kind}: one by one {best:.0f}/s, at once {rates[0]:.0f}/s then "
+        f"{label} {target.kind}: one by one {best:.0f}/s, at once {rates[0]:.0f}/s then "
         f"{rates[1]:.0f}/s ({rates[0] / best:.0f}x, {rates[1] / best:.0f}x); "
         f"{share.structures} structures, {share.programs} programs, "
         f"{share.one_by_one / share.candidates:.1%} one by one; "
         f"{wrong} of {len(some)} differ",
         flush=True,
     )
-    return wrong
+    return wrong, len(some)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workloads", nargs="+", default=DEFAULT, choices=WORKLOADS)
+    parser.add_argument("--workloads", nargs="+", default=DEFAULT, choices=(*WORKLOADS, "all"))
     parser.add_argument("--targets", nargs="+", default=["cpu"], choices=("cpu", "cuda"))
     parser.add_argument("--candidates", type=int, default=8192)
     parser.add_argument("--sample", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    wrong = 0
+    wrong = total = 0
     for kind in options.targets:
         target = cuda_target() if kind == "cuda" else cpu_target(threads=2)
-        for name in options.workloads:
-            wrong += compare(
-                *(name, target, options.candidates),
+        for label in WORKLOADS if "all" in options.workloads else options.workloads:
+            others, compared = compare(
+                *(label, target, options.candidates),
                 *(options.sample, options.repeats, options.seed),
             )
+            wrong, total = wrong + others, total + compared
+    print(f"{wrong} of {total} differ")
     return 1 if wrong else 0
 
 

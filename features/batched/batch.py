@@ -16,7 +16,7 @@ from autosched.features.batched.forms import Ints
 from autosched.features.batched.loops import Group
 from autosched.features.batched.nest import Population
 from autosched.features.batched.ops import ProgramOps, StoreOps, ops_of
-from autosched.features.batched.plan import Columns, Loops, Plan, UnsupportedError, structure_of
+from autosched.features.batched.plan import Columns, Loops, Plan, Structures, UnsupportedError
 from autosched.features.batched.planner import plan_of
 from autosched.features.batched.rows import rows_of_population
 from autosched.features.lowering import features_of_steps
@@ -25,7 +25,7 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step
 from autosched.target import Target
 
-Steps = Sequence[Step]
+Steps = tuple[Step, ...]
 _MOST_AT_ONCE = 4096
 _MOST_PLANS = 50_000
 
@@ -48,11 +48,11 @@ class _Program:
 
 @dataclass(frozen=True, eq=False)
 class _Alike:
-    """Candidates of one plan: which ones, and their numbers, with 1 as number 0."""
+    """Candidates of one plan: which ones, and their numbers."""
 
     plan: Plan
     members: list[int]
-    numbers: Ints
+    numbers: list[list[int]]
 
 
 class BatchedFeatures:
@@ -69,6 +69,7 @@ class BatchedFeatures:
 
     def __init__(self, dag: ComputeDAG, target: Target) -> None:
         self._dag, self._target = dag, target
+        self._structures = Structures()
         self._plans: dict[tuple[Any, ...], Plan | None] = {}
         self._programs: dict[tuple[Any, ...], _Program] = {}
         self.share = Share()
@@ -102,30 +103,31 @@ class BatchedFeatures:
         self, candidates: Sequence[Steps], programs: dict[tuple[Any, ...], list[_Alike]]
     ) -> list[int]:
         """Put candidates to those of their program; those without are returned."""
-        members: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-        numbers: dict[tuple[Any, ...], list[list[int]]] = defaultdict(list)
+        alike: dict[tuple[Any, ...], tuple[list[int], list[list[int]]]] = {}
         for n, steps in enumerate(candidates):
-            structure, own = structure_of(steps)
-            members[structure].append(n)
-            numbers[structure].append(own)
+            structure, own = self._structures.structure_of(steps)
+            found = alike.get(structure)
+            if found is None:
+                found = alike[structure] = [], []
+            found[0].append(n)
+            found[1].append(own)
         rest: list[int] = []
         if len(self._plans) > _MOST_PLANS:
             self._plans.clear()
-        for structure, those in members.items():
-            if structure not in self._plans:
-                self._plans[structure] = self._plan(candidates[those[0]])
-            plan = self._plans[structure]
+        for structure, (those, numbers) in alike.items():
+            if structure in self._plans:
+                plan = self._plans[structure]
+            else:
+                plan = self._plans[structure] = self._plan(candidates[those[0]])
             if plan is None:
                 rest += those
                 continue
-            table = np.ones((len(those), len(numbers[structure][0]) + 1), np.int64)
-            table[:, 1:] = numbers[structure]
-            programs[plan.key].append(_Alike(plan, those, table))
+            programs[plan.key].append(_Alike(plan, those, numbers))
         return rest
 
     def _plan(self, steps: Steps) -> Plan | None:
         try:
-            return plan_of(self._dag, tuple(steps))
+            return plan_of(self._dag, steps)
         except UnsupportedError:
             return None
 
@@ -170,42 +172,55 @@ def _parts(alike: list[_Alike]) -> list[list[_Alike]]:
 
 def population_of(alike: list[_Alike]) -> Population:
     """The arrays of candidates whose plans compute the same."""
-    sizes = [len(those.members) for those in alike]
+    sizes = np.array([len(those.members) for those in alike])
     starts = np.cumsum([0, *sizes])
+    numbers = _table(alike)
     count = int(starts[-1])
     groups, factored = [], []
     targets, ats, steps = [], [], []
+    every = np.arange(count)
     for s, first in enumerate(alike[0].plan.stages):
         stages = [those.plan.stages[s] for those in alike]
-        target = np.repeat(np.array([stage.target for stage in stages], np.int64), sizes)
-        at = np.repeat(np.array([stage.at for stage in stages], np.int64), sizes)
-        step = np.full(count, -1, np.int64)
+        column = np.repeat(np.array([stage.unroll_number for stage in stages], np.int64), sizes)
+        steps.append(np.where(column > 0, numbers[every, column], -1))
+        targets.append(np.repeat(np.array([stage.target for stage in stages], np.int64), sizes))
+        ats.append(np.repeat(np.array([stage.at for stage in stages], np.int64), sizes))
         same: dict[Loops, list[int]] = defaultdict(list)
         for k, stage in enumerate(stages):
             same[stage.loops].append(k)
-            if stage.unroll_number:
-                step[starts[k] : starts[k + 1]] = alike[k].numbers[:, stage.unroll_number]
-        targets.append(target)
-        ats.append(at)
-        steps.append(step)
-        groups.append([_group(alike, starts, loops, ks, s) for loops, ks in same.items()])
+        own = []
+        for loops, ks in same.items():
+            rows = np.concatenate([every[starts[k] : starts[k + 1]] for k in ks])
+            columns = [stages[k].factors for k in ks]
+            own.append(Group(loops, rows, _factors(numbers, rows, columns, sizes[ks])))
+        groups.append(own)
         given = None
         if first.factored is not None and first.part == "rf":
-            factors = [_factors(a, a.plan.stages[s].factored_by) for a in alike]
-            given = first.factored, np.concatenate(factors, axis=1)
+            columns = [stage.factored_by for stage in stages]
+            given = first.factored, _factors(numbers, every, columns, sizes)
         factored.append(given)
     return Population(count, groups, targets, ats, steps, factored)
 
 
-def _group(alike: list[_Alike], starts: Ints, loops: Loops, ks: list[int], s: int) -> Group:
-    rows = np.concatenate([np.arange(starts[k], starts[k + 1]) for k in ks])
-    factors = [_factors(alike[k], alike[k].plan.stages[s].factors) for k in ks]
-    return Group(loops, rows, np.concatenate(factors, axis=1))
+def _table(alike: list[_Alike]) -> Ints:
+    """A row for each candidate: 1, then its numbers."""
+    rows = [own for those in alike for own in those.numbers]
+    most = max(map(len, rows))
+    filled = [own if len(own) == most else [*own, *[1] * (most - len(own))] for own in rows]
+    return np.concatenate(
+        [np.ones((len(rows), 1), np.int64), np.array(filled, np.int64).reshape(len(rows), most)],
+        axis=1,
+    )
 
 
-def _factors(alike: _Alike, columns: tuple[Columns, ...]) -> Ints:
-    found = np.ones((len(columns), len(alike.members)), np.int64)
-    for k, own in enumerate(columns):
-        for column in own:
-            found[k] *= alike.numbers[:, column]
+def _factors(numbers: Ints, rows: Ints, columns: list[tuple[Columns, ...]], sizes: Ints) -> Ints:
+    """(splits, rows): the factors, products of numbers; `columns` of each plan in turn."""
+    splits = len(columns[0])
+    most = max((len(own) for plan in columns for own in plan), default=0)
+    table = np.zeros((len(columns), splits, most), np.int64)  # number 0 is 1
+    for k, plan in enumerate(columns):
+        for split, own in enumerate(plan):
+            table[k, split, : len(own)] = own
+    which = np.repeat(table, sizes, axis=0)
+    found: Ints = np.ascontiguousarray(numbers[rows[:, None, None], which].prod(axis=2).T)
     return found

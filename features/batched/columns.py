@@ -9,7 +9,7 @@ from autosched.features.ansor.slots import LOOP_MULTIPLE_READ, NO_REUSE, SERIAL_
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.nest import Nest
 from autosched.features.batched.stores import Floats, Store, Touched, r32
-from autosched.features.batched.strides import stride_along
+from autosched.features.batched.strides import Strides
 from autosched.features.walk.access import ACCESS_TYPES
 
 _EXACT = 1 << 24  # whole numbers up to here are single precision numbers
@@ -176,6 +176,7 @@ class AccessColumns:
         """Cache lines, and the stride if it is that of the innermost loop."""
         forms, loops = self._forms, self._store.loops
         shape = self._nest.shapes[access.buffer]
+        strides = Strides(forms, access, shape)
         stride, reported = forms.zero, forms.zero
         ratio, innermost = np.ones(forms.count), forms.zero
         done = np.zeros(forms.count, bool)
@@ -184,7 +185,7 @@ class AccessColumns:
             active = loop.present & ~done
             if not active.any():
                 continue
-            here = stride_along(forms, access, shape, loop.slot)
+            here = strides.along(loop.slot)
             hit = active & (here != 0)
             stride = np.where(hit, here, stride)
             reported = np.where(hit & (innermost == 0), here, reported)
@@ -226,15 +227,14 @@ def intensity(store: Store, float_ops: Ints, count: int) -> Floats:
     table = np.stack(done)
     memory = np.stack([r32(m) for m in reversed(store.memory)])
     curve = r32(table / memory)
-    rows = []
+    rows, every = [], np.arange(count)
     for k in range(1, CURVE_POINTS + 1):
         x = r32(r32(table[-1] * k) / 10)
         at = np.minimum((table < x - 1e-4).sum(axis=0), len(table) - 1)
-        shown = np.minimum(np.maximum(at, before), len(table) - 1)
-        here = np.take_along_axis(curve, shown[None], 0)[0]
-        below = np.maximum(at - 1, 0)[None]
-        last, start = np.take_along_axis(curve, below, 0)[0], np.take_along_axis(table, below, 0)[0]
-        gap = r32(np.take_along_axis(table, at[None], 0)[0] - start)
+        below = np.maximum(at - 1, 0)
+        here = curve[np.minimum(np.maximum(at, before), len(table) - 1), every]
+        last, start = curve[below, every], table[below, every]
+        gap = r32(table[at, every] - start)
         slope = r32(r32(here - last) / np.where(gap == 0, 1.0, gap))
         rows.append(np.where(at <= before, here, r32(last + r32(slope * r32(x - start)))))
     return np.where((some & (ops > 0))[:, None], np.stack(rows, axis=1), 0.0)

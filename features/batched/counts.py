@@ -6,19 +6,15 @@ the conditions of a padding say, is simplified for one candidate of each set of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from autosched.arith import Analyzer
 from autosched.features.batched.forms import Form, Forms, Ints
 from autosched.features.batched.nest import index_form
-from autosched.features.batched.ops import loads_of
+from autosched.features.batched.one import alike, axes_in, same_loads, signature, simplified
 from autosched.features.batched.stores import Store
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
-from autosched.tir.expr import Expr, Range, Var
-from autosched.tir.op import add, const, floordiv, floormod, mul
-from autosched.tir.walk import free_vars, substitute
+from autosched.tir.expr import Expr, Var
+from autosched.tir.walk import free_vars
 
 _MATHFUNC, _INT_ADDSUB, _INT_MUL, _INT_DIVMOD, _INT_MATHFUNC, _BOOL_OP = 5, 8, 9, 10, 12, 14
 _MOST_KNOWN = 100_000
@@ -83,28 +79,17 @@ def _by_parts(forms: Forms, store: Store, known: Known) -> Ints:
 
 def _simplified(forms: Forms, store: Store, value: Expr, known: Known) -> Ints:
     """The counts of `value`, simplified for one candidate of those with the same numbers in it."""
-    axes = {v: store.stage.axes[v] for v in free_vars(value) if v in store.stage.axes}
-    numbers: list[Ints] = []
-    for form in axes.values():
-        numbers.append(form.base)
-        for slot, term in form.every():
-            extent = forms.extents[slot]
-            there = term.scale != 0
-            numbers += (
-                np.where(there, x, 0)
-                for x in (term.scale, term.lower, np.minimum(term.upper, extent), extent)
-            )
-    table = np.ascontiguousarray(np.stack(numbers, axis=1))
-    whole = table.view(np.dtype((np.void, table.dtype.itemsize * table.shape[1])))[:, 0]
-    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    axes = axes_in(value, store.stage.axes)
+    first, which = alike(forms, axes)
     counts = np.zeros((len(first), NUM_COUNTERS), np.int64)
     lost = np.zeros(len(first), bool)
     for k, n in enumerate(first):
-        key = value, _signature(forms, axes, int(n))
+        key = value, signature(forms, axes, int(n))
         if key not in known:
             if len(known) > _MOST_KNOWN:
                 known.clear()
-            known[key] = _count_one(forms, axes, value, int(n))
+            simple = simplified(forms, axes, value, int(n))[0]
+            known[key] = tuple(count_ops(simple)) if same_loads(simple, value) else None
         found = known[key]
         if found is None:
             lost[k] = True
@@ -112,48 +97,3 @@ def _simplified(forms: Forms, store: Store, value: Expr, known: Known) -> Ints:
             counts[k] = found
     forms.bad |= lost[which]
     return np.ascontiguousarray(counts[which].T)
-
-
-def _signature(forms: Forms, axes: Mapping[Var, Form], n: int) -> tuple[int, ...]:
-    """All numbers of candidate n in the axes, with loops numbered as they appear."""
-    found: list[int] = []
-    loops: dict[int, int] = {}
-    for form in axes.values():
-        for slot, term in form.every():
-            if term.scale[n]:
-                extent = forms.extents[slot][n]
-                upper = min(term.upper[n], extent)
-                loop = loops.setdefault(slot, len(loops))
-                found += (loop, extent, term.scale[n], term.lower[n], upper)
-        found += (-1, form.base[n])
-    return tuple(map(int, found))
-
-
-def _count_one(
-    forms: Forms, axes: Mapping[Var, Form], value: Expr, n: int
-) -> tuple[int, ...] | None:
-    """The counters of candidate n; None when its value has other loads than the rest's."""
-    analyzer = Analyzer(as_ansor=True)
-    loops: dict[int, Var] = {}
-    table: dict[Var, Expr] = {}
-    for var, form in axes.items():
-        table[var] = _written(forms, form, loops, n)
-    for slot, loop in loops.items():
-        analyzer.bind(loop, Range(const(0), const(int(forms.extents[slot][n]))), override=True)
-    simple = analyzer.simplify(substitute(value, table))
-    if [load.producer for load in loads_of(simple)] != [load.producer for load in loads_of(value)]:
-        return None
-    return tuple(count_ops(simple))
-
-
-def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int) -> Expr:
-    found: Expr = const(0)
-    for slot, term in form.every():
-        scale = int(term.scale[n])
-        if scale == 0:
-            continue
-        digit: Expr = loops.setdefault(slot, Var(f"i{slot}"))
-        if term.upper[n] < forms.extents[slot][n]:
-            digit = floormod(digit, int(term.upper[n]))
-        found = add(found, mul(floordiv(digit, int(term.lower[n])), scale))
-    return add(found, int(form.base[n]))

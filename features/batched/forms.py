@@ -210,6 +210,14 @@ class Forms:
         return found
 
 
+def uses_slot(terms: tuple[Term, ...]) -> Flags:
+    """Where one of the terms of a loop is not 0."""
+    found: Flags = terms[0].scale != 0
+    for term in terms[1:]:
+        found = found | (term.scale != 0)
+    return found
+
+
 def fixed(form: Form) -> Flags | bool:
     """Where the form is a constant."""
     found: Flags | bool = True

@@ -7,21 +7,20 @@ which numbers of the candidate its splits use. `planner.py` makes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from autosched.state.steps import PragmaStep, SplitStep, Step
 
 Columns = tuple[int, ...]
 """Which of a candidate's numbers are multiplied."""
+_MOST_STEPS = 1 << 18
 
 
 class UnsupportedError(Exception):
     """This structure has no plan: its candidates are worked out one by one."""
 
 
-@dataclass(frozen=True)
-class Loops:
+class Loops(NamedTuple):
     """How the loops of a stage come from its axes, by ids: the axes are 0 to `axes` - 1.
 
     A relation is (parent, outer, inner, sized inner) or (outer, inner, fused); `kinds` has the
@@ -35,8 +34,7 @@ class Loops:
     unroll: int
 
 
-@dataclass(frozen=True)
-class Factored:
+class Factored(NamedTuple):
     """A reduction cut in two: `loops` made its leaves from the old axes, reduction ones last.
 
     `position` is where the factored leaf `factor` stands among the new stage's data axes, `rest`
@@ -50,8 +48,7 @@ class Factored:
     rest: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class StagePlan:
+class StagePlan(NamedTuple):
     """What a plan says of one stage that has loops."""
 
     base: int
@@ -66,8 +63,7 @@ class StagePlan:
     unroll_number: int
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """The stages, in order; `key` tells apart what is computed, whatever its loops.
 
     `op_steps` are the steps that change what is computed, with stage ids as without rfactor.
@@ -78,23 +74,33 @@ class Plan:
     stages: tuple[StagePlan, ...]
 
 
-def structure_of(steps: Sequence[Step]) -> tuple[tuple[Any, ...], list[int]]:
-    """The steps without their numbers, and these numbers in order."""
-    found: list[Any] = []
-    numbers: list[int] = []
-    for step in steps:
-        cls = step.__class__
-        if cls is SplitStep:
-            lengths = step.lengths  # type: ignore[attr-defined]  # told by its class
-            numbers += lengths
-            found.append((step.stage_id, step.iter_id, len(lengths), step.inner_to_outer))  # type: ignore[attr-defined]  # likewise
-        elif cls is PragmaStep:
-            limit = step.unroll_limit  # type: ignore[attr-defined]  # likewise
-            if limit is None:
-                found.append(step)
+class Structures:
+    """Steps without their numbers, quickly: of each step but splits and limits, a number."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[Step, int] = {}
+        self._by_id: dict[int, tuple[Step, int]] = {}  # the step is kept, so that its id is its own
+
+    def structure_of(self, steps: Sequence[Step]) -> tuple[tuple[Any, ...], list[int]]:
+        """The steps without their numbers, and these numbers in order."""
+        found: list[Any] = []
+        numbers: list[Any] = []
+        by_id = self._by_id
+        for step in steps:
+            if isinstance(step, SplitStep):
+                lengths = step.lengths
+                numbers += lengths
+                found.append((step.stage_id, step.iter_id, len(lengths), step.inner_to_outer))
+            elif isinstance(step, PragmaStep) and step.unroll_limit is not None:
+                numbers.append(step.unroll_limit)
+                found.append((step.stage_id, step.iter_id))
             else:
-                numbers.append(limit)
-                found.append((step.stage_id, step.iter_id))  # type: ignore[attr-defined]  # likewise
-        else:
-            found.append(step)
-    return tuple(found), numbers
+                known = by_id.get(id(step))
+                found.append(self._token(step) if known is None else known[1])
+        return tuple(found), numbers
+
+    def _token(self, step: Step) -> int:
+        token = self._tokens.setdefault(step, len(self._tokens))
+        if len(self._by_id) < _MOST_STEPS:
+            self._by_id[id(step)] = step, token
+        return token

@@ -70,7 +70,7 @@ class PlannedStage:
     def loops(self) -> Loops:
         """The loops as they are now."""
         unroll = self.leaves.index(self.unroll) if self.unroll >= 0 else -1
-        kinds = tuple(self.kinds.get(leaf, 0) for leaf in self.leaves)
+        kinds = tuple([self.kinds.get(leaf, 0) for leaf in self.leaves])
         return Loops(self.axes, tuple(self.relations), tuple(self.leaves), kinds, unroll)
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.nest import Nest, Stage, index_form, place_of_store
 from autosched.features.batched.ops import StoreOps
+from autosched.features.batched.written import Ends, Written, written_index
 from autosched.features.walk.access import READ, READ_WRITE, WRITE
 
 Floats = npt.NDArray[np.float64]
@@ -40,22 +41,30 @@ class LoopAround:
 class Touched:
     """A buffer in a store: the forms of all its index tuples, and elements under each loop.
 
-    `regions` are the extents at the outermost loop.
+    `written` has, by tuple and dimension, indices that are no forms for all candidates. `regions`
+    are the extents at the outermost loop.
     """
 
     buffer: int
     kind: str
     tuples: list[list[Form]]
+    written: dict[tuple[int, int], Written] = field(default_factory=dict)
     sizes: list[Ints] = field(default_factory=list)
     regions: list[Ints] = field(default_factory=list)
 
     def uses(self, slot: int, count: int) -> Flags:
         """Where the loop's variable is in an index."""
         found: Flags = np.zeros(count, bool)
-        for forms in self.tuples:
-            for form in forms:
+        for k, indices in enumerate(self.tuples):
+            for d, form in enumerate(indices):
+                here: Flags = np.zeros(count, bool)
                 for term in form.terms.get(slot, ()):
-                    found = found | (term.scale != 0)
+                    here = here | (term.scale != 0)
+                text = self.written.get((k, d))
+                if text is not None:
+                    stride = text.strides.get(slot)
+                    here = np.where(text.where, False if stride is None else stride != 0, here)
+                found = found | here
         return found
 
 
@@ -105,16 +114,17 @@ def _make_store(nest: Nest, s: int, ops: StoreOps) -> Store:
         if ops.is_init:
             only = own.common <= k
             present = present & ~(only & own.reducing[k])
-        loop = LoopAround(slot, np.where(present, extent, 1), present, own.kinds[k], only)
-        loops.append(loop)
-        product = _times(forms, product, loop)
         counts = (own.unroll == k) & (pragma >= 0)
         if ops.is_init:
             counts = counts & ~((own.common <= k) & own.reducing[k])
         step = np.where(counts, pragma, step)
+        if present.any():
+            loop = LoopAround(slot, np.where(present, extent, 1), present, own.kinds[k], only)
+            loops.append(loop)
+            product = _times(forms, product, loop)
     store = Store(stage, ops, loops, place_of_store(stage, ops.is_init), product, outside, step)
     store.at = {loop.slot: j for j, loop in enumerate(loops)}
-    store.touched = _accesses(nest, stage, ops)
+    store.touched = _accesses(nest, store)
     _touch(nest, store)
     return store
 
@@ -142,16 +152,27 @@ def _times(forms: Forms, product: Floats, loop: LoopAround) -> Floats:
     return more
 
 
-def _accesses(nest: Nest, stage: Stage, ops: StoreOps) -> list[Touched]:
+def _accesses(nest: Nest, store: Store) -> list[Touched]:
     """Every buffer of the store, in reverse order of appearance, the stored one last."""
+    forms, stage, ops = nest.forms, store.stage, store.ops
     axes = stage.axes
     own = [axes[var] for var in stage.ops.axes[: stage.ops.data]]
-    found = {
-        stage.ops.buffer: Touched(stage.ops.buffer, READ_WRITE if ops.updates else WRITE, [own])
-    }
-    for buffer, indices in ops.loads:
+    buffer, kind = stage.ops.buffer, READ_WRITE if ops.updates else WRITE
+    found = {buffer: Touched(buffer, kind, [own])}
+    for number, (buffer, indices) in enumerate(ops.loads):
         access = found.setdefault(buffer, Touched(buffer, READ, []))
-        access.tuples.append([index_form(nest.forms, e, axes) for e in indices])
+        access.tuples.append([])
+        for d, e in enumerate(indices):
+            before, forms.bad = forms.bad, np.zeros(forms.count, bool)
+            access.tuples[-1].append(index_form(forms, e, axes))
+            lost, forms.bad = forms.bad, before
+            if not ops.conditional or ops.updates:
+                forms.bad |= lost
+            elif lost.any():
+                place = len(access.tuples) - 1, d
+                access.written[place] = written_index(
+                    forms, axes, ops.value, (number, d), store.at, lost
+                )
     return list(reversed(found.values()))
 
 
@@ -162,6 +183,8 @@ def _touch(nest: Nest, store: Store) -> None:
     for access in store.touched:
         eb = nest.ops.buffers[access.buffer].bytes
         ends = [[(form.base, form.base) for form in indices] for indices in access.tuples]
+        for (k, d), text in access.written.items():
+            ends[k][d] = _replaced(ends[k][d], text, text.start)
         access.sizes = [forms.one] * len(store.loops)
         size = forms.one
         dims = len(access.tuples[0])
@@ -182,7 +205,7 @@ def _touch(nest: Nest, store: Store) -> None:
     store.memory = memory
 
 
-def _move(forms: Forms, access: Touched, ends: list[list[tuple[Ints, Ints]]], slot: int) -> bool:
+def _move(forms: Forms, access: Touched, ends: list[list[Ends]], slot: int) -> bool:
     """Let the loop run through in all indices; False when it is in none."""
     moved = False
     for k, indices in enumerate(access.tuples):
@@ -192,4 +215,13 @@ def _move(forms: Forms, access: Touched, ends: list[list[tuple[Ints, Ints]]], sl
                 low, high = ends[k][d]
                 ends[k][d] = (low + np.minimum(reach, 0), high + np.maximum(reach, 0))
                 moved = True
+            text = access.written.get((k, d))
+            if text is not None and slot in text.ends:
+                ends[k][d] = _replaced(ends[k][d], text, text.ends[slot])
+                moved = True
     return moved
+
+
+def _replaced(ends: Ends, text: Written, other: Ends) -> Ends:
+    low, high = (np.where(text.where, b, a) for a, b in zip(ends, other, strict=True))
+    return low, high

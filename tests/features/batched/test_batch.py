@@ -22,6 +22,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("dense_bias_relu", {"M": 16, "N": 100, "K": 32}),
     ("conv2d_nchw_bn_relu", {**_IMAGE, "CI": 6, "CO": 8}),
     ("depthwise_conv2d_nhwc", {**_IMAGE, "C": 9, "stride": 2}),
+    ("conv2d_transpose_nhwc", {**_IMAGE, "H": 6, "W": 4, "K": 4, "CI": 4, "CO": 6, "stride": 2}),
     ("max_pool2d_nchw", {**_IMAGE, "C": 4}),
     ("norm_bmn", {"B": 2, "M": 16, "N": 32}),
     ("softmax", {"M": 12, "N": 50}),

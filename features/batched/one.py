@@ -1,0 +1,92 @@
+"""A stored value written out and simplified for one candidate, as a function's pass would.
+
+What follows from it holds for all candidates with the same numbers in the axes of the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.arith import Analyzer
+from autosched.features.batched.forms import Form, Forms, Ints
+from autosched.features.batched.ops import loads_of
+from autosched.tir.expr import Expr, Range, Var
+from autosched.tir.op import add, const, floordiv, floormod, mul
+from autosched.tir.walk import free_vars, substitute
+
+Axes = Mapping[Var, Form]
+
+
+def axes_in(value: Expr, axes: Axes) -> dict[Var, Form]:
+    """The axes that `value` depends on."""
+    return {var: form for var, form in axes.items() if var in free_vars(value)}
+
+
+def alike(forms: Forms, axes: Axes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """One candidate of each set of numbers in the axes, and for every one which set is its own."""
+    numbers: list[Ints] = []
+    for form in axes.values():
+        numbers.append(form.base)
+        for slot, term in form.every():
+            extent = forms.extents[slot]
+            there = term.scale != 0
+            numbers += (
+                np.where(there, x, 0)
+                for x in (term.scale, term.lower, np.minimum(term.upper, extent), extent)
+            )
+    if not numbers:
+        return np.zeros(1, np.intp), np.zeros(forms.count, np.intp)
+    table = np.ascontiguousarray(np.stack(numbers, axis=1))
+    whole = table.view(np.dtype((np.void, table.dtype.itemsize * table.shape[1])))[:, 0]
+    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    return first, which
+
+
+def signature(
+    forms: Forms, axes: Axes, n: int, order: Mapping[int, int] | None = None
+) -> tuple[int, ...]:
+    """All numbers of candidate n in the axes, with loops numbered as they appear, or by `order`."""
+    found: list[int] = []
+    loops: dict[int, int] = {}
+    for form in axes.values():
+        for slot, term in form.every():
+            if term.scale[n]:
+                extent = forms.extents[slot][n]
+                upper = min(term.upper[n], extent)
+                loop = loops.setdefault(slot, len(loops)) if order is None else order[slot]
+                found += (loop, extent, term.scale[n], term.lower[n], upper)
+        found += (-1, form.base[n])
+    return tuple(map(int, found))
+
+
+def simplified(forms: Forms, axes: Axes, value: Expr, n: int) -> tuple[Expr, dict[int, Var]]:
+    """`value` for candidate n, and the variables of the loops in it by slot."""
+    analyzer = Analyzer(as_ansor=True)
+    loops: dict[int, Var] = {}
+    table: dict[Var, Expr] = {}
+    for var, form in axes.items():
+        table[var] = _written(forms, form, loops, n)
+    for slot, loop in loops.items():
+        analyzer.bind(loop, Range(const(0), const(int(forms.extents[slot][n]))), override=True)
+    return analyzer.simplify(substitute(value, table)), loops
+
+
+def same_loads(a: Expr, b: Expr) -> bool:
+    """Whether both load from the same tensors in the same order."""
+    return [load.producer for load in loads_of(a)] == [load.producer for load in loads_of(b)]
+
+
+def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int) -> Expr:
+    found: Expr = const(0)
+    for slot, term in form.every():
+        scale = int(term.scale[n])
+        if scale == 0:
+            continue
+        digit: Expr = loops.setdefault(slot, Var(f"i{slot}"))
+        if term.upper[n] < forms.extents[slot][n]:
+            digit = floormod(digit, int(term.upper[n]))
+        found = add(found, mul(floordiv(digit, int(term.lower[n])), scale))
+    return add(found, int(form.base[n]))
