@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from autosched.features.ansor.names import NUM_FEATURES
 from autosched.features.ansor.rows import FeatureRows, log_scaled
+from autosched.features.batched.build_nest import build_nest
 from autosched.features.batched.columns import AccessColumns, Tables, intensity
 from autosched.features.batched.counts import Known, count_store
 from autosched.features.batched.forms import Flags, Ints
-from autosched.features.batched.nest import Nest, Population, build_nest
+from autosched.features.batched.nest import Nest, Population
 from autosched.features.batched.ops import ProgramOps, StoreOps
 from autosched.features.batched.stores import Floats, Store, make_stores, r32
 from autosched.features.walk.count import NUM_FLOAT_COUNTERS

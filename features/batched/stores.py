@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from autosched.features.batched.build_nest import place_of_store
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
-from autosched.features.batched.nest import Nest, Stage, index_form, place_of_store
+from autosched.features.batched.nest import Nest, Stage, index_form
 from autosched.features.batched.ops import StoreOps
 from autosched.features.batched.written import Ends, Written, written_index
 from autosched.features.walk.access import READ, READ_WRITE, WRITE

@@ -1,0 +1,144 @@
+"""Bounds and loops of all stages of many candidates that compute the same.
+
+The arrays say what InferBound and ScheduleOps would: the region of every stage, its loops, and its
+axes in terms of the loops around. Where a candidate needs a rule that is not here (a split that
+does not divide, a region that leaves its tensor, reads that differ) it is marked `bad`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autosched.features.batched.forms import Form, Forms, Ints
+from autosched.features.batched.loops import StageLoops, extents_of, make_loops, values_of
+from autosched.features.batched.nest import Nest, Population, Stage
+from autosched.features.batched.ops import ProgramOps, StageOps
+from autosched.features.batched.plan import Factored, UnsupportedError
+from autosched.features.batched.regions import region_of
+from autosched.tir.expr import Var
+
+_DIGIT = 12  # bits of a token of a place in the program
+_DEPTH = 4  # tokens after the first
+_LAST = (1 << _DIGIT) - 1
+
+
+def build_nest(ops: ProgramOps, population: Population) -> Nest:
+    """The nest of all candidates of `population`."""
+    forms = Forms(population.count)
+    count = len(ops.stages)
+    nest = Nest(forms, ops, [{} for _ in range(count)], population.step)
+    for buffer, known in ops.buffers.items():
+        if all(extent is not None for extent in known.shape):
+            nest.shapes[buffer] = [forms.full(extent or 0) for extent in known.shape]
+    sizes: dict[int, list[Ints]] = {}  # of the leaves of factored reductions
+    for s, stage in enumerate(ops.stages):
+        given = population.factored[s]
+        if given is not None:
+            sizes[s] = _factored(nest, stage, given)
+    owner = {stage.buffer: s for s, stage in enumerate(ops.stages)}
+    for s in range(count - 1, -1, -1):
+        _inside(nest, population, s)
+        _add_stage(nest, population, s, sizes, owner)
+    return nest
+
+
+def _factored(nest: Nest, stage: StageOps, given: tuple[Factored, Ints]) -> list[Ints]:
+    factored, factors = given
+    axes = [nest.forms.full(extent) for extent in stage.origin_extents]
+    sizes, bad = extents_of(factored.loops, axes, factors)
+    nest.forms.bad |= bad
+    shape = [sizes[k] for k in range(factored.data)]
+    shape.insert(factored.position, sizes[factored.factor])
+    nest.shapes[stage.buffer] = shape
+    return sizes
+
+
+def _inside(nest: Nest, population: Population, s: int) -> None:
+    target, at = population.target[s], population.at[s]
+    for t in range(s + 1, len(nest.inside)):
+        found = np.where(target == t, at, -1)
+        for u in range(s + 1, t):
+            found = np.where(target == u, nest.inside[u][t], found)
+        nest.inside[s][t] = found
+
+
+def _add_stage(
+    nest: Nest,
+    population: Population,
+    s: int,
+    sizes: dict[int, list[Ints]],
+    owner: dict[int, int],
+) -> None:
+    forms, ops = nest.forms, nest.ops.stages[s]
+    mins, extents = region_of(nest, population, s)
+    reducing = [nest.forms.full(e or 0) for e in ops.extents[ops.data :]]
+    factored = population.factored[s]
+    if factored is not None:
+        reducing = [sizes[s][leaf] for leaf in factored[0].rest]
+    elif ops.extents[-1] is None:  # the sum of partial results
+        reducing = [sizes[s - 1][_partial(population, s - 1).factor]]
+    loops = make_loops(forms, population.groups[s], ops.data, extents + reducing)
+    axes: dict[Var, Form] = {}
+    for k, (var, value) in enumerate(zip(ops.axes, loops.values, strict=True)):
+        axes[var] = forms.add(value, mins[k]) if k < ops.data else value
+        if k < ops.data:
+            low, high = forms.ends(axes[var])
+            forms.bad |= (low < 0) | (high >= nest.shapes[ops.buffer][k])
+    if factored is not None:
+        axes.update(_origin(forms, ops, factored[0], sizes[s], axes))
+    order = _place(nest, population, s)
+    step = _step(nest, population, s, loops)
+    nest.stages[s] = Stage(ops, loops, extents, axes, order, step)
+
+
+def _partial(population: Population, s: int) -> Factored:
+    found = population.factored[s]
+    if found is None:
+        raise UnsupportedError("partial results that are not right before their sum")
+    return found[0]
+
+
+def _origin(
+    forms: Forms, ops: StageOps, factored: Factored, sizes: list[Ints], axes: dict[Var, Form]
+) -> dict[Var, Form]:
+    """The values of the axes that the factored reduction had."""
+    data = [var for k, var in enumerate(ops.axes[: ops.data]) if k != factored.position]
+    leaf = {k: axes[var] for k, var in enumerate(data)}
+    leaf[factored.factor] = axes[ops.axes[factored.position]]
+    leaf.update(zip(factored.rest, (axes[v] for v in ops.axes[ops.data :]), strict=True))
+    values = values_of(forms, factored.loops, sizes, [leaf[k] for k in factored.loops.leaves])
+    return dict(zip(ops.origin, values, strict=True))
+
+
+def _step(nest: Nest, population: Population, s: int, loops: StageLoops) -> Ints:
+    """The limit of unrolling around the stage's loops; its own is added at the stores."""
+    target, at = population.target[s], population.at[s]
+    found = nest.forms.zero
+    for t in range(s + 1, len(nest.ops.stages)):
+        above = nest.stages[t]
+        own = population.step[t]
+        there = np.where((own >= 0) & (at >= above.loops.unroll), own, above.step)
+        found = np.where(target == t, there, found)
+    return found
+
+
+def _place(nest: Nest, population: Population, s: int) -> tuple[Ints, Ints]:
+    """A number that orders the places of the program, and the bits left below it."""
+    prefix = nest.forms.full(s << (_DIGIT * _DEPTH))
+    shift = nest.forms.full(_DIGIT * (_DEPTH - 1))
+    target, at = population.target[s], population.at[s]
+    for t in range(s + 1, len(nest.ops.stages)):
+        above, room = nest.stages[t].order
+        here = target == t
+        token = (at * 64 + s) << np.maximum(room, 0)
+        prefix, shift = np.where(here, above + token, prefix), np.where(here, room - _DIGIT, shift)
+    nest.forms.bad |= shift < 0
+    return prefix, shift
+
+
+def place_of_store(stage: Stage, is_init: bool) -> Ints:
+    """The place of a store among all stores: smaller is earlier."""
+    prefix, shift = stage.order
+    token = stage.loops.common * 64 - 1 if is_init else _LAST
+    found: Ints = prefix + (token << np.maximum(shift, 0))
+    return found

@@ -1,0 +1,110 @@
+"""The region of a stage: what is read of it in one iteration of the loops around it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autosched.features.batched.forms import Flags, Form, Ints, Term, fixed
+from autosched.features.batched.nest import Nest, Population, index_form
+from autosched.features.batched.ops import Indices, StageOps
+from autosched.features.batched.plan import UnsupportedError
+
+
+def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], list[Ints]]:
+    """The domains of the data axes: mins and extents."""
+    forms, ops = nest.forms, nest.ops.stages[s]
+    shape = nest.shapes[ops.buffer]
+    if ops.is_output:
+        forms.bad |= population.target[s] >= 0
+        return [forms.constant(0) for _ in shape], list(shape)
+    plain = _plain(population, s)
+    found: list[tuple[Form, Ints]] | None = None
+    for c in range(s + 1, len(nest.ops.stages)):
+        reader = nest.stages[c]
+        for indices in _reads(reader.ops, ops.buffer):
+            for t in range(s + 1, len(nest.ops.stages)):
+                if t != c:
+                    forms.bad |= (population.target[s] == t) & (
+                        nest.inside[c].get(t, forms.full(-1)) < population.at[s]
+                    )
+            here = [
+                _read(nest, s, index_form(forms, index, reader.axes), shape[d])
+                for d, index in enumerate(indices)
+            ]
+            if found is not None:
+                here = [_union(nest, s, a, b, plain) for a, b in zip(found, here, strict=True)]
+            found = here
+    if found is None:
+        raise UnsupportedError("a stage that nobody reads")
+    return [low for low, _ in found], [extent for _, extent in found]
+
+
+def _plain(population: Population, s: int) -> Flags:
+    """Where the loops of stage s are its axes and no stage is computed in them."""
+    found: Flags = np.ones(population.count, bool)
+    for group in population.groups[s]:
+        if group.loops.relations:
+            found[group.rows] = False
+    for target in population.target:
+        found &= target != s
+    return found
+
+
+def _reads(reader: StageOps, buffer: int) -> list[Indices]:
+    loads = dict.fromkeys(load for store in reader.stores for load in store.loads)
+    return [indices for found, indices in loads if found == buffer]
+
+
+def _read(nest: Nest, s: int, index: Form, shape: Ints) -> tuple[Form, Ints]:
+    """What one iteration of the loops around stage s reads: the min and the extent."""
+    forms = nest.forms
+    terms: dict[int, tuple[Term, ...]] = {}
+    base, width = index.base, forms.zero
+    for slot, own in index.terms.items():
+        kept = _is_around(nest, s, slot)
+        for term in own:
+            reach = np.where(kept, 0, term.scale * forms.largest(slot, term))
+            base, width = base + np.minimum(reach, 0), width + np.abs(reach)
+        if kept.any():
+            terms[slot] = tuple(Term(t.lower, t.upper, np.where(kept, t.scale, 0)) for t in own)
+    low = Form(terms, base)
+    constant = fixed(low)
+    forms.bad |= np.logical_not(constant) & (forms.ends(low)[1] <= 0)
+    whole = constant & (base <= 0) & (base + width >= shape - 1)
+    return Form(terms, np.where(whole, 0, base)), np.where(whole, shape, width + 1)
+
+
+def _is_around(nest: Nest, s: int, slot: int) -> Flags:
+    for t, stage in nest.stages.items():
+        if slot in stage.loops.slots:
+            return nest.around(s, t, stage.loops.slots.index(slot))
+    raise AssertionError(f"slot {slot} is of no stage")
+
+
+def _union(
+    nest: Nest, s: int, a: tuple[Form, Ints], b: tuple[Form, Ints], plain: Flags
+) -> tuple[Form, Ints]:
+    """What covers both regions that stage s is read in: one of them, or an interval of constants.
+
+    Otherwise one must be an interval of constants and contain the other, and be of a stage that is
+    `plain`; where that is not so, the region is a minimum or maximum of expressions.
+    """
+    forms = nest.forms
+    same = forms.same(a[0], b[0]) & (a[1] == b[1])
+    constants = fixed(a[0]), fixed(b[0])
+    both = constants[0] & constants[1]
+    ends = [forms.ends(form) for form, _ in (a, b)]
+    lasts = [ends[0][1] + a[1] - 1, ends[1][1] + b[1] - 1]
+    within = [  # the first in the second, which is constant, and the other way round
+        constants[1 - k] & (ends[k][0] >= ends[1 - k][0]) & (lasts[k] <= lasts[1 - k])
+        for k in range(2)
+    ]
+    forms.bad |= np.logical_not(same | both | (plain & (within[0] | within[1])))
+    low = np.minimum(ends[0][0], ends[1][0])
+    covered = both | (~same & (within[0] | within[1]))
+    terms = {
+        slot: tuple(Term(t.lower, t.upper, np.where(covered, 0, t.scale)) for t in own)
+        for slot, own in a[0].terms.items()
+    }
+    base = np.where(covered, low, a[0].base)
+    return Form(terms, base), np.where(covered, np.maximum(*lasts) - low + 1, a[1])
