@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autosched.features.ansor.names import CURVE_POINTS, MAX_BUFFERS
+from autosched.features.ansor.names import BUFFER_WIDTH, CURVE_POINTS, MAX_BUFFERS
 from autosched.features.ansor.slots import LOOP_MULTIPLE_READ, NO_REUSE, SERIAL_MULTIPLE_READ_WRITE
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.nest import Nest
@@ -63,15 +63,19 @@ class AccessColumns:
             self._some |= loop.present
 
     def slots(self) -> Floats:
-        """(candidates, 90): the five slots by falling cache lines."""
-        count = self._forms.count
-        columns = [self._columns(access) for access in self._store.touched]
-        block = np.stack([np.stack(c) for c in columns])  # access, column, candidate
+        """(90, candidates): the five slots by falling cache lines."""
+        touched = self._store.touched
+        block = np.empty((len(touched), BUFFER_WIDTH, self._forms.count))
+        for access, rows in zip(touched, block, strict=True):
+            for column, values in enumerate(self._columns(access)):
+                rows[column] = values
         order = np.lexsort((-block[:, 3], -block[:, 5]), axis=0)[:MAX_BUFFERS]
-        ordered = np.take_along_axis(block, order[:, None, :], axis=0)
-        result = np.zeros((count, MAX_BUFFERS, block.shape[1]))
-        result[:, : len(ordered)] = ordered.transpose(2, 0, 1)
-        return result.reshape(count, -1)
+        result = np.zeros((MAX_BUFFERS, *block.shape[1:]))
+        if (order == order[:, :1]).all():
+            result[: len(order)] = block[order[:, 0]]
+        else:
+            result[: len(order)] = np.take_along_axis(block, order[:, None, :], axis=0)
+        return result.reshape(-1, self._forms.count)
 
     def _columns(self, access: Touched) -> list[Floats]:
         eb = self._nest.ops.buffers[access.buffer].bytes
@@ -214,9 +218,9 @@ def _of(store: Store, buffer: int) -> Touched | None:
 
 
 def intensity(store: Store, float_ops: Ints, count: int) -> Floats:
-    """(candidates, 10): operations per byte where k/10 of the operations are done."""
+    """(10, candidates): operations per byte where k/10 of the operations are done."""
     if not store.loops:
-        return np.zeros((count, CURVE_POINTS))
+        return np.zeros((CURVE_POINTS, count))
     ops, done = float_ops.astype(np.float64), []
     some, before = np.zeros(count, bool), np.zeros(count, np.int64)
     for loop in reversed(store.loops):
@@ -237,4 +241,4 @@ def intensity(store: Store, float_ops: Ints, count: int) -> Floats:
         gap = r32(table[at, every] - start)
         slope = r32(r32(here - last) / np.where(gap == 0, 1.0, gap))
         rows.append(np.where(at <= before, here, r32(last + r32(slope * r32(x - start)))))
-    return np.where((some & (ops > 0))[:, None], np.stack(rows, axis=1), 0.0)
+    return np.where(some & (ops > 0), np.stack(rows), 0.0)

@@ -12,11 +12,11 @@ from autosched.features.ansor.rows import FeatureRows, log_scaled
 from autosched.features.batched.build_nest import build_nest
 from autosched.features.batched.columns import AccessColumns, Tables, intensity
 from autosched.features.batched.counts import Known, count_store
-from autosched.features.batched.forms import Flags, Ints
+from autosched.features.batched.forms import Flags
 from autosched.features.batched.nest import Nest, Population
 from autosched.features.batched.ops import ProgramOps, StoreOps
 from autosched.features.batched.stores import Floats, Store, make_stores, r32
-from autosched.features.walk.count import NUM_FLOAT_COUNTERS
+from autosched.features.walk.count import NUM_COUNTERS, NUM_FLOAT_COUNTERS
 from autosched.state.iterator import Annotation
 
 _KINDS = (Annotation.VECTORIZE, Annotation.UNROLL, Annotation.PARALLEL)
@@ -37,23 +37,32 @@ def rows_of_population(
         by_buffer: dict[int, list[Store]] = defaultdict(list)
         for store in stores:
             by_buffer[store.stage.ops.buffer].append(store)
-        rows, first = [], []
-        for group in by_buffer.values():
-            rows.append(_row(nest, tables, group, line, known))
+        table = np.empty((len(by_buffer), NUM_FEATURES, population.count), np.float32)
+        first = []
+        for row, group in zip(table, by_buffer.values(), strict=True):
+            _fill(nest, tables, group, line, known, row)
             first.append(group[0].place)
-        order = np.argsort(-np.stack(first), axis=0).T
-        table = np.stack(rows, axis=1)
-        table = np.take_along_axis(table, order[:, :, None], axis=1)
-        rows32: FeatureRows = table.reshape(-1, NUM_FEATURES).astype(np.float32)
-        scaled = log_scaled(rows32)
-    return scaled.reshape(table.shape), nest.forms.bad
+        order = np.argsort(-np.stack(first), axis=0)
+        if (order == order[:, :1]).all():
+            table = table[order[:, 0]]
+        else:
+            table = np.take_along_axis(table, order[:, None, :], axis=0)
+        values = np.ascontiguousarray(table.transpose(2, 0, 1))
+        log_scaled(values.reshape(-1, NUM_FEATURES))
+    return values, nest.forms.bad
 
 
-def _row(
-    nest: Nest, tables: Tables, stores: list[Store], line: int, known: dict[StoreOps, Known]
-) -> Floats:
+def _fill(
+    nest: Nest,
+    tables: Tables,
+    stores: list[Store],
+    line: int,
+    known: dict[StoreOps, Known],
+    row: FeatureRows,
+) -> None:
+    """Work out the columns of one buffer, (164, candidates), before they are scaled."""
     count = nest.forms.count
-    counters = np.zeros((16, count))
+    counters = np.zeros((NUM_COUNTERS, count))
     products = [np.zeros(count) for _ in _KINDS]
     annotations: list[Floats] = []
     for store in stores:
@@ -63,17 +72,17 @@ def _row(
         for k, kind in enumerate(_KINDS):
             annotations += _annotation(store, kind, products, k)
     last = stores[-1]
-    float_ops: Ints = counts[:NUM_FLOAT_COUNTERS].sum(axis=0)
-    launch = np.broadcast_to(np.array(_CPU_LAUNCH), (count, len(_CPU_LAUNCH)))
     loops = sum((loop.present.astype(np.int64) for loop in last.loops), nest.forms.zero)
-    parts = [
-        *(counters.T, np.stack(annotations, axis=1), launch),
+    at = 0
+    for part in (
+        *(counters, annotations, _CPU_LAUNCH),
         AccessColumns(nest, tables, last, line).slots(),
-        intensity(last, float_ops, count),
-        np.stack(_allocation(nest, last), axis=1),
-        np.stack([last.product, loops.astype(np.float64), last.step.astype(np.float64)], axis=1),
-    ]
-    return np.concatenate(parts, axis=1)
+        intensity(last, counts[:NUM_FLOAT_COUNTERS].sum(axis=0), count),
+        *(_allocation(nest, last), (last.product, loops, last.step)),
+    ):
+        for column in part:
+            row[at] = column
+            at += 1
 
 
 def _annotation(store: Store, kind: Annotation, products: list[Floats], k: int) -> list[Floats]:
