@@ -47,7 +47,7 @@ def workload(draw: Draw) -> dict[str, Any]:
         args: dict[str, Any] = {}
         for key, default in known.args.items():
             if key in ("stride", "padding", "dilation"):
-                args[key] = draw.choice((0, 1, 2) if key == "padding" else (1, 1, 2))
+                args[key] = draw.choice((0, 1, 2) if key == "padding" else (1, 1, 2, 3))
             elif windows and key in ("K", "KH", "KW"):
                 args[key] = draw.randrange(1, 5)
             elif default is None:
@@ -114,6 +114,39 @@ def expression(draw: Draw) -> dict[str, Any]:
     return {"expr": text, "shapes": shapes, "dtype": dtype}
 
 
+def dilated(draw: Draw) -> dict[str, Any]:
+    """A convolution over an image with zeros between its elements and around them."""
+    dims = range(draw.choice((1, 1, 2, 2, 3)))
+    sizes = [draw.randrange(1, 6 if len(dims) > 1 else 14) for _ in dims]
+    strides, borders = ([draw.randrange(n, 5 - n) for _ in dims] for n in (1, 0))
+    spread = [(n - 1) * s + 1 for n, s in zip(sizes, strides)]
+    windows = [draw.randrange(1, min(6, n + 2 * b) + 1) for n, b in zip(spread, borders)]
+    inner, outer = draw.randrange(1, 6), draw.randrange(1, 18)
+    outputs, steps = [f"i{d}" for d in dims], [f"r{d}" for d in dims]
+    apart = draw.random() < 0.6
+    at = outputs if apart else [f"({i} + {r})" for i, r in zip(outputs, steps)]
+    conditions = [
+        f"({a} - {b}) % {s} == 0 and {a} >= {b} and {a} < {b + n}"
+        for a, b, s, n in zip(at, borders, strides, spread)
+    ]
+    index = ", ".join(f"({a} - {b}) // {s}" for a, b, s in zip(at, borders, strides))
+    image = f"X[{index}, c] if {' and '.join(conditions)} else 0"
+    read = ", ".join(f"{i} + {r}" for i, r in zip(outputs, steps))
+    factor = f"P[{read}, c]" if apart else f"({image})"
+    text = f"Y[{', '.join(outputs)}, o] = sum({', '.join(steps)}, c, "
+    text += f"{factor} * K[{', '.join(steps)}, c, o])"
+    if apart:
+        text = f"P[{', '.join(outputs)}, c] = {image}\n{text}"
+    padded = [n + 2 * b for n, b in zip(spread, borders)]
+    shapes = {
+        "X": [*sizes, inner],
+        "K": [*windows, inner, outer],
+        "Y": [*(n - k + 1 for n, k in zip(padded, windows)), outer],
+        **({"P": [*padded, inner]} if apart else {}),
+    }
+    return {"expr": text, "shapes": shapes, "dtype": draw.choice(("float32", "float64", "int32"))}
+
+
 def make_handler() -> Handler:
     """The process that may die: (kind, seed, number) to what became of it."""
     runner = make_runner()
@@ -121,7 +154,10 @@ def make_handler() -> Handler:
     def handle(request: tuple[str, int, int]) -> tuple[str, str, str]:
         kind, seed, number = request
         draw = Draw(f"{seed} {kind} {number}")
-        data = workload(draw) if kind == "candidate" else expression(draw)
+        if kind == "candidate":
+            data = workload(draw)
+        else:
+            data = dilated(draw) if draw.random() < 0.2 else expression(draw)
         group = str(data.get("op") or data["dtype"])
         target = cpu_target(threads=draw.choice((1, 2)))
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autosched.measure.plausible import ABOVE_PEAK, has_rate, least_of
+from autosched.measure.plausible import ABOVE_PEAK, has_rate, least_of, least_operations
 from autosched.measure.records import Record
 from autosched.task import Task
 from autosched.words import count
@@ -51,7 +51,7 @@ def below_peak(
     cost = min((record.result.cost for record in known), default=float("inf"))
     if cost == float("inf") or task.target.is_gpu or not has_rate(task):
         return known
-    operations = task.dag.flop_count
+    operations = least_operations(task)
     peak = measurer.peak(task, operations / cost)
     if not peak or operations / cost <= ABOVE_PEAK * peak:
         return known

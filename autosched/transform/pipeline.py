@@ -63,6 +63,7 @@ from autosched.transform.loops.loop_partition import LoopPartition
 from autosched.transform.loops.read_divisors_once import ReadDivisorsOnce
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 from autosched.transform.loops.serialize_loops import SerializeLoops
+from autosched.transform.loops.skip_zeros import SkipZeros
 from autosched.transform.loops.unroll_loop import UnrollLoop
 from autosched.transform.low_precision.bf16_compute_legalize import BF16ComputeLegalize
 from autosched.transform.low_precision.bf16_storage_legalize import BF16StorageLegalize
@@ -94,6 +95,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         UserPasses(0),
         InjectPrefetch(),
         HoistInvariants(),
+        SkipZeros(),
         ShareOutput(),
         StorageFlatten(),
         *FROM_BLOCKS,
@@ -285,6 +287,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "ShareOutput": ShareOutput,
     "SharedToDynamic": SharedToDynamic,
     "Simplify": Simplify,
+    "SkipZeros": SkipZeros,
     "SplitHostDevice": SplitHostDevice,
     "SplitWideVectors": SplitWideVectors,
     "StorageFlatten": StorageFlatten,

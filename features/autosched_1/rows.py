@@ -31,6 +31,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
 from autosched.tir.walk import stmts
 from autosched.transform.loops.hoist_invariants import HoistInvariants
+from autosched.transform.loops.skip_zeros import SkipZeros
 from autosched.transform.storage.share_output import ShareOutput
 
 _SCALED = np.array(SCALED)
@@ -106,9 +107,9 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
 
 
 def _as_compiled(func: PrimFunc, target: Target) -> PrimFunc:
-    """`func` after the first passes of the code generator: invariants have left their loops, and
-    values that become outputs are kept in them."""
-    return func if target.is_gpu else ShareOutput()(HoistInvariants()(func))
+    """`func` after the first passes of the code generator: invariants have left their loops, zeros
+    that are known are left out, and values that become outputs are kept in them."""
+    return func if target.is_gpu else ShareOutput()(SkipZeros()(HoistInvariants()(func)))
 
 
 def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:

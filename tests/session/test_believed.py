@@ -8,7 +8,7 @@ import pytest
 
 import autosched
 from autosched import tune
-from autosched.measure.plausible import least_of, least_seconds
+from autosched.measure.plausible import least_of, least_operations, least_seconds
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import MeasureResult
 from autosched.search.options import SearchOptions
@@ -49,6 +49,16 @@ def test_the_least_time_of_a_task() -> None:
     half = Task.from_workload("matmul", M=64, N=64, K=64, dtype="float16")
     assert least_seconds(half) == 2e-9
     assert least_of({"key": "k", "workload": {"op": "nothing"}}) == 0.0
+
+
+@pytest.mark.parametrize(("stride", "share"), [(1, 1), (2, 4), (3, 9)])
+def test_products_with_inserted_zeros_are_not_needed(stride: int, share: int) -> None:
+    """Kernels leave them out: their times are as short as what is left of the operations."""
+    task = Task.from_workload(
+        "conv2d_transpose_nhwc", N=1, H=8, W=8, CI=16, CO=16, K=4, stride=stride, padding=1
+    )
+    assert least_operations(task) == task.dag.flop_count / share
+    assert least_operations(MATMUL) == MATMUL.dag.flop_count
 
 
 def test_what_is_impossible_is_left_out_and_said() -> None:

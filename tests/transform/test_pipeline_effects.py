@@ -244,6 +244,19 @@ def selected() -> tuple[Schedule, list[Tensor], Target]:
     return te.create_schedule(B.op), [A, B], SCALAR
 
 
+def spread_rows() -> tuple[Schedule, list[Tensor], Target]:
+    """Each row with three others, every second of which is zero."""
+    A, r = te.placeholder((10, 8), name="A"), te.reduce_axis((0, 4), name="r")
+
+    def total(i: Var, j: Var) -> Expr:
+        row = op.if_then_else(op.eq((i + r) % 2, 0), A[(i + r) // 2, j], op.const(0.0))
+        result: Expr = te.sum(row * A[r, j], axis=r)
+        return result
+
+    B = te.compute((16, 8), total, name="B")
+    return te.create_schedule(B.op), [A, B], SCALAR
+
+
 def host_code() -> tuple[Schedule, list[Tensor], Target]:
     A, _, C, sch = chain()
     return sch, [A, C], GPU
@@ -307,6 +320,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
         lambda f: [value_of(a.extents[0]) for a in statements(f, Allocate)] == [32],
     ),
     "StorageRewrite": (four_stages, lambda f: len(statements(f, Allocate)) == 2),
+    "SkipZeros": (
+        spread_rows,
+        lambda f: "0.0 *" not in to_text(f),
+    ),
     "HoistInvariants": (divided_rows, lambda f: depth(f.body) == 2),
     "ReadDivisorsOnce": (
         lambda: (*divided_rows()[:2], CPU),

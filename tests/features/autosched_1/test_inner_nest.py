@@ -73,6 +73,7 @@ CASES = [
     ("conv2d_nhwc", conv2d(28, 12, 28, stride=2, N=2)),
     ("conv2d_capsule_nhwijc", image(16, 3, CI=16, CO=16)),
     ("conv2d_transpose_nhwc", image(8, 4, CI=32, CO=28, stride=2)),
+    ("conv2d_transpose_nhwc", image(7, 3, CI=20, CO=28, stride=2)),
     ("conv2d_nchw_bn_relu", image(7, 3, CI=20, CO=28)),
     ("conv2d_nchw_bn_relu", image(28, 3, CI=16, CO=56)),
     ("conv3d_ndhwc", image(14, 3, D=4, CI=16, CO=32)),

@@ -1,0 +1,198 @@
+"""Where a value is sure to be zero because an index leaves another remainder than the one wanted.
+
+P[h] = if_then_else((h - 1) % 2 == 0, X[(h - 1) // 2], 0)    zero unless (h + 1) % 2 == 0
+Y[i] = Y[i] + P[i + r] * K[r]                                adds zero unless (i + r + 1) % 2 == 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from autosched.arith.facts import conjuncts_of
+from autosched.tir.expr import (
+    EQ,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Select,
+    Var,
+)
+from autosched.tir.function import PrimFunc
+from autosched.tir.linear import combine, linear, sum_of
+from autosched.tir.stmt import BufferRealize, BufferStore
+from autosched.tir.walk import all_exprs, stmts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residue:
+    """(sum(factor * term) + constant) % modulus == 0, all factors between 1 and modulus - 1.
+
+    `source` is the condition of the program that says so; else it is what is `known` of a buffer.
+    """
+
+    modulus: int
+    constant: int
+    terms: Mapping[Expr, int]
+    source: Expr | None = None
+    known: tuple[Var, Pattern] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A buffer's elements are zero unless (sum(factor * index) + constant) % modulus == 0.
+
+    `factors` has one for each dimension.
+    """
+
+    modulus: int
+    constant: int
+    factors: tuple[int, ...]
+
+    def at(self, data: Var, indices: Sequence[Expr]) -> Residue:
+        """What it says of the element of the buffer `data` at `indices`."""
+        total: tuple[int, dict[Expr, int]] = self.constant, {}
+        for index, factor in zip(indices, self.factors, strict=True):
+            if factor:
+                total = combine(total, _remainder(index, self.modulus), factor)
+        return _residue(self.modulus, total, known=(data, self))
+
+
+def residues(condition: Expr) -> Iterator[Residue]:
+    """Of the conjunction `condition` the parts that ask for a remainder of a scalar."""
+    for part in conjuncts_of(condition):
+        match part:
+            case EQ(FloorMod(e, IntImm(modulus)), IntImm(wanted)) if modulus > 1:
+                constant, terms = _remainder(e, modulus)
+                yield _residue(modulus, (constant - wanted, terms), source=part)
+            case EQ(FloorDiv(FloorMod(e, IntImm(whole)), IntImm(divisor)), IntImm(wanted)) if (
+                divisor > 0 and whole > divisor and whole % divisor == 0
+            ):  # as Simplify writes e // divisor % modulus
+                modulus = whole // divisor
+                constant, terms = _remainder(e // divisor, modulus)
+                yield _residue(modulus, (constant - wanted, terms), source=part)
+
+
+def zero_unless(e: Expr, patterns: Mapping[Var, Sequence[Pattern]]) -> Iterator[Residue]:
+    """The remainders without which `e` is zero, given what is known of buffers.
+
+    A product is zero with any of its factors, whatever the others are (infinite, not a number).
+    """
+    match e:
+        case Mul(a, b):
+            yield from zero_unless(a, patterns)
+            yield from zero_unless(b, patterns)
+        case Cast(inner):
+            yield from zero_unless(inner, patterns)
+        case Select(condition, value, other) | Call("if_then_else", (condition, value, other)):
+            if is_zero(other):
+                yield from residues(condition)
+                yield from zero_unless(value, patterns)
+        case BufferLoad(buffer, indices, None):
+            for pattern in patterns.get(buffer.data, ()):
+                yield pattern.at(buffer.data, indices)
+
+
+def known_patterns(func: PrimFunc) -> dict[Var, tuple[Pattern, ...]]:
+    """By pointer, what is known of the buffers that `func` makes and stores to at one place.
+
+    Its arguments are none of them: others see what is stored there.
+    """
+    arguments = {buffer.data for buffer in func.buffer_map.values()}
+    made: set[Var] = set()
+    stores: dict[Var, list[BufferStore]] = {}
+    for s in stmts(func.body):
+        if isinstance(s, BufferRealize) and s.buffer.data not in arguments:
+            made.add(s.buffer.data)
+        elif isinstance(s, BufferStore):
+            stores.setdefault(s.buffer.data, []).append(s)
+    found: dict[Var, tuple[Pattern, ...]] = {}
+    for data in made:
+        if len(stores.get(data, ())) == 1:
+            patterns = tuple(p for _, p in stored_residues(stores[data][0]) if p is not None)
+            if patterns:
+                found[data] = patterns
+    passed = {e for e in all_exprs(func.body) if isinstance(e, Var) and e.dtype.is_handle}
+    return {data: known for data, known in found.items() if data not in passed} if found else {}
+
+
+def stored_residues(store: BufferStore) -> list[tuple[Residue, Pattern | None]]:
+    """Those without which `store` stores zero, and the pattern of the buffer that follows."""
+    return [
+        (residue, _pattern_in(residue, store.indices)) for residue in zero_unless(store.value, {})
+    ]
+
+
+def is_zero(e: Expr) -> bool:
+    """Whether `e` is the constant 0."""
+    return isinstance(e, IntImm | FloatImm) and e.value == 0
+
+
+def _pattern_in(residue: Residue, indices: Sequence[Expr]) -> Pattern | None:
+    """What `residue`, of an element stored at `indices`, says about the buffer's elements.
+
+    None where it depends on more than the indices.
+    """
+    modulus, left = residue.modulus, (residue.constant, dict(residue.terms))
+    places = [_remainder(index, modulus) for index in indices]
+    factors = [0] * len(indices)
+    while left[1]:
+        term, wanted = next(iter(left[1].items()))
+        for k, place in enumerate(places):
+            inverse = _inverse(place[1].get(term, 0), modulus)
+            if inverse and not factors[k]:
+                factors[k] = wanted * inverse % modulus
+                reduced = _residue(modulus, combine(left, place, -factors[k]))
+                left = reduced.constant, dict(reduced.terms)
+                break
+        else:
+            return None
+    return Pattern(modulus, left[0], tuple(factors)) if any(factors) else None
+
+
+def _inverse(a: int, modulus: int) -> int:
+    """b with a * b % modulus == 1, 0 where there is none."""
+    try:
+        return pow(a, -1, modulus)
+    except ValueError:
+        return 0
+
+
+def _remainder(e: Expr, modulus: int) -> tuple[int, dict[Expr, int]]:
+    """`linear(e)`, its remainders by multiples of `modulus` without what leaves none."""
+    constant, terms = linear(e)
+    total: tuple[int, dict[Expr, int]] = constant, {}
+    for term, factor in terms.items():
+        own: tuple[int, dict[Expr, int]] = 0, {term: 1}
+        match term:
+            case FloorMod(a, IntImm(whole)) if whole % modulus == 0:
+                own = _remainder(a, modulus)
+            case FloorDiv(a, IntImm(divisor)) if divisor > 0:
+                own = _quotient(a, divisor)
+        total = combine(total, own, factor)
+    return total
+
+
+def _quotient(e: Expr, divisor: int) -> tuple[int, dict[Expr, int]]:
+    """`linear(e // divisor)`, multiples of the divisor divided by themselves."""
+    constant, terms = linear(e)
+    whole = {term: f // divisor for term, f in terms.items() if f % divisor == 0}
+    rest = {term: f for term, f in terms.items() if term not in whole}
+    left = sum_of(rest, constant % divisor, e.dtype)
+    return combine((constant // divisor, whole), linear(left // divisor), 1)
+
+
+def _residue(
+    modulus: int,
+    total: tuple[int, dict[Expr, int]],
+    source: Expr | None = None,
+    known: tuple[Var, Pattern] | None = None,
+) -> Residue:
+    terms = {term: factor % modulus for term, factor in total[1].items() if factor % modulus}
+    return Residue(modulus, total[0] % modulus, terms, source, known)

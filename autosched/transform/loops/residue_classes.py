@@ -1,0 +1,139 @@
+"""Loops restricted to the iterations that leave chosen remainders."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from autosched.tir.expr import Expr, IntImm, Var
+from autosched.tir.linear import sum_of
+from autosched.tir.op import add, const, floormod, mul
+from autosched.tir.stmt import BufferStore, For, IfThenElse, SeqStmt, Stmt, is_nop, nop, seq
+from autosched.tir.walk import map_children, substitute_stmt
+from autosched.transform.loops.copy_stmt import copy_stmt
+from autosched.transform.loops.known_zeros import Residue
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """The iterations start, start + period, ... of a loop, where start is below the period."""
+
+    start: Expr
+    period: int
+
+
+def extent_of(loop: For) -> int:
+    """The extent of a loop from 0 to a constant, 0 for any other loop."""
+    if isinstance(loop.extent, IntImm) and isinstance(loop.min, IntImm) and not loop.min.value:
+        return loop.extent.value
+    return 0
+
+
+def periods(residues: Iterable[Residue], variables: Iterable[Var]) -> dict[Var, int]:
+    """After how many steps of each of the `variables` all residues come back to where they were.
+
+    Variables that no residue depends on are left out.
+    """
+    found: dict[Var, int] = {}
+    wanted = list(variables)
+    for residue in residues:
+        for var in wanted:
+            factor = residue.terms.get(var, 0)
+            if factor:
+                period = residue.modulus // math.gcd(factor, residue.modulus)
+                found[var] = math.lcm(found.get(var, 1), period)
+    return found
+
+
+def choices(period_of: Mapping[Var, int]) -> Iterator[dict[Var, int]]:
+    """Every choice of a remainder for each of the variables."""
+    for starts in itertools.product(*map(range, period_of.values())):
+        yield dict(zip(period_of, starts, strict=True))
+
+
+def holds(residue: Residue, starts: Mapping[Var, int]) -> bool:
+    """Whether a residue of no other variables holds in the classes with these starts."""
+    return _inside(residue, starts)[0] % residue.modulus == 0
+
+
+def solved(residue: Residue, var: Var, starts: Mapping[Var, int]) -> Class:
+    """The class of `var` in which `residue` holds, whatever variables without a start are.
+
+    The factor of `var` must have an inverse.
+    """
+    modulus = residue.modulus
+    times = -pow(residue.terms[var], -1, modulus)
+    constant, outside = _inside(residue, starts)
+    terms = {t: f * times % modulus for t, f in outside.items() if t is not var}
+    start = sum_of(terms, constant * times % modulus, var.dtype)
+    return Class(floormod(start, modulus), modulus)
+
+
+def _inside(residue: Residue, starts: Mapping[Var, int]) -> tuple[int, dict[Expr, int]]:
+    """The residue's constant with what the variables with a start add, and the other terms."""
+    total, outside = residue.constant, dict(residue.terms)
+    for var, start in starts.items():
+        total += outside.pop(var, 0) * start
+    return total, outside
+
+
+def constant_class(start: int, period: int, var: Var) -> Class:
+    """The class with a known start."""
+    return Class(const(start, var.dtype), period)
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """Loops by variable with their classes; at the statement `at` a copy for each of
+    `alternatives`, which have classes for loops from there on. `old` becomes `new`."""
+
+    classes: Mapping[Var, Class]
+    at: Stmt | None
+    alternatives: Sequence[Mapping[Var, Class]]
+    old: BufferStore
+    new: BufferStore
+
+    def stmt(self, s: Stmt) -> Stmt:
+        """`s` with nothing but the chosen iterations."""
+        if s is self.at:
+            within = [
+                replace(self, classes={**self.classes, **more}, at=None).stmt(s)
+                for more in self.alternatives
+            ]
+            return seq(*within[:1], *(copy_stmt(c, {}) for c in within[1:]))
+        if isinstance(s, BufferStore):
+            return self.new if s is self.old else s
+        if isinstance(s, For):
+            return self._loop(s)
+        if isinstance(s, SeqStmt):
+            return seq(*map(self.stmt, s.stmts))
+        found = map_children(s, self.stmt)
+        inner = found.then_case if isinstance(found, IfThenElse) else getattr(found, "body", found)
+        return nop() if is_nop(inner) else found
+
+    def _loop(self, loop: For) -> Stmt:
+        body, var = self.stmt(loop.body), loop.loop_var
+        chosen = self.classes.get(var)
+        if is_nop(body):
+            return nop()
+        if chosen is None:
+            return loop if body is loop.body else loop.with_(body=body)
+        extent = iterations(extent_of(loop), chosen)
+        if extent <= 0:
+            return nop()
+        if extent == 1:
+            return substitute_stmt(body, {var: chosen.start})
+        index = add(mul(var, const(chosen.period, var.dtype)), chosen.start)
+        body = substitute_stmt(body, {var: index})
+        return loop.with_(extent=const(extent, var.dtype), body=body)
+
+
+def iterations(extent: int, chosen: Class) -> int:
+    """How many iterations of a loop are in the class.
+
+    A class whose start is not known has the same number whatever it is: the period divides.
+    """
+    start = chosen.start.value if isinstance(chosen.start, IntImm) else 0
+    return -(-(extent - start) // chosen.period)
