@@ -13,6 +13,7 @@ import math
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_compile import assembly, compile_object
 from autosched.codegen.llvm_expr import HANDLERS
+from autosched.codegen.llvm_masks import updated_buffers
 from autosched.codegen.llvm_module import ModuleBuilder
 from autosched.codegen.llvm_stmt import statement
 from autosched.codegen.llvm_storage import epilogue, prologue
@@ -100,6 +101,8 @@ def module_for(func: PrimFunc, target: Target) -> ModuleBuilder:
         has_scatter="+avx512f" in features,
         fuses="+fma" in features or "+neon" in features,
         scales={"+avx512f", "+avx512vl"} <= features,
+        has_masks="+avx512vl" in features,
+        updated=updated_buffers(func.body),
     )
 
 

@@ -38,7 +38,8 @@ class FunctionBuilder:
     `values` maps a variable to its register, `wide` an integer variable to the same value as i64,
     `depth` a variable to the index of the region that defines it, `pointers` a pointer variable to
     its register. `mask` is the register and width of the condition under which memory may be
-    read. `may_fuse`: a product and a sum may be rounded once. `slots` hold the workspace pointers
+    read. `unmasked` are arrays that no mask is used for. `may_fuse`: a product and a sum may be
+    rounded once. `slots` hold the workspace pointers
     that the exit block frees, `slot_of` says which of them a pointer's register is in.
     """
 
@@ -54,6 +55,7 @@ class FunctionBuilder:
         self.nonnegative: set[Var] = set()
         self.pointers: dict[Var, str] = {}
         self.allocas: list[str] = []
+        self.unmasked: set[Var] = set()
         self.slots: list[str] = []
         self.slot_of: dict[str, str] = {}
         self.mask: tuple[str, int] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_masks import is_masked, masked_load, masked_store
 from autosched.codegen.llvm_module import Terms
 from autosched.codegen.llvm_types import llvm_type, memory_type, splat, suffix
 from autosched.errors import CompileError
@@ -107,6 +108,8 @@ def _load(b: FunctionBuilder, e: BufferLoad, index: Expr) -> str:
         )
     memory = memory_type(e.dtype)
     match index:
+        case Ramp(base, IntImm(1), _) if mask is None and is_masked(b, buffer, lanes):
+            raw = masked_load(b, buffer, address(b, buffer, base), lanes)
         case Ramp(base, IntImm(1), _) if mask is None:
             raw = b.emit(f"load {memory}, ptr {address(b, buffer, base)}, align {align}")
         case Ramp(base, IntImm(1), _):
@@ -334,6 +337,8 @@ def store(
         stored = b.emit(f"zext {llvm_type(dtype)} {stored} to {memory_type(dtype)}")
     kind, align, lanes = memory_type(dtype), buffer.dtype.bytes, index.dtype.lanes
     match index:
+        case Ramp(base, IntImm(1), _) if mask is None and is_masked(b, buffer, lanes):
+            masked_store(b, buffer, address(b, buffer, base), stored, lanes)
         case Ramp(base, IntImm(1), _) if mask is None:
             b.line(f"store {kind} {stored}, ptr {address(b, buffer, base)}, align {align}")
         case Ramp(base, IntImm(1), _):

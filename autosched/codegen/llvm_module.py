@@ -49,7 +49,8 @@ class ModuleBuilder:
     `fuses` and `scales` tell whether there are instructions for multiply-adds and for a product
     with a power of two.
     `narrow_loops` counts innermost loops that store less than half a vector register at once,
-    `local` are the functions that others of the module may call.
+    `local` are the functions that others of the module may call, `updated` the buffers that are
+    loaded and stored at one place.
     """
 
     handlers: Handlers
@@ -60,6 +61,7 @@ class ModuleBuilder:
     has_scatter: bool
     fuses: bool
     scales: bool
+    has_masks: bool
     declarations: dict[str, str] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
@@ -69,6 +71,7 @@ class ModuleBuilder:
     shared: dict[str, str] = field(default_factory=dict)
     pure: dict[Expr, bool] = field(default_factory=dict)
     local: frozenset[str] = frozenset()
+    updated: frozenset[Var] = frozenset()
 
     def declare(self, name: str, signature: str) -> str:
         """Declares function `name`; `signature` is `<result> @(<parameters>)`. Returns @name."""

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 
 from autosched.codegen.llvm_builder import FunctionBuilder, StmtFn
+from autosched.codegen.llvm_masks import near_arrays
 from autosched.codegen.llvm_types import memory_type
 from autosched.errors import CompileError
 from autosched.tir.dtype import int64
@@ -57,7 +58,9 @@ def prologue(b: FunctionBuilder, body: Stmt) -> None:
         size = constant_bytes(stmt)
         if size is not None:
             sizes[stmt] = size
-    on_stack = _on_stack(body, sizes)
+    addressed = computed_addresses(body)
+    b.unmasked = near_arrays(sizes, addressed)
+    on_stack = _on_stack(sizes, addressed)
     for stmt, size in sizes.items():
         if stmt in on_stack:
             kind = memory_type(stmt.dtype.element)
@@ -69,11 +72,10 @@ def prologue(b: FunctionBuilder, body: Stmt) -> None:
         b.pointers[stmt.buffer_var] = name
 
 
-def _on_stack(body: Stmt, sizes: dict[Allocate, int]) -> set[Allocate]:
+def _on_stack(sizes: dict[Allocate, int], addressed: set[Var]) -> set[Allocate]:
     """Those of the allocations (with their bytes) that are on the stack."""
     if sum(sizes.values()) <= STACK_BYTES:
         return set(sizes)
-    addressed = computed_addresses(body)
     chosen: set[Allocate] = set()
     for room, registers in ((REGISTER_BYTES, True), (STACK_BYTES, False)):
         group = [s for s in sizes if (s.buffer_var not in addressed) is registers]

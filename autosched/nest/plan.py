@@ -201,5 +201,9 @@ def _longest(nest: LoopNest) -> int:
 
 
 def _pieces(width: int) -> int:
-    """Instructions that load `width` neighbours: powers of two, put together."""
+    """Instructions that load `width` neighbours: powers of two, put together.
+
+    Where masks load them at once (codegen/llvm_masks.py), windows gain more than that says: with
+    a cost of one, convolutions of 7 and 14 columns took up to 1.3 times as long.
+    """
     return 2 * width.bit_count() - 1
