@@ -95,6 +95,20 @@ def pass_up_bound_check(
     return flagged
 
 
+def _implied(
+    stage: Stage, dom_map: Mapping[IterVar, Range], skip_iter: Collection[IterVar]
+) -> set[IterVar]:
+    """The axes whose split divides: in their domain where both parts are in theirs."""
+    return {
+        relation.parent
+        for relation in stage.relations
+        if isinstance(relation, Split)
+        and relation.outer not in skip_iter
+        and relation.inner not in skip_iter
+        and _divides(relation, dom_map, None)
+    }
+
+
 def _divides(split: Split, dom_map: Mapping[IterVar, Range], analyzer: Analyzer | None) -> bool:
     parent, outer, inner = (dom_map.get(iv) for iv in (split.parent, split.outer, split.inner))
     if parent is None or outer is None or inner is None:
@@ -115,7 +129,9 @@ def make_bound_check(
 ) -> list[Expr]:
     """The conditions that cannot be proven, in Ansor's order.
 
-    First those of splits that do not divide, over all axes in order of their making; then, unless
+    First those of splits that do not divide, over all axes in order of their making (what a split
+    that divides makes of parts that do not follows from their conditions: none for it, unlike
+    Ansor); then, unless
     `skip_ivar_domain`, those of root axes whose inferred domain differs from the declared one.
     Axes in `skip_iter` are left out. `facts` may be shared by calls with the same `dom_map`.
     """
@@ -123,7 +139,10 @@ def make_bound_check(
     predicates: list[Expr] = []
     flagged = pass_up_bound_check(stage, dom_map)
     if flagged:
+        implied = _implied(stage, dom_map, skip_iter)
         for iv in stage.all_iter_vars:
+            if iv in implied:
+                continue
             if iv in flagged and iv not in skip_iter and iv.kind != IterKind.OPAQUE:
                 dom = dom_map[iv]
                 value = sub(value_map[iv], dom.min)

@@ -59,6 +59,13 @@ def test_roots_come_before_the_parts_split_again() -> None:
     assert checked(stage) == [f"i.inner + ({inner}) * 4 < 10", f"{inner} < 3"]
 
 
+def test_a_split_that_divides_needs_none_for_parts_that_do_not() -> None:
+    stage, (i,) = stage_of(20)
+    _, inner = stage.split(i, factor=10)
+    stage.split(inner, factor=4)
+    assert checked(stage) == ["i.inner.inner + i.inner.outer * 4 < 10"]
+
+
 def test_the_inner_part_of_a_fused_axis_needs_none() -> None:
     stage, (i, j) = stage_of(3, 4)
     fused = stage.fuse(i, j)
