@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
 from autosched.tir.walk import stmts
 from autosched.transform.loops.hoist_invariants import HoistInvariants
+from autosched.transform.loops.loop_partition import LoopPartition
 from autosched.transform.loops.skip_zeros import SkipZeros
 from autosched.transform.storage.share_output import ShareOutput
 
@@ -106,10 +108,17 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
     return result.astype(np.float32)
 
 
-def _as_compiled(func: PrimFunc, target: Target) -> PrimFunc:
-    """`func` after the first passes of the code generator: invariants have left their loops, zeros
-    that are known are left out, and values that become outputs are kept in them."""
-    return func if target.is_gpu else ShareOutput()(SkipZeros()(HoistInvariants()(func)))
+def _as_compiled(func: PrimFunc, target: Target, all_alike: bool = True) -> PrimFunc:
+    """`func` after those passes of the CPU's code generator that decide which loops there are.
+
+    Invariants leave their loops, zeros that are known are left out, values that become outputs are
+    kept in them; loops that a tile does not divide are cut. With `all_alike` the last iteration of
+    a parallel loop counts as its others do.
+    """
+    if target.is_gpu:
+        return func
+    passes = (HoistInvariants(), SkipZeros(), ShareOutput())
+    return LoopPartition(True, all_alike=all_alike)(reduce(lambda f, p: p(f), passes, func))
 
 
 def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
@@ -120,7 +129,7 @@ def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
     """
     machine = machine_of(target)
     collector = _Collector(machine)
-    Nest(_as_compiled(func, target), collector)
+    Nest(_as_compiled(func, target, all_alike=False), collector)
     stores = [store for found in collector.buffers.values() for store in found.stores]
     starts = nest_starts(stores)
     planned = []

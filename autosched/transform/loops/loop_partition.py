@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from autosched.tir.expr import Call, Expr, IntImm, IterVar, Select, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import add, all_, and_, sub
+from autosched.tir.op import add, all_, and_, lt, sub
 from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
@@ -68,12 +68,15 @@ class LoopPartition(FunctionPass):
 
     A loop whose extent is not constant, or that has the pragma loop_partition_hint, becomes up to
     three: before, inside and after the interval where the conditions that depend on it hold.
-    `partition_const_loops` does so for all loops but parallel ones; where the interval depends on
-    variables outside, the loop gets a second version without the conditions, taken when they hold
-    throughout. Each piece is treated as a loop of its own: where there is no iteration in which all
-    conditions hold, it is cut where the first one begins to hold or is sure to fail. Conditions are
-    comparisons, equalities and their opposites; those that choose between values (in Select and
-    if_then_else) count like those of statements, and under the pragma no likely() is needed.
+    `partition_const_loops` does so for all loops. A parallel one whose last iteration alone has
+    conditions stays whole, with a second body for that iteration (`all_alike`: as if it were like
+    the others, which is near enough for counting work); otherwise it is not cut. Where the interval
+    depends on variables outside, the loop gets a second version without the conditions, taken when
+    they hold throughout. Each piece is treated as a loop of its own: where there is no iteration in
+    which all conditions hold, it is cut where the first one begins to hold or is sure to fail.
+    Conditions are comparisons, equalities and their opposites; those that choose between values (in
+    Select and if_then_else) count like those of statements, and under the pragma no likely() is
+    needed.
 
     before:
         def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
@@ -93,6 +96,7 @@ class LoopPartition(FunctionPass):
     name: ClassVar[str] = "LoopPartition"
     partition_const_loops: bool = False
     max_growth: int = 64
+    all_alike: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         body = func.body
@@ -133,6 +137,7 @@ class _Partitioner:
     def __init__(self, options: LoopPartition, in_values: bool) -> None:
         self._const_loops = options.partition_const_loops
         self._budget = options.max_growth
+        self._all_alike = options.all_alike
         self._in_values = in_values
         self._env: dict[Var, tuple[int, int]] = {}
         self._known: dict[Expr, bool] = {}
@@ -220,9 +225,7 @@ class _Partitioner:
                 self._every = False
         self._env.pop(loop.loop_var, None)  # the values that it had in a loop before
         span = constant_span(loop)
-        allowed = (
-            span is None or hinted or (self._const_loops and loop.kind is not ForKind.PARALLEL)
-        )
+        allowed = span is None or hinted or self._const_loops
         if allowed and loop.kind is not ForKind.THREAD_BINDING and not _reduces_threads(loop):
             conditions = self._undecided(loop, span)
             if conditions.conditions and self._afford(loop):
@@ -238,6 +241,9 @@ class _Partitioner:
     ) -> Stmt | None:
         first, end = span[0], span[1] + 1
         low, high = conditions.constant_interval(first, end)
+        if loop.kind is ForKind.PARALLEL and loop.loop_var not in self._hinted:
+            whole = low == first and first < high == end - 1
+            return self._without_last(loop, span) if whole else None
         if (low, high) != (first, end) and low < high:
             return self._cut(loop, [first, low, high, end])
         symbolic = conditions.symbolic()
@@ -281,6 +287,18 @@ class _Partitioner:
                 base, extent = IntImm(low, dtype), IntImm(high - low, dtype)
                 pieces.append(self.stmt(_piece(loop, base, extent, first=not pieces)))
         return seq(*pieces)
+
+    def _without_last(self, loop: For, span: tuple[int, int]) -> Stmt:
+        """A parallel loop stays one: its last iteration gets a body of its own, a constant one."""
+        var, (first, last) = loop.loop_var, span
+        self._env[var] = (first, last - 1)
+        body = self.stmt(loop.body)
+        del self._env[var]
+        if self._all_alike:
+            return _loop_over(loop, var, loop.extent, body)
+        number = IntImm(last, var.dtype)
+        rest = self.stmt(copy_stmt(loop.body, {var: number}))
+        return _loop_over(loop, var, loop.extent, IfThenElse(lt(var, number), body, rest))
 
     def _cut_symbolic(self, loop: For, found: LoopConditions) -> Stmt:
         begin, end = loop.min, add(loop.min, loop.extent)

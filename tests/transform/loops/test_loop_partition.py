@@ -129,12 +129,12 @@ def test_two_versions_where_the_limit_depends_on_an_outer_loop(
     make_func: MakeFunc, body_text: BodyText, same_result: SameResult
 ) -> None:
     body = IfThenElse(likely(k * 8 + i * 4 + j < 13), copy(k * 8 + i * 4 + j))
-    before = make_func(loop(k, 2, loop(i, 2, loop(j, 4, body)), ForKind.PARALLEL), A, B)
+    before = make_func(loop(k, 3, loop(i, 2, loop(j, 4, body)), ForKind.PARALLEL), A, B)
     after = LoopPartition(partition_const_loops=True)(before)
     assert (
         body_text(after)
         == """\
-for k in parallel(2):
+for k in parallel(3):
     if k * 8 <= 5:
         for i in range(2):
             for j in range(4):
@@ -150,6 +150,31 @@ for k in parallel(2):
                         B[k * 8 + i_1 * 4 + j_2] = A[k * 8 + i_1 * 4 + j_2] + 1.0"""
     )
     same_result(before, after)
+
+
+def test_the_last_parallel_iteration_has_a_body_of_its_own(
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
+) -> None:
+    body = IfThenElse(likely(k * 8 + i * 4 + j < 30), copy(k * 8 + i * 4 + j))
+    before = make_func(loop(k, 4, loop(i, 2, loop(j, 4, body)), ForKind.PARALLEL), A, B)
+    after = LoopPartition(partition_const_loops=True)(before)
+    assert (
+        body_text(Simplify()(after))
+        == """\
+for k in parallel(4):
+    if k < 3:
+        for i in range(2):
+            for j in range(4):
+                B[k * 8 + i * 4 + j] = A[k * 8 + i * 4 + j] + 1.0
+    else:
+        for j_1 in range(4):
+            B[j_1 + 24] = A[j_1 + 24] + 1.0
+        for j_2 in range(2):
+            B[j_2 + 28] = A[j_2 + 28] + 1.0"""
+    )
+    same_result(before, after)
+    alike = body_text(LoopPartition(partition_const_loops=True, all_alike=True)(before))
+    assert alike.count("for") == 3 and "if" not in alike
 
 
 def test_growth_is_limited(make_func: MakeFunc, body_text: BodyText) -> None:
