@@ -25,6 +25,7 @@ from autosched.errors import AutoschedError, CompileError, ConfigError, MeasureE
 from autosched.measure.run import make_handler as make_runner
 from autosched.process.worker import Handler, Worker
 from autosched.search.options import SearchOptions
+from autosched.search.rules import blocking
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
 from autosched.target import cpu_target
@@ -150,6 +151,7 @@ def dilated(draw: Draw) -> dict[str, Any]:
 def make_handler() -> Handler:
     """The process that may die: (kind, seed, number) to what became of it."""
     runner = make_runner()
+    blocking.LEAST_BYTES, blocking.LEAST_REUSE = 0, 1  # pack operands of these sizes, too
 
     def handle(request: tuple[str, int, int]) -> tuple[str, str, str]:
         kind, seed, number = request

@@ -79,6 +79,7 @@ def may_move(state: State, stage_id: int) -> bool:
         or stage.is_inlined
         or queries.is_tiled(state, stage_id)
         or queries.needs_multi_level_tiling(state, stage_id)
+        or queries.is_cache_read(state, stage_id)
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.errors import ScheduleError
-from autosched.search.initial import Rng, compute_locations, pick
+from autosched.search.initial import Rng, compute_locations, may_move, pick
 from autosched.search.population import Steps
 from autosched.search.rules.protocol import Context
 from autosched.state import queries
@@ -35,9 +35,7 @@ def mutate_compute_location(context: Context, steps: Steps, rng: Rng) -> Steps |
     for k, step in enumerate(steps):
         if isinstance(step, ComputeAtStep):
             stage_id = queries.current_stage_id(steps, k)
-            if not queries.is_tiled(state, stage_id) and not queries.needs_multi_level_tiling(
-                state, stage_id
-            ):
+            if may_move(state, stage_id):
                 movable.append((k, step, stage_id))
     if not movable:
         return None

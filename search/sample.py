@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from autosched.errors import ScheduleError
+from autosched.search.blocks import fill_blocks
 from autosched.search.initial import (
     InitialRule,
     Rng,
@@ -22,6 +23,7 @@ from autosched.state import queries
 from autosched.state.state import State
 
 CPU_INITIAL: tuple[InitialRule, ...] = (
+    fill_blocks,
     fill_tile_size,
     change_compute_location,
     parallel,

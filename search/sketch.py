@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.errors import ConfigError, ScheduleError
+from autosched.search.rules.blocking import BLOCK_REDUCTION, KEEP_PACKED, PACK_OPERAND
 from autosched.search.rules.common import (
     ADD_CACHE_WRITE,
     ADD_RFACTOR,
@@ -39,7 +40,11 @@ ANSOR_CPU_RULES: tuple[SketchRule, ...] = (
     SKIP_STAGE,
 )
 CPU_RULES: tuple[SketchRule, ...] = (
-    *ANSOR_CPU_RULES[:-1],
+    KEEP_PACKED,
+    *ANSOR_CPU_RULES[:4],
+    BLOCK_REDUCTION,
+    PACK_OPERAND,
+    *ANSOR_CPU_RULES[4:-1],
     TILE_REDUCTION,
     TILE_ELEMENTS,
     SKIP_STAGE,

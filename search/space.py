@@ -21,7 +21,7 @@ class SearchSpace:
         >>> task = autosched.Task.from_workload("matmul", M=16, N=16, K=16)
         >>> space = SearchSpace(task)
         >>> len(space.sketches)  # loop structures, tile sizes open
-        3
+        4
         >>> candidates = space.sample(np.random.default_rng(0), 8)  # steps of each
 
     `context` is the task as sketch rules and mutations see it.

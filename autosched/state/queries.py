@@ -6,7 +6,7 @@ All take the state and a stage id, and use the DAG the state's stages belong to.
     direct_producers(state, s) -> list[int]     single_consumer_id(state, s) -> int (-1: none)
     needs_multi_level_tiling / is_strictly_inlineable / is_simple_access / is_output(state, s)
     num_common_outer_iterators(state, s, target)    elementwise_match(state, s, target)
-    has_reduce_iter / is_tiled / has_cache_write(state, s)
+    has_reduce_iter / is_tiled / has_cache_write / is_cache_read(state, s)
     has_single_elementwise_matched_consumer(state, s) -> int (-1: no)
     has_cross_thread_reduction(state, s)        has_nested_parallel(state)
     cumulative_lengths(state, s) -> (space, reduce)   needs_rfactor(state, s, num_cores)
@@ -25,6 +25,7 @@ from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.state.steps import (
     STAGE_INSERTING,
+    CacheReadStep,
     CacheWriteStep,
     SplitStep,
     Step,
@@ -242,6 +243,17 @@ def has_cache_write(state: State, stage_id: int) -> bool:
             return True
         if isinstance(step, STAGE_INSERTING) and step.stage_id < stage_id:
             stage_id -= 1
+    return False
+
+
+def is_cache_read(state: State, stage_id: int) -> bool:
+    """The stage is the copy that a cache read made."""
+    for step in reversed(state.steps):
+        if isinstance(step, STAGE_INSERTING):
+            if isinstance(step, CacheReadStep) and step.stage_id == stage_id - 1:
+                return True
+            if step.stage_id < stage_id:
+                stage_id -= 1
     return False
 
 

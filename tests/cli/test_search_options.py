@@ -108,7 +108,7 @@ def test_tiling_structures(
 
 
 def test_max_innermost_split_factor(read: Callable[..., tuple[Task, SearchOptions]]) -> None:
-    task, options = read("max_innermost_split_factor: 2")
+    task, options = read("space: ansor, max_innermost_split_factor: 2")
     lasts = [
         step.lengths[-1] or 0
         for steps in population(task, options)
@@ -116,7 +116,7 @@ def test_max_innermost_split_factor(read: Callable[..., tuple[Task, SearchOption
         if isinstance(step, SplitStep)
     ]
     assert max(lasts) == 2
-    task, options = read("max_innermost_split_factor: 16")
+    task, options = read("space: ansor, max_innermost_split_factor: 16")
     assert (
         max(
             step.lengths[-1] or 0

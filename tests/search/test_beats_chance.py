@@ -16,7 +16,9 @@ from kit.types import MakeTask
 pytestmark = pytest.mark.usefixtures("remembered_features")
 
 TRIALS = 32
-OPTIONS = SearchOptions(sample_init_min_population=96, evolutionary_search_population=32)
+OPTIONS = SearchOptions(
+    space="ansor", sample_init_min_population=96, evolutionary_search_population=32
+)
 
 
 def cost(steps: tuple[Step, ...]) -> float:

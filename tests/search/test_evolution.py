@@ -55,6 +55,7 @@ def make_policy(
     **options: Any,
 ) -> SketchPolicy:
     settings: dict[str, Any] = {
+        "space": "ansor",  # whose tiles the synthetic cost is about
         "sample_init_min_population": 64,
         "evolutionary_search_population": 64,
         "evolutionary_search_num_iters": 4,

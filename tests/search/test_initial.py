@@ -44,7 +44,7 @@ def elementwise(shape: tuple[int, ...], **attrs: list[str]) -> Context:
 
 
 def test_tile_sizes_divide(make_space: MakeSpace, make_task: MakeTask) -> None:
-    space = make_space(make_task("matmul"))
+    space = make_space(make_task("matmul"), space="ansor")
     for sketch in space.sketches:
         filled = fill_tile_size(space.context, sketch, rng())
         assert filled is not None

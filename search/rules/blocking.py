@@ -1,0 +1,184 @@
+"""Sketch rules beyond Ansor's, of the search space `autosched`: reductions with reuse, in blocks.
+
+C[i, j] = sum(k, A[i, k] * B[k, j])          for i.0, j.0:                    blocks, in parallel
+                                        ->     for k.0:
+                                                 for j.1.0:                   panels
+                                                   B.global[...] = B[...]     packed, private
+                                                   for i.1.0, j.1.1, k.1, i.1.1, j.1.2:
+                                                     C[i, j] += A[i, k] * B.global[k, j]
+
+BlockReduction makes these loops, PackOperand also copies what vectors are loaded from into memory
+of the thread's own, one panel after the other: a panel is read in order and by all rows, where
+rows of the operand itself lie pages apart (and those of a power of two in few sets of a cache).
+
+Block sizes need not divide: `search/blocks.py` draws them. Of each spatial axis two SP steps tell
+the blocks and what is inside apart, so that the rest of a block is as good as the rest of the axis.
+"""
+
+from __future__ import annotations
+
+import math
+
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.tiling import follow_tiling
+from autosched.state import queries
+from autosched.state.access import CONST_TENSOR_ATTR
+from autosched.state.iterator import Iterator, IterKind
+from autosched.state.state import State
+from autosched.state.steps import RfactorStep
+from autosched.te.operations.operation import ComputeOp, PlaceholderOp, tensor_loads
+from autosched.tir.expr import IntImm, ProducerLoad, Var
+from autosched.tir.walk import free_vars
+
+Next = list[tuple[State, int]]
+
+PACKED_SCOPE = "global"
+"""That of a packed panel. What is allocated inside a parallel loop belongs to one thread."""
+
+LEAST_BYTES = 2**15
+"""An operand that fits the nearest cache as it is gains nothing."""
+
+LEAST_REUSE = 8
+"""How often an element must be read at least: packing costs about two reads of it."""
+
+_OWN_LOOPS = (queries.NO_SPLIT_AT_INNER, queries.ALWAYS_UNROLL_INNER, CONST_TENSOR_ATTR)
+
+
+def _blockable(state: State, stage_id: int) -> ComputeOp | None:
+    """The operation of a stage that reduces with reuse, if no other rule has changed its loops."""
+    op = state.stages[stage_id].op
+    if not isinstance(op, ComputeOp) or not queries.needs_multi_level_tiling(state, stage_id):
+        return None
+    if not op.reduce_axis or not op.axis or any(name in op.attrs for name in _OWN_LOOPS):
+        return None
+    touched = queries.is_tiled(state, stage_id) or queries.has_cache_write(state, stage_id)
+    # Those of a factored reduction were split, and its stages may be fused into each other.
+    return None if touched or any(isinstance(s, RfactorStep) for s in state.steps) else op
+
+
+def _extent(extent: object) -> int:
+    return extent.value if isinstance(extent, IntImm) else 0
+
+
+def packable(state: State, stage_id: int) -> tuple[int, frozenset[Var]] | None:
+    """The stage of the operand worth packing for the stage, and the spatial axes that index it.
+
+    It is an argument, read once in the body and in order along the last axis, and elements are
+    read for several values of other axes. None when there is no such operand.
+    """
+    op = _blockable(state, stage_id)
+    if op is None:
+        return None
+    loads = [load for body in op.body for load in tensor_loads(body)]
+    last = op.axis[-1].var
+    for load in loads:
+        once = sum(other.producer is load.producer for other in loads) == 1
+        if not once or not isinstance(load.producer.op, PlaceholderOp) or not _along(load, last):
+            continue
+        found = {v for index in load.indices for v in free_vars(index)}
+        axes = frozenset(axis.var for axis in op.axis if axis.var in found)
+        others = [_extent(a.dom.extent) for a in op.axis if a.dom and a.var not in axes]
+        size = math.prod(_extent(n) for n in load.producer.shape) * load.producer.dtype.bytes
+        if size > LEAST_BYTES and math.prod(others) >= LEAST_REUSE:
+            return [s.op for s in state.stages].index(load.producer.op), axes
+    return None
+
+
+def _along(load: ProducerLoad, axis: Var) -> bool:
+    """Neighbours along `axis` are neighbours in the operand."""
+    return bool(load.indices) and load.indices[-1] is axis
+
+
+# ---- the loops
+
+
+def block(state: State, stage_id: int, panel: frozenset[Var]) -> tuple[State, list[int], Iterator]:
+    """Block the loops of the stage: those over `panel`, some of its axes, come first in a block.
+
+    Returns the state, the ids of the SP steps that make the blocks, and the loop over panels.
+    """
+    op = state.stages[stage_id].op
+    assert isinstance(op, ComputeOp)
+    names = {var.name for var in panel}
+    outer: list[Iterator] = []
+    panels: list[Iterator] = []
+    middle: list[Iterator] = []
+    inner: list[Iterator] = []
+    outer_reduce: list[Iterator] = []
+    inner_reduce: list[Iterator] = []
+    split_ids: list[int] = []
+    for it in state.stages[stage_id].iters:
+        if it.kind is not IterKind.SPATIAL:
+            state, (first, rest) = state.split(stage_id, it, [None])
+            outer_reduce.append(first)
+            inner_reduce.append(rest)
+            continue
+        split_ids.append(len(state.steps))
+        state, (first, rest) = state.split(stage_id, it, [None])
+        outer.append(first)
+        in_panel = it.name in names
+        state, parts = state.split(stage_id, rest, [None, None] if in_panel else [None])
+        if in_panel:
+            panels.append(parts[0])
+        middle.append(parts[-2])
+        inner.append(parts[-1])
+    order = [*outer, *outer_reduce, *panels, *middle, *inner_reduce, *inner]
+    return state.reorder(stage_id, order), split_ids, panels[-1]
+
+
+def _finished(state: State, stage_id: int, split_ids: list[int]) -> State:
+    """The blocked stage inside the blocks of its consumer, where that goes element by element."""
+    target = queries.has_single_elementwise_matched_consumer(state, stage_id)
+    if target < 0:
+        return state
+    state = follow_tiling(state, target, split_ids, 1)
+    at = state.stages[target].iters[len(split_ids) - 1]
+    return state.compute_at(stage_id, target, at)
+
+
+# ---- BlockReduction
+
+
+def _block(context: Context, state: State, stage_id: int) -> Next:
+    op = state.stages[stage_id].op
+    assert isinstance(op, ComputeOp)
+    state, split_ids, _ = block(state, stage_id, frozenset({op.axis[-1].var}))
+    return [(_finished(state, stage_id, split_ids), stage_id - 1)]
+
+
+BLOCK_REDUCTION = FunctionRule(
+    "BlockReduction",
+    lambda _, s, i: Decision.APPLY if _blockable(s, i) is not None else Decision.SKIP,
+    _block,
+)
+
+
+# ---- PackOperand
+
+
+def _pack(context: Context, state: State, stage_id: int) -> Next:
+    found = packable(state, stage_id)
+    assert found is not None
+    operand, axes = found
+    state, packed = state.cache_read(operand, PACKED_SCOPE, [stage_id])
+    stage_id += 1  # the new stage comes before it
+    state, split_ids, panels = block(state, stage_id, axes)
+    state = state.compute_at(packed, stage_id, panels)
+    return [(_finished(state, stage_id, split_ids), stage_id - 1)]
+
+
+PACK_OPERAND = FunctionRule(
+    "PackOperand",
+    lambda _, s, i: Decision.APPLY if packable(s, i) is not None else Decision.SKIP,
+    _pack,
+)
+
+
+# ---- KeepPacked
+
+
+KEEP_PACKED = FunctionRule(
+    "KeepPacked",
+    lambda _, s, i: Decision.APPLY_AND_SKIP_REST if queries.is_cache_read(s, i) else Decision.SKIP,
+    lambda _, s, i: [(s, i - 1)],
+)

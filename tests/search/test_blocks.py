@@ -1,0 +1,126 @@
+"""Sizes of blocks: what is drawn, what mutation leaves, and that any of them computes the same."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.driver import build_steps, lower_steps
+from autosched.measure.check import compare
+from autosched.runtime.cpu import load
+from autosched.search.blocks import blocked_stages, nested_splits
+from autosched.search.mutation import mutate
+from autosched.search.rules import blocking
+from autosched.search.space import SearchSpace
+from autosched.state import queries
+from autosched.state.state import State
+from autosched.state.steps import SplitStep, Step
+from autosched.target import cpu_target
+from autosched.task import Task
+from autosched.tir.stmt import For, ForKind
+from autosched.tir.walk import stmts
+
+Steps = tuple[Step, ...]
+
+
+def image(**others: int) -> dict[str, int]:
+    return {"N": 1, "H": 7, "W": 9, "CI": 5, "stride": 1, "padding": 1, **others}
+
+
+SIZES: list[tuple[str, dict[str, Any]]] = [
+    ("matmul", {"M": 37, "N": 53, "K": 29}),
+    ("matmul", {"M": 1, "N": 64, "K": 1}),
+    ("matmul", {"M": 90, "N": 1, "K": 70}),
+    ("matmul", {"M": 19, "N": 47, "K": 140, "dtype": "float64"}),
+    ("matmul", {"M": 23, "N": 71, "K": 130, "dtype": "int32"}),
+    ("batch_matmul", {"B": 3, "M": 13, "N": 41, "K": 31}),
+    ("dense_bias_relu", {"M": 9, "N": 43, "K": 67}),
+    ("conv2d_nhwc", image(CO=37, KH=3, KW=3)),
+    ("conv2d_nchw_bn_relu", image(CO=11, K=3)),
+]
+
+
+def blocked(task: Task) -> list[State]:
+    return [s for s in SearchSpace(task).sketches if any(True for _ in nested_splits(s.steps))]
+
+
+@pytest.fixture
+def pack_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operands of any size are packed."""
+    monkeypatch.setattr(blocking, "LEAST_BYTES", 0)
+    monkeypatch.setattr(blocking, "LEAST_REUSE", 1)
+
+
+@pytest.mark.usefixtures("pack_all")
+@pytest.mark.parametrize(("op", "args"), SIZES, ids=lambda p: str(p).replace(" ", ""))
+def test_any_sizes_compute_the_reference(op: str, args: dict[str, Any]) -> None:
+    task = Task.from_workload(op, **args, target=cpu_target(threads=3))
+    space = SearchSpace(task)
+    inputs = task.inputs(seed=1)
+    (want,) = task.reference(inputs)
+    rng = np.random.default_rng(len(str(args)))
+    for sketch in blocked(task):
+        (steps, *_) = space.sample(rng, 1, sketch=sketch)
+        for candidate in (steps, mutate(space.context, steps, rng) or steps):
+            got = np.full_like(want, 77)
+            load(build_steps(task.dag, candidate, task.target))(*inputs, got)
+            assert compare("C", got, want) is None, candidate
+
+
+@pytest.mark.usefixtures("pack_all")
+def test_sizes_suit_the_machine() -> None:
+    """Accumulators fit the registers, panels the second cache; every thread has work; no loop
+    leaves its block by more than one tile."""
+    task = Task.from_workload("matmul", M=500, N=1000, K=733, target=cpu_target(threads=4))
+    space = SearchSpace(task)
+    for sketch in blocked(task):
+        for steps in space.sample(np.random.default_rng(0), 30, sketch=sketch):
+            (blocks,) = blocked_stages(space.context, task.dag.state_of(steps))
+            rows, columns = (split(steps, k + 1) for k in blocks.axes)
+            (depth,) = split(steps, blocks.reductions[0]).lengths
+            width = columns.lengths[-1] or 0
+            vectors = -(-width // blocks.lanes)
+            assert (rows.lengths[-1] or 0) * vectors + vectors < blocks.registers
+            assert (columns.lengths[0] or 1) * width * (depth or 0) * 4 <= 2**19 or depth == 733
+            counts = [-(-(split(steps, k).extent or 0) // chunk(steps, k)) for k in blocks.axes]
+            assert 4 <= int(np.prod(counts)) <= 32
+            assert all(split(steps, k + 1).extent == chunk(steps, k) for k in blocks.axes)
+
+
+def split(steps: Steps, k: int) -> SplitStep:
+    step = steps[k]
+    assert isinstance(step, SplitStep)
+    return step
+
+
+def chunk(steps: Steps, k: int) -> int:
+    (length,) = split(steps, k).lengths
+    assert length is not None
+    return length
+
+
+def test_mutation_reaches_every_size() -> None:
+    task = Task.from_workload("matmul", M=500, N=1000, K=733)
+    space = SearchSpace(task)
+    rng = np.random.default_rng(0)
+    (start, *_) = space.sample(rng, 1, sketch=blocked(task)[-1])
+    changed: set[int] = set()
+    for _ in range(60):
+        steps = mutate(space.context, start, rng)
+        if steps is not None and len(steps) == len(start):
+            changed |= {k for k, step in enumerate(steps) if step != start[k]}
+    splits = {k for k, step in enumerate(start) if isinstance(step, SplitStep)}
+    assert splits <= changed
+
+
+@pytest.mark.usefixtures("pack_all")
+def test_a_packed_operand_stays_where_it_is() -> None:
+    """It is neither inlined nor moved: there is one parallel loop, and the copy is inside of it."""
+    task = Task.from_workload("matmul", M=60, N=70, K=33, target=cpu_target(threads=2))
+    space = SearchSpace(task)
+    for steps in space.sample(np.random.default_rng(1), 8, sketch=blocked(task)[-1]):
+        state = task.dag.infer_bound_of(steps)
+        assert queries.is_cache_read(state, 2) and state.attach_map.target_of(2) == (3, 2)
+        func = lower_steps(task.dag, steps, task.target)
+        loops = [s for s in stmts(func.body) if isinstance(s, For)]
+        assert sum(loop.kind is ForKind.PARALLEL for loop in loops) <= 1
