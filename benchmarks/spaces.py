@@ -1,4 +1,4 @@
-"""What the search space `autosched` has over Ansor's, for operators without data reuse.
+"""What the search space `autosched` has over Ansor's: operators without data reuse, large matmuls.
 
     python benchmarks/spaces.py [--trials 32]
 
@@ -21,6 +21,7 @@ from autosched.search.options import SearchOptions, SpaceName
 from autosched.task import Task
 
 SPACES: tuple[SpaceName, ...] = ("ansor", "autosched")
+PRODUCT = "C[i, j] = sum(k, A[i, k] * B[k, j])"
 CASES: list[tuple[str, str, dict[str, list[int]], Callable[..., Any]]] = [
     ("sum of columns", "C[j] = sum(i, A[i, j])", {"A": [1024, 1024]}, lambda a: a.sum(0)),
     ("sum of 8 columns", "C[j] = sum(i, A[i, j])", {"A": [100000, 8]}, lambda a: a.sum(0)),
@@ -29,6 +30,8 @@ CASES: list[tuple[str, str, dict[str, list[int]], Callable[..., Any]]] = [
     ("transposition", "C[j, i] = A[i, j]", {"A": [1024, 1024]}, lambda a: a.T.copy()),
     ("permutation", "C[k, j, i] = A[i, j, k]", {"A": [64, 256, 64]}, lambda a: a.T.copy()),
     ("copy", "C[i, j] = A[i, j]", {"A": [1024, 1024]}, lambda a: a.copy()),
+    ("matmul", PRODUCT, {"A": [1024, 1024], "B": [1024, 1024]}, lambda a, b: a @ b),
+    ("odd matmul", PRODUCT, {"A": [500, 333], "B": [333, 1000]}, lambda a, b: a @ b),
     ("bias", "C[i, j] = A[i, j] + B[j]", {"A": [1024, 1024], "B": [1024]}, lambda a, b: a + b),
 ]
 

@@ -17,14 +17,21 @@ from autosched.nest.core import core_of
 from autosched.search.initial import Rng, pick
 from autosched.search.rules.protocol import Context
 from autosched.state import queries
+from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.state.steps import SplitStep, Step
+from autosched.te.operations.operation import ComputeOp
 
 _PANELS = (1, 2, 3, 4, 8)
 """Register tiles side by side in a panel."""
 
+_SIDES = (1, 1, 2, 4)
+"""The same along the other axes of a panel."""
+
 _REDUCTION_PARTS = (1, 1, 2, 3, 4, 8)
-_BLOCKS_OF_A_THREAD = (1, 2, 4)
+_BLOCKS_OF_A_THREAD, _BLOCKS_HANDED_ON = (1, 2, 4), (1, 2, 4, 8, 16)
+"""The second where another stage reads what a block holds: that should still be in a cache."""
+
 _MOST_PACKED = TYPICAL[1] // 2
 _LEAST_STEPS = 64
 """Of a part of a reduction: what surrounds it takes longer than fewer."""
@@ -36,7 +43,7 @@ class Blocks:
 
     `axes` has the index of the first of the two steps of each spatial axis, `reductions` that of
     each reduction's step. `lanes` is how many elements of `element` bytes a vector register holds,
-    `registers` how many of those there are.
+    `registers` how many of those there are. `handed_on`: another stage is computed along with it.
     """
 
     axes: tuple[int, ...]
@@ -45,6 +52,7 @@ class Blocks:
     registers: int
     element: int
     threads: int
+    handed_on: bool
 
 
 Lengths = dict[int, tuple[int, ...]]
@@ -52,7 +60,7 @@ Lengths = dict[int, tuple[int, ...]]
 
 
 def nested_splits(steps: Sequence[Step]) -> Iterator[int]:
-    """The indices of the SP steps that make blocks: the next step splits their inner part again.
+    """The indices of the SP steps whose inner part the next step splits again.
 
     No sketch of Ansor's has such.
     """
@@ -67,29 +75,39 @@ def nested_splits(steps: Sequence[Step]) -> Iterator[int]:
 
 
 def blocked_stages(context: Context, state: State) -> list[Blocks]:
-    """The blocked stages of a state, whether their sizes are known or not."""
-    steps = state.steps
+    """The stages that rules/blocking.py has split, whether their sizes are known or not."""
     found: dict[int, list[int]] = {}
-    for k in nested_splits(steps):
-        found.setdefault(queries.current_stage_id(steps, k), []).append(k)
+    for k in nested_splits(state.steps):
+        found.setdefault(queries.current_stage_id(state.steps, k), []).append(k)
+    blocks = (_blocks(context, state, stage_id, axes) for stage_id, axes in found.items())
+    return [b for b in blocks if b is not None]
+
+
+def _blocks(context: Context, state: State, stage_id: int, axes: list[int]) -> Blocks | None:
+    """The blocks of a stage; None where other splits, of a user's rule, only look like them."""
+    stage = state.stages[stage_id]
+    op = stage.op
+    if not isinstance(op, ComputeOp) or not op.reduce_axis or len(axes) != len(op.axis):
+        return None
+    first = axes[-1] + 2
+    reductions = tuple(range(first, first + len(op.reduce_axis)))
+    own = state.steps[axes[0] : reductions[-1] + 1]
+    shapes = [len(step.lengths) for step in own if isinstance(step, SplitStep)]
+    inner = shapes[1 : 2 * len(axes) : 2]
+    whole = len(shapes) == len(own) == 2 * len(axes) + len(reductions)
+    if not whole or inner[-1] != 2 or set(inner) - {1, 2} or set(shapes[2 * len(axes) :]) != {1}:
+        return None
     core = core_of(context.hardware.vector_unit_bytes)
-    result: list[Blocks] = []
-    for stage_id, axes in found.items():
-        own = {k + n for k in axes for n in (0, 1)}
-        reductions = tuple(
-            k
-            for k in range(axes[0], len(steps))
-            if isinstance(steps[k], SplitStep)
-            and k not in own
-            and queries.current_stage_id(steps, k) == stage_id
-        )
-        element = state.stages[stage_id].op.output(0).dtype.bytes
-        threads = max(1, context.hardware.num_cores)
-        blocks = Blocks(
-            tuple(axes), reductions, core.lanes(element), core.registers, element, threads
-        )
-        result.append(blocks)
-    return result
+    element = op.output(0).dtype.bytes
+    return Blocks(
+        tuple(axes),
+        reductions,
+        core.lanes(element),
+        core.registers,
+        element,
+        max(1, context.hardware.num_cores),
+        stage.compute_at is ComputeAt.ITER,
+    )
 
 
 # ---- drawing sizes
@@ -99,13 +117,15 @@ def draw(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> Lengths:
     """Lengths for all splits of a blocked stage, at random."""
     extents = [_split(steps, k).extent or 1 for k in blocks.axes]
     in_panel = [len(_split(steps, k + 1).lengths) == 2 for k in blocks.axes]
-    rows, width = _register_tile(blocks, rng, extents[-1])
+    across = [n for n, inside in enumerate(in_panel) if not inside and extents[n] > 1][::-1]
+    rows, width = _register_tile(blocks, rng, extents[across[0]] if across else 1, extents[-1])
     tile = [1] * len(extents)
     tile[-1] = width
-    for n in reversed(range(len(extents))):
-        if not in_panel[n] and rows > 1:
-            tile[n] = min(rows, extents[n])
-            rows //= tile[n]
+    for n in across:
+        tile[n] = min(rows, extents[n])
+        rows //= tile[n]
+        if rows <= 1:
+            break
     parts, depth = _reduction(steps, blocks, rng)
     widths = [w for w in _PANELS if w == 1 or _packed(blocks, depth, w * width, extents[-1])]
     panel = widths[pick(rng, len(widths))]
@@ -113,24 +133,28 @@ def draw(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> Lengths:
     for k, chunk in zip(blocks.axes, _chunks(blocks, extents, tile, rng), strict=True):
         lengths[k] = (chunk,)
     for n, k in enumerate(blocks.axes):
-        side = panel if n == len(extents) - 1 else 1
+        side = panel if n == len(extents) - 1 else _SIDES[pick(rng, len(_SIDES))]
         lengths[k + 1] = (side, tile[n]) if in_panel[n] else (tile[n],)
     return lengths
 
 
-def _register_tile(blocks: Blocks, rng: Rng, extent: int) -> tuple[int, int]:
-    """Rows, and elements of each: accumulators that leave registers for what they multiply."""
+def _register_tile(blocks: Blocks, rng: Rng, height: int, extent: int) -> tuple[int, int]:
+    """Rows of `height`, and elements of each, of `extent`: accumulators that leave registers for
+    what they multiply. Half of the time the rows divide, where some can."""
     most = blocks.registers
-    tiles = [
-        (rows, vectors)
-        for vectors in range(1, 7)
-        for rows in range(1, 17)
-        if most // 2 <= rows * vectors and rows * vectors + vectors + 1 <= most
-    ]
     vectors = -(-extent // blocks.lanes)
+    tiles = [
+        (rows, wide)
+        for wide in range(1, 7)
+        for rows in range(1, 17)
+        if most // 2 <= rows * wide and rows * wide + wide + 1 <= most
+    ]
     fitting = [tile for tile in tiles if tile[1] <= vectors] or tiles
-    rows, vectors = fitting[pick(rng, len(fitting))]
-    return rows, min(vectors * blocks.lanes, extent)
+    even = [tile for tile in fitting if height % tile[0] == 0]
+    if even and pick(rng, 2):
+        fitting = even
+    rows, wide = fitting[pick(rng, len(fitting))]
+    return rows, min(wide * blocks.lanes, extent)
 
 
 def _reduction(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> tuple[Lengths, int]:
@@ -154,7 +178,8 @@ def _chunks(blocks: Blocks, extents: Sequence[int], tile: Sequence[int], rng: Rn
     Only one axis may have a smaller last block, which then is the last iteration of the loop over
     all blocks (LoopPartition gives it code of its own).
     """
-    wanted = blocks.threads * _BLOCKS_OF_A_THREAD[pick(rng, len(_BLOCKS_OF_A_THREAD))]
+    counts = _BLOCKS_HANDED_ON if blocks.handed_on else _BLOCKS_OF_A_THREAD
+    wanted = blocks.threads * counts[pick(rng, len(counts))]
     chunks = list(extents)
     several = False
     for n in rng.permutation(len(extents)):
@@ -183,28 +208,17 @@ def _part(extent: int, parts: int, multiple: int) -> int:
     return min(extent, -(-size // multiple) * multiple)
 
 
-# ---- filling in and mutating
+# ---- filling in
 
 
 def fill_blocks(context: Context, state: State, rng: Rng) -> State | None:
     """Draw the sizes of blocked stages; other splits stay open."""
     for blocks in blocked_stages(context, state):
+        if None not in _split(state.steps, blocks.axes[0]).lengths:
+            continue
         lengths = draw(state.steps, blocks, rng)
         state = state.with_steps(_with(state.steps, blocks, lengths))
     return state
-
-
-def mutate_blocks(context: Context, steps: Sequence[Step], rng: Rng) -> tuple[Step, ...] | None:
-    """Draw anew the blocks of a stage, its panels and tiles, or the parts of its reductions."""
-    stages = blocked_stages(context, context.dag.state_of(steps))
-    blocks = stages[pick(rng, len(stages))]
-    drawn = draw(steps, blocks, rng)
-    kinds = (blocks.axes, tuple(k + 1 for k in blocks.axes), blocks.reductions)
-    kept = {k: _split(steps, k).lengths for kind in kinds for k in kind}
-    changed = kinds[pick(rng, len(kinds))]
-    lengths = {k: drawn[k] if k in changed else _known(old) for k, old in kept.items()}
-    mutated = _with(steps, blocks, lengths)
-    return None if mutated == tuple(steps) else mutated
 
 
 def _with(steps: Sequence[Step], blocks: Blocks, lengths: Lengths) -> tuple[Step, ...]:
@@ -226,7 +240,3 @@ def _split(steps: Sequence[Step], k: int) -> SplitStep:
     step = steps[k]
     assert isinstance(step, SplitStep)
     return step
-
-
-def _known(lengths: Sequence[int | None]) -> tuple[int, ...]:
-    return tuple(length for length in lengths if length is not None)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autosched.search.blocks import nested_splits
 from autosched.search.factors import divisors
 from autosched.search.initial import Rng
 from autosched.state.steps import (
@@ -101,10 +102,11 @@ def _lengths(step: Step) -> tuple[int, ...]:
 def structure_of(steps: Steps) -> tuple[Structure, tuple[Step, ...]]:
     """The structure of a candidate, and what is equal for all candidates of that structure."""
     blank: list[Step] = list(steps)
+    outer = set(nested_splits(steps))  # what is inside has the extent that these lengths give it
     splits, unrolls = [], []
     column = 0
     for k, step in enumerate(steps):
-        if isinstance(step, SplitStep) and step.extent and step.lengths:
+        if isinstance(step, SplitStep) and step.extent and step.lengths and k not in outer:
             pieces = len(step.lengths) + 1
             splits.append(Split(k, step.extent, column, pieces))
             column += pieces
@@ -294,6 +296,9 @@ def redrawn_unrolls(structures: Structures, rows: Rows, rng: Rng, choices: Seque
 def traits(structure: Structure) -> dict[tuple[Any, ...], float]:
     """What tells structures apart, by name: places of computation, fused and annotated loops."""
     found: dict[tuple[Any, ...], float] = {}
+    for k in nested_splits(structure.steps):
+        split = structure.steps[k]
+        found["block", split.stage_id, k] = _lengths(split)[-1]
     for step in structure.steps:
         if isinstance(step, FuseStep):
             key: tuple[Any, ...] = ("fused", step.stage_id, step.iter_ids[0])

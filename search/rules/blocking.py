@@ -139,10 +139,24 @@ def _finished(state: State, stage_id: int, split_ids: list[int]) -> State:
 # ---- BlockReduction
 
 
+def _vector_axes(op: ComputeOp) -> frozenset[Var]:
+    """The axes that index what vectors are loaded from: along the others, they are used again."""
+    last = op.axis[-1].var
+    axes = {axis.var for axis in op.axis}
+    found = [
+        frozenset(axes.intersection(v for index in load.indices for v in free_vars(index)))
+        for body in op.body
+        for load in tensor_loads(body)
+        if load.indices and last in free_vars(load.indices[-1])
+    ]
+    reused = [vars_ for vars_ in found if len(vars_) < len(axes)]
+    return min(reused, key=lambda vars_: len(vars_), default=frozenset({last}))
+
+
 def _block(context: Context, state: State, stage_id: int) -> Next:
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
-    state, split_ids, _ = block(state, stage_id, frozenset({op.axis[-1].var}))
+    state, split_ids, _ = block(state, stage_id, _vector_axes(op))
     return [(_finished(state, stage_id, split_ids), stage_id - 1)]
 
 

@@ -59,6 +59,17 @@ for i.0 (None)
     assert blocked.to_str() == without.replace("            B.global = ...\n", "")
 
 
+def test_register_tiles_lie_across_the_axes_of_what_vectors_are_loaded_from() -> None:
+    shapes = {"W": [64, 32], "X": [32, 20, 24]}
+    task = Task.from_expression("Y[c, h, w] = sum(r, W[c, r] * X[r, h, w])", shapes)
+    (blocked, packed) = added(task)
+    for state in (blocked, packed):
+        loops = [it.name for it in state.stages[-1].iters]
+        assert loops[:6] == ["c.0", "h.0", "w.0", "r.0", "h.1.0", "w.1.0"]
+        assert loops[6:] == ["c.1.0", "h.1.1", "w.1.1", "r.1", "c.1.1", "h.1.2", "w.1.2"]
+    assert "X.global" in {stage.name for stage in packed.stages}
+
+
 def test_inside_the_blocks_of_an_elementwise_consumer() -> None:
     packed = added(task_of(f"{MATMUL}\nD[i, j] = max(C[i, j], 0)"))[-1]
     loops = [line.split()[1] for line in packed.to_str().splitlines() if "for" in line]

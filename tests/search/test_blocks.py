@@ -1,5 +1,6 @@
 """Sizes of blocks: what is drawn, what mutation leaves, and that any of them computes the same."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,8 @@ import pytest
 from autosched.driver import build_steps, lower_steps
 from autosched.measure.check import compare
 from autosched.runtime.cpu import load
-from autosched.search.blocks import blocked_stages, nested_splits
-from autosched.search.mutation import mutate
+from autosched.search.blocks import blocked_stages, fill_blocks, nested_splits
+from autosched.search.population import Structures, moved_factors
 from autosched.search.rules import blocking
 from autosched.search.space import SearchSpace
 from autosched.state import queries
@@ -61,10 +62,9 @@ def test_any_sizes_compute_the_reference(op: str, args: dict[str, Any]) -> None:
     rng = np.random.default_rng(len(str(args)))
     for sketch in blocked(task):
         (steps, *_) = space.sample(rng, 1, sketch=sketch)
-        for candidate in (steps, mutate(space.context, steps, rng) or steps):
-            got = np.full_like(want, 77)
-            load(build_steps(task.dag, candidate, task.target))(*inputs, got)
-            assert compare("C", got, want) is None, candidate
+        got = np.full_like(want, 77)
+        load(build_steps(task.dag, steps, task.target))(*inputs, got)
+        assert compare("C", got, want) is None, steps
 
 
 @pytest.mark.usefixtures("pack_all")
@@ -99,18 +99,30 @@ def chunk(steps: Steps, k: int) -> int:
     return length
 
 
-def test_mutation_reaches_every_size() -> None:
-    task = Task.from_workload("matmul", M=500, N=1000, K=733)
+def test_mutations_keep_the_blocks_that_inner_extents_follow_from() -> None:
+    """Panels and tiles change; none grows beyond its block."""
+    task = Task.from_workload("matmul", M=500, N=1000, K=732)
     space = SearchSpace(task)
     rng = np.random.default_rng(0)
-    (start, *_) = space.sample(rng, 1, sketch=blocked(task)[-1])
+    start = space.sample(rng, 8, sketch=blocked(task)[-1])[:8]
+    structures = Structures()
+    rows = structures.rows(start)
     changed: set[int] = set()
-    for _ in range(60):
-        steps = mutate(space.context, start, rng)
-        if steps is not None and len(steps) == len(start):
-            changed |= {k for k, step in enumerate(steps) if step != start[k]}
-    splits = {k for k, step in enumerate(start) if isinstance(step, SplitStep)}
-    assert splits <= changed
+    for _ in range(20):
+        for steps, old in zip(
+            structures.candidates(moved_factors(structures, rows, rng, 64)), start, strict=True
+        ):
+            changed |= {k for k, step in enumerate(steps) if step != old[k]}
+            (blocks,) = blocked_stages(space.context, task.dag.state_of(steps))
+            for k in blocks.axes:
+                assert split(steps, k + 1).extent == chunk(steps, k) == chunk(old, k)
+                assert size(steps, k + 1) <= max(chunk(steps, k), size(old, k + 1))
+    assert len(changed) >= 2
+    assert all(isinstance(start[0][k], SplitStep) for k in changed)
+
+
+def size(steps: Steps, k: int) -> int:
+    return prod(n or 1 for n in split(steps, k).lengths)
 
 
 @pytest.mark.usefixtures("pack_all")
@@ -124,3 +136,15 @@ def test_a_packed_operand_stays_where_it_is() -> None:
         func = lower_steps(task.dag, steps, task.target)
         loops = [s for s in stmts(func.body) if isinstance(s, For)]
         assert sum(loop.kind is ForKind.PARALLEL for loop in loops) <= 1
+
+
+def test_splits_of_a_users_rule_are_left_alone() -> None:
+    """They look like blocks, but the stage does not reduce."""
+    task = Task.from_workload("add_relu", M=64, N=64)
+    context = SearchSpace(task).context
+    state = task.dag.init_state
+    state, (_, inner) = state.split(2, state.stages[2].iters[0], [16])
+    state, _ = state.split(2, inner, [4])
+    assert list(nested_splits(state.steps)) == [0]
+    assert blocked_stages(context, state) == []
+    assert fill_blocks(context, state, np.random.default_rng(0)) is state
