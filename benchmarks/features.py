@@ -23,7 +23,9 @@ from autosched.features.ansor.rows import FeatureRows
 from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import ANSOR
-from autosched.search.mutation import mutate
+from autosched.search.evolution import mutated
+from autosched.search.mutation import restructured
+from autosched.search.population import Structures
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
 from autosched.target import Target, cpu_target, cuda_target
@@ -88,12 +90,11 @@ def drawn(task: Task, count: int, seed: int) -> tuple[list[Steps], list[Steps]]:
     rng = np.random.default_rng(seed)
     space = SearchSpace(task)
     found = space.sample(rng, count)[:count]
-    evolved = []
-    for steps in found:
-        for _ in range(3):
-            steps = mutate(space.context, steps, rng) or steps
-        evolved.append(steps)
-    return found, evolved
+    structures = Structures()
+    rows = structures.rows([restructured(space.context, steps, rng) or steps for steps in found])
+    for _ in range(3):
+        rows = mutated(space.context, structures, rows, rng)
+    return found, structures.candidates(rows)
 
 
 def one_by_one(task: Task, candidates: list[Steps]) -> list[FeatureRows | None]:
