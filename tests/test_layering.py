@@ -87,6 +87,7 @@ EVERYWHERE = {
 ROOMS = {
     "autosched.te": {
         "operations": set(),
+        "intrin": {"operations"},
         "relations": set(),
         "bounds": {"operations", "relations"},
         "schedule": {"operations", "relations", "bounds"},

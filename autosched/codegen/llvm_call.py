@@ -278,11 +278,24 @@ def _extern_argument(b: FunctionBuilder, e: Expr) -> tuple[str, str]:
     return memory_type(e.dtype), value
 
 
+_TAKES_BFLOAT = frozenset(("llvm.aarch64.neon.bfmmla",))
+"""Intrinsics whose operands are LLVM's `bfloat`, which are 16 bits everywhere else."""
+
+
 def _llvm_intrinsic(b: FunctionBuilder, e: Call) -> str:
     if not isinstance(e.args[0], StringImm):
         raise CompileError(f"{e.op} needs the intrinsic's name as its first argument: {e!r}")
     pairs = [(llvm_type(a.dtype), b.value(a)) for a in e.args[1:]]
+    if e.args[0].value in _TAKES_BFLOAT:
+        pairs = [_with_bfloat(b, *pair) for pair in pairs]
     return b.call(e.args[0].value, llvm_type(e.dtype), pairs)
+
+
+def _with_bfloat(b: FunctionBuilder, kind: str, value: str) -> tuple[str, str]:
+    if "i16" not in kind:
+        return kind, value
+    wanted = kind.replace("i16", "bfloat")
+    return wanted, b.emit(f"bitcast {kind} {value} to {wanted}")
 
 
 _CALLS: dict[str, Callable[[FunctionBuilder, Call], str]] = {

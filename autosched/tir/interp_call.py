@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from autosched.tir import interp_host, interp_math
+from autosched.tir.dot_products import DOT_PRODUCTS
 from autosched.tir.expr import BufferLoad, Call, StringImm, Var
 from autosched.tir.interp_access import flat_index
 from autosched.tir.interp_memory import InterpreterError
@@ -88,10 +89,22 @@ def _reinterpret(c: ExprCompiler, e: Call) -> Value:
     source, target = e.args[0].dtype.element, e.dtype.element
     text = f"reinterpret({v.text}, {c.type_name(source)}, {c.type_name(target)})"
     low, high = type_interval(target)
+    if source.bits != target.bits:
+        return _regrouped(c, e, v)
     if not v.varying and e.dtype.lanes == 1:
         # A cast of a float would lose the bits of a NaN.
         text = f"{text}[()]" if target.is_float else f"cast_one({text}[()], {c.type_name(target)})"
     return Value(text, ATOM, v.varying, low, high)
+
+
+def _regrouped(c: ExprCompiler, e: Call, v: Value) -> Value:
+    """`v`, whose lanes become fewer wider ones or more narrow ones."""
+    source, target = e.args[0].dtype, e.dtype
+    before, after = c.type_name(source.element), c.type_name(target.element)
+    text = f"reinterpret_lanes({v.text}, {before}, {source.lanes}, {after}, {target.lanes})"
+    if target.lanes == 1 and not v.varying:
+        text = f"{text}[0]" if target.is_float else f"int({text}[0])"
+    return Value(text, ATOM, v.varying, *type_interval(target))
 
 
 def _fma(c: ExprCompiler, e: Call) -> Value:
@@ -114,7 +127,15 @@ def _active_mask(c: ExprCompiler, e: Call) -> Value:
 
 
 def _llvm_intrinsic(c: ExprCompiler, e: Call) -> Value:
-    """`llvm.exp.f32(x)` is `exp(x)`."""
+    """`llvm.exp.f32(x)` is `exp(x)`; dot products are what `dot_products.py` says."""
+    product = DOT_PRODUCTS.get(e.args[0].value) if isinstance(e.args[0], StringImm) else None
+    if product is not None:
+        args = [c.expr(a) for a in e.args[1:]]
+        rows = [
+            f"all_lanes({v.text}, {a.dtype.lanes})" for v, a in zip(args, e.args[1:], strict=True)
+        ]
+        text = f"{c.constant(product)}({', '.join(rows)})"
+        return Value(text, ATOM, any(a.varying for a in args), *type_interval(e.dtype))
     name = e.args[0].value.split(".")[1] if isinstance(e.args[0], StringImm) else ""
     op = {"fmuladd": "fma", "ctpop": "popcount"}.get(name, name)
     if op not in EFFECTS:

@@ -18,6 +18,7 @@ from autosched.tir.dtype import DType
 from autosched.tir.interp_memory import Array, InterpreterError, Mask, combine_masks, thread_mask
 
 __all__ = [
+    "all_lanes",
     "branch",
     "cast_many",
     "cast_one",
@@ -29,6 +30,7 @@ __all__ = [
     "lane_axis",
     "ramp",
     "reinterpret",
+    "reinterpret_lanes",
     "select_one",
     "shuffle",
     "trunc_div",
@@ -199,6 +201,20 @@ def reinterpret(value: Any, source: DType, target: DType) -> Any:
     """The bits of `value` read as `target`."""
     bits = np.asarray(value, dtype=source.numpy)
     return bits.reshape(bits.shape or (1,)).view(target.numpy).reshape(bits.shape)
+
+
+def all_lanes(value: Any, lanes: int) -> Array:
+    """A value per thread as rows of `lanes`, which a broadcast leaves at one."""
+    rows = np.asarray(value)
+    rows = rows if rows.ndim == 2 else rows.reshape(-1, 1)
+    return np.broadcast_to(rows, (rows.shape[0], lanes))
+
+
+def reinterpret_lanes(value: Any, source: DType, before: int, target: DType, lanes: int) -> Any:
+    """The bits of `before` elements read as `lanes` of a type of another width."""
+    rows = np.ascontiguousarray(all_lanes(value, before), dtype=source.numpy)
+    bits = rows.view(target.numpy)
+    return bits if lanes > 1 else bits[:, 0]
 
 
 def _elementwise(fn: Callable[..., Any]) -> Callable[..., Any]:

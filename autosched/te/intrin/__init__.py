@@ -1,0 +1,1 @@
+"""Tensor instructions of processors, as data, and their statements."""

@@ -1,0 +1,76 @@
+"""What a tensor instruction of a processor is, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.te.operations.tensor_intrin import TensorIntrin
+from autosched.tir.dtype import DType
+
+Layout = tuple[tuple[str, int], ...]
+"""Axes of a tile as they lie in memory, outermost first. An axis that stands there twice is cut:
+(("k", 16), ("n", 16), ("k", 4)) is a tile of 64 k and 16 n, four k of one n side by side."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """The tile of a matrix that one call reads or adds to.
+
+    `scope` is the storage scope of the register that holds it between calls: "local" is an
+    ordinary vector register, "" is memory, read by the call itself. `lanes` is an array (threads,
+    values of a thread, 2) of rows and columns, where the threads of a warp share the tile.
+    """
+
+    dtype: DType
+    layout: Layout
+    scope: str = ""
+    lanes: np.ndarray[Any, Any] | None = None
+
+    def extent(self, axis: str) -> int:
+        """The size of the tile along `axis`, 1 when it does not have it."""
+        return int(np.prod([size for name, size in self.layout if name == axis]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instruction:
+    """C[m, n] += A[m, k] * B[k, n] on tiles, products and sums in the type of C.
+
+    `kind` is the target's, `triple` the beginning of LLVM's name of the machine ("" is any), and
+    `features` what it must have: LLVM's names ("avx512vnni"), or of a GPU the least
+    architecture ("sm_80").
+    `calls` are the calls of the TIR that it is made of, by LLVM's or PTX's name: the interpreter
+    and the code generator know each.
+    `registers` is how many registers there are for accumulators and operands together.
+    `declare` makes its statements, each a TensorIntrin whose operation describes it as a tensor
+    expression. One that reads operands from memory has "compute" alone; one with registers of its
+    own may have "fill", "load_a", "load_b", "load_c" and "store" beside it.
+    """
+
+    name: str
+    kind: str
+    triple: str
+    features: tuple[str, ...]
+    a: Operand
+    b: Operand
+    c: Operand
+    calls: tuple[str, ...]
+    registers: int
+    declare: Callable[[Instruction], Mapping[str, TensorIntrin]]
+
+    def extent(self, axis: str) -> int:
+        """The size of one call along m, n or k."""
+        return max(operand.extent(axis) for operand in (self.a, self.b, self.c))
+
+    @property
+    def multiply_adds(self) -> int:
+        """Products that one call adds up."""
+        return self.extent("m") * self.extent("n") * self.extent("k")
+
+    @property
+    def types(self) -> tuple[DType, DType, DType]:
+        """The types of A, B and C."""
+        return self.a.dtype, self.b.dtype, self.c.dtype

@@ -1,0 +1,60 @@
+"""The tensor instructions by name, and those that a target has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from autosched.errors import ConfigError
+from autosched.target import Target
+from autosched.te.intrin.arm import ARM
+from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.x86 import X86
+from autosched.te.operations.tensor_intrin import TensorIntrin
+from autosched.tir.dtype import DType
+
+INSTRUCTIONS: dict[str, Instruction] = {it.name: it for it in (*X86, *ARM)}
+"""All, best first among those of the same types."""
+
+
+def instruction(name: str) -> Instruction:
+    """The instruction of this name; ConfigError when there is none."""
+    found = INSTRUCTIONS.get(name)
+    if found is None:
+        raise ConfigError(
+            f"tensor instruction {name!r} is unknown; expected one of {', '.join(INSTRUCTIONS)}"
+        )
+    return found
+
+
+@cache
+def statements(name: str) -> Mapping[str, TensorIntrin]:
+    """What `Instruction.declare` makes, once for each name; ConfigError for an unknown one."""
+    it = instruction(name)
+    return it.declare(it)
+
+
+def available(target: Target) -> tuple[Instruction, ...]:
+    """The instructions that the target has, best first."""
+    has = {name[1:] for name in target.features.split(",") if name.startswith("+")}
+    return tuple(
+        it
+        for it in INSTRUCTIONS.values()
+        if it.kind == target.kind
+        and target.triple.startswith(it.triple)
+        and all(_has(feature, has, target.arch) for feature in it.features)
+    )
+
+
+def _has(feature: str, has: set[str], arch: str) -> bool:
+    if not feature.startswith("sm_"):
+        return feature in has
+    number = arch.removeprefix("sm_").rstrip("af")
+    return number.isdecimal() and int(number) >= int(feature.removeprefix("sm_"))
+
+
+def for_types(
+    instructions: tuple[Instruction, ...], a: DType, b: DType, c: DType
+) -> Instruction | None:
+    """The first of `instructions` that multiplies A and B of these types into C."""
+    return next((it for it in instructions if it.types == (a, b, c)), None)

@@ -1,0 +1,118 @@
+"""What the dot products of CPUs compute, bit for bit, by the name that LLVM gives them.
+
+A product takes accumulators and two operands, arrays whose last axis is the lanes of LLVM's
+vectors, and returns the new accumulators. Sums of integers wrap.
+
+| instruction | what is added to each 32-bit accumulator |
+|---|---|
+| vpdpbusd | four products of unsigned by signed bytes |
+| vpdpwssd | two products of signed 16-bit numbers |
+| vdpbf16ps | two products of bfloat16, that of the odd elements first, each fused with its sum |
+| sdot, udot, usdot | four products of bytes |
+| bfmmla | of (2, 4) by (4, 2) bfloat16: two sums of two products |
+
+Floats: denormal operands and results count as zero. vdpbf16ps rounds to nearest even (Intel SDM,
+VDPBF16PS), bfmmla each product and sum to odd (Arm ARM, BFMMLA with FPCR.EBF 0).
+tests/tir/test_dot_products.py compares those that a machine has with the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autosched.tir.interp_math import fused_multiply_add
+
+Array = np.ndarray[Any, Any]
+_LEAST = np.float32(2.0**-126)
+
+
+def flushed(x: Array) -> Array:
+    """float32 with denormal numbers replaced by zeros of the same sign."""
+    return np.where(np.abs(x) < _LEAST, np.copysign(np.float32(0), x), x).astype(np.float32)
+
+
+def as_elements(x: Array, dtype: str, count: int) -> Array:
+    """The lanes of `x` as (..., lanes / count, count) elements of an integer type, by their bits.
+
+    For bfloat16 the elements are float32 of the same value.
+    """
+    bits = np.ascontiguousarray(x)
+    if dtype == "bfloat16":
+        wide = bits.view(np.uint16).astype(np.uint32) << np.uint32(16)
+        elements = wide.view(np.float32)
+    else:
+        elements = bits.view(np.dtype(dtype))
+    return elements.reshape(*bits.shape[:-1], -1, count)
+
+
+def _integers(a_type: str, b_type: str, count: int) -> Callable[[Any, Any, Any], Array]:
+    def add(c: Any, a: Any, b: Any) -> Array:
+        left, right = as_elements(a, a_type, count), as_elements(b, b_type, count)
+        # Four products of bytes and two of 16 bits stay below 2**32, so that int64 holds them.
+        products = (left.astype(np.int64) * right.astype(np.int64)).sum(axis=-1)
+        total: Array = (np.asarray(c).astype(np.int64) + products).astype(np.int32)
+        return total
+
+    return add
+
+
+def dot_bfloat16(c: Any, a: Any, b: Any) -> Array:
+    """vdpbf16ps."""
+    left, right = (flushed(as_elements(x, "bfloat16", 2)) for x in (a, b))
+    total = flushed(np.asarray(c))
+    for k in (1, 0):
+        total = flushed(fused_multiply_add(left[..., k], right[..., k], total))
+    return total
+
+
+def _to_odd(exact: Array, rest: Array) -> Array:
+    """The float32 nearest `exact + rest` towards zero, with its last bit set if that is inexact."""
+    near = exact.astype(np.float32)
+    back = near.astype(np.float64)
+    beyond = (np.abs(back) > np.abs(exact)) | (
+        (back == exact) & (rest != 0) & ((rest > 0) != (exact > 0))
+    )
+    finite = np.isfinite(near) & (near != 0)
+    bits = near.view(np.int32) - np.where(beyond & finite, 1, 0).astype(np.int32)
+    inexact = finite & ((back != exact) | (rest != 0))
+    return flushed((bits | inexact).astype(np.int32).view(np.float32))
+
+
+def _sum_to_odd(x: Array, y: Array) -> Array:
+    first, second = x.astype(np.float64), y.astype(np.float64)
+    total = first + second
+    part = total - first
+    rest = (first - (total - part)) + (second - part)
+    return _to_odd(total, np.where(np.isfinite(total), rest, 0.0))
+
+
+def matrix_bfloat16(c: Any, a: Any, b: Any) -> Array:
+    """bfmmla: C (2, 2) += A (2, 4) B (4, 2); both operands are rows of four, as in registers."""
+    left, right = (flushed(as_elements(x, "bfloat16", 4)) for x in (a, b))
+    accumulators = np.asarray(c)
+    total = flushed(accumulators).reshape(*accumulators.shape[:-1], -1, 2, 2)
+    rows = left.reshape(*left.shape[:-2], -1, 2, 1, 4)
+    columns = right.reshape(*right.shape[:-2], -1, 1, 2, 4)
+    products = rows.astype(np.float64) * columns.astype(np.float64)
+    rounded = _to_odd(products, np.zeros_like(products))
+    for k in (0, 2):
+        total = _sum_to_odd(total, _sum_to_odd(rounded[..., k], rounded[..., k + 1]))
+    return total.reshape(accumulators.shape)
+
+
+_X86 = {128: 4, 256: 8, 512: 16}
+"""32-bit lanes of the vector registers of x86, by their bits."""
+
+DOT_PRODUCTS: dict[str, Callable[[Any, Any, Any], Array]] = {
+    **{f"llvm.x86.avx512.vpdpbusd.{n}": _integers("uint8", "int8", 4) for n in _X86},
+    **{f"llvm.x86.avx512.vpdpwssd.{n}": _integers("int16", "int16", 2) for n in _X86},
+    **{f"llvm.x86.avx512bf16.dpbf16ps.{n}": dot_bfloat16 for n in _X86},
+    "llvm.aarch64.neon.sdot.v4i32.v16i8": _integers("int8", "int8", 4),
+    "llvm.aarch64.neon.udot.v4i32.v16i8": _integers("uint8", "uint8", 4),
+    "llvm.aarch64.neon.usdot.v4i32.v16i8": _integers("uint8", "int8", 4),
+    "llvm.aarch64.neon.bfmmla": matrix_bfloat16,
+}
+"""The products by the name of LLVM's intrinsic."""
