@@ -5,10 +5,12 @@ from __future__ import annotations
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.vector_dot import declare_vector_dot, dot_operands
 
+_REGISTERS = {256: "ymm", 512: "zmm"}
+
 
 def _dot(name: str, features: str, call: str, a: str, b: str, c: str, bits: int) -> Instruction:
     return Instruction(
-        f"{name}.{bits}",
+        f"{name}.{_REGISTERS[bits]}",
         "cpu",
         "x86_64",
         tuple(features.split()),
