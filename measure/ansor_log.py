@@ -17,7 +17,7 @@ from autosched.measure.workload_keys import (
     require_shapes,
     require_steps,
 )
-from autosched.state.steps import Step, steps_from_json, steps_to_json
+from autosched.state.steps import InstructionStep, Step, steps_from_json, steps_to_json
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
 from autosched.workloads import WORKLOADS
@@ -140,7 +140,8 @@ def format_line(
 ) -> str:
     """One v0.6 line, without the newline.
 
-    Raises ConfigError for a workload that is not built in: v0.6 cannot name it.
+    Raises ConfigError for a workload that is not built in, which v0.6 cannot name, and for a step
+    that is not one of Ansor's.
     """
     try:
         entry = task.get("ansor") or _entry(task)
@@ -148,6 +149,9 @@ def format_line(
         raise ConfigError(
             f"its task is not whole: {type(problem).__name__}: {problem}"
         ) from problem
+    foreign = next((step for step in steps if isinstance(step, InstructionStep)), None)
+    if foreign is not None:
+        raise ConfigError(f"it has the step {foreign.code}, which Ansor does not have")
     error = 0
     if result.failure is not None:
         wanted = (result.failure.stage, result.failure.kind)

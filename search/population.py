@@ -17,6 +17,7 @@ import numpy.typing as npt
 from autosched.search.blocks import nested_splits
 from autosched.search.factors import divisors
 from autosched.search.initial import Rng
+from autosched.search.rules.instruction import fixed_splits
 from autosched.state.steps import (
     STAGE_INSERTING,
     AnnotationStep,
@@ -102,11 +103,12 @@ def _lengths(step: Step) -> tuple[int, ...]:
 def structure_of(steps: Steps) -> tuple[Structure, tuple[Step, ...]]:
     """The structure of a candidate, and what is equal for all candidates of that structure."""
     blank: list[Step] = list(steps)
-    outer = set(nested_splits(steps))  # what is inside has the extent that these lengths give it
+    # What is inside a nested split has the extent that its lengths give it.
+    kept = {*nested_splits(steps), *fixed_splits(steps)}
     splits, unrolls = [], []
     column = 0
     for k, step in enumerate(steps):
-        if isinstance(step, SplitStep) and step.extent and step.lengths and k not in outer:
+        if isinstance(step, SplitStep) and step.extent and step.lengths and k not in kept:
             pieces = len(step.lengths) + 1
             splits.append(Split(k, step.extent, column, pieces))
             column += pieces

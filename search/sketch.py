@@ -25,6 +25,7 @@ from autosched.search.rules.gpu import (
     CROSS_THREAD_REDUCTION,
     SPECIAL_COMPUTE_LOCATION_GPU,
 )
+from autosched.search.rules.instruction import USE_INSTRUCTION
 from autosched.search.rules.protocol import Context, Decision, SketchRule
 from autosched.search.rules.space import TILE_ELEMENTS, TILE_REDUCTION
 from autosched.search.rules.tiling import structure_problem, with_sampled_rfactor
@@ -41,7 +42,9 @@ ANSOR_CPU_RULES: tuple[SketchRule, ...] = (
 )
 CPU_RULES: tuple[SketchRule, ...] = (
     KEEP_PACKED,
-    *ANSOR_CPU_RULES[:4],
+    ANSOR_CPU_RULES[0],
+    USE_INSTRUCTION,
+    *ANSOR_CPU_RULES[1:4],
     BLOCK_REDUCTION,
     PACK_OPERAND,
     *ANSOR_CPU_RULES[4:-1],

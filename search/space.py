@@ -12,6 +12,7 @@ from autosched.search.sample import drawn, sample_population
 from autosched.search.sketch import generate_sketches
 from autosched.state.state import State
 from autosched.task import Task
+from autosched.te.intrin.registry import available
 
 
 class SearchSpace:
@@ -40,7 +41,13 @@ class SearchSpace:
         """
         target = task.target
         self._fill(
-            Context(task.dag, target.hardware, target.is_gpu, options or SearchOptions()),
+            Context(
+                task.dag,
+                target.hardware,
+                target.is_gpu,
+                options or SearchOptions(),
+                available(target),
+            ),
             custom_rules,
         )
 

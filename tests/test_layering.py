@@ -90,8 +90,8 @@ ROOMS = {
         "intrin": {"operations"},
         "relations": set(),
         "bounds": {"operations", "relations"},
-        "schedule": {"operations", "relations", "bounds"},
-        "lowering": {"operations", "relations", "bounds", "schedule"},
+        "schedule": {"operations", "relations", "bounds", "intrin"},
+        "lowering": {"operations", "relations", "bounds", "intrin", "schedule"},
     },
     "autosched.transform": {
         "framework": set(),

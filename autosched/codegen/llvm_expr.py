@@ -89,7 +89,23 @@ def _let(b: FunctionBuilder, e: Let) -> str:
     return b.value(e.body)
 
 
+def _shuffle_two(b: FunctionBuilder, e: Shuffle) -> str:
+    """Two vectors of one type: one instruction of LLVM's."""
+    kind = llvm_type(e.vectors[0].dtype)
+    first, second = (b.value(v) for v in e.vectors)
+    numbers = ", ".join(f"i32 {i.value}" for i in e.indices if isinstance(i, IntImm))
+    mask = f"<{len(e.indices)} x i32> <{numbers}>"
+    result = b.emit(f"shufflevector {kind} {first}, {kind} {second}, {mask}")
+    if e.dtype.lanes > 1:
+        return result
+    return b.emit(f"extractelement <1 x {scalar_type(e.dtype)}> {result}, i32 0")
+
+
 def _shuffle(b: FunctionBuilder, e: Shuffle) -> str:
+    kinds = {v.dtype for v in e.vectors}
+    constant = all(isinstance(index, IntImm) for index in e.indices)
+    if len(e.vectors) == 2 and len(kinds) == 1 and e.vectors[0].dtype.lanes > 1 and constant:
+        return _shuffle_two(b, e)
     scalar = scalar_type(e.dtype)
     lanes = [(v, i) for v in e.vectors for i in range(v.dtype.lanes)]
     result = "poison"

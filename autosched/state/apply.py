@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ScheduleError
-from autosched.state.apply_insert import cache_read, cache_write, rfactor
+from autosched.state.apply_insert import cache_read, cache_write, rfactor, use_instruction
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.refusal import iterator_of, refuse
 from autosched.state.stage import ComputeAt
@@ -26,6 +26,7 @@ from autosched.state.steps import (
     FollowFusedSplitStep,
     FollowSplitStep,
     FuseStep,
+    InstructionStep,
     PragmaStep,
     ReorderStep,
     RfactorStep,
@@ -282,4 +283,5 @@ _EFFECTS: dict[type[Step], Callable[[Any, Any], Any]] = {
     CacheReadStep: cache_read,
     CacheWriteStep: cache_write,
     RfactorStep: rfactor,
+    InstructionStep: use_instruction,
 }

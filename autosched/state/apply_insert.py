@@ -1,4 +1,4 @@
-"""The effect of the steps that insert stages: cache read, cache write, rfactor.
+"""The effect of the steps that insert stages: cache read and write, rfactor, instructions.
 
 They change the DAG: it is replayed with the stage-inserting steps alone, and the state's stages
 take their operations from the result.
@@ -19,9 +19,11 @@ from autosched.state.steps import (
     CacheReadStep,
     CacheWriteStep,
     FuseStep,
+    InstructionStep,
     RfactorStep,
     SplitStep,
     Step,
+    inserted_stages,
 )
 
 if TYPE_CHECKING:
@@ -79,6 +81,22 @@ def rfactor(state: State, step: RfactorStep) -> State:
     return _inserted(state, step, stages, state.attach_map.offset(s, 1), dag)
 
 
+def use_instruction(state: State, step: InstructionStep) -> State:
+    """Insert packed operands and tiles before the stage, which starts afresh."""
+    if state.stages[step.stage_id].compute_at is not ComputeAt.ROOT:
+        raise refuse(state, step, "use an instruction before the stage is inlined or attached")
+    _check_loops(state, step, ())
+    dag = state.dag.replayed((*state.steps, step))
+    s, ops = step.stage_id, dag.ops
+    added = inserted_stages(step)
+    stages = [
+        *state.stages[:s],
+        *(StateStage.of(op) for op in ops[s : s + added + 1]),
+        *_with_ops(state.stages[s + 1 :], ops[s + added + 1 :]),
+    ]
+    return _inserted(state, step, stages, state.attach_map.offset(s, added), dag)
+
+
 def _check_loops(state: State, step: Step, before: Sequence[Step]) -> None:
     """Refuse when the stage's loops are not those of its operation after the steps `before`.
 
@@ -101,7 +119,7 @@ def _check_loops(state: State, step: Step, before: Sequence[Step]) -> None:
 
 
 def inserting_steps(steps: Sequence[Step], start: int = 0) -> tuple[Step, ...]:
-    """The CHR, CHW and RF steps from `start` on, each RF after the SP (and FU) it needs."""
+    """The CHR, CHW, TI and RF steps from `start` on, each RF after the SP (and FU) it needs."""
     kept: list[Step] = []
     for k in range(start, len(steps)):
         step = steps[k]

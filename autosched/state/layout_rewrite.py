@@ -22,11 +22,10 @@ from autosched.state.state import State
 from autosched.state.steps import (
     AnnotationStep,
     CacheReadStep,
-    CacheWriteStep,
     ComputeAtStep,
     FuseStep,
-    RfactorStep,
     Step,
+    inserted_stages,
 )
 from autosched.te.operations.compute import compute
 from autosched.te.operations.graph import replace_inputs, rewrite_body
@@ -241,8 +240,8 @@ def _with_transform_stage(steps: Sequence[Step], position: int, rank: int) -> tu
         elif isinstance(new, CacheReadStep):
             new = replace(new, reader_stage_ids=tuple(map(moved, new.reader_stage_ids)))
         result.append(new)
-        if isinstance(new, CacheReadStep | CacheWriteStep | RfactorStep):
-            position += new.stage_id < position
+        if new.stage_id < position:
+            position += inserted_stages(new)
     if rank >= 3:
         result.append(FuseStep(position, (0, 1, 2) if rank >= 5 else (0, 1)))
     result.append(AnnotationStep(position, 0, Annotation.PARALLEL))

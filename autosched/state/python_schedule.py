@@ -26,14 +26,17 @@ from autosched.state.steps import (
     ComputeAtStep,
     ComputeInlineStep,
     ComputeRootStep,
+    InstructionStep,
     PragmaStep,
     ReorderStep,
     RfactorStep,
     Step,
     StorageAlignStep,
+    inserted_stages,
 )
 from autosched.te.relations import Fuse, Relation, Singleton, Split
 from autosched.te.schedule.stage import Stage
+from autosched.te.schedule.use_instruction import INSTRUCTION
 from autosched.tir.expr import IterVar
 
 
@@ -73,14 +76,14 @@ class _Writer:
         self.replay = Replay(dag.ops, dag.outputs)
         self.lines: list[str] = []
         self.taken: set[str] = {"s", "te", "stage", "op", *reserved}
-        self.tensors: list[str] = [self._fresh(op.name) for op in dag.ops]
+        self.tensors: list[str] = [self.fresh(op.name) for op in dag.ops]
         self.axis_names: dict[IterVar, str] = {}
         self.outputs = [self.tensors[dag.ops.index(op)] for op in dag.outputs]
         outputs = ", ".join(f"{name}.op" for name in self.outputs)
         self.lines.append(f"s = te.create_schedule([{outputs}])")
         self.lines.append(f"{_target(self.tensors)} = (stage.op.output(0) for stage in s.stages)")
         for stage_id in range(len(dag.ops)):
-            self._name_roots(stage_id)
+            self.name_roots(stage_id)
 
     def step(self, steps: Sequence[Step], k: int) -> None:
         """Replay steps[k] and write what it did."""
@@ -99,14 +102,15 @@ class _Writer:
 
     def inserted(self, position: int, call: str, rewritten: int | None) -> None:
         """A new stage at `position`, and the one whose loops start afresh."""
-        name = self._fresh(self.replay.stages[position].op.name)
+        name = self.fresh(self.replay.stages[position].op.name)
         self.tensors.insert(position, name)
         self.lines.append(f"{name} = {call}")
-        self._name_roots(position)
+        self.name_roots(position)
         if rewritten is not None:
-            self._name_roots(rewritten)
+            self.name_roots(rewritten)
 
-    def _name_roots(self, stage_id: int) -> None:
+    def name_roots(self, stage_id: int) -> None:
+        """Write a line that names the axes of a stage."""
         roots = self.replay.stages[stage_id].op.root_iter_vars
         if not roots:
             return
@@ -129,10 +133,11 @@ class _Writer:
                 self.lines.append(f"{self._axis(tensor, iv)} = s[{tensor}].fuse()")
 
     def _axis(self, tensor: str, iv: IterVar) -> str:
-        self.axis_names[iv] = name = self._fresh(f"{tensor}_{iv.var.name}")
+        self.axis_names[iv] = name = self.fresh(f"{tensor}_{iv.var.name}")
         return name
 
-    def _fresh(self, hint: str) -> str:
+    def fresh(self, hint: str) -> str:
+        """A name like `hint` that nothing has yet."""
         base = re.sub(r"\W", "_", hint)
         if keyword.iskeyword(base) or not base.isidentifier():
             base = f"_{base}"
@@ -154,6 +159,11 @@ Names = list[list[str]]
 def _annotation(w: _Writer, step: AnnotationStep, axes: Names) -> None:
     text = ANNOTATION_TEXT[step.annotation]
     tensor, axis = w.tensors[step.stage_id], axes[step.stage_id][step.iter_id]
+    if step.annotation is Annotation.TENSORIZE:
+        name, _, part = str(w.replay.stages[step.stage_id].op.attrs[INSTRUCTION]).partition(":")
+        intrin = f'te.tensor_instruction("{name}")["{part}"]'
+        w.lines.append(f"s[{tensor}].tensorize({axis}, {intrin})")
+        return
     if step.annotation >= Annotation.VTHREAD:
         w.lines.append(f's[{tensor}].bind({axis}, te.thread_axis("{text}"))')
     elif step.annotation is not Annotation.NONE:
@@ -221,6 +231,18 @@ def _rfactor(w: _Writer, step: RfactorStep, axes: Names) -> None:
     w.inserted(step.stage_id, call, step.stage_id + 1)
 
 
+def _use_instruction(w: _Writer, step: InstructionStep, axes: Names) -> None:
+    stage_id, added = step.stage_id, inserted_stages(step)
+    tensor = w.tensors[stage_id]
+    names = [w.fresh(w.replay.stages[stage_id + k].op.name) for k in range(added)]
+    w.tensors[stage_id:stage_id] = names
+    tile = f"({step.rows}, {step.columns})"
+    call = f's.use_instruction({tensor}, "{step.instruction}", {tile}, {step.pack_a})'
+    w.lines.append(f"{_target(names)} = {call}")
+    for k in range(added + 1):
+        w.name_roots(stage_id + k)
+
+
 _WRITERS: dict[type[Step], Callable[[_Writer, Any, Names], None]] = {
     AnnotationStep: _annotation,
     PragmaStep: _pragma,
@@ -232,4 +254,5 @@ _WRITERS: dict[type[Step], Callable[[_Writer, Any, Names], None]] = {
     CacheReadStep: _cache_read,
     CacheWriteStep: _cache_write,
     RfactorStep: _rfactor,
+    InstructionStep: _use_instruction,
 }

@@ -29,6 +29,8 @@ from autosched.state.steps import (
     CacheWriteStep,
     SplitStep,
     Step,
+    id_before,
+    inserted_stages,
 )
 from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import StringImm
@@ -241,8 +243,7 @@ def has_cache_write(state: State, stage_id: int) -> bool:
     for step in reversed(state.steps):
         if isinstance(step, CacheWriteStep) and step.stage_id == stage_id:
             return True
-        if isinstance(step, STAGE_INSERTING) and step.stage_id < stage_id:
-            stage_id -= 1
+        stage_id = id_before(step, stage_id)
     return False
 
 
@@ -262,8 +263,7 @@ def split_step_ids(state: State, stage_id: int) -> list[int]:
     found: list[int] = []
     for k in range(len(state.steps) - 1, -1, -1):
         step = state.steps[k]
-        if isinstance(step, STAGE_INSERTING) and step.stage_id < stage_id:
-            stage_id -= 1
+        stage_id = id_before(step, stage_id)
         if isinstance(step, SplitStep) and step.stage_id == stage_id:
             found.append(k)
     return found
@@ -283,13 +283,12 @@ def current_stage_id(steps: Sequence[Step], k: int) -> int:
     shift = 0
     for step in steps[k + 1 :]:
         if isinstance(step, STAGE_INSERTING) and step.stage_id <= base + shift:
-            shift += 1
+            shift += inserted_stages(step)
     return base + shift
 
 
 def earlier_stage_id(steps: Sequence[Step], k: int, stage_id: int) -> int:
     """The id that a stage, `stage_id` after all `steps`, had when step k was applied."""
     for step in reversed(steps[k + 1 :]):
-        if isinstance(step, STAGE_INSERTING) and step.stage_id < stage_id:
-            stage_id -= 1
+        stage_id = id_before(step, stage_id)
     return stage_id

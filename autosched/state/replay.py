@@ -26,6 +26,7 @@ from autosched.state.steps import (
     FollowFusedSplitStep,
     FollowSplitStep,
     FuseStep,
+    InstructionStep,
     PragmaStep,
     ReorderStep,
     RfactorStep,
@@ -36,6 +37,7 @@ from autosched.state.steps import (
 from autosched.te.operations.operation import Operation
 from autosched.te.schedule.schedule import Schedule
 from autosched.te.schedule.stage import Stage
+from autosched.te.schedule.use_instruction import instruction_of
 from autosched.tir.expr import IterVar
 
 
@@ -97,7 +99,11 @@ _ANNOTATIONS: dict[Annotation, Callable[[Stage, IterVar], None]] = {
 def _annotate(r: Replay, step: AnnotationStep, steps: Sequence[Step]) -> None:
     stage, axis = r.stages[step.stage_id], r.axes[step.stage_id][step.iter_id]
     if step.annotation is Annotation.TENSORIZE:
-        raise ScheduleError(f"annotation tensorize on {stage.op.name}: it cannot be replayed")
+        intrin = instruction_of(stage.op)
+        if intrin is None:
+            raise ScheduleError(f"annotation tensorize on {stage.op.name}: it cannot be replayed")
+        stage.tensorize(axis, intrin)
+        return
     apply = _ANNOTATIONS.get(step.annotation)
     if apply is None:
         stage.bind(axis, te.thread_axis(ANNOTATION_TEXT[step.annotation]))
@@ -218,6 +224,15 @@ def _rfactor(r: Replay, step: RfactorStep, steps: Sequence[Step]) -> None:
     r.insert(step.stage_id, first.op)
 
 
+def _use_instruction(r: Replay, step: InstructionStep, steps: Sequence[Step]) -> None:
+    tensor = r.stages[step.stage_id].origin_op.output(0)
+    tile = step.rows, step.columns
+    new = r.schedule.use_instruction(tensor, step.instruction, tile, step.pack_a)
+    r.refresh(step.stage_id)
+    for offset, made in enumerate(new):
+        r.insert(step.stage_id + offset, made.op)
+
+
 _EFFECTS: dict[type[Step], Callable[[Replay, Any, Sequence[Step]], None]] = {
     AnnotationStep: _annotate,
     FuseStep: _fuse,
@@ -233,4 +248,5 @@ _EFFECTS: dict[type[Step], Callable[[Replay, Any, Sequence[Step]], None]] = {
     CacheReadStep: _cache_read,
     CacheWriteStep: _cache_write,
     RfactorStep: _rfactor,
+    InstructionStep: _use_instruction,
 }

@@ -18,6 +18,7 @@ return the new state, with the new iterators where there are any:
     cache_read(stage_id, scope, reader_stage_ids) -> (State, int: id of the new stage)
     cache_write(stage_id, scope) -> (State, int: id of the cache stage)
     rfactor(stage_id, it, factor_iter_id) -> (State, int: id of the .rf stage)
+    use_instruction(stage_id, name, rows, columns, pack_a) -> (State, int: id of the tiles)
 
 `apply(step)` appends a given step. Illegal uses raise ScheduleError. Queries: `queries.py`.
 """
@@ -46,6 +47,7 @@ from autosched.state.steps import (
     FollowFusedSplitStep,
     FollowSplitStep,
     FuseStep,
+    InstructionStep,
     PragmaStep,
     ReorderStep,
     RfactorStep,
@@ -261,6 +263,13 @@ class State:
         """Factor the reduction iterator `it` out; the .rf stage takes the stage's id."""
         i = self.index_of(stage_id, it)
         return apply_step(self, RfactorStep(stage_id, i, factor_iter_id)), stage_id
+
+    def use_instruction(
+        self, stage_id: int, name: str, rows: int, columns: int, pack_a: bool = False
+    ) -> tuple[State, int]:
+        """Compute the stage by a tensor instruction; it becomes a copy of the tiles before it."""
+        step = InstructionStep(stage_id, name, rows, columns, pack_a)
+        return apply_step(self, step), stage_id + 1 + pack_a
 
     def index_of(self, stage_id: int, it: Iterator) -> int:
         """The position of `it` in the stage, by identity; ScheduleError when it is not there."""

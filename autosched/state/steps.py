@@ -1,4 +1,4 @@
-"""The 14 transform steps: frozen values that make up a candidate.
+"""The transform steps, Ansor's 14 and one of our own: frozen values that make up a candidate.
 
 A candidate is a tuple of steps. They are written to records as JSON arrays:
 
@@ -8,6 +8,7 @@ A candidate is a tuple of steps. They are written to records as JSON arrays:
     SA stage iter factor offset       CA stage target_stage target_iter
     CI stage                          CR stage                      CHR stage "scope" [readers]
     CHW stage "scope"                 RF stage iter factor_iter
+    TI stage "instruction" rows columns pack_a
 
 Stage ids are those at the moment the step is applied. `apply.py` gives their effect on a loop
 state, `replay.py` on a te.Schedule.
@@ -172,7 +173,37 @@ class RfactorStep(Step):
     factor_iter_id: int
 
 
-STAGE_INSERTING = (CacheReadStep, CacheWriteStep, RfactorStep)
+@dataclass(frozen=True, slots=True)
+class InstructionStep(Step):
+    """Compute a product of matrices by a tensor instruction, `rows` by `columns` calls at a time.
+
+    Not one of Ansor's. Packed operands and the tiles are stages before the stage, which becomes a
+    copy of the tiles (`Schedule.use_instruction`).
+    """
+
+    code: ClassVar[str] = "TI"
+    instruction: str
+    rows: int
+    columns: int
+    pack_a: bool = False
+
+
+STAGE_INSERTING = (CacheReadStep, CacheWriteStep, RfactorStep, InstructionStep)
+
+
+def inserted_stages(step: Step) -> int:
+    """How many stages the step adds."""
+    if isinstance(step, InstructionStep):
+        return 2 + step.pack_a
+    return int(isinstance(step, STAGE_INSERTING))
+
+
+def id_before(step: Step, stage_id: int) -> int:
+    """The id that the stage `stage_id` had before the step; of a new one, the step's own."""
+    if step.stage_id >= stage_id or not isinstance(step, STAGE_INSERTING):
+        return stage_id
+    return max(step.stage_id, stage_id - inserted_stages(step))
+
 
 # The kinds of the fields after the code, as written in a record.
 _FIELDS: dict[type[Step], tuple[str, ...]] = {
@@ -190,6 +221,7 @@ _FIELDS: dict[type[Step], tuple[str, ...]] = {
     CacheReadStep: ("id", "text", "ids"),
     CacheWriteStep: ("id", "text"),
     RfactorStep: ("id", "id", "id"),
+    InstructionStep: ("id", "text", "count", "count", "flag"),
 }
 _SHARED: dict[bytes, Step] = {}
 _MOST_SHARED = 1 << 16

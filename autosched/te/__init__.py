@@ -1,6 +1,7 @@
 """Tensor expressions: declaring tensor programs and scheduling them."""
 
 from autosched.te.bounds.scan_fix_point import scan_fix_points
+from autosched.te.intrin.registry import statements as tensor_instruction
 from autosched.te.operations import elementwise as elementwise
 from autosched.te.operations.compute import (
     compute,
@@ -169,6 +170,7 @@ __all__ = [
     "sum",
     "tan",
     "tanh",
+    "tensor_instruction",
     "thread_axis",
     "trunc",
     "truncdiv",

@@ -11,6 +11,7 @@ from autosched.search.options import SearchOptions
 from autosched.state.dag import ComputeDAG
 from autosched.state.state import State
 from autosched.target import HardwareParams
+from autosched.te.intrin.instruction import Instruction
 
 
 class Decision(Enum):
@@ -29,6 +30,8 @@ class Context:
     hardware: HardwareParams
     is_gpu: bool
     options: SearchOptions
+    instructions: tuple[Instruction, ...] = ()
+    """The tensor instructions of the target, best first."""
 
 
 class SketchRule(Protocol):

@@ -21,6 +21,7 @@ from autosched.state.steps import (
     FollowFusedSplitStep,
     FollowSplitStep,
     FuseStep,
+    InstructionStep,
     PragmaStep,
     ReorderStep,
     RfactorStep,
@@ -51,6 +52,7 @@ STEPS = st.one_of(
     st.builds(CacheReadStep, ids, texts, id_lists),
     st.builds(CacheWriteStep, ids, texts),
     st.builds(RfactorStep, ids, ids, ids),
+    st.builds(InstructionStep, ids, texts, st.integers(1, 9), st.integers(1, 9), st.booleans()),
 )
 
 
@@ -65,7 +67,7 @@ def test_round_trip(steps: tuple[Step, ...]) -> None:
 
 
 def test_every_code_is_known() -> None:
-    assert " ".join(STEP_CODES) == "AN FU PR RE SP FSP FFSP SA CA CI CR CHR CHW RF"
+    assert " ".join(STEP_CODES) == "AN FU PR RE SP FSP FFSP SA CA CI CR CHR CHW RF TI"
 
 
 def test_worked_example() -> None:

@@ -46,8 +46,8 @@ class Instruction:
     and the code generator know each.
     `registers` is how many registers there are for accumulators and operands together.
     `declare` makes its statements, each a TensorIntrin whose operation describes it as a tensor
-    expression. One that reads operands from memory has "compute" alone; one with registers of its
-    own may have "fill", "load_a", "load_b", "load_c" and "store" beside it.
+    expression. Each instruction has "compute"; one whose B is packed, "pack_b"; one with registers
+    of its own may have "fill", "load_a", "load_b", "load_c" and "store" beside them.
     """
 
     name: str

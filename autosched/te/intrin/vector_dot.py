@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autosched.te.intrin.instruction import Instruction, Operand
+from autosched.te.intrin.interleave import declare_interleave
 from autosched.te.operations.compute import compute, placeholder, reduce_axis
 from autosched.te.operations.reduction import sum as sum_over
 from autosched.te.operations.tensor import Tensor
@@ -56,7 +57,8 @@ def declare_vector_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
         clear = BufferStore(outs[0], zero, at)
         return plus_product(zero), clear, plus_product(BufferLoad(outs[0], at))
 
-    return {"compute": decl_tensor_intrin(c.op, statements, it.name)}
+    pack = declare_interleave(f"{it.name}.pack_b", it.b.dtype, k, lanes)
+    return {"compute": decl_tensor_intrin(c.op, statements, it.name), "pack_b": pack}
 
 
 def _description(a: Tensor, b: Tensor, dtype: str, lanes: int, k: int) -> Tensor:

@@ -12,6 +12,7 @@ from autosched.te.relations import AttachType
 from autosched.te.schedule import auto_inline, cache, groups
 from autosched.te.schedule import normalize as normalization
 from autosched.te.schedule import rfactor as factoring
+from autosched.te.schedule import use_instruction as instructions
 from autosched.te.schedule.stage import Stage
 
 __all__ = ["Schedule", "Stage", "create_schedule"]
@@ -42,6 +43,7 @@ class Schedule:
     cache_read = cache.cache_read
     cache_write = cache.cache_write
     rfactor = factoring.rfactor
+    use_instruction = instructions.use_instruction
     create_group = groups.create_group
     auto_inline_elementwise = auto_inline.auto_inline_elementwise
     auto_inline_broadcast = auto_inline.auto_inline_broadcast

@@ -94,7 +94,7 @@ def mentions(func: PrimFunc, is_small: IsSmall) -> bool:
 
 
 def promotable(func: PrimFunc, is_small: IsSmall, scopes: Collection[str]) -> set[Var]:
-    """Pointers of internal small buffers of constant size whose address nobody else gets.
+    """Pointers of internal small buffers of constant size whose address or bits nobody gets.
 
     Only those in storage of `scopes`, where there are any.
     """
@@ -109,7 +109,11 @@ def promotable(func: PrimFunc, is_small: IsSmall, scopes: Collection[str]) -> se
     for e in all_exprs(func.body) if found else ():
         if isinstance(e, Var):
             found.discard(e)
-        elif isinstance(e, Call) and e.op == "address_of" and isinstance(e.args[0], BufferLoad):
+        elif (
+            isinstance(e, Call)
+            and e.op in ("address_of", "reinterpret")
+            and isinstance(e.args[0], BufferLoad)
+        ):
             found.discard(e.args[0].buffer.data)
     return found
 

@@ -21,7 +21,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.interp import run
 
 _STEPS = 3
-_VECTOR_DOTS = [name for name, it in INSTRUCTIONS.items() if set(statements(name)) == {"compute"}]
+_VECTOR_DOTS = [name for name, it in INSTRUCTIONS.items() if it.c.scope == "local"]
 
 
 def _kernel(it: Instruction) -> PrimFunc:

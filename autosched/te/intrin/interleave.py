@@ -1,0 +1,55 @@
+"""Packing of B: k rows of a few columns each become the order that a dot product reads.
+
+P[l] = B[l % k, l // k]
+
+P[0:64] = interleave(interleave(B[0], B[1]), interleave(B[2], B[3]))      k = 4, 16 columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.te.operations.compute import compute, placeholder, var
+from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Shuffle
+from autosched.tir.stmt import BufferStore, Stmt
+
+
+def declare_interleave(name: str, dtype: DType, k: int, lanes: int) -> TensorIntrin:
+    """The statement of P[l] = B[l % k, l // k] for `lanes` columns; k is a power of two."""
+    b = placeholder((k, lanes), dtype.name, "b")
+    packed = compute((lanes * k,), lambda i: b[i % k, i // k], "p")
+    rows = decl_buffer(
+        b.shape,
+        dtype,
+        "b",
+        strides=(var("pitch"), 1),
+        elem_offset=var("b_offset"),
+        data_alignment=1,
+    )
+
+    def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
+        bits = DType(f"uint{dtype.bits}").with_lanes(lanes)
+        at = Ramp(IntImm(0), IntImm(1), lanes)
+        parts = [_as(bits, BufferLoad(ins[0], (IntImm(row), at))) for row in range(k)]
+        while len(parts) > 1:
+            wide = DType(f"uint{parts[0].dtype.bits * 2}").with_lanes(lanes)
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [_pair(x, y, wide) for x, y in pairs]
+        value = _as(dtype.with_lanes(lanes * k), parts[0])
+        return BufferStore(outs[0], value, (Ramp(IntImm(0), IntImm(1), lanes * k),))
+
+    return decl_tensor_intrin(packed.op, statements, name, binds={b: rows})
+
+
+def _pair(x: Expr, y: Expr, wide: DType) -> Expr:
+    """The elements of both in turn, as elements of twice the width."""
+    lanes = x.dtype.lanes
+    order = [number for lane in range(lanes) for number in (lane, lanes + lane)]
+    return _as(wide, Shuffle((x, y), tuple(map(IntImm, order))))
+
+
+def _as(dtype: DType, e: Expr) -> Expr:
+    return e if e.dtype is dtype else Call(dtype, "reinterpret", (e,))

@@ -1,0 +1,241 @@
+"""use_instruction: a reduction over tiles that a tensor instruction multiplies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.product import Product, as_product, extent
+from autosched.te.intrin.registry import instruction, statements
+from autosched.te.operations.operation import ComputeOp, Operation
+from autosched.te.operations.reduction import sum as sum_over
+from autosched.te.operations.tensor import Tensor
+from autosched.te.operations.tensor_intrin import TensorIntrin
+from autosched.te.schedule.refusal import refuse
+from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, ProducerLoad, Range, Var
+from autosched.tir.op import add, all_, cast, const, floordiv, floormod, if_then_else, lt, min_, mul
+from autosched.tir.walk import substitute
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.schedule import Schedule
+
+INSTRUCTION = "tensor_instruction"
+"""The attribute of an operation that an instruction does: its name, a colon, which statements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """How many of the instruction's tiles are accumulated at a time, down and across."""
+
+    m: int
+    n: int
+
+
+def use_instruction(
+    schedule: Schedule, tensor: Tensor, name: str, tile: tuple[int, int], pack_a: bool = False
+) -> list[Tensor]:
+    """Compute `tensor` tile by tile in registers, as the instruction `name` wants its operands.
+
+    New stages come right before the tensor's, at the root: with `pack_a` A with k last, padded
+    with zeros to whole calls; B packed tile by tile; the sums of `tile` calls down and across,
+    in storage of their own. The tensor's stage becomes a copy of these. Returns the new tensors
+    in this order. Rows and columns beyond the sizes are computed and dropped.
+
+    before:
+        for m in range(12):
+            for n in range(32):
+                C[m, n] = 0
+                for k in range(16):
+                    C[m, n] = C[m, n] + int32(A[m, k]) * int32(B[k, n])
+    after s.use_instruction(C, "vpdpbusd.zmm", (6, 2)):
+        realize(B.pack[0:1, 0:4, 0:2, 0:64], int8, "")
+        for no, ko, nt, l:
+            B.pack[no, ko, nt, l] = B[ko * 4 + l % 4, (no * 2 + nt) * 16 + l // 4]
+        realize(C.tile[0:2, 0:1, 0:6, 0:2, 0:16], int32, "local")
+        for mo, no, mt, nt, ni:
+            C.tile[mo, no, mt, nt, ni] = 0
+            for ko, ki:
+                C.tile[mo, no, mt, nt, ni] = C.tile[mo, no, mt, nt, ni] +
+                    int32(A[mo * 6 + mt, ko * 4 + ki]) * int32(B.pack[no, ko, nt, ni * 4 + ki])
+        for m in range(12):
+            for n in range(32):
+                C[m, n] = C.tile[m // 6, n // 32, m % 6, n // 16 % 2, n % 16]
+    """
+    stage = schedule[tensor]
+    it = instruction(name)
+    op = stage.op
+    if not isinstance(op, ComputeOp) or stage.relations:
+        raise refuse("use_instruction", stage, None, "only a te.compute before its loops change")
+    product = as_product(op, it)
+    if product is None:
+        raise refuse(
+            "use_instruction", stage, None, f"it is no product of matrices of the types of {name}"
+        )
+    if not pack_a and not reads_in_place(product, it):
+        raise refuse(
+            "use_instruction", stage, None, f"{name} cannot read {product.a!r} in place; use pack_a"
+        )
+    writer = _Writer(product, it, Tile(*tile))
+    new = writer.operations(pack_a)
+    position = schedule.stages.index(stage)
+    for offset, made in enumerate(new):
+        inserted = schedule.insert_stage(position + offset, made, stage.group)
+        if made is new[-1]:
+            inserted.scope = "local"
+    copy = writer.copy(new[-1].output(0))
+    schedule.replace_ops({op: copy})
+    stage.reset_loops(copy)
+    return [made.output(0) for made in new]
+
+
+def reads_in_place(product: Product, it: Instruction) -> bool:
+    """Whether the instruction may read A as it is: k last, and whole calls of it."""
+    whole = extent(product.k) % it.extent("k") == 0
+    return whole and product.k_is_last() and it.extent("m") == 1
+
+
+class _Writer:
+    """The operations that take the place of one."""
+
+    def __init__(self, product: Product, it: Instruction, tile: Tile) -> None:
+        self.product = product
+        self.rows = tile.m
+        self.columns = tile.n
+        self.lanes = it.extent("n")
+        self.depth = it.extent("k")
+        self.name = it.name
+        self.steps = -(-extent(product.k) // self.depth)
+        self.across = -(-extent(product.n) // (self.columns * self.lanes))
+        self.down = -(-extent(product.m) // self.rows)
+
+    def operations(self, pack_a: bool) -> list[ComputeOp]:
+        """Packed operands, then the sums."""
+        product = self.product
+        new: list[ComputeOp] = []
+        if pack_a:
+            new.append(self._packed_a())
+        new.append(self._packed_b())
+        a = new[0].output(0) if pack_a else product.a.producer
+        new.append(self._sums(a, new[-1].output(0), pack_a))
+        return new
+
+    def _packed_a(self) -> ComputeOp:
+        """A with k last and padded."""
+        load, k = self.product.a, self.product.k
+        sizes = [size for d, size in enumerate(load.producer.shape) if load.indices[d] is not k.var]
+        axes = [_axis(f"d{d}", size) for d, size in enumerate(sizes)]
+        last = _axis("kp", self.steps * self.depth)
+        rest = iter(axes)
+        indices = [last.var if i is k.var else next(rest).var for i in load.indices]
+        value: Expr = load.producer[tuple(indices)]
+        value = _within(value, [(last.var, extent(k), self.steps * self.depth)])
+        return ComputeOp(f"{load.producer.name}.pack", [*axes, last], [value])
+
+    def _packed_b(self) -> ComputeOp:
+        """B as [no, other dimensions, ko, nt, lane * depth + k of the call]."""
+        load, n, k = self.product.b, self.product.n, self.product.k
+        dims = list(zip(load.indices, load.producer.shape, strict=True))
+        sizes = [size for index, size in dims if index is not n.var and index is not k.var]
+        others = [_axis(f"d{d}", size) for d, size in enumerate(sizes)]
+        no, ko = _axis("no", self.across), _axis("ko", self.steps)
+        nt, lane = _axis("nt", self.columns), _axis("l", self.lanes * self.depth)
+        row = add(mul(ko.var, self.depth), floormod(lane.var, self.depth))
+        block = add(mul(no.var, self.columns), nt.var)
+        column = add(mul(block, self.lanes), floordiv(lane.var, self.depth))
+        rest = iter(others)
+        indices = [
+            row if index is k.var else column if index is n.var else next(rest).var
+            for index in load.indices
+        ]
+        value: Expr = load.producer[tuple(indices)]
+        bounds = [
+            (row, extent(k), self.steps * self.depth),
+            (column, extent(n), self.across * self.columns * self.lanes),
+        ]
+        axes = [no, *others, ko, nt, lane]
+        body = _within(value, bounds)
+        attrs = {INSTRUCTION: f"{self.name}:pack_b"} if body is value else {}
+        return ComputeOp(f"{load.producer.name}.pack", axes, [body], attrs=attrs)
+
+    def _sums(self, a: Tensor, b: Tensor, pack_a: bool) -> ComputeOp:
+        """The tiles [other axes, mo, no, mt, nt, ni]."""
+        product = self.product
+        data, reductions = product.others()
+        axes = [IterVar(iv.dom, Var(f"{iv.var.name}.t", iv.var.dtype), iv.kind) for iv in data]
+        outer = [
+            IterVar(iv.dom, Var(f"{iv.var.name}.t", iv.var.dtype), iv.kind) for iv in reductions
+        ]
+        mo, no = _axis("mo", self.down), _axis("no", self.across)
+        mt, nt, ni = _axis("mt", self.rows), _axis("nt", self.columns), _axis("ni", self.lanes)
+        ko, ki = (_axis(s, e, True) for s, e in (("ko", self.steps), ("ki", self.depth)))
+        row: Expr = add(mul(mo.var, self.rows), mt.var)
+        if extent(product.m) % self.rows:
+            row = min_(row, extent(product.m) - 1)  # what is read there is dropped
+        step = add(mul(ko.var, self.depth), ki.var)
+        table: dict[Var, Expr] = {product.m.var: row, product.k.var: step}
+        table |= {old.var: new.var for old, new in zip(data, axes, strict=True)}
+        table |= {old.var: new.var for old, new in zip(reductions, outer, strict=True)}
+        left = _indices_of_a(product.a, product.k, table, pack_a)
+        fixed = (product.n.var, product.k.var)
+        others = [substitute(i, table) for i in product.b.indices if all(i is not v for v in fixed)]
+        lane = add(mul(ni.var, self.depth), ki.var)
+        right = (no.var, *others, ko.var, nt.var, lane)
+        dtype = product.op.body[0].dtype
+        value = mul(
+            cast(dtype, ProducerLoad(a, tuple(left))), cast(dtype, ProducerLoad(b, tuple(right)))
+        )
+        body = sum_over(value, axis=[*outer, ko, ki])
+        attrs = {INSTRUCTION: f"{self.name}:compute"}
+        name = f"{product.op.name}.tile"
+        return ComputeOp(name, [*axes, mo, no, mt, nt, ni], [body], attrs=attrs)
+
+    def copy(self, sums: Tensor) -> ComputeOp:
+        """The operation itself, as a copy of the tiles."""
+        product = self.product
+        m, n = product.m.var, product.n.var
+        data, _ = product.others()
+        width = self.columns * self.lanes
+        indices = (
+            *(iv.var for iv in data),
+            floordiv(m, self.rows),
+            floordiv(n, width),
+            floormod(m, self.rows),
+            floormod(floordiv(n, self.lanes), self.columns),
+            floormod(n, self.lanes),
+        )
+        op = product.op
+        return ComputeOp(op.name, op.axis, [ProducerLoad(sums, indices)], op.tag)
+
+
+def _indices_of_a(
+    load: ProducerLoad, k: IterVar, table: dict[Var, Expr], packed: bool
+) -> list[Expr]:
+    if not packed:
+        return [substitute(index, table) for index in load.indices]
+    rest = [substitute(index, table) for index in load.indices if index is not k.var]
+    return [*rest, table[k.var]]
+
+
+def _renamed(iv: IterVar) -> IterVar:
+    return IterVar(iv.dom, Var(f"{iv.var.name}.t", iv.var.dtype), iv.kind)
+
+
+def _axis(name: str, size: int | Expr, reduce: bool = False) -> IterVar:
+    kind = IterKind.REDUCE if reduce else IterKind.DATA_PAR
+    return IterVar(Range.of(size if isinstance(size, Expr) else IntImm(size)), Var(name), kind)
+
+
+def _within(value: Expr, bounds: Sequence[tuple[Expr, int, int]]) -> Expr:
+    """`value`, and 0 where an index is not below its size; triples of index, size, range."""
+    checks = [lt(index, size) for index, size, most in bounds if most > size]
+    if not checks:
+        return value
+    return if_then_else(all_(*checks), value, const(0, value.dtype))
+
+
+def instruction_of(op: Operation) -> TensorIntrin | None:
+    """What does the innermost loops of an operation that use_instruction made; None for others."""
+    name, _, part = str(op.attrs.get(INSTRUCTION, "")).partition(":")
+    return statements(name)[part] if name else None

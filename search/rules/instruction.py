@@ -1,0 +1,147 @@
+"""UseInstruction: reductions that a tensor instruction of the target multiplies.
+
+One sketch for each tile of accumulators that fits the registers. For C = A * B with the
+instruction vpdpbusd and a tile of 6 x 4 calls:
+
+    B.pack = ...                                  packed, at the root; the search may move it inside
+    for m.0, n.0, m.1, n.1:                       tiles, sizes open
+      for k: for 6 x 4: C.tile += vpdpbusd        unrolled: accumulators stay in registers
+      for 6 x 4 x 16: C = C.tile                  and what is computed from C, element by element
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.search.rules.common import Next
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.state import queries
+from autosched.state.iterator import Annotation
+from autosched.state.state import State
+from autosched.state.steps import AnnotationStep, InstructionStep, SplitStep, Step
+from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.product import Product, as_product, extent
+from autosched.te.operations.operation import ComputeOp, PlaceholderOp
+from autosched.te.schedule.use_instruction import instruction_of, reads_in_place
+
+VECTOR_TILES = ((6, 4), (4, 4), (12, 2), (8, 2), (14, 1), (1, 8), (1, 4), (1, 2))
+"""Calls down and across whose accumulators, a row of B and an element of A fit 32 registers.
+
+Those for more than one row have sixteen or more products under way, one or two begun a cycle and
+done some five later."""
+
+
+def _product(context: Context, state: State, stage_id: int) -> tuple[Product, Instruction] | None:
+    op = state.stages[stage_id].op
+    if not isinstance(op, ComputeOp) or instruction_of(op) is not None:
+        return None
+    for it in context.instructions:
+        product = as_product(op, it)
+        # A result narrower than one call leaves most of it idle.
+        if product is not None and extent(product.n) >= it.extent("n"):
+            return product, it
+    return None
+
+
+def _condition(context: Context, state: State, stage_id: int) -> Decision:
+    if queries.is_tiled(state, stage_id) or queries.has_cache_write(state, stage_id):
+        return Decision.SKIP
+    return Decision.SKIP if _product(context, state, stage_id) is None else Decision.APPLY
+
+
+def _apply(context: Context, state: State, stage_id: int) -> Next:
+    found = _product(context, state, stage_id)
+    assert found is not None, "the condition holds"
+    product, it = found
+    return [
+        (_tiled(state, stage_id, product, it, rows, columns), stage_id - 1)
+        for rows, columns in _tiles(product, it)
+    ]
+
+
+USE_INSTRUCTION = FunctionRule("UseInstruction", _condition, _apply)
+
+
+def _tiles(product: Product, it: Instruction) -> list[tuple[int, int]]:
+    """The tiles that waste the least: at most four, without those larger than the result."""
+    sizes = extent(product.m), extent(product.n)
+    calls = it.extent("m"), it.extent("n")
+    scored = []
+    for tile in VECTOR_TILES:
+        work = 1
+        for size, call, count in zip(sizes, calls, tile, strict=True):
+            work *= -(-size // (call * count)) * call * count
+        if tile[0] * tile[1] + tile[1] + 1 <= it.registers:
+            scored.append((work, tile))
+    least = min(work for work, _ in scored)
+    return [tile for work, tile in sorted(scored, key=lambda s: s[0]) if work <= 1.25 * least][:4]
+
+
+def _tiled(
+    state: State, stage_id: int, product: Product, it: Instruction, rows: int, columns: int
+) -> State:
+    target = queries.has_single_elementwise_matched_consumer(state, stage_id)
+    plain = isinstance(product.a.producer.op, PlaceholderOp)
+    pack_a = not (plain and reads_in_place(product, it))
+    state, tiles = state.use_instruction(stage_id, it.name, rows, columns, pack_a)
+    copy = tiles + 1
+    if target >= 0:
+        state = state.compute_inline(copy)
+        target += copy - stage_id
+    else:
+        target = copy
+    m = next(k for k, iv in enumerate(product.op.axis) if iv is product.m)
+    iters = state.stages[target].iters
+    others = [it_ for k, it_ in enumerate(iters) if k not in (m, len(iters) - 1)]
+    state, (down, inner_m) = state.split(target, iters[m], [rows * it.extent("m")])
+    last = state.stages[target].iters[-1]
+    state, (across, inner_n, lane) = state.split(target, last, [columns, it.extent("n")])
+    state = _tensorized(state, tiles)
+    if instruction_of(state.stages[tiles - 1].op) is not None:
+        state = _tensorized(state, tiles - 1)
+    state, (m0, m1) = state.split(target, down, [None])
+    state, (n0, n1) = state.split(target, across, [None])
+    state = state.reorder(target, [*others, m0, n0, m1, n1, inner_m, inner_n, lane])
+    at = n1
+    for inner in (inner_m, inner_n):
+        state, _ = state.unroll(target, inner)
+    return state.compute_at(tiles, target, at)
+
+
+def _tensorized(state: State, stage_id: int) -> State:
+    """The stage with its innermost loops done by its instruction, those of a tile unrolled."""
+    op = state.stages[stage_id].op
+    intrin = instruction_of(op)
+    assert intrin is not None and isinstance(op, ComputeOp) and isinstance(intrin.op, ComputeOp)
+    inside = len(intrin.op.axis)
+    iters = list(state.stages[stage_id].iters)
+    spatial, reduce = iters[: len(op.axis)], iters[len(op.axis) :]
+    first = len(spatial) - inside
+    if reduce:
+        outer, tile = spatial[: first - 2], spatial[first - 2 : first]
+        held = len(intrin.op.reduce_axis)
+        done = [*spatial[first:], *reduce[len(reduce) - held :]]
+        state = state.reorder(stage_id, [*outer, *reduce[: len(reduce) - held], *tile, *done])
+        for it in tile:
+            state, _ = state.unroll(stage_id, it)
+    position = next(
+        k for k, it in enumerate(state.stages[stage_id].iters) if it.name == spatial[first].name
+    )
+    return state.apply(AnnotationStep(stage_id, position, Annotation.TENSORIZE))
+
+
+def fixed_splits(steps: Sequence[Step]) -> frozenset[int]:
+    """The splits by the tile of an instruction, which other lengths would only spoil.
+
+    They stand between its step and the first tensorized loop.
+    """
+    fixed: set[int] = set()
+    inside = False
+    for k, step in enumerate(steps):
+        if isinstance(step, InstructionStep):
+            inside = True
+        elif isinstance(step, AnnotationStep) and step.annotation is Annotation.TENSORIZE:
+            inside = False
+        elif inside and isinstance(step, SplitStep):
+            fixed.add(k)
+    return frozenset(fixed)

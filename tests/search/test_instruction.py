@@ -1,0 +1,169 @@
+"""Candidates that use a tensor instruction: where it fits, and that they compute the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.driver import build_steps, lower_steps
+from autosched.errors import ConfigError, ScheduleError
+from autosched.measure import ansor_log
+from autosched.measure.result import MeasureResult
+from autosched.runtime.cpu import load
+from autosched.search.mutation import mutate_tile_size
+from autosched.search.options import SearchOptions
+from autosched.search.rules.instruction import fixed_splits
+from autosched.search.rules.protocol import Context
+from autosched.search.space import SearchSpace
+from autosched.state.dag import ComputeDAG
+from autosched.state.python_schedule import python_schedule
+from autosched.state.state import State
+from autosched.state.steps import InstructionStep, SplitStep, Step, steps_from_json, steps_to_json
+from autosched.target import cpu_target
+from autosched.task import Task
+from autosched.te.intrin.registry import available, instruction
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.equal import structural_equal
+from autosched.tir.interp import run
+
+TARGET = cpu_target(2)
+TYPES = {
+    "vpdpbusd.zmm": ("uint8", "int8", "int32"),
+    "vpdpwssd.zmm": ("int16", "int16", "int32"),
+    "vdpbf16ps.zmm": ("bfloat16", "bfloat16", "float32"),
+}
+
+
+def product(types: tuple[str, str, str], m: int, n: int, k: int) -> list[Tensor]:
+    """A, B, and a bias and relu of their product."""
+    a, b, c = types
+    left, right = te.placeholder((m, k), a, "A"), te.placeholder((k, n), b, "B")
+    bias, r = te.placeholder((n,), c, "bias"), te.reduce_axis((0, k), "r")
+    total = te.compute(
+        (m, n),
+        lambda i, j: te.sum(left[i, r].astype(c) * right[r, j].astype(c), axis=r),
+        "C",
+    )
+    out = te.compute((m, n), lambda i, j: te.max(total[i, j] + bias[j], te.const(0, c)), "D")
+    return [left, right, bias, out]
+
+
+def convolution(types: tuple[str, str, str], size: int, ci: int, co: int) -> list[Tensor]:
+    a, b, c = types
+    left, right = (
+        te.placeholder((1, size, size, ci), a, "A"),
+        te.placeholder((3, 3, ci, co), b, "B"),
+    )
+    y, x, r = (te.reduce_axis((0, e), name) for e, name in ((3, "y"), (3, "x"), (ci, "r")))
+    out = te.compute(
+        (1, size - 2, size - 2, co),
+        lambda n, i, j, o: te.sum(
+            left[n, i + y, j + x, r].astype(c) * right[y, x, r, o].astype(c), axis=[y, x, r]
+        ),
+        "C",
+    )
+    return [left, right, out]
+
+
+def space_of(tensors: list[Tensor], name: str) -> SearchSpace:
+    dag, options = ComputeDAG(tensors), SearchOptions(space="autosched")
+    return SearchSpace.of(Context(dag, TARGET.hardware, False, options, (instruction(name),)))
+
+
+def using(space: SearchSpace) -> list[State]:
+    return [s for s in space.sketches if any(isinstance(p, InstructionStep) for p in s.steps)]
+
+
+def arrays(tensors: list[Tensor], rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
+    found = []
+    for tensor in tensors:
+        shape = [int(e.value) for e in tensor.shape]  # type: ignore[attr-defined]  # constants
+        values = rng.integers(-100, 100, shape)
+        found.append(
+            (np.abs(values) if tensor.dtype.name[0] == "u" else values).astype(tensor.dtype.numpy)
+        )
+    return found
+
+
+CASES = {
+    "tiles divide": product(TYPES["vpdpbusd.zmm"], 24, 64, 16),
+    "nothing divides": product(TYPES["vpdpbusd.zmm"], 17, 50, 33),
+    "16 bits": product(TYPES["vpdpwssd.zmm"], 5, 31, 17),
+    "bfloat16": product(TYPES["vdpbf16ps.zmm"], 13, 40, 15),
+    "convolution": convolution(TYPES["vpdpbusd.zmm"], 7, 6, 20),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_computes_the_same(case: str) -> None:
+    """The interpreter equals NumPy, and machine code the interpreter, bit for bit."""
+    tensors = CASES[case]
+    types = tuple(t.dtype.name for t in (*tensors[:2], tensors[-1]))
+    name = next(n for n, wanted in TYPES.items() if wanted == types)
+    space, rng = space_of(tensors, name), np.random.default_rng(0)
+    dag = space.context.dag
+    plain = next(s for s in space.sketches if s not in using(space))
+    values = arrays(tensors[:-1], rng)
+    (reference,) = space.sample(rng, 1, sketch=plain)[:1]
+    expected = load(build_steps(dag, reference, TARGET))(*values)
+    for sketch in using(space)[:2]:
+        steps = space.sample(rng, 1, sketch=sketch)[0]
+        assert steps_from_json(json.loads(json.dumps(steps_to_json(steps)))) == steps
+        func, found = lower_steps(dag, steps, TARGET), np.zeros_like(expected)
+        run(func, [*values, found])
+        np.testing.assert_array_equal(found, expected)  # sums of small integers are exact
+        if instruction(name) in available(TARGET):
+            kernel = load(build_steps(dag, steps, TARGET))
+            np.testing.assert_array_equal(kernel(*values), found)
+
+
+def _steps(case: str = "nothing divides") -> tuple[SearchSpace, tuple[Step, ...]]:
+    space = space_of(CASES[case], "vpdpbusd.zmm")
+    return space, space.sample(np.random.default_rng(0), 1, sketch=using(space)[0])[0]
+
+
+def test_printed_python_schedules_the_same() -> None:
+    space, steps = _steps()
+    dag = space.context.dag
+    names: dict[str, Any] = {"te": te}
+    names |= {op.name: op.output(0) for op in dag.outputs}
+    exec(python_schedule(dag, steps), names)
+    expected = schedule_to_prim_func(dag.apply_steps(steps)[0], list(dag.tensors))
+    assert structural_equal(schedule_to_prim_func(names["s"], list(dag.tensors)), expected)
+
+
+def test_tiles_of_the_instruction_are_never_mutated() -> None:
+    space, steps = _steps("tiles divide")
+    fixed = fixed_splits(steps)
+    assert [type(steps[k]) for k in sorted(fixed)] == [SplitStep, SplitStep]
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        mutated = mutate_tile_size(space.context, steps, rng)
+        assert mutated is None or all(mutated[k] == steps[k] for k in fixed)
+
+
+def test_what_it_is_not_for() -> None:
+    tensors = product(TYPES["vpdpbusd.zmm"], 8, 16, 8)
+    dag = ComputeDAG(tensors)
+    ansor = SearchSpace.of(Context(dag, TARGET.hardware, False, SearchOptions(space="ansor")))
+    assert not using(ansor)
+    assert not using(space_of(product(TYPES["vpdpbusd.zmm"], 8, 12, 8), "vpdpbusd.zmm"))  # narrow
+    s = te.create_schedule(tensors[-1].op)
+    with pytest.raises(ScheduleError, match="no product of matrices of the types of vdpbf16ps"):
+        s.use_instruction(tensors[-1].op.inputs[0], "vdpbf16ps.zmm", (4, 4))
+    odd = product(TYPES["vpdpbusd.zmm"], 8, 16, 7)
+    s = te.create_schedule(odd[-1].op)
+    with pytest.raises(ScheduleError, match=r"cannot read A\[i, r\] in place; use pack_a"):
+        s.use_instruction(odd[-1].op.inputs[0], "vpdpbusd.zmm", (4, 4))
+
+
+def test_ansor_logs_cannot_hold_them() -> None:
+    task = Task.from_workload("matmul", M=8, N=8, K=8)
+    steps = (InstructionStep(2, "vpdpbusd.zmm", 4, 4),)
+    with pytest.raises(ConfigError, match="step TI, which Ansor does not have"):
+        ansor_log.format_line(task.to_json(), steps, MeasureResult((1.0,)), 0)
