@@ -98,7 +98,7 @@ def compute_locations(state: State, stage_id: int) -> list[tuple[int, Iterator]]
                 break
         elif seen_reduction and it.kind is IterKind.SPATIAL:
             break
-        if it.annotation is Annotation.UNROLL:
+        if it.annotation in (Annotation.UNROLL, Annotation.TENSORIZE):
             break
         if it.extent == 1:
             continue

@@ -17,6 +17,7 @@ from autosched.codegen.llvm_masks import updated_buffers
 from autosched.codegen.llvm_module import ModuleBuilder
 from autosched.codegen.llvm_stmt import statement
 from autosched.codegen.llvm_storage import epilogue, prologue
+from autosched.codegen.llvm_tiles import permission
 from autosched.codegen.llvm_types import llvm_type
 from autosched.errors import CompileError
 from autosched.target import Target
@@ -75,6 +76,7 @@ def emit_llvm(func: PrimFunc, target: Target) -> str:
     module.functions.append(body)
     entry = [
         f"define i32 @{name}(ptr %args) #0 {{",
+        *permission(module),
         "  %status = alloca i32",
         "  store i32 0, ptr %status",
         *lines,

@@ -39,8 +39,8 @@ class FunctionBuilder:
     `depth` a variable to the index of the region that defines it, `pointers` a pointer variable to
     its register. `mask` is the register and width of the condition under which memory may be
     read. `unmasked` are arrays that no mask is used for. `may_fuse`: a product and a sum may be
-    rounded once. `slots` hold the workspace pointers
-    that the exit block frees, `slot_of` says which of them a pointer's register is in.
+    rounded once. `slots` hold the workspace pointers that the exit block frees, `slot_of` says
+    which of them a pointer's register is in; `last` are further lines of that block.
     """
 
     def __init__(self, module: ModuleBuilder, *, inside_parallel: bool = False) -> None:
@@ -57,6 +57,7 @@ class FunctionBuilder:
         self.allocas: list[str] = []
         self.unmasked: set[Var] = set()
         self.slots: list[str] = []
+        self.last: list[str] = []
         self.slot_of: dict[str, str] = {}
         self.mask: tuple[str, int] | None = None
         self.may_fuse = True
@@ -260,7 +261,7 @@ class FunctionBuilder:
             lines.append(f"{block.label}:")
             lines.extend(block.lines)
             lines.append(f"  {block.terminator}")
-        lines += ["exit:", *epilogue, "  ret void", "}"]
+        lines += ["exit:", *epilogue, *self.last, "  ret void", "}"]
         return "\n".join(lines)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autosched.codegen import llvm_math, llvm_memory, llvm_packed, llvm_profile
+from autosched.codegen import llvm_math, llvm_memory, llvm_packed, llvm_profile, llvm_tiles
 from autosched.codegen.llvm_arith import convert
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_types import llvm_type, memory_type, splat, suffix
@@ -22,6 +22,7 @@ from autosched.tir.expr import (
     StringImm,
 )
 from autosched.tir.intrin import BINARY_MATH, UNARY_MATH
+from autosched.tir.tiles import TILE_CALLS
 from autosched.tir.walk import pre_order
 
 
@@ -285,6 +286,8 @@ _TAKES_BFLOAT = frozenset(("llvm.aarch64.neon.bfmmla",))
 def _llvm_intrinsic(b: FunctionBuilder, e: Call) -> str:
     if not isinstance(e.args[0], StringImm):
         raise CompileError(f"{e.op} needs the intrinsic's name as its first argument: {e!r}")
+    if e.args[0].value in TILE_CALLS:
+        return llvm_tiles.tile_call(b, e.args[0].value, e.args[1:])
     pairs = [(llvm_type(a.dtype), b.value(a)) for a in e.args[1:]]
     if e.args[0].value in _TAKES_BFLOAT:
         pairs = [_with_bfloat(b, *pair) for pair in pairs]

@@ -17,7 +17,7 @@ from autosched.errors import CompileError, MeasureError
 from autosched.layout import LayoutChange
 from autosched.tir.dimension import Dimension, as_dimension, unsolvable
 from autosched.tir.dtype import DType
-from autosched.tir.expr import BufferLoad, Call, StringImm, Var
+from autosched.tir.expr import BufferLoad, Call, IntImm, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, Evaluate
 from autosched.tir.walk import pre_order, stmts, unique_exprs
@@ -200,16 +200,28 @@ def _externs(func: PrimFunc) -> tuple[str, ...]:
 
 
 def written(func: PrimFunc) -> set[Var]:
-    """The pointers that the function stores through, or passes to a call that may."""
+    """The pointers that the function stores through, or passes to a call that may.
+
+    An access pointer says itself whether it is only read through.
+    """
     found = {s.buffer.data for s in stmts(func.body) if isinstance(s, BufferStore)}
     for s in stmts(func.body):
         if isinstance(s, Evaluate):
+            calls = [e for e in pre_order(s.value) if isinstance(e, Call)]
+            read = {e.args[1] for e in calls if e.op == "tvm_access_ptr" and _only_reads(e)}
             for e in pre_order(s.value):
+                if e in read:
+                    continue
                 if isinstance(e, BufferLoad):
                     found.add(e.buffer.data)
                 elif isinstance(e, Var) and e.dtype.is_handle:
                     found.add(e)
     return found
+
+
+def _only_reads(e: Call) -> bool:
+    mask = e.args[4]
+    return isinstance(mask, IntImm) and not mask.value & 2
 
 
 def _param(func: PrimFunc, var: Var, written: set[Var], names: Mapping[Var, str]) -> ParamSpec:

@@ -10,6 +10,7 @@ import numpy as np
 
 from autosched.codegen.llvm import compile_object, emit_llvm
 from autosched.codegen.llvm_compile import Level
+from autosched.codegen.llvm_tiles import NO_TILES
 from autosched.errors import MeasureError
 from autosched.runtime.arguments import as_array, check
 from autosched.runtime.array_checks import view_of
@@ -251,6 +252,9 @@ class CpuKernel:
     def failure(self, status: int) -> MeasureError:
         """The error of a call that returned `status`."""
         name = self.artifact.symbol
+        if status == NO_TILES:
+            why = "the system does not let this process use AMX tiles (ARCH_REQ_XCOMP_PERM)"
+            return MeasureError(f"{name}: {why}", stage="run")
         if status < 0:
             return MeasureError(f"{name}: out of workspace memory", stage="run", kind="memory")
         return MeasureError(

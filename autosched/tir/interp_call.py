@@ -12,6 +12,7 @@ from autosched.tir.interp_access import flat_index
 from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_value import ATOM, Value, is_settled, type_interval
 from autosched.tir.intrin import EFFECTS
+from autosched.tir.tiles import TILE_CALLS
 
 if TYPE_CHECKING:
     from autosched.tir.interp_expr import ExprCompiler
@@ -143,6 +144,15 @@ def _llvm_intrinsic(c: ExprCompiler, e: Call) -> Value:
     return call_value(c, Call(e.dtype, op, e.args[1:]))
 
 
+def _tile_call(c: ExprCompiler, e: Call) -> Value:
+    """A call of AMX, on the tiles of this run."""
+    name = e.args[0].value if isinstance(e.args[0], StringImm) else ""
+    if name not in TILE_CALLS:
+        return _llvm_intrinsic(c, e)
+    texts = ", ".join(c.expr(a).text for a in e.args[1:])
+    return Value(f"{c.constant(c.run.tiles)}.call({name!r}, [{texts}])")
+
+
 def _extern(c: ExprCompiler, e: Call) -> Value:
     args = [c.expr(a) for a in e.args]
     texts = ", ".join(a.text for a in args)
@@ -195,6 +205,7 @@ _SPECIAL: dict[str, Callable[[ExprCompiler, Call], Value]] = {
     **dict.fromkeys(SHUFFLES, _warp_shuffle),
     "tvm_warp_activemask": _active_mask,
     "call_llvm_pure_intrin": _llvm_intrinsic,
+    "call_llvm_intrin": _tile_call,
     "call_extern": _extern,
     "call_pure_extern": _extern,
     "call_packed": _extern,

@@ -25,6 +25,7 @@ from autosched.tir.interp_memory import (
 from autosched.tir.interp_shadow import EPOCH, Shadow
 from autosched.tir.interp_warp import Warps
 from autosched.tir.interp_watch import Watch
+from autosched.tir.tiles import Tiles
 
 THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
@@ -39,6 +40,7 @@ class Run:
         self.has_warp_barriers = has_warp_barriers
         self.launches = 0
         self.threads: Threads | None = None
+        self.tiles = Tiles()
 
     def shadow(self, storage: Storage, cell_bytes: int, initialised: bool) -> None:
         """Gives global memory its shadow, as far as one is asked for."""

@@ -11,6 +11,7 @@ instruction vpdpbusd and a tile of 6 x 4 calls:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from autosched.search.rules.common import Next
@@ -21,14 +22,19 @@ from autosched.state.state import State
 from autosched.state.steps import AnnotationStep, InstructionStep, SplitStep, Step
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.product import Product, as_product, extent
+from autosched.te.intrin.tile_dot import BLOCKS
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
-from autosched.te.schedule.use_instruction import instruction_of, reads_in_place
+from autosched.te.schedule.use_instruction import can_pack, instruction_of, reads_in_place
 
 VECTOR_TILES = ((6, 4), (4, 4), (12, 2), (8, 2), (14, 1), (1, 8), (1, 4), (1, 2))
 """Calls down and across whose accumulators, a row of B and an element of A fit 32 registers.
 
 Those for more than one row have sixteen or more products under way, one or two begun a cycle and
 done some five later."""
+
+
+_MOST = 4
+"""Tiles of one instruction that are tried."""
 
 
 def _product(context: Context, state: State, stage_id: int) -> tuple[Product, Instruction] | None:
@@ -39,8 +45,14 @@ def _product(context: Context, state: State, stage_id: int) -> tuple[Product, In
         product = as_product(op, it)
         # A result narrower than one call leaves most of it idle.
         if product is not None and extent(product.n) >= it.extent("n"):
-            return product, it
+            tiles = _tiles(product, it)
+            if tiles and all(_reads(product, it, rows) for rows, _ in tiles):
+                return product, it
     return None
+
+
+def _reads(product: Product, it: Instruction, rows: int) -> bool:
+    return reads_in_place(product, it, rows) or can_pack(product, it)
 
 
 def _condition(context: Context, state: State, stage_id: int) -> Decision:
@@ -54,8 +66,9 @@ def _apply(context: Context, state: State, stage_id: int) -> Next:
     assert found is not None, "the condition holds"
     product, it = found
     return [
-        (_tiled(state, stage_id, product, it, rows, columns), stage_id - 1)
-        for rows, columns in _tiles(product, it)
+        (_tiled(state, stage_id, product, it, tile, pack_a), stage_id - 1)
+        for tile in _tiles(product, it)
+        for pack_a in _packings(product, it, tile[0])
     ]
 
 
@@ -67,23 +80,46 @@ def _tiles(product: Product, it: Instruction) -> list[tuple[int, int]]:
     sizes = extent(product.m), extent(product.n)
     calls = it.extent("m"), it.extent("n")
     scored = []
-    for tile in VECTOR_TILES:
-        work = 1
+    for tile in VECTOR_TILES if it.extent("m") == 1 else BLOCKS:
+        tiles = work = 1
         for size, call, count in zip(sizes, calls, tile, strict=True):
+            tiles *= -(-size // (call * count))
             work *= -(-size // (call * count)) * call * count
-        if tile[0] * tile[1] + tile[1] + 1 <= it.registers:
+        if tiles * math.prod(map(extent, product.others()[0])) == 1:
+            continue  # no loop is left to run in parallel
+        operands = tile[1] + 1 if it.extent("m") == 1 else tile[0] + tile[1]
+        if tile[0] * tile[1] + operands <= it.registers:
             scored.append((work, tile))
-    least = min(work for work, _ in scored)
-    return [tile for work, tile in sorted(scored, key=lambda s: s[0]) if work <= 1.25 * least][:4]
+    least = min((work for work, _ in scored), default=0)
+    most = _MOST if it.extent("m") == 1 else _MOST // 2  # each is tried with A packed as well
+    return [tile for work, tile in sorted(scored, key=lambda s: s[0]) if work <= 1.25 * least][
+        :most
+    ]
+
+
+def _packings(product: Product, it: Instruction, rows: int) -> list[bool]:
+    """Whether A is packed: as it must be, or both ways where rows of a tile lie far apart."""
+    plain = isinstance(product.a.producer.op, PlaceholderOp)
+    in_place = plain and reads_in_place(product, it, rows)
+    both = it.extent("m") > 1 and can_pack(product, it)
+    return [False, True] if in_place and both else [not in_place]
 
 
 def _tiled(
-    state: State, stage_id: int, product: Product, it: Instruction, rows: int, columns: int
+    state: State,
+    stage_id: int,
+    product: Product,
+    it: Instruction,
+    tile: tuple[int, int],
+    pack_a: bool,
 ) -> State:
+    rows, columns = tile
     target = queries.has_single_elementwise_matched_consumer(state, stage_id)
-    plain = isinstance(product.a.producer.op, PlaceholderOp)
-    pack_a = not (plain and reads_in_place(product, it))
     state, tiles = state.use_instruction(stage_id, it.name, rows, columns, pack_a)
+    if pack_a and it.extent("m") > 1:
+        # Rows a power of two apart fall into the same few sets of the cache.
+        line = 64 // it.a.dtype.bytes
+        state = state.storage_align(stage_id, state.stages[stage_id].iters[-2], 2 * line, line)
     copy = tiles + 1
     if target >= 0:
         state = state.compute_inline(copy)
@@ -93,7 +129,8 @@ def _tiled(
     m = next(k for k, iv in enumerate(product.op.axis) if iv is product.m)
     iters = state.stages[target].iters
     others = [it_ for k, it_ in enumerate(iters) if k not in (m, len(iters) - 1)]
-    state, (down, inner_m) = state.split(target, iters[m], [rows * it.extent("m")])
+    height = it.extent("m")
+    state, (down, inner_m) = state.split(target, iters[m], [rows * height])
     last = state.stages[target].iters[-1]
     state, (across, inner_n, lane) = state.split(target, last, [columns, it.extent("n")])
     state = _tensorized(state, tiles)
@@ -103,7 +140,8 @@ def _tiled(
     state, (n0, n1) = state.split(target, across, [None])
     state = state.reorder(target, [*others, m0, n0, m1, n1, inner_m, inner_n, lane])
     at = n1
-    for inner in (inner_m, inner_n):
+    # Sums that are read at constant places stay in registers; tiles are in memory by then.
+    for inner in (inner_m, inner_n) if height == 1 else ():
         state, _ = state.unroll(target, inner)
     return state.compute_at(tiles, target, at)
 
@@ -118,7 +156,8 @@ def _tensorized(state: State, stage_id: int) -> State:
     spatial, reduce = iters[: len(op.axis)], iters[len(op.axis) :]
     first = len(spatial) - inside
     if reduce:
-        outer, tile = spatial[: first - 2], spatial[first - 2 : first]
+        tile = [it for it in spatial[:first] if it.name in ("mt", "nt")]
+        outer = spatial[: first - len(tile)]
         held = len(intrin.op.reduce_axis)
         done = [*spatial[first:], *reduce[len(reduce) - held :]]
         state = state.reorder(stage_id, [*outer, *reduce[: len(reduce) - held], *tile, *done])

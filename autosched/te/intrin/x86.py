@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.instruction import Instruction, Operand
+from autosched.te.intrin.tile_dot import declare_tile_dot
 from autosched.te.intrin.vector_dot import declare_vector_dot, dot_operands
+from autosched.tir.dtype import DType
+from autosched.tir.tiles import CONFIGURE, LOAD, RELEASE, STORE, TILES, ZERO
 
 _REGISTERS = {256: "ymm", 512: "zmm"}
 
@@ -21,7 +24,28 @@ def _dot(name: str, features: str, call: str, a: str, b: str, c: str, bits: int)
     )
 
 
+def _tiles(call: str, feature: str, a: str, b: str, c: str) -> Instruction:
+    k = 4 // DType(a).bytes
+    return Instruction(
+        f"amx.{call}",
+        "cpu",
+        "x86_64",
+        ("amx-tile", feature),
+        Operand(DType(a), (("m", 16), ("k", 16 * k))),
+        Operand(DType(b), (("k", 16), ("n", 16), ("k", k))),
+        Operand(DType(c), (("m", 16), ("n", 16)), "amx.tile"),
+        (f"llvm.x86.{call}", LOAD, STORE, ZERO, CONFIGURE, RELEASE),
+        TILES,
+        declare_tile_dot,
+    )
+
+
 X86: tuple[Instruction, ...] = (
+    _tiles("tdpbf16ps", "amx-bf16", "bfloat16", "bfloat16", "float32"),
+    _tiles("tdpbssd", "amx-int8", "int8", "int8", "int32"),
+    _tiles("tdpbusd", "amx-int8", "uint8", "int8", "int32"),
+    _tiles("tdpbsud", "amx-int8", "int8", "uint8", "int32"),
+    _tiles("tdpbuud", "amx-int8", "uint8", "uint8", "int32"),
     _dot("vdpbf16ps", "avx512bf16", "avx512bf16.dpbf16ps", "bfloat16", "bfloat16", "float32", 512),
     _dot("vpdpbusd", "avx512vnni", "avx512.vpdpbusd", "uint8", "int8", "int32", 512),
     _dot("vpdpwssd", "avx512vnni", "avx512.vpdpwssd", "int16", "int16", "int32", 512),

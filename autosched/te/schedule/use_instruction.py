@@ -73,7 +73,11 @@ def use_instruction(
         raise refuse(
             "use_instruction", stage, None, f"it is no product of matrices of the types of {name}"
         )
-    if not pack_a and not reads_in_place(product, it):
+    if pack_a and not can_pack(product, it):
+        raise refuse(
+            "use_instruction", stage, None, f"{name} needs rows of A that are one of its indices"
+        )
+    if not pack_a and not reads_in_place(product, it, tile[0]):
         raise refuse(
             "use_instruction", stage, None, f"{name} cannot read {product.a!r} in place; use pack_a"
         )
@@ -90,10 +94,16 @@ def use_instruction(
     return [made.output(0) for made in new]
 
 
-def reads_in_place(product: Product, it: Instruction) -> bool:
-    """Whether the instruction may read A as it is: k last, and whole calls of it."""
+def reads_in_place(product: Product, it: Instruction, rows: int) -> bool:
+    """Whether A may be read as it is, `rows` calls at a time: k last, and whole calls of it."""
     whole = extent(product.k) % it.extent("k") == 0
-    return whole and product.k_is_last() and it.extent("m") == 1
+    down = it.extent("m") == 1 or extent(product.m) % (it.extent("m") * rows) == 0
+    return whole and down and product.k_is_last()
+
+
+def can_pack(product: Product, it: Instruction) -> bool:
+    """Whether A can be padded to whole calls of the instruction."""
+    return it.extent("m") == 1 or any(index is product.m.var for index in product.a.indices)
 
 
 class _Writer:
@@ -105,10 +115,13 @@ class _Writer:
         self.columns = tile.n
         self.lanes = it.extent("n")
         self.depth = it.extent("k")
+        self.height = it.extent("m")
         self.name = it.name
+        self.group = 4 // it.b.dtype.bytes  # consecutive k of a column, side by side
+        self.part = f"compute.{tile.m}x{tile.n}" if self.height > 1 else "compute"
         self.steps = -(-extent(product.k) // self.depth)
         self.across = -(-extent(product.n) // (self.columns * self.lanes))
-        self.down = -(-extent(product.m) // self.rows)
+        self.down = -(-extent(product.m) // (self.rows * self.height))
 
     def operations(self, pack_a: bool) -> list[ComputeOp]:
         """Packed operands, then the sums."""
@@ -123,27 +136,41 @@ class _Writer:
 
     def _packed_a(self) -> ComputeOp:
         """A with k last and padded."""
-        load, k = self.product.a, self.product.k
-        sizes = [size for d, size in enumerate(load.producer.shape) if load.indices[d] is not k.var]
-        axes = [_axis(f"d{d}", size) for d, size in enumerate(sizes)]
+        load, k, m = self.product.a, self.product.k, self.product.m
         last = _axis("kp", self.steps * self.depth)
-        rest = iter(axes)
-        indices = [last.var if i is k.var else next(rest).var for i in load.indices]
-        value: Expr = load.producer[tuple(indices)]
-        value = _within(value, [(last.var, extent(k), self.steps * self.depth)])
+        bounds = [(last.var, extent(k), self.steps * self.depth)]
+        axes: list[IterVar] = []
+        indices: list[Expr] = []
+        for d, (index, size) in enumerate(zip(load.indices, load.producer.shape, strict=True)):
+            if index is k.var:
+                indices.append(last.var)
+                continue
+            rows = self.down * self.rows * self.height
+            padded = self.height > 1 and index is m.var
+            axes.append(_axis(f"d{d}", rows if padded else size))
+            indices.append(axes[-1].var)
+            if padded:
+                bounds.append((axes[-1].var, extent(m), rows))
+        value = _within(load.producer[tuple(indices)], bounds)
         return ComputeOp(f"{load.producer.name}.pack", [*axes, last], [value])
 
     def _packed_b(self) -> ComputeOp:
-        """B as [no, other dimensions, ko, nt, lane * depth + k of the call]."""
+        """B as [no, other dimensions, ko, nt, groups of k in a call, lane * group + k of it].
+
+        A call with one group has no axis for it.
+        """
         load, n, k = self.product.b, self.product.n, self.product.k
         dims = list(zip(load.indices, load.producer.shape, strict=True))
         sizes = [size for index, size in dims if index is not n.var and index is not k.var]
         others = [_axis(f"d{d}", size) for d, size in enumerate(sizes)]
         no, ko = _axis("no", self.across), _axis("ko", self.steps)
-        nt, lane = _axis("nt", self.columns), _axis("l", self.lanes * self.depth)
-        row = add(mul(ko.var, self.depth), floormod(lane.var, self.depth))
+        nt, lane = _axis("nt", self.columns), _axis("l", self.lanes * self.group)
+        groups = [_axis("kg", self.depth // self.group)] if self.depth > self.group else []
+        row = add(mul(ko.var, self.depth), floormod(lane.var, self.group))
+        for kg in groups:
+            row = add(row, mul(kg.var, self.group))
         block = add(mul(no.var, self.columns), nt.var)
-        column = add(mul(block, self.lanes), floordiv(lane.var, self.depth))
+        column = add(mul(block, self.lanes), floordiv(lane.var, self.group))
         rest = iter(others)
         indices = [
             row if index is k.var else column if index is n.var else next(rest).var
@@ -154,13 +181,13 @@ class _Writer:
             (row, extent(k), self.steps * self.depth),
             (column, extent(n), self.across * self.columns * self.lanes),
         ]
-        axes = [no, *others, ko, nt, lane]
+        axes = [no, *others, ko, nt, *groups, lane]
         body = _within(value, bounds)
         attrs = {INSTRUCTION: f"{self.name}:pack_b"} if body is value else {}
         return ComputeOp(f"{load.producer.name}.pack", axes, [body], attrs=attrs)
 
     def _sums(self, a: Tensor, b: Tensor, pack_a: bool) -> ComputeOp:
-        """The tiles [other axes, mo, no, mt, nt, ni]."""
+        """The tiles [other axes, mo, no, mt, nt, mi, ni], mi where a call has several rows."""
         product = self.product
         data, reductions = product.others()
         axes = [IterVar(iv.dom, Var(f"{iv.var.name}.t", iv.var.dtype), iv.kind) for iv in data]
@@ -171,7 +198,10 @@ class _Writer:
         mt, nt, ni = _axis("mt", self.rows), _axis("nt", self.columns), _axis("ni", self.lanes)
         ko, ki = (_axis(s, e, True) for s, e in (("ko", self.steps), ("ki", self.depth)))
         row: Expr = add(mul(mo.var, self.rows), mt.var)
-        if extent(product.m) % self.rows:
+        within = [_axis("mi", self.height)] if self.height > 1 else []
+        for mi in within:
+            row = add(mul(row, self.height), mi.var)
+        if extent(product.m) % self.rows and not within:
             row = min_(row, extent(product.m) - 1)  # what is read there is dropped
         step = add(mul(ko.var, self.depth), ki.var)
         table: dict[Var, Expr] = {product.m.var: row, product.k.var: step}
@@ -180,16 +210,17 @@ class _Writer:
         left = _indices_of_a(product.a, product.k, table, pack_a)
         fixed = (product.n.var, product.k.var)
         others = [substitute(i, table) for i in product.b.indices if all(i is not v for v in fixed)]
-        lane = add(mul(ni.var, self.depth), ki.var)
-        right = (no.var, *others, ko.var, nt.var, lane)
+        lane = add(mul(ni.var, self.group), floormod(ki.var, self.group) if within else ki.var)
+        groups = [floordiv(ki.var, self.group)] if within else []
+        right = (no.var, *others, ko.var, nt.var, *groups, lane)
         dtype = product.op.body[0].dtype
         value = mul(
             cast(dtype, ProducerLoad(a, tuple(left))), cast(dtype, ProducerLoad(b, tuple(right)))
         )
         body = sum_over(value, axis=[*outer, ko, ki])
-        attrs = {INSTRUCTION: f"{self.name}:compute"}
+        attrs = {INSTRUCTION: f"{self.name}:{self.part}"}
         name = f"{product.op.name}.tile"
-        return ComputeOp(name, [*axes, mo, no, mt, nt, ni], [body], attrs=attrs)
+        return ComputeOp(name, [*axes, mo, no, mt, nt, *within, ni], [body], attrs=attrs)
 
     def copy(self, sums: Tensor) -> ComputeOp:
         """The operation itself, as a copy of the tiles."""
@@ -199,10 +230,11 @@ class _Writer:
         width = self.columns * self.lanes
         indices = (
             *(iv.var for iv in data),
-            floordiv(m, self.rows),
+            floordiv(m, self.rows * self.height),
             floordiv(n, width),
-            floormod(m, self.rows),
+            floormod(floordiv(m, self.height), self.rows),
             floormod(floordiv(n, self.lanes), self.columns),
+            *([floormod(m, self.height)] if self.height > 1 else []),
             floormod(n, self.lanes),
         )
         op = product.op

@@ -92,5 +92,5 @@ def test_what_a_target_has() -> None:
     here = replace(cpu_target(1), triple="x86_64-unknown-linux-gnu", features="+avx512vnni")
     assert [it.name for it in available(here)] == ["vpdpbusd.zmm", "vpdpwssd.zmm"]
     assert available(replace(here, triple="aarch64-unknown-linux-gnu", features="-dotprod")) == ()
-    with pytest.raises(ConfigError, match=r"'vdot' is unknown; expected one of vdpbf16ps\.zmm, "):
+    with pytest.raises(ConfigError, match=r"'vdot' is unknown; expected one of amx\.tdpbf16ps, "):
         instruction("vdot")

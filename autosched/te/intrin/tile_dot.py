@@ -1,0 +1,131 @@
+"""Products of AMX tiles: `rows` by `columns` tiles of sums at a time, over a whole reduction.
+
+    C[mt, nt, 0:16, 0:16] += A[mt * 16 + 0:16, :] * B[:, nt]
+
+    tilezero(0); ...                       sums in tiles 0 to rows * columns - 1
+    for step in range(depth / 64):
+        tileloadd(4, A); tileloadd(6, B)   operands in those after them
+        tdpbusd(0, 4, 6); ...
+    tilestored(0, C); ...
+
+Sums live in memory between calls, so that a reduction over further axes goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.interleave import declare_interleave
+from autosched.te.operations.compute import compute, placeholder, reduce_axis, var
+from autosched.te.operations.reduction import sum as sum_over
+from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import (
+    Broadcast,
+    Call,
+    Expr,
+    IntImm,
+    Ramp,
+    StringImm,
+    Var,
+)
+from autosched.tir.op import add, cast, const, mul
+from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, Stmt, seq
+from autosched.tir.tiles import CONFIGURE, LOAD, RELEASE, ROW_BYTES, ROWS, STORE, TILES, ZERO
+
+BLOCKS = ((2, 2), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))
+"""Tiles of sums, down and across, that fit eight tiles with a row and a column of operands."""
+
+_READ, _BOTH = 1, 3
+"""What a pointer is for, as tvm_access_ptr says it."""
+
+
+def declare_tile_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
+    """The statements for each of BLOCKS, and the packing of B."""
+    k = 4 // it.a.dtype.bytes
+    parts = {f"compute.{m}x{n}": _declare(it, m, n) for m, n in BLOCKS}
+    return {**parts, "pack_b": declare_interleave(f"{it.name}.pack_b", it.b.dtype, k, ROWS)}
+
+
+def _declare(it: Instruction, rows: int, columns: int) -> TensorIntrin:
+    group = 4 // it.a.dtype.bytes
+    depth, size, dtype = it.extent("k"), it.a.dtype.bytes, it.c.dtype.name
+    steps, length = var("steps"), var("length")
+    a = placeholder((rows * ROWS, length), it.a.dtype.name, "a")
+    b = placeholder((steps, columns, ROWS, ROWS * group), it.b.dtype.name, "b")
+    ko, ki = reduce_axis((0, steps), "ko"), reduce_axis((0, depth), "ki")
+    c = compute(
+        (rows, columns, ROWS, ROWS),
+        lambda mt, nt, m, n: sum_over(
+            a[mt * ROWS + m, ko * depth + ki].astype(dtype)
+            * b[ko, nt, ki // group, n * group + ki % group].astype(dtype),
+            axis=[ko, ki],
+        ),
+        "c",
+    )
+    pitch = var("pitch")
+    left = decl_buffer(
+        a.shape, a.dtype, "a", strides=(pitch, 1), elem_offset=var("a_at"), data_alignment=1
+    )
+    sums = [(m, n, m * columns + n) for m in range(rows) for n in range(columns)]
+    of_a, of_b = rows * columns, rows * columns + rows
+    assert of_b + columns <= TILES, "BLOCKS fit"
+
+    def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
+        (matrix, packed), (out,) = ins, outs
+        step, line = Var("step"), const(ROW_BYTES, "int64")
+        row_bytes = mul(cast("int64", pitch), const(size, "int64"))
+        reach, area = add(mul(pitch, ROWS - 1), depth), ROWS * ROWS
+        body = []
+        for m in range(rows):
+            at = add(mul(pitch, m * ROWS), mul(step, depth))
+            body.append(_tile(LOAD, of_a + m, _address(matrix, at, reach, _READ), row_bytes))
+        block = ROWS * ROW_BYTES // it.b.dtype.bytes
+        for n in range(columns):
+            at = add(mul(step, columns * block), n * block)
+            body.append(
+                _tile(
+                    LOAD,
+                    of_b + n,
+                    _address(packed, at, IntImm(block), _READ),
+                    const(ROW_BYTES, "int64"),
+                )
+            )
+        body += [_tile(it.calls[0], number, of_a + m, of_b + n) for m, n, number in sums]
+        loop = For(step, IntImm(0), steps, ForKind.SERIAL, seq(*body))
+        places = [(k, _address(out, IntImm(k * area), IntImm(area), _BOTH)) for _, _, k in sums]
+        stores = [_tile(STORE, number, place, line) for number, place in places]
+        zeros = [_tile(ZERO, number) for number, _ in places]
+        loads = [_tile(LOAD, number, place, line) for number, place in places]
+        start, end = _tile(CONFIGURE), _tile(RELEASE)
+        whole = seq(start, *zeros, loop, *stores, end)
+        update = seq(start, *loads, loop, *stores, end)
+        return whole, _clear(out, rows, columns), update
+
+    return decl_tensor_intrin(c.op, statements, f"{it.name}.{rows}x{columns}", binds={a: left})
+
+
+def _tile(name: str, *args: Expr | int) -> Stmt:
+    values = tuple(IntImm(x) if isinstance(x, int) else x for x in args)
+    return Evaluate(Call(DType("int32"), "call_llvm_intrin", (StringImm(name), *values)))
+
+
+def _address(buffer: Buffer, at: Expr, extent: Expr, access: int) -> Expr:
+    """The address of `extent` elements from `at` on, counted from the buffer's first."""
+    kind = const(0, f"uint{buffer.dtype.bits}")  # elements are bits: none is ever converted
+    offset = at if buffer.elem_offset is None else add(buffer.elem_offset, at)
+    return Call(
+        DType("handle"), "tvm_access_ptr", (kind, buffer.data, offset, extent, IntImm(access))
+    )
+
+
+def _clear(out: Buffer, rows: int, columns: int) -> Stmt:
+    lanes = ROWS
+    zero = Broadcast(const(0, out.dtype), lanes)
+    m, n, i = Var("m"), Var("n"), Var("i")
+    stmt: Stmt = BufferStore(out, zero, (m, n, i, Ramp(IntImm(0), IntImm(1), lanes)))
+    for loop, extent in ((i, ROWS), (n, columns), (m, rows)):
+        stmt = For(loop, IntImm(0), IntImm(extent), ForKind.SERIAL, stmt)
+    return stmt
