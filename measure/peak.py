@@ -29,14 +29,17 @@ def peak_flops(target: Target, dtype: str) -> float | None:
     """
     if dtype not in _TYPES:
         return None
-    function = _function(target, dtype)
     lanes = target.vector_bytes // _TYPES[dtype][1]
+    return rate(_function(target, dtype), 2 * lanes * _CHAINS, target.threads)
+
+
+def rate(function: Callable[[int], None], operations: int, threads: int) -> float:
+    """Operations a second of `threads` threads, where function(n) does n times `operations`."""
     start = time.perf_counter()
     function(10_000)
     iterations = max(1000, int(10_000 * _BLOCK_SECONDS / (time.perf_counter() - start)))
-    seconds = seconds_at_once([lambda: function(iterations)] * target.threads, _ROUNDS)
-    operations = 2 * lanes * _CHAINS * iterations
-    return max(sum(operations / s for s in row) for row in seconds)
+    seconds = seconds_at_once([lambda: function(iterations)] * threads, _ROUNDS)
+    return max(sum(operations * iterations / s for s in row) for row in seconds)
 
 
 def block_seconds(target: Target, blocks: int) -> list[float]:

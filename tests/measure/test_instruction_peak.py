@@ -1,0 +1,30 @@
+"""The measured peak of tensor instructions: nothing is optimised away, a plausible rate."""
+
+import pytest
+
+from autosched.codegen.llvm_compile import assembly
+from autosched.measure.instruction_peak import instruction_peak, tile_ir, vector_ir
+from autosched.target import cpu_target
+from autosched.te.intrin.registry import available, instruction
+from autosched.te.intrin.x86 import X86
+
+HERE = cpu_target(1)
+
+
+@pytest.mark.parametrize("it", X86, ids=lambda it: it.name)
+def test_nothing_is_optimised_away(it: object) -> None:
+    found = next(each for each in X86 if each is it)
+    if found not in available(HERE):
+        assert instruction_peak(HERE, found) is None
+        return
+    tiles = found.c.scope == "amx.tile"
+    code = assembly(tile_ir(found) if tiles else vector_ir(found), HERE, "full")
+    name = found.name.split(".")[1] if tiles else found.name.split(".")[0]
+    assert sum(name in line for line in code.splitlines()) >= (4 if tiles else 12)
+
+
+def test_peak_of_this_machine() -> None:
+    assert instruction_peak(HERE, instruction("neon.sdot")) is None
+    for it in available(HERE)[:1]:
+        peak = instruction_peak(HERE, it)
+        assert peak is None or peak > 1e9
