@@ -33,6 +33,9 @@ Those for more than one row have sixteen or more products under way, one or two 
 done some five later."""
 
 
+_LARGE = 1 << 16
+"""Products from which on nothing else is tried: an instruction does them several times as fast,
+which a cost model that has seen none does not foresee."""
 _MOST = 4
 """Tiles of one instruction that are tried."""
 
@@ -58,7 +61,11 @@ def _reads(product: Product, it: Instruction, rows: int) -> bool:
 def _condition(context: Context, state: State, stage_id: int) -> Decision:
     if queries.is_tiled(state, stage_id) or queries.has_cache_write(state, stage_id):
         return Decision.SKIP
-    return Decision.SKIP if _product(context, state, stage_id) is None else Decision.APPLY
+    found = _product(context, state, stage_id)
+    if found is None:
+        return Decision.SKIP
+    work = math.prod(map(extent, found[0].op.root_iter_vars))
+    return Decision.APPLY if work < _LARGE else Decision.APPLY_AND_SKIP_REST
 
 
 def _apply(context: Context, state: State, stage_id: int) -> Next:

@@ -72,9 +72,10 @@ def convolution(types: tuple[str, str, str], size: int, ci: int, co: int) -> lis
     return [left, right, out]
 
 
-def space_of(tensors: list[Tensor], name: str) -> SearchSpace:
+def space_of(tensors: list[Tensor], *names: str) -> SearchSpace:
     dag, options = ComputeDAG(tensors), SearchOptions(space="autosched")
-    return SearchSpace.of(Context(dag, TARGET.hardware, False, options, (instruction(name),)))
+    found = tuple(map(instruction, names))
+    return SearchSpace.of(Context(dag, TARGET.hardware, False, options, found))
 
 
 def using(space: SearchSpace) -> list[State]:
@@ -111,10 +112,10 @@ def test_computes_the_same(case: str) -> None:
     name, tensors = CASES[case]
     space, rng = space_of(tensors, name), np.random.default_rng(0)
     dag = space.context.dag
-    plain = next(s for s in space.sketches if s not in using(space))
     values = arrays(tensors[:-1], rng)
-    (reference,) = space.sample(rng, 1, sketch=plain)[:1]
-    expected = load(build_steps(dag, reference, TARGET))(*values)
+    plain = space_of(tensors)
+    reference = plain.sample(rng, 1)[0]
+    expected = load(build_steps(plain.context.dag, reference, TARGET))(*values)
     for sketch in using(space)[:2]:
         steps = space.sample(rng, 1, sketch=sketch)[0]
         assert steps_from_json(json.loads(json.dumps(steps_to_json(steps)))) == steps
@@ -157,6 +158,8 @@ def test_what_it_is_not_for() -> None:
     ansor = SearchSpace.of(Context(dag, TARGET.hardware, False, SearchOptions(space="ansor")))
     assert not using(ansor)
     assert not using(space_of(product(TYPES["vpdpbusd.zmm"], 8, 12, 8), "vpdpbusd.zmm"))  # narrow
+    large = space_of(product(TYPES["vpdpbusd.zmm"], 128, 128, 64), "vpdpbusd.zmm")
+    assert using(large) == list(large.sketches)  # nothing else is worth a trial
     s = te.create_schedule(tensors[-1].op)
     with pytest.raises(ScheduleError, match="no product of matrices of the types of vdpbf16ps"):
         s.use_instruction(tensors[-1].op.inputs[0], "vdpbf16ps.zmm", (4, 4))
