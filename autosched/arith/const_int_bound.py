@@ -315,6 +315,12 @@ def _cast(ev: BoundEvaluator, e: Any) -> Bound:
 
 def _call(ev: BoundEvaluator, e: Any) -> Bound:
     limits = dtype_bound(e.dtype)
+    if e.op == "ptx_lane_id":
+        return 0, 31
+    if e.op == "bitwise_xor":  # no bit above the highest of both
+        a, b = ev(e.args[0]), ev(e.args[1])
+        bits = max(a[1], b[1]).bit_length()
+        return (0, min((1 << bits) - 1, limits[1])) if a[0] >= 0 and b[0] >= 0 else limits
     if e.op == "bitwise_and":
         a, b = ev(e.args[0]), ev(e.args[1])
         return (0, min(a[1], b[1])) if a[0] >= 0 and b[0] >= 0 else limits

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from autosched.tir.data import is_data
 from autosched.tir.expr import (
     Add,
+    Call,
     Cast,
     Div,
     Expr,
@@ -156,6 +157,19 @@ def _cast(ev: ModularEvaluator, e: Any) -> ModularSet:
     return ANYTHING
 
 
+def _call(ev: ModularEvaluator, e: Any) -> ModularSet:
+    """Of x ^ y the low bits that are zero in both."""
+    if e.op != "bitwise_xor":
+        return ANYTHING
+    a, b = ev(e.args[0]), ev(e.args[1])
+    return residues(_power_of_two(gcd(a.coeff, a.base, b.coeff, b.base)), 0)
+
+
+def _power_of_two(n: int) -> int:
+    """The largest power of two that divides `n`, within 64 bits; 1 of 0."""
+    return min(n & -n, 1 << 62) or 1
+
+
 _RULES: dict[type[Expr], Callable[[ModularEvaluator, Any], ModularSet]] = {
     IntImm: _const,
     Var: _var,
@@ -171,4 +185,5 @@ _RULES: dict[type[Expr], Callable[[ModularEvaluator, Any], ModularSet]] = {
     Max: _either,
     Select: _select,
     Cast: _cast,
+    Call: _call,
 }

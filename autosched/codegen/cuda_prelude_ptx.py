@@ -112,12 +112,14 @@ __device__ __forceinline__ void to_tf32(unsigned& x) {
   asm("cvt.rna.tf32.f32 %0, %0;" : "+r"(x));
 }"""
 
-_FRAGMENTS = """\
+_LANE = """\
 __device__ __forceinline__ int lane_of_warp() {
   int lane;
   asm("mov.u32 %0, %%laneid;" : "=r"(lane));
   return lane;
-}
+}"""
+
+_FRAGMENTS = """\
 struct fragment_a {
   static __device__ __forceinline__ int row(int i) { return lane_of_warp() / 4 + i / 2 % 2 * 8; }
   static __device__ __forceinline__ int column(int i) {
@@ -146,6 +148,23 @@ template <class F, class T> __device__ __forceinline__ void fragment_store(
   for (int i = 0; i < 8; ++i) to[F::row(i) * down + F::column(i) * right] = fragment[i];
 }"""
 
+_MMA_FILL = """\
+template <int N, class T> __device__ __forceinline__ void mma_fill(T* values) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) values[i] = 0;
+}"""
+
+_MMA_STORE = """\
+template <class T> struct __align__(2 * sizeof(T)) mma_pair { T v[2]; };
+template <class T> __device__ __forceinline__ void mma_store(T* to, int stride, const T* values) {
+  T* row = to + lane_of_warp() / 4 * stride + lane_of_warp() % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    mma_pair<T> pair = {{values[2 * i], values[2 * i + 1]}};
+    *reinterpret_cast<mma_pair<T>*>(row + i * 8 * stride) = pair;
+  }
+}"""
+
 _FRAGMENT_MMA = """\
 __device__ __forceinline__ void fragment_mma_f16(
     float* d, const f16* a, const f16* b, const float* c) {
@@ -166,12 +185,17 @@ PTX_PARTS: dict[str, str] = {
     "to_tf32": _TO_TF32,
     "mma_m16n8k8_tf32": _mma("m16n8k8", "tf32", "f32", "f", 4, 2),
     "mma_m16n8k32_s8": _mma("m16n8k32", "s8", "s32", "r", 4, 2),
+    "lane_of_warp": _LANE,
+    "mma_fill": _MMA_FILL,
+    "mma_store": _MMA_STORE,
     "fragments": _FRAGMENTS,
     "fragment_mma_f16": _FRAGMENT_MMA,
     "fragment_mma_bf16": _FRAGMENT_MMA.replace("f16", "bf16"),
 }
 PTX_NEEDS = {
     "mma_m16n8k8_tf32": ("to_tf32",),
+    "mma_store": ("lane_of_warp",),
+    "fragments": ("lane_of_warp",),
     **{f"fragment_mma_{t}": (t, f"mma_m16n8k16_{t}") for t in ("f16", "bf16")},
 }
 """The parts that parts need."""

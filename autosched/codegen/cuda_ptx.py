@@ -16,6 +16,7 @@ READ_POINTERS = {
     "ptx_ldg32": (2,),
     "ptx_ldmatrix": (5,),
     "ptx_mma": (6, 8),
+    "ptx_mma_store": (3,),
     "tvm_load_matrix_sync": (5,),
 }
 """The arguments of calls that are pointers which are only read through."""
@@ -85,6 +86,25 @@ def _mma(w: Writer, e: Expr) -> Text:
             raise CompileError(f"argument {k} of ptx_mma holds {found}, not {wanted}: {e!r}")
     a, b, c = (f"&{_element(w, e.args[k], e.args[k + 1], None)}" for k in (6, 8, 10))
     return w.call(f"mma_{product.name}", a, b, c)
+
+
+def _lane_id(w: Writer, e: Expr) -> Text:
+    return w.call("lane_of_warp")
+
+
+def _mma_fill(w: Writer, e: Expr) -> Text:
+    assert isinstance(e, Call)
+    count, data, at = e.args
+    name, _ = _pointer(w, data)
+    w.use("mma_fill")
+    return Text(f"mma_fill<{_constant(e, count)}>(&{name}[{w.text(at)}])")
+
+
+def _mma_store(w: Writer, e: Expr) -> Text:
+    assert isinstance(e, Call)
+    target, to, stride, source, at = e.args
+    into = _address(w, target, to, e.dtype)
+    return w.call("mma_store", into, w.text(stride), f"&{_element(w, source, at, None)}")
 
 
 def _fill_fragment(w: Writer, e: Expr) -> Text:
@@ -175,6 +195,9 @@ PTX_CALLS: dict[str, Handler] = {
     "ptx_wait_group": _wait,
     "ptx_ldmatrix": _ldmatrix,
     "ptx_mma": _mma,
+    "ptx_mma_fill": _mma_fill,
+    "ptx_mma_store": _mma_store,
+    "ptx_lane_id": _lane_id,
     "tvm_fill_fragment": _fill_fragment,
     "tvm_load_matrix_sync": _move_fragment,
     "tvm_store_matrix_sync": _move_fragment,

@@ -15,7 +15,7 @@ from autosched.tir.walk import child_stmts, stmts
 _OF_A_WARP = frozenset(
     (
         *("ptx_mma", "ptx_ldmatrix", "tvm_mma_sync", "tvm_fill_fragment"),
-        *("tvm_load_matrix_sync", "tvm_store_matrix_sync"),
+        *("tvm_load_matrix_sync", "tvm_store_matrix_sync", "ptx_mma_fill", "ptx_mma_store"),
     )
 )
 _WARP = 32
@@ -81,6 +81,8 @@ def _depends(e: Expr, variables: set[Var]) -> bool:
     """True when `e` may have different values where `variables` have."""
     if isinstance(e, Call) and e.op == "tvm_thread_invariant":
         return False
+    if isinstance(e, Call) and e.op == "ptx_lane_id":
+        return bool(variables)
     if isinstance(e, BufferLoad) or (isinstance(e, Var) and e in variables):
         return True
     return any(_depends(child, variables) for child in e.children())

@@ -14,7 +14,7 @@ from autosched.tir.expr import BufferLoad, Call, Cast, Expr, ProducerLoad, Reduc
 from autosched.tir.intrin import BITWISE
 
 _SOURCES = (BufferLoad, ProducerLoad, Reduce, Shuffle)
-_OF_INDICES = BITWISE | {"if_then_else", "likely", "vscale"}
+_OF_INDICES = BITWISE | {"if_then_else", "likely", "vscale", "ptx_lane_id"}
 
 
 def is_data(e: Expr) -> bool:

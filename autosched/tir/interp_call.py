@@ -127,6 +127,10 @@ def _active_mask(c: ExprCompiler, e: Call) -> Value:
     return Value(str(0xFFFFFFFF), ATOM, False, 0xFFFFFFFF, 0xFFFFFFFF)
 
 
+def _lane_id(c: ExprCompiler, e: Call) -> Value:
+    return Value("L.lane", ATOM, True, 0, 31) if c.in_kernel else Value("0", ATOM, False, 0, 0)
+
+
 def _llvm_intrinsic(c: ExprCompiler, e: Call) -> Value:
     """`llvm.exp.f32(x)` is `exp(x)`; dot products are what `dot_products.py` says."""
     product = DOT_PRODUCTS.get(e.args[0].value) if isinstance(e.args[0], StringImm) else None
@@ -204,6 +208,7 @@ _SPECIAL: dict[str, Callable[[ExprCompiler, Call], Value]] = {
     "fma": _fma,
     **dict.fromkeys(SHUFFLES, _warp_shuffle),
     "tvm_warp_activemask": _active_mask,
+    "ptx_lane_id": _lane_id,
     "call_llvm_pure_intrin": _llvm_intrinsic,
     "call_llvm_intrin": _tile_call,
     "call_extern": _extern,

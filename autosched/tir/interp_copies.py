@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autosched.tir.interp_counts import AccessCount
 from autosched.tir.interp_memory import (
     AlignmentError,
     Array,
@@ -23,6 +24,10 @@ from autosched.tir.interp_memory import (
 
 if TYPE_CHECKING:
     from autosched.tir.interp_threads import Threads
+
+
+Counter = tuple[AccessCount, str] | None
+"""What counts accesses, and the scope of the memory; None where nothing is counted."""
 
 
 @dataclass(slots=True)
@@ -48,10 +53,19 @@ class Copies:
         self._flights: list[_Flight] = []
 
     def start(
-        self, target: Storage, to: Any, source: Storage, at: Any, size: int, taken: Any, mask: Mask
+        self,
+        target: Storage,
+        to: Any,
+        source: Storage,
+        at: Any,
+        size: int,
+        taken: Any,
+        counters: tuple[Counter, Counter],
+        mask: Mask,
     ) -> None:
         """ptx_cp_async: `size` bytes for each thread; zeros where `taken` does not hold.
 
+        `counters` are of what is stored and loaded.
         Raises AlignmentError when an address is no multiple of `size`.
         """
         count = self._threads.count
@@ -62,6 +76,12 @@ class Copies:
         for storage, index, active in ((target, to, running), (source, at, fetched)):
             refuse_misaligned(storage, index, lanes, size, active)
         offsets = np.arange(lanes)
+        for counter, storage, first, who in zip(
+            counters, (target, source), (to, at), (running, fetched), strict=True
+        ):
+            if counter is not None:
+                index = first[:, None] + offsets
+                self._threads.counted(*counter, storage, index, who)
         to, at = to[:, None] + offsets, at[:, None] + offsets
         values = np.asarray(source.load(at, fetched[:, None]))
         values = np.where(fetched[:, None], np.broadcast_to(values, to.shape), 0)

@@ -9,6 +9,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
 from autosched.tir.interp_access import flat_index
+from autosched.tir.interp_counts import AccessCount
 from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_value import ATOM
 from autosched.tir.stmt import BufferStore, IfThenElse
@@ -45,7 +46,8 @@ def _cp_async(c: StmtCompiler, call: Call) -> None:
             text = f"{text}.view({c.constant(call.dtype.numpy)})"
             index = index._replace(text=f"in_elements({index.text}, {part}, {wide})", strength=ATOM)
         fields += [text, index.text]
-    c.emit(f"L.copies.start({', '.join(fields)}, {size.value}, {taken}, {c.mask})")
+    counted = f"({_counter(c, call, target, store=True)}, {_counter(c, call, source, store=False)})"
+    c.emit(f"L.copies.start({', '.join(fields)}, {size.value}, {taken}, {counted}, {c.mask})")
 
 
 def _commit_group(c: StmtCompiler, call: Call) -> None:
@@ -86,7 +88,8 @@ def _ldmatrix(c: StmtCompiler, call: Call) -> None:
     if scope_of(source) not in ("shared", "shared.dyn"):
         raise InterpreterError(f"ptx_ldmatrix loads shared memory: {call!r}")
     turned = bool(transposed.value)
-    c.emit(f"L.warps.load_rows({into}, {out_of}, {number.value}, {turned}, {c.mask})")
+    counted = _counter(c, call, source, store=False)
+    c.emit(f"L.warps.load_rows({into}, {out_of}, {number.value}, {turned}, {counted}, {c.mask})")
 
 
 def _mma(c: StmtCompiler, call: Call) -> None:
@@ -101,6 +104,35 @@ def _mma(c: StmtCompiler, call: Call) -> None:
     ]
     fields = [c.constant(atom), *places, places[2], c.mask]
     c.emit(f"L.warps.multiply({', '.join(fields)})")
+
+
+def _mma_fill(c: StmtCompiler, call: Call) -> None:
+    """The values that this lane holds, from an offset on, are zero."""
+    _inside(c, call)
+    count, data, at = call.args
+    if not isinstance(count, IntImm):
+        raise InterpreterError(f"ptx_mma_fill of so many values as are not constant: {call!r}")
+    c.emit(f"L.warps.zero({_place(c, call, data, call.dtype, at)}, {count.value}, {c.mask})")
+
+
+def _mma_store(c: StmtCompiler, call: Call) -> None:
+    """A result of ptx_mma goes to rows of memory that are `stride` elements apart."""
+    _inside(c, call)
+    target, to, stride, source, at = call.args
+    into = _place(c, call, target, call.dtype, to)
+    out_of = _place(c, call, source, call.dtype, at)
+    counted = _counter(c, call, target, store=True)
+    fields = [out_of, into, c.expr(stride).text, counted, c.mask]
+    c.emit(f"L.warps.store_result({', '.join(fields)})")
+
+
+def _counter(c: StmtCompiler, call: Call, pointer: Expr, store: bool) -> str:
+    """What counts the accesses of a call through `pointer`: (count, scope), or None."""
+    watch = c.run.watch
+    if watch is None or not watch.counting or c.current is None:
+        return "None"
+    count = watch.counts.setdefault((c.current, _name_of(pointer), store), AccessCount())
+    return f"({c.constant(count)}, {scope_of(pointer) or 'global'!r})"
 
 
 def _fill_fragment(c: StmtCompiler, call: Call) -> None:
@@ -154,6 +186,17 @@ def scope_of(pointer: Expr) -> str:
             return load.buffer.scope
         case Call(op="tvm_access_ptr", args=(_, Var() as data, *_)):
             return data.scope
+    return ""
+
+
+def _name_of(pointer: Expr) -> str:
+    match pointer:
+        case Var():
+            return pointer.name
+        case Call(op="address_of", args=(BufferLoad() as load,)):
+            return load.buffer.name
+        case Call(op="tvm_access_ptr", args=(_, Var() as data, *_)):
+            return data.name
     return ""
 
 
@@ -212,6 +255,8 @@ PTX_CALLS: dict[str, Callable[[StmtCompiler, Call], None]] = {
     "ptx_ldg32": _ldg32,
     "ptx_ldmatrix": _ldmatrix,
     "ptx_mma": _mma,
+    "ptx_mma_fill": _mma_fill,
+    "ptx_mma_store": _mma_store,
     "tvm_fill_fragment": _fill_fragment,
     "tvm_load_matrix_sync": _move_fragment,
     "tvm_store_matrix_sync": _move_fragment,

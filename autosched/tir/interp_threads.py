@@ -120,6 +120,7 @@ class Threads:
         self.in_block = number % self.per_block
         self.block_of = number // self.per_block
         self.warps_per_block = -(-self.per_block // WARP_SIZE)
+        self.lane = (self.in_block % WARP_SIZE).astype(np.int32)
         self.warp_of = self.block_of * self.warps_per_block + self.in_block // WARP_SIZE
         self.numbers = number
         first = blocks[self.block_of].astype(np.int64) * (self.per_block + 1) + (1 << EPOCH)
@@ -308,8 +309,8 @@ class Threads:
         if running.any():
             first, warps = first[running], self.warp_of[running]
             itemsize = storage.flat.dtype.itemsize
-            if scope == "shared":
-                lane = self.in_block[running] % WARP_SIZE
+            if scope in ("shared", "shared.dyn"):
+                lane = self.lane[running]
                 count_shared(count, warps, lane, first * itemsize, lanes * itemsize)
             elif scope == "global":
                 count_global(count, warps, first * itemsize, lanes * itemsize)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosched.tir.interp_copies import refuse_misaligned
+from autosched.tir.interp_copies import Counter, refuse_misaligned
 from autosched.tir.interp_memory import Array, Mask, Storage, WarpError, thread_mask
-from autosched.tir.warp_matrix import FRAGMENT_MAPS, FRAGMENT_VALUES, WARP, Atom
+from autosched.tir.warp_matrix import FRAGMENT_MAPS, FRAGMENT_VALUES, RESULT, WARP, Atom
 
 if TYPE_CHECKING:
     from autosched.tir.interp_threads import Threads
@@ -42,7 +42,13 @@ class Warps:
         storage.store(self._places(at, atom.c.shape[1]), atom.multiply(*values), _wide(mask))
 
     def load_rows(
-        self, target: Place, source: Place, count: int, transposed: bool, mask: Mask
+        self,
+        target: Place,
+        source: Place,
+        count: int,
+        transposed: bool,
+        counter: Counter,
+        mask: Mask,
     ) -> None:
         """ldmatrix: `count` matrices of 8 rows of 16 bytes, whose addresses lanes give.
 
@@ -57,6 +63,9 @@ class Warps:
         gives = lane < 8 * count
         gives = gives if mask is True else gives & mask
         refuse_misaligned(storage, first, _ROW_BYTES // size, _ROW_BYTES, gives)
+        if counter is not None:
+            rows = first[:, None] + np.arange(_ROW_BYTES // size)
+            threads.counted(*counter, storage, rows, gives)
         own = 4 // size
         parts = []
         for matrix in range(count):
@@ -68,6 +77,32 @@ class Warps:
         values = storage.load(np.stack(parts, axis=1), _wide(mask))
         into, to = target
         into.store(self._places(to, count * own), values, _wide(mask))
+
+    def zero(self, place: Place, count: int, mask: Mask) -> None:
+        """ptx_mma_fill: the first `count` values of each lane are zero."""
+        mask = self._whole(mask)
+        storage, at = place
+        places = self._places(at, count)
+        storage.store(places, np.zeros(places.shape, storage.flat.dtype), _wide(mask))
+
+    def store_result(
+        self, source: Place, target: Place, stride: Any, counter: Counter, mask: Mask
+    ) -> None:
+        """ptx_mma_store: a result of 16 x 8 to rows `stride` apart, two columns at once."""
+        mask = self._whole(mask)
+        values = self._values(source, RESULT.shape[1], mask)
+        rows, columns = RESULT[self._lane].transpose(2, 0, 1)
+        storage = target[0]
+        first, down = (self._of_warp(x, mask, storage.name) for x in (target[1], stride))
+        elements = first[:, None] + rows * down[:, None] + columns
+        running = np.broadcast_to(True if mask is True else mask, self._threads.count)
+        for half in range(0, RESULT.shape[1], 2):
+            pair = elements[:, half : half + 2]
+            size = 2 * storage.flat.dtype.itemsize
+            refuse_misaligned(storage, pair[:, 0], 2, size, running)
+            if counter is not None:
+                self._threads.counted(*counter, storage, pair, running)
+        storage.store(elements, values, _wide(mask))
 
     def fill(self, fragment: Place, value: Any, mask: Mask) -> None:
         """tvm_fill_fragment: every element is `value`."""

@@ -27,7 +27,7 @@ _BINARY_MATH = _names("pow fmod atan2 hypot copysign ldexp nextafter")
 _BITWISE = _names("bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right")
 _PURE = _names(
     "if_then_else reinterpret call_pure_extern call_llvm_pure_intrin q_multiply_shift fma "
-    "isnullptr address_of large_uint_imm vscale tuple"
+    "isnullptr address_of large_uint_imm vscale tuple ptx_lane_id"
 )
 _READ = _names("tvm_struct_get tvm_access_ptr tvm_warp_activemask")
 _OPAQUE = _names(
@@ -36,12 +36,23 @@ _OPAQUE = _names(
     "tvm_warp_shuffle tvm_warp_shuffle_up tvm_warp_shuffle_down "
     "tvm_struct_set tvm_stack_alloca tvm_stack_make_shape tvm_stack_make_array "
     "ptx_cp_async ptx_commit_group ptx_wait_group ptx_ldmatrix ptx_mma ptx_ldg32 "
+    "ptx_mma_fill ptx_mma_store "
     "tvm_load_matrix_sync tvm_mma_sync tvm_fill_fragment tvm_store_matrix_sync "
     "tvm_throw_last_error nd_mem_alloc_with_scope ret prefetch "
     "start_profile_intrinsic end_profile_intrinsic call_cpacked_lowered tvm_context_id "
     "TVMBackendAllocWorkspace TVMBackendFreeWorkspace "
     "dma_copy dma_wait dma_start_group dma_end_group"
 )
+
+POINTER_OFFSETS: dict[str, tuple[tuple[int, int], ...]] = {
+    "ptx_cp_async": ((0, 1), (2, 3)),
+    "ptx_ldmatrix": ((3, 4), (5, 6)),
+    "ptx_mma": ((6, 7), (8, 9), (10, 11)),
+    "ptx_mma_fill": ((1, 2),),
+    "ptx_mma_store": ((0, 1), (3, 4)),
+}
+"""Of calls that take pointers, each with an offset in elements: the places of both among the
+arguments."""
 
 UNARY_MATH = frozenset(_UNARY_MATH)
 BINARY_MATH = frozenset(_BINARY_MATH)

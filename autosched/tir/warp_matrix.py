@@ -45,6 +45,10 @@ _A8 = _map(16, lambda g, t, i: g + i // 4 % 2 * 8, lambda g, t, i: t * 4 + i % 4
 _B8 = _map(8, lambda g, t, i: t * 4 + i % 4 + i // 4 * 16, lambda g, t, i: g)
 
 
+RESULT = _C
+"""Which elements of the 16 x 8 result of every atom a lane holds."""
+
+
 @dataclass(frozen=True, eq=False)
 class Atom:
     """A product that a warp computes at once: C (m, n) += A (m, k) B (k, n).

@@ -23,6 +23,7 @@ from autosched.transform.device.annotate_device_regions import AnnotateDeviceReg
 from autosched.transform.device.infer_fragment import InferFragment
 from autosched.transform.device.inject_ptx_async_copy import InjectPTXAsyncCopy
 from autosched.transform.device.inject_ptx_ldg32 import InjectPTXLDG32
+from autosched.transform.device.inject_software_pipeline import InjectSoftwarePipeline
 from autosched.transform.device.inject_virtual_thread import InjectVirtualThread
 from autosched.transform.device.lower_device_kernel_launch import LowerDeviceKernelLaunch
 from autosched.transform.device.lower_thread_allreduce import LowerThreadAllreduce
@@ -33,6 +34,7 @@ from autosched.transform.device.merge_shared_memory_allocations import (
 from autosched.transform.device.shared_to_dynamic import STATIC_BYTES, SharedToDynamic
 from autosched.transform.device.split_host_device import SplitHostDevice
 from autosched.transform.device.split_wide_vectors import SplitWideVectors
+from autosched.transform.device.swizzle_shared import SwizzleShared
 from autosched.transform.device.thread_sync import ThreadSync
 from autosched.transform.device.verify_gpu_code import VerifyGPUCode
 from autosched.transform.device.verify_memory import VerifyMemory
@@ -158,6 +160,8 @@ def gpu_pipeline(
         VectorizeLoop(),
         InjectVirtualThread(),
         InjectDoubleBuffer(),
+        SwizzleShared(),
+        InjectSoftwarePipeline(),
         StorageRewrite(),
         HoistIfThenElse(),
         # NVRTC unrolls: it takes a third of the time, and the code is the same. Memory beyond the
@@ -260,6 +264,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "InjectPTXAsyncCopy": InjectPTXAsyncCopy,
     "InjectPTXLDG32": InjectPTXLDG32,
     "InjectPrefetch": InjectPrefetch,
+    "InjectSoftwarePipeline": InjectSoftwarePipeline,
     "InjectVirtualThread": InjectVirtualThread,
     "InstrumentProfileIntrinsics": InstrumentProfileIntrinsics,
     "LoopPartition": LoopPartition,
@@ -292,6 +297,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "SplitWideVectors": SplitWideVectors,
     "StorageFlatten": StorageFlatten,
     "StorageRewrite": StorageRewrite,
+    "SwizzleShared": SwizzleShared,
     "ThreadSync": ThreadSync,
     "UnrollLoop": UnrollLoop,
     "VectorizeInnermost": VectorizeInnermost,

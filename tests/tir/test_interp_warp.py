@@ -17,6 +17,7 @@ from autosched.tir.interp_memory import (
 from autosched.tir.interp_watch import Watch
 from autosched.tir.parser import parse_func
 from autosched.tir.warp_matrix import ATOMS, FRAGMENTS, to_tf32
+from autosched.tir.warp_matrix import RESULT as RESULT_MAP
 from kit.types import Array
 from kit.warp_kernels import MMA, Kernel, fragments, ldmatrix
 
@@ -40,6 +41,36 @@ def test_products(kernel: Kernel) -> None:
     watch = run(kernel.text, arrays)
     np.testing.assert_array_equal(arrays[2], want)
     assert watch.written["C"].all()
+
+
+RESULT = """\
+def main(C: Buffer((160,), float32)):
+    launch(threadIdx.x, 32)
+    S = allocate((160,), float32, "shared")
+    c = allocate((4,), float32, "local")
+    ptx_mma_fill(4, c, 0, dtype=float32)
+    for i in unrolled(4):
+        c[i] = c[i] + float32(ptx_lane_id(dtype=int32) * 4 + i)
+    ptx_mma_store(S, 0, {stride}, c, 0, dtype=float32)
+    tvm_storage_sync("shared")
+    for i in range(5):
+        C[i * 32 + threadIdx.x] = if_then_else((i * 32 + threadIdx.x) % 10 < 8, S[i * 32 + threadIdx.x], 0.0)
+"""  # noqa: E501
+
+
+def test_results_lie_in_rows() -> None:
+    """What each lane holds goes to its places; rows of 10 words meet half of the banks twice."""
+    c = np.zeros(160, np.float32)
+    watch = Watch(outputs={"C"}, counting=True)
+    interp.run(parse_func(RESULT.format(stride=10)), [c], watch=watch)
+    rows, columns = RESULT_MAP.transpose(2, 0, 1)
+    want = np.zeros((16, 10), np.float32)
+    want[rows, columns] = np.arange(128).reshape(32, 4)
+    np.testing.assert_array_equal(c.reshape(16, 10), want)
+    (count,) = (n for (_, name, store), n in watch.counts.items() if name == "S" and store)
+    assert (count.requests, count.passes) == (4, 8)
+    with pytest.raises(AlignmentError, match="S"):
+        interp.run(parse_func(RESULT.format(stride=9)), [c], watch=Watch(outputs={"C"}))
 
 
 def test_layouts_of_fragments() -> None:

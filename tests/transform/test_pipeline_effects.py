@@ -173,6 +173,23 @@ def double_buffer() -> tuple[Schedule, list[Tensor], Target]:
     return sch, [A, C], CPU
 
 
+def tiles_in_shared_memory(key: str, value: int | str) -> tuple[Schedule, list[Tensor], Target]:
+    """Rows of 64 elements are copied to shared memory and read down their columns."""
+    A = te.placeholder((512, 64), name="A")
+    B = te.compute((512, 64), lambda i, j: A[i, j], name="B")
+    C = te.compute((512, 64), lambda i, j: B[i // 64 * 64 + j, i % 64], name="C")
+    sch = te.create_schedule(C.op)
+    outer, inner = sch[C].split(C.op.axis[0], factor=64)
+    sch[C].bind(C.op.axis[1], te.thread_axis("threadIdx.x"))
+    sch[C].reorder(outer, C.op.axis[1], inner)
+    sch[B].set_scope("shared")
+    sch[B].compute_at(sch[C], outer)
+    sch[B].bind(B.op.axis[1], te.thread_axis("threadIdx.x"))
+    at = (sch[C], outer) if key == "software_pipeline" else (sch[B], B.op.axis[0])
+    at[0].pragma(at[1], key, value)
+    return sch, [A, C], GPU
+
+
 def reversed_of(A: Tensor, name: str) -> Tensor:
     result: Tensor = te.compute((64,), lambda i: te.exp(A[63 - i]), name=name)
     return result
@@ -318,6 +335,17 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     "InjectDoubleBuffer": (
         double_buffer,
         lambda f: [value_of(a.extents[0]) for a in statements(f, Allocate)] == [32],
+    ),
+    "SwizzleShared": (
+        lambda: tiles_in_shared_memory("swizzle", "3 2 6"),
+        lambda f: any(e.op == "bitwise_xor" for e in expressions(f, Call)),
+    ),
+    "InjectSoftwarePipeline": (
+        lambda: tiles_in_shared_memory("software_pipeline", 3),
+        lambda f: (
+            [e.op for e in expressions(f, Call)].count("tvm_storage_sync") == 1
+            and any(e.op == "ptx_cp_async" for e in expressions(f, Call))
+        ),
     ),
     "StorageRewrite": (four_stages, lambda f: len(statements(f, Allocate)) == 2),
     "SkipZeros": (

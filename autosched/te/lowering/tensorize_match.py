@@ -59,6 +59,8 @@ class Match:
         self.scalars: dict[Var, Expr] = {}
         self._pair("data", op.axis, intrin.op.axis)
         self._pair("reduction", op.reduce_axis, intrin.op.reduce_axis)
+        for iv in intrin.op.root_iter_vars:
+            self.analyzer.bind(iv.var, self._domain(iv))
         if len(op.body) != len(intrin.op.body):
             raise self._refuse(f"it has {len(intrin.op.body)} outputs, expected {len(op.body)}")
         for mine, theirs in zip(op.body, intrin.op.body, strict=True):

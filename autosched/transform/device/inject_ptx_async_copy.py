@@ -52,6 +52,7 @@ from autosched.tir.op import add, const, mul
 from autosched.tir.stmt import AttrStmt, BufferStore, Evaluate, Stmt
 from autosched.tir.walk import map_children
 from autosched.transform.device.alignment import is_aligned
+from autosched.transform.device.inject_software_pipeline import COPIES
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -65,19 +66,20 @@ class InjectPTXAsyncCopy(FunctionPass):
 
     A store is one when it copies 4, 8 or 16 bytes that lie together, aligned, from global to shared
     memory, or, where a condition does not hold, zeros. Others stay stores. What commits and waits
-    for copies is not touched. With `by_config`, and without `tir.use_async_copy` in the context,
-    nothing changes. Raises ScheduleError for an async_scope in another one.
+    for copies is not touched. So it is inside the attributes of InjectSoftwarePipeline; with
+    `by_config`, and without `tir.use_async_copy` in the context, only there. Raises ScheduleError
+    for an async_scope in another one.
     """
 
     name: ClassVar[str] = "InjectPTXAsyncCopy"
     by_config: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if self.by_config and not ctx.setting("tir.use_async_copy"):
-            return func
+        every = not self.by_config or ctx.setting("tir.use_async_copy")
+        keys = ("async_scope", COPIES) if every else (COPIES,)
 
         def go(s: Stmt, inside: bool) -> Stmt:
-            if isinstance(s, AttrStmt) and s.key == "async_scope":
+            if isinstance(s, AttrStmt) and s.key in keys:
                 if inside:
                     raise ScheduleError(
                         f"InjectPTXAsyncCopy: {func.name}: an async_scope inside another one; "

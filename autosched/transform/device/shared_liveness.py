@@ -87,7 +87,7 @@ class _Walk:
 
     def stmt(self, s: Stmt) -> None:
         match s:
-            case AttrStmt(key="async_scope"):
+            case AttrStmt(key="async_scope" | "pipelined_copies"):
                 before, self.asynchronous = self.asynchronous, True
                 self.stmt(s.body)
                 self.asynchronous = before

@@ -8,10 +8,11 @@ from math import gcd
 
 from autosched.tir.dtype import DType
 from autosched.tir.expr import And, BufferLoad, Call, Expr, IntImm, Ramp, StringImm, Var
-from autosched.tir.op import add, mul
+from autosched.tir.intrin import POINTER_OFFSETS
+from autosched.tir.op import add, const, floordiv, floormod, mul
 from autosched.tir.stmt import BufferStore, Evaluate, Stmt
-from autosched.tir.walk import direct_exprs, free_vars, pre_order, substitute
-from autosched.transform.device.thread_index import Place, Span
+from autosched.tir.walk import direct_exprs, free_vars, pre_order, rewrite_expr, substitute
+from autosched.transform.device.thread_index import LANE, Place, Span
 
 _COVERS = {"global": 3, "shared": 2, "shared.dyn": 2, "warp": 1}
 _READS = frozenset(("ptx_ldmatrix", "tvm_load_matrix_sync"))
@@ -115,15 +116,18 @@ def accesses_of(s: Stmt, scope: str, table: Mapping[Var, Expr]) -> list[Access]:
 
 
 def _of_expr(root: Expr, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]:
+    named: set[Expr] = set()  # elements whose addresses are taken, by calls that say what they read
     for e in pre_order(root):
-        if isinstance(e, BufferLoad) and e.buffer.scope == scope:
+        if isinstance(e, Call) and e.op in POINTER_OFFSETS:
+            named |= {a.args[0] for a in e.args if isinstance(a, Call) and a.op == "address_of"}
+        if isinstance(e, BufferLoad) and e.buffer.scope == scope and e not in named:
             place = _place(e.indices, table)
             yield Access(e.buffer.data, e.buffer.dtype, False, place)
         elif isinstance(e, Call):
-            yield from _of_call(e, scope)
+            yield from _of_call(e, scope, table)
 
 
-def _of_call(e: Call, scope: str) -> Iterator[Access]:
+def _of_call(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]:
     """Pointers that a call gets, through which it may read and write anything."""
     reads, writes = e.op not in _WRITES, e.op not in _READS
     pointers = [a for a in e.args if isinstance(a, Var) and a.dtype.is_handle]
@@ -132,7 +136,11 @@ def _of_call(e: Call, scope: str) -> Iterator[Access]:
         bits = mode.value if isinstance(mode, IntImm) else 3
         reads, writes = bool(bits & 1), bool(bits & 2)
     elif e.op == "ptx_cp_async":
-        pointers, reads = pointers[:1], False  # the source is global memory
+        yield from _of_copy(e, scope, table)
+        return
+    elif e.op in ("ptx_ldmatrix", "ptx_mma_store"):
+        yield from _of_rows(e, scope, table)
+        return
     for argument in e.args:
         if isinstance(argument, Call) and argument.op == "address_of":
             (element,) = argument.args
@@ -145,6 +153,66 @@ def _of_call(e: Call, scope: str) -> Iterator[Access]:
                 yield Access(data, dtype, False, None)
             if writes:
                 yield Access(data, dtype, True, None)
+
+
+def _of_copy(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]:
+    """What an asynchronous copy writes; its source is global memory."""
+    data, to, size = e.args[0], e.args[1], e.args[4]
+    if not isinstance(data, Var) or data.scope != scope:
+        return
+    dtype = data.element or e.dtype
+    place = None
+    if isinstance(size, IntImm) and size.value % dtype.bytes == 0:
+        lanes = size.value // dtype.bytes
+        index = Ramp(to, const(1, to.dtype), lanes) if lanes > 1 else to
+        place = Place(substitute(index, table))
+    yield Access(data, dtype, True, place)
+
+
+def _of_rows(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]:
+    """The elements that each lane gets of rows that a warp loads, or stores of a result."""
+    loads = e.op == "ptx_ldmatrix"
+    pointer, offset = (e.args[5], e.args[6]) if loads else (e.args[0], e.args[1])
+    match pointer:
+        case Var():
+            data, dtype, first = pointer, pointer.element or e.dtype, offset
+        case Call(op="address_of", args=(BufferLoad(indices=(index,)) as load,)):
+            data, dtype, first = load.buffer.data, load.buffer.dtype, add(index, offset)
+        case _:
+            return
+    if data.scope != scope:
+        return
+    if dtype is not e.dtype:
+        yield Access(data, dtype, not loads, None)
+        return
+    first, inner = _of_lane(e, first) if loads else _of_result(first, e.args[2])
+    yield Access(data, dtype, not loads, Place(substitute(first, table), inner))
+
+
+def _of_lane(e: Call, first: Expr) -> tuple[Expr, tuple[Span, ...]]:
+    """What a lane gets by ldmatrix: lane 8 * matrix + row gives the address of a row."""
+    own = 4 // e.dtype.bytes
+    matrix, k = Var("matrix"), Var("k")
+    transposed, number = (x.value if isinstance(x, IntImm) else 0 for x in e.args[:2])
+    quarter, rest = floordiv(LANE, 4), floormod(LANE, 4)
+    pair = add(mul(rest, own), k)
+    row, column = (pair, quarter) if transposed else (quarter, pair)
+    giver = add(mul(matrix, 8), row)
+    first = rewrite_expr(first, lambda x: giver if _is_lane(x) else None)
+    return add(first, column), (Span(matrix, 0, number), Span(k, 0, own))
+
+
+def _of_result(first: Expr, stride: Expr) -> tuple[Expr, tuple[Span, ...]]:
+    """What a lane stores of the 16 x 8 result of ptx_mma."""
+    half, k = Var("half"), Var("k")
+    row = add(floordiv(LANE, 4), mul(half, 8))
+    first = rewrite_expr(first, lambda x: LANE if _is_lane(x) else None)
+    column = add(mul(floormod(LANE, 4), 2), k)
+    return add(add(first, mul(row, stride)), column), (Span(half, 0, 2), Span(k, 0, 2))
+
+
+def _is_lane(e: Expr) -> bool:
+    return isinstance(e, Call) and e.op == "ptx_lane_id"
 
 
 def _place(indices: tuple[Expr, ...], table: Mapping[Var, Expr]) -> Place | None:

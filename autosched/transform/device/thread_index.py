@@ -48,6 +48,10 @@ MOST = 65536
 """Tuples of values that are counted out; beyond that the answer is that threads may meet."""
 
 
+LANE = Var("lane")
+"""In an index, the number of a thread within its warp."""
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """The values low .. low + extent - 1 of a variable."""
@@ -170,6 +174,9 @@ def _touched(
         return None
     counted = {span.var for span in spans}
     env, shape = _grid(spans)
+    if LANE in free_vars(index):
+        counted.add(LANE)
+        env[LANE] = _lanes(threads, env)
     total: Array = np.full(shape, constant, np.int64)
     rest: dict[Expr, int] = {}
     for term, factor in terms.items():
@@ -193,6 +200,14 @@ def _touched(
         taken = np.broadcast_to(holds, shape).reshape(-1).astype(bool)
         flat = [part[taken] for part in flat]
     return _Touched(flat[0], flat[1], flat[2], rest)
+
+
+def _lanes(threads: Sequence[Span], env: Mapping[Var, Array]) -> Array:
+    """The lane of each thread, whose variables are named as their axes: x is the innermost."""
+    number: Array = np.zeros((), np.int64)
+    for span in sorted(threads, key=lambda span: span.var.name, reverse=True):
+        number = number * span.extent + env[span.var] - span.low
+    return number % _WARP
 
 
 def _grid(spans: Sequence[Span]) -> tuple[dict[Var, Array], tuple[int, ...]]:

@@ -67,6 +67,7 @@ from autosched.tir.stmt import (
 from autosched.tir.walk import child_stmts, free_vars, map_children, pre_order, stmts, substitute
 from autosched.transform.device.shared_layout import saves_bytes
 from autosched.transform.device.shared_liveness import live_intervals
+from autosched.transform.device.slots import in_other_slots
 from autosched.transform.device.thread_access import (
     BARRIER,
     MAYBE,
@@ -281,7 +282,10 @@ class _Planner:
         if isinstance(e, Call) and e.op == "tvm_thread_invariant":
             return True
         threads = {span.var for span in self.threads if span.extent > 1}
-        reads = any(isinstance(part, BufferLoad) for part in pre_order(e))
+        reads = any(
+            isinstance(part, BufferLoad) or (isinstance(part, Call) and part.op == "ptx_lane_id")
+            for part in pre_order(e)
+        )
         return not reads and free_vars(e).isdisjoint(threads)
 
     # -- deciding -------------------------------------------------------------------------------
@@ -356,6 +360,9 @@ class _Planner:
         live = self.live.get(first), self.live.get(second)
         return live[0] is not None and live[1] is not None and live[0].meets(live[1])
 
+    def _spans(self) -> list[Span]:
+        return [*self.threads, *self.loops.values()]
+
     def _conflict(
         self, first: Access, second: Access, loop: Stmt | None, span: Span | None
     ) -> bool:
@@ -373,6 +380,8 @@ class _Planner:
         if isinstance(loop, For) and span is None:
             if first.depends_on(loop.loop_var) or second.depends_on(loop.loop_var):
                 return True
+        if loop is None and in_other_slots(first.place, second.place, self._spans()):
+            return False
         if first.met_in_warp and self.lanes_in_order:
             places = (first.place, first.guard), (second.place, second.guard)
             return warps_may_meet(*places, self.threads, span)

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import BufferLoad, IntImm, Var
+from autosched.tir.expr import BufferLoad, Call, IntImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.intrin import POINTER_OFFSETS
 from autosched.tir.op import add
 from autosched.tir.stmt import (
     AttrStmt,
@@ -168,6 +169,10 @@ class _Unroller:
                 if isinstance(e, BufferLoad) and self._counts(e.buffer):
                     for index in e.indices:
                         self._local_indices |= free_vars(index)
+                elif isinstance(e, Call):
+                    for k, at in POINTER_OFFSETS.get(e.op, ()):
+                        if isinstance(data := e.args[k], Var) and data.scope.startswith("wmma."):
+                            self._local_indices |= free_vars(e.args[at])
 
 
 def _copies(loop: For, body: Stmt, extent: int) -> Stmt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Call, Expr
+from autosched.tir.intrin import POINTER_OFFSETS
 from autosched.tir.lanes import add_lanes, mul_lanes
 from autosched.tir.op import const, mul
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, Stmt
@@ -69,12 +70,24 @@ class _Widener:
             kind, data, offset, extent, mode = e.args
             (moved,) = self._moved((self.expr(offset),))
             return Call(e.dtype, e.op, (kind, data, moved, self.expr(extent), mode))
+        if isinstance(e, Call) and e.op in POINTER_OFFSETS and not self._innermost:
+            return self._call(e)
         if e is self._alloc.buffer_var:
             raise ScheduleError(
                 f"the address of {self._alloc.buffer_var.name} is used as a value, so it cannot "
                 f"be given {self._parts} copies"
             )
         return map_expr_children(e, self.expr)
+
+    def _call(self, call: Call) -> Expr:
+        """A call that is told how far behind its pointers the elements are."""
+        args = list(call.args)
+        own = [(k, at) for k, at in POINTER_OFFSETS[call.op] if args[k] is self._alloc.buffer_var]
+        pointers = {k for k, _ in own}
+        args = [a if k in pointers else self.expr(a) for k, a in enumerate(args)]
+        for _, at in own:
+            (args[at],) = self._moved((args[at],))
+        return Call(call.dtype, call.op, tuple(args))
 
     def _takes(self, call: Call) -> bool:
         return call.args[1] is self._alloc.buffer_var and not self._innermost

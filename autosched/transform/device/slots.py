@@ -1,0 +1,120 @@
+"""Parts of a buffer that iterations use in turns, as in a pipeline: are two accesses in one part?
+
+An index is (k + c) % n * size + rest, where the rests of both accesses are less than size apart.
+With the same k, those whose c differ by no multiple of n are in different parts, however many
+elements there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autosched.arith import Analyzer
+from autosched.tir.expr import Call, Expr, FloorMod, IntImm, Mod, Ramp, Range, Var
+from autosched.tir.linear import combine, linear
+from autosched.tir.op import const, floordiv, floormod
+from autosched.tir.walk import rewrite_expr
+from autosched.transform.device.thread_index import LANE, Place, Span
+
+_WARP = 32
+_FAR = 1 << 62
+
+
+def in_other_slots(first: Place, second: Place, spans: Iterable[Span]) -> bool:
+    """True when the places are in different parts of their memory in every iteration.
+
+    `spans` are the values of the threads and of the loops around the accesses.
+    """
+    if not (_divides(first.index) and _divides(second.index)):
+        return False
+    around = list(spans)
+    a, b = (_terms(place.index) for place in (first, second))
+    whole = _rest(first, None, around), _rest(second, None, around)
+    if whole[0][1] < whole[1][0] or whole[1][1] < whole[0][0]:  # buffers of merged memory
+        return True
+    for mine, size in a.items():
+        for other, same in b.items():
+            if size == same and _differ(mine, other):
+                a_low, a_high = _rest(first, mine, around)
+                b_low, b_high = _rest(second, other, around)
+                return max(a_high - b_low, b_high - a_low) < size
+    return False
+
+
+def _divides(e: Expr) -> bool:
+    """A quick look at whether there is a remainder in a sum."""
+    return any(isinstance(_plain(term), FloorMod) for term in linear(_base(e))[1])
+
+
+def _base(index: Expr) -> Expr:
+    return index.base if isinstance(index, Ramp) else index
+
+
+def _terms(index: Expr) -> dict[Expr, int]:
+    return {t: c for t, c in linear(_base(index))[1].items() if isinstance(_plain(t), FloorMod)}
+
+
+def _differ(mine: Expr, other: Expr) -> bool:
+    a, b = _plain(mine), _plain(other)
+    if not (isinstance(a, FloorMod) and isinstance(b, FloorMod) and a.b is b.b):
+        return False
+    if not isinstance(a.b, IntImm) or a.b.value < 2:
+        return False
+    distance, terms = combine(linear(a.a), linear(b.a), -1)
+    return not terms and distance % a.b.value != 0 and _counts_up(mine) and _counts_up(other)
+
+
+def _counts_up(e: Expr) -> bool:
+    """True when `e` rounds down: of a remainder that rounds to zero, what is divided is a loop's
+    variable and a constant, none negative."""
+    if not isinstance(e, Mod):
+        return True
+    constant, terms = linear(e.a)
+    return constant >= 0 and all(isinstance(t, Var) and c > 0 for t, c in terms.items())
+
+
+def _rest(place: Place, slot: Expr | None, spans: list[Span]) -> tuple[int, int]:
+    """The least and the largest value of the index, without its term `slot`."""
+    low, terms = linear(_base(place.index))
+    analyzer = Analyzer()
+    for span in (*spans, *place.inner, Span(LANE, 0, _WARP)):
+        first, extent = const(span.low, span.var.dtype), const(span.extent, span.var.dtype)
+        analyzer.bind(span.var, Range(first, extent), override=True)
+    high = low
+    for term, factor in terms.items():
+        if term is not slot:
+            least, most = _bounds(rewrite_expr(term, _division), analyzer)
+            ends = (factor * least, factor * most)
+            low, high = low + min(ends), high + max(ends)
+    if isinstance(place.index, Ramp):
+        if not isinstance(place.index.stride, IntImm):
+            return low, high + _FAR
+        ends = (0, place.index.stride.value * (place.index.lanes - 1))
+        low, high = low + min(ends), high + max(ends)
+    return low, high
+
+
+def _bounds(e: Expr, analyzer: Analyzer) -> tuple[int, int]:
+    """The least and the largest value of `e`: multiples of whatever divides it."""
+    bound, known = analyzer.const_int_bound(e), analyzer.modular_set(e)
+    if known.coeff < 2 or known.base % known.coeff:
+        return bound.min_value, bound.max_value
+    step = known.coeff
+    return -(-bound.min_value // step) * step, bound.max_value // step * step
+
+
+def _plain(e: Expr) -> Expr:
+    """A remainder that is written as a mask, or of what is never negative."""
+    if isinstance(e, Mod):
+        return FloorMod(e.a, e.b)
+    found = _division(e)
+    return e if found is None else found
+
+
+def _division(e: Expr) -> Expr | None:
+    match e:
+        case Call(op="shift_right", args=(value, IntImm(value=count))):
+            return floordiv(value, const(1 << count, e.dtype))
+        case Call(op="bitwise_and", args=(value, IntImm(value=mask))) if not mask & (mask + 1):
+            return floormod(value, const(mask + 1, e.dtype)) if mask > 0 else None
+    return None

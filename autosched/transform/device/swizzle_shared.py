@@ -1,0 +1,158 @@
+"""SwizzleShared: rows of a tile in shared memory change places, so that columns meet all banks.
+
+before:
+    def main(A: Buffer((2048,), float16), B: Buffer((2048,), float16)):
+        launch(threadIdx.x, 32)
+        S = allocate((2048,), float16, "shared")
+        pragma(None, "swizzle", "3 3 6")
+        for i in range(8):
+            S[(i * 32 + threadIdx.x) * 8:(i * 32 + threadIdx.x) * 8 + 8] = A[(i * 32 + threadIdx.x)
+                    * 8:(i * 32 + threadIdx.x) * 8 + 8]
+        tvm_storage_sync("shared")
+        for i in range(64):
+            B[i * 32 + threadIdx.x] = S[threadIdx.x * 64 + i]
+after:
+    def main(A: Buffer((2048,), float16), B: Buffer((2048,), float16)):
+        launch(threadIdx.x, 32)
+        S = allocate((2048,), float16, "shared")
+        for i in range(8):
+            S[bitwise_xor((i * 32 + threadIdx.x) * 8, (i * 32 + threadIdx.x) * 8 // 64 % 8 *
+                    8):bitwise_xor((i * 32 + threadIdx.x) * 8, (i * 32 + threadIdx.x) * 8 // 64 % 8
+                    * 8) + 8] = A[(i * 32 + threadIdx.x) * 8:(i * 32 + threadIdx.x) * 8 + 8]
+        tvm_storage_sync("shared")
+        for i in range(64):
+            B[i * 32 + threadIdx.x] = S[bitwise_xor(threadIdx.x * 64 + i, (threadIdx.x * 64 + i) //
+                    64 % 8 * 8)]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.arith import Analyzer
+from autosched.errors import ScheduleError
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, StringImm, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.intrin import POINTER_OFFSETS
+from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Stmt
+from autosched.tir.swizzle import Swizzle
+from autosched.tir.walk import map_children, map_expr_children, stmts
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+KEY = "pragma_swizzle"
+_SHARED = ("shared", "shared.dyn")
+
+
+@dataclass(frozen=True)
+class SwizzleShared(FunctionPass):
+    """Carries out the pragma `swizzle` on buffers in shared memory that are filled inside it.
+
+    Its value is a text of three numbers, `bits base source`: element e is kept at
+    e ^ ((e >> source) % 2**bits << base), wherever it is read or written. Raises ScheduleError
+    where the size of such a buffer is no multiple of 2**(source + bits), its pointer is used
+    without an offset, or a vector access would be torn apart.
+    """
+
+    name: ClassVar[str] = "SwizzleShared"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        marked: dict[Var, Swizzle] = {}
+        for s in stmts(func.body):
+            if isinstance(s, AttrStmt) and s.key == KEY:
+                wanted = _swizzle(s.value, func.name)
+                for inner in stmts(s.body):
+                    if isinstance(inner, BufferStore) and inner.buffer.scope in _SHARED:
+                        marked[inner.buffer.data] = wanted
+        if not marked and not any(
+            isinstance(s, AttrStmt) and s.key == KEY for s in stmts(func.body)
+        ):
+            return func
+        return func.with_body(_Swizzler(func.name, marked).stmt(func.body))
+
+
+def _swizzle(value: Expr, function: str) -> Swizzle:
+    text = value.value if isinstance(value, StringImm) else repr(value)
+    try:
+        return Swizzle.from_text(text)
+    except ValueError as error:
+        raise ScheduleError(f"SwizzleShared: {function}: {error}") from None
+
+
+class _Swizzler:
+    def __init__(self, function: str, marked: dict[Var, Swizzle]) -> None:
+        self.function = function
+        self.marked = marked
+        self.analyzer = Analyzer()
+        self.memo: dict[Expr, Expr] = {}
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case AttrStmt(key="pragma_swizzle"):
+                return self.stmt(s.body)
+            case Allocate() if s.buffer_var in self.marked:
+                self._check_size(s)
+        new = map_children(s, self.stmt, self.expr)
+        if isinstance(new, BufferStore) and new.buffer.data in self.marked:
+            (index,) = new.indices
+            place = self._placed(new.buffer, index)
+            return BufferStore(new.buffer, new.value, (place,), new.predicate)
+        return new
+
+    def _check_size(self, s: Allocate) -> None:
+        swizzle = self.marked[s.buffer_var]
+        sizes = [e.value for e in s.extents if isinstance(e, IntImm)]
+        if len(sizes) != 1 or len(s.extents) != 1 or sizes[0] % swizzle.period:
+            raise ScheduleError(
+                f"SwizzleShared: {self.function}: {s.buffer_var.name} has {s.extents} elements, "
+                f"not a multiple of {swizzle.period}, which change places among themselves"
+            )
+
+    def expr(self, e: Expr) -> Expr:
+        done = self.memo.get(e)
+        if done is None:
+            done = self.memo[e] = self._rewritten(e)
+        return done
+
+    def _rewritten(self, e: Expr) -> Expr:
+        if isinstance(e, Call) and e.op in POINTER_OFFSETS:
+            return self._call(e)
+        if isinstance(e, Var) and e in self.marked:
+            raise ScheduleError(
+                f"SwizzleShared: {self.function}: the address of {e.name} is used as a value, so "
+                "that its elements cannot change places"
+            )
+        new = map_expr_children(e, self.expr)
+        if isinstance(new, BufferLoad) and new.buffer.data in self.marked:
+            (index,) = new.indices
+            return BufferLoad(new.buffer, (self._placed(new.buffer, index),), new.predicate)
+        return new
+
+    def _call(self, e: Call) -> Expr:
+        args = list(e.args)
+        pairs = POINTER_OFFSETS[e.op]
+        pointers = {k for k, _ in pairs}
+        args = [a if k in pointers else self.expr(a) for k, a in enumerate(args)]
+        for k, at in pairs:
+            data = args[k]
+            if isinstance(data, Var) and data in self.marked:
+                args[at] = self.marked[data].place(args[at])
+        return Call(e.dtype, e.op, tuple(args))
+
+    def _placed(self, buffer: Buffer, index: Expr) -> Expr:
+        swizzle = self.marked[buffer.data]
+        if index.dtype.lanes == 1:
+            return swizzle.place(index)
+        together = 1 << swizzle.base
+        if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
+            first = self.analyzer.modular_set(index.base)
+            lanes = index.lanes
+            whole = together % lanes == 0 and first.coeff % lanes == 0 and first.base % lanes == 0
+            if whole:
+                return Ramp(swizzle.place(index.base), index.stride, lanes)
+        raise ScheduleError(
+            f"SwizzleShared: {self.function}: {buffer.name} is accessed at {index!r}, which is not "
+            f"within {together} elements that stay together; vectorize less"
+        )
