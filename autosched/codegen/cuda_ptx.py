@@ -82,7 +82,7 @@ def _mma(w: Writer, e: Expr) -> Text:
     kinds = (atom.operand, atom.operand, atom.result)
     for k, wanted in zip((6, 8, 10), kinds, strict=True):
         found = _pointer(w, e.args[k])[1]
-        if found is not wanted:
+        if found is not wanted and (found.bits, k) != (wanted.bits, min(k, 8)):
             raise CompileError(f"argument {k} of ptx_mma holds {found}, not {wanted}: {e!r}")
     a, b, c = (f"&{_element(w, e.args[k], e.args[k + 1], None)}" for k in (6, 8, 10))
     return w.call(f"mma_{product.name}", a, b, c)

@@ -102,6 +102,18 @@ def attach_path(stage: Stage) -> list[IterVar]:
     return path
 
 
+WHOLE_TILES = "whole_tiles"
+"""The attribute of an operation of which regions are computed in whole tiles: a multiple for each
+axis, to which its extent is rounded up. The operation must be defined there."""
+
+
+def _rounded(dom: Range, multiple: int) -> Range:
+    if not isinstance(dom.extent, IntImm) or dom.extent.value % multiple == 0:
+        return dom
+    extent = -(-dom.extent.value // multiple) * multiple
+    return Range(dom.min, IntImm(extent, dom.extent.dtype))
+
+
 class _Context:
     """What one run of infer_bound knows: the domains so far and who reads what."""
 
@@ -222,9 +234,11 @@ class _Context:
         op, regions, domains = stage.op, self.regions, self.domains
         reads = list(needed.values())
         if isinstance(op, ComputeOp | TensorComputeOp):
+            whole = op.attrs.get(WHOLE_TILES)
             for dim, iv in enumerate(op.axis):
                 assert iv.dom is not None
-                domains[iv] = regions.union((s for r in reads for s in r[dim]), iv.dom)
+                found = regions.union((s for r in reads for s in r[dim]), iv.dom)
+                domains[iv] = found if whole is None else _rounded(found, whole[dim])
             rest: Iterable[IterVar] = op.reduce_axis
         elif isinstance(op, ScanOp):
             declared = op.scan_axis.dom

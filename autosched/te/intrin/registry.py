@@ -9,11 +9,12 @@ from autosched.errors import ConfigError
 from autosched.target import Target
 from autosched.te.intrin.arm import ARM
 from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.nvidia import NVIDIA
 from autosched.te.intrin.x86 import X86
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.dtype import DType
 
-INSTRUCTIONS: dict[str, Instruction] = {it.name: it for it in (*X86, *ARM)}
+INSTRUCTIONS: dict[str, Instruction] = {it.name: it for it in (*X86, *ARM, *NVIDIA)}
 """All, best first among those of the same types."""
 
 

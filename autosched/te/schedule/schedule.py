@@ -10,6 +10,7 @@ from autosched.te.operations.operation import Operation, ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
 from autosched.te.schedule import auto_inline, cache, groups
+from autosched.te.schedule import matrix_tiles as matrix
 from autosched.te.schedule import normalize as normalization
 from autosched.te.schedule import rfactor as factoring
 from autosched.te.schedule import use_instruction as instructions
@@ -41,6 +42,7 @@ class Schedule:
         return stage
 
     cache_read = cache.cache_read
+    matrix_tiles = matrix.matrix_tiles
     cache_write = cache.cache_write
     rfactor = factoring.rfactor
     use_instruction = instructions.use_instruction

@@ -23,6 +23,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.float_bits import narrow, widen
 from autosched.tir.function import PrimFunc
+from autosched.tir.intrin import POINTER_OFFSETS
 from autosched.tir.op import cast
 from autosched.tir.stmt import Allocate, BufferStore, LetStmt, Stmt
 from autosched.tir.walk import all_exprs, map_children, map_expr_children, stmts
@@ -169,7 +170,7 @@ class Legalizer(Retyping):
             )
         else:
             args = tuple(map(self._value, e.args))
-        if self._is_small(e.dtype):
+        if self._is_small(e.dtype) and e.op not in POINTER_OFFSETS:  # which move elements
             if e.op == "reinterpret":
                 return self._convert.up(Call(e.dtype, e.op, args))
             return Call(self._convert.type(e.dtype), e.op, args)

@@ -23,6 +23,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.float_bits import bits_type, bits_value, narrow, widen
 from autosched.tir.function import PrimFunc
+from autosched.tir.intrin import POINTER_OFFSETS
 from autosched.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -120,7 +121,8 @@ class _Storage(Retyping):
             load = e.args[0]
             indices = tuple(map(self._value, load.indices))
             return Call(e.dtype, e.op, (BufferLoad(self._buffer(load.buffer), indices),))
-        if (self._is_small(e.dtype) or any(small)) and e.op != "if_then_else":
+        moves = e.op in POINTER_OFFSETS  # whatever the bits mean
+        if (self._is_small(e.dtype) or any(small)) and e.op != "if_then_else" and not moves:
             self._refuse(e)
         args = tuple(map(self._value, e.args))
         if self._is_small(e.dtype):

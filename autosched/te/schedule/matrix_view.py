@@ -1,0 +1,175 @@
+"""Reductions seen as matrix products: which axes are rows, columns, terms of the sums, batches.
+
+C[n, h, w, co] = sum(A[n, h + rh, w + rw, rc] * B[rh, rw, rc, co])
+
+has rows (n, h, w), columns (co) and sums over (rh, rw, rc): one matrix product of blocks that are
+worked out when they are copied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.nvidia import layouts
+from autosched.te.operations.operation import ComputeOp
+from autosched.tir.expr import (
+    Add,
+    Cast,
+    Expr,
+    IntImm,
+    IterVar,
+    Mul,
+    ProducerLoad,
+    Reduce,
+    Var,
+)
+from autosched.tir.linear import linear
+from autosched.tir.op import add, const, floordiv, floormod, mul
+from autosched.tir.walk import combine, free_vars, loads
+
+Axes = tuple[IterVar, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixView:
+    """C[batch, m, n] = sum over k of A[batch, m, k] * B[batch, k, n], all of them lists of axes.
+
+    `a` and `b` are what is multiplied, before it is made the type of the sum; `layout_a` ("mk" or
+    "km") and `layout_b` ("kn" or "nk") tell how a copy of them lies in memory, its last axis that
+    of the source where the instruction can load it so. `width_a` and `width_b` elements of the
+    source are then side by side.
+    """
+
+    batch: Axes
+    m: Axes
+    n: Axes
+    k: Axes
+    a: Expr
+    b: Expr
+    layout_a: str
+    layout_b: str
+    width_a: int
+    width_b: int
+
+    def sizes(self) -> tuple[int, int, int]:
+        """Rows, columns and terms of a sum."""
+        return total(self.m), total(self.n), total(self.k)
+
+
+def matrix_view(op: object, it: Instruction) -> MatrixView | str:
+    """`op` as a matrix product that `it` can compute; in words why it is none."""
+    if not isinstance(op, ComputeOp) or len(op.body) != 1:
+        return "it is no te.compute of one output"
+    if any(not _is_sized(iv) for iv in op.root_iter_vars):
+        return "its axes must run from 0 to constants"
+    factors = _factors(op.body[0], it)
+    if isinstance(factors, str):
+        return factors
+    a, b = factors
+    if op.axis and op.axis[-1].var in free_vars(a) and op.axis[-1].var not in free_vars(b):
+        a, b = b, a  # what lies in one piece in the result are columns
+    first, second = set(free_vars(a)), set(free_vars(b))
+    batch = tuple(iv for iv in op.axis if iv.var in first and iv.var in second)
+    n = tuple(iv for iv in op.axis if iv.var not in first and iv.var in second)
+    m = tuple(iv for iv in op.axis if iv not in batch and iv not in n)
+    if not m or not n:
+        return "each operand must have an axis of its own"
+    if any(iv.var not in first and total((iv,)) > 1 for iv in m):
+        return "an axis occurs in no operand"
+    if any(iv.var not in first or iv.var not in second for iv in op.reduce_axis):
+        return "its sums must run over axes of both operands"
+    k = op.reduce_axis
+    rows_a, width_a = _last_axis(a, m, k)
+    rows_b, width_b = _last_axis(b, n, k)
+    known = layouts(it)
+    layout_a, layout_b = "km" if rows_a else "mk", "kn" if rows_b else "nk"
+    if layout_a not in known:
+        layout_a, width_a = "mk", 1
+    if layout_b not in known:
+        layout_b, width_b = "nk", 1
+    return MatrixView(batch, m, n, k, a, b, layout_a, layout_b, width_a, width_b)
+
+
+def total(axes: Sequence[IterVar]) -> int:
+    """How many values the axes run through together."""
+    return math.prod(iv.dom.extent.value for iv in axes)  # type: ignore[union-attr]  # constants
+
+
+def values_at(axes: Sequence[IterVar], flat: Expr) -> dict[Var, Expr]:
+    """The values of axes, the last one fastest, at number `flat` of what they run through."""
+    found: dict[Var, Expr] = {}
+    rest = flat
+    for iv in reversed(axes[1:]):
+        size = total((iv,))
+        found[iv.var] = floormod(rest, size)
+        rest = floordiv(rest, size)
+    found[axes[0].var] = rest
+    return found
+
+
+def number_of(axes: Sequence[IterVar]) -> Expr:
+    """The number of the axes' values in that order."""
+    flat: Expr = const(0)
+    for iv in axes:
+        flat = add(mul(flat, total((iv,))), iv.var)
+    return flat
+
+
+def _is_sized(iv: IterVar) -> bool:
+    dom = iv.dom
+    return dom is not None and isinstance(dom.extent, IntImm) and _is_zero(dom.min)
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.value == 0
+
+
+def _factors(body: Expr, it: Instruction) -> tuple[Expr, Expr] | str:
+    """What is multiplied and summed up, in the types of the instruction's operands."""
+    if not isinstance(body, Reduce) or len(body.source) != 1 or body.init:
+        return "it is no plain sum"
+    combiner = body.combiner
+    sums = combine(combiner, combiner.lhs, combiner.rhs)
+    if len(sums) != 1 or not isinstance(sums[0], Add):
+        return "it is no sum"
+    if not (isinstance(body.condition, IntImm) and body.condition.value == 1):
+        return "its sum has a condition"
+    (product,) = body.source
+    if not isinstance(product, Mul):
+        return "it sums up no products"
+    if product.dtype is not it.c.dtype:
+        return f"it sums up {product.dtype}, the instruction {it.c.dtype}"
+    sides = (_narrow(product.a), _narrow(product.b))
+    for side, operand in zip(sides, (it.a, it.b), strict=True):
+        if side.dtype is not operand.dtype:
+            return f"it multiplies {side.dtype}, the instruction {operand.dtype}"
+        if next(loads(side), None) is None:
+            return "a factor reads no tensor"
+    return sides
+
+
+def _narrow(e: Expr) -> Expr:
+    """`e` before it was made a wider type, exactly."""
+    while isinstance(e, Cast) and e.value.dtype.bits < e.dtype.bits:
+        e = e.value
+    return e
+
+
+def _last_axis(e: Expr, own: Axes, k: Axes) -> tuple[bool, int]:
+    """Whether the last of the axes `own` moves along rows of what is read, not one of `k`.
+
+    With it so many elements as lie side by side, a power of two of at most 16 bytes.
+    """
+    load = next(loads(e))
+    assert isinstance(load, ProducerLoad)
+    start, terms = linear(load.indices[-1]) if load.indices else (0, {})
+    size = load.producer.shape[-1] if load.indices else const(1)
+    rows = terms.get(own[-1].var) == 1
+    axis = own[-1] if rows else k[-1]
+    if terms.get(axis.var) != 1 or not isinstance(size, IntImm):
+        return rows, 1
+    sizes = (start, size.value, total((axis,)), *(c for t, c in terms.items() if t is not axis.var))
+    return rows, math.gcd(16 // e.dtype.bytes, *sizes)

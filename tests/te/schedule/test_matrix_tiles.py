@@ -1,0 +1,166 @@
+"""Products on tensor cores: the lockstep run equals NumPy, no bank is met twice, NVRTC takes them.
+
+Operands are small integers, of which every sum is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.codegen.nvrtc import load_nvrtc
+from autosched.driver import lower_func, lower_to_kernels, schedule_ops
+from autosched.errors import ScheduleError
+from autosched.referee.device_pipeline import device_function
+from autosched.referee.static_checks import BARRIERS, UNIFORM, prove
+from autosched.runtime.cuda_artifact import cuda_artifact
+from autosched.target import cuda_target
+from autosched.te.intrin.registry import instruction
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.matrix_tiles import MatrixTile
+from autosched.te.schedule.schedule import Schedule
+from autosched.tir import interp
+from autosched.tir.function import PrimFunc
+from autosched.tir.interp_watch import Watch
+from autosched.tir.op import max_
+
+TYPES = {
+    "mma.m16n8k16.f16": ("float16", "float32"),
+    "mma.m16n8k16.bf16": ("bfloat16", "float32"),
+    "mma.m16n8k32.s8": ("int8", "int32"),
+    "mma.m16n8k8.tf32": ("float32", "float32"),
+}
+F16 = "mma.m16n8k16.f16"
+SMALL = MatrixTile(32, 32, 32, 16, 16)
+
+
+def product(
+    m: int, n: int, k: int, dtype: str, total: str, turned: str = "", bias: bool = False
+) -> tuple[list[Tensor], Tensor]:
+    """Arguments, and C = A B; the operands named in `turned` are stored by columns."""
+    a = te.placeholder((k, m) if "a" in turned else (m, k), dtype, "A")
+    b = te.placeholder((n, k) if "b" in turned else (k, n), dtype, "B")
+    axis = te.reduce_axis((0, k), "k")
+
+    def term(i: Any, j: Any) -> Any:
+        left = a[axis, i] if "a" in turned else a[i, axis]
+        right = b[j, axis] if "b" in turned else b[axis, j]
+        return left.astype(total) * right.astype(total)
+
+    c = te.compute((m, n), lambda i, j: te.sum(term(i, j), axis=axis), "C")
+    if not bias:
+        return [a, b, c], c
+    d = te.placeholder((n,), total, "bias")
+    return [a, b, d, te.compute((m, n), lambda i, j: max_(c[i, j] + d[j], 0), "D")], c
+
+
+def tiled(
+    arguments: list[Tensor], c: Tensor, tile: MatrixTile, name: str
+) -> tuple[Schedule, PrimFunc]:
+    s = te.create_schedule(arguments[-1].op)
+    s.matrix_tiles(c, tile, name, None if arguments[-1] is c else arguments[-1])
+    return s, schedule_ops(s, arguments)
+
+
+def run(arguments: list[Tensor], func: PrimFunc, turned: str) -> Watch:
+    """Runs the kernel and compares it with NumPy."""
+    rng = np.random.default_rng(0)
+    shapes = [[e.value for e in t.shape] for t in arguments]  # type: ignore[attr-defined]  # constants
+    arrays: list[np.ndarray[Any, Any]] = [
+        rng.integers(-4, 5, shape).astype(t.dtype.numpy)
+        for t, shape in zip(arguments, shapes, strict=True)
+    ]
+    a, b = (x.astype(np.int64) for x in arrays[:2])
+    want = (a.T if "a" in turned else a) @ (b.T if "b" in turned else b)
+    if len(arrays) == 4:
+        want = np.maximum(want + arrays[2].astype(np.int64), 0)
+    watch = Watch(outputs={arguments[-1].name}, counting=True)
+    interp.run(func, arrays, watch=watch)
+    np.testing.assert_array_equal(arrays[-1], want)
+    return watch
+
+
+def degrees(watch: Watch) -> dict[tuple[str, bool], float]:
+    """Passes of shared memory for a request, by buffer and whether it is stored."""
+    return {key[1:]: count.conflict_degree for key, count in watch.counts.items() if count.passes}
+
+
+CASES: dict[str, tuple[str, tuple[int, int, int], str, bool, MatrixTile]] = {
+    "f16 that divides": (F16, (64, 64, 128), "", False, MatrixTile(64, 64, 32, 32, 32)),
+    "f16 of odd sizes": (F16, (17, 1, 31), "", False, MatrixTile(32, 16, 16, 16, 16, 2)),
+    "f16 by columns, bias": (F16, (40, 24, 48), "ab", True, replace(SMALL, stages=4)),
+    "bf16": ("mma.m16n8k16.bf16", (20, 40, 48), "b", False, SMALL),
+    "int8": ("mma.m16n8k32.s8", (20, 24, 80), "b", True, replace(SMALL, block_k=64)),
+    "int8 that must be turned": ("mma.m16n8k32.s8", (20, 24, 40), "", False, SMALL),
+    "tf32": ("mma.m16n8k8.tf32", (20, 24, 20), "b", False, replace(SMALL, stages=1)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_equals_numpy(case: str) -> None:
+    name, sizes, turned, bias, tile = CASES[case]
+    arguments, c = product(*sizes, *TYPES[name], turned, bias)
+    _, func = tiled(arguments, c, tile, name)
+    final = device_function(func)
+    watch = run(arguments, final, turned)
+    assert set(degrees(watch).values()) == {1.0}
+    proofs = {p.question: p.trouble for p in prove(final)}
+    assert not proofs[BARRIERS] and not proofs[UNIFORM]
+
+
+def test_what_a_plain_layout_costs() -> None:
+    """Rows of 64 and 128 bytes without a swizzle: four and eight passes for an ldmatrix of 8."""
+    arguments, c = product(64, 64, 32, *TYPES[F16])
+    _, func = tiled(arguments, c, MatrixTile(64, 64, 32, 32, 32, 3, swizzle=False), F16)
+    found = degrees(run(arguments, device_function(func), ""))
+    assert (found["C.a", False], found["C.b", False]) == (4, 8)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_compiles(name: str) -> None:
+    """For sm_80 and sm_90, with everything a warp holds in registers."""
+    arguments, c = product(128, 128, 256, *TYPES[name], "b")
+    tile = MatrixTile(64, 32, 2 * instruction(name).extent("k"), 32, 16)
+    _, func = tiled(arguments, c, tile, name)
+    for arch in ("sm_80", "sm_90"):
+        lowered = lower_to_kernels(lower_func(func, cuda_target(arch=arch)))
+        artifact = cuda_artifact(lowered, "main")
+        shape = name.split(".")[1]
+        assert f"mma.sync.aligned.{shape}" in artifact.source and "ldmatrix_x4" in artifact.source
+        compiled = load_nvrtc(arch).compile(artifact.source, arch)
+        (used,) = compiled.resources.values()
+        assert (used.stack, used.spill_loads) == (0, 0)
+
+
+REFUSED: dict[str, tuple[MatrixTile, str, str]] = {
+    "types": (SMALL, "mma.m16n8k32.s8", "it sums up float32, the instruction int32"),
+    "a warp beyond its block": (replace(SMALL, warp_m=64), F16, "warp_m must be a multiple of 16"),
+    "half a step": (replace(SMALL, block_k=24), F16, "block_k must be a multiple of 16"),
+    "too many warps": (MatrixTile(256, 256, 16, 16, 16), F16, "at most 32 warps, found 256"),
+    "no stage": (replace(SMALL, stages=0), F16, "stages must be 1 to 8"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str) -> None:
+    tile, name, message = REFUSED[case]
+    arguments, c = product(32, 32, 32, *TYPES[F16])
+    with pytest.raises(ScheduleError, match=message):
+        tiled(arguments, c, tile, name)
+
+
+def test_what_is_no_product() -> None:
+    a = te.placeholder((8, 8), "float16", "A")
+    k = te.reduce_axis((0, 8), "k")
+    rows = te.compute((8,), lambda i: te.sum(a[i, k].astype("float32"), axis=k), "rows")
+    with pytest.raises(ScheduleError, match="it sums up no products"):
+        te.create_schedule(rows.op).matrix_tiles(rows, SMALL, F16)
+    arguments, c = product(32, 32, 32, *TYPES[F16], bias=True)
+    s = te.create_schedule(arguments[-1].op)
+    s[c].split(s[c].op.root_iter_vars[0], factor=2)
+    with pytest.raises(ScheduleError, match="its loops were changed before"):
+        s.matrix_tiles(c, SMALL, F16, arguments[-1])
