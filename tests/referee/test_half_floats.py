@@ -29,10 +29,10 @@ CASES: dict[tuple[str, str], dict[str, Any]] = {
 """All built-in workloads in both types: benchmarks/referee.py --dtype TYPE."""
 
 WIDENED: dict[str, tuple[str, dict[str, Any]]] = {
-    "int8": ("matmul", {"M": 17, "N": 6, "K": 31, "in_dtype": "uint8", "weight_dtype": "int8"}),
-    "float8": ("matmul", {"M": 17, "N": 6, "K": 31, "in_dtype": "float8_e4m3fn"}),
+    "int8": ("matmul", {"M": 5, "N": 6, "K": 7, "in_dtype": "uint8", "weight_dtype": "int8"}),
+    "float8": ("matmul", {"M": 5, "N": 6, "K": 7, "in_dtype": "float8_e4m3fn"}),
     "bfloat16": ("softmax", {"M": 8, "N": 48, "dtype": "bfloat16", "acc_dtype": "float32"}),
-    "requantised": ("dense_requantised", {"M": 17, "N": 6, "K": 31, "y_zero": 3}),
+    "requantised": ("dense_requantised", {"M": 5, "N": 6, "K": 7, "y_zero": 3}),
 }
 """All built-in workloads in all types: benchmarks/types_and_sizes.py --target cuda."""
 
