@@ -50,11 +50,18 @@ def fill_tile_size(context: Context, state: State, rng: Rng) -> State | None:
 
 
 def change_compute_location(context: Context, state: State, rng: Rng) -> State | None:
-    """Move untiled stages: inline, root, or inside a loop of their consumer."""
+    """Move untiled stages: inline, root, or inside a loop of their consumer.
+
+    Those that a sketch of the space `autosched` has placed (FuseRows) stay; in Ansor's there are
+    none.
+    """
     if context.options.disable_change_compute_location:
         return state
+    placed = [stage.compute_at is ComputeAt.ITER for stage in state.stages]
     for stage_id in range(len(state.stages) - 1, -1, -1):
         if not may_move(state, stage_id):
+            continue
+        if placed[stage_id] and context.options.space != "ansor":
             continue
         places = compute_locations(state, stage_id)
         choice = pick(rng, len(places) + 2)

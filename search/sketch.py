@@ -27,7 +27,7 @@ from autosched.search.rules.gpu import (
 )
 from autosched.search.rules.instruction import USE_INSTRUCTION
 from autosched.search.rules.protocol import Context, Decision, SketchRule
-from autosched.search.rules.space import TILE_ELEMENTS, TILE_REDUCTION
+from autosched.search.rules.space import FUSE_ROWS, TILE_ELEMENTS, TILE_REDUCTION
 from autosched.search.rules.tiling import structure_problem, with_sampled_rfactor
 from autosched.state.state import State
 
@@ -50,6 +50,7 @@ CPU_RULES: tuple[SketchRule, ...] = (
     *ANSOR_CPU_RULES[4:-1],
     TILE_REDUCTION,
     TILE_ELEMENTS,
+    FUSE_ROWS,
     SKIP_STAGE,
 )
 GPU_RULES: tuple[SketchRule, ...] = (

@@ -1,5 +1,8 @@
 """Sketch rules beyond Ansor's, of the search space `autosched`: operators without data reuse.
 
+Softmax, layer norm and the like go through each row several times: FuseRows computes all stages of
+a row before the next one, while the row is in the nearest cache.
+
 Ansor tiles a stage only where it reads something more than once. A sum over rows, a transposition
 or a copy then has a single loop structure, in which vectors run along the reduction or against the
 order of memory. These rules add a tiled one beside it:
@@ -13,9 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autosched.errors import ScheduleError
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.rules.tiling import multi_level_tile
 from autosched.state import queries
+from autosched.state.iterator import IterKind
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import Expr, ProducerLoad, Var
@@ -81,3 +86,44 @@ def _tile_elements(context: Context, state: State, stage_id: int) -> Next:
 
 
 TILE_ELEMENTS = FunctionRule("TileElements", _moves_data, _tile_elements)
+
+
+def _row_stages(state: State, stage_id: int) -> list[int]:
+    """The stages on the way to the output `stage_id`, the last first, or none: those that are to be
+    tiled have no rows, and without a reduction nothing is read again."""
+    found: set[int] = set()
+    work = [stage_id]
+    while work:
+        for producer in queries.direct_producers(state, work.pop()):
+            if not state.stages[producer].is_placeholder and producer not in found:
+                found.add(producer)
+                work.append(producer)
+    if any(queries.needs_multi_level_tiling(state, k) for k in found):
+        return []
+    reduces = any(queries.has_reduce_iter(state, k) for k in found)
+    return sorted(found, reverse=True) if reduces else []
+
+
+def _has_rows(context: Context, state: State, stage_id: int) -> Decision:
+    """An output whose last axis only reductions on the way to it go through."""
+    op = _untouched(state, stage_id)
+    if op is None or op.reduce_axis or len(op.axis) < 2 or not queries.is_output(state, stage_id):
+        return Decision.SKIP
+    return Decision.APPLY if _row_stages(state, stage_id) else Decision.SKIP
+
+
+def _fuse_rows(context: Context, state: State, stage_id: int) -> Next:
+    rows = state.stages[stage_id].iters[-2]
+    for producer in _row_stages(state, stage_id):
+        if queries.has_reduce_iter(state, producer):
+            spatial = [it for it in state.stages[producer].iters if it.kind is IterKind.SPATIAL]
+            if len(spatial) >= len(state.stages[stage_id].iters):
+                raise ScheduleError("a reduction of the output's own axes has no rows")
+        elif queries.is_strictly_inlineable(state, producer):
+            state = state.compute_inline(producer)
+            continue
+        state = state.compute_at(producer, stage_id, rows)
+    return [(state, -1)]
+
+
+FUSE_ROWS = FunctionRule("FuseRows", _has_rows, _fuse_rows)

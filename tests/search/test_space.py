@@ -11,6 +11,7 @@ from autosched.runtime.cpu import load
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
+from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.task import Task
 
@@ -29,7 +30,13 @@ NEW = [
 UNCHANGED = [
     "C[i] = sum(j, A[i, j])",  # contiguous along the reduction: lanes are parts of one sum
     "C[i, j] = sum(k, A[i, k] * A[j, k])",  # reuse: tiled already
+    "B[i, j] = A[i, j] + 1; D[i] = sum(j, B[i, j]); C[i] = D[i] / 2",  # the rows are no output's
+    "D[i, j] = sum(k, A[i, k] * A[j, k]); C[i, j] = D[i, j] * 2",  # to be tiled: no rows
+]
+ROWS = [
     "D[i] = sum(j, A[i, j]); C[i, j] = A[i, j] / D[i]",
+    "M[i] = max(k, A[i, k]); E[i, j] = exp(A[i, j] - M[i]); S[i] = sum(k, E[i, k]); "
+    "C[i, j] = E[i, j] / S[i]",
 ]
 
 
@@ -72,14 +79,27 @@ def test_other_operators_keep_ansors_sketches(expr: str) -> None:
     assert texts(sketches_of(task, "ansor")) == texts(sketches_of(task, "autosched"))
 
 
-@pytest.mark.parametrize("expr", [case[0] for case in NEW])
+@pytest.mark.parametrize("expr", ROWS)
+def test_all_stages_of_a_row_are_computed_together(expr: str) -> None:
+    """They stay where the sketch has placed them: the row is the only loop at the top."""
+    task = task_of(expr)
+    old, new = (sketches_of(task, space) for space in SPACES)
+    (added,) = [state for state in new if state.to_str() not in texts(old)]
+    places = [stage.compute_at for stage in added.stages]
+    assert places.count(ComputeAt.ITER) == len(places) - 2  # all but A and C
+    space = SearchSpace(task)
+    for steps in space.sample(np.random.default_rng(0), 8, sketch=added):
+        assert [stage.compute_at for stage in space.context.dag.state_of(steps).stages] == places
+
+
+@pytest.mark.parametrize("expr", [*(case[0] for case in NEW), *ROWS])
 def test_a_gpu_keeps_ansors_sketches(expr: str) -> None:
     task = task_of(expr)
     both = [texts(sketches_of(task, space, gpu=True)) for space in SPACES]
     assert both[0] == both[1]
 
 
-@pytest.mark.parametrize("expr", [case[0] for case in NEW])
+@pytest.mark.parametrize("expr", [*(case[0] for case in NEW), *ROWS])
 def test_samples_compute_the_reference(expr: str) -> None:
     task = task_of(expr)
     inputs = task.inputs(seed=1)
