@@ -5,16 +5,17 @@
     python benchmarks/suite.py --only softmax layer_norm --records suite
     python benchmarks/suite.py --table suite.jsonl              # nothing is run
 
-Every built-in operator, some at an awkward size too (`--all`: each at both), and a chain of
-element-wise stages. The folder `--records` has a file of records for each operator: its best is
+Every built-in operator of floats, some at an awkward size too (`--all`: each at both), and a chain
+of element-wise stages. The folder `--records` has a file of records for each operator: its best is
 replayed, and as many trials as it lacks are tuned first and appended to it. Each line goes to
 `--json` as soon as it is known, so that a suite can be run in pieces (`--left` runs what the file
 does not have yet).
 
 Our kernel and its peers are called in turns in this process, with the same number of threads
 (`--threads`): in each of `--rounds` turns each is called until it is warm, then for some
-milliseconds, after a pause in which the threads of the one before fall asleep. The median of the
-turns counts, and within a turn that of batches of a millisecond. Results are compared first.
+milliseconds, after a pause in which the threads of the one before fall asleep (those of OpenBLAS
+wait for 2**20 cycles instead of 2**26). The median of the turns counts, and within a turn that of
+batches of a millisecond. Results are compared first.
 PyTorch (the extra `torch`) runs without gradients, with tensors in the order of memory that suits
 it, weights arranged beforehand, and batch normalisation folded into the weights; outputs are given
 where it has an argument for them. NumPy is left out where it takes over four times as long.
@@ -64,12 +65,13 @@ from autosched.target import Target, cpu_target
 from autosched.task import Task
 
 OURS = "autosched"
-_PAUSE_SECONDS = 40e-3  # OpenBLAS's threads, which wait in loops, fall asleep after 26
+_PAUSE_SECONDS = 15e-3
 _WARM_SECONDS = 5e-3
 _VISIT_SECONDS = 9e-3
 _BATCH_SECONDS = 1e-3
 _TOO_SLOW = 4
 _THREADS_OF_OTHERS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_SOON_ASLEEP = {"OPENBLAS_THREAD_TIMEOUT": "20"}
 _TOLERANCE = 2e-3
 
 Row = dict[str, Any]
@@ -266,9 +268,9 @@ def main() -> None:
         print(table(read_rows(options.table)))
         return
     target = cpu_target(options.threads)
-    threads = str(target.threads)
-    if any(os.environ.get(name) != threads for name in _THREADS_OF_OTHERS):
-        os.environ.update(dict.fromkeys(_THREADS_OF_OTHERS, threads))  # read when they are loaded
+    wanted = {**dict.fromkeys(_THREADS_OF_OTHERS, str(target.threads)), **_SOON_ASLEEP}
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
+        os.environ.update(wanted)  # read when they are loaded
         os.execv(sys.executable, [sys.executable, *sys.argv])
     operators = chosen(options.only, options.all)
     if options.left and options.json is not None and options.json.exists():
