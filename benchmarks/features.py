@@ -6,7 +6,8 @@
 Two populations of each workload are worked out: random candidates, and what mutations made of
 them. The first meets empty tables, the second what the first left behind. A sample of both is then
 worked out one by one and compared bit for bit; the exit status is 1 when anything differs. Times
-are processor time, for one by one the smallest of `--repeats` runs. The second line above compares
+are processor time, for one by one the smallest of `--repeats` runs, with Python's garbage
+collector as autosched's own processes set it. The second line above compares
 about 100,000 candidates.
 """
 
@@ -23,6 +24,7 @@ from autosched.features.ansor.rows import FeatureRows
 from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import ANSOR
+from autosched.process.garbage import rarely_collect
 from autosched.search.evolution import mutated
 from autosched.search.mutation import restructured
 from autosched.search.population import Structures
@@ -158,6 +160,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    rarely_collect()
     wrong = total = 0
     for kind in options.targets:
         target = cuda_target() if kind == "cuda" else cpu_target(threads=2)

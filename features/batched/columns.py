@@ -140,6 +140,9 @@ class AccessColumns:
             active = active & used
             iterations = np.where(active, r32(iterations * loop.extent), iterations)
             touched = np.where(active, self._bytes(j, active), touched)
+            if len(self._seen[j]) == 1:  # nothing but this store
+                done = done | again
+                continue
             times, nearest = self._mine(access, j)
             serial = active & (times > 1)
             if serial.any():

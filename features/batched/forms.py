@@ -54,6 +54,7 @@ class Forms:
     def __init__(self, count: int) -> None:
         self.count = count
         self.extents: list[Ints] = []
+        self._largest: dict[Term, Ints] = {}
         self.bad: Flags = np.zeros(count, bool)
         self.zero: Ints = np.zeros(count, np.int64)
         self.one: Ints = np.ones(count, np.int64)
@@ -82,7 +83,9 @@ class Forms:
         last = self.extents[slot] - 1
         if term.upper is self.whole and term.lower is self.one:
             return last
-        found: Ints = np.minimum(term.upper - 1, last) // term.lower
+        found = self._largest.get(term)
+        if found is None:
+            found = self._largest[term] = np.minimum(term.upper - 1, last) // term.lower
         return found
 
     def add(self, a: Form, b: Form) -> Form:
