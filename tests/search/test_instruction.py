@@ -143,7 +143,7 @@ def test_printed_python_schedules_the_same() -> None:
 
 
 def test_tiles_of_the_instruction_are_never_mutated() -> None:
-    space, steps = _steps("tiles divide")
+    _, steps = _steps("tiles divide")
     fixed = fixed_splits(steps)
     assert [type(steps[k]) for k in sorted(fixed)] == [SplitStep, SplitStep]
     rng = np.random.default_rng(0)
