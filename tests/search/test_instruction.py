@@ -14,8 +14,8 @@ from autosched.errors import ConfigError, ScheduleError
 from autosched.measure import ansor_log
 from autosched.measure.result import MeasureResult
 from autosched.runtime.cpu import load
-from autosched.search.mutation import mutate_tile_size
 from autosched.search.options import SearchOptions
+from autosched.search.population import Structures, moved_factors
 from autosched.search.rules.instruction import fixed_splits
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
@@ -146,10 +146,11 @@ def test_tiles_of_the_instruction_are_never_mutated() -> None:
     _, steps = _steps("tiles divide")
     fixed = fixed_splits(steps)
     assert [type(steps[k]) for k in sorted(fixed)] == [SplitStep, SplitStep]
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        mutated = mutate_tile_size(space.context, steps, rng)
-        assert mutated is None or all(mutated[k] == steps[k] for k in fixed)
+    structures = Structures()
+    rows = structures.rows([steps] * 20)
+    moved = structures.candidates(moved_factors(structures, rows, np.random.default_rng(0), 64))
+    assert any(candidate != steps for candidate in moved)
+    assert all(candidate[k] == steps[k] for candidate in moved for k in fixed)
 
 
 def test_what_it_is_not_for() -> None:

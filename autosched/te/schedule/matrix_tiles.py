@@ -33,7 +33,7 @@ from autosched.te.schedule.matrix_view import (
     values_at,
 )
 from autosched.te.schedule.refusal import refuse
-from autosched.tir.expr import Expr, IterVar
+from autosched.tir.expr import Expr, Var, IterVar
 from autosched.tir.op import all_, const, floordiv, floormod, if_then_else, lt
 from autosched.tir.swizzle import swizzle_for
 from autosched.tir.walk import substitute
@@ -162,18 +162,18 @@ def _operations(
         sizes = {"m": (rows, m), "n": (columns, n), "k": (terms, k)}
 
         def element(*indices: Expr) -> Expr:
-            table: dict[Expr, Expr] = {
+            table: dict[Var, Expr] = {
                 iv.var: at for iv, at in zip(view.batch, indices, strict=False)
             }
             inside: list[Expr] = []
             for place, (letter, at) in enumerate(zip(layout, indices[count:], strict=True)):
-                table.update(values_at(axes[letter], at))
+                table |= values_at(axes[letter], at)
                 size, padded = sizes[letter]
                 # Together for as many elements as are copied at once.
                 unit = width if place == 1 else 1
                 if padded > size:
                     inside.append(lt(floordiv(at, unit), size // unit))
-            value = substitute(e, table)  # type: ignore[arg-type]  # variables to values
+            value = substitute(e, table)
             return if_then_else(all_(*inside), value, const(0, value.dtype)) if inside else value
 
         shape = (*lead, *(sizes[letter][1] for letter in layout))
@@ -206,7 +206,8 @@ def _operations(
     def product(*i: Expr) -> Expr:
         *rest, mo, no, mi, ni = i
         left, right = frag_a[(*rest, mo, ko, mi, ki)], frag_b[(*rest, ko, no, ki, ni)]
-        return sum_over(left.astype(dtype) * right.astype(dtype), axis=[ko, ki])
+        made: Expr = sum_over(left.astype(dtype) * right.astype(dtype), axis=[ko, ki])
+        return made
 
     shape_c = (*lead, m // size_m, n // size_n, size_m, size_n)
     c_names = [*batch, "mo", "no", "mi", "ni"]
