@@ -30,6 +30,8 @@ from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.equal import structural_equal
 from autosched.tir.interp import run
+from autosched.tir.stmt import Allocate
+from autosched.tir.walk import stmts
 
 TARGET = cpu_target(1)
 TYPES = {
@@ -175,3 +177,15 @@ def test_ansor_logs_cannot_hold_them() -> None:
     steps = (InstructionStep(2, "vpdpbusd.zmm", 4, 4),)
     with pytest.raises(ConfigError, match="step TI, which Ansor does not have"):
         ansor_log.format_line(task.to_json(), steps, MeasureResult((1.0,)), 0)
+
+
+def test_what_is_packed_keeps_its_type() -> None:
+    """Memory that is read by its bits is not widened to the type that sums have."""
+    name, tensors = CASES["bfloat16"]
+    space = space_of(tensors, name)
+    steps = space.sample(np.random.default_rng(0), 1, sketch=using(space)[0])[0]
+    func = lower_steps(space.context.dag, steps, TARGET)
+    packed = [
+        s for s in stmts(func.body) if isinstance(s, Allocate) and "pack" in s.buffer_var.name
+    ]
+    assert [s.dtype.bits for s in packed] == [16, 16]
