@@ -8,6 +8,7 @@ from autosched.codegen.cuda_writer import Handler, Text, Writer
 from autosched.errors import CompileError
 from autosched.tir.dtype import DType, float32
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
+from autosched.tir.float_bits import bits_type
 from autosched.tir.op import add, const, mul
 from autosched.tir.warp_matrix import FRAGMENT_SHAPE, FRAGMENT_VALUES, product_of
 
@@ -82,7 +83,8 @@ def _mma(w: Writer, e: Expr) -> Text:
     kinds = (atom.operand, atom.operand, atom.result)
     for k, wanted in zip((6, 8, 10), kinds, strict=True):
         found = _pointer(w, e.args[k])[1]
-        if found is not wanted and (found.bits, k) != (wanted.bits, min(k, 8)):
+        as_bits = wanted.is_float and wanted.bits == 16 and found is bits_type(wanted)
+        if found is not wanted and not as_bits:
             raise CompileError(f"argument {k} of ptx_mma holds {found}, not {wanted}: {e!r}")
     a, b, c = (f"&{_element(w, e.args[k], e.args[k + 1], None)}" for k in (6, 8, 10))
     return w.call(f"mma_{product.name}", a, b, c)
