@@ -12,7 +12,7 @@ from autosched.state.layout_rewrite import rewrite_layout
 from autosched.target import Target
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.tensor import Tensor
-from autosched.tir.expr import Var
+from autosched.tir.expr import IterKind, Var
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.stmt import nop
 from autosched.transform.device.shared_to_dynamic import STATIC_BYTES
@@ -128,14 +128,24 @@ def lower_for_features(
     """The simplified, unflattened TIR that features are read from.
 
     For a GPU the candidate must also pass `verify_gpu`. `as_ansor` leaves indices as Ansor does,
-    which decides its counts of operations. Raises ScheduleError when the schedule is illegal or
+    which decides its counts of operations. Tensor instructions are the loops that they stand for.
+    Raises ScheduleError when the schedule is illegal or
     beyond the limits.
     """
     sch, tensors = dag.apply_steps(steps)
+    as_loops(sch)
     func = schedule_to_prim_func(sch.normalize_for_feature_extraction(), tensors)
     if target.is_gpu:
         verify_gpu(func, target, ansor_limits)
     return Simplify(as_ansor)(func)
+
+
+def as_loops(sch: Schedule) -> None:
+    """Takes the tensor instructions out of `sch`, whose stages are then loops throughout."""
+    for stage in sch.stages:
+        for attr in stage.iter_var_attrs.values():
+            if attr.iter_kind == IterKind.TENSORIZED:
+                attr.iter_kind, attr.tensor_intrin = "", None
 
 
 def verify_gpu(func: PrimFunc, target: Target, ansor_limits: bool = True) -> None:

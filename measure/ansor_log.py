@@ -17,7 +17,13 @@ from autosched.measure.workload_keys import (
     require_shapes,
     require_steps,
 )
-from autosched.state.steps import InstructionStep, Step, steps_from_json, steps_to_json
+from autosched.state.steps import (
+    InstructionStep,
+    MatrixTilesStep,
+    Step,
+    steps_from_json,
+    steps_to_json,
+)
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
 from autosched.workloads import WORKLOADS
@@ -149,7 +155,9 @@ def format_line(
         raise ConfigError(
             f"its task is not whole: {type(problem).__name__}: {problem}"
         ) from problem
-    foreign = next((step for step in steps if isinstance(step, InstructionStep)), None)
+    foreign = next(
+        (step for step in steps if isinstance(step, InstructionStep | MatrixTilesStep)), None
+    )
     if foreign is not None:
         raise ConfigError(f"it has the step {foreign.code}, which Ansor does not have")
     error = 0

@@ -15,11 +15,12 @@ import numpy as np
 from autosched.errors import ScheduleError
 from autosched.search.factors import factorizations
 from autosched.search.rules.protocol import Context
+from autosched.search.rules.tensor_core import draw_tiles
 from autosched.state import queries
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
-from autosched.state.steps import SplitStep
+from autosched.state.steps import MatrixTilesStep, SplitStep
 
 Rng = np.random.Generator
 InitialRule = Callable[[Context, State, Rng], State | None]
@@ -46,6 +47,8 @@ def fill_tile_size(context: Context, state: State, rng: Rng) -> State | None:
             steps[k] = SplitStep(
                 step.stage_id, step.iter_id, step.extent, lengths, step.inner_to_outer
             )
+        elif isinstance(step, MatrixTilesStep) and not step.stages:
+            steps[k] = draw_tiles(context.dag.state_of(steps[:k]), step, rng)
     return context.dag.state_of(steps)
 
 
@@ -176,7 +179,7 @@ def unroll(context: Context, state: State, rng: Rng) -> State | None:
         wanted = queries.stage_attr_names(state, stage_id, queries.ALWAYS_UNROLL_INNER)
         if wanted:
             state = _unroll_inner(state, stage_id, wanted)
-        if queries.has_reduce_iter(state, stage_id):
+        if queries.has_reduce_iter(state, stage_id) and not stage.note:
             value = choices[pick(rng, len(choices))]
             first = state.stages[stage_id].iters[0]
             state = state.pragma(stage_id, first, f"auto_unroll_max_step${value}")

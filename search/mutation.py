@@ -12,6 +12,7 @@ from autosched.errors import ScheduleError
 from autosched.search.initial import Rng, compute_locations, may_move, pick
 from autosched.search.population import Steps
 from autosched.search.rules.protocol import Context
+from autosched.search.rules.tensor_core import change_tiles
 from autosched.state import queries
 from autosched.state.iterator import Annotation, IterKind
 from autosched.state.steps import (
@@ -19,6 +20,7 @@ from autosched.state.steps import (
     AnnotationStep,
     ComputeAtStep,
     FuseStep,
+    MatrixTilesStep,
     PragmaStep,
     Step,
 )
@@ -106,8 +108,26 @@ def _replayed(context: Context, steps: Steps) -> Steps | None:
     return None if nested else steps
 
 
+def mutate_matrix_tiles(context: Context, steps: Steps, rng: Rng) -> Steps | None:
+    """Another size, or number of stages, of a product on tensor cores."""
+    found = [(k, step) for k, step in enumerate(steps) if isinstance(step, MatrixTilesStep)]
+    if not found:
+        return None
+    k, step = found[pick(rng, len(found))]
+    changed = change_tiles(context.dag.state_of(steps[:k]), step, rng)
+    return None if changed is None else _replayed(context, (*steps[:k], changed, *steps[k + 1 :]))
+
+
 def restructured(context: Context, steps: Steps, rng: Rng) -> Steps | None:
-    """Another structure with the same numbers, on a CPU; None when there is none."""
+    """Another structure with the same numbers; None when there is none.
+
+    On a GPU only products on tensor cores have others: their sizes are part of the structure.
+    """
+    if context.is_gpu and any(isinstance(step, MatrixTilesStep) for step in steps):
+        try:
+            return mutate_matrix_tiles(context, steps, rng)
+        except ScheduleError:
+            return None
     if context.is_gpu:
         return None
     first, second = mutate_compute_location, mutate_parallel

@@ -7,6 +7,7 @@ Thousands of rows are mutated at once; steps are made of the few that are worth 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,6 +24,7 @@ from autosched.state.steps import (
     AnnotationStep,
     ComputeAtStep,
     FuseStep,
+    MatrixTilesStep,
     PragmaStep,
     SplitStep,
     Step,
@@ -310,6 +312,9 @@ def traits(structure: Structure) -> dict[tuple[Any, ...], float]:
             found["in", step.stage_id] = step.target_stage_id
         elif isinstance(step, AnnotationStep):
             found["annotated", step.stage_id, int(step.annotation)] = step.iter_id
+        elif isinstance(step, MatrixTilesStep):
+            for k, size in enumerate((*step.sizes, step.stages)):
+                found["matrix", step.stage_id, k] = math.log2(max(size, 1))
         elif isinstance(step, STAGE_INSERTING):
             key = ("inserted", step.code, step.stage_id)
             found[key] = found.get(key, 0.0) + 1

@@ -28,6 +28,7 @@ from autosched.search.rules.gpu import (
 from autosched.search.rules.instruction import USE_INSTRUCTION
 from autosched.search.rules.protocol import Context, Decision, SketchRule
 from autosched.search.rules.space import FUSE_ROWS, TILE_ELEMENTS, TILE_REDUCTION
+from autosched.search.rules.tensor_core import TENSOR_CORE
 from autosched.search.rules.tiling import structure_problem, with_sampled_rfactor
 from autosched.state.state import State
 
@@ -53,7 +54,7 @@ CPU_RULES: tuple[SketchRule, ...] = (
     FUSE_ROWS,
     SKIP_STAGE,
 )
-GPU_RULES: tuple[SketchRule, ...] = (
+ANSOR_GPU_RULES: tuple[SketchRule, ...] = (
     ADD_CACHE_READ,
     SPECIAL_COMPUTE_LOCATION_GPU,
     ALWAYS_INLINE,
@@ -64,6 +65,8 @@ GPU_RULES: tuple[SketchRule, ...] = (
     MULTI_LEVEL_TILING,
     SKIP_STAGE,
 )
+
+GPU_RULES: tuple[SketchRule, ...] = (TENSOR_CORE, *ANSOR_GPU_RULES)
 
 
 def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ()) -> list[State]:
@@ -78,8 +81,10 @@ def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ())
     problem = structure_problem(structure(context), is_gpu=is_gpu)
     if problem:
         raise ConfigError(f"{'gpu' if is_gpu else 'cpu'}_multi_level_tiling_structure: {problem}")
-    cpu_rules = ANSOR_CPU_RULES if context.options.space == "ansor" else CPU_RULES
-    rules = (*map(CheckedRule, custom_rules), *(GPU_RULES if is_gpu else cpu_rules))
+    as_ansor = context.options.space == "ansor"
+    cpu_rules = ANSOR_CPU_RULES if as_ansor else CPU_RULES
+    gpu_rules = ANSOR_GPU_RULES if as_ansor else GPU_RULES
+    rules = (*map(CheckedRule, custom_rules), *(gpu_rules if is_gpu else cpu_rules))
     finished: list[State] = []
     work = [(dag.init_state, len(dag.ops) - 1)]
     while work:

@@ -47,6 +47,7 @@ class SearchSpace:
                 target.is_gpu,
                 options or SearchOptions(),
                 available(target),
+                target.arch,
             ),
             custom_rules,
         )

@@ -221,7 +221,7 @@ def _trouble(
             names = ", ".join(sorted(v.name for v in unknown))
             return f"it depends on {names}, of which the values are not known"
     moving = [b for b in blocks if extents[b] > 1]
-    if _by_digits(indices, moving, extents) or _by_counting(indices, moving, extents):
+    if _by_digits(indices, moving, extents) or _by_counting(accesses, moving, extents):
         return None
     more = dict(extents)
     limited = [_limited(access, moving, more) for access in accesses]
@@ -267,15 +267,19 @@ def _whole(s: Sum, blocks: Sequence[Var], extents: Mapping[Var, int]) -> bool:
 
 
 def _by_counting(
-    indices: Sequence[Expr], blocks: Sequence[Var], extents: Mapping[Var, int]
+    accesses: Sequence[_Access], blocks: Sequence[Var], extents: Mapping[Var, int]
 ) -> bool:
-    """All elements of all blocks, where they are few."""
+    """All elements of all blocks, where they are few; those that conditions keep."""
     touched: list[np.ndarray] = []
     owners: list[np.ndarray] = []
-    for index in indices:
-        variables = sorted(free_vars(index) | set(blocks), key=lambda v: (v.name, id(v)))
+    for access in accesses:
+        index = access.index
+        assert index is not None
+        limits = [(e, n) for e, n in access.limits if free_vars(e) <= extents.keys()]
+        decisive = [free_vars(e) for e in (index, *(e for e, _ in limits))]
+        variables = sorted(set(blocks).union(*decisive), key=lambda v: (v.name, id(v)))
         shape = [extents[v] for v in variables]
-        if prod(shape) * len(indices) > _MOST:
+        if prod(shape) * len(accesses) > _MOST:
             return False
         env = {}
         for axis, v in enumerate(variables):
@@ -291,8 +295,13 @@ def _by_counting(
         owner = np.zeros((1,) * len(shape), np.int64)
         for b in blocks:
             owner = owner * extents[b] + env[b]
-        touched.append(total.reshape(-1))
-        owners.append(np.broadcast_to(owner, total.shape).reshape(-1))
+        kept = np.ones(shape, bool)
+        for e, most in limits:
+            value = evaluate(e, env)
+            if value is not None:
+                kept = kept & (value < most)
+        touched.append(total[kept])
+        owners.append(np.broadcast_to(owner, total.shape)[kept])
     elements, who = np.concatenate(touched), np.concatenate(owners)
     order = np.lexsort((who, elements))
     elements, who = elements[order], who[order]

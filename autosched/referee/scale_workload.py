@@ -7,7 +7,7 @@ are both still there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -15,8 +15,11 @@ from typing import Any
 from autosched.errors import AutoschedError
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import IterKind
-from autosched.state.steps import SplitStep, Step
+from autosched.state.state import State
+from autosched.state.steps import MatrixTilesStep, SplitStep, Step
 from autosched.task import Task
+from autosched.te.intrin.registry import instruction
+from autosched.te.schedule.matrix_view import matrix_view
 
 SPATIAL_TILES = 2
 REDUCTION_TILES = 3
@@ -102,8 +105,24 @@ def _limits(dag: ComputeDAG, steps: Iterable[Step]) -> dict[_Axis, _Limit]:
             if found is not None:
                 inner = prod(length or 1 for length in step.lengths)
                 limits[found] = replace(limits[found], inner=inner)
+        elif isinstance(step, MatrixTilesStep):
+            for axis, inner in _blocks(state, step):
+                limits[axis] = replace(limits[axis], inner=inner)
         state = state.apply(step)
     return limits
+
+
+def _blocks(state: State, step: MatrixTilesStep) -> Iterator[tuple[_Axis, int]]:
+    """The loops of a product on tensor cores that are cut, and the tiles they are cut into."""
+    stage = state.stages[step.stage_id]
+    view = matrix_view(stage.op, instruction(step.instruction))
+    if isinstance(view, str):
+        return
+    axes = stage.op.root_iter_vars
+    for own, inner in zip((view.m, view.n, view.k), step.sizes, strict=False):
+        # Of several axes together the last one has the most of a tile.
+        if len(own) == 1:
+            yield (stage.name, axes.index(own[0])), inner
 
 
 def _smallest(

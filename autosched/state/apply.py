@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ScheduleError
 from autosched.state.apply_insert import cache_read, cache_write, rfactor, use_instruction
+from autosched.state.apply_matrix_tiles import matrix_tiles
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.refusal import iterator_of, refuse
 from autosched.state.stage import ComputeAt
@@ -27,6 +28,7 @@ from autosched.state.steps import (
     FollowSplitStep,
     FuseStep,
     InstructionStep,
+    MatrixTilesStep,
     PragmaStep,
     ReorderStep,
     RfactorStep,
@@ -284,4 +286,5 @@ _EFFECTS: dict[type[Step], Callable[[Any, Any], Any]] = {
     CacheWriteStep: cache_write,
     RfactorStep: rfactor,
     InstructionStep: use_instruction,
+    MatrixTilesStep: matrix_tiles,
 }

@@ -27,6 +27,7 @@ from autosched.state.steps import (
     ComputeInlineStep,
     ComputeRootStep,
     InstructionStep,
+    MatrixTilesStep,
     PragmaStep,
     ReorderStep,
     RfactorStep,
@@ -243,6 +244,20 @@ def _use_instruction(w: _Writer, step: InstructionStep, axes: Names) -> None:
         w.name_roots(stage_id + k)
 
 
+def _matrix_tiles(w: _Writer, step: MatrixTilesStep, axes: Names) -> None:
+    tensor, writer = w.tensors[step.stage_id], w.tensors[step.writer_id]
+    last = "" if writer == tensor else f", {writer}"
+    numbers = ", ".join(map(str, (*step.sizes, step.stages, step.swizzle)))
+    added = w.replay.stages[step.stage_id : step.stage_id + inserted_stages(step)]
+    names = [w.fresh(stage.op.name) for stage in added]
+    w.tensors[step.stage_id : step.stage_id] = names
+    call = f's.matrix_tiles({tensor}, te.MatrixTile({numbers}), "{step.instruction}"{last})'
+    w.lines.append(f"{_target(names)} = {call}")
+    for stage, own in zip(w.replay.stages, w.replay.axes, strict=True):
+        for iv in own:
+            w.axis_names.setdefault(iv, f"s[{w.tensors[w.replay.stages.index(stage)]}]")
+
+
 _WRITERS: dict[type[Step], Callable[[_Writer, Any, Names], None]] = {
     AnnotationStep: _annotation,
     PragmaStep: _pragma,
@@ -255,4 +270,5 @@ _WRITERS: dict[type[Step], Callable[[_Writer, Any, Names], None]] = {
     CacheWriteStep: _cache_write,
     RfactorStep: _rfactor,
     InstructionStep: _use_instruction,
+    MatrixTilesStep: _matrix_tiles,
 }

@@ -253,8 +253,7 @@ def is_cache_read(state: State, stage_id: int) -> bool:
         if isinstance(step, STAGE_INSERTING):
             if isinstance(step, CacheReadStep) and step.stage_id == stage_id - 1:
                 return True
-            if step.stage_id < stage_id:
-                stage_id -= 1
+            stage_id = id_before(step, stage_id)
     return False
 
 

@@ -27,6 +27,7 @@ from autosched.state.steps import (
     FollowSplitStep,
     FuseStep,
     InstructionStep,
+    MatrixTilesStep,
     PragmaStep,
     ReorderStep,
     RfactorStep,
@@ -35,6 +36,7 @@ from autosched.state.steps import (
     StorageAlignStep,
 )
 from autosched.te.operations.operation import Operation
+from autosched.te.schedule.matrix_stages import MatrixTile
 from autosched.te.schedule.schedule import Schedule
 from autosched.te.schedule.stage import Stage
 from autosched.te.schedule.use_instruction import instruction_of
@@ -233,6 +235,19 @@ def _use_instruction(r: Replay, step: InstructionStep, steps: Sequence[Step]) ->
         r.insert(step.stage_id + offset, made.op)
 
 
+def _matrix_tiles(r: Replay, step: MatrixTilesStep, steps: Sequence[Step]) -> None:
+    stage, writer = r.stages[step.stage_id], r.stages[step.writer_id]
+    block_m, block_n, block_k, warp_m, warp_n = step.sizes
+    stages = max(step.stages, 1)  # 0: still to be chosen
+    tile = MatrixTile(block_m, block_n, block_k, warp_m, warp_n, stages, step.swizzle)
+    last = None if writer is stage else writer.op
+    tensors = r.schedule.matrix_tiles(stage.op, tile, step.instruction, last)
+    for k, tensor in enumerate(tensors):
+        r.insert(step.stage_id + k, tensor.op)
+    for each in (stage, writer):
+        r.refresh(r.stages.index(each))
+
+
 _EFFECTS: dict[type[Step], Callable[[Replay, Any, Sequence[Step]], None]] = {
     AnnotationStep: _annotate,
     FuseStep: _fuse,
@@ -249,4 +264,5 @@ _EFFECTS: dict[type[Step], Callable[[Replay, Any, Sequence[Step]], None]] = {
     CacheWriteStep: _cache_write,
     RfactorStep: _rfactor,
     InstructionStep: _use_instruction,
+    MatrixTilesStep: _matrix_tiles,
 }

@@ -32,6 +32,7 @@ class StateStage:
         "auto_unroll_max_step",
         "compute_at",
         "iters",
+        "note",
         "op",
         "op_type",
         "storage_offset",
@@ -45,6 +46,7 @@ class StateStage:
         compute_at: ComputeAt = ComputeAt.ROOT,
         auto_unroll_max_step: int = 0,
         storage_offset: int = 0,
+        note: str = "",
     ) -> None:
         self.op = op
         self.op_type = op_type
@@ -52,6 +54,7 @@ class StateStage:
         self.compute_at = compute_at
         self.auto_unroll_max_step = auto_unroll_max_step
         self.storage_offset = storage_offset
+        self.note = note
 
     @staticmethod
     def of(op: Operation) -> StateStage:
@@ -92,6 +95,7 @@ class StateStage:
         compute_at: ComputeAt | None = None,
         auto_unroll_max_step: int | None = None,
         storage_offset: int | None = None,
+        note: str | None = None,
     ) -> StateStage:
         """The stage with some parts replaced; None keeps one."""
         return StateStage(
@@ -101,6 +105,7 @@ class StateStage:
             self.compute_at if compute_at is None else compute_at,
             self.auto_unroll_max_step if auto_unroll_max_step is None else auto_unroll_max_step,
             self.storage_offset if storage_offset is None else storage_offset,
+            self.note if note is None else note,
         )
 
     def with_op(self, op: Operation) -> StateStage:
@@ -123,6 +128,10 @@ class StateStage:
         return self._evolved(
             auto_unroll_max_step=auto_unroll_max_step, storage_offset=storage_offset
         )
+
+    def noted(self, note: str) -> StateStage:
+        """The stage with a note, which tells it apart from others of the same loops."""
+        return self._evolved(note=note)
 
     def __repr__(self) -> str:
         return f"StateStage({self.name}, {self.compute_at.name}, {list(self.iters)!r})"

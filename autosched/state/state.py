@@ -299,6 +299,8 @@ class State:
         pad = " " * base
         if stage.auto_unroll_max_step:
             lines.append(f"{pad}{stage.name} auto_unroll: {stage.auto_unroll_max_step}")
+        if stage.note:
+            lines.append(f"{pad}{stage.name} {stage.note}")
         if stage.storage_offset:
             lines.append(f"{pad}{stage.name} storage_offset: {stage.storage_offset}")
         attached = self.attach_map.iter_to_stages

@@ -1,4 +1,4 @@
-"""The transform steps, Ansor's 14 and one of our own: frozen values that make up a candidate.
+"""The transform steps, Ansor's 14 and two of our own: frozen values that make up a candidate.
 
 A candidate is a tuple of steps. They are written to records as JSON arrays:
 
@@ -9,6 +9,9 @@ A candidate is a tuple of steps. They are written to records as JSON arrays:
     CI stage                          CR stage                      CHR stage "scope" [readers]
     CHW stage "scope"                 RF stage iter factor_iter
     TI stage "instruction" rows columns pack_a
+    XM stage writer "instruction" [block_m, block_n, block_k, warp_m, warp_n] stages swizzle
+
+TI and XM are no steps of Ansor's, whose logs cannot hold them.
 
 Stage ids are those at the moment the step is applied. `apply.py` gives their effect on a loop
 state, `replay.py` on a te.Schedule.
@@ -188,11 +191,30 @@ class InstructionStep(Step):
     pack_a: bool = False
 
 
-STAGE_INSERTING = (CacheReadStep, CacheWriteStep, RfactorStep, InstructionStep)
+@dataclass(frozen=True, slots=True)
+class MatrixTilesStep(Step):
+    """Compute a matrix product by a tensor instruction of a GPU (`Schedule.matrix_tiles`).
+
+    Not one of Ansor's. Six stages come before it, and all of them, the stage and its `writer_id`
+    (itself where nothing is fused) get their loops. `sizes` are those of a MatrixTile; 0 stages are
+    still to be chosen.
+    """
+
+    code: ClassVar[str] = "XM"
+    writer_id: int
+    instruction: str
+    sizes: tuple[int, ...]
+    stages: int
+    swizzle: bool
+
+
+STAGE_INSERTING = (CacheReadStep, CacheWriteStep, RfactorStep, InstructionStep, MatrixTilesStep)
 
 
 def inserted_stages(step: Step) -> int:
-    """How many stages the step adds."""
+    """How many stages the step adds, before its own (CHR: after it)."""
+    if isinstance(step, MatrixTilesStep):
+        return 6
     if isinstance(step, InstructionStep):
         return 2 + step.pack_a
     return int(isinstance(step, STAGE_INSERTING))
@@ -222,6 +244,7 @@ _FIELDS: dict[type[Step], tuple[str, ...]] = {
     CacheWriteStep: ("id", "text"),
     RfactorStep: ("id", "id", "id"),
     InstructionStep: ("id", "text", "count", "count", "flag"),
+    MatrixTilesStep: ("id", "id", "text", "sizes", "count", "flag"),
 }
 _SHARED: dict[bytes, Step] = {}
 _MOST_SHARED = 1 << 16
@@ -295,7 +318,9 @@ def _decode(kind: str, value: Any, where: str) -> Any:
         if not isinstance(value, str):
             raise ConfigError(f"{where}: expected a string, found {value!r}")
         return value
-    if kind in ("ids", "lengths"):
+    if kind == "sizes" and (not isinstance(value, list | tuple) or len(value) != 5):
+        raise ConfigError(f"{where}: expected an array of 5 integers, found {value!r}")
+    if kind in ("ids", "lengths", "sizes"):
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{where}: expected an array of integers, found {value!r}")
         least = 0 if kind == "ids" else 1

@@ -61,6 +61,7 @@ from autosched.te.operations.scan import scan
 from autosched.te.operations.tensor import Tensor, TensorRegion
 from autosched.te.operations.tensor_compute import IntrinCall, TensorComputeOp
 from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
+from autosched.te.schedule.matrix_stages import MatrixTile
 from autosched.te.schedule.schedule import Schedule, Stage, create_schedule
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.op import (
@@ -92,6 +93,7 @@ __all__ = [
     "ComputeOp",
     "ExternOp",
     "IntrinCall",
+    "MatrixTile",
     "Operation",
     "PlaceholderOp",
     "ScanOp",

@@ -238,6 +238,7 @@ FEATURE_CHECK: tuple[Pass, ...] = (
     Simplify(as_ansor=True),
     VectorizeLoop(),
     InjectVirtualThread(),
+    InjectSoftwarePipeline(),
     StorageRewrite(),
     Simplify(as_ansor=True),
 )

@@ -67,7 +67,7 @@ def test_round_trip(steps: tuple[Step, ...]) -> None:
 
 
 def test_every_code_is_known() -> None:
-    assert " ".join(STEP_CODES) == "AN FU PR RE SP FSP FFSP SA CA CI CR CHR CHW RF TI"
+    assert " ".join(STEP_CODES) == "AN FU PR RE SP FSP FFSP SA CA CI CR CHR CHW RF TI XM"
 
 
 def test_worked_example() -> None:

@@ -155,6 +155,9 @@ class _Storage(Retyping):
         data = self._vars.get(buffer.data)
         if not self._is_small(buffer.dtype) or buffer.data in self._kept:
             return buffer
+        element = buffer.data.element
+        if data is None and element is not None and not self._is_small(element):
+            data = buffer.data  # a view of memory that holds bytes
         if data is None:
             raise CompileError(
                 f"{self._name}: the buffer {buffer.name} is {buffer.dtype}, and nothing that this "

@@ -21,7 +21,7 @@ from autosched.runtime.cuda_artifact import cuda_artifact
 from autosched.target import cuda_target
 from autosched.te.intrin.registry import instruction
 from autosched.te.operations.tensor import Tensor
-from autosched.te.schedule.matrix_tiles import MatrixTile
+from autosched.te.schedule.matrix_stages import MatrixTile
 from autosched.te.schedule.schedule import Schedule
 from autosched.tir import interp
 from autosched.tir.function import PrimFunc

@@ -1,0 +1,139 @@
+"""The sketch rule for tensor cores: where it applies, and that what it draws computes right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.errors import ConfigError, ScheduleError
+from autosched.features.lowering import features_of_steps
+from autosched.measure import ansor_log
+from autosched.measure.result import MeasureResult
+from autosched.referee.check import Verdict, check_candidate
+from autosched.search.mutation import restructured
+from autosched.search.options import SearchOptions
+from autosched.search.population import Steps
+from autosched.search.rules.protocol import Context
+from autosched.search.space import SearchSpace
+from autosched.state.python_schedule import python_schedule
+from autosched.state.state import State
+from autosched.state.steps import MatrixTilesStep, steps_from_json, steps_to_json
+from autosched.target import cuda_target
+from autosched.task import Task
+
+FILE = """\
+from autosched import te
+
+def product(M, N, K, dtype, total, bias=False):
+    A = te.placeholder((M, K), dtype, "A")
+    B = te.placeholder((K, N), dtype, "B")
+    k = te.reduce_axis((0, K), "k")
+    sides = lambda i, j: (A[i, k].astype(total), B[k, j].astype(total))
+    C = te.compute((M, N), lambda i, j: te.sum(sides(i, j)[0] * sides(i, j)[1], axis=k), "C")
+    if not bias:
+        return [A, B, C]
+    D = te.placeholder((N,), total, "bias")
+    return [A, B, D, te.compute((M, N), lambda i, j: C[i, j] + D[j], "out")]
+
+def product_reference(inputs, **_):
+    wide = [x.astype("float64") for x in inputs]
+    return [wide[0] @ wide[1] + (wide[2] if len(wide) == 3 else 0)]
+"""
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """(sizes, types, arch) -> a task."""
+    path: Path = tmp_path_factory.mktemp("workload") / "product.py"
+    path.write_text(FILE)
+
+    def task(m: int, n: int, k: int, arch: str = "sm_80", **args: Any) -> Task:
+        given = {"dtype": "float16", "total": "float32", "M": m, "N": n, "K": k, **args}
+        workload = {"python": f"{path}:product", "args": given}
+        return Task.from_json_workload(workload, cuda_target(arch))
+
+    return task
+
+
+def with_tensor_cores(sketches: tuple[State, ...]) -> list[State]:
+    return [s for s in sketches if any(isinstance(step, MatrixTilesStep) for step in s.steps)]
+
+
+def test_where_it_applies(make: Any) -> None:
+    for arch, args, wanted in (
+        ("sm_80", {}, "mma.m16n8k16.f16"),
+        ("sm_90", {"dtype": "bfloat16"}, "mma.m16n8k16.bf16"),
+        ("sm_80", {"dtype": "int8", "total": "int32"}, "mma.m16n8k32.s8"),
+        ("sm_75", {}, None),
+        ("sm_80", {"dtype": "float32"}, None),  # tf32 rounds: never without being asked for
+        ("sm_80", {"total": "float16"}, None),
+    ):
+        sketches = SearchSpace(make(64, 64, 64, arch, **args)).sketches
+        found = with_tensor_cores(sketches)
+        steps = [step for s in found for step in s.steps]
+        names = [step.instruction for step in steps if isinstance(step, MatrixTilesStep)]
+        assert names == ([] if wanted is None else [wanted])
+        assert len(sketches) > len(found)
+    task = make(64, 64, 64)
+    options = SearchOptions(space="ansor")
+    context = Context(task.dag, task.target.hardware, True, options, arch="sm_80")
+    assert not with_tensor_cores(SearchSpace.of(context).sketches)
+
+
+def legal(task: Task, steps: Steps) -> bool:
+    try:
+        features_of_steps(task.dag, steps, task.target, "autosched-1", False)
+    except ScheduleError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("sizes", "args"),
+    [
+        ((17, 40, 33), {}),
+        ((17, 1, 31), {"dtype": "int8", "total": "int32"}),
+        ((20, 24, 40), {"bias": True}),
+    ],
+    ids=["odd", "int8, a column", "bias"],
+)
+def test_samples_and_mutants_compute_it(
+    make: Any, sizes: tuple[int, int, int], args: dict[str, Any]
+) -> None:
+    task = make(*sizes, **args)
+    space, rng = SearchSpace(task), np.random.default_rng(3)
+    (sketch,) = with_tensor_cores(space.sketches)
+    first = space.sample(rng, 1, lambda each: [legal(task, s) for s in each], sketch=sketch)[0]
+    second = next(m for m in (restructured(space.context, first, rng) for _ in range(20)) if m)
+    assert first != second
+    for steps in (first,) if args else (first, second):
+        assert check_candidate(task, steps, seconds=60).verdict is Verdict.AGREES
+        for name in ("ansor-0.19", "autosched-1"):
+            rows = features_of_steps(task.dag, steps, task.target, name, False)
+            assert len(rows) == 7 and np.isfinite(rows).all()
+
+
+def test_records_replays_and_programs(make: Any) -> None:
+    task = make(40, 24, 64, bias=True)
+    sizes = (32, 32, 32, 16, 16)
+    steps = (MatrixTilesStep(2, 4, "mma.m16n8k16.f16", sizes, 3, True),)
+    written = steps_to_json(steps)
+    assert written == [["XM", 2, 4, "mma.m16n8k16.f16", list(sizes), 3, 1]]
+    assert steps_from_json(written) == steps
+    state = task.dag.infer_bound_of(steps)
+    names = ["A", "B", "C.a", "C.b", "C.a.frag", "C.b.frag", "C.acc", "C.tile", "C", "bias", "out"]
+    assert [stage.name for stage in state.stages] == names
+    assert "C.acc mma.m16n8k16.f16, 3 stages, swizzled" in state.to_str()
+    assert "tensorize mi (0,16)" in state.to_str() and state.stages[8].is_inlined
+    program = python_schedule(task.dag, steps)
+    assert 'te.MatrixTile(32, 32, 32, 16, 16, 3, True), "mma.m16n8k16.f16", out)' in program
+    with pytest.raises(ConfigError, match="step XM is none of Ansor's"):
+        ansor_log.format_line(task.to_json(), steps, MeasureResult((1.0,)), 0)
+    with pytest.raises(ConfigError, match="expected an array of 5 integers"):
+        steps_from_json([["XM", 2, 4, "mma.m16n8k16.f16", [32, 32], 3, 1]])
+    split, _ = task.dag.init_state.split(2, task.dag.init_state.stages[2].iters[0], [4])
+    with pytest.raises(ScheduleError, match="the loops of C were changed before"):
+        split.apply(steps[0])
