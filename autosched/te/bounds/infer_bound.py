@@ -17,7 +17,12 @@ from autosched.arith import Analyzer, IntSet
 from autosched.arith.interval_eval import eval_set
 from autosched.errors import ScheduleError
 from autosched.te.bounds.affine import simplify_affine
-from autosched.te.bounds.message_passing import is_zero, pass_down_domain, pass_up_domain
+from autosched.te.bounds.message_passing import (
+    is_zero,
+    pass_down_domain,
+    pass_up_domain,
+    pass_up_index,
+)
 from autosched.te.bounds.region import Regions, record_reads
 from autosched.te.bounds.scan_fix_point import scan_fix_points
 from autosched.te.bounds.thread_scope import (
@@ -27,13 +32,19 @@ from autosched.te.bounds.thread_scope import (
     thread_rank,
 )
 from autosched.te.operations.graph import feed_graph
-from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderOp, ScanOp
+from autosched.te.operations.operation import (
+    ComputeOp,
+    Operation,
+    PlaceholderOp,
+    ScanOp,
+    tensor_loads,
+)
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.te.relations import AttachType, Fuse
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
 from autosched.tir.op import add, cast, sub
-from autosched.tir.walk import free_vars
+from autosched.tir.walk import free_vars, substitute
 
 if TYPE_CHECKING:
     from autosched.te.schedule.schedule import Schedule
@@ -196,9 +207,44 @@ class _Context:
                 f"the producer along the loop nest of its consumer {consumer.name}; attach it to a "
                 "loop that encloses all its consumers"
             )
+        if WHOLE_TILES in stage.op.attrs and isinstance(consumer, ComputeOp):
+            self._read_exactly(reader, consumer, sets, relax, needed)
+            return
         pass_up_domain(reader, self.domains, sets, self.regions.unbound)
         known = self._axis_sets(consumer, sets, relax)
         record_reads(consumer, known, needed, self.domains)
+
+    def _read_exactly(
+        self,
+        reader: Stage,
+        consumer: ComputeOp,
+        sets: dict[IterVar, IntSet],
+        relax: dict[Var, IntSet],
+        needed: dict[Tensor, list[list[IntSet]]],
+    ) -> None:
+        """What `consumer` reads, its indices written in its loops and simplified.
+
+        (n * H + h) * W + w of axes that were fused is the fused loop again, of which a block has a
+        part; each axis by itself would have all its values.
+        """
+        analyzer = Analyzer()
+        for iv, dom in self.domains.items():
+            analyzer.bind(iv.var, dom, override=True)
+            if iv in self.threads:
+                analyzer.bind(self.threads[iv].var, Range(sub(dom.min, dom.min), dom.extent), True)
+        values: dict[IterVar, Expr] = {}
+        known = dict(relax)
+        for iv in reader.leaf_iter_vars:
+            point = sets[iv].is_single_point
+            values[iv] = sets[iv].min_value if point else iv.var
+            if not point:
+                known[iv.var] = sets[iv]
+        pass_up_index(reader, self.domains, values)
+        table = {iv.var: values[iv] for iv in consumer.axis}
+        for load in (load for body in consumer.body for load in tensor_loads(body)):
+            for dim, index in enumerate(load.indices if load.producer in needed else ()):
+                place = analyzer.simplify(substitute(index, table))
+                needed[load.producer][dim].append(eval_set(place, known))
 
     def _value(self, reader: Stage, iv: IterVar, dom: Range) -> Expr:
         """The value of loop `iv` in one iteration: its variable or that of its thread axis."""

@@ -164,3 +164,64 @@ def test_what_is_no_product() -> None:
     s[c].split(s[c].op.root_iter_vars[0], factor=2)
     with pytest.raises(ScheduleError, match="its loops were changed before"):
         s.matrix_tiles(c, SMALL, F16, arguments[-1])
+
+
+def batches() -> tuple[list[Tensor], Tensor, Tensor | None]:
+    a, b = (te.placeholder((3, n, 20), "float16", name) for n, name in ((20, "A"), (24, "B")))
+    k = te.reduce_axis((0, 20), "k")
+
+    def total(n: Any, i: Any, j: Any) -> Any:
+        return te.sum(a[n, i, k].astype("float32") * b[n, j, k].astype("float32"), axis=k)
+
+    c = te.compute((3, 20, 24), total, "C")
+    return [a, b, c], c, None
+
+
+def convolution(first: bool) -> tuple[list[Tensor], Tensor, Tensor | None]:
+    """Padded 7 x 7 images of 8 channels, which come first or last; 24 of them come out."""
+    shape = (1, 8, 7, 7) if first else (1, 7, 7, 8)
+    x = te.placeholder(shape, "float16", "X")
+    w = te.placeholder((24, 8, 3, 3) if first else (3, 3, 8, 24), "float16", "W")
+    rh, rw, rc = (te.reduce_axis((0, n), name) for n, name in ((3, "rh"), (3, "rw"), (8, "rc")))
+
+    def at(h: Any, v: Any, channel: Any) -> Any:
+        place = (0, channel, h - 1, v - 1) if first else (0, h - 1, v - 1, channel)
+        inside = te.all(h >= 1, h < 8, v >= 1, v < 8)
+        return te.if_then_else(inside, x[place], te.const(0.0, "float16"))
+
+    padded = te.compute((9, 9, 8), at, "padded")
+
+    def total(n: Any, *i: Any) -> Any:
+        c, h, v = i if first else (i[2], *i[:2])
+        weight = w[c, rc, rh, rw] if first else w[rh, rw, rc, c]
+        product = padded[h + rh, v + rw, rc].astype("float32") * weight.astype("float32")
+        return te.sum(product, axis=[rc, rh, rw] if first else [rh, rw, rc])
+
+    c = te.compute((1, 24, 7, 7) if first else (1, 7, 7, 24), total, "C")
+    return [x, w, c], c, padded
+
+
+@pytest.mark.parametrize(
+    "made",
+    [batches(), convolution(True), convolution(False)],
+    ids=["batches", "channels first", "channels last"],
+)
+def test_other_products(made: tuple[list[Tensor], Tensor, Tensor | None]) -> None:
+    """Batches, and convolutions, whose rows are several axes: what the plain loops compute."""
+    arguments, c, inlined = made
+    rng = np.random.default_rng(0)
+    shapes = [[e.value for e in t.shape] for t in arguments]  # type: ignore[attr-defined]  # constants
+    arrays: list[np.ndarray[Any, Any]] = [
+        rng.integers(-4, 5, s).astype(t.dtype.numpy) for t, s in zip(arguments, shapes, strict=True)
+    ]
+    want = [*arrays[:-1], np.zeros_like(arrays[-1])]
+    interp.run(schedule_ops(te.create_schedule(c.op), arguments), want)
+    s = te.create_schedule(c.op)
+    s.matrix_tiles(c, SMALL, F16)
+    if inlined is not None:
+        s[inlined].compute_inline()
+    watch = Watch(outputs={"C"}, counting=True)
+    interp.run(device_function(schedule_ops(s, arguments)), arrays, watch=watch)
+    np.testing.assert_array_equal(arrays[-1], want[-1])
+    loaded = [count for key, count in degrees(watch).items() if not key[1]]
+    assert max(loaded) == 1
