@@ -4,7 +4,7 @@
     python benchmarks/pretrain.py collect records/
     python benchmarks/pretrain.py train records/*.jsonl --out search/pretrained/NAME.ubj.gz
 
-The first two measure random candidates of eight tasks and of 29 others. The model in the repository
+The first two measure random candidates of eight tasks and of 33 others. The model in the repository
 is made of 400 and 128 of each, which take twelve minutes on two cores.
 `train --without OP` leaves the records of an operator out: a search of that operator with such a
 model (benchmarks/search_quality.py --models) shows what the model does for operators it has never
@@ -76,6 +76,10 @@ TASKS: list[tuple[str, dict[str, Any]]] = [
     ("dense_bias_relu", {"M": 1, "N": 4096, "K": 1024}),
     ("conv2d_nhwc", _conv2d(28, 128, 128, 3, padding=2, dilation=2)),
     ("conv3d_ndhwc", _image(14, 3, D=16, CI=64, CO=64, stride=2)),
+    ("matmul", {"M": 512, "N": 512, "K": 512, "in_dtype": "int8"}),
+    ("matmul", {"M": 384, "N": 768, "K": 768, "in_dtype": "bfloat16"}),
+    ("conv2d_nhwc", {**_conv2d(28, 128, 128, 3), "in_dtype": "uint8", "weight_dtype": "int8"}),
+    ("dense_bias_relu", {"M": 64, "N": 1024, "K": 1024, "in_dtype": "bfloat16"}),
 ]
 
 
