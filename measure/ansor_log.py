@@ -149,17 +149,17 @@ def format_line(
     Raises ConfigError for a workload that is not built in, which v0.6 cannot name, and for a step
     that is not one of Ansor's.
     """
+    foreign = next(
+        (step for step in steps if isinstance(step, InstructionStep | MatrixTilesStep)), None
+    )
+    if foreign is not None:
+        raise ConfigError(f"it has the step {foreign.code}, which Ansor does not have")
     try:
         entry = task.get("ansor") or _entry(task)
     except (KeyError, TypeError, AttributeError) as problem:
         raise ConfigError(
             f"its task is not whole: {type(problem).__name__}: {problem}"
         ) from problem
-    foreign = next(
-        (step for step in steps if isinstance(step, InstructionStep | MatrixTilesStep)), None
-    )
-    if foreign is not None:
-        raise ConfigError(f"it has the step {foreign.code}, which Ansor does not have")
     error = 0
     if result.failure is not None:
         wanted = (result.failure.stage, result.failure.kind)

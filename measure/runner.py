@@ -78,6 +78,7 @@ class RunOptions:
             arguments.number(f"measure.{name}", getattr(self, name), least=float("-inf"))
         for name in ("repeats", "visits"):
             arguments.integer(f"measure.{name}", getattr(self, name), 1)
+        arguments.flag("measure.halving", self.halving)
         if self.reference_timeout is not None:
             arguments.positive("measure.reference_timeout", self.reference_timeout)
         parse_flush(self.cache_flush)

@@ -231,9 +231,15 @@ class _Writer:
 
     def _attr(self, s: AttrStmt) -> None:
         self.tokens += (AttrStmt, s.key)
+        var = s.node.var if isinstance(s.node, IterVar) else None
+        binds = var is not None and var not in self._numbers
+        if s.key == "buffer_dim_align" and isinstance(s.node, Buffer):
+            self._bind_buffer(s.node)  # what it is about is realized in its body
         self.write(s.node)
         self.write(s.value)
         self.write(s.body)
+        if binds:  # one thread axis may be bound again after this, for another stage
+            del self._numbers[var]
 
     def _assert(self, s: AssertStmt) -> None:
         self.tokens += (AssertStmt, s.message)

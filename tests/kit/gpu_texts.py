@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from autosched.tir.swizzle import swizzle_for
+
 GPU_CONFIG = {"tir.use_async_copy": True, "tir.ptx_ldg32": True}
 """The settings with which every pass of the pipeline runs."""
 
 GPU_TEXTS: dict[str, str] = {
+    "copies in the stages of a pipeline": """\
+def main(A: Buffer((512,), float32), B: Buffer((512,), float32)):
+    launch(threadIdx.x, 64)
+    pragma(None, "software_pipeline", 3)
+    for k in range(8):
+        S = allocate((64,), float32, "shared")
+        S[threadIdx.x] = A[k * 64 + threadIdx.x]
+        B[k * 64 + threadIdx.x] = S[63 - threadIdx.x]
+""",
+    "a tile whose columns meet no bank twice": f"""\
+def main(A: Buffer((1024,), float16), B: Buffer((1024,), float16)):
+    launch(threadIdx.x, 32)
+    S = allocate((1024,), float16, "shared")
+    pragma(None, "swizzle", "{swizzle_for(32, 2)}")
+    for i in range(4):
+        S[ramp((i * 32 + threadIdx.x) * 8, 1, 8)] = A[ramp((i * 32 + threadIdx.x) * 8, 1, 8)]
+    for i in range(4):
+        B[ramp((threadIdx.x * 4 + i) * 8, 1, 8)] = S[ramp((threadIdx.x * 4 + i) * 8, 1, 8)]
+""",
     "memory of a warp": """\
 def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
     launch(threadIdx.y, 2)

@@ -1,4 +1,4 @@
-"""Ten schedules for the CPU and ten for a GPU that give every pass of the pipelines work.
+"""Schedules for the CPU and for a GPU that give every pass of the pipelines work.
 
 Sizes do not divide by tiles, buffers live one after another, conditions stand inside loops.
 """
@@ -12,6 +12,7 @@ from autosched import te
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.expr import BufferLoad, IntImm, IterVar, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.op import eq
 from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
@@ -261,6 +262,26 @@ def idle_loop(gpu: bool) -> tuple[Any, list[Any]]:
     return te.create_schedule(B.op), [A, B]
 
 
+def spread_image(gpu: bool) -> tuple[Any, list[Any]]:
+    """A transposed convolution: sums over an input with zeros between its elements."""
+    X, K = te.placeholder((5, 3), name="X"), te.placeholder((3, 3, 4), name="K")
+
+    def image(i: Any, c: Any) -> Any:
+        inside = te.all(i >= 1, i < 10, eq((i - 1) % 2, 0))
+        return te.if_then_else(inside, X[(i - 1) // 2, c], 0.0)
+
+    P = te.compute((11, 3), image, name="P")
+    r, c = te.reduce_axis((0, 3), name="r"), te.reduce_axis((0, 3), name="c")
+    Y = te.compute((9, 4), lambda i, o: te.sum(P[i + r, c] * K[r, c, o], axis=[r, c]), name="Y")
+    sch = te.create_schedule(Y.op)
+    if gpu:
+        sch[P].compute_inline()
+        _threads(sch, Y, *both_axes(Y))
+    else:
+        sch[Y].vectorize(Y.op.axis[1])
+    return sch, [X, K, Y]
+
+
 CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "tiled_matmul": tiled_matmul,
     "padded_window": padded_window,
@@ -273,4 +294,5 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "summed_rows": summed_rows,
     "turned_rows": turned_rows,
     "idle_loop": idle_loop,
+    "spread_image": spread_image,
 }

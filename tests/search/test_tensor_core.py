@@ -130,7 +130,7 @@ def test_records_replays_and_programs(make: Any) -> None:
     assert "tensorize mi (0,16)" in state.to_str() and state.stages[8].is_inlined
     program = python_schedule(task.dag, steps)
     assert 'te.MatrixTile(32, 32, 32, 16, 16, 3, True), "mma.m16n8k16.f16", out)' in program
-    with pytest.raises(ConfigError, match="step XM is none of Ansor's"):
+    with pytest.raises(ConfigError, match="the step XM, which Ansor does not have"):
         ansor_log.format_line(task.to_json(), steps, MeasureResult((1.0,)), 0)
     with pytest.raises(ConfigError, match="expected an array of 5 integers"):
         steps_from_json([["XM", 2, 4, "mma.m16n8k16.f16", [32, 32], 3, 1]])

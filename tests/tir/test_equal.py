@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
+from autosched import te
 from autosched.tir import op
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import float32
 from autosched.tir.equal import structural_equal, structural_hash
 from autosched.tir.expr import CommReducer, IntImm, IterVar, Let, Range, Reduce, Var, pointer
 from autosched.tir.function import IRModule, PrimFunc
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
+    AttrStmt,
     BufferRealize,
     BufferStore,
     DeclBuffer,
@@ -97,6 +100,28 @@ def test_a_variable_bound_twice_in_a_row(tir: type[Programs]) -> None:
         return seq(*parts)
 
     assert structural_equal(twice(i, i), twice(i, j))
+
+
+def test_a_thread_axis_may_be_that_of_several_stages() -> None:
+    A = decl_buffer((8,), name="A")
+
+    def twice(first: IterVar, second: IterVar) -> Stmt:
+        stores = [(iv, BufferStore(A, op.const(0.0), (iv.var,))) for iv in (first, second)]
+        return seq(*(AttrStmt(iv, "thread_extent", IntImm(8), body) for iv, body in stores))
+
+    one, other = (te.thread_axis((0, 8), "threadIdx.x") for _ in range(2))
+    assert structural_equal(twice(one, one), twice(one, other))
+
+
+def test_alignment_names_a_buffer_before_it_is_realized() -> None:
+    text = """\
+def main(A: Buffer((8,), float32)):
+    attr(T, "buffer_dim_align", tuple(0, 32, 8))
+    realize(T[0:8], float32, "shared")
+    T[0] = A[0]
+"""
+    assert structural_equal(parse_func(text), parse_func(text))
+    assert not structural_equal(parse_func(text), parse_func(text.replace("32, 8", "32, 4")))
 
 
 def test_bound_and_free_are_not_confused(tir: type[Programs]) -> None:
