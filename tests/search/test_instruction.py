@@ -29,6 +29,7 @@ from autosched.te.intrin.registry import available, instruction
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.equal import structural_equal
+from autosched.tir.expr import Expr
 from autosched.tir.interp import run
 from autosched.tir.stmt import Allocate
 from autosched.tir.walk import stmts
@@ -43,16 +44,23 @@ TYPES = {
 }
 
 
-def product(types: tuple[str, str, str], m: int, n: int, k: int) -> list[Tensor]:
-    """A, B, and a bias and relu of their product."""
+def product(
+    types: tuple[str, str, str], m: int, n: int, k: int, *, turned: bool = False
+) -> list[Tensor]:
+    """A, B (`turned`: [n, k]), and a bias and relu of their product."""
     a, b, c = types
-    left, right = te.placeholder((m, k), a, "A"), te.placeholder((k, n), b, "B")
-    bias, r = te.placeholder((n,), c, "bias"), te.reduce_axis((0, k), "r")
-    total = te.compute(
-        (m, n),
-        lambda i, j: te.sum(left[i, r].astype(c) * right[r, j].astype(c), axis=r),
-        "C",
+    left, right = (
+        te.placeholder((m, k), a, "A"),
+        te.placeholder((n, k) if turned else (k, n), b, "B"),
     )
+    bias, r = te.placeholder((n,), c, "bias"), te.reduce_axis((0, k), "r")
+
+    def element(i: Expr, j: Expr) -> Expr:
+        weight = right[j, r] if turned else right[r, j]
+        total: Expr = te.sum(left[i, r].astype(c) * weight.astype(c), axis=r)
+        return total
+
+    total = te.compute((m, n), element, "C")
     out = te.compute((m, n), lambda i, j: te.max(total[i, j] + bias[j], te.const(0, c)), "D")
     return [left, right, bias, out]
 
@@ -104,6 +112,11 @@ CASES: dict[str, tuple[str, list[Tensor]]] = {
     "whole tiles": ("amx.tdpbssd", product(TYPES["amx.tdpbssd"], 32, 48, 128)),
     "parts of tiles": ("amx.tdpbssd", product(TYPES["amx.tdpbssd"], 17, 50, 33)),
     "tiles of bfloat16": ("amx.tdpbf16ps", product(TYPES["amx.tdpbf16ps"], 20, 35, 40)),
+    "weights by rows": ("vpdpbusd.zmm", product(TYPES["vpdpbusd.zmm"], 24, 64, 16, turned=True)),
+    "tiles of weights by rows": (
+        "amx.tdpbf16ps",
+        product(TYPES["amx.tdpbf16ps"], 32, 64, 64, turned=True),
+    ),
     "convolution by tiles": ("amx.tdpbssd", convolution(TYPES["amx.tdpbssd"], 18, 64, 16)),
 }
 

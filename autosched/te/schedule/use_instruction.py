@@ -183,7 +183,8 @@ class _Writer:
         ]
         axes = [no, *others, ko, nt, *groups, lane]
         body = _within(value, bounds)
-        attrs = {INSTRUCTION: f"{self.name}:pack_b"} if body is value else {}
+        interleaved = body is value and load.indices[-1] is n.var  # the statement reads rows of n
+        attrs = {INSTRUCTION: f"{self.name}:pack_b"} if interleaved else {}
         return ComputeOp(f"{load.producer.name}.pack", axes, [body], attrs=attrs)
 
     def _sums(self, a: Tensor, b: Tensor, pack_a: bool) -> ComputeOp:
