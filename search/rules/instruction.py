@@ -12,8 +12,10 @@ instruction vpdpbusd and a tile of 6 x 4 calls:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from autosched.errors import ScheduleError
 from autosched.search.rules.common import Next
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.state import queries
@@ -23,6 +25,7 @@ from autosched.state.steps import AnnotationStep, InstructionStep, SplitStep, St
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.product import Product, as_product, extent
 from autosched.te.intrin.tile_dot import BLOCKS
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.schedule.use_instruction import can_pack, instruction_of, reads_in_place
 
@@ -62,7 +65,7 @@ def _condition(context: Context, state: State, stage_id: int) -> Decision:
     if queries.is_tiled(state, stage_id) or queries.has_cache_write(state, stage_id):
         return Decision.SKIP
     found = _product(context, state, stage_id)
-    if found is None:
+    if found is None or next(_states(context, state, stage_id, *found), None) is None:
         return Decision.SKIP
     work = math.prod(map(extent, found[0].op.root_iter_vars))
     return Decision.APPLY if work < _LARGE else Decision.APPLY_AND_SKIP_REST
@@ -71,12 +74,33 @@ def _condition(context: Context, state: State, stage_id: int) -> Decision:
 def _apply(context: Context, state: State, stage_id: int) -> Next:
     found = _product(context, state, stage_id)
     assert found is not None, "the condition holds"
-    product, it = found
-    return [
-        (_tiled(state, stage_id, product, it, tile, pack_a), stage_id - 1)
-        for tile in _tiles(product, it)
-        for pack_a in _packings(product, it, tile[0])
+    return [(made, stage_id - 1) for made in _states(context, state, stage_id, *found)]
+
+
+def _states(
+    context: Context, state: State, stage_id: int, product: Product, it: Instruction
+) -> Iterator[State]:
+    """The state with each tile of the instruction that its statements fit."""
+    for tile in _tiles(product, it):
+        for pack_a in _packings(product, it, tile[0]):
+            made = _tiled(state, stage_id, product, it, tile, pack_a)
+            if _can_be_lowered(context, made):
+                yield made
+
+
+def _can_be_lowered(context: Context, state: State) -> bool:
+    """Whether the statements of the instruction match, with tiles of one call."""
+    steps = [
+        replace(step, lengths=tuple([length or 1 for length in step.lengths]))
+        if isinstance(step, SplitStep)
+        else step
+        for step in state.steps
     ]
+    try:
+        schedule_to_prim_func(*context.dag.apply_steps(steps))
+    except ScheduleError:
+        return False
+    return True
 
 
 USE_INSTRUCTION = FunctionRule("UseInstruction", _condition, _apply)

@@ -168,6 +168,25 @@ def test_tiles_of_the_instruction_are_never_mutated() -> None:
     assert all(candidate[k] == steps[k] for candidate in moved for k in fixed)
 
 
+def test_operators_whose_statements_do_not_match_keep_their_other_sketches() -> None:
+    sizes: dict[str, Any] = {
+        "N": 1,
+        "H": 8,
+        "W": 8,
+        "CI": 32,
+        "CO": 32,
+        "K": 3,
+        "stride": 1,
+        "padding": 1,
+    }
+    task = Task.from_workload("conv2d_capsule_nhwijc", **sizes, in_dtype="int8", target=TARGET)
+    found = (instruction("amx.tdpbssd"), instruction("vpdpbusd.zmm"))
+    options = SearchOptions(space="autosched")
+    space = SearchSpace.of(Context(task.dag, TARGET.hardware, False, options, found))
+    assert space.sketches and not using(space)
+    lower_steps(task.dag, space.sample(np.random.default_rng(0), 1)[0], TARGET)
+
+
 def test_what_it_is_not_for() -> None:
     tensors = product(TYPES["vpdpbusd.zmm"], 8, 16, 8)
     dag = ComputeDAG(tensors)
