@@ -143,6 +143,7 @@ class _Planner:
         in_kernel = isinstance(self._attach, AttrStmt)
         return (
             not in_kernel
+            and not alloc.dtype.is_storage_float  # its pointer becomes one to bits later on
             and alloc.buffer_var.scope in ("", "global")
             and (bits is None or bits > _REGISTER_BITS)
         )

@@ -147,6 +147,8 @@ def reused(make_func: Callable[..., PrimFunc], first: Buffer, second: Buffer) ->
         (internal("P", 4), internal("Q", 64), True),
         (internal("P", 4), internal("Q", 65), False),
         (internal("P", 64), internal("Q", 64, dtype="int32"), False),
+        (internal("P", 8192, dtype="int16"), internal("Q", 8192, dtype="float16"), True),
+        (internal("P", 8192, dtype="bfloat16"), internal("Q", 8192, dtype="float16"), False),
         (internal("P", 64), internal("Q", 64, "shared"), False),
         (internal("P", 64, "shared"), internal("Q", 64, "shared"), True),
         (internal("P", 64, "local"), internal("Q", 64, "local"), False),  # registers
