@@ -146,20 +146,23 @@ class SketchPolicy:
         """Add samples, and the best of what evolves from them and the best known, to the pool."""
         for steps in fresh:
             self._enter(steps, evolved=False)
-        scores = self._taught()
+        taught = self._taught()
+        known, scores = self._structures.rows(list(taught)), list(taught.values())
         others = self._structures.rows(self.space.attempts(self._rng, _ATTEMPTS * count))
         for _ in range(_STAGES):
-            known = self._structures.rows(list(scores))
-            self._surrogate.fit(known, np.array(list(scores.values()), np.float32))
+            self._surrogate.fit(known, np.array(scores, np.float32))
             if not self._surrogate.fitted:  # nothing is legal so far
                 return
-            start = known.joined(self._structures.rows(self._restructured(scores))).joined(others)
+            changed = self._structures.rows(self._restructured(taught))
+            start = known.joined(changed).joined(others)
             best = evolved(self.context, self._structures, self._surrogate, start, self._rng)
-            found = self._unseen(best, scores, -(-_LOOKED_AT * count // _STAGES))
+            found = self._unseen(best, taught, -(-_LOOKED_AT * count // _STAGES))
             if not found:
                 return
-            for steps, score in zip(found, self._scores(found).tolist(), strict=True):
-                scores[steps] = score
+            new = self._scores(found).tolist()
+            known, scores = known.joined(self._structures.rows(found)), scores + new
+            taught.update(zip(found, new, strict=True))
+            for steps, score in zip(found, new, strict=True):
                 if score > 0:
                     self._enter(steps, evolved=True)
 

@@ -40,16 +40,16 @@ WIDENED: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_workloads(name: str, dtype: str) -> None:
     size = CASES[name, dtype]
-    agrees(Task.from_workload(name, target=cuda_target("sm_80"), dtype=dtype, **size))
+    assert_agrees(Task.from_workload(name, target=cuda_target("sm_80"), dtype=dtype, **size))
 
 
 @pytest.mark.parametrize("case", WIDENED)
 def test_sums_in_wider_types(case: str) -> None:
     name, args = WIDENED[case]
-    agrees(Task.from_workload(name, target=cuda_target("sm_80"), **args))
+    assert_agrees(Task.from_workload(name, target=cuda_target("sm_80"), **args))
 
 
-def agrees(task: Task) -> None:
+def assert_agrees(task: Task) -> None:
     def legal(each: Sequence[tuple[Step, ...]]) -> list[bool]:
         return [is_legal(task, steps) for steps in each]
 

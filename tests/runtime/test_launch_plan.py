@@ -71,7 +71,9 @@ def test_what_cannot_be_launched_is_illegal(found: CudaArtifact, says: str) -> N
 
 
 def test_the_limit_itself_can_be_launched() -> None:
-    loaded(fake(), artifact(shared=227 << 10, block=(1024, 1, 1)))
+    device = fake()
+    loaded(device, artifact(shared=227 << 10, block=(1024, 1, 1)))
+    assert device.calls.count("load") == 1 and "unload" not in device.calls
 
 
 def test_a_workspace_without_room_leaves_nothing_behind() -> None:

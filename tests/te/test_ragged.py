@@ -42,7 +42,7 @@ def triangle_reference(a: Any, b: Any) -> Any:
     return c
 
 
-def run(sch: Any, args: Any, arrays: Any, shape: Any) -> None:
+def assert_right(sch: Any, args: Any, arrays: Any, shape: Any) -> None:
     func = lower(sch, args, TARGET)
     wanted = triangle_reference(*arrays)
     np.testing.assert_allclose(evaluate(args, arrays)[0], wanted, rtol=1e-5)
@@ -113,7 +113,7 @@ def test_ragged_reduction(schedule: Any) -> None:
     schedule(s, C)
     rng = np.random.default_rng(0)
     arrays = [rng.random(tuple(e.value for e in t.shape), dtype="float32") for t in inputs]
-    run(s, [*inputs, C], arrays, (N, M))
+    assert_right(s, [*inputs, C], arrays, (N, M))
 
 
 @pytest.mark.parametrize("factor", [0, 4])

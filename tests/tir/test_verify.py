@@ -112,4 +112,7 @@ def test_a_declared_buffer_needs_memory_and_sizes(tir: type[Programs]) -> None:
 def test_sizes_inside_dimensions_of_parameters_are_known(tir: type[Programs]) -> None:
     n = Var("n")
     B = decl_buffer((n + 2,), name="B")
-    verify(tir.func([B], BufferStore(B, ONE, (n,))))
+    store = BufferStore(B, ONE, (n,))
+    verify(tir.func([B], store))
+    with pytest.raises(VerifyError, match="variable n is used outside"):
+        verify(tir.func([A], store))

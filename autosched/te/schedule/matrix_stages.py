@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autosched.te.bounds.infer_bound import WHOLE_TILES
@@ -59,6 +60,37 @@ class MatrixTile:
         return "" if 1 <= self.stages <= 8 else f"stages must be 1 to 8, found {self.stages}"
 
 
+def _operand(
+    name: str,
+    view: MatrixView,
+    e: Expr,
+    layout: str,
+    width: int,
+    sizes: Mapping[str, tuple[int, int]],
+) -> Tensor:
+    """A tile of the operand `e`, zero where there is none; `sizes` are plain and padded ones."""
+    axes = {"m": view.m, "n": view.n, "k": view.k}
+    count = len(view.batch)
+
+    def element(*indices: Expr) -> Expr:
+        table: dict[Var, Expr] = {iv.var: at for iv, at in zip(view.batch, indices, strict=False)}
+        inside: list[Expr] = []
+        for place, (letter, at) in enumerate(zip(layout, indices[count:], strict=True)):
+            table.update(values_at(axes[letter], at))
+            size, padded = sizes[letter]
+            # Together for as many elements as are copied at once.
+            unit = width if place == 1 else 1
+            if padded > size:
+                inside.append(lt(floordiv(at, unit), size // unit))
+        value = substitute(e, table)
+        return if_then_else(all_(*inside), value, const(0, value.dtype)) if inside else value
+
+    shape = (*(total((iv,)) for iv in view.batch), *(sizes[letter][1] for letter in layout))
+    names = [*(f"b{d}" for d in range(count)), *layout]
+    made: Tensor = compute(shape, element, name, axis_names=names)
+    return made
+
+
 def matrix_stages(
     op: ComputeOp, view: MatrixView, it: Instruction, tile: MatrixTile
 ) -> tuple[list[Tensor], ComputeOp]:
@@ -74,33 +106,9 @@ def matrix_stages(
     lead = [total((iv,)) for iv in view.batch]
     count = len(lead)
 
-    def operand(name: str, e: Expr, layout: str, width: int) -> Tensor:
-        """A tile of an operand, zero where there is none."""
-        axes = {"m": view.m, "n": view.n, "k": view.k}
-        sizes = {"m": (rows, m), "n": (columns, n), "k": (terms, k)}
-
-        def element(*indices: Expr) -> Expr:
-            table: dict[Var, Expr] = {
-                iv.var: at for iv, at in zip(view.batch, indices, strict=False)
-            }
-            inside: list[Expr] = []
-            for place, (letter, at) in enumerate(zip(layout, indices[count:], strict=True)):
-                table.update(values_at(axes[letter], at))
-                size, padded = sizes[letter]
-                # Together for as many elements as are copied at once.
-                unit = width if place == 1 else 1
-                if padded > size:
-                    inside.append(lt(floordiv(at, unit), size // unit))
-            value = substitute(e, table)
-            return if_then_else(all_(*inside), value, const(0, value.dtype)) if inside else value
-
-        shape = (*lead, *(sizes[letter][1] for letter in layout))
-        names = [*(f"b{d}" for d in range(count)), *layout]
-        made: Tensor = compute(shape, element, name, axis_names=names)
-        return made
-
-    a = operand(f"{op.name}.a", view.a, view.layout_a, view.width_a)
-    b = operand(f"{op.name}.b", view.b, view.layout_b, view.width_b)
+    sizes = {"m": (rows, m), "n": (columns, n), "k": (terms, k)}
+    a = _operand(f"{op.name}.a", view, view.a, view.layout_a, view.width_a, sizes)
+    b = _operand(f"{op.name}.b", view, view.b, view.layout_b, view.width_b, sizes)
 
     def piece_of_a(*i: Expr) -> Expr:
         *batch, mo, ko, mi, ki = i
