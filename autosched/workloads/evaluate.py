@@ -37,9 +37,10 @@ from autosched.tir.expr import (
     Select,
     Var,
 )
+from autosched.tir.numpy_binary import BINARY
 from autosched.tir.op import add, all_, const, ge, lt
 from autosched.tir.walk import pre_order
-from autosched.workloads.numpy_operations import BINARY, CALLS, UFUNCS
+from autosched.workloads.numpy_operations import CALLS, UFUNCS
 from autosched.workloads.workload import Array, shape_of
 
 _BLOCK = 1 << 24  # elements of one intermediate array

@@ -14,14 +14,7 @@ from typing import Any
 import numpy as np
 
 from autosched.tir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
+    BinaryExpr,
     Call,
     Cast,
     Div,
@@ -29,17 +22,13 @@ from autosched.tir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
-    Max,
-    Min,
     Mod,
-    Mul,
-    Or,
     Ramp,
     Select,
-    Sub,
     Var,
 )
 from autosched.tir.linear import linear
+from autosched.tir.numpy_binary import BINARY
 from autosched.tir.walk import free_vars
 
 Array = np.ndarray[Any, Any]
@@ -223,29 +212,10 @@ def _is_plain(e: Expr) -> bool:
     """True when `e` has one value for all threads: variables and constants, no memory."""
     if isinstance(e, Call) and e.op not in _CALLS:
         return False
-    known = isinstance(e, Var | IntImm | Cast | Call | Select) or type(e) in _BINARY
+    known = isinstance(e, Var | IntImm | Cast | Call | Select) or type(e) in BINARY
     return known and all(map(_is_plain, e.children()))
 
 
-_BINARY: dict[type[Expr], Callable[[Any, Any], Any]] = {
-    Add: np.add,
-    Sub: np.subtract,
-    Mul: np.multiply,
-    FloorDiv: np.floor_divide,
-    FloorMod: np.mod,
-    Div: lambda a, b: np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)),
-    Mod: np.fmod,
-    Min: np.minimum,
-    Max: np.maximum,
-    EQ: np.equal,
-    NE: np.not_equal,
-    LT: np.less,
-    LE: np.less_equal,
-    GT: np.greater,
-    GE: np.greater_equal,
-    And: np.logical_and,
-    Or: np.logical_or,
-}
 _CALLS: dict[str, Callable[..., Any]] = {
     "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or,
@@ -269,7 +239,9 @@ def evaluate(e: Expr, env: Mapping[Var, Array]) -> Array | None:
             return env.get(e)
         case Cast() if e.dtype.is_index and e.value.dtype.is_index:
             return evaluate(e.value, env)
-    function: Callable[..., Any] | None = _BINARY.get(type(e))
+    function: Callable[..., Any] | None = None
+    if isinstance(e, BinaryExpr):
+        function = BINARY.get(type(e))
     if isinstance(e, Select):
         function = np.where
     elif isinstance(e, Call):
