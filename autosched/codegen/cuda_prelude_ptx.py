@@ -76,8 +76,12 @@ def _wider(count: int) -> str:
 
 
 def _mma(shape: str, kind: str, result: str, register: str, a: int, b: int) -> str:
-    """mma.sync of `a` and `b` registers of operands; tf32 is rounded on the way."""
+    """mma.sync of `a` and `b` registers of operands; tf32 is rounded on the way.
+
+    `kind` is the type of both operands, or those of A and B: u8_s8.
+    """
     name = f"mma_{shape}_{kind}"
+    left_type, _, right_type = kind.partition("_")
     c, first, last = ("%0, %1, %2, %3", 4, 4 + a)
     left = ", ".join(f"%{first + k}" for k in range(a))
     right = ", ".join(f"%{last + k}" for k in range(b))
@@ -91,7 +95,7 @@ def _mma(shape: str, kind: str, result: str, register: str, a: int, b: int) -> s
             "#pragma unroll\n"
             "  for (int i = 0; i < 2; ++i) to_tf32(q[i]);\n"
         )
-    types = f"{result}.{kind}.{kind}.{result}"
+    types = f"{result}.{left_type}.{right_type or left_type}.{result}"
     c_type = "float" if result == "f32" else "int"
     return (
         f"__device__ __forceinline__ void {name}(const void* a, const void* b, {c_type}* c) {{\n"
@@ -184,7 +188,10 @@ PTX_PARTS: dict[str, str] = {
     "mma_m16n8k16_bf16": _mma("m16n8k16", "bf16", "f32", "f", 4, 2),
     "to_tf32": _TO_TF32,
     "mma_m16n8k8_tf32": _mma("m16n8k8", "tf32", "f32", "f", 4, 2),
-    "mma_m16n8k32_s8": _mma("m16n8k32", "s8", "s32", "r", 4, 2),
+    **{
+        f"mma_m16n8k32_{kind}": _mma("m16n8k32", kind, "s32", "r", 4, 2)
+        for kind in ("s8", "u8", "s8_u8", "u8_s8")
+    },
     "lane_of_warp": _LANE,
     "mma_fill": _MMA_FILL,
     "mma_store": _MMA_STORE,

@@ -80,7 +80,7 @@ def _mma(w: Writer, e: Expr) -> Text:
     if isinstance(product, str):
         raise CompileError(f"ptx_mma: {product}: {e!r}")
     atom = product.atom
-    kinds = (atom.operand, atom.operand, atom.result)
+    kinds = (atom.left, atom.right, atom.result)
     for k, wanted in zip((6, 8, 10), kinds, strict=True):
         found = _pointer(w, e.args[k])[1]
         as_bits = wanted.is_float and wanted.bits == 16 and found is bits_type(wanted)

@@ -100,7 +100,7 @@ def _mma(c: StmtCompiler, call: Call) -> None:
     atom = product.atom
     places = [
         _place(c, call, call.args[k], dtype, call.args[k + 1])
-        for k, dtype in ((6, atom.operand), (8, atom.operand), (10, atom.result))
+        for k, dtype in ((6, atom.left), (8, atom.right), (10, atom.result))
     ]
     fields = [c.constant(atom), *places, places[2], c.mask]
     c.emit(f"L.warps.multiply({', '.join(fields)})")

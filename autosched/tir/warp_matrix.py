@@ -53,13 +53,15 @@ RESULT = _C
 class Atom:
     """A product that a warp computes at once: C (m, n) += A (m, k) B (k, n).
 
-    `operand` is the type of A and B in memory, `result` that of C; `a`, `b`, `c` are the maps.
+    `left` and `right` are the types of A and B in memory, `result` that of C; `a`, `b`, `c` are the
+    maps.
     """
 
     m: int
     n: int
     k: int
-    operand: DType
+    left: DType
+    right: DType
     result: DType
     a: Array
     b: Array
@@ -97,20 +99,25 @@ def to_tf32(values: Array) -> Array:
 
 
 _FLOAT = DType("float32")
+_BYTES = {"int8": "s8", "uint8": "u8"}
 
-ATOMS: dict[tuple[str, str], Atom] = {
+ATOMS: dict[tuple[str, str, str], Atom] = {
     **{
-        ("m16n8k16", short): Atom(16, 8, 16, DType(name), _FLOAT, _A16, _B16, _C)
-        for short, name in (("fp16", "float16"), ("bf16", "bfloat16"))
+        ("m16n8k16", short, short): Atom(16, 8, 16, kind, kind, _FLOAT, _A16, _B16, _C)
+        for short, kind in (("fp16", DType("float16")), ("bf16", DType("bfloat16")))
     },
-    ("m16n8k8", "tf32"): Atom(16, 8, 8, _FLOAT, _FLOAT, _A32, _B32, _C, tf32=True),
-    ("m16n8k32", "int8"): Atom(16, 8, 32, DType("int8"), DType("int32"), _A8, _B8, _C),
+    ("m16n8k8", "tf32", "tf32"): Atom(16, 8, 8, _FLOAT, _FLOAT, _FLOAT, _A32, _B32, _C, tf32=True),
+    **{
+        ("m16n8k32", a, b): Atom(16, 8, 32, DType(a), DType(b), DType("int32"), _A8, _B8, _C)
+        for a in _BYTES
+        for b in _BYTES
+    },
 }
-"""The atoms by shape and type of operand, as `ptx_mma` names them."""
+"""The atoms by shape and types of A and B, as `ptx_mma` names them."""
 
 FRAGMENTS: dict[str, Atom] = {
-    name: Atom(16, 16, 16, DType(name), _FLOAT, _A16, _side_by_side(_B16), _side_by_side(_C))
-    for name in ("float16", "bfloat16")
+    kind.name: Atom(16, 16, 16, kind, kind, _FLOAT, _A16, _side_by_side(_B16), _side_by_side(_C))
+    for kind in (DType("float16"), DType("bfloat16"))
 }
 """What `tvm_mma_sync` computes, by type of operand."""
 
@@ -127,7 +134,7 @@ FRAGMENT_MAPS: dict[str, Array] = {
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What a call of ptx_mma computes, and the name that shape and type of operand give it."""
+    """What a call of ptx_mma computes, and the name that shape and types of operands give it."""
 
     atom: Atom
     name: str
@@ -142,10 +149,10 @@ def product_of(args: tuple[Any, ...]) -> Product | str:
     if len(args) != 13:
         return f"13 arguments are expected, found {len(args)}"
     shape, rows, columns, a, b, c = (getattr(e, "value", None) for e in args[:6])
-    atom = ATOMS.get((str(shape), str(a)))
-    known = ", ".join(f"{shape} {kind}" for shape, kind in ATOMS)
-    if atom is None or a != b:
-        return f"the atom {shape} of {a} and {b} is not known, only {known} of one type"
+    atom = ATOMS.get((str(shape), str(a), str(b)))
+    if atom is None:
+        known = ", ".join(f"{shape} of {a} and {b}" for shape, a, b in ATOMS)
+        return f"the atom {shape} of {a} and {b} is not known, only {known}"
     if (rows, columns) != ("row", "col"):
         return f"the operands must be row and col, found {rows} and {columns}"
     wanted = "int32" if atom.result.is_integral else "fp32"
@@ -153,4 +160,10 @@ def product_of(args: tuple[Any, ...]) -> Product | str:
         return f"{shape} of {a} adds up in {wanted}, found {c}"
     if getattr(args[12], "value", None):
         return "sums that saturate are not known"
-    return Product(atom, f"{shape}_{'s8' if a == 'int8' else str(a).replace('fp', 'f')}")
+    return Product(atom, f"{shape}_{'_'.join(short_names(str(a), str(b)))}")
+
+
+def short_names(a: str, b: str) -> tuple[str, ...]:
+    """The types of the operands in words of PTX, s8 or f16: one where both are of one type."""
+    names = [_BYTES.get(kind, kind.replace("fp", "f")) for kind in (a, b)]
+    return tuple(dict.fromkeys(names))

@@ -15,13 +15,14 @@ G, T = "threadIdx.x // 4", "threadIdx.x % 4"
 
 
 class Kernel(NamedTuple):
-    """C (m, n) = A (m, k) B (k, n) of one warp, with the types of operands and result."""
+    """C (m, n) = A (m, k) B (k, n) of one warp, with the types of A, B and the result."""
 
     text: str
     m: int
     n: int
     k: int
-    operand: str
+    left: str
+    right: str
     result: str
 
     @property
@@ -31,26 +32,29 @@ class Kernel(NamedTuple):
     def arguments(self, seed: int = 0) -> tuple[list[Array], Array]:
         """Arrays of small integers, and the product in their last one's place."""
         rng = np.random.default_rng(seed)
-        kind, result = DType(self.operand).numpy, DType(self.result).numpy
-        a = rng.integers(-8, 9, (self.m, self.k))
-        b = rng.integers(-8, 9, (self.k, self.n))
-        want: Array = (a @ b).astype(result).reshape(-1)
+        left, right, result = (DType(t).numpy for t in (self.left, self.right, self.result))
+        # Of bytes without a sign the sign bit is set where numbers with one are negative.
+        a = rng.integers(-8, 9, (self.m, self.k)).astype(left)
+        b = rng.integers(-8, 9, (self.k, self.n)).astype(right)
+        want: Array = (a.astype(np.int64) @ b.astype(np.int64)).astype(result).reshape(-1)
         empty: Any = np.zeros(self.m * self.n, result)
-        return [a.reshape(-1).astype(kind), b.reshape(-1).astype(kind), empty], want
+        return [a.reshape(-1), b.reshape(-1), empty], want
 
 
-def _mma(shape: tuple[int, int, int], types: str, operand: str, result: str, *maps: str) -> Kernel:
+def _mma(
+    shape: tuple[int, int, int], types: str, left: str, right: str, result: str, *maps: str
+) -> Kernel:
     """Every value of every lane copied by the formulas of the table."""
     m, n, k = shape
     (a_count, a_row, a_column), (b_count, b_row, b_column) = (x.split("; ") for x in maps)
     zero = "0" if result == "int32" else "0.0"
-    buffers = (("A", m * k, operand), ("B", k * n, operand), ("C", m * n, result))
+    buffers = (("A", m * k, left), ("B", k * n, right), ("C", m * n, result))
     head = ", ".join(f"{name}: Buffer(({size},), {kind})" for name, size, kind in buffers)
     text = f"""\
 def main({head}):
     launch(threadIdx.x, 32)
-    a = allocate(({a_count},), {operand}, "local")
-    b = allocate(({b_count},), {operand}, "local")
+    a = allocate(({a_count},), {left}, "local")
+    b = allocate(({b_count},), {right}, "local")
     c = allocate((4,), {result}, "local")
     for i in unrolled({a_count}):
         a[i] = A[({G} + {a_row}) * {k} + {a_column}]
@@ -62,13 +66,21 @@ def main({head}):
     for i in unrolled(4):
         C[({G} + i // 2 * 8) * {n} + {T} * 2 + i % 2] = c[i]
 """
-    return Kernel(text, m, n, k, operand, result)
+    return Kernel(text, m, n, k, left, right, result)
 
 
 def _sixteen(short: str, name: str) -> Kernel:
     types = f'"{short}", "{short}", "fp32"'
     a = f"8; i // 2 % 2 * 8; {T} * 2 + i % 2 + i // 4 * 8"
-    return _mma((16, 8, 16), types, name, "float32", a, f"4; {T} * 2 + i % 2 + i // 2 * 8; {G}")
+    b = f"4; {T} * 2 + i % 2 + i // 2 * 8; {G}"
+    return _mma((16, 8, 16), types, name, name, "float32", a, b)
+
+
+def _bytes(left: str, right: str) -> Kernel:
+    a = f"16; i // 4 % 2 * 8; {T} * 4 + i % 4 + i // 8 * 16"
+    b = f"8; {T} * 4 + i % 4 + i // 4 * 16; {G}"
+    types = f'"{left}", "{right}", "int32"'
+    return _mma((16, 8, 32), types, left, right, "int32", a, b)
 
 
 MMA: dict[str, Kernel] = {
@@ -79,17 +91,14 @@ MMA: dict[str, Kernel] = {
         '"tf32", "tf32", "fp32"',
         "float32",
         "float32",
+        "float32",
         f"4; i % 2 * 8; {T} + i // 2 * 4",
         f"2; {T} + i * 4; {G}",
     ),
-    "int8": _mma(
-        (16, 8, 32),
-        '"int8", "int8", "int32"',
-        "int8",
-        "int32",
-        f"16; i // 4 % 2 * 8; {T} * 4 + i % 4 + i // 8 * 16",
-        f"8; {T} * 4 + i % 4 + i // 4 * 16; {G}",
-    ),
+    "int8": _bytes("int8", "int8"),
+    "uint8 and int8": _bytes("uint8", "int8"),
+    "int8 and uint8": _bytes("int8", "uint8"),
+    "uint8": _bytes("uint8", "uint8"),
 }
 
 
@@ -123,7 +132,7 @@ def main(A: Buffer((256,), float16), B: Buffer((128,), float16), C: Buffer((128,
     for i in unrolled(4):
         C[({G} + i // 2 * 8) * 8 + {T} * 2 + i % 2] = c[i]
 """
-    return Kernel(text, 16, 8, 16, "float16", "float32")
+    return Kernel(text, 16, 8, 16, "float16", "float16", "float32")
 
 
 def fragments(a: str = "row_major", b: str = "row_major", c: str = "row_major") -> Kernel:
@@ -143,4 +152,4 @@ def main(A: Buffer((512,), bfloat16), B: Buffer((512,), bfloat16), C: Buffer((25
         tvm_mma_sync(c, 0, a, k, b, k, c, 0, dtype=handle)
     tvm_store_matrix_sync(c, 16, 16, 16, 0, address_of(C[0]), 16, "{c}", dtype=handle)
 """
-    return Kernel(text, 16, 16, 32, "bfloat16", "float32")
+    return Kernel(text, 16, 16, 32, "bfloat16", "bfloat16", "float32")

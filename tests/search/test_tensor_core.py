@@ -12,6 +12,7 @@ from autosched.errors import ConfigError, ScheduleError
 from autosched.features.lowering import features_of_steps
 from autosched.measure import ansor_log
 from autosched.measure.result import MeasureResult
+from autosched.measure.tolerance import tolerances
 from autosched.referee.check import Verdict, check_candidate
 from autosched.search.mutation import restructured
 from autosched.search.options import SearchOptions
@@ -114,6 +115,44 @@ def test_samples_and_mutants_compute_it(
         for name in ("ansor-0.19", "autosched-1"):
             rows = features_of_steps(task.dag, steps, task.target, name, False)
             assert len(rows) == 7 and np.isfinite(rows).all()
+
+
+IMAGE = {"N": 1, "H": 9, "W": 7, "CI": 20, "CO": 24, "KH": 3, "KW": 3, "stride": 2, "padding": 1}
+POINTS = {**IMAGE, "KH": 1, "KW": 1, "padding": 0}
+OPERATORS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "requantised, strided and padded": (
+        "conv2d_nhwc_requantised",
+        {**IMAGE, "in_dtype": "uint8", "weight_dtype": "int8", "x_zero": 3, "y_zero": 7},
+        "mma.m16n8k32.u8.s8",
+    ),
+    "requantised": (
+        "dense_requantised",
+        {"M": 17, "N": 1, "K": 31, "in_dtype": "int8", "weight_dtype": "uint8"},
+        "mma.m16n8k32.s8.u8",
+    ),
+    "1x1": ("conv2d_nhwc", {**POINTS, "in_dtype": "uint8"}, "mma.m16n8k32.u8"),
+    "strided and padded": ("conv2d_nhwc", {**IMAGE, "in_dtype": "float16"}, "mma.m16n8k16.f16"),
+    "batches": (
+        "batch_matmul",
+        {"B": 2, "M": 17, "N": 33, "K": 31, "dtype": "bfloat16", "acc_dtype": "float32"},
+        "mma.m16n8k16.bf16",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OPERATORS)
+def test_operators(case: str) -> None:
+    """Odd sizes of the built-in operators; whole numbers are equal bit for bit."""
+    name, args, wanted = OPERATORS[case]
+    task = Task.from_workload(name, target=cuda_target("sm_90"), **args)
+    space = SearchSpace(task)
+    (sketch,) = with_tensor_cores(space.sketches)
+    (steps,) = space.sample(np.random.default_rng(0), 1, sketch=sketch)
+    assert [s.instruction for s in steps if isinstance(s, MatrixTilesStep)] == [wanted]
+    assert check_candidate(task, steps, seconds=60).verdict is Verdict.AGREES
+    if "k32" in wanted:
+        inputs = task.inputs()
+        assert tolerances(task, inputs, task.reference(inputs)) == [0]
 
 
 def test_records_replays_and_programs(make: Any) -> None:

@@ -21,23 +21,23 @@ from autosched.tir.dtype import DType, int32
 from autosched.tir.expr import Call, Expr, IntImm, StringImm, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
 from autosched.tir.stmt import Evaluate, Stmt, seq
-from autosched.tir.warp_matrix import ATOMS, WARP
+from autosched.tir.warp_matrix import ATOMS, WARP, short_names
 
 ROWS_OF_A, COLUMNS_OF_B = 16, 16
 """What one ldmatrix loads of A (by k columns) and of B (by k rows)."""
 
 
-def _instruction(name: str, shape: str, short: str) -> Instruction:
-    atom = ATOMS[shape, short]
+def _instruction(shape: str, a: str, b: str) -> Instruction:
+    atom = ATOMS[shape, a, b]
     return Instruction(
-        name,
+        ".".join(("mma", shape, *short_names(a, b))),
         "cuda",
         "",
         ("sm_80",),
-        Operand(atom.operand, (("m", atom.m), ("k", atom.k)), "wmma.matrix_a", atom.a),
-        Operand(atom.operand, (("k", atom.k), ("n", atom.n)), "wmma.matrix_b", atom.b),
+        Operand(atom.left, (("m", atom.m), ("k", atom.k)), "wmma.matrix_a", atom.a),
+        Operand(atom.right, (("k", atom.k), ("n", atom.n)), "wmma.matrix_b", atom.b),
         Operand(atom.result, (("m", atom.m), ("n", atom.n)), "wmma.accumulator", atom.c),
-        ("ptx_mma", shape, short),
+        ("ptx_mma", shape, a, b),
         255,
         declare_mma,
     )
@@ -90,10 +90,10 @@ def _compute(it: Instruction) -> TensorIntrin:
     )
 
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
-        _, shape, short = it.calls
+        _, shape, *kinds = it.calls
         places = [x for buffer in (*ins, *outs) for x in (buffer.data, _lane_offset(buffer))]
         total = "int32" if it.c.dtype.is_integral else "fp32"
-        words = [StringImm(word) for word in (shape, "row", "col", short, short, total)]
+        words = [StringImm(word) for word in (shape, "row", "col", *kinds, total)]
         product = Evaluate(Call(it.c.dtype, "ptx_mma", (*words, *places, IntImm(0))))
         values = const(m * n // WARP)
         clear = Evaluate(Call(it.c.dtype, "ptx_mma_fill", (values, *places[4:])))
@@ -122,8 +122,8 @@ def _store(it: Instruction) -> TensorIntrin:
 def _load(it: Instruction, layout: str) -> TensorIntrin:
     """Four matrices of 8 rows of 16 bytes by one ldmatrix, in the order of the lanes' values."""
     k, n = it.extent("k"), it.extent("n")
-    dtype = it.a.dtype.name
-    piece = 16 // it.a.dtype.bytes
+    operand = it.a if "m" in layout else it.b
+    dtype, piece = operand.dtype.name, 16 // operand.dtype.bytes
     lane = Call(int32, "ptx_lane_id", ())
     first, second = floormod(lane, 16), floordiv(lane, 16)
     in_eight, odd = floormod(lane, 8), floormod(floordiv(lane, 8), 2)
@@ -133,7 +133,7 @@ def _load(it: Instruction, layout: str) -> TensorIntrin:
         o: Tensor = compute((16, k), lambda i, j: s[i, j] if rows_of_m else s[j, i], "o")
         row = first if rows_of_m else add(in_eight, mul(second, 8))
         column = mul(second, piece) if rows_of_m else mul(odd, 8)
-        operand, turned = it.a, not rows_of_m
+        turned = not rows_of_m
     else:
         rows_of_k = layout == "kn"
         s = placeholder((k, 2 * n) if rows_of_k else (2 * n, k), dtype, "s")
@@ -144,7 +144,7 @@ def _load(it: Instruction, layout: str) -> TensorIntrin:
         )
         row = first if rows_of_k else add(in_eight, mul(second, 8))
         column = mul(second, 8) if rows_of_k else mul(odd, piece)
-        operand, turned = it.b, rows_of_k
+        turned = rows_of_k
 
     def statement(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
         (source,), (target,) = ins, outs
@@ -160,10 +160,5 @@ def _load(it: Instruction, layout: str) -> TensorIntrin:
     return decl_tensor_intrin(o.op, statement, f"{it.name}.load:{layout}", binds)
 
 
-NVIDIA: tuple[Instruction, ...] = (
-    _instruction("mma.m16n8k16.f16", "m16n8k16", "fp16"),
-    _instruction("mma.m16n8k16.bf16", "m16n8k16", "bf16"),
-    _instruction("mma.m16n8k32.s8", "m16n8k32", "int8"),
-    _instruction("mma.m16n8k8.tf32", "m16n8k8", "tf32"),
-)
+NVIDIA: tuple[Instruction, ...] = tuple(_instruction(*key) for key in ATOMS)
 """Those of float32 operands round them to 10 bits of mantissa: only where a user allows it."""

@@ -71,6 +71,9 @@ def matrix_view(op: object, it: Instruction) -> MatrixView | str:
     a, b = factors
     if op.axis and op.axis[-1].var in free_vars(a) and op.axis[-1].var not in free_vars(b):
         a, b = b, a  # what lies in one piece in the result are columns
+    for side, operand in ((a, it.a), (b, it.b)):
+        if side.dtype is not operand.dtype:
+            return f"it multiplies {side.dtype}, the instruction {operand.dtype}"
     first, second = set(free_vars(a)), set(free_vars(b))
     batch = tuple(iv for iv in op.axis if iv.var in first and iv.var in second)
     n = tuple(iv for iv in op.axis if iv.var not in first and iv.var in second)
@@ -128,7 +131,7 @@ def _is_zero(e: Expr) -> bool:
 
 
 def _factors(body: Expr, it: Instruction) -> tuple[Expr, Expr] | str:
-    """What is multiplied and summed up, in the types of the instruction's operands."""
+    """What is multiplied and summed up in the type of the instruction's result."""
     if not isinstance(body, Reduce) or len(body.source) != 1 or body.init:
         return "it is no plain sum"
     combiner = body.combiner
@@ -143,11 +146,8 @@ def _factors(body: Expr, it: Instruction) -> tuple[Expr, Expr] | str:
     if product.dtype is not it.c.dtype:
         return f"it sums up {product.dtype}, the instruction {it.c.dtype}"
     sides = (_narrow(product.a), _narrow(product.b))
-    for side, operand in zip(sides, (it.a, it.b), strict=True):
-        if side.dtype is not operand.dtype:
-            return f"it multiplies {side.dtype}, the instruction {operand.dtype}"
-        if next(loads(side), None) is None:
-            return "a factor reads no tensor"
+    if any(next(loads(side), None) is None for side in sides):
+        return "a factor reads no tensor"
     return sides
 
 

@@ -29,27 +29,28 @@ from autosched.tir.interp_watch import Watch
 from autosched.tir.op import max_
 
 TYPES = {
-    "mma.m16n8k16.f16": ("float16", "float32"),
-    "mma.m16n8k16.bf16": ("bfloat16", "float32"),
-    "mma.m16n8k32.s8": ("int8", "int32"),
-    "mma.m16n8k8.tf32": ("float32", "float32"),
+    "mma.m16n8k16.f16": ("float16", "float16", "float32"),
+    "mma.m16n8k16.bf16": ("bfloat16", "bfloat16", "float32"),
+    "mma.m16n8k32.s8": ("int8", "int8", "int32"),
+    "mma.m16n8k32.u8.s8": ("uint8", "int8", "int32"),
+    "mma.m16n8k8.tf32": ("float32", "float32", "float32"),
 }
 F16 = "mma.m16n8k16.f16"
 SMALL = MatrixTile(32, 32, 32, 16, 16)
 
 
 def product(
-    m: int, n: int, k: int, dtype: str, total: str, turned: str = "", bias: bool = False
+    m: int, n: int, k: int, left: str, right: str, total: str, turned: str = "", bias: bool = False
 ) -> tuple[list[Tensor], Tensor]:
     """Arguments, and C = A B; the operands named in `turned` are stored by columns."""
-    a = te.placeholder((k, m) if "a" in turned else (m, k), dtype, "A")
-    b = te.placeholder((n, k) if "b" in turned else (k, n), dtype, "B")
+    a = te.placeholder((k, m) if "a" in turned else (m, k), left, "A")
+    b = te.placeholder((n, k) if "b" in turned else (k, n), right, "B")
     axis = te.reduce_axis((0, k), "k")
 
     def term(i: Any, j: Any) -> Any:
-        left = a[axis, i] if "a" in turned else a[i, axis]
-        right = b[j, axis] if "b" in turned else b[axis, j]
-        return left.astype(total) * right.astype(total)
+        x = a[axis, i] if "a" in turned else a[i, axis]
+        y = b[j, axis] if "b" in turned else b[axis, j]
+        return x.astype(total) * y.astype(total)
 
     c = te.compute((m, n), lambda i, j: te.sum(term(i, j), axis=axis), "C")
     if not bias:
@@ -96,6 +97,7 @@ CASES: dict[str, tuple[str, tuple[int, int, int], str, bool, MatrixTile]] = {
     "bf16": ("mma.m16n8k16.bf16", (20, 40, 48), "b", False, SMALL),
     "int8": ("mma.m16n8k32.s8", (20, 24, 80), "b", True, replace(SMALL, block_k=64)),
     "int8 that must be turned": ("mma.m16n8k32.s8", (20, 24, 40), "", False, SMALL),
+    "bytes of two types": ("mma.m16n8k32.u8.s8", (20, 24, 40), "b", True, SMALL),
     "tf32": ("mma.m16n8k8.tf32", (20, 24, 20), "b", False, replace(SMALL, stages=1)),
 }
 
