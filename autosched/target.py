@@ -102,6 +102,8 @@ class Target:
     LLVM's names; `vector_bytes` is the width of the vector registers. `arch` is CUDA's, e.g. sm_90.
     `caches` are the bytes of the CPU's L1, L2 and L3, empty where they are not known: recorded with
     a task, so that features that depend on them are the same wherever they are worked out.
+    `tf32` lets a GPU round the factors of products of float32 to 10 bits of mantissa
+    (docs/tensor_intrinsics.md): another task, with a tolerance of its own.
     """
 
     kind: str
@@ -113,6 +115,7 @@ class Target:
     vector_bytes: int = 16
     arch: str = ""
     caches: tuple[int, ...] = ()
+    tf32: bool = False
 
     @property
     def is_gpu(self) -> bool:
@@ -139,7 +142,10 @@ class Target:
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary from which `from_json` makes an equal target."""
-        return asdict(self)
+        fields_ = asdict(self)
+        if not self.tf32:
+            del fields_["tf32"]
+        return fields_
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Target:
@@ -159,12 +165,13 @@ class Target:
             if not 1 <= data.get(name, 1) <= most:
                 raise ConfigError(f"target: {name}: expected 1 to {most}, found {data[name]!r:.40}")
         caches = _checked_caches(data.get("caches", ()))
+        _check_tf32(data["kind"], data.get("tf32", False))
         return cls(**{**data, "hardware": hardware, "caches": caches})
 
     def __str__(self) -> str:
         if self.kind == "cpu":
             return f"cpu ({self.cpu}, {self.threads} threads, {self.vector_bytes * 8}-bit vectors)"
-        return f"cuda ({self.arch})"
+        return f"cuda ({self.arch}{', tf32' if self.tf32 else ''})"
 
 
 def cpu_target(threads: int | None = None, **hardware: int) -> Target:
@@ -180,24 +187,40 @@ def cpu_target(threads: int | None = None, **hardware: int) -> Target:
     return Target("cpu", params, threads, cpu, features, triple, width, caches=cache_sizes())
 
 
-def cuda_target(arch: str = "sm_80", **hardware: int) -> Target:
+def cuda_target(arch: str = "sm_80", *, tf32: bool = False, **hardware: int) -> Target:
     """A CUDA target for `arch`; `hardware` overrides fields of HardwareParams.
+
+    With `tf32` factors of float32 may be rounded to 10 bits of mantissa (`Target`).
 
     >>> print(cuda_target("sm_90"))
     cuda (sm_90)
     """
-    return Target("cuda", _override(HardwareParams.default("cuda"), hardware), arch=arch)
+    params = _override(HardwareParams.default("cuda"), hardware)
+    return Target("cuda", params, arch=arch, tf32=tf32)
 
 
 def make_target(
-    kind: str, *, threads: int | None = None, arch: str = "", **hardware: int
+    kind: str,
+    *,
+    threads: int | None = None,
+    arch: str = "",
+    tf32: bool = False,
+    **hardware: int,
 ) -> Target:
     """The target of `kind` (cpu or cuda). Raises ConfigError for another kind."""
+    _check_tf32(kind, tf32)
     if kind == "cpu":
         return cpu_target(threads, **hardware)
     if kind == "cuda":
-        return cuda_target(arch or "sm_80", **hardware)
+        return cuda_target(arch or "sm_80", tf32=tf32, **hardware)
     raise ConfigError(f"target kind: found {kind!r}, expected cpu or cuda")
+
+
+def _check_tf32(kind: str, tf32: Any) -> None:
+    if not isinstance(tf32, bool):
+        raise ConfigError(f"target.tf32: expected true or false, found {tf32!r:.40}")
+    if tf32 and kind == "cpu":
+        raise ConfigError("target.tf32: is for CUDA targets, found the target cpu; leave it out")
 
 
 def _checked_caches(caches: Any) -> tuple[int, ...]:

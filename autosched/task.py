@@ -209,7 +209,7 @@ class Task:
 
     @cached_property
     def key(self) -> str:
-        """16 hex digits: computation, target kind, threads, hardware, layout, chosen inputs.
+        """16 hex digits: computation, target kind, threads, hardware, tf32, layout, chosen inputs.
 
         Which inputs are layout free matters only with a layout rewrite.
         """
@@ -223,6 +223,7 @@ class Task:
             "kind": self.target.kind,
             "threads": self.target.threads,
             "hardware": self.target.hardware.as_list(),
+            **({"tf32": True} if self.target.tf32 else {}),
             **self._layout_json(),
             **self._inputs_json(),
         }
@@ -233,6 +234,8 @@ class Task:
     def name(self) -> str:
         """A short readable name, e.g. `matmul(M=512, N=512, K=512)`."""
         title = self.workload.title
+        if self.target.tf32:
+            title += ", tf32 allowed"
         if self.chosen_inputs:
             title += f", chosen inputs {', '.join(name for name, _ in self.chosen_inputs)}"
         if self.layout == LayoutOption.NO_REWRITE:

@@ -29,6 +29,9 @@ from autosched.tir.expr import (
 )
 from autosched.tir.walk import pre_order
 
+_FLOAT = DType("float32")
+_TF32 = 2.0**-11
+"""Half the distance of 1 to the next number of 10 bits of mantissa."""
 # What IEEE 754 or the definition gives every bit of.
 _EXACT_CALLS = frozenset(
     ("sqrt", "fabs", "floor", "ceil", "trunc", "round", "nearbyint", "copysign", "if_then_else")
@@ -41,21 +44,25 @@ class Roundings:
 
     `computed` has the types in which floats are added up, multiplied and the like, with the terms
     of the longest sum; `stored` the types that wider values are converted to, one for each
-    conversion.
+    conversion; `factors` half a unit of what factors of products are rounded to, 0 where they are
+    not.
     """
 
     computed: Mapping[DType, int]
     stored: tuple[DType, ...]
+    factors: float = 0.0
 
     @property
     def coarse(self) -> bool:
         """Whether something is rounded to 16 bits or fewer."""
-        return any(kind.bits <= 16 for kind in (*self.computed, *self.stored))
+        short = any(kind.bits <= 16 for kind in (*self.computed, *self.stored))
+        return short or self.factors > 0
 
     @property
     def unit(self) -> float:
         """Half the distance of 1 to the next number, in the coarsest of the types; 0 if none."""
-        return max((unit_of(kind) for kind in (*self.computed, *self.stored)), default=0.0)
+        kinds = (*self.computed, *self.stored)
+        return max([self.factors, *(unit_of(kind) for kind in kinds)])
 
 
 def unit_of(dtype: DType) -> float:
@@ -63,10 +70,11 @@ def unit_of(dtype: DType) -> float:
     return 0.5 * float(ml_dtypes.finfo(dtype.numpy).eps)  # type: ignore[no-untyped-call]  # ml_dtypes is untyped
 
 
-def roundings_of(*ops: ComputeOp) -> Roundings:
-    """Of the bodies of these operations."""
+def roundings_of(*ops: ComputeOp, tf32: bool = False) -> Roundings:
+    """Of the bodies of these operations; with `tf32` factors of float32 may be rounded to it."""
     computed: dict[DType, int] = {}
     stored: list[DType] = []
+    factors = 0.0
     for op in ops:
         for e in (node for body in op.body for node in pre_order(body)):
             if isinstance(e, Cast) and _narrows(e):
@@ -74,9 +82,11 @@ def roundings_of(*ops: ComputeOp) -> Roundings:
             elif isinstance(e, Reduce) and _adds_up(e):
                 kind = e.source[e.value_index].dtype
                 computed[kind] = max(computed.get(kind, 1), terms_of(op))
+                if tf32 and kind is _FLOAT and isinstance(e.source[e.value_index], Mul):
+                    factors = _TF32
             elif _is_arithmetic(e):
                 computed.setdefault(e.dtype, 1)
-    return Roundings(computed, tuple(stored))
+    return Roundings(computed, tuple(stored), factors)
 
 
 def behind(output: Tensor) -> list[ComputeOp]:

@@ -34,6 +34,9 @@ from autosched.tir.walk import pre_order
 from autosched.workloads.evaluate import evaluate
 
 Array = npt.NDArray[Any]
+_OF_FACTORS = 8
+"""Halves of a unit: sums of normal numbers err by about 0.6 of them, the worst of many elements by
+3, where all products have one sign by 2."""
 
 
 def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -> list[float]:
@@ -45,13 +48,17 @@ def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -
     """
     outputs = task.tensors[-task.num_outputs :]
     own = [_of_types(task, tensor) for tensor in outputs]
-    coarse = [tensor.dtype.is_float and roundings_of(*behind(tensor)).coarse for tensor in outputs]
+    tf32 = task.target.tf32
+    coarse = [
+        tensor.dtype.is_float and roundings_of(*behind(tensor), tf32=tf32).coarse
+        for tensor in outputs
+    ]
     if not any(coarse) or not _amplifies(task):
         return own
     rng = np.random.default_rng(0)
 
     def inexact(op: ComputeOp, tensor: Tensor, values: Array) -> Array:
-        return values if tensor in outputs else values + _error(op, tensor, values, rng)
+        return values if tensor in outputs else values + _error(op, tensor, values, rng, tf32)
 
     try:
         found = evaluate(task.tensors, inputs, inexact)
@@ -68,15 +75,18 @@ def _of_types(task: Task, output: Tensor) -> float:
 
     Those of sums and products are in the coarsest type that is computed in; a conversion of a wider
     value to a narrower type rounds once, so that two results differ by two of its units at most.
+    Factors that are rounded make a product wrong by two halves of a unit at worst; what errs at
+    random adds up as the products themselves do.
     """
     if not all(isinstance(op, ComputeOp | PlaceholderOp) for op in task.dag.ops):
         return tolerance_of(output.dtype.numpy, task.dag.most_terms)
     if not output.dtype.is_float and not makes_integers(output):
         return 0.0
-    found = roundings_of(*behind(output))
+    found = roundings_of(*behind(output), tf32=task.target.tf32)
     kinds = found.computed or {output.dtype: 1}
     computed = max(tolerance_of(kind.numpy, terms) for kind, terms in kinds.items())
-    return max(computed, min(MOST, computed + sum(2 * unit_of(kind) for kind in found.stored)))
+    stored = sum(2 * unit_of(kind) for kind in found.stored)
+    return max(computed, min(MOST, computed + stored + _OF_FACTORS * found.factors))
 
 
 def _amplifies(task: Task) -> bool:
@@ -104,7 +114,9 @@ def _reads_computed(e: Expr) -> bool:
     return any(isinstance(load.producer.op, ComputeOp) for load in loads)
 
 
-def _error(op: ComputeOp, tensor: Tensor, values: Array, rng: np.random.Generator) -> Array:
+def _error(
+    op: ComputeOp, tensor: Tensor, values: Array, rng: np.random.Generator, tf32: bool
+) -> Array:
     """An error of each element, of the size that the roundings of its sum seldom exceed.
 
     n roundings of half a unit, each of the sum so far, add up to less than sqrt(n) of the whole (or
@@ -112,7 +124,7 @@ def _error(op: ComputeOp, tensor: Tensor, values: Array, rng: np.random.Generato
     """
     if not tensor.dtype.is_float:
         return np.zeros_like(values)
-    found = roundings_of(op)
+    found = roundings_of(op, tf32=tf32)
     sums = [unit_of(kind) * math.sqrt(terms) for kind, terms in found.computed.items()]
     rounding = max([unit_of(tensor.dtype), found.unit, *sums])
     size = np.abs(values)

@@ -47,7 +47,6 @@ class SearchSpace:
                 target.is_gpu,
                 options or SearchOptions(),
                 available(target),
-                target.arch,
             ),
             custom_rules,
         )

@@ -108,6 +108,10 @@ class TargetSection(_Section):
         default=None, description="worker threads of parallel loops"
     )
     arch: str | None = Field(default=None, description="CUDA architecture, e.g. sm_90")
+    tf32: bool = Field(
+        default=False,
+        description="whether tensor cores may round factors of float32 to 10 bits of mantissa",
+    )
     hosts: str | None = Field(
         default=None,
         description="a Ray cluster whose nodes build and measure: ray://HOST:PORT, HOST:PORT, auto "
@@ -131,6 +135,7 @@ class TargetSection(_Section):
             self.kind,
             threads=self.threads,
             arch=self.arch or "",
+            tf32=self.tf32,
             **self.hardware.model_dump(exclude_none=True),
         )
 

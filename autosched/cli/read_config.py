@@ -109,8 +109,9 @@ def _suspect(workload: WorkloadSection, message: str) -> Location:
             return ("workload", start)
     if message.startswith("inputs: "):
         return ("inputs", message.split(":")[1].strip())
-    if message.startswith("target.threads:"):
-        return ("target", "threads")
+    for name in ("threads", "tf32"):
+        if message.startswith(f"target.{name}:"):
+            return ("target", name)
     if message.startswith("layout_rewrite:"):
         return ("layout_rewrite",)
     if message.startswith("layout_free:"):

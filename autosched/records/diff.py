@@ -146,7 +146,8 @@ def _by_computation(
     for key, task in tasks.items():
         if key not in matched:
             same = [task.entry.get(name) for name in ("workload", "layout_rewrite", "inputs")]
-            computation = json.dumps([*same, _target(task).get("kind")], sort_keys=True)
+            target = [_target(task).get(name) for name in ("kind", "tf32")]
+            computation = json.dumps([*same, *target], sort_keys=True)
             found.setdefault(computation, []).append(key)
     return found
 

@@ -24,7 +24,7 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The task as rules see it; `arch` is a GPU's (sm_80), empty where it is not known."""
+    """The task as rules see it."""
 
     dag: ComputeDAG
     hardware: HardwareParams
@@ -32,7 +32,6 @@ class Context:
     options: SearchOptions
     instructions: tuple[Instruction, ...] = ()
     """The tensor instructions of the target, best first."""
-    arch: str = ""
 
 
 class SketchRule(Protocol):

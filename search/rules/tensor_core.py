@@ -20,11 +20,9 @@ from autosched.state.iterator import Annotation
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.state.steps import MatrixTilesStep
-from autosched.target import Target
 from autosched.te.intrin.instruction import Instruction
-from autosched.te.intrin.registry import available, instruction
+from autosched.te.intrin.registry import instruction
 from autosched.te.schedule.matrix_view import MatrixView, matrix_view
-from autosched.tir.dtype import DType
 
 _BLOCKS = (16, 32, 64, 128, 256)
 _WARPS = (16, 32, 64, 128)
@@ -34,20 +32,11 @@ _MOST_WARPS = 8
 _MOST_SUMS = 128
 """Elements of the result that a thread of a warp has registers for."""
 _LEAST_SUMS = 8
-_FLOAT = DType("float32")
-
-
-def _instructions(context: Context) -> tuple[Instruction, ...]:
-    """Those of the GPU that round nothing which the definition does not round."""
-    if not context.is_gpu or not context.arch:
-        return ()
-    target = Target("cuda", context.hardware, arch=context.arch)
-    return tuple(it for it in available(target) if it.a.dtype is not _FLOAT)
 
 
 def _fitting(context: Context, state: State, stage_id: int) -> Instruction | None:
     op = state.stages[stage_id].op
-    for it in _instructions(context):
+    for it in context.instructions:
         if isinstance(matrix_view(op, it), MatrixView):
             return it
     return None

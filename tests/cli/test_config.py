@@ -70,6 +70,10 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
         (WORKLOAD + "target: {kind: tpu}\n", r"'cpu' or 'cuda', found text 'tpu'"),
         (WORKLOAD + "target: {kind: cuda, hardware: {warp_size: 0}}\n", r"warp_size: .*found 0"),
         (
+            WORKLOAD + "target:\n  tf32: true\n",
+            r":3: target\.tf32: is for CUDA targets, found the target cpu; leave it out",
+        ),
+        (
             WORKLOAD + "search: {}\ntarget:\n  threads: 999\n",
             r":4: target\.threads: expected at most \d+, the hardware threads of .* found 999",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from autosched.errors import ConfigError, ScheduleError
 from autosched.features.lowering import features_of_steps
 from autosched.measure import ansor_log
+from autosched.measure.check import compare
 from autosched.measure.result import MeasureResult
 from autosched.measure.tolerance import tolerances
 from autosched.referee.check import Verdict, check_candidate
+from autosched.referee.device_pipeline import device_function
 from autosched.search.mutation import restructured
 from autosched.search.options import SearchOptions
 from autosched.search.population import Steps
@@ -22,8 +25,11 @@ from autosched.search.space import SearchSpace
 from autosched.state.python_schedule import python_schedule
 from autosched.state.state import State
 from autosched.state.steps import MatrixTilesStep, steps_from_json, steps_to_json
-from autosched.target import cuda_target
+from autosched.target import cuda_target, make_target
 from autosched.task import Task
+from autosched.te.intrin.registry import available
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir import interp
 
 FILE = """\
 from autosched import te
@@ -69,7 +75,7 @@ def test_where_it_applies(make: Any) -> None:
         ("sm_90", {"dtype": "bfloat16"}, "mma.m16n8k16.bf16"),
         ("sm_80", {"dtype": "int8", "total": "int32"}, "mma.m16n8k32.s8"),
         ("sm_75", {}, None),
-        ("sm_80", {"dtype": "float32"}, None),  # tf32 rounds: never without being asked for
+        ("sm_80", {"dtype": "float32"}, None),
         ("sm_80", {"total": "float16"}, None),
     ):
         sketches = SearchSpace(make(64, 64, 64, arch, **args)).sketches
@@ -80,8 +86,33 @@ def test_where_it_applies(make: Any) -> None:
         assert len(sketches) > len(found)
     task = make(64, 64, 64)
     options = SearchOptions(space="ansor")
-    context = Context(task.dag, task.target.hardware, True, options, arch="sm_80")
+    context = Context(task.dag, task.target.hardware, True, options, available(task.target))
     assert not with_tensor_cores(SearchSpace.of(context).sketches)
+
+
+def test_tf32_for_who_asks() -> None:
+    """Never by itself; with it the task is another, and errs by more than float32 may."""
+    args: dict[str, Any] = {"M": 40, "N": 24, "K": 72}
+    exact = Task.from_workload("matmul", target=cuda_target(), **args)
+    assert not with_tensor_cores(SearchSpace(exact).sketches)
+    task = Task.from_workload("matmul", target=cuda_target(tf32=True), **args)
+    (sketch,) = with_tensor_cores(SearchSpace(task).sketches)
+    (step,) = sketch.steps
+    assert isinstance(step, MatrixTilesStep) and step.instruction == "mma.m16n8k8.tf32"
+    assert task.key != exact.key and "tf32 allowed" in task.name
+    assert Task.from_json(task.to_json()) == task and "tf32" not in exact.to_json()["target"]
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s, np.float32) for s in ((40, 72), (72, 24)))
+    (want,) = task.reference([a, b])
+    (allowed,), (usual,) = (tolerances(t, [a, b], [want]) for t in (task, exact))
+    found = np.zeros((40, 24), np.float32)
+    filled = replace(step, sizes=(32, 32, 16, 16, 16), stages=2)
+    func = schedule_to_prim_func(*task.dag.apply_steps([filled]))
+    interp.run(device_function(func), [a, b, found])
+    assert compare("C", found, want, usual) is not None
+    assert compare("C", found, want, allowed) is None
+    with pytest.raises(ConfigError, match=r"target.tf32: is for CUDA targets"):
+        make_target("cpu", tf32=True)
 
 
 def legal(task: Task, steps: Steps) -> bool:

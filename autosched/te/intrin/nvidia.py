@@ -23,6 +23,8 @@ from autosched.tir.op import add, const, floordiv, floormod, mul
 from autosched.tir.stmt import Evaluate, Stmt, seq
 from autosched.tir.warp_matrix import ATOMS, WARP, short_names
 
+TF32 = "tf32"
+"""What a target has whose user allows factors of float32 to be rounded (`Target.tf32`)."""
 ROWS_OF_A, COLUMNS_OF_B = 16, 16
 """What one ldmatrix loads of A (by k columns) and of B (by k rows)."""
 
@@ -33,7 +35,7 @@ def _instruction(shape: str, a: str, b: str) -> Instruction:
         ".".join(("mma", shape, *short_names(a, b))),
         "cuda",
         "",
-        ("sm_80",),
+        ("sm_80", TF32) if atom.tf32 else ("sm_80",),
         Operand(atom.left, (("m", atom.m), ("k", atom.k)), "wmma.matrix_a", atom.a),
         Operand(atom.right, (("k", atom.k), ("n", atom.n)), "wmma.matrix_b", atom.b),
         Operand(atom.result, (("m", atom.m), ("n", atom.n)), "wmma.accumulator", atom.c),
@@ -161,4 +163,3 @@ def _load(it: Instruction, layout: str) -> TensorIntrin:
 
 
 NVIDIA: tuple[Instruction, ...] = tuple(_instruction(*key) for key in ATOMS)
-"""Those of float32 operands round them to 10 bits of mantissa: only where a user allows it."""

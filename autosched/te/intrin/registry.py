@@ -9,7 +9,7 @@ from autosched.errors import ConfigError
 from autosched.target import Target
 from autosched.te.intrin.arm import ARM
 from autosched.te.intrin.instruction import Instruction
-from autosched.te.intrin.nvidia import NVIDIA
+from autosched.te.intrin.nvidia import NVIDIA, TF32
 from autosched.te.intrin.x86 import X86
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.dtype import DType
@@ -38,6 +38,7 @@ def statements(name: str) -> Mapping[str, TensorIntrin]:
 def available(target: Target) -> tuple[Instruction, ...]:
     """The instructions that the target has, best first."""
     has = {name[1:] for name in target.features.split(",") if name.startswith("+")}
+    has |= {TF32} if target.tf32 else set()
     return tuple(
         it
         for it in INSTRUCTIONS.values()
