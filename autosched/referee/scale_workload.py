@@ -68,8 +68,8 @@ def scaled(task: Task, steps: Iterable[Step]) -> tuple[Task, tuple[Step, ...]] |
 
 
 def _with(task: Task, args: Mapping[str, Any]) -> Task:
-    name = task.to_json()["workload"]["op"]
-    return Task.from_workload(name, target=task.target, **args)
+    workload = task.workload.to_json()
+    return Task.from_json_workload({**workload, "args": dict(args)}, task.target)
 
 
 def _lengths(dag: ComputeDAG) -> dict[_Axis, int]:
@@ -106,23 +106,26 @@ def _limits(dag: ComputeDAG, steps: Iterable[Step]) -> dict[_Axis, _Limit]:
                 inner = prod(length or 1 for length in step.lengths)
                 limits[found] = replace(limits[found], inner=inner)
         elif isinstance(step, MatrixTilesStep):
-            for axis, inner in _blocks(state, step):
-                limits[axis] = replace(limits[axis], inner=inner)
+            for cut, inner in _blocks(state, step):
+                limit = limits[names[cut]]  # of slices of the terms each has its tiles
+                limits[names[cut]] = replace(limit, inner=inner * limit.inner)
         state = state.apply(step)
     return limits
 
 
-def _blocks(state: State, step: MatrixTilesStep) -> Iterator[tuple[_Axis, int]]:
-    """The loops of a product on tensor cores that are cut, and the tiles they are cut into."""
+def _blocks(state: State, step: MatrixTilesStep) -> Iterator[tuple[tuple[str, str], int]]:
+    """Stages and loops of a product on tensor cores that are cut, and the tiles they are cut into.
+
+    Names are those of the computation before a reduction was factored.
+    """
     stage = state.stages[step.stage_id]
     view = matrix_view(stage.op, instruction(step.instruction))
     if isinstance(view, str):
         return
-    axes = stage.op.root_iter_vars
     for own, inner in zip((view.m, view.n, view.k), step.sizes, strict=False):
         # Of several axes together the last one has the most of a tile.
         if len(own) == 1:
-            yield (stage.name, axes.index(own[0])), inner
+            yield (stage.name.removesuffix(".rf"), own[0].var.name.partition(".")[0]), inner
 
 
 def _smallest(

@@ -3,7 +3,10 @@
 C = sum(A * B)      ->    blocks, warps, fragments by `Schedule.matrix_tiles`, and what reads C
 
 A sketch has the instruction; sizes, stages and layout are drawn (`draw_tiles`) and mutated
-(`change_tiles`).
+(`change_tiles`). Long sums of few elements have a second one, in which blocks share the terms:
+
+C.rf[s] = sum(A * B) of slice s         ->    blocks of their own for each slice
+C = sum over s of C.rf[s], what reads C ->    a second kernel
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from autosched.search.factors import divisors
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.state import queries
 from autosched.state.iterator import Annotation
@@ -22,7 +26,7 @@ from autosched.state.state import State
 from autosched.state.steps import MatrixTilesStep
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.registry import instruction
-from autosched.te.schedule.matrix_view import MatrixView, matrix_view
+from autosched.te.schedule.matrix_view import MatrixView, matrix_view, total
 
 _BLOCKS = (16, 32, 64, 128, 256)
 _WARPS = (16, 32, 64, 128)
@@ -32,6 +36,12 @@ _MOST_WARPS = 8
 _MOST_SUMS = 128
 """Elements of the result that a thread of a warp has registers for."""
 _LEAST_SUMS = 8
+_TILE = 64
+_FEW_TILES = 128
+"""Fewer blocks than this leave multiprocessors of a large GPU (108 of an A100, 132 of an H100)
+without work."""
+_LONG_SUM = 1024
+"""Terms from which on half of them pay for another kernel and for partial sums in memory."""
 
 
 def _fitting(context: Context, state: State, stage_id: int) -> Instruction | None:
@@ -67,7 +77,39 @@ def _apply(context: Context, state: State, stage_id: int) -> list[tuple[State, i
         writer = stage_id
     smallest = (16, 16, it.extent("k"), 16, 16)
     step = MatrixTilesStep(stage_id, writer, it.name, smallest, 0, True)
-    return [(state.apply(step), stage_id - 1)]
+    found = [(state.apply(step), stage_id - 1)]
+    place = _long_sum(state, stage_id, it)
+    if place is not None:
+        sliced = _in_slices(state, stage_id, writer, place)
+        step = replace(step, writer_id=stage_id)
+        found.append((sliced.apply(step), stage_id - 1))
+    return found
+
+
+def _long_sum(state: State, stage_id: int, it: Instruction) -> int | None:
+    """The loop whose terms blocks should share, where tiles are fewer than multiprocessors."""
+    view = matrix_view(state.stages[stage_id].op, it)
+    assert isinstance(view, MatrixView)
+    rows, columns, terms = view.sizes()
+    tiles = -(-rows // _TILE) * -(-columns // _TILE) * total(view.batch)
+    if tiles >= _FEW_TILES or terms < _LONG_SUM:
+        return None
+    longest = max(view.k, key=lambda axis: total((axis,)))
+    return state.stages[stage_id].op.root_iter_vars.index(longest)
+
+
+def _in_slices(state: State, stage_id: int, writer: int, place: int) -> State:
+    """The sums of slices as a stage of their own, and what adds them up beside its reader.
+
+    How many slices is drawn later, like the lengths of other splits.
+    """
+    axis = state.stages[stage_id].iters[place]
+    least = divisors(axis.extent_or_unknown)[1]
+    state, (outer, _) = state.split(stage_id, axis, [least], inner_to_outer=False)
+    state, _ = state.rfactor(stage_id, outer, 0)
+    if writer == stage_id:
+        return state
+    return state.compute_at(stage_id + 1, writer + 1, state.stages[writer + 1].iters[-1])
 
 
 TENSOR_CORE = FunctionRule("TensorCore", _condition, _apply)

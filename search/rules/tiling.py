@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autosched.errors import ScheduleError
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.queries import NO_SPLIT_AT_INNER, stage_attr_names
@@ -133,6 +135,6 @@ def with_sampled_rfactor(state: State) -> State:
     for k, step in enumerate(steps):
         before = steps[k - 1] if k else None
         if isinstance(step, RfactorStep) and isinstance(before, SplitStep):
-            steps[k - 1] = SplitStep(before.stage_id, before.iter_id, before.extent, (None,))
+            steps[k - 1] = replace(before, lengths=(None,))
             opened = True
     return state.with_steps(steps, concrete=False) if opened else state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +71,21 @@ def test_extents_in_the_steps_are_the_new_ones(golden: Candidate) -> None:
 def test_nothing_shrinks_below_its_tiles() -> None:
     task = Task.from_workload("matmul", target="cuda", M=2, N=2, K=3)
     assert scaled(task, ()) is None
+
+
+def test_functions_of_a_file_are(tmp_path: Path) -> None:
+    """Their sizes are arguments, too."""
+    file = tmp_path / "doubled.py"
+    file.write_text(
+        "from autosched import te\n"
+        "def doubled(N):\n"
+        "    A = te.placeholder((N,), name='A')\n"
+        "    return A, te.compute((N,), lambda i: A[i] * 2, 'B')\n"
+    )
+    workload = {"python": f"{file}:doubled", "args": {"N": 512}}
+    found = scaled(Task.from_json_workload(workload, "cuda"), ())
+    assert found is not None
+    assert found[0].workload.to_json()["args"] == {"N": 2}
 
 
 def test_expressions_are_not_scaled() -> None:

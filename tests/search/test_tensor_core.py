@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosched.codegen.nvrtc import load_nvrtc
+from autosched.driver import cuda_source
 from autosched.errors import ConfigError, ScheduleError
 from autosched.features.lowering import features_of_steps
 from autosched.measure import ansor_log
@@ -17,6 +19,7 @@ from autosched.measure.result import MeasureResult
 from autosched.measure.tolerance import tolerances
 from autosched.referee.check import Verdict, check_candidate
 from autosched.referee.device_pipeline import device_function
+from autosched.referee.scale_workload import scaled
 from autosched.search.mutation import restructured
 from autosched.search.options import SearchOptions
 from autosched.search.population import Steps
@@ -24,7 +27,13 @@ from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.state.python_schedule import python_schedule
 from autosched.state.state import State
-from autosched.state.steps import MatrixTilesStep, steps_from_json, steps_to_json
+from autosched.state.steps import (
+    MatrixTilesStep,
+    RfactorStep,
+    SplitStep,
+    steps_from_json,
+    steps_to_json,
+)
 from autosched.target import cuda_target, make_target
 from autosched.task import Task
 from autosched.te.intrin.registry import available
@@ -184,6 +193,33 @@ def test_operators(case: str) -> None:
     if "k32" in wanted:
         inputs = task.inputs()
         assert tolerances(task, inputs, task.reference(inputs)) == [0]
+
+
+def test_long_sums_of_few_elements_are_shared_by_blocks(make: Any) -> None:
+    """A sketch of two kernels beside the other: slices of the sum, and what adds them up."""
+    for sizes in ((20, 24, 1000), (1024, 512, 1056)):
+        assert len(with_tensor_cores(SearchSpace(make(*sizes)).sketches)) == 1
+    args: dict[str, Any] = {"M": 20, "N": 24, "K": 1056, "in_dtype": "float16"}
+    task = Task.from_workload("dense_bias_relu", target=cuda_target(), **args)
+    space, rng = SearchSpace(task), np.random.default_rng(2)
+    _, sketch = with_tensor_cores(space.sketches)
+    (steps,) = space.sample(rng, 1, lambda each: [legal(task, s) for s in each], sketch=sketch)
+    split = steps[[type(step) for step in steps].index(RfactorStep) - 1]
+    assert isinstance(split, SplitStep) and split.lengths[0]
+    slices = split.lengths[0]
+    assert 1 < slices <= 64
+    other = restructured(space.context, steps, rng)
+    assert other is not None and split in other and other != steps
+    assert check_candidate(task, steps, seconds=60).verdict is Verdict.AGREES
+    source = cuda_source(task.dag, steps, task.target)
+    assert [kernel.grid[2] for kernel in source.kernels] == [slices, 1]
+    kernels = load_nvrtc("sm_80").compile(source.source, "sm_80").resources.values()
+    assert [(used.stack, used.spill_loads) for used in kernels] == [(0, 0), (0, 0)]
+    small = scaled(task, steps)
+    assert small is not None  # of each slice whole tiles and the rest of one stay
+    block_k = next(s.sizes[2] for s in steps if isinstance(s, MatrixTilesStep))
+    shorter = small[0].workload.to_json()["args"]["K"]
+    assert shorter % slices == 0 and shorter // slices % block_k == 1056 // slices % block_k
 
 
 def test_records_replays_and_programs(make: Any) -> None:
