@@ -4,9 +4,10 @@
     python benchmarks/types_and_sizes.py --operators matmul --candidates 5 --target cuda
 
 Each candidate is built, run once as a checked run is and compared with the reference. With
-`--target cuda` it is run by the lockstep interpreter instead, and only the small sizes are. The
-table says for each operator how many were right; those that were not are printed, and the status
-is 1.
+`--target cuda` there is one of every sketch; it is compiled for sm_80 and sm_90 and run by the
+lockstep interpreter, tensor cores in both sizes (float32 by tf32 too), others in the small one. The
+table says for each operator how many were right, and how many of these used tensor cores; those
+that were not are printed, and the status is 1.
 """
 
 from __future__ import annotations
@@ -15,15 +16,20 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from autosched.driver import build_steps
+from autosched.codegen.nvrtc import load_nvrtc
+from autosched.driver import build_steps, cuda_source, lower_for_features
 from autosched.errors import AutoschedError, CompileError, ConfigError, ScheduleError
 from autosched.measure.run import make_handler
 from autosched.referee.check import Verdict, check_candidate
 from autosched.search.options import SearchOptions
+from autosched.search.population import Steps
 from autosched.search.space import SearchSpace
+from autosched.state.steps import MatrixTilesStep
 from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 from autosched.workloads import WORKLOADS
@@ -65,22 +71,53 @@ def sizes(name: str) -> tuple[dict[str, int], ...]:
     return tuple({key: {**of, **window}[key] for key in keys} for of in (large, small))
 
 
-def problem(task: Task, seed: int) -> str | None:
-    """Why a random candidate is wrong; None when it is right.
+def on_tensor_cores(steps: Steps) -> bool:
+    return any(isinstance(step, MatrixTilesStep) for step in steps)
 
-    Raises ConfigError where the space has none.
+
+def candidates(task: Task, seed: int, large: bool) -> Iterator[Steps]:
+    """A random candidate; for a GPU of each sketch, of large sizes of those on tensor cores.
+
+    Raises ConfigError where none was drawn.
     """
-    space = SearchSpace(task, SearchOptions(space=("ansor", "autosched")[seed % 2]))
-    found = space.sample(np.random.default_rng(seed), 1)
-    if not found:
-        raise ConfigError("no candidate was drawn")
+    rng = np.random.default_rng(seed)
+    if not task.target.is_gpu:
+        space = SearchSpace(task, SearchOptions(space=("ansor", "autosched")[seed % 2]))
+        found = space.sample(rng, 1)
+        if not found:
+            raise ConfigError("no candidate was drawn")
+        yield found[0]
+        return
+
+    def legal(steps: Steps) -> bool:
+        try:
+            lower_for_features(task.dag, steps, task.target, ansor_limits=False)
+        except ScheduleError:
+            return False
+        return True
+
+    space = SearchSpace(task)
+    for sketch in space.sketches:
+        if large and not on_tensor_cores(sketch.steps):
+            continue
+        found = space.sample(rng, 1, lambda each: [legal(steps) for steps in each], sketch=sketch)
+        if not found:
+            raise ConfigError("no candidate was drawn")
+        yield found[0]
+
+
+def problem(task: Task, steps: Steps) -> str | None:
+    """Why a candidate is wrong; None when it is right. Raises ConfigError when it cannot tell."""
     if task.target.is_gpu:
-        report = check_candidate(task, found[0])
+        source = cuda_source(task.dag, steps, task.target).source
+        for arch in ("sm_80", "sm_90"):
+            load_nvrtc(arch).compile(source, arch)
+        report = check_candidate(task, steps, seconds=30)
         if report.verdict is Verdict.UNCHECKED:
             raise ConfigError(report.message)
         return None if report.verdict is Verdict.AGREES else report.message
     runner = make_handler()
-    artifact = build_steps(task.dag, found[0], task.target).to_bytes()
+    artifact = build_steps(task.dag, steps, task.target).to_bytes()
     try:
         runner(("task", task.to_json()))
         runner(("load", 0, artifact))
@@ -90,25 +127,36 @@ def problem(task: Task, seed: int) -> str | None:
     return None
 
 
-def run(name: str, target: Target, candidates: int, told: Counter[str]) -> None:
-    """All types and sizes of one operator; counts go to `told`."""
-    for kind in KINDS:
-        for args in sizes(name)[1 if target.is_gpu else 0 :]:
+def tasks(name: str, target: Target, told: Counter[str]) -> Iterator[tuple[Task, bool]]:
+    """All types and sizes of an operator, and whether they are large."""
+    kinds = [(kind, target) for kind in KINDS]
+    if target.is_gpu:
+        kinds.append(({"dtype": "float32"}, replace(target, tf32=True)))
+    for kind, machine in kinds:
+        for number, args in enumerate(sizes(name)):
             try:
-                task = Task.from_workload(name, target=target, **args, **kind)  # type: ignore[arg-type]  # sizes and types
+                yield (
+                    Task.from_workload(name, target=machine, **args, **kind),  # type: ignore[arg-type]  # sizes and types
+                    number == 0,
+                )
             except ConfigError:
                 told["no such types"] += 1
-                continue
-            for seed in range(candidates):
-                try:
-                    wrong = problem(task, seed)
-                except (ConfigError, ScheduleError, CompileError) as error:
-                    told["refused"] += 1
-                    print(f"refused: {task.name}: {error}", file=sys.stderr)
-                    continue
-                told["wrong" if wrong else "right"] += 1
-                if wrong:
-                    print(f"wrong: {task.name}, seed {seed}: {wrong}", file=sys.stderr)
+
+
+def run(name: str, target: Target, repeats: int, told: Counter[str]) -> None:
+    """All types and sizes of one operator; counts go to `told`."""
+    for task, large in tasks(name, target, told):
+        for seed in range(repeats):
+            try:
+                for steps in candidates(task, seed, large):
+                    wrong = problem(task, steps)
+                    told["wrong" if wrong else "right"] += 1
+                    told["tensor cores"] += not wrong and on_tensor_cores(steps)
+                    if wrong:
+                        print(f"wrong: {task.name}, seed {seed}: {wrong}", file=sys.stderr)
+            except (ConfigError, ScheduleError, CompileError) as error:
+                told["refused"] += 1
+                print(f"refused: {task.name}: {error}", file=sys.stderr)
 
 
 def main() -> int:
@@ -119,14 +167,16 @@ def main() -> int:
     options = parser.parse_args()
     target = cuda_target() if options.target == "cuda" else cpu_target()
     total: Counter[str] = Counter()
-    print(f"{'operator':32}{'right':>8}{'refused':>9}{'wrong':>7}{'no such types':>15}{'s':>7}")
+    columns = {"right": 8, "tensor cores": 14, "refused": 9, "wrong": 7, "no such types": 15}
+    heading = "".join(f"{column:>{width}}" for column, width in columns.items())
+    print(f"{'operator':32}{heading}{'s':>7}")
     for name in options.operators:
         start, told = time.perf_counter(), Counter[str]()
         run(name, target, options.candidates, told)
         total += told
-        counts = f"{told['right']:8}{told['refused']:9}{told['wrong']:7}{told['no such types']:15}"
+        counts = "".join(f"{told[column]:{width}}" for column, width in columns.items())
         print(f"{name:32}{counts}{time.perf_counter() - start:7.0f}", flush=True)
-    print(f"{'all':32}{total['right']:8}{total['refused']:9}{total['wrong']:7}")
+    print(f"{'all':32}" + "".join(f"{total[column]:{width}}" for column, width in columns.items()))
     return 1 if total["wrong"] or not total["right"] else 0
 
 
