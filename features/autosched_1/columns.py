@@ -18,6 +18,7 @@ from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.names import ACCESS_WIDTH, MAX_BUFFERS, SCOPES
 from autosched.features.autosched_1.positions import NONE, annotation
 from autosched.features.autosched_1.store import StoreFacts
+from autosched.features.autosched_1.tensor_cores import by_warp, scope_of
 from autosched.features.walk.access import ACCESS_TYPES
 from autosched.features.walk.scope import Loop
 from autosched.tir.stmt import ForKind
@@ -158,14 +159,16 @@ def _lines(store: StoreFacts, access: int) -> float:
 
 def _slot(store: StoreFacts, k: int, lines: float, lane: int, machine: Machine) -> list[float]:
     access, reuse, strides = store.accesses[k], store.reuse[k], store.strides[k]
-    element, scope = access.info.bytes, access.info.scope or "global"
+    element, scope = access.info.bytes, scope_of(access.info)
     accessed = float(store.iterations * element)
     count = reuse.count if reuse.count > 0.5 else 0.5
     step = abs(strides[lane]) if lane >= 0 else 0
     transactions = conflicts = 0
     if machine.gpu and scope != "local":
         axes, vector = warp_axes(store, k), vector_length(store, k)
-        if scope == "shared":
+        if by_warp(store):
+            conflicts = 1
+        elif scope == "shared":
             conflicts = bank_conflicts(axes, element, vector, machine.warp)
         else:
             transactions = sectors(axes, element, vector, machine.warp)
@@ -293,6 +296,7 @@ def _gpu(store: StoreFacts, kernels: Mapping[int, Kernel], machine: Machine) -> 
         blocks *= int(extent)
     for extent in store.launch[_THREADS]:
         threads *= int(extent)
+    threads *= machine.warp if by_warp(store) else 1
     kernel = kernels.get(id(store.outermost))
     shared, local = (kernel.shared, kernel.local) if kernel is not None else (0, 0)
     warps = -(-threads // machine.warp)

@@ -14,6 +14,7 @@ from autosched.features.autosched_1.gpu import SECTOR, bank_conflicts, sectors
 from autosched.features.autosched_1.inner_nest import inner_nest
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.store import StoreFacts
+from autosched.features.autosched_1.tensor_cores import by_warp, scope_of, speed
 from autosched.features.autosched_1.vector_code import VectorCode, vector_code
 from autosched.features.walk.scope import Loop
 from autosched.nest.memory_walk import NOWHERE, Walk, walk
@@ -72,7 +73,7 @@ def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
     if machine.gpu:
         traffic = _gpu_traffic(store, levels[2], machine)
         balance = 1.0
-        compute = store.iterations / machine.warp * _weight(store)
+        compute = store.iterations / machine.warp * _weight(store) / speed(store)
         memory = traffic[0] / 128 + traffic[1] / 64
         return Estimate(start, code, traffic, fits, compute, memory, balance)
     moved = [float(machine.line * store.locality.all_lines_moved(level)) for level in levels]
@@ -116,8 +117,11 @@ def _gpu_traffic(store: StoreFacts, level: int, machine: Machine) -> tuple[float
     """Bytes that shared memory, L2 and device memory serve."""
     shared = global_ = device = 0.0
     for k, access in enumerate(store.accesses):
-        scope = access.info.scope
+        scope = scope_of(access.info)
         if scope == "local":
+            continue
+        if by_warp(store):  # all lanes together, whatever the loops say
+            shared += store.iterations * access.info.bytes
             continue
         axes, vector = warp_axes(store, k), vector_length(store, k)
         element = access.info.bytes

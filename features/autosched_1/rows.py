@@ -22,6 +22,7 @@ from autosched.features.autosched_1.inner_nest import inner_nest, nest_starts
 from autosched.features.autosched_1.machine import Machine, machine_of
 from autosched.features.autosched_1.names import COLUMNS, SCALED
 from autosched.features.autosched_1.store import StoreFacts, store_facts
+from autosched.features.autosched_1.tensor_cores import is_fragment
 from autosched.features.walk.scope import BufferInfo
 from autosched.features.walk.strides import Coefficients
 from autosched.features.walk.visitor import Nest
@@ -73,7 +74,9 @@ class _Collector:
             for loop in nest.loops:
                 copies *= loop.extent if loop.thread == _VTHREAD else 1
             if info.scope == "shared":
-                kernel.shared += elements * info.bytes
+                kernel.shared += elements * info.bytes * nest.stages
+            elif is_fragment(info):
+                kernel.local += elements * info.bytes // self._machine.warp
             elif info.scope == "local":
                 kernel.local += elements * info.bytes * copies
 

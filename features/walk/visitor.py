@@ -53,12 +53,13 @@ class Visitor(Protocol):
 class Nest:
     """Where the walk stands: `loops` outermost first, `prod` the product of their extents.
 
-    `step` is auto_unroll_max_step, `guards` for every enclosing condition the number of loops
-    around it, `launch` the extents named in names.LAUNCH, `env` the bounds of loop variables and
-    `buffers` what is known of each buffer. The loops from `floor` on enclose nothing but the place
-    where the walk stands; `siblings` is the sequence it belongs to with all those loops, if any.
-    `recycle_tables` hands the touch table of a thread attribute on to the next one, as Ansor's
-    extractor does by an accident of its heap.
+    `step` is auto_unroll_max_step, `stages` how many tiles a pipelined loop holds, `guards` for
+    every enclosing condition the number of loops around it, `launch` the extents named in
+    names.LAUNCH, `env` the bounds of loop variables and `buffers` what is known of each buffer.
+    The loops from `floor` on enclose nothing but the place where the walk stands; `siblings` is
+    the sequence it belongs to with all those loops, if any. `recycle_tables` hands the touch
+    table of a thread attribute on to the next one, as Ansor's extractor does by an accident of
+    its heap.
     """
 
     def __init__(self, func: PrimFunc, visitor: Visitor, *, recycle_tables: bool = False) -> None:
@@ -68,6 +69,7 @@ class Nest:
         self.loops: list[Loop] = []
         self.prod = 1.0
         self.step = 0
+        self.stages = 1
         self.floor = 0
         self.siblings: Siblings | None = None
         self.guards: list[int] = []
@@ -126,6 +128,10 @@ class Nest:
             before, self.step = self.step, _int16(_constant(stmt.value))
             self._alone(stmt.body)
             self.step = before
+        elif stmt.key == "pragma_software_pipeline":
+            outside, self.stages = self.stages, _constant(stmt.value)
+            self._alone(stmt.body)
+            self.stages = outside
         elif stmt.key.startswith("pragma_"):
             self._alone(stmt.body)
         else:

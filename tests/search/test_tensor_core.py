@@ -12,6 +12,7 @@ import pytest
 from autosched.codegen.nvrtc import load_nvrtc
 from autosched.driver import cuda_source
 from autosched.errors import ConfigError, ScheduleError
+from autosched.features.autosched_1.names import COLUMNS
 from autosched.features.lowering import features_of_steps
 from autosched.measure import ansor_log
 from autosched.measure.check import compare
@@ -220,6 +221,36 @@ def test_long_sums_of_few_elements_are_shared_by_blocks(make: Any) -> None:
     block_k = next(s.sizes[2] for s in steps if isinstance(s, MatrixTilesStep))
     shorter = small[0].workload.to_json()["args"]["K"]
     assert shorter % slices == 0 and shorter // slices % block_k == 1056 // slices % block_k
+
+
+def test_rows_of_tensor_cores(make: Any) -> None:
+    """Warps of 32 lanes, fragments in registers, tiles of all stages, cycles of mma.sync."""
+    task = make(64, 64, 128)
+    step = MatrixTilesStep(2, 2, "mma.m16n8k16.f16", (32, 32, 32, 16, 16), 2, True)
+    two, four = (
+        2.0 ** features_of_steps(task.dag, [each], task.target, "autosched-1", False) - 1
+        for each in (step, replace(step, stages=4))
+    )
+
+    def column(name: str) -> list[float]:
+        return [float(value) for value in two[:, COLUMNS.index(name)]]
+
+    tiles = 2 * 32 * 32 * 2
+    shared = [float(rows[0, COLUMNS.index("shared_bytes")]) for rows in (two, four)]
+    assert shared == pytest.approx([2 * tiles + 32 * 32 * 4, 4 * tiles + 32 * 32 * 4], rel=1e-4)
+    assert column("block_threads") == pytest.approx([128] * 7, rel=1e-4)
+    assert column("local_bytes")[0] == pytest.approx((256 * 2 + 256 * 2 + 256 * 4) / 32, rel=1e-4)
+    # Rows: sums, tiles of A and B, their fragments, the result in shared memory, the result.
+    sums, a, b, a_fragment, _, tile, result = range(7)
+    products = 64 * 64 * 128
+    assert column("compute_cycles")[sums] == pytest.approx(
+        products / 32 / 16 + 64 * 64 / 32, rel=1e-3
+    )
+    in_memory = [k for k, moved in enumerate(column("l3_traffic")) if moved]
+    assert in_memory == [a, b, result]
+    assert column("l1_traffic")[a_fragment] == pytest.approx(products / 16 * 2, rel=1e-3)
+    assert column("l1_traffic")[sums] == 0
+    assert column("l1_traffic")[tile] == pytest.approx(64 * 64 * 4, rel=1e-3)
 
 
 def test_records_replays_and_programs(make: Any) -> None:

@@ -1,0 +1,46 @@
+"""What `autosched-1` knows of tensor cores: fragments are registers, their stores those of a warp.
+
+The loops of such a store are what the instructions stand for, so that no thread axis stands for the
+32 lanes: ldmatrix, mma.sync and the store of a result are done by all of them together.
+"""
+
+from __future__ import annotations
+
+from autosched.features.autosched_1.store import StoreFacts
+from autosched.features.walk.scope import BufferInfo
+
+_FRAGMENT = "wmma."
+_SPEED_BITS = 256
+_LOADED = 16.0
+
+
+def is_fragment(info: BufferInfo) -> bool:
+    """Whether the lanes of a warp hold the buffer in registers."""
+    return info.scope.startswith(_FRAGMENT)
+
+
+def scope_of(info: BufferInfo) -> str:
+    """global, shared or local; fragments are local."""
+    return "local" if is_fragment(info) else info.scope or "global"
+
+
+def by_warp(store: StoreFacts) -> bool:
+    """Whether a warp does the store together: something that it accesses is a fragment."""
+    return any(is_fragment(access.info) for access in store.accesses)
+
+
+def speed(store: StoreFacts) -> float:
+    """How many iterations a lane does by one instruction, or in the time of one.
+
+    Tensor cores do 8 (tf32), 16 (16 bits) or 32 times (bytes) the multiply-adds of float32 (NVIDIA
+    A100 Tensor Core GPU Architecture, table 1); the ratios of H100 are near. ldmatrix loads 16
+    bytes of a lane, a result is stored in pairs.
+    """
+    if not by_warp(store):
+        return 1.0
+    sources = [access.info for access in store.accesses[1:]]
+    if not is_fragment(store.stored.info):
+        return 2.0
+    if store.reduces:
+        return _SPEED_BITS / (8 * max(info.bytes for info in sources if is_fragment(info)))
+    return _LOADED / store.stored.info.bytes if sources else 1.0
