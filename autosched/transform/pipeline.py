@@ -89,6 +89,9 @@ FROM_BLOCKS: tuple[Pass, ...] = (
 )
 """From blocks to flat TIR; StorageFlatten does it for functions from schedules."""
 
+CPU_LOOPS: tuple[Pass, ...] = (HoistInvariants(), SkipZeros(), ShareOutput())
+"""Those that decide which loops of ScheduleOps' statement a CPU runs; features see the result."""
+
 
 @lru_cache(maxsize=8)
 def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
@@ -96,9 +99,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
     return (
         UserPasses(0),
         InjectPrefetch(),
-        HoistInvariants(),
-        SkipZeros(),
-        ShareOutput(),
+        *CPU_LOOPS,
         StorageFlatten(),
         *FROM_BLOCKS,
         BF16ComputeLegalize(explicit=False),

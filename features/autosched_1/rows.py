@@ -32,10 +32,8 @@ from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
 from autosched.tir.walk import stmts
-from autosched.transform.loops.hoist_invariants import HoistInvariants
 from autosched.transform.loops.loop_partition import LoopPartition
-from autosched.transform.loops.skip_zeros import SkipZeros
-from autosched.transform.storage.share_output import ShareOutput
+from autosched.transform.pipeline import CPU_LOOPS
 
 _SCALED = np.array(SCALED)
 _VTHREAD = 7
@@ -112,7 +110,7 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
 
 
 def _as_compiled(func: PrimFunc, target: Target, all_alike: bool = True) -> PrimFunc:
-    """`func` after those passes of the CPU's code generator that decide which loops there are.
+    """`func` after those passes of the CPU's pipeline that decide which loops there are.
 
     Invariants leave their loops, zeros that are known are left out, values that become outputs are
     kept in them; loops that a tile does not divide are cut. With `all_alike` the last iteration of
@@ -120,8 +118,7 @@ def _as_compiled(func: PrimFunc, target: Target, all_alike: bool = True) -> Prim
     """
     if target.is_gpu:
         return func
-    passes = (HoistInvariants(), SkipZeros(), ShareOutput())
-    return LoopPartition(True, all_alike=all_alike)(reduce(lambda f, p: p(f), passes, func))
+    return LoopPartition(True, all_alike=all_alike)(reduce(lambda f, p: p(f), CPU_LOOPS, func))
 
 
 def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
