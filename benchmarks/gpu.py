@@ -16,54 +16,44 @@ Exit status: 0 when all was as it should be, 1 when not, 2 when there is no GPU.
 from __future__ import annotations
 
 import argparse
-import base64
 import gzip
 import importlib.util
 import json
 import math
-import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gpu_bench import Bench, Budget, Report
+from gpu_faults import faults
+from gpu_sanitizer import launch, sanitizer
 
 from autosched.cli.doctor import lines_of
 from autosched.cli.doctor_cuda import diagnose
-from autosched.codegen.nvrtc import load_nvrtc
-from autosched.driver import build_cuda, cuda_source, lower_steps, lower_to_kernels, verify_gpu
-from autosched.errors import AutoschedError, CompileError, ConfigError, ScheduleError
+from autosched.driver import cuda_source, verify_gpu
+from autosched.errors import AutoschedError, ConfigError, ScheduleError
 from autosched.measure import gpu_runner
 from autosched.measure.gpu_runner import GpuRunner
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.runner import RunOptions
 from autosched.referee.check import lowered
-from autosched.referee.mutants import mutants
-from autosched.runtime.cuda_artifact import CudaArtifact, Kernel, Launch, cuda_artifact
-from autosched.runtime.device import Device
-from autosched.runtime.launch_plan import LoadedPlan
-from autosched.search.space import SearchSpace
 from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.session import Job, MeasureOptions, Session
 from autosched.state.steps import Step, steps_from_json
-from autosched.target import HardwareParams, Target, cuda_target
+from autosched.target import HardwareParams, Target
 from autosched.task import Task
-from autosched.workloads.workload import shape_of
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
-_FAKE = "**The GPU was the fake one of the tests: no figure here says anything.**"
 _RESERVE = 15.0  # seconds for starting, for processes that end, and for the report
-_FOUND = 77  # compute-sanitizer's status when it found something
 
 EXACT = (  # sums, products and maxima of small whole numbers are exact in float32
     *("matmul", "batch_matmul", "dense_bias_relu", "conv1d_nlc", "conv2d_nhwc", "conv3d_ndhwc"),
@@ -82,111 +72,6 @@ OPERATORS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("dense_bias_relu", {"M": 256, "N": 1024, "K": 1024}),
     ("batch_matmul", {"B": 16, "M": 512, "N": 512, "K": 64}),
 )
-_KERNEL = """\
-extern "C" __global__ void __launch_bounds__(64) NAME(const float* a, const float* b, float* c) {
-  BODY
-}
-"""
-# What is wrong, how often it is launched, the kind of failure that it must be, and the fake's part.
-FAULTS: tuple[tuple[str, str, int, str, dict[str, Any]], ...] = (
-    (
-        "endless loop",
-        "while (*(volatile const float*)a == *(volatile const float*)a) {}",
-        *(1, "timeout", {"hang": True}),
-    ),
-    (
-        "illegal address",
-        "*(volatile float*)((unsigned long long)c + (1ull << 40)) = 1.f;",
-        *(1, "crash", {"run": 700}),
-    ),
-    (
-        "misaligned address",
-        "*(volatile float*)((char*)c + 1) = 1.f;",
-        *(1, "crash", {"run": 716}),
-    ),
-    ("trap", "__trap();", 1, "crash", {"run": 719}),
-    ("wrong numbers", "c[threadIdx.x] = 1.f;", 1, "wrong_answer", {"wrong": "value"}),
-    (
-        "a write behind the output",
-        "c[64 * 64 + threadIdx.x] = 1.f;",
-        *(1, "wrong_answer", {"wrong": "guard"}),
-    ),
-    (
-        "full launch queue",
-        "while (*(volatile const float*)a == *(volatile const float*)a) {}",
-        *(3000, "timeout", {"hang": True}),
-    ),
-)
-
-
-class Budget:
-    """Seconds of wall time that all parts share."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._start = time.monotonic()
-
-    @property
-    def spent(self) -> float:
-        return time.monotonic() - self._start
-
-    @property
-    def left(self) -> float:
-        return self.seconds - self.spent
-
-
-@dataclass
-class Report:
-    """The file, which is written anew after each part, and what was not as it should be."""
-
-    path: Path
-    fake: bool
-    text: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-
-    def add(self, *lines: str) -> None:
-        """Lines for the file and the terminal."""
-        print(*lines, sep="\n", flush=True)
-        self.text += lines
-        partial = self.path.with_name(self.path.name + ".part")
-        partial.write_text("\n".join([*self._head(), *self.text]) + "\n")
-        partial.replace(self.path)
-
-    def fail(self, line: str) -> None:
-        """Something is wrong."""
-        self.wrong.append(line)
-        self.add(f"WRONG: {line}")
-
-    def _head(self) -> list[str]:
-        found = "all that ran was as it should be" if not self.wrong else "; ".join(self.wrong)
-        return ["# autosched on a GPU", "", *([_FAKE, ""] if self.fake else []), found, ""]
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What the parts need: the GPU's architecture and facts, the time, and the report."""
-
-    facts: dict[str, Any]
-    environment: dict[str, Any]
-    budget: Budget
-    report: Report
-    trials: int
-    operators: Sequence[tuple[str, dict[str, Any]]]
-    fake: bool
-
-    @property
-    def arch(self) -> str:
-        major, minor = self.facts["capability"]
-        return f"sm_{major}{minor}"
-
-    @property
-    def target(self) -> Target:
-        return cuda_target(self.arch)
-
-    def compile(self, source: str, *options: str) -> bytes:
-        """A cubin. Raises CompileError."""
-        driver = int(self.facts["driver"].partition(".")[0])
-        return load_nvrtc(self.arch, driver).compile(source, self.arch, options).cubin
 
 
 def doctor(bench: Bench) -> None:
@@ -251,135 +136,6 @@ def equal_to_the_bit(bench: Bench, number: int = 20, share: float = 0.25) -> Non
         bench.report.fail(f"not equal to the bit: {name}")
     if equal + len(different) < number:
         bench.report.add(f"No time for the other {number - equal - len(different)}.")
-
-
-def faults(bench: Bench) -> None:
-    """Each fault between two good candidates: it must cost one measurement and nothing else."""
-    task = Task.from_workload("matmul", M=64, N=64, K=64, target=bench.target)
-    (steps, *_) = SearchSpace(task).sample(np.random.default_rng(0), 1)
-    good = build_cuda(task.dag, steps, task.target, task.function_name)
-    batch = [good.to_bytes()]
-    for number, (_, body, launches, _, fake) in enumerate(FAULTS):
-        name = f"fault_{number}"
-        source = _KERNEL.replace("NAME", name).replace("BODY", body)
-        cubin = json.dumps(fake).encode() if bench.fake else bench.compile(source)
-        artifact = replace(
-            good,
-            kernels=(Kernel(name, (1, 1, 1), (64, 1, 1), 0, 0),),
-            plan=(Launch(name, tuple(spec.name for spec in good.params)),) * launches,
-            source=source,
-            cubins={bench.arch: cubin},
-        )
-        batch += [artifact.to_bytes(), good.to_bytes()]
-    options = RunOptions(timeout=2.0)
-    runner = GpuRunner(options)
-    try:
-        results = runner.run(task, batch)
-    finally:
-        runner.close()
-    bench.report.add("| fault | must be | was |", "|---|---|---|")
-    for (what, _, _, kind, _), (_, failure) in zip(FAULTS, results[1::2], strict=True):
-        found = "measured" if failure is None else failure.kind
-        bench.report.add(f"| {what} | {kind} | {found} |")
-        if found != kind:
-            bench.report.fail(f"{what}: expected {kind}, found {failure or found}")
-    kept = sum(failure is None and bool(seconds) for seconds, failure in results[::2])
-    bench.report.add("", f"{kept} of {len(FAULTS) + 1} good candidates between them were measured.")
-    if kept < len(FAULTS) + 1:
-        bench.report.fail("a fault cost more than one measurement")
-
-
-def sanitizer(bench: Bench, share: float = 0.2) -> None:
-    """Mutants of small kernels under compute-sanitizer; the kernels themselves must be clean."""
-    program = find_sanitizer()
-    if program is None:
-        bench.report.add("compute-sanitizer is not installed (it comes with the CUDA toolkit).")
-        if not bench.fake:
-            return
-    end = bench.budget.spent + share * bench.budget.left
-    found: Counter[tuple[str, str]] = Counter()
-    kernels: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("matmul", {"M": 64, "N": 64, "K": 64}),
-        ("softmax", {"M": 16, "N": 256}),
-    )
-    for name, args in kernels:
-        task = Task.from_workload(name, target=bench.target, **args)
-        (steps, *_) = SearchSpace(task).sample(np.random.default_rng(0), 1)
-        func = lower_steps(task.dag, steps, task.target, task.function_name)
-        every = [("the kernel itself", func)]
-        if program is not None:
-            every += {m.kind: (m.kind, m.func) for m in mutants(func)}.values()
-        for kind, changed in every:
-            try:
-                artifact = cuda_artifact(lower_to_kernels(changed), changed.name)
-                artifact = replace(artifact, cubins={bench.arch: bench.compile(artifact.source)})
-            except (ScheduleError, CompileError):
-                continue
-            for tool in ("memcheck", "racecheck"):
-                if bench.budget.spent > end:
-                    found["stopped: no time left", tool] += 1
-                    break
-                said = launched(program, tool, task, artifact, bench.fake)
-                found[kind, f"{tool}: {said}"] += 1
-                if kind == "the kernel itself" and said not in ("clean", "ran"):
-                    bench.report.fail(f"{task.name}: {tool} says: {said}")
-    bench.report.add("| kernel | tool: what it found | how many |", "|---|---|---|")
-    for (kind, said), number in sorted(found.items()):
-        bench.report.add(f"| {kind} | {said} | {number} |")
-
-
-def find_sanitizer() -> str | None:
-    """The program, on PATH or in the toolkit that CUDA_HOME names."""
-    homes = (os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH"))
-    folders = [os.environ.get("PATH", ""), *(f"{home}/bin" for home in homes if home)]
-    return shutil.which("compute-sanitizer", path=os.pathsep.join(folders))
-
-
-def launched(program: str | None, tool: str, task: Task, artifact: CudaArtifact, fake: bool) -> str:
-    """What the tool says of one launch: clean, found, or how the process ended; ran without it."""
-    watch = [program, "--tool", tool, "--error-exitcode", str(_FOUND)] if program else []
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        data = base64.b64encode(artifact.to_bytes()).decode()
-        json.dump({"task": task.to_json(), "artifact": data}, file)
-        file.flush()
-        command = [*watch, sys.executable, __file__, "--launch", file.name, *["--fake"] * fake]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=60, check=False)
-        except subprocess.TimeoutExpired:
-            return "no end within 60 s"
-    status = {0: "clean" if program else "ran", _FOUND: "found"}
-    return status.get(done.returncode, f"ended with status {done.returncode}")
-
-
-def launch(path: Path, fake: bool) -> None:
-    """In a process of its own: one call of an artifact, each array in memory of its own."""
-    data = json.loads(path.read_text())
-    task, artifact = Task.from_json(data["task"]), base64.b64decode(data["artifact"])
-    device = open_device(fake)
-    plan = CudaArtifact.from_bytes(artifact)
-    inputs = [np.ascontiguousarray(array) for array in task.inputs(seed=0)]
-    addresses = {}
-    for place, (spec, tensor) in enumerate(zip(plan.params, task.tensors, strict=True)):
-        size = math.prod(shape_of(tensor)) * tensor.dtype.numpy.itemsize
-        addresses[spec.name] = device.alloc(size)
-        if place < len(inputs):
-            device.upload(addresses[spec.name], inputs[place])
-    LoadedPlan(device, device.facts(), plan, addresses).call()
-    device.synchronize()
-    sys.stdout.flush()
-    os._exit(0)  # PyCUDA aborts a process that ends with a context
-
-
-def open_device(fake: bool) -> Device:
-    """The GPU, or the one of the tests."""
-    if not fake:
-        from autosched.runtime.cuda import CudaDevice
-
-        return CudaDevice()
-    from autosched.runtime.fake_device import FakeDevice
-    from kit.fake_gpu import behave_mixed
-
-    return FakeDevice(behave_mixed)
 
 
 def tuning(bench: Bench) -> None:
