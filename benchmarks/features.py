@@ -2,31 +2,35 @@
 
     python benchmarks/features.py [--workloads matmul ...] [--candidates 8192]
     python benchmarks/features.py --workloads all --candidates 2000 --sample 2000 --repeats 1
+    python benchmarks/features.py --workloads all --candidates 500 --sample 0 --space autosched
 
 Two populations of each workload are worked out: random candidates, and what mutations made of
 them. The first meets empty tables, the second what the first left behind. A sample of both is then
 worked out one by one and compared bit for bit; the exit status is 1 when anything differs. Times
 are processor time, for one by one the smallest of `--repeats` runs, with Python's garbage
 collector as autosched's own processes set it. The second line above compares
-about 100,000 candidates.
+about 100,000 candidates; the third only counts the candidates that the arrays have no rule for,
+which are worked out one by one, by reason.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
+from itertools import product
+from typing import Any, get_args
 
 import numpy as np
 
 from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
-from autosched.features.batched.batch import BatchedFeatures
+from autosched.features.batched.batch import BatchedFeatures, Share
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import ANSOR
 from autosched.process.garbage import rarely_collect
 from autosched.search.evolution import mutated
 from autosched.search.mutation import restructured
+from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.population import Structures
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
@@ -87,10 +91,12 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
 DEFAULT = ("matmul", "conv2d_nchw_bn_relu", "transpose_batch_matmul_softmax")
 
 
-def drawn(task: Task, count: int, seed: int) -> tuple[list[Steps], list[Steps]]:
+def drawn(
+    task: Task, count: int, seed: int, space_name: SpaceName
+) -> tuple[list[Steps], list[Steps]]:
     """Random candidates, and others that three mutations each made of them."""
     rng = np.random.default_rng(seed)
-    space = SearchSpace(task)
+    space = SearchSpace(task, SearchOptions(space=space_name))
     found = space.sample(rng, count)[:count]
     structures = Structures()
     rows = structures.rows([restructured(space.context, steps, rng) or steps for steps in found])
@@ -118,13 +124,29 @@ def differ(a: FeatureRows | None, b: FeatureRows | None) -> bool:
 
 
 def compare(
-    label: str, target: Target, count: int, sample: int, repeats: int, seed: int
+    label: str,
+    target: Target,
+    space: SpaceName,
+    share: Share,
+    *,
+    count: int,
+    sample: int,
+    repeats: int,
+    seed: int,
 ) -> tuple[int, int]:
-    """Print one line; how many rows of the sample differ, and how many were compared."""
+    """Print one line; how many rows of the sample differ, and how many were compared.
+
+    `share` gains those of the workload.
+    """
     name, args = WORKLOADS[label]
     task = Task.from_workload(name, target=target, **args)
-    populations = drawn(task, count, seed)
+    populations = drawn(task, count, seed, space)
     batched = BatchedFeatures(task.dag, task.target)
+    if not sample:
+        for population in populations:
+            batched.at_once(population)
+        note(label, target, space, batched.share, share)
+        return 0, 0
     rates, rows = [], []
     for population in populations:
         start = time.process_time()
@@ -139,22 +161,35 @@ def compare(
         expected = one_by_one(task, some)
         best = max(best, len(some) / (time.process_time() - start))
     wrong = sum(differ(rows[k], want) for k, want in zip(chosen, expected, strict=True))
-    share = batched.share
+    own = batched.share
     print(
-        f"{label} {target.kind}: one by one {best:.0f}/s, at once {rates[0]:.0f}/s then "
+        f"{label} {target.kind} {space}: one by one {best:.0f}/s, at once {rates[0]:.0f}/s then "
         f"{rates[1]:.0f}/s ({rates[0] / best:.0f}x, {rates[1] / best:.0f}x); "
-        f"{share.structures} structures, {share.programs} programs, "
-        f"{share.one_by_one / share.candidates:.1%} one by one; "
-        f"{wrong} of {len(some)} differ",
+        f"{own.structures} structures, {own.programs} programs; {wrong} of {len(some)} differ",
         flush=True,
     )
+    note(label, target, space, own, share)
     return wrong, len(some)
+
+
+def note(label: str, target: Target, space: SpaceName, own: Share, total: Share) -> None:
+    """Print how many candidates were worked out one by one, and why; add them to `total`."""
+    reasons = "".join(f"; {count} {reason}" for reason, count in own.reasons.most_common())
+    print(
+        f"{label} {target.kind} {space}: {own.one_by_one} of {own.candidates} one by one, "
+        f"{own.one_by_one / own.candidates:.1%}{reasons}",
+        flush=True,
+    )
+    total.one_by_one += own.one_by_one
+    total.candidates += own.candidates
+    total.reasons += own.reasons
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workloads", nargs="+", default=DEFAULT, choices=(*WORKLOADS, "all"))
     parser.add_argument("--targets", nargs="+", default=["cpu"], choices=("cpu", "cuda"))
+    parser.add_argument("--space", nargs="+", default=["autosched"], choices=get_args(SpaceName))
     parser.add_argument("--candidates", type=int, default=8192)
     parser.add_argument("--sample", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
@@ -162,14 +197,13 @@ def main() -> int:
     options = parser.parse_args()
     rarely_collect()
     wrong = total = 0
-    for kind in options.targets:
-        target = cuda_target() if kind == "cuda" else cpu_target(threads=2)
+    how = {name: getattr(options, name) for name in ("sample", "repeats", "seed")}
+    for kind, space in product(options.targets, options.space):
+        target, share = cuda_target() if kind == "cuda" else cpu_target(threads=2), Share()
         for label in WORKLOADS if "all" in options.workloads else options.workloads:
-            others, compared = compare(
-                *(label, target, options.candidates),
-                *(options.sample, options.repeats, options.seed),
-            )
+            others, compared = compare(label, target, space, share, count=options.candidates, **how)
             wrong, total = wrong + others, total + compared
+        note("all of these", target, space, share, Share())
     print(f"{wrong} of {total} differ")
     return 1 if wrong else 0
 

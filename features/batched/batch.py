@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,17 +32,19 @@ _MOST_PLANS = 50_000
 
 @dataclass
 class Share:
-    """How many candidates were asked for, and how many of them were worked out one by one."""
+    """How many candidates were asked for, how many were worked out one by one, and why."""
 
     candidates: int = 0
     one_by_one: int = 0
     structures: int = 0
     programs: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(eq=False)
 class _Program:
     ops: ProgramOps | None
+    why: str = ""
     known: dict[StoreOps, Known] = field(default_factory=dict)
 
 
@@ -70,12 +72,19 @@ class BatchedFeatures:
     def __init__(self, dag: ComputeDAG, target: Target) -> None:
         self._dag, self._target = dag, target
         self._structures = Structures()
-        self._plans: dict[tuple[Any, ...], Plan | None] = {}
+        self._plans: dict[tuple[Any, ...], Plan | str] = {}
         self._programs: dict[tuple[Any, ...], _Program] = {}
         self.share = Share()
 
     def __call__(self, candidates: Sequence[Steps]) -> list[FeatureRows | None]:
         """The rows of each candidate, (stored buffers, 164); None for an illegal one."""
+        found, rest = self.at_once(candidates)
+        for n in rest:
+            found[n] = self._one(candidates[n])
+        return found
+
+    def at_once(self, candidates: Sequence[Steps]) -> tuple[list[FeatureRows | None], list[int]]:
+        """The rows that the arrays have a rule for, and the other candidates by number."""
         found: list[FeatureRows | None] = [None] * len(candidates)
         rest: list[int] = []
         programs: dict[tuple[Any, ...], list[_Alike]] = defaultdict(list)
@@ -86,12 +95,10 @@ class BatchedFeatures:
         for key, alike in programs.items():
             for part in _parts(alike):
                 rest += self._program(key, part, found)
-        for n in rest:
-            found[n] = self._one(candidates[n])
         self.share.candidates += len(candidates)
         self.share.one_by_one += len(rest)
         self.share.structures, self.share.programs = len(self._plans), len(self._programs)
-        return found
+        return found, rest
 
     def _one(self, steps: Steps) -> FeatureRows | None:
         try:
@@ -119,17 +126,19 @@ class BatchedFeatures:
                 plan = self._plans[structure]
             else:
                 plan = self._plans[structure] = self._plan(candidates[those[0]])
-            if plan is None:
+            if isinstance(plan, str):
+                self.share.reasons[plan] += len(those)
                 rest += those
                 continue
             programs[plan.key].append(_Alike(plan, those, numbers))
         return rest
 
-    def _plan(self, steps: Steps) -> Plan | None:
+    def _plan(self, steps: Steps) -> Plan | str:
+        """The plan, or why there is none."""
         try:
             return plan_of(self._dag, steps)
-        except UnsupportedError:
-            return None
+        except UnsupportedError as error:
+            return str(error)
 
     def _program(
         self, key: tuple[Any, ...], alike: list[_Alike], found: list[FeatureRows | None]
@@ -141,17 +150,20 @@ class BatchedFeatures:
             if program is None:
                 program = self._programs[key] = _Program(ops_of(self._dag, alike[0].plan))
             if program.ops is None:
+                self.share.reasons[program.why] += len(members)
                 return members
             line = self._target.hardware.cache_line_bytes
             population = population_of(alike)
-            values, bad = rows_of_population(program.ops, population, line, program.known)
-        except UnsupportedError:
-            self._programs[key] = _Program(None)
+            values, forms = rows_of_population(program.ops, population, line, program.known)
+        except UnsupportedError as error:
+            self._programs[key] = _Program(None, str(error))
+            self.share.reasons[str(error)] += len(members)
             return members
-        for n, rows, no in zip(members, values, bad, strict=True):
+        self.share.reasons += forms.reasons
+        for n, rows, no in zip(members, values, forms.bad, strict=True):
             if not no:
                 found[n] = rows
-        return [n for n, no in zip(members, bad, strict=True) if no]
+        return [n for n, no in zip(members, forms.bad, strict=True) if no]
 
 
 def _parts(alike: list[_Alike]) -> list[list[_Alike]]:

@@ -1,8 +1,9 @@
 """Bounds and loops of all stages of many candidates that compute the same.
 
 The arrays say what InferBound and ScheduleOps would: the region of every stage, its loops, and its
-axes in terms of the loops around. Where a candidate needs a rule that is not here (a split that
-does not divide, a region that leaves its tensor, reads that differ) it is marked `bad`.
+axes in terms of the loops around. Loops that a split does not divide reach beyond what they split:
+so do regions, indices and what stores touch, but not a region for which all these loops run. Where
+a candidate needs a rule that is not here (reads that differ, say) it is refused.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def build_nest(ops: ProgramOps, population: Population) -> Nest:
 def _factored(nest: Nest, stage: StageOps, given: tuple[Factored, Ints]) -> list[Ints]:
     factored, factors = given
     axes = [nest.forms.full(extent) for extent in stage.origin_extents]
-    sizes, bad = extents_of(factored.loops, axes, factors)
-    nest.forms.bad |= bad
+    sizes, uneven = extents_of(factored.loops, axes, factors, tighten=False)
+    nest.forms.refuse(uneven, "an rfactor that does not divide")
     shape = [sizes[k] for k in range(factored.data)]
     shape.insert(factored.position, sizes[factored.factor])
     nest.shapes[stage.buffer] = shape
@@ -79,16 +80,19 @@ def _add_stage(
         reducing = [sizes[s - 1][_partial(population, s - 1).factor]]
     loops = make_loops(forms, population.groups[s], ops.data, extents + reducing)
     axes: dict[Var, Form] = {}
+    checked = np.zeros(forms.count, bool)
+    for uneven in loops.uneven:
+        checked[uneven.rows] = True
     for k, (var, value) in enumerate(zip(ops.axes, loops.values, strict=True)):
         axes[var] = forms.add(value, mins[k]) if k < ops.data else value
         if k < ops.data:
             low, high = forms.ends(axes[var])
-            forms.bad |= (low < 0) | (high >= nest.shapes[ops.buffer][k])
+            checked |= (low < 0) | (high >= nest.shapes[ops.buffer][k])
     if factored is not None:
         axes.update(_origin(forms, ops, factored[0], sizes[s], axes))
     order = _place(nest, population, s)
     step = _step(nest, population, s, loops)
-    nest.stages[s] = Stage(ops, loops, extents, axes, order, step)
+    nest.stages[s] = Stage(ops, loops, extents, axes, order, step, checked)
 
 
 def _partial(population: Population, s: int) -> Factored:

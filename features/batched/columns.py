@@ -166,7 +166,7 @@ class AccessColumns:
         total = self._forms.zero
         for other, k, where in self._seen[j]:
             total = total + _masked(where, other.memory[k])
-        self._forms.bad |= needed & (total > _EXACT * self._tables.unit)
+        self._forms.refuse(needed & (total > _EXACT * self._tables.unit), "bytes beyond float32")
         return total.astype(np.float64)
 
     def _mine(self, access: Touched, j: int) -> tuple[Ints, Ints]:
@@ -199,7 +199,7 @@ class AccessColumns:
             done = done | hit
             innermost = np.where(active & (innermost == 0), loop.extent, innermost)
             ratio = np.where(active & ~hit, ratio * innermost, ratio)
-        forms.bad |= ratio > 1 << 53
+        forms.refuse(ratio > 1 << 53, "a product of extents beyond 2**53")
         fraction = np.minimum(1.0, r32(r32(r32(stride) * eb) / self._line))
         lines = np.maximum(1.0, r32(r32(self._store.product / r32(ratio)) * fraction))
         return np.where(self._some, lines, 1.0), reported.astype(np.float64)

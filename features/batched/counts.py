@@ -52,7 +52,7 @@ def _add_index(forms: Forms, form: Form, counts: Ints) -> None:
             counts[_INT_DIVMOD] += there & (term.lower > 1)
         if term.upper is not forms.whole:
             counts[_INT_DIVMOD] += there & (term.upper < forms.extents[slot])
-    forms.bad |= ~positive & (terms > 0)
+    forms.refuse(~positive & (terms > 0), "an index that begins with a minus")
     counts[_INT_ADDSUB] += np.maximum(terms + (form.base != 0) - 1, 0)
 
 
@@ -95,5 +95,5 @@ def _simplified(forms: Forms, store: Store, value: Expr, known: Known) -> Ints:
             lost[k] = True
         else:
             counts[k] = found
-    forms.bad |= lost[which]
+    forms.refuse(lost[which], "a value that loses a load")
     return np.ascontiguousarray(counts[which].T)

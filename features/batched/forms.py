@@ -7,12 +7,13 @@ A loop has a number, its slot, and an extent for every candidate, 1 where it has
 all of whose numbers are arrays over the candidates. A term that is 0 throughout a candidate has
 scale 0 there: what simplification leaves of an index is its other terms. Digits of one variable
 that make up a longer one are that one. Candidates for which an operation leaves this form are
-marked `bad`.
+refused: marked `bad`, and counted by reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ Flags = npt.NDArray[np.bool_]
 
 WHOLE = 1 << 40
 """The `upper` of a variable that no remainder is taken of."""
+SUM = "a sum of digits of one loop that overlap"
+QUOTIENT = "a quotient or remainder that is no digit"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +59,7 @@ class Forms:
         self.extents: list[Ints] = []
         self._largest: dict[Term, Ints] = {}
         self.bad: Flags = np.zeros(count, bool)
+        self.reasons: Counter[str] = Counter()
         self.zero: Ints = np.zeros(count, np.int64)
         self.one: Ints = np.ones(count, np.int64)
         self.whole: Ints = np.full(count, WHOLE, np.int64)
@@ -64,6 +68,27 @@ class Forms:
         """The number of a new loop."""
         self.extents.append(extent)
         return len(self.extents) - 1
+
+    def refuse(self, where: Flags, why: str) -> None:
+        """Mark the candidates `where` as bad; the first reason of each counts."""
+        if where.any():
+            self.reasons[why] += int((where & ~self.bad).sum())
+            self.bad = self.bad | where
+
+    def refuse_part(self, rows: Ints, part: Forms) -> None:
+        """What `part`, whose candidates are `rows` here, refused is refused."""
+        if part.bad.any():
+            self.bad[rows] |= part.bad
+            self.reasons += part.reasons
+
+    def attempt(self, make: Callable[[], Form]) -> tuple[Form, Flags]:
+        """What `make` makes, and where that is no form; nothing is refused for it."""
+        bad, reasons = self.bad, self.reasons
+        self.bad, self.reasons = np.zeros(self.count, bool), Counter()
+        try:
+            return make(), self.bad
+        finally:
+            self.bad, self.reasons = bad, reasons
 
     def full(self, value: int) -> Ints:
         """`value` for every candidate."""
@@ -115,7 +140,7 @@ class Forms:
     def _pair(self, a: Term, b: Term) -> tuple[Term, Term]:
         """Two terms of the same sum, the second 0 where they make up one digit."""
         both = (a.scale != 0) & (b.scale != 0)
-        self.bad |= both & (a.lower == b.lower)
+        self.refuse(both & (a.lower == b.lower), SUM)
         for above, below in ((a, b), (b, a)):
             ratio = above.lower // below.lower
             follows = both & (above.lower == below.upper) & (above.scale == below.scale * ratio)
@@ -146,7 +171,7 @@ class Forms:
         for slot, term in a.every():
             stays: Ints = np.where(term.scale % divisor != 0, term.scale, 0)
             rest, top = rest + stays * self.largest(slot, term), np.maximum(top, stays)
-            self.bad |= term.scale < 0
+            self.refuse(term.scale < 0, QUOTIENT)
         small = rest + left < divisor
         quotients: dict[int, tuple[Term, ...]] = {}
         remainders: dict[int, tuple[Term, ...]] = {}
@@ -157,11 +182,11 @@ class Forms:
                 cut = ~small & (term.scale == top) & (term.scale % divisor != 0)
                 cuts = cuts + cut
                 below = rest - np.where(cut, term.scale * self.largest(slot, term), rest)
-                self.bad |= cut & (below >= term.scale)
+                self.refuse(cut & (below >= term.scale), QUOTIENT)
                 pairs.append(self._cut(slot, term, divisor, cut))
             quotients[slot] = tuple(quotient for quotient, _ in pairs)
             remainders[slot] = tuple(remainder for _, remainder in pairs)
-        self.bad |= ~small & ((cuts != 1) | (left != 0))
+        self.refuse(~small & ((cuts != 1) | (left != 0)), QUOTIENT)
         return Form(quotients, base), Form(remainders, left)
 
     def _cut(self, slot: int, term: Term, divisor: Ints, cut: Flags) -> tuple[Term, Term]:
@@ -169,8 +194,9 @@ class Forms:
         stays = term.scale % divisor != 0
         ratio = np.where(cut, divisor // np.maximum(term.scale, 1), 1)
         limit = term.lower * ratio
-        self.bad |= cut & (ratio * term.scale != divisor)
-        self.bad |= cut & (term.upper < WHOLE) & (term.upper % np.maximum(limit, 1) != 0)
+        self.refuse(cut & (ratio * term.scale != divisor), QUOTIENT)
+        shorter = cut & (term.upper < WHOLE)
+        self.refuse(shorter & (term.upper % np.maximum(limit, 1) != 0), QUOTIENT)
         quotient = self._kept(
             slot,
             np.where(cut, limit, term.lower),

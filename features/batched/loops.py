@@ -25,11 +25,24 @@ class Group:
 
 
 @dataclass(frozen=True, eq=False)
+class Uneven:
+    """The candidates `rows` whose loops of a stage come about in the same way, by such splits.
+
+    `extents` are by id.
+    """
+
+    loops: Loops
+    rows: Ints
+    extents: list[Ints]
+
+
+@dataclass(frozen=True, eq=False)
 class StageLoops:
     """`slots` by position; for each the annotation and whether it only reduces.
 
     `common` is the number of loops outside of all reduction loops, `values` the axes without the
-    mins of their domains, `unroll` the position of the loop with the unroll pragma, or -1.
+    mins of their domains, `unroll` the position of the loop with the unroll pragma, or -1. `uneven`
+    are candidates with splits that do not divide.
     """
 
     slots: tuple[int, ...]
@@ -38,12 +51,18 @@ class StageLoops:
     common: Ints
     values: tuple[Form, ...]
     unroll: Ints
+    uneven: tuple[Uneven, ...]
 
 
-def extents_of(loops: Loops, axes: list[Ints], factors: Ints) -> tuple[list[Ints], Flags]:
-    """Extents by id, and where a split does not divide."""
+def extents_of(
+    loops: Loops, axes: list[Ints], factors: Ints, tighten: bool = True
+) -> tuple[list[Ints], Flags]:
+    """Extents by id, and where a split does not divide.
+
+    With `tighten` a part is no longer than what is split.
+    """
     extents: dict[int, Ints] = dict(enumerate(axes))
-    bad = np.zeros(len(axes[0]) if axes else factors.shape[-1], bool)
+    uneven = np.zeros(len(axes[0]) if axes else factors.shape[-1], bool)
     split = 0
     for relation in loops.relations:
         if len(relation) == 4:
@@ -51,13 +70,43 @@ def extents_of(loops: Loops, axes: list[Ints], factors: Ints) -> tuple[list[Ints
             whole, part = extents[parent], factors[split]
             split += 1
             rest = -(-whole // part)
-            part = np.minimum(part, whole)  # a part is no longer than what is split
-            bad |= rest * part != whole
+            if tighten:
+                part = np.minimum(part, whole)
+            uneven |= rest * part != whole
             extents[outer], extents[inner] = (rest, part) if sized_inner else (part, rest)
         else:
             outer, inner, fused = relation
             extents[fused] = extents[outer] * extents[inner]
-    return [extents[k] for k in range(len(extents))], bad
+    return [extents[k] for k in range(len(extents))], uneven
+
+
+def surplus_of(loops: Loops, extents: list[Ints], relaxed: list[Flags]) -> list[Ints]:
+    """By axis: how much further its loops reach than a region does that they run through.
+
+    The loops where `relaxed`, by position, run; the others stand. What splits a loop that is run
+    through wholly covers that loop and no more, even if its parts do (as in InferBound).
+    """
+    whole: dict[int, Flags] = {}
+    reach: dict[int, Ints] = {}
+    region: dict[int, Ints] = {}
+    for leaf, runs in zip(loops.leaves, relaxed, strict=True):
+        whole[leaf] = runs | (extents[leaf] == 1)
+        reach[leaf] = region[leaf] = np.where(runs, extents[leaf] - 1, 0)
+    for relation in reversed(loops.relations):
+        if len(relation) == 4:
+            parent, outer, inner, _ = relation
+            whole[parent] = whole[outer] & whole[inner]
+            reach[parent] = reach[outer] * extents[inner] + reach[inner]
+            part = region[outer] * extents[inner] + region[inner]
+            region[parent] = np.where(whole[parent], extents[parent] - 1, part)
+        else:
+            outer, inner, fused = relation
+            whole[outer] = whole[inner] = whole[fused]
+            reach[outer] = reach[fused] // extents[inner]
+            reach[inner] = np.minimum(reach[fused], extents[inner] - 1)
+            region[outer] = region[fused] // extents[inner]
+            region[inner] = np.minimum(region[fused], extents[inner] - 1)
+    return [reach[k] - region[k] for k in range(loops.axes)]
 
 
 def values_of(forms: Forms, loops: Loops, extents: list[Ints], leaves: list[Form]) -> list[Form]:
@@ -95,9 +144,13 @@ def make_loops(forms: Forms, groups: list[Group], data: int, axes: list[Ints]) -
     common, unroll = np.zeros(count, np.int64), np.full(count, -1, np.int64)
     slots = tuple(map(forms.slot, extents))
     parts: list[tuple[Group, list[Form]]] = []
+    uneven: list[Uneven] = []
     for group in groups:
         rows, loops = group.rows, group.loops
-        sizes, bad = extents_of(loops, [axis[rows] for axis in axes], group.factors)
+        sizes, ragged = extents_of(loops, [axis[rows] for axis in axes], group.factors)
+        if ragged.any():
+            some = np.flatnonzero(ragged)
+            uneven.append(Uneven(loops, rows[some], [size[some] for size in sizes]))
         own = Forms(len(rows))
         masks = masks_of(loops, data)
         for k, leaf in enumerate(loops.leaves):
@@ -109,12 +162,13 @@ def make_loops(forms: Forms, groups: list[Group], data: int, axes: list[Ints]) -
         unroll[rows] = loops.unroll
         leaves = [own.variable(k) for k in range(len(loops.leaves))]
         parts.append((group, values_of(own, loops, sizes, leaves)))
-        forms.bad[rows] |= bad | own.bad
+        forms.refuse_part(rows, own)
     values = tuple(
         _gathered(forms, slots, [(group.rows, found[k]) for group, found in parts])
         for k in range(len(axes))
     )
-    return StageLoops(slots, tuple(kinds), tuple(reducing), common, values, unroll)
+    common_parts = tuple(kinds), tuple(reducing), common
+    return StageLoops(slots, *common_parts, values, unroll, tuple(uneven))
 
 
 def _gathered(forms: Forms, slots: tuple[int, ...], parts: list[tuple[Ints, Form]]) -> Form:

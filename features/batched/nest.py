@@ -31,7 +31,10 @@ class Population:
 
 @dataclass(eq=False)
 class Stage:
-    """A stage with its loops; `axes` are the values of its axes and of the axes it comes from."""
+    """A stage with its loops; `axes` are the values of its axes and of the axes it comes from.
+
+    `checked` says where some iterations of its loops are skipped: its stores are in conditions.
+    """
 
     ops: StageOps
     loops: StageLoops
@@ -39,6 +42,7 @@ class Stage:
     axes: dict[Var, Form]
     order: tuple[Ints, Ints]
     step: Ints
+    checked: Flags
 
 
 @dataclass(eq=False)

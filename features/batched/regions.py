@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from autosched.features.batched.forms import Flags, Form, Ints, Term, fixed
+from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term, fixed
+from autosched.features.batched.loops import surplus_of
 from autosched.features.batched.nest import Nest, Population, index_form
 from autosched.features.batched.ops import Indices, StageOps
 from autosched.features.batched.plan import UnsupportedError
+from autosched.tir.expr import Add, Expr, IntImm, Mul, Sub, Var
+from autosched.tir.walk import free_vars
 
 
 def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], list[Ints]]:
@@ -15,7 +18,7 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
     forms, ops = nest.forms, nest.ops.stages[s]
     shape = nest.shapes[ops.buffer]
     if ops.is_output:
-        forms.bad |= population.target[s] >= 0
+        forms.refuse(population.target[s] >= 0, "an output in another stage")
         return [forms.constant(0) for _ in shape], list(shape)
     plain = _plain(population, s)
     found: list[tuple[Form, Ints]] | None = None
@@ -24,11 +27,11 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
         for indices in _reads(reader.ops, ops.buffer):
             for t in range(s + 1, len(nest.ops.stages)):
                 if t != c:
-                    forms.bad |= (population.target[s] == t) & (
-                        nest.inside[c].get(t, forms.full(-1)) < population.at[s]
-                    )
+                    outside = nest.inside[c].get(t, forms.full(-1)) < population.at[s]
+                    forms.refuse((population.target[s] == t) & outside, "a reader outside")
+            surplus = _surplus(nest, population, s, c)
             here = [
-                _read(nest, s, index_form(forms, index, reader.axes), shape[d])
+                _read(nest, s, index, index_form(forms, index, reader.axes), shape[d], surplus)
                 for d, index in enumerate(indices)
             ]
             if found is not None:
@@ -55,7 +58,45 @@ def _reads(reader: StageOps, buffer: int) -> list[Indices]:
     return [indices for found, indices in loads if found == buffer]
 
 
-def _read(nest: Nest, s: int, index: Form, shape: Ints) -> tuple[Form, Ints]:
+def _surplus(nest: Nest, population: Population, s: int, c: int) -> dict[Var, Ints]:
+    """By axis of stage c: how far its loops reach beyond what stage s is computed for."""
+    reader = nest.stages[c]
+    found: dict[Var, Ints] = {}
+    for uneven in reader.loops.uneven:
+        rows = uneven.rows
+        stands = np.where(population.target[s][rows] == c, population.at[s][rows], -1)
+        relaxed = [k > stands for k in range(len(uneven.loops.leaves))]
+        surplus = surplus_of(uneven.loops, uneven.extents, relaxed)
+        for var, more in zip(reader.ops.axes, surplus, strict=True):
+            if more.any():
+                found.setdefault(var, nest.forms.zero.copy())[rows] = more
+    return found
+
+
+def _beyond(forms: Forms, e: Expr, surplus: dict[Var, Ints]) -> tuple[Ints, Ints]:
+    """How far the index `e` reaches beyond what is read by it: below and above."""
+    match e:
+        case Var() if e in surplus:
+            return forms.zero, surplus[e]
+        case Add(a, b) | Sub(a, b):
+            low, high = _beyond(forms, a, surplus)
+            less, more = _beyond(forms, b, surplus)
+            if isinstance(e, Sub):
+                less, more = more, less
+            return low + less, high + more
+        case Mul(a, IntImm(value)) | Mul(IntImm(value), a):
+            low, high = _beyond(forms, a, surplus)
+            if value < 0:
+                low, high = high, low
+            return low * abs(value), high * abs(value)
+    for var in free_vars(e) & surplus.keys():
+        forms.refuse(surplus[var] > 0, "a quotient or remainder of an axis split unevenly")
+    return forms.zero, forms.zero
+
+
+def _read(
+    nest: Nest, s: int, e: Expr, index: Form, shape: Ints, surplus: dict[Var, Ints]
+) -> tuple[Form, Ints]:
     """What one iteration of the loops around stage s reads: the min and the extent."""
     forms = nest.forms
     terms: dict[int, tuple[Term, ...]] = {}
@@ -67,9 +108,13 @@ def _read(nest: Nest, s: int, index: Form, shape: Ints) -> tuple[Form, Ints]:
             base, width = base + np.minimum(reach, 0), width + np.abs(reach)
         if kept.any():
             terms[slot] = tuple(Term(t.lower, t.upper, np.where(kept, t.scale, 0)) for t in own)
+    if surplus:
+        below, above = _beyond(forms, e, surplus)
+        base, width = base + below, width - below - above
     low = Form(terms, base)
     constant = fixed(low)
-    forms.bad |= np.logical_not(constant) & (forms.ends(low)[1] <= 0)
+    negative = np.logical_not(constant) & (forms.ends(low)[1] <= 0)
+    forms.refuse(negative, "a region that is nowhere above 0")
     whole = constant & (base <= 0) & (base + width >= shape - 1)
     return Form(terms, np.where(whole, 0, base)), np.where(whole, shape, width + 1)
 
@@ -99,7 +144,8 @@ def _union(
         constants[1 - k] & (ends[k][0] >= ends[1 - k][0]) & (lasts[k] <= lasts[1 - k])
         for k in range(2)
     ]
-    forms.bad |= np.logical_not(same | both | (plain & (within[0] | within[1])))
+    known = same | both | (plain & (within[0] | within[1]))
+    forms.refuse(np.logical_not(known), "reads that differ")
     low = np.minimum(ends[0][0], ends[1][0])
     covered = both | (~same & (within[0] | within[1]))
     terms = {

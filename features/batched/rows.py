@@ -12,7 +12,7 @@ from autosched.features.ansor.rows import FeatureRows, log_scaled
 from autosched.features.batched.build_nest import build_nest
 from autosched.features.batched.columns import AccessColumns, Tables, intensity
 from autosched.features.batched.counts import Known, count_store
-from autosched.features.batched.forms import Flags
+from autosched.features.batched.forms import Forms
 from autosched.features.batched.nest import Nest, Population
 from autosched.features.batched.ops import ProgramOps, StoreOps
 from autosched.features.batched.stores import Floats, Store, make_stores, r32
@@ -25,8 +25,8 @@ _CPU_LAUNCH = (0.0, *[1.0] * 7)
 
 def rows_of_population(
     ops: ProgramOps, population: Population, line: int, known: dict[StoreOps, Known]
-) -> tuple[npt.NDArray[np.float32], Flags]:
-    """(candidates, stored buffers, 164) as the one-by-one path makes them, and which are not so.
+) -> tuple[npt.NDArray[np.float32], Forms]:
+    """(candidates, stored buffers, 164) as the one-by-one path makes them; `bad` forms are not so.
 
     `line` are the bytes of a cache line, `known` what is remembered of values from call to call.
     """
@@ -49,7 +49,7 @@ def rows_of_population(
             table = np.take_along_axis(table, order[:, None, :], axis=0)
         values = np.ascontiguousarray(table.transpose(2, 0, 1))
         log_scaled(values.reshape(-1, NUM_FEATURES))
-    return values, nest.forms.bad
+    return values, nest.forms
 
 
 def _fill(

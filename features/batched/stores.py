@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched.features.batched.build_nest import place_of_store
-from autosched.features.batched.forms import Flags, Form, Forms, Ints
+from autosched.features.batched.forms import QUOTIENT, Flags, Form, Forms, Ints
 from autosched.features.batched.nest import Nest, Stage, index_form
 from autosched.features.batched.ops import StoreOps
 from autosched.features.batched.written import Ends, Written, written_index
@@ -100,6 +101,8 @@ def make_stores(nest: Nest) -> list[Store]:
 
 def _make_store(nest: Nest, s: int, ops: StoreOps) -> Store:
     stage, forms = nest.stages[s], nest.forms
+    if ops.conditional:
+        forms.refuse(stage.checked, "conditions around a value with conditions")
     loops = _outer(nest, s)
     product = np.ones(forms.count)
     for loop in loops:
@@ -149,7 +152,7 @@ def _outer(nest: Nest, s: int) -> list[LoopAround]:
 def _times(forms: Forms, product: Floats, loop: LoopAround) -> Floats:
     """The product with one more loop; where leaving the loop would not restore it is no row."""
     more = r32(product * loop.extent)
-    forms.bad |= r32(more / loop.extent) != product
+    forms.refuse(r32(more / loop.extent) != product, "a product beyond float32")
     return more
 
 
@@ -164,11 +167,10 @@ def _accesses(nest: Nest, store: Store) -> list[Touched]:
         access = found.setdefault(buffer, Touched(buffer, READ, []))
         access.tuples.append([])
         for d, e in enumerate(indices):
-            before, forms.bad = forms.bad, np.zeros(forms.count, bool)
-            access.tuples[-1].append(index_form(forms, e, axes))
-            lost, forms.bad = forms.bad, before
+            form, lost = forms.attempt(partial(index_form, forms, e, axes))
+            access.tuples[-1].append(form)
             if not ops.conditional or ops.updates:
-                forms.bad |= lost
+                forms.refuse(lost, QUOTIENT)
             elif lost.any():
                 place = len(access.tuples) - 1, d
                 access.written[place] = written_index(
@@ -199,7 +201,7 @@ def _touch(nest: Nest, store: Store) -> None:
                         low, high = np.minimum(low, other[d][0]), np.maximum(high, other[d][1])
                     extents[d] = high - low + 1
                     size = size * extents[d]
-                    forms.bad |= extents[d] >= _HALF
+                    forms.refuse(extents[d] >= _HALF, "a region beyond int32")
             access.sizes[j] = size
             memory[j] = memory[j] + size * eb
         access.regions = extents

@@ -70,7 +70,7 @@ def written_index(
             known[key] = _one(forms, axes, value, place, order, n)
         row = known[key]
         if row is None:
-            forms.bad |= which == k
+            forms.refuse(which == k, "a value that loses a load")
         else:
             rows[k] = row
     table = np.zeros((2 + 3 * len(slots), len(first)), np.int64)
