@@ -9,7 +9,7 @@ from autosched.arith import Analyzer
 from autosched.features.batched.plan import Plan, UnsupportedError
 from autosched.features.walk.count import count_ops
 from autosched.state.replay import Replay
-from autosched.state.steps import CacheWriteStep
+from autosched.state.steps import CacheReadStep, CacheWriteStep
 from autosched.te.lowering.reduction_update import assignments
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
@@ -102,8 +102,9 @@ class _Maker:
             raise UnsupportedError("stages in another order than te's")
         bases = list(range(len(dag.ops)))
         for step in plan.op_steps:
-            if isinstance(step, CacheWriteStep):
-                bases.insert(step.stage_id, len(bases))
+            if isinstance(step, CacheWriteStep | CacheReadStep):
+                after = isinstance(step, CacheReadStep)
+                bases.insert(step.stage_id + after, len(bases))
         self.stage_of = dict(zip(bases, schedule.stages, strict=True))
         self.base_of = {s.op: b for b, s in self.stage_of.items()}
         self.buffers: dict[int, BufferType] = {}

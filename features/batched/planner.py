@@ -18,6 +18,7 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation
 from autosched.state.steps import (
     AnnotationStep,
+    CacheReadStep,
     CacheWriteStep,
     ComputeAtStep,
     ComputeInlineStep,
@@ -39,7 +40,7 @@ class PlannedStage:
     """A stage while steps are replayed. `base` is its number among the stages that te knows.
 
     `data` of its axes are data axes. `part` is empty, or "rf" or "repl" for the two stages of a
-    factored reduction, described by `factored`.
+    factored reduction, described by `factored`. `rank` are the dimensions of what it computes.
     """
 
     base: int
@@ -47,6 +48,7 @@ class PlannedStage:
     data: int
     part: str = ""
     factored: Factored | None = None
+    rank: int = 0
     relations: list[tuple[int, int, int, int] | tuple[int, int, int]] = field(default_factory=list)
     factors: list[Columns] = field(default_factory=list)
     leaves: list[int] = field(default_factory=list)
@@ -82,7 +84,7 @@ class _Planner:
         for k, op in enumerate(dag.ops):
             data = len(op.axis) if isinstance(op, ComputeOp) else 0
             axes = len(op.root_iter_vars) if isinstance(op, ComputeOp) else 0
-            self.stages.append(PlannedStage(k, axes, data))
+            self.stages.append(PlannedStage(k, axes, data, rank=op.output(0).ndim))
         self.known = len(self.stages)
         self.op_steps: list[Step] = []
         self.splits: dict[int, list[int]] = {}
@@ -240,11 +242,22 @@ def _cache_write(p: _Planner, step: CacheWriteStep, k: int) -> None:
     if stage.part or stage.relations or stage.kinds or stage.target is not None:
         raise UnsupportedError("cache_write of a stage with transformed loops")
     p.op_steps.append(CacheWriteStep(p.te_id(stage), step.scope))
-    cache = PlannedStage(p.known, stage.axes, stage.data)
+    cache = PlannedStage(p.known, stage.axes, stage.data, rank=stage.rank)
     stage.axes, stage.leaves = stage.data, list(range(stage.data))
     stage.next_id = stage.axes
     p.known += 1
     p.insert(step.stage_id, cache)
+
+
+def _cache_read(p: _Planner, step: CacheReadStep, k: int) -> None:
+    stage = p.stages[step.stage_id]
+    readers = [p.stages[reader] for reader in step.reader_stage_ids]
+    if stage.part or any(reader.part for reader in readers):
+        raise UnsupportedError("cache_read of a factored reduction, or for one")
+    ids = tuple(map(p.te_id, readers))
+    p.op_steps.append(CacheReadStep(p.te_id(stage), step.scope, ids))
+    p.insert(step.stage_id + 1, PlannedStage(p.known, stage.rank, stage.rank, rank=stage.rank))
+    p.known += 1
 
 
 def _rfactor(p: _Planner, step: RfactorStep, k: int) -> None:
@@ -286,6 +299,7 @@ _EFFECTS: dict[type[Step], Callable[[_Planner, Any, int], None]] = {
     ComputeAtStep: _compute_at,
     ComputeInlineStep: _inline,
     ComputeRootStep: _compute_root,
+    CacheReadStep: _cache_read,
     CacheWriteStep: _cache_write,
     RfactorStep: _rfactor,
 }
