@@ -102,7 +102,7 @@ def module_for(func: PrimFunc, target: Target) -> ModuleBuilder:
         has_gather="+avx2" in features,
         has_scatter="+avx512f" in features,
         fuses="+fma" in features or "+neon" in features,
-        scales={"+avx512f", "+avx512vl"} <= features,
+        scales={"+avx512f", "+avx512vl", "+avx512dq"} <= features,
         has_masks="+avx512vl" in features,
         updated=updated_buffers(func.body),
     )

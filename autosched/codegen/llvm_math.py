@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 
 from autosched.codegen.llvm_arith import convert
 from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_exp import exp, exp_by_polynomial
+from autosched.codegen.llvm_lanes import Lanes
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
 from autosched.errors import CompileError
 from autosched.tir.dtype import DType, bool_, int32
@@ -55,7 +57,7 @@ def apply(
     if op in _INTRINSICS:
         name = f"llvm.{_INTRINSICS[op]}.{suffix(dtype)}"
         return b.call(name, kind, [(kind, a) for a in args])
-    f = _Lanes(b, dtype)
+    f = Lanes(b, dtype)
     if op == "rsqrt":
         return f.div(f.const(1.0), f.intrinsic("sqrt", args[0]))
     if dtype.bits == 32 and op in _POLYNOMIALS:
@@ -100,168 +102,6 @@ def _library(
     return total
 
 
-class _Lanes:
-    """float32 registers of one width with a method for each instruction the polynomials need."""
-
-    def __init__(self, b: FunctionBuilder, dtype: DType) -> None:
-        self.b = b
-        self.dtype = dtype
-        self.kind = llvm_type(dtype)
-        self.ints = int32.with_lanes(dtype.lanes)
-        self.int_kind = llvm_type(self.ints)
-        self.flags = llvm_type(bool_.with_lanes(dtype.lanes))
-
-    def const(self, value: float) -> str:
-        return splat(value, self.dtype)
-
-    def int_const(self, value: int) -> str:
-        return splat(value, self.ints)
-
-    def _op(self, name: str, x: str, y: str) -> str:
-        return self.b.emit(f"{name} {self.kind} {x}, {y}")
-
-    def add(self, x: str, y: str) -> str:
-        return self._op("fadd", x, y)
-
-    def sub(self, x: str, y: str) -> str:
-        return self._op("fsub", x, y)
-
-    def mul(self, x: str, y: str) -> str:
-        return self._op("fmul", x, y)
-
-    def div(self, x: str, y: str) -> str:
-        return self._op("fdiv", x, y)
-
-    def neg(self, x: str) -> str:
-        return self.b.emit(f"fneg {self.kind} {x}")
-
-    def fma(self, x: str, y: str, z: str) -> str:
-        name = f"llvm.fmuladd.{suffix(self.dtype)}"  # fused where the machine can
-        return self.b.call(name, self.kind, [(self.kind, v) for v in (x, y, z)])
-
-    def intrinsic(self, name: str, *args: str) -> str:
-        full = f"llvm.{name}.{suffix(self.dtype)}"
-        return self.b.call(full, self.kind, [(self.kind, v) for v in args])
-
-    def test(self, relation: str, x: str, y: str) -> str:
-        return self.b.emit(f"fcmp {relation} {self.kind} {x}, {y}")
-
-    def choose(self, test: str, x: str, y: str) -> str:
-        return self.b.emit(f"select {self.flags} {test}, {self.kind} {x}, {self.kind} {y}")
-
-    def int_op(self, name: str, x: str, y: str) -> str:
-        return self.b.emit(f"{name} {self.int_kind} {x}, {y}")
-
-    def bits(self, x: str) -> str:
-        return self.b.emit(f"bitcast {self.kind} {x} to {self.int_kind}")
-
-    def from_bits(self, x: str) -> str:
-        return self.b.emit(f"bitcast {self.int_kind} {x} to {self.kind}")
-
-    def clamp(self, x: str, low: float, high: float) -> str:
-        """x limited to [low, high]; NaN becomes `low`."""
-        x = self.choose(self.test("ogt", x, self.const(low)), x, self.const(low))
-        return self.choose(self.test("olt", x, self.const(high)), x, self.const(high))
-
-    def limit(self, x: str, low: float, high: float) -> str:
-        """x limited to [low, high]; NaN stays: one instruction for each, which prefers the second
-        operand."""
-        x = self.choose(self.test("ogt", self.const(low), x), self.const(low), x)
-        return self.choose(self.test("olt", self.const(high), x), self.const(high), x)
-
-    def scale(self, x: str, n: str) -> str:
-        """x 2**n for whole numbers n in [-150, 128].
-
-        AVX-512 has an instruction; others apply the power in two halves, each of which is a float.
-        """
-        if self.b.module.scales and self.dtype.lanes > 1:
-            return self._scaled_at_once(x, n)
-        safe = self.choose(self.test("ord", n, n), n, self.const(0.0))
-        whole = self.b.emit(f"fptosi {self.kind} {safe} to {self.int_kind}")
-        half = self.int_op("ashr", whole, self.int_const(1))
-        rest = self.int_op("sub", whole, half)
-        return self.mul(self.mul(x, _power_of_two(self, half)), _power_of_two(self, rest))
-
-    def _scaled_at_once(self, x: str, n: str) -> str:
-        """In registers of 16, 8 or 4 lanes."""
-        lanes = self.dtype.lanes
-        width = next((w for w in (4, 8) if lanes <= w), 16)
-        part = f"<{width} x float>"
-        mask = "i16" if width == 16 else "i8"
-        rounding = [("i32", "4")] if width == 16 else []  # as everywhere
-        total = ""
-        for start in range(0, lanes, width):
-            parts = [(part, self._shuffle(v, lanes, range(start, start + width))) for v in (x, n)]
-            rest = [(part, "zeroinitializer"), (mask, "-1"), *rounding]
-            name = f"llvm.x86.avx512.mask.scalef.ps.{32 * width}"
-            one = self.b.call(name, part, [*parts, *rest])
-            total = self._joined(total, one, start, width)
-        found = -(-lanes // width) * width
-        return self._shuffle(total, found, range(lanes))
-
-    def _joined(self, total: str, part: str, count: int, width: int) -> str:
-        """The lanes of `part` behind the `count` lanes of `total`."""
-        if not count:
-            return part
-        both, wide = f"<{count} x float>", self._shuffle(part, width, range(count))
-        order = ", ".join(f"i32 {k}" for k in range(count + width))
-        return self.b.emit(
-            f"shufflevector {both} {total}, {both} {wide}, <{count + width} x i32> <{order}>"
-        )
-
-    def _shuffle(self, x: str, lanes: int, order: range) -> str:
-        """The lanes `order` of x, which has `lanes`; those beyond are anything."""
-        if order == range(lanes):
-            return x
-        chosen = ", ".join(f"i32 {k}" if k < lanes else "i32 poison" for k in order)
-        kind = f"<{lanes} x float>"
-        return self.b.emit(
-            f"shufflevector {kind} {x}, {kind} poison, <{len(order)} x i32> <{chosen}>"
-        )
-
-    def keep_nan(self, x: str, y: str) -> str:
-        """y, but x where x is NaN."""
-        return self.choose(self.test("uno", x, x), x, y)
-
-    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
-        """Horner's rule, highest power first."""
-        total = self.const(coefficients[0])
-        for c in coefficients[1:]:
-            total = self.fma(total, x, self.const(c))
-        return total
-
-
-def _power_of_two(f: _Lanes, n: str) -> str:
-    """2**n as a float for integers n in [-126, 127]."""
-    biased = f.int_op("add", n, f.int_const(127))
-    return f.from_bits(f.int_op("shl", biased, f.int_const(23)))
-
-
-# exp(r) = 1 + r + r**2 P(r) on |r| <= ln2 / 2: minimax, relative error 2**-28 (Lawson's iteration).
-_EXP = (
-    1.3814540104697857e-3,
-    8.368745195589498e-3,
-    4.166839079138325e-2,
-    1.6666520398318790e-1,
-    4.999999343207684e-1,
-    1.0,
-    1.0,
-)
-
-
-def _exp(f: _Lanes, x: str) -> str:
-    """exp: x = n ln2 + r with |r| <= ln2 / 2; a polynomial of degree 6 in r, times 2**n.
-
-    Results overflow to infinity and underflow through the subnormals to zero by themselves. NaN
-    goes through all steps.
-    """
-    limited = f.limit(x, -104.0, 89.0)
-    n = f.intrinsic("roundeven", f.mul(limited, f.const(math.log2(math.e))))
-    r = f.fma(n, f.const(-0.693359375), limited)
-    r = f.fma(n, f.const(2.12194440e-4), r)
-    return f.scale(f.polynomial(r, _EXP), n)
-
-
 # log(1 + m) = m - m**2 / 2 + m**3 P(m) on [sqrt(1/2) - 1, sqrt(2) - 1] (Cephes, logf.c)
 _LOG = (
     7.0376836292e-2,
@@ -276,7 +116,7 @@ _LOG = (
 )
 
 
-def _log(f: _Lanes, x: str) -> str:
+def _log(f: Lanes, x: str) -> str:
     """log: x = 2**e (1 + m); subnormals are scaled first; log(0) = -inf, negative is NaN."""
     tiny = f.test("olt", x, f.const(2.0**-126))
     normal = f.choose(tiny, f.mul(x, f.const(2.0**23)), x)
@@ -315,7 +155,7 @@ _TANH_EVEN = (
 )
 
 
-def _tanh(f: _Lanes, x: str) -> str:
+def _tanh(f: Lanes, x: str) -> str:
     """tanh: an odd rational minimax function, saturated to +-1 beyond 7.9 (as in Eigen)."""
     limit = f.clamp(x, -7.90531110763549805, 7.90531110763549805)
     square = f.mul(limit, limit)
@@ -329,9 +169,9 @@ def _tanh(f: _Lanes, x: str) -> str:
     return f.keep_nan(x, ratio)
 
 
-def _sigmoid(f: _Lanes, x: str) -> str:
+def _sigmoid(f: Lanes, x: str) -> str:
     """1 / (1 + exp(-x)) for x >= 0, exp(x) / (1 + exp(x)) below, where it is as accurate."""
-    small = _exp(f, f.neg(f.intrinsic("fabs", x)))
+    small = exp_by_polynomial(f, f.neg(f.intrinsic("fabs", x)))
     upper = f.div(f.const(1.0), f.add(f.const(1.0), small))
     return f.choose(f.test("olt", x, f.const(0.0)), f.mul(small, upper), upper)
 
@@ -354,7 +194,7 @@ _ERF_EVEN = (
 )
 
 
-def _erf(f: _Lanes, x: str) -> str:
+def _erf(f: Lanes, x: str) -> str:
     """erf: an odd rational minimax function on [-4, 4] (as in Eigen)."""
     limit = f.clamp(x, -4.0, 4.0)
     square = f.mul(limit, limit)
@@ -365,8 +205,8 @@ def _erf(f: _Lanes, x: str) -> str:
     return f.keep_nan(x, f.choose(far, one, ratio))
 
 
-_POLYNOMIALS: dict[str, Callable[[_Lanes, str], str]] = {
-    "exp": _exp,
+_POLYNOMIALS: dict[str, Callable[[Lanes, str], str]] = {
+    "exp": exp,
     "log": _log,
     "tanh": _tanh,
     "sigmoid": _sigmoid,

@@ -10,6 +10,7 @@ import pytest
 
 from autosched.tir import op
 from autosched.tir.dtype import DType
+from autosched.tir.expr import Expr
 from kit.types import Array, Elementwise, RunKernel
 
 
@@ -70,6 +71,25 @@ def test_float32(
         unit = np.maximum(np.spacing(np.abs(expected[finite])).astype(np.float64), 2.0**-126 * 1e-6)
         error = np.abs(out[finite].astype(np.float64) - expected[finite]) / unit
     assert error.max() <= ulps
+
+
+@pytest.mark.parametrize("lanes", [8, 9, 45])
+def test_exp_of_other_registers(lanes: int, elementwise: Elementwise, run: RunKernel) -> None:
+    """Those that are not filled, or several, agree with single lanes but for the last places."""
+
+    def exp(a: Expr) -> Expr:
+        return op.call("exp", a)
+
+    x = inputs()[-11880:]
+    results = []
+    for width in (lanes, 1):
+        results.append(np.zeros_like(x))
+        run(
+            elementwise(lambda a: op.call("exp", a), ["float32"], "float32", len(x), width),
+            x,
+            results[-1],
+        )
+    np.testing.assert_array_max_ulp(results[0], results[1], maxulp=2)
 
 
 @pytest.mark.parametrize("lanes", [1, 4])

@@ -1,0 +1,203 @@
+"""float32 registers of one width, and the instructions that polynomials of them need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_types import constant, llvm_type, splat, suffix
+from autosched.tir.dtype import DType, bool_, int32
+
+_TABLE = 16
+
+
+class Lanes:
+    """float32 registers of one width with a method for each instruction the polynomials need."""
+
+    def __init__(self, b: FunctionBuilder, dtype: DType) -> None:
+        self.b = b
+        self.dtype = dtype
+        self.kind = llvm_type(dtype)
+        self.ints = int32.with_lanes(dtype.lanes)
+        self.int_kind = llvm_type(self.ints)
+        self.flags = llvm_type(bool_.with_lanes(dtype.lanes))
+
+    def const(self, value: float) -> str:
+        """The literal with `value` in each lane."""
+        return splat(value, self.dtype)
+
+    def int_const(self, value: int) -> str:
+        """The same of integers."""
+        return splat(value, self.ints)
+
+    def _op(self, name: str, x: str, y: str) -> str:
+        return self.b.emit(f"{name} {self.kind} {x}, {y}")
+
+    def add(self, x: str, y: str) -> str:
+        """x + y."""
+        return self._op("fadd", x, y)
+
+    def sub(self, x: str, y: str) -> str:
+        """x - y."""
+        return self._op("fsub", x, y)
+
+    def mul(self, x: str, y: str) -> str:
+        """x y."""
+        return self._op("fmul", x, y)
+
+    def div(self, x: str, y: str) -> str:
+        """x / y."""
+        return self._op("fdiv", x, y)
+
+    def neg(self, x: str) -> str:
+        """-x."""
+        return self.b.emit(f"fneg {self.kind} {x}")
+
+    def fma(self, x: str, y: str, z: str) -> str:
+        """x y + z, fused where the machine can."""
+        name = f"llvm.fmuladd.{suffix(self.dtype)}"
+        return self.b.call(name, self.kind, [(self.kind, v) for v in (x, y, z)])
+
+    def intrinsic(self, name: str, *args: str) -> str:
+        """LLVM's function of that name."""
+        full = f"llvm.{name}.{suffix(self.dtype)}"
+        return self.b.call(full, self.kind, [(self.kind, v) for v in args])
+
+    def test(self, relation: str, x: str, y: str) -> str:
+        """The lanes for which `fcmp` holds."""
+        return self.b.emit(f"fcmp {relation} {self.kind} {x}, {y}")
+
+    def choose(self, test: str, x: str, y: str) -> str:
+        """x where `test` holds, else y."""
+        return self.b.emit(f"select {self.flags} {test}, {self.kind} {x}, {self.kind} {y}")
+
+    def int_op(self, name: str, x: str, y: str) -> str:
+        """An operation on integers."""
+        return self.b.emit(f"{name} {self.int_kind} {x}, {y}")
+
+    def bits(self, x: str) -> str:
+        """The bits of x as integers."""
+        return self.b.emit(f"bitcast {self.kind} {x} to {self.int_kind}")
+
+    def from_bits(self, x: str) -> str:
+        """The floats that have those bits."""
+        return self.b.emit(f"bitcast {self.int_kind} {x} to {self.kind}")
+
+    def clamp(self, x: str, low: float, high: float) -> str:
+        """x limited to [low, high]; NaN becomes `low`."""
+        x = self.choose(self.test("ogt", x, self.const(low)), x, self.const(low))
+        return self.choose(self.test("olt", x, self.const(high)), x, self.const(high))
+
+    def limit(self, x: str, low: float, high: float) -> str:
+        """x limited to [low, high]; NaN stays: one instruction for each, which prefers the second
+        operand."""
+        x = self.choose(self.test("ogt", self.const(low), x), self.const(low), x)
+        return self.choose(self.test("olt", self.const(high), x), self.const(high), x)
+
+    def scale(self, x: str, n: str) -> str:
+        """x 2**n for whole numbers n in [-150, 128].
+
+        AVX-512 has an instruction; others apply the power in two halves, each of which is a float.
+        """
+        if self.b.module.scales and self.dtype.lanes > 1:
+            return self._scaled_at_once(x, n)
+        safe = self.choose(self.test("ord", n, n), n, self.const(0.0))
+        whole = self.b.emit(f"fptosi {self.kind} {safe} to {self.int_kind}")
+        half = self.int_op("ashr", whole, self.int_const(1))
+        rest = self.int_op("sub", whole, half)
+        return self.mul(self.mul(x, _power_of_two(self, half)), _power_of_two(self, rest))
+
+    def _scaled_at_once(self, x: str, n: str) -> str:
+        """In registers of 16, 8 or 4 lanes."""
+        width = next((w for w in (4, 8) if self.dtype.lanes <= w), 16)
+        part, rest = f"<{width} x float>", _unmasked(width)
+
+        def scaled(registers: Sequence[str]) -> str:
+            name = f"llvm.x86.avx512.mask.scalef.ps.{32 * width}"
+            operands = [(part, register) for register in registers]
+            return self.b.call(name, part, [*operands, (part, "zeroinitializer"), *rest])
+
+        return self._in_registers((x, n), width, scaled)
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether a register can hold a table of sixteen numbers, and the lanes fill one."""
+        return self.b.module.scales and self.dtype.lanes > _TABLE // 2
+
+    def look_up(self, table: Sequence[float], x: str) -> str:
+        """The entries of `table`, sixteen, that the last four bits of the lanes of x name."""
+        part = f"<{_TABLE} x float>"
+        entries = f"<{', '.join(f'float {constant(v, self.dtype.element)}' for v in table)}>"
+
+        def found(registers: Sequence[str]) -> str:
+            ints = f"<{_TABLE} x i32>"
+            number = self.b.emit(f"bitcast {part} {registers[0]} to {ints}")
+            name = "llvm.x86.avx512.permvar.sf.512"
+            return self.b.call(name, part, [(part, entries), (ints, number)])
+
+        return self._in_registers((x,), _TABLE, found)
+
+    def limit_size(self, x: str, most: float) -> str:
+        """x between -most and most in one instruction; NaN becomes one of them."""
+        part = f"<{_TABLE} x float>"
+        bound = splat(most, self.dtype.element.with_lanes(_TABLE))
+
+        def limited(registers: Sequence[str]) -> str:
+            smaller = ("i32", "2")  # of the magnitudes, with the sign of the first
+            operands = [(part, registers[0]), (part, bound), smaller, (part, "zeroinitializer")]
+            name = "llvm.x86.avx512.mask.range.ps.512"
+            return self.b.call(name, part, [*operands, *_unmasked(_TABLE)])
+
+        return self._in_registers((x,), _TABLE, limited)
+
+    def _in_registers(
+        self, values: Sequence[str], width: int, one: Callable[[Sequence[str]], str]
+    ) -> str:
+        """What `one` makes of registers of `width` lanes, for all lanes of `values`."""
+        lanes, total = self.dtype.lanes, ""
+        for start in range(0, lanes, width):
+            parts = [self._shuffle(v, lanes, range(start, start + width)) for v in values]
+            total = self._joined(total, one(parts), start, width)
+        return self._shuffle(total, -(-lanes // width) * width, range(lanes))
+
+    def _joined(self, total: str, part: str, count: int, width: int) -> str:
+        """The lanes of `part` behind the `count` lanes of `total`."""
+        if not count:
+            return part
+        both, wide = f"<{count} x float>", self._shuffle(part, width, range(count))
+        order = ", ".join(f"i32 {k}" for k in range(count + width))
+        return self.b.emit(
+            f"shufflevector {both} {total}, {both} {wide}, <{count + width} x i32> <{order}>"
+        )
+
+    def _shuffle(self, x: str, lanes: int, order: range) -> str:
+        """The lanes `order` of x, which has `lanes`; those beyond are anything."""
+        if order == range(lanes):
+            return x
+        chosen = ", ".join(f"i32 {k}" if k < lanes else "i32 poison" for k in order)
+        kind = f"<{lanes} x float>"
+        return self.b.emit(
+            f"shufflevector {kind} {x}, {kind} poison, <{len(order)} x i32> <{chosen}>"
+        )
+
+    def keep_nan(self, x: str, y: str) -> str:
+        """y, but x where x is NaN."""
+        return self.choose(self.test("uno", x, x), x, y)
+
+    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
+        """Horner's rule, highest power first."""
+        total = self.const(coefficients[0])
+        for c in coefficients[1:]:
+            total = self.fma(total, x, self.const(c))
+        return total
+
+
+def _unmasked(width: int) -> list[tuple[str, str]]:
+    """The last operands of AVX-512's functions: all lanes, rounded as everywhere."""
+    return [("i16", "-1"), ("i32", "4")] if width == 16 else [("i8", "-1")]
+
+
+def _power_of_two(f: Lanes, n: str) -> str:
+    """2**n as a float for integers n in [-126, 127]."""
+    biased = f.int_op("add", n, f.int_const(127))
+    return f.from_bits(f.int_op("shl", biased, f.int_const(23)))
