@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -48,83 +49,69 @@ def conv1d_nlc_reference(
     return [np.einsum("nlcr,rco->nlo", view, W, optimize=True)]
 
 
-def check_conv2d(
-    N: int,
-    H: int,
-    W: int,
-    CI: int,
-    CO: int,
-    KH: int,
-    KW: int,
-    stride: int,
-    padding: int,
-    dilation: int,
-    groups: int,
-) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Conv2d:
+    """The sizes of a 2-D convolution, by the names of its arguments."""
+
+    N: int
+    H: int
+    W: int
+    CI: int
+    CO: int
+    KH: int
+    KW: int
+    stride: int
+    padding: int
+    dilation: int
+    groups: int
+
+    def problem(self) -> str | None:
+        """Why there is no such convolution: its window must fit, its groups divide the channels."""
+        for name, channels in (("CI", self.CI), ("CO", self.CO)):
+            if channels % self.groups:
+                return f"argument {name}={channels} must be a multiple of groups={self.groups}"
+        height, width = (self.dilation * (size - 1) + 1 for size in (self.KH, self.KW))
+        return window_problem({"H": self.H}, height, self.padding) or window_problem(
+            {"W": self.W}, width, self.padding
+        )
+
+    def output_shape(self) -> tuple[int, int, int, int]:
+        """N, height, width and channels of what comes out."""
+        height, width = (
+            output_size(size, window, self.stride, self.padding, self.dilation)
+            for size, window in ((self.H, self.KH), (self.W, self.KW))
+        )
+        return self.N, height, width, self.CO
+
+
+def check_conv2d(**sizes: int) -> str | None:
     """The window must fit and the groups divide the channels."""
-    for name, channels in (("CI", CI), ("CO", CO)):
-        if channels % groups:
-            return f"argument {name}={channels} must be a multiple of groups={groups}"
-    return window_problem({"H": H}, dilation * (KH - 1) + 1, padding) or window_problem(
-        {"W": W}, dilation * (KW - 1) + 1, padding
-    )
+    return Conv2d(**sizes).problem()
 
 
-def conv2d_nhwc(
-    N: int,
-    H: int,
-    W: int,
-    CI: int,
-    CO: int,
-    KH: int,
-    KW: int,
-    stride: int,
-    padding: int,
-    dilation: int,
-    groups: int,
-    types: Types,
-) -> list[Tensor]:
+def conv2d_nhwc(types: Types, **sizes: int) -> list[Tensor]:
     """2-D convolution, channels last, with dilation and groups."""
-    sizes = (N, H, W, CI, CO, KH, KW, stride, padding, dilation, groups)
-    X, K, Y = conv2d(*sizes, types, types.before("Y"))
+    X, K, Y = conv2d(Conv2d(**sizes), types, types.before("Y"))
     return [X, K, types.output(Y, "Y")]
 
 
 def conv2d(
-    N: int,
-    H: int,
-    W: int,
-    CI: int,
-    CO: int,
-    KH: int,
-    KW: int,
-    stride: int,
-    padding: int,
-    dilation: int,
-    groups: int,
-    types: Types,
-    name: str,
-    border: Expr | None = None,
+    sizes: Conv2d, types: Types, name: str, border: Expr | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """X, K and their convolution in the accumulator's type, called `name`.
 
     The border holds `border`, 0 unless it is given.
     """
-    X = te.placeholder((N, H, W, CI), types.inputs, name="X")
-    K = te.placeholder((KH, KW, CI // groups, CO), types.weights, name="K")
-    P = pad(X, {1: padding, 2: padding}, border)
-    rh = te.reduce_axis((0, KH), name="rh")
-    rw = te.reduce_axis((0, KW), name="rw")
-    rc = te.reduce_axis((0, CI // groups), name="rc")
-    shape = (
-        N,
-        output_size(H, KH, stride, padding, dilation),
-        output_size(W, KW, stride, padding, dilation),
-        CO,
-    )
-    group_in, group_out = CI // groups, CO // groups
+    groups, stride, dilation = sizes.groups, sizes.stride, sizes.dilation
+    group_in, group_out = sizes.CI // groups, sizes.CO // groups
+    X = te.placeholder((sizes.N, sizes.H, sizes.W, sizes.CI), types.inputs, name="X")
+    K = te.placeholder((sizes.KH, sizes.KW, group_in, sizes.CO), types.weights, name="K")
+    P = pad(X, {1: sizes.padding, 2: sizes.padding}, border)
+    rh = te.reduce_axis((0, sizes.KH), name="rh")
+    rw = te.reduce_axis((0, sizes.KW), name="rw")
+    rc = te.reduce_axis((0, group_in), name="rc")
     Y = te.compute(
-        shape,
+        sizes.output_shape(),
         lambda n, h, w, co: te.sum(
             types.wide(
                 P[
@@ -143,28 +130,17 @@ def conv2d(
     return X, K, Y
 
 
-def conv2d_nhwc_reference(
-    inputs: Sequence[Array],
-    N: int,
-    H: int,
-    W: int,
-    CI: int,
-    CO: int,
-    KH: int,
-    KW: int,
-    stride: int,
-    padding: int,
-    dilation: int,
-    groups: int,
-) -> list[Array]:
+def conv2d_nhwc_reference(inputs: Sequence[Array], **sizes: int) -> list[Array]:
     """The same in NumPy."""
+    s = Conv2d(**sizes)
     X, K = inputs
-    view = windows(pad_array(X, {1: padding, 2: padding}), (1, 2), (KH, KW), stride, dilation)
+    padded = pad_array(X, {1: s.padding, 2: s.padding})
+    view = windows(padded, (1, 2), (s.KH, s.KW), s.stride, s.dilation)
     n, h, w = view.shape[:3]
-    view = view.reshape(n, h, w, groups, CI // groups, KH, KW)
-    K = K.reshape(KH, KW, CI // groups, groups, CO // groups)
+    view = view.reshape(n, h, w, s.groups, s.CI // s.groups, s.KH, s.KW)
+    K = K.reshape(s.KH, s.KW, s.CI // s.groups, s.groups, s.CO // s.groups)
     Y = np.einsum("nhwgcrs,rscgo->nhwgo", view, K, optimize=True)
-    return [Y.reshape(n, h, w, CO)]
+    return [Y.reshape(n, h, w, s.CO)]
 
 
 def check_conv3d(

@@ -21,7 +21,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, Var
 from autosched.tir.op import call, cast, const, max_, min_
-from autosched.workloads.convolution import check_conv2d, conv2d, conv2d_nhwc_reference
+from autosched.workloads.convolution import Conv2d, check_conv2d, conv2d, conv2d_nhwc_reference
 from autosched.workloads.types import Types
 from autosched.workloads.workload import Array, layout_free
 
@@ -48,26 +48,11 @@ def dense_requantised(M: int, N: int, K: int, y_zero: int, relu: int, types: Typ
 
 
 def conv2d_nhwc_requantised(
-    N: int,
-    H: int,
-    W: int,
-    CI: int,
-    CO: int,
-    KH: int,
-    KW: int,
-    stride: int,
-    padding: int,
-    dilation: int,
-    groups: int,
-    x_zero: int,
-    y_zero: int,
-    relu: int,
-    types: Types,
+    x_zero: int, y_zero: int, relu: int, types: Types, **sizes: int
 ) -> list[Tensor]:
     """`conv2d_nhwc` with bias, scaled by `scale` per channel."""
-    sizes = (N, H, W, CI, CO, KH, KW, stride, padding, dilation, groups)
     _require_fit("x_zero", x_zero, types.inputs)
-    X, K, Y = conv2d(*sizes, types, "Y", const(x_zero, types.inputs))
+    X, K, Y = conv2d(Conv2d(**sizes), types, "Y", const(x_zero, types.inputs))
     return [X, K, *_requantised(Y, y_zero, relu, types)]
 
 
@@ -111,27 +96,13 @@ def dense_requantised_reference(
 
 
 def conv2d_nhwc_requantised_reference(
-    inputs: Sequence[Array],
-    N: int,
-    H: int,
-    W: int,
-    CI: int,
-    CO: int,
-    KH: int,
-    KW: int,
-    stride: int,
-    padding: int,
-    dilation: int,
-    groups: int,
-    x_zero: int,
-    y_zero: int,
-    relu: int,
+    inputs: Sequence[Array], x_zero: int, y_zero: int, relu: int, **sizes: int
 ) -> list[Array]:
     """The same in NumPy, bit for bit."""
     X, K, bias, scale = inputs
-    padded = np.pad(X, [(0, 0), (padding,) * 2, (padding,) * 2, (0, 0)], constant_values=x_zero)
-    sizes = (N, H, W, CI, CO, KH, KW, stride, 0, dilation, groups)
-    (Y,) = conv2d_nhwc_reference([padded, K], *sizes)
+    border = (sizes["padding"],) * 2
+    padded = np.pad(X, [(0, 0), border, border, (0, 0)], constant_values=x_zero)
+    (Y,) = conv2d_nhwc_reference([padded, K], **{**sizes, "padding": 0})
     return [_reference(Y + bias, scale, y_zero, relu)]
 
 
