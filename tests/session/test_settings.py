@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import autosched
-from autosched.cli.app import tune
 from autosched.cli.config import Config
 from autosched.cli.read_config import load_config
 from autosched.cli.tune_settings import ModelFlags, Overrides, settings_of
+from autosched.cli.tuning_app import tune
 from autosched.errors import ConfigError
 from autosched.measure.runner import RunOptions
 from autosched.search.options import SearchOptions
