@@ -35,7 +35,8 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import is_pure
 from autosched.tir.linear import combine, linear
 from autosched.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt
-from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order, substitute_stmt
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.vector.vectorize_loop import VectorizeLoop
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from autosched.tir.buffer import Buffer
 from autosched.tir.expr import (
     BinaryExpr,
     BufferLoad,
@@ -335,95 +334,6 @@ def _map_block(block: Block, stmt_fn: StmtFn, expr_fn: ExprFn) -> Block:
         matches,
         block.annotations,
     )
-
-
-def substitute_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
-    """`stmt` with free variables replaced in every expression and every buffer it declares."""
-    if not table:
-        return stmt
-    expr = substituter(table)
-    declared: dict[Buffer, Buffer] = {}
-    for s in stmts(stmt):
-        for buffer in declared_buffers(s):
-            new = map_buffer(buffer, expr)
-            if new is not buffer:
-                declared[buffer] = new
-    if declared:
-        return replace_buffers(stmt, declared, expr)
-
-    def go(s: Stmt) -> Stmt:
-        return map_children(s, go, expr)
-
-    return go(stmt)
-
-
-def map_buffer(buffer: Buffer, fn: ExprFn) -> Buffer:
-    """`buffer` with `fn` applied to its shape, strides and offset; a new one if they change."""
-    shape, strides = map_exprs(buffer.shape, fn), map_exprs(buffer.strides, fn)
-    offset = None if buffer.elem_offset is None else fn(buffer.elem_offset)
-    if shape is buffer.shape and strides is buffer.strides and offset is buffer.elem_offset:
-        return buffer
-    return buffer.with_(shape=shape, strides=strides, elem_offset=offset)
-
-
-def declared_buffers(stmt: Stmt) -> tuple[Buffer, ...]:
-    """The buffers that `stmt` itself makes: a view, or those of a block."""
-    match stmt:
-        case DeclBuffer():
-            return (stmt.buffer,)
-        case Block():
-            return (*stmt.alloc_buffers, *(m.buffer for m in stmt.match_buffers))
-    return ()
-
-
-def replace_buffers(stmt: Stmt, table: Mapping[Buffer, Buffer], fn: ExprFn = same) -> Stmt:
-    """`stmt` with buffers replaced by `table` wherever they stand, and `fn` of expressions."""
-
-    def load(e: Expr) -> Expr | None:
-        if isinstance(e, BufferLoad) and e.buffer in table:
-            return BufferLoad(table[e.buffer], e.indices, e.predicate)
-        return None
-
-    def expr(e: Expr) -> Expr:
-        return rewrite_expr(fn(e), load)
-
-    def region(r: BufferRegion) -> BufferRegion:
-        return BufferRegion(table[r.buffer], r.region) if r.buffer in table else r
-
-    def matched(m: MatchBufferRegion) -> MatchBufferRegion:
-        buffer, source = table.get(m.buffer, m.buffer), region(m.source)
-        if buffer is m.buffer and source is m.source:
-            return m
-        return MatchBufferRegion(buffer, source)
-
-    def go(s: Stmt) -> Stmt:
-        new = map_children(s, go, expr)
-        match new:
-            case BufferStore() | BufferRealize() | Prefetch() | DeclBuffer():
-                return new.with_(buffer=table.get(new.buffer, new.buffer))
-            case AttrStmt() if isinstance(new.node, Buffer) and new.node in table:
-                return AttrStmt(table[new.node], new.key, new.value, new.body)
-            case Block():
-                return _with_parts(
-                    new,
-                    reads=tuple(map(region, new.reads)),
-                    writes=tuple(map(region, new.writes)),
-                    alloc_buffers=tuple(table.get(b, b) for b in new.alloc_buffers),
-                    match_buffers=tuple(map(matched, new.match_buffers)),
-                )
-        return new
-
-    return go(stmt)
-
-
-def _with_parts(block: Block, **parts: tuple[object, ...]) -> Block:
-    """`block` with other tuples in some of its fields; itself when their items are its own."""
-    changed = {
-        name: new
-        for name, new in parts.items()
-        if any(a is not b for a, b in zip(getattr(block, name), new, strict=True))
-    }
-    return block.with_(**changed) if changed else block
 
 
 def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:

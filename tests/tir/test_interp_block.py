@@ -7,8 +7,8 @@ from autosched.tir import interp
 from autosched.tir.equal import structural_equal
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
+from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.verify import VerifyError, verify
-from autosched.tir.walk import substitute_stmt
 
 BLOCKS = """\
 def main(A: Buffer((8, 8), float32), C: Buffer((8, 8), float32)):

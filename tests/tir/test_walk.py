@@ -33,6 +33,7 @@ from autosched.tir.stmt import (
     nop,
     seq,
 )
+from autosched.tir.substitute_stmt import substitute_stmt
 from kit.tir import value_of
 
 I, J, N = Var("i"), Var("j"), Var("n")
@@ -71,13 +72,13 @@ STATEMENTS: dict[str, Callable[[], Stmt]] = {
 def test_unchanged_is_the_same_object(name: str) -> None:
     stmt = STATEMENTS[name]()
     assert walk.map_children(stmt, lambda s: s, lambda e: e) is stmt
-    assert walk.substitute_stmt(stmt, {Var("unused"): IntImm(0)}) is stmt
+    assert substitute_stmt(stmt, {Var("unused"): IntImm(0)}) is stmt
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_substitution_reaches_every_expression(name: str) -> None:
     stmt = STATEMENTS[name]()
-    changed = walk.substitute_stmt(stmt, {N: IntImm(2)})
+    changed = substitute_stmt(stmt, {N: IntImm(2)})
     assert (changed is not stmt) == (N in set(walk.all_exprs(stmt)))
     assert N not in set(walk.all_exprs(changed))
     assert [type(s) for s in walk.stmts(changed)] == [type(s) for s in walk.stmts(stmt)]
@@ -145,7 +146,7 @@ def test_statement_order() -> None:
 def test_substitution_reaches_buffers_declared_inside() -> None:
     view = Buffer(A.data, A.dtype, (N, N * 2), (N * 2, IntImm(1)), N + 1, name="view")
     body = seq(BufferStore(view, view[I, J] + 1.0, (I, N)), AttrStmt(view, "note", N, store()))
-    new = walk.substitute_stmt(DeclBuffer(view, body), {N: IntImm(5)})
+    new = substitute_stmt(DeclBuffer(view, body), {N: IntImm(5)})
     assert isinstance(new, DeclBuffer)
     changed = new.buffer
     assert changed.elem_offset is not None
@@ -157,4 +158,4 @@ def test_substitution_reaches_buffers_declared_inside() -> None:
     assert isinstance(first, BufferStore) and isinstance(second, AttrStmt)
     assert first.buffer is changed and second.node is changed
     assert first.value is changed[I, J] + 1.0 and first.indices == (I, IntImm(5))
-    assert walk.substitute_stmt(new, {N: IntImm(6)}) is new
+    assert substitute_stmt(new, {N: IntImm(6)}) is new

@@ -25,7 +25,8 @@ from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Reduce, Var
 from autosched.tir.op import likely
 from autosched.tir.stmt import ProducerStore, Stmt, seq
-from autosched.tir.walk import substitute, substitute_stmt
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import substitute
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage

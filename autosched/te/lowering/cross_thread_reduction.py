@@ -38,7 +38,8 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
-from autosched.tir.walk import combine, substitute, substitute_stmt
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import combine, substitute
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage

@@ -32,7 +32,8 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range
 from autosched.tir.op import all_, const, eq, likely
 from autosched.tir.stmt import IfThenElse, Stmt, nop, seq
-from autosched.tir.walk import substitute, substitute_stmt
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import substitute
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage

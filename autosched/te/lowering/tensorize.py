@@ -22,7 +22,8 @@ from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.expr import IterKind, IterVar, Range
 from autosched.tir.stmt import Stmt
-from autosched.tir.walk import free_vars, substitute_stmt
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import free_vars
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage

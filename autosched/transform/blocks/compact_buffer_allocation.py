@@ -58,14 +58,8 @@ from autosched.tir.stmt import (
     MatchBufferRegion,
     Stmt,
 )
-from autosched.tir.walk import (
-    all_exprs,
-    free_vars,
-    map_children,
-    replace_buffers,
-    rewrite_expr,
-    stmts,
-)
+from autosched.tir.substitute_stmt import replace_buffers
+from autosched.tir.walk import all_exprs, free_vars, map_children, rewrite_expr, stmts
 from autosched.transform.blocks.regions import AccessWalk, Box, Scope, hull
 from autosched.transform.blocks.strides import aligned_strides, allocated_extents
 from autosched.transform.framework.context import PassContext

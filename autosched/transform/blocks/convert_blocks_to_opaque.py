@@ -38,7 +38,8 @@ from autosched.errors import ScheduleError
 from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Block, BlockRealize, LetStmt, Stmt
-from autosched.tir.walk import map_children, substitute, substitute_stmt, uses
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import map_children, substitute, uses
 from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass

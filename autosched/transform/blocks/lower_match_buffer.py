@@ -46,11 +46,11 @@ from autosched.tir.stmt import (
     MatchBufferRegion,
     Stmt,
 )
+from autosched.tir.substitute_stmt import map_buffer
 from autosched.tir.walk import (
     all_exprs,
     free_vars,
     loads,
-    map_buffer,
     map_children,
     map_ranges,
     rewrite_expr,

@@ -56,7 +56,8 @@ from autosched.tir.stmt import (
     IfThenElse,
     Stmt,
 )
-from autosched.tir.walk import map_children, stmts, substitute_stmt
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import map_children, stmts
 from autosched.transform.blocks.strides import allocated_extents
 from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.framework.context import PassContext

@@ -42,7 +42,8 @@ from autosched.tir.stmt import (
     SeqStmt,
     Stmt,
 )
-from autosched.tir.walk import free_vars, map_children, stmts, substitute, substitute_stmt, uses
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import free_vars, map_children, stmts, substitute, uses
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -50,7 +50,8 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
-from autosched.tir.walk import all_exprs, map_children, stmts, substitute_stmt
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import all_exprs, map_children, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt

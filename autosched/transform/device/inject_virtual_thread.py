@@ -24,13 +24,8 @@ from autosched.tir.stmt import (
     While,
     seq,
 )
-from autosched.tir.walk import (
-    direct_exprs,
-    map_children,
-    pre_order,
-    stmts,
-    substitute_stmt,
-)
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import direct_exprs, map_children, pre_order, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copies

@@ -20,7 +20,8 @@ from autosched.tir.stmt import (
     LetStmt,
     Stmt,
 )
-from autosched.tir.walk import free_vars, map_children, map_expr_children, stmts, substitute_stmt
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import free_vars, map_children, map_expr_children, stmts
 
 _BINDERS = (For, LetStmt, Allocate, AllocateConst, DeclBuffer)
 

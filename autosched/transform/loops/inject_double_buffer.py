@@ -23,7 +23,8 @@ from autosched.tir.stmt import (
     nop,
     seq,
 )
-from autosched.tir.walk import free_vars, map_children, stmts, substitute_stmt
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import free_vars, map_children, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt

@@ -23,14 +23,8 @@ from autosched.tir.stmt import (
     nop,
     seq,
 )
-from autosched.tir.walk import (
-    direct_exprs,
-    map_children,
-    map_expr_children,
-    pre_order,
-    stmts,
-    substitute_stmt,
-)
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import direct_exprs, map_children, map_expr_children, pre_order, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt

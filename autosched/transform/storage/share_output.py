@@ -42,14 +42,8 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.linear import linear, sum_of
 from autosched.tir.op import sub
 from autosched.tir.stmt import TRUE, AttrStmt, BufferRealize, BufferStore, For, SeqStmt, Stmt
-from autosched.tir.walk import (
-    direct_exprs,
-    free_vars,
-    map_children,
-    pre_order,
-    replace_buffers,
-    stmts,
-)
+from autosched.tir.substitute_stmt import replace_buffers
+from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 

@@ -54,7 +54,8 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
-from autosched.tir.walk import map_children, rewrite_expr, substitute, substitute_stmt
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import map_children, rewrite_expr, substitute
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.vector.apply_moves import planned_nests

@@ -33,6 +33,7 @@ from autosched.tir.stmt import (
     SeqStmt,
     Stmt,
 )
+from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import (
     direct_exprs,
     free_vars,
@@ -41,7 +42,6 @@ from autosched.tir.walk import (
     pre_order,
     stmts,
     substitute,
-    substitute_stmt,
     unique_exprs,
 )
 from autosched.transform.framework.context import PassContext

@@ -62,7 +62,7 @@ def test_two_levels_and_interleaved_outputs() -> None:
 
 
 def _shifted(stmt: Stmt, outer: Var) -> Stmt:
-    from autosched.tir.walk import substitute_stmt
+    from autosched.tir.substitute_stmt import substitute_stmt
 
     return substitute_stmt(stmt, {J: J + outer * 2})
 
