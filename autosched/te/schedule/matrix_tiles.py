@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 _PIECE = 16
 _WARP = 32
 _BANKS = 32
+_SECTOR = 32
+"""Bytes of device memory that are read together."""
 
 
 def matrix_tiles(
@@ -115,13 +118,17 @@ class _Scheduler:
         warp = self._warps(block)
         outer, inner = self._sums(warp)
         self._fragments(inner)
-        for stage, layout, width in (
-            (self.a, self.view.layout_a, self.view.width_a),
-            (self.b, self.view.layout_b, self.view.width_b),
+        view = self.view
+        for stage, layout, width, turned in (
+            (self.a, view.layout_a, view.width_a, view.turned_a),
+            (self.b, view.layout_b, view.width_b, view.turned_b),
         ):
             stage.compute_at(self.acc, outer)
-            first = self._together(stage, stage.op.root_iter_vars, width)
             sizes = {"m": self.tile.block_m, "n": self.tile.block_n, "k": self.tile.block_k}
+            if turned:
+                first = self._turned(stage, width, sizes[layout[0]])
+            else:
+                first = self._together(stage, stage.op.root_iter_vars, width)
             swizzle = swizzle_for(sizes[layout[1]], self.it.a.dtype.bytes)
             if self.tile.swizzle and swizzle is not None:
                 stage.pragma(first, "swizzle", str(swizzle))
@@ -169,6 +176,22 @@ class _Scheduler:
         if width > 1:
             stage.vectorize(vector)
         return flat
+
+    def _turned(self, stage: Stage, width: int, block: int) -> IterVar:
+        """Lanes run along the rows of the source, which are columns of the tile.
+
+        They read whole sectors of a row, of as many rows as there are lanes for; each stores
+        `width` elements of its column at once. The tile has `block` columns.
+        """
+        *batch, column, k = stage.op.root_iter_vars
+        columns = math.gcd(block, _SECTOR // self.it.a.dtype.bytes)
+        k, piece = stage.split(k, factor=width)
+        k, row = stage.split(k, factor=_WARP // columns)
+        outer, column = stage.split(column, factor=columns)
+        stage.reorder(*batch, k, outer, row, column, piece)
+        if width > 1:
+            stage.vectorize(piece)
+        return self._together(stage, (*batch, k, outer, row, column), 1)
 
     def _warps(self, block: IterVar) -> IterVar:
         """Each warp stores its part of the tile by rows."""

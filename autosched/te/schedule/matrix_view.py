@@ -40,7 +40,8 @@ class MatrixView:
     `a` and `b` are what is multiplied, before it is made the type of the sum; `layout_a` ("mk" or
     "km") and `layout_b` ("kn" or "nk") tell how a copy of them lies in memory, its last axis that
     of the source where the instruction can load it so. `width_a` and `width_b` elements of the
-    source are then side by side.
+    source are then side by side. Where it cannot, the operand is turned while it is copied:
+    `turned_a`, `turned_b`; the widths are then of elements that are stored side by side.
     """
 
     batch: Axes
@@ -53,6 +54,8 @@ class MatrixView:
     layout_b: str
     width_a: int
     width_b: int
+    turned_a: bool = False
+    turned_b: bool = False
 
     def sizes(self) -> tuple[int, int, int]:
         """Rows, columns and terms of a sum."""
@@ -89,11 +92,13 @@ def matrix_view(op: object, it: Instruction) -> MatrixView | str:
     rows_b, width_b = _last_axis(b, n, k)
     known = layouts(it)
     layout_a, layout_b = "km" if rows_a else "mk", "kn" if rows_b else "nk"
-    if layout_a not in known:
-        layout_a, width_a = "mk", 1
-    if layout_b not in known:
-        layout_b, width_b = "nk", 1
-    return MatrixView(batch, m, n, k, a, b, layout_a, layout_b, width_a, width_b)
+    turned_a, turned_b = layout_a not in known, layout_b not in known
+    if turned_a:
+        layout_a, width_a = "mk", _word(a, k)
+    if turned_b:
+        layout_b, width_b = "nk", _word(b, k)
+    sides = (a, b, layout_a, layout_b, width_a, width_b, turned_a, turned_b)
+    return MatrixView(batch, m, n, k, *sides)
 
 
 def total(axes: Sequence[IterVar]) -> int:
@@ -156,6 +161,11 @@ def _narrow(e: Expr) -> Expr:
     while isinstance(e, Cast) and e.value.dtype.bits < e.dtype.bits:
         e = e.value
     return e
+
+
+def _word(e: Expr, k: Axes) -> int:
+    """How many elements of 4 bytes the last axis of the terms has side by side in memory."""
+    return math.gcd(max(1, 4 // e.dtype.bytes), total(k[-1:]))
 
 
 def _last_axis(e: Expr, own: Axes, k: Axes) -> tuple[bool, int]:
