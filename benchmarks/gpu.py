@@ -6,7 +6,7 @@
 
 In this order: doctor; faulty kernels under compute-sanitizer, where it is installed; 20 golden
 candidates on whole numbers, equal to NumPy to the bit; kernels that hang, trap or write where they
-must not, each of which may cost one measurement and nothing else; eight operators tuned and timed
+must not, each of which may cost one measurement and nothing else; ten operators tuned and timed
 beside PyTorch (cuBLAS, cuDNN), where it is installed. It keeps to --seconds itself: what there is
 no time for is named in the report.
 
@@ -62,6 +62,7 @@ EXACT = (  # sums, products and maxima of small whole numbers are exact in float
 )
 _PADDED = {"stride": 1, "padding": 1}
 _CONV = {"KH": 3, "KW": 3, **_PADDED}
+_HALF = {"acc_dtype": "float32"}  # on tensor cores, as PyTorch's
 OPERATORS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("matmul", {"M": 1024, "N": 1024, "K": 1024}),
     ("softmax", {"M": 4096, "N": 1024}),
@@ -71,6 +72,11 @@ OPERATORS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("layer_norm", {"M": 4096, "N": 1024}),
     ("dense_bias_relu", {"M": 256, "N": 1024, "K": 1024}),
     ("batch_matmul", {"B": 16, "M": 512, "N": 512, "K": 64}),
+    ("matmul", {"M": 4096, "N": 4096, "K": 4096, "dtype": "bfloat16", **_HALF}),
+    (
+        "conv2d_nhwc",
+        {"N": 8, "H": 56, "W": 56, "CI": 64, "CO": 64, **_CONV, "dtype": "float16", **_HALF},
+    ),
 )
 
 
@@ -272,7 +278,7 @@ def main() -> int:
 
 
 def _small(args: dict[str, Any]) -> dict[str, Any]:
-    return {name: min(value, 32) for name, value in args.items()}
+    return {name: min(v, 32) if isinstance(v, int) else v for name, v in args.items()}
 
 
 if __name__ == "__main__":

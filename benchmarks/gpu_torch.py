@@ -3,7 +3,8 @@
     python benchmarks/gpu_torch.py '[["matmul", {"M": 512, "N": 512, "K": 512}]]'
 
 Prints a JSON list: seconds per call of each, or a text that says why there are none. float32 with
-TF32 off, eager, inputs and weights on the GPU, medians of events around many calls.
+TF32 off or the operator's `dtype`, eager, inputs and weights on the GPU, medians of events around
+many calls.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ _REPEATS = 7
 _SECONDS = 0.02  # of a repeat
 
 
-def call_of(torch: Any, name: str, a: dict[str, int]) -> Callable[[], Any]:
+def call_of(torch: Any, name: str, a: dict[str, Any]) -> Callable[[], Any]:
     """The operator as a user of PyTorch writes it. Raises KeyError for one without such a form."""
     functional = torch.nn.functional
+    dtype = getattr(torch, a.get("dtype", "float32"))
 
     def array(*shape: int) -> Any:
-        return torch.randn(*shape, device="cuda")
+        return torch.randn(*shape, device="cuda", dtype=dtype)
 
     def channels_last(*shape: int) -> Any:
         return array(*shape).contiguous(memory_format=torch.channels_last)
