@@ -175,7 +175,7 @@ def _folded(nest: LoopNest, fit: int) -> Iterator[LoopNest]:
             whole = _folded_whole(first, fit)
             if whole is not None:
                 yield whole
-                yield _folded_whole(second, fit) or second
+                yield _folded_rest(second, k) or _folded_whole(second, fit) or second
                 return
     whole = _folded_whole(scalar, fit)
     if whole is not None:
@@ -190,6 +190,16 @@ def _unlaned(nest: LoopNest) -> LoopNest:
     lane = InnerLoop(nest.width, 1, nest.steps, blocks=blocks, conditional=nest.closed)
     moves = (*nest.moves, Unlane())
     return LoopNest((*nest.loops, lane), 1, (0,) * len(nest.steps), moves=moves)
+
+
+def _folded_rest(scalar: LoopNest, k: int) -> LoopNest | None:
+    """All iterations of the k-th loop, too few for a vector, as its first lanes."""
+    nest = replace(scalar, moves=(*scalar.moves, Fold()))
+    loop = nest.loops[k]
+    if loop.extent < LEAST_LANES or nest.width > 1 or not _continues(nest, loop, loop.extent):
+        return None
+    wider = _taken(nest, k, loop.extent)
+    return None if wider.gathers else replace(wider, own=0)
 
 
 def _folded_whole(scalar: LoopNest, fit: int) -> LoopNest | None:

@@ -73,6 +73,8 @@ def test_the_rest_of_a_sum_along_lanes_is_a_nest_of_its_own() -> None:
     assert (rest.width, rest.folded, rest.iterations) == (1, False, 3 * 2)
     assert whole.moves == (Slice(1, 0, 48), Fold(), Take(1, 16))
     assert rest.moves == (Slice(1, 48, 2),)
+    _, rest = nests(InnerLoop(57, 0, (1,)))
+    assert (rest.width, rest.folded, rest.moves) == (9, True, (Slice(0, 48, 9), Fold(), Take(0, 9)))
 
 
 def test_lanes_along_outputs_are_taken_back_when_reads_need_the_reduction() -> None:

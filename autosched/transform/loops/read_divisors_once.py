@@ -10,6 +10,7 @@ after:
         for j in range(4):
             Y[j * 16:j * 16 + 16] = E[j * 16:j * 16 + 16] / broadcast(S_0, 16)
 
+Statements behind the loop that divide by the same (the end of a row) do it by the variable, too.
 The code generator divides vectors by a number that it knows before the loop with products: a
 division of sixteen floats takes as long as 32 of them.
 """
@@ -18,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import is_
 from typing import ClassVar
 
 from autosched.tir.expr import Broadcast, BufferLoad, Call, Div, Expr, IntImm, Let, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import broadcast
-from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, LetStmt, SeqStmt, Stmt
+from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, LetStmt, SeqStmt, Stmt, seq
 from autosched.tir.walk import (
     child_stmts,
     direct_exprs,
@@ -56,17 +58,52 @@ class ReadDivisorsOnce(FunctionPass):
 
 def _bound(s: Stmt) -> Stmt:
     """`s` with the divisors of each loop read before the outermost loop that leaves them alone."""
+    if isinstance(s, SeqStmt):
+        parts = list(_runs(list(s.stmts)))
+        alike = len(parts) == len(s.stmts) and all(map(is_, parts, s.stmts))
+        return s if alike else seq(*parts)
+    return _run([s]) if isinstance(s, For) else map_children(s, _bound)
+
+
+def _runs(parts: list[Stmt]) -> Iterator[Stmt]:
+    """The statements with each loop and what follows it, as far as it divides by the same."""
+    while parts:
+        count = _length(parts)
+        yield _run(parts[:count]) if count else _bound(parts[0])
+        del parts[: max(1, count)]
+
+
+def _length(parts: list[Stmt]) -> int:
+    """How many of the statements share the divisors of a loop that is the first; 0 for none."""
+    shared = set(_fixed_divisors(parts[0]))
+    if not shared:
+        return 0
+    count = 1
+    for k, part in enumerate(parts[1:], start=2):
+        if not all(_is_fixed(divisor, part) for divisor in shared):
+            break
+        if shared.intersection(_divisors(part)):
+            count = k
+    return count
+
+
+def _run(parts: list[Stmt]) -> Stmt:
+    """The statements, the first a loop, inside the variables of its divisors."""
+    variables = {e: Var(f"{e.buffer.name}_0", e.dtype) for e in _fixed_divisors(parts[0])}
+    new = seq(*parts)
+    for load, var in variables.items():
+        new = _replaced(new, load, var)
+    first, *others = new.stmts if isinstance(new, SeqStmt) else (new,)
+    new = seq(map_children(first, _bound), *map(_bound, others))
+    for load, var in variables.items():
+        new = LetStmt(var, load, new)
+    return new
+
+
+def _fixed_divisors(s: Stmt) -> Iterator[BufferLoad]:
+    """What a loop that runs at least once divides by and leaves alone, each once."""
     if isinstance(s, For) and _is_sure(s):
-        divisors = dict.fromkeys(e for e in _divisors(s.body) if _is_fixed(e, s))
-        new: Stmt = s
-        variables = {e: Var(f"{e.buffer.name}_0", e.dtype) for e in divisors}
-        for load, var in variables.items():
-            new = _replaced(new, load, var)
-        new = map_children(new, _bound)
-        for load, var in variables.items():
-            new = LetStmt(var, load, new)
-        return new
-    return map_children(s, _bound)
+        yield from dict.fromkeys(e for e in _divisors(s.body) if _is_fixed(e, s))
 
 
 def _is_sure(loop: For) -> bool:
@@ -95,11 +132,11 @@ def _divided(e: Expr) -> Iterator[BufferLoad]:
         yield from _divided(part)
 
 
-def _is_fixed(load: BufferLoad, loop: For) -> bool:
-    """True when the loop and what is in it leave the element and its index alone."""
-    inside = {s.loop_var for s in stmts(loop) if isinstance(s, For)}
-    inside |= {s.var for s in stmts(loop) if isinstance(s, LetStmt)}
-    for s in stmts(loop):
+def _is_fixed(load: BufferLoad, part: Stmt) -> bool:
+    """True when the statement and what is in it leave the element and its index alone."""
+    inside = {s.loop_var for s in stmts(part) if isinstance(s, For)}
+    inside |= {s.var for s in stmts(part) if isinstance(s, LetStmt)}
+    for s in stmts(part):
         if isinstance(s, BufferStore) and s.buffer.data is load.buffer.data:
             return False
         if isinstance(s, Evaluate) or any(map(has_side_effect, direct_exprs(s))):

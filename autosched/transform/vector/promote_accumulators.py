@@ -257,11 +257,15 @@ def _lanes(start: int, width: int) -> Expr:
 
 
 def _fold_lanes(tile: Buffer, fold: type[BinaryExpr], start: int, width: int) -> Iterator[Stmt]:
-    """Halves of the lanes folded onto each other until the result is in the first."""
+    """The upper lanes folded onto the lower ones, a power of two, until the result is in the first.
+
+    Of nine lanes the last goes first, then halves.
+    """
     while width > 1:
-        width //= 2
-        low, high = _lanes(start, width), _lanes(start + width, width)
+        kept = 1 << (width - 1).bit_length() - 1
+        low, high = (_lanes(start + at, width - kept) for at in (0, kept))
         yield BufferStore(tile, fold(BufferLoad(tile, (low,)), BufferLoad(tile, (high,))), (low,))
+        width = kept
 
 
 def _loop(var: Var, extent: int, body: Stmt, kind: ForKind = ForKind.SERIAL) -> For:

@@ -197,7 +197,7 @@ def dot(
     return func_of(body, a, b, c), [3 * extent, 5 * extent, 15]
 
 
-@pytest.mark.parametrize("extent", [16, 64, 37, 8, 3, 16 * 35 + 3])
+@pytest.mark.parametrize("extent", [16, 64, 37, 25, 8, 3, 16 * 35 + 11])
 def test_partial_sums_in_lanes(extent: int) -> None:
     func, sizes = dot(extent)
     new = PromoteAccumulators()(func)
@@ -238,7 +238,7 @@ def test_sums_of_floats_keep_their_order_unless_allowed() -> None:
 
 
 def test_maxima_and_integer_sums_are_folded_exactly() -> None:
-    for func, sizes in (dot(64, op.max_), dot(40, op.min_)):
+    for func, sizes in (dot(64, op.max_), dot(40, op.min_), dot(31, op.max_)):
         new = PromoteAccumulators(reassociate=False)(func)
         assert HALVES.search(to_text(new))
         agree(func, new, *sizes)
