@@ -25,8 +25,10 @@ share   the limit over our time, where the limit is the longer of
         flops   the operations that are needed over the measured peak of the machine (multiply-adds
                 in registers, measure/peak.py). Those of a convolution's border count as everywhere;
                 multiplications with the zeros that a transposed convolution inserts do not count.
-                An exponential counts as EXP_FLOPS operations (suite_operators.py); divisions and
-                roots, of which there is at most one for each output, as one.
+                What is no part of a multiply-add (a maximum, a difference) takes its place in the
+                core and counts as much, and so does each of the EXP_STEPS instructions of an
+                exponential (suite_operators.py). Divisions and roots, of which there is at most
+                one for each output, count as one, although they take longer.
         bytes   the time in which as many threads read as many bytes as the inputs have and write as
                 many as the outputs have, and nothing else (measure/moving.py). They come from the
                 level that holds them when it is done again and again, as it does for the kernel.
