@@ -180,8 +180,8 @@ class RfactorStep(Step):
 class InstructionStep(Step):
     """Compute a product of matrices by a tensor instruction, `rows` by `columns` calls at a time.
 
-    Not one of Ansor's. Packed operands and the tiles are stages before the stage, which becomes a
-    copy of the tiles (`Schedule.use_instruction`).
+    Not one of Ansor's. Packed operands and the tiles, of AMX what they are stored to as well, are
+    stages before the stage, which becomes a copy of the tiles (`Schedule.use_instruction`).
     """
 
     code: ClassVar[str] = "TI"
@@ -216,7 +216,7 @@ def inserted_stages(step: Step) -> int:
     if isinstance(step, MatrixTilesStep):
         return 6
     if isinstance(step, InstructionStep):
-        return 2 + step.pack_a
+        return 2 + step.pack_a + step.instruction.startswith("amx.")  # stores of tiles
     return int(isinstance(step, STAGE_INSERTING))
 
 

@@ -151,7 +151,8 @@ def _tiled(
         # Rows a power of two apart fall into the same few sets of the cache.
         line = 64 // it.a.dtype.bytes
         state = state.storage_align(stage_id, state.stages[stage_id].iters[-2], 2 * line, line)
-    copy = tiles + 1
+    height = it.extent("m")
+    copy = tiles + 1 + (height > 1)
     if target >= 0:
         state = state.compute_inline(copy)
         target += copy - stage_id
@@ -160,21 +161,38 @@ def _tiled(
     m = next(k for k, iv in enumerate(product.op.axis) if iv is product.m)
     iters = state.stages[target].iters
     others = [it_ for k, it_ in enumerate(iters) if k not in (m, len(iters) - 1)]
-    height = it.extent("m")
+    stored = height > 1 and target == copy and _stores_whole(product, it, tile)
     state, (down, inner_m) = state.split(target, iters[m], [rows * height])
-    last = state.stages[target].iters[-1]
-    state, (across, inner_n, lane) = state.split(target, last, [columns, it.extent("n")])
+    last, width = state.stages[target].iters[-1], columns * it.extent("n")
+    lengths = [width] if stored else [columns, it.extent("n")]
+    state, (across, *inner_n) = state.split(target, last, lengths)
     state = _tensorized(state, tiles)
     if instruction_of(state.stages[tiles - 1].op) is not None:
         state = _tensorized(state, tiles - 1)
     state, (m0, m1) = state.split(target, down, [None])
     state, (n0, n1) = state.split(target, across, [None])
-    state = state.reorder(target, [*others, m0, n0, m1, n1, inner_m, inner_n, lane])
-    at = n1
-    # Sums that are read at constant places stay in registers; tiles are in memory by then.
-    for inner in (inner_m, inner_n) if height == 1 else ():
-        state, _ = state.unroll(target, inner)
-    return state.compute_at(tiles, target, at)
+    # The threads share columns of tiles rather than rows: what one packs of B, it reads itself.
+    outer = [n0, m0, n1, m1] if height > 1 else [m0, n0, m1, n1]
+    state = state.reorder(target, [*others, *outer, inner_m, *inner_n])
+    if stored:
+        state = _annotated(state.compute_inline(tiles + 1), target, inner_m.name)
+    elif height > 1:
+        state = _tensorized(state, tiles + 1).compute_at(tiles + 1, target, outer[-1])
+    else:
+        # Sums that are read at constant places stay in registers.
+        for inner in (inner_m, inner_n[0]):
+            state, _ = state.unroll(target, inner)
+    return state.compute_at(tiles, target, outer[-1])
+
+
+def _stores_whole(product: Product, it: Instruction, tile: tuple[int, int]) -> bool:
+    """Whether tiles are stored right to where the result is: its rows and columns are whole."""
+    sizes = extent(product.m), extent(product.n)
+    calls = it.extent("m"), it.extent("n")
+    whole = all(
+        size % (call * count) == 0 for size, call, count in zip(sizes, calls, tile, strict=True)
+    )
+    return whole and product.op.axis[-2] is product.m
 
 
 def _tensorized(state: State, stage_id: int) -> State:
@@ -194,10 +212,13 @@ def _tensorized(state: State, stage_id: int) -> State:
         state = state.reorder(stage_id, [*outer, *reduce[: len(reduce) - held], *tile, *done])
         for it in tile:
             state, _ = state.unroll(stage_id, it)
-    position = next(
-        k for k, it in enumerate(state.stages[stage_id].iters) if it.name == spatial[first].name
-    )
-    return state.apply(AnnotationStep(stage_id, position, Annotation.TENSORIZE))
+    return _annotated(state, stage_id, spatial[first].name)
+
+
+def _annotated(state: State, stage_id: int, name: str) -> State:
+    """The stage with the loop of this name tensorized."""
+    names = [it.name for it in state.stages[stage_id].iters]
+    return state.apply(AnnotationStep(stage_id, names.index(name), Annotation.TENSORIZE))
 
 
 def fixed_splits(steps: Sequence[Step]) -> frozenset[int]:

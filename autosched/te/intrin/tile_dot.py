@@ -2,13 +2,14 @@
 
     C[mt, nt, 0:16, 0:16] += A[mt * 16 + 0:16, :] * B[:, nt]
 
-    tilezero(0); ...                       sums in tiles 0 to rows * columns - 1
-    for step in range(depth / 64):
-        tileloadd(4, A); tileloadd(6, B)   operands in those after them
-        tdpbusd(0, 4, 6); ...
-    tilestored(0, C); ...
+    compute:  tilezero(0); ...                       sums in tiles 0 to rows * columns - 1
+              for step in range(depth / 64):
+                  tileloadd(4, A); tileloadd(6, B)   operands in those after them
+                  tdpbusd(0, 4, 6); ...
+    store:    tilestored(0, D); ...                  D[m, n] = C[m / 16, n / 16, m % 16, n % 16]
 
-Sums live in memory between calls, so that a reduction over further axes goes on from there.
+Sums stay in the registers until they are stored, whatever loops of the reduction are around the
+product: nothing else uses tiles in between, and C has no memory.
 """
 
 from __future__ import annotations
@@ -23,22 +24,20 @@ from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intr
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
-    Broadcast,
     Call,
     Expr,
     IntImm,
-    Ramp,
     StringImm,
     Var,
 )
 from autosched.tir.op import add, cast, const, mul
-from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, Stmt, seq
+from autosched.tir.stmt import Evaluate, For, ForKind, Stmt, seq
 from autosched.tir.tiles import CONFIGURE, LOAD, RELEASE, ROW_BYTES, ROWS, STORE, TILES, ZERO
 
 BLOCKS = ((2, 2), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))
 """Tiles of sums, down and across, that fit eight tiles with a row and a column of operands."""
 
-_READ, _BOTH = 1, 3
+_READ, _WRITE = 1, 2
 """What a pointer is for, as tvm_access_ptr says it."""
 
 
@@ -46,6 +45,7 @@ def declare_tile_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
     """The statements for each of BLOCKS, and the packing of B."""
     k = 4 // it.a.dtype.bytes
     parts = {f"compute.{m}x{n}": _declare(it, m, n) for m, n in BLOCKS}
+    parts |= {f"store.{m}x{n}": _store(it, m, n) for m, n in BLOCKS}
     return {**parts, "pack_b": declare_interleave(f"{it.name}.pack_b", it.b.dtype, k, ROWS)}
 
 
@@ -74,10 +74,10 @@ def _declare(it: Instruction, rows: int, columns: int) -> TensorIntrin:
     assert of_b + columns <= TILES, "BLOCKS fit"
 
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
-        (matrix, packed), (out,) = ins, outs
-        step, line = Var("step"), const(ROW_BYTES, "int64")
+        matrix, packed = ins
+        step = Var("step")
         row_bytes = mul(cast("int64", pitch), const(size, "int64"))
-        reach, area = add(mul(pitch, ROWS - 1), depth), ROWS * ROWS
+        reach = add(mul(pitch, ROWS - 1), depth)
         body = []
         for m in range(rows):
             at = add(mul(pitch, m * ROWS), mul(step, depth))
@@ -95,16 +95,37 @@ def _declare(it: Instruction, rows: int, columns: int) -> TensorIntrin:
             )
         body += [_tile(it.calls[0], number, of_a + m, of_b + n) for m, n, number in sums]
         loop = For(step, IntImm(0), steps, ForKind.SERIAL, seq(*body))
-        places = [(k, _address(out, IntImm(k * area), IntImm(area), _BOTH)) for _, _, k in sums]
-        stores = [_tile(STORE, number, place, line) for number, place in places]
-        zeros = [_tile(ZERO, number) for number, _ in places]
-        loads = [_tile(LOAD, number, place, line) for number, place in places]
-        start, end = _tile(CONFIGURE), _tile(RELEASE)
-        whole = seq(start, *zeros, loop, *stores, end)
-        update = seq(start, *loads, loop, *stores, end)
-        return whole, _clear(out, rows, columns), update
+        clear = seq(_tile(CONFIGURE), *(_tile(ZERO, number) for _, _, number in sums))
+        return seq(clear, loop), clear, loop
 
     return decl_tensor_intrin(c.op, statements, f"{it.name}.{rows}x{columns}", binds={a: left})
+
+
+def _store(it: Instruction, rows: int, columns: int) -> TensorIntrin:
+    dtype, size = it.c.dtype.name, it.c.dtype.bytes
+    c = placeholder((rows, columns, ROWS, ROWS), dtype, "c")
+    d = compute(
+        (rows * ROWS, columns * ROWS),
+        lambda m, n: c[m // ROWS, n // ROWS, m % ROWS, n % ROWS],
+        "d",
+    )
+    pitch = var("pitch")
+    target = decl_buffer(
+        d.shape, d.dtype, "d", strides=(pitch, 1), elem_offset=var("d_at"), data_alignment=1
+    )
+
+    def statement(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
+        reach = add(mul(pitch, ROWS - 1), ROWS)
+        row_bytes = mul(cast("int64", pitch), const(size, "int64"))
+        stores = []
+        for number in range(rows * columns):
+            m, n = divmod(number, columns)
+            at = add(mul(pitch, m * ROWS), n * ROWS)
+            stores.append(_tile(STORE, number, _address(outs[0], at, reach, _WRITE), row_bytes))
+        return seq(*stores, _tile(RELEASE))
+
+    name = f"{it.name}.store.{rows}x{columns}"
+    return decl_tensor_intrin(d.op, statement, name, binds={d: target})
 
 
 def _tile(name: str, *args: Expr | int) -> Stmt:
@@ -119,13 +140,3 @@ def _address(buffer: Buffer, at: Expr, extent: Expr, access: int) -> Expr:
     return Call(
         DType("handle"), "tvm_access_ptr", (kind, buffer.data, offset, extent, IntImm(access))
     )
-
-
-def _clear(out: Buffer, rows: int, columns: int) -> Stmt:
-    lanes = ROWS
-    zero = Broadcast(const(0, out.dtype), lanes)
-    m, n, i = Var("m"), Var("n"), Var("i")
-    stmt: Stmt = BufferStore(out, zero, (m, n, i, Ramp(IntImm(0), IntImm(1), lanes)))
-    for loop, extent in ((i, ROWS), (n, columns), (m, rows)):
-        stmt = For(loop, IntImm(0), IntImm(extent), ForKind.SERIAL, stmt)
-    return stmt

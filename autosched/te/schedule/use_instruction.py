@@ -43,6 +43,9 @@ def use_instruction(
     in storage of their own. The tensor's stage becomes a copy of these. Returns the new tensors
     in this order. Rows and columns beyond the sizes are computed and dropped.
 
+    Tiles of AMX stay in its registers: the sums have a further stage that stores them, row by row
+    and padded to whole tiles, which may be inlined where the tensor is made of whole tiles.
+
     before:
         for m in range(12):
             for n in range(32):
@@ -86,7 +89,7 @@ def use_instruction(
     position = schedule.stages.index(stage)
     for offset, made in enumerate(new):
         inserted = schedule.insert_stage(position + offset, made, stage.group)
-        if made is new[-1]:
+        if offset >= 1 + pack_a:
             inserted.scope = "local"
     copy = writer.copy(new[-1].output(0))
     schedule.replace_ops({op: copy})
@@ -132,6 +135,8 @@ class _Writer:
         new.append(self._packed_b())
         a = new[0].output(0) if pack_a else product.a.producer
         new.append(self._sums(a, new[-1].output(0), pack_a))
+        if self.height > 1:
+            new.append(self._stored(new[-1].output(0)))
         return new
 
     def _packed_a(self) -> ComputeOp:
@@ -191,10 +196,7 @@ class _Writer:
         """The tiles [other axes, mo, no, mt, nt, mi, ni], mi where a call has several rows."""
         product = self.product
         data, reductions = product.others()
-        axes = [IterVar(iv.dom, Var(f"{iv.var.name}.t", iv.var.dtype), iv.kind) for iv in data]
-        outer = [
-            IterVar(iv.dom, Var(f"{iv.var.name}.t", iv.var.dtype), iv.kind) for iv in reductions
-        ]
+        axes, outer = [_renamed(iv) for iv in data], [_renamed(iv) for iv in reductions]
         mo, no = _axis("mo", self.down), _axis("no", self.across)
         mt, nt, ni = _axis("mt", self.rows), _axis("nt", self.columns), _axis("ni", self.lanes)
         ko, ki = (_axis(s, e, True) for s, e in (("ko", self.steps), ("ki", self.depth)))
@@ -223,14 +225,34 @@ class _Writer:
         name = f"{product.op.name}.tile"
         return ComputeOp(name, [*axes, mo, no, mt, nt, *within, ni], [body], attrs=attrs)
 
+    def _stored(self, sums: Tensor) -> ComputeOp:
+        """The tiles as rows [other axes, m, n] of whole tiles."""
+        data, _ = self.product.others()
+        axes = [_renamed(iv) for iv in data]
+        m = _axis("m", self.down * self.rows * self.height)
+        n = _axis("n", self.across * self.columns * self.lanes)
+        load = ProducerLoad(sums, self._in_tiles([iv.var for iv in axes], m.var, n.var))
+        attrs = {INSTRUCTION: f"{self.name}:store.{self.rows}x{self.columns}"}
+        return ComputeOp(f"{self.product.op.name}.sums", [*axes, m, n], [load], attrs=attrs)
+
     def copy(self, sums: Tensor) -> ComputeOp:
         """The operation itself, as a copy of the tiles."""
         product = self.product
         m, n = product.m.var, product.n.var
         data, _ = product.others()
+        others = [iv.var for iv in data]
+        op = product.op
+        if self.height == 1:
+            load = ProducerLoad(sums, self._in_tiles(others, m, n))
+            return ComputeOp(op.name, op.axis, [load], op.tag)
+        attrs = {INSTRUCTION: f"{self.name}:store.{self.rows}x{self.columns}"}
+        return ComputeOp(op.name, op.axis, [ProducerLoad(sums, (*others, m, n))], op.tag, attrs)
+
+    def _in_tiles(self, others: Sequence[Expr], m: Expr, n: Expr) -> tuple[Expr, ...]:
+        """Where the tiles hold row m and column n."""
         width = self.columns * self.lanes
-        indices = (
-            *(iv.var for iv in data),
+        return (
+            *others,
             floordiv(m, self.rows * self.height),
             floordiv(n, width),
             floormod(floordiv(m, self.height), self.rows),
@@ -238,8 +260,6 @@ class _Writer:
             *([floormod(m, self.height)] if self.height > 1 else []),
             floormod(n, self.lanes),
         )
-        op = product.op
-        return ComputeOp(op.name, op.axis, [ProducerLoad(sums, indices)], op.tag)
 
 
 def _indices_of_a(
