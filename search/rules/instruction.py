@@ -146,6 +146,7 @@ def _tiled(
 ) -> State:
     rows, columns = tile
     target = queries.has_single_elementwise_matched_consumer(state, stage_id)
+    state = _border_inlined(state, product, pack_a)
     state, tiles = state.use_instruction(stage_id, it.name, rows, columns, pack_a)
     if pack_a and it.extent("m") > 1:
         # Rows a power of two apart fall into the same few sets of the cache.
@@ -183,6 +184,17 @@ def _tiled(
         for inner in (inner_m, inner_n[0]):
             state, _ = state.unroll(target, inner)
     return state.compute_at(tiles, target, outer[-1])
+
+
+def _border_inlined(state: State, product: Product, pack_a: bool) -> State:
+    """A that is a copy with a border is copied once, as it is packed."""
+    source = product.a.producer.op
+    if not pack_a or not isinstance(source, ComputeOp) or source.reduce_axis:
+        return state
+    number = next(k for k, stage in enumerate(state.stages) if stage.op is source)
+    one_reader = queries.single_consumer_id(state, number) >= 0
+    inlined = state.stages[number].is_inlined or queries.is_output(state, number)
+    return state.compute_inline(number) if one_reader and not inlined else state
 
 
 def _stores_whole(product: Product, it: Instruction, tile: tuple[int, int]) -> bool:

@@ -82,6 +82,29 @@ def convolution(types: tuple[str, str, str], size: int, ci: int, co: int) -> lis
     return [left, right, out]
 
 
+def padded(types: tuple[str, str, str], size: int, ci: int, co: int, step: int) -> list[Tensor]:
+    """A convolution of three rows and columns with a border, every `step` of them."""
+    a, b, c = types
+    left, right = te.placeholder((size, size, ci), a, "A"), te.placeholder((3, 3, ci, co), b, "B")
+    border = te.compute(
+        (size + 2, size + 2, ci),
+        lambda i, j, r: te.if_then_else(
+            te.all(i >= 1, i <= size, j >= 1, j <= size), left[i - 1, j - 1, r], te.const(0, a)
+        ),
+        "border",
+    )
+    y, x, r = (te.reduce_axis((0, e), name) for e, name in ((3, "y"), (3, "x"), (ci, "r")))
+    out = te.compute(
+        ((size - 1) // step + 1, (size - 1) // step + 1, co),
+        lambda i, j, o: te.sum(
+            border[i * step + y, j * step + x, r].astype(c) * right[y, x, r, o].astype(c),
+            axis=[y, x, r],
+        ),
+        "C",
+    )
+    return [left, right, out]
+
+
 def space_of(tensors: list[Tensor], *names: str) -> SearchSpace:
     dag, options = ComputeDAG(tensors), SearchOptions(space="autosched")
     found = tuple(map(instruction, names))
@@ -118,6 +141,8 @@ CASES: dict[str, tuple[str, list[Tensor]]] = {
         product(TYPES["amx.tdpbf16ps"], 32, 64, 64, turned=True),
     ),
     "convolution by tiles": ("amx.tdpbssd", convolution(TYPES["amx.tdpbssd"], 18, 64, 16)),
+    "rows in steps of two": ("amx.tdpbssd", padded(TYPES["amx.tdpbssd"], 11, 33, 20, 2)),
+    "fewer rows than a tile": ("amx.tdpbf16ps", product(TYPES["amx.tdpbf16ps"], 5, 35, 40)),
 }
 
 
@@ -131,6 +156,7 @@ def test_computes_the_same(case: str) -> None:
     plain = space_of(tensors)
     reference = plain.sample(rng, 1)[0]
     expected = load(build_steps(plain.context.dag, reference, TARGET))(*values)
+    assert using(space), "the instruction fits"
     for sketch in using(space)[:2]:
         steps = space.sample(rng, 1, sketch=sketch)[0]
         assert steps_from_json(json.loads(json.dumps(steps_to_json(steps)))) == steps

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import Add, Cast, Expr, IntImm, IterVar, Mul, ProducerLoad, Reduce
+from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars
 
 
@@ -36,6 +37,16 @@ class Product:
         return self.a.indices[-1] is self.k.var and all(
             self.k.var not in free_vars(index) for index in self.a.indices[:-1]
         )
+
+    def rows(self) -> tuple[int, int] | None:
+        """The one index of A in which m is, and how far a row moves it; None for any other use."""
+        found = [d for d, i in enumerate(self.a.indices) if self.m.var in free_vars(i)]
+        terms = [linear(self.a.indices[d])[1] for d in found]
+        step = terms[0].get(self.m.var, 0) if len(found) == 1 else 0
+        alone = step > 0 and all(
+            e is self.m.var or self.m.var not in free_vars(e) for e in terms[0]
+        )
+        return (found[0], step) if alone else None
 
 
 def extent(iv: IterVar) -> int:

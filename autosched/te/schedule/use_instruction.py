@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from autosched.te.bounds.infer_bound import WHOLE_TILES
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.product import Product, as_product, extent
 from autosched.te.intrin.registry import instruction, statements
@@ -78,7 +79,10 @@ def use_instruction(
         )
     if pack_a and not can_pack(product, it):
         raise refuse(
-            "use_instruction", stage, None, f"{name} needs rows of A that are one of its indices"
+            "use_instruction",
+            stage,
+            None,
+            f"{name} needs rows of A that move one of its indices evenly",
         )
     if not pack_a and not reads_in_place(product, it, tile[0]):
         raise refuse(
@@ -106,7 +110,7 @@ def reads_in_place(product: Product, it: Instruction, rows: int) -> bool:
 
 def can_pack(product: Product, it: Instruction) -> bool:
     """Whether A can be padded to whole calls of the instruction."""
-    return it.extent("m") == 1 or any(index is product.m.var for index in product.a.indices)
+    return it.extent("m") == 1 or product.rows() is not None
 
 
 class _Writer:
@@ -140,22 +144,29 @@ class _Writer:
         return new
 
     def _packed_a(self) -> ComputeOp:
-        """A with k last and padded."""
-        load, k, m = self.product.a, self.product.k, self.product.m
+        """A with k last and padded. Rows `step` apart lie side by side, in `step` groups."""
+        product = self.product
+        load, k, m = product.a, product.k, product.m
         last = _axis("kp", self.steps * self.depth)
-        bounds = [(last.var, extent(k), self.steps * self.depth)]
+        bounds: list[tuple[Expr, int, int]] = [(last.var, extent(k), self.steps * self.depth)]
         axes: list[IterVar] = []
         indices: list[Expr] = []
+        rows = product.rows() if self.height > 1 else None
         for d, (index, size) in enumerate(zip(load.indices, load.producer.shape, strict=True)):
             if index is k.var:
                 indices.append(last.var)
                 continue
-            rows = self.down * self.rows * self.height
-            padded = self.height > 1 and index is m.var
-            axes.append(_axis(f"d{d}", rows if padded else size))
-            indices.append(axes[-1].var)
-            if padded:
-                bounds.append((axes[-1].var, extent(m), rows))
+            at, step = rows or (-1, 0)
+            if d != at:
+                axes.append(_axis(f"d{d}", size))
+                indices.append(axes[-1].var)
+                continue
+            assert isinstance(size, IntImm), "extents are constants"
+            more = self.down * self.rows * self.height - extent(m)
+            place, phase = _axis(f"d{d}", -(-size.value // step) + more), _axis("phase", step)
+            axes += [phase, place] if step > 1 else [place]
+            indices.append(add(mul(place.var, step), phase.var) if step > 1 else place.var)
+            bounds.append((indices[-1], size.value, step * (-(-size.value // step) + more)))
         value = _within(load.producer[tuple(indices)], bounds)
         return ComputeOp(f"{load.producer.name}.pack", [*axes, last], [value])
 
@@ -210,7 +221,7 @@ class _Writer:
         table: dict[Var, Expr] = {product.m.var: row, product.k.var: step}
         table |= {old.var: new.var for old, new in zip(data, axes, strict=True)}
         table |= {old.var: new.var for old, new in zip(reductions, outer, strict=True)}
-        left = _indices_of_a(product.a, product.k, table, pack_a)
+        left = self._indices_of_a(table, pack_a)
         fixed = (product.n.var, product.k.var)
         others = [substitute(i, table) for i in product.b.indices if all(i is not v for v in fixed)]
         lane = add(mul(ni.var, self.group), floormod(ki.var, self.group) if within else ki.var)
@@ -221,9 +232,32 @@ class _Writer:
             cast(dtype, ProducerLoad(a, tuple(left))), cast(dtype, ProducerLoad(b, tuple(right)))
         )
         body = sum_over(value, axis=[*outer, ko, ki])
-        attrs = {INSTRUCTION: f"{self.name}:{self.part}"}
+        attrs: dict[str, Any] = {INSTRUCTION: f"{self.name}:{self.part}"}
+        if within:  # whole tiles, of less than a whole tile of rows too
+            attrs[WHOLE_TILES] = (1,) * (len(axes) + 2) + (
+                self.rows,
+                self.columns,
+                self.height,
+                self.lanes,
+            )
         name = f"{product.op.name}.tile"
         return ComputeOp(name, [*axes, mo, no, mt, nt, *within, ni], [body], attrs=attrs)
+
+    def _indices_of_a(self, table: dict[Var, Expr], packed: bool) -> list[Expr]:
+        load, k, m = self.product.a, self.product.k, self.product.m
+        if not packed:
+            return [substitute(index, table) for index in load.indices]
+        at, step = (self.product.rows() if self.height > 1 else None) or (-1, 1)
+        found: list[Expr] = []
+        for d, index in enumerate(load.indices):
+            if index is k.var:
+                continue
+            if d != at or step == 1:
+                found.append(substitute(index, table))
+                continue
+            first = substitute(substitute(index, {m.var: IntImm(0)}), table)
+            found += [floormod(first, step), add(table[m.var], floordiv(first, step))]
+        return [*found, table[k.var]]
 
     def _stored(self, sums: Tensor) -> ComputeOp:
         """The tiles as rows [other axes, m, n] of whole tiles."""
@@ -232,7 +266,11 @@ class _Writer:
         m = _axis("m", self.down * self.rows * self.height)
         n = _axis("n", self.across * self.columns * self.lanes)
         load = ProducerLoad(sums, self._in_tiles([iv.var for iv in axes], m.var, n.var))
-        attrs = {INSTRUCTION: f"{self.name}:store.{self.rows}x{self.columns}"}
+        block = self.rows * self.height, self.columns * self.lanes
+        attrs = {
+            INSTRUCTION: f"{self.name}:store.{self.rows}x{self.columns}",
+            WHOLE_TILES: (1,) * len(axes) + block,
+        }
         return ComputeOp(f"{self.product.op.name}.sums", [*axes, m, n], [load], attrs=attrs)
 
     def copy(self, sums: Tensor) -> ComputeOp:
@@ -260,15 +298,6 @@ class _Writer:
             *([floormod(m, self.height)] if self.height > 1 else []),
             floormod(n, self.lanes),
         )
-
-
-def _indices_of_a(
-    load: ProducerLoad, k: IterVar, table: dict[Var, Expr], packed: bool
-) -> list[Expr]:
-    if not packed:
-        return [substitute(index, table) for index in load.indices]
-    rest = [substitute(index, table) for index in load.indices if index is not k.var]
-    return [*rest, table[k.var]]
 
 
 def _renamed(iv: IterVar) -> IterVar:
