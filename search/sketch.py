@@ -30,6 +30,7 @@ from autosched.search.rules.protocol import Context, Decision, SketchRule
 from autosched.search.rules.space import FUSE_ROWS, TILE_ELEMENTS, TILE_REDUCTION
 from autosched.search.rules.tensor_core import TENSOR_CORE
 from autosched.search.rules.tiling import structure_problem, with_sampled_rfactor
+from autosched.search.rules.transposing import PACK_TRANSPOSED
 from autosched.state.state import State
 
 ANSOR_CPU_RULES: tuple[SketchRule, ...] = (
@@ -48,6 +49,7 @@ CPU_RULES: tuple[SketchRule, ...] = (
     *ANSOR_CPU_RULES[1:4],
     BLOCK_REDUCTION,
     PACK_OPERAND,
+    PACK_TRANSPOSED,
     *ANSOR_CPU_RULES[4:-1],
     TILE_REDUCTION,
     TILE_ELEMENTS,

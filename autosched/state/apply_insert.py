@@ -20,6 +20,7 @@ from autosched.state.steps import (
     CacheWriteStep,
     FuseStep,
     InstructionStep,
+    ReorderStep,
     RfactorStep,
     SplitStep,
     Step,
@@ -47,10 +48,13 @@ def cache_read(state: State, step: CacheReadStep) -> State:
 
 
 def cache_write(state: State, step: CacheWriteStep) -> State:
-    """Insert a cache stage before the stage, which starts afresh."""
+    """Insert a cache stage before the stage, which starts afresh.
+
+    Where the step before reorders the stage's loops, that is the order of the cache's axes.
+    """
     if state.stages[step.stage_id].compute_at is not ComputeAt.ROOT:
         raise refuse(state, step, "cache a stage before it is inlined or attached")
-    _check_loops(state, step, ())
+    _check_loops(state, step, inserting_steps((*state.steps, step), len(state.steps))[:-1])
     dag = state.dag.replayed((*state.steps, step))
     s, ops = step.stage_id, dag.ops
     added = len(ops) - len(state.stages)
@@ -119,7 +123,10 @@ def _check_loops(state: State, step: Step, before: Sequence[Step]) -> None:
 
 
 def inserting_steps(steps: Sequence[Step], start: int = 0) -> tuple[Step, ...]:
-    """The CHR, CHW, TI and RF steps from `start` on, each RF after the SP (and FU) it needs."""
+    """The CHR, CHW, TI and RF steps from `start` on, each after what it needs.
+
+    That is the SP (and FU) before an RF, and an RE just before a CHW.
+    """
     kept: list[Step] = []
     for k in range(start, len(steps)):
         step = steps[k]
@@ -136,6 +143,10 @@ def inserting_steps(steps: Sequence[Step], start: int = 0) -> tuple[Step, ...]:
             if isinstance(fuse, FuseStep) and fuse.stage_id == step.stage_id:
                 kept.append(fuse)
             kept.append(before)
+        elif isinstance(step, CacheWriteStep) and k >= 1:
+            order = steps[k - 1]
+            if isinstance(order, ReorderStep) and order.stage_id == step.stage_id:
+                kept.append(order)
         kept.append(step)
     return tuple(kept)
 

@@ -161,7 +161,10 @@ class CacheReadStep(Step):
 
 @dataclass(frozen=True, slots=True)
 class CacheWriteStep(Step):
-    """Compute the stage into `scope` first; the computing stage takes the stage's id."""
+    """Compute the stage into `scope` first; the computing stage takes the stage's id.
+
+    Right after a ReorderStep of the stage, the axes of the cache are in that order.
+    """
 
     code: ClassVar[str] = "CHW"
     scope: str

@@ -239,7 +239,8 @@ def _inline(p: _Planner, step: ComputeInlineStep, k: int) -> None:
 
 def _cache_write(p: _Planner, step: CacheWriteStep, k: int) -> None:
     stage = p.stages[step.stage_id]
-    if stage.part or stage.relations or stage.kinds or stage.target is not None:
+    moved = stage.leaves != list(range(stage.axes))
+    if stage.part or stage.relations or stage.kinds or moved or stage.target is not None:
         raise UnsupportedError("cache_write of a stage with transformed loops")
     p.op_steps.append(CacheWriteStep(p.te_id(stage), step.scope))
     cache = PlannedStage(p.known, stage.axes, stage.data, rank=stage.rank)

@@ -23,7 +23,7 @@ from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.rules.tiling import follow_tiling
 from autosched.state import queries
 from autosched.state.access import CONST_TENSOR_ATTR
-from autosched.state.iterator import Iterator, IterKind
+from autosched.state.iterator import Iterator, IterKind, clean_name
 from autosched.state.state import State
 from autosched.state.steps import RfactorStep
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp, tensor_loads
@@ -44,7 +44,7 @@ LEAST_REUSE = 8
 _OWN_LOOPS = (queries.NO_SPLIT_AT_INNER, queries.ALWAYS_UNROLL_INNER, CONST_TENSOR_ATTR)
 
 
-def _blockable(state: State, stage_id: int) -> ComputeOp | None:
+def blockable(state: State, stage_id: int) -> ComputeOp | None:
     """The operation of a stage that reduces with reuse, if no other rule has changed its loops."""
     op = state.stages[stage_id].op
     if not isinstance(op, ComputeOp) or not queries.needs_multi_level_tiling(state, stage_id):
@@ -56,7 +56,8 @@ def _blockable(state: State, stage_id: int) -> ComputeOp | None:
     return None if touched or any(isinstance(s, RfactorStep) for s in state.steps) else op
 
 
-def _extent(extent: object) -> int:
+def extent_of(extent: object) -> int:
+    """The value of a constant extent, 0 of others."""
     return extent.value if isinstance(extent, IntImm) else 0
 
 
@@ -66,7 +67,7 @@ def packable(state: State, stage_id: int) -> tuple[int, frozenset[Var]] | None:
     It is an argument, read once in the body and in order along the last axis, and elements are
     read for several values of other axes. None when there is no such operand.
     """
-    op = _blockable(state, stage_id)
+    op = blockable(state, stage_id)
     if op is None:
         return None
     loads = [load for body in op.body for load in tensor_loads(body)]
@@ -77,8 +78,8 @@ def packable(state: State, stage_id: int) -> tuple[int, frozenset[Var]] | None:
             continue
         found = {v for index in load.indices for v in free_vars(index)}
         axes = frozenset(axis.var for axis in op.axis if axis.var in found)
-        others = [_extent(a.dom.extent) for a in op.axis if a.dom and a.var not in axes]
-        size = math.prod(_extent(n) for n in load.producer.shape) * load.producer.dtype.bytes
+        others = [extent_of(a.dom.extent) for a in op.axis if a.dom and a.var not in axes]
+        size = math.prod(extent_of(n) for n in load.producer.shape) * load.producer.dtype.bytes
         if size > LEAST_BYTES and math.prod(others) >= LEAST_REUSE:
             return [s.op for s in state.stages].index(load.producer.op), axes
     return None
@@ -99,7 +100,7 @@ def block(state: State, stage_id: int, panel: frozenset[Var]) -> tuple[State, li
     """
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
-    names = {var.name for var in panel}
+    names = {clean_name(var.name) for var in panel}
     outer: list[Iterator] = []
     panels: list[Iterator] = []
     middle: list[Iterator] = []
@@ -162,7 +163,7 @@ def _block(context: Context, state: State, stage_id: int) -> Next:
 
 BLOCK_REDUCTION = FunctionRule(
     "BlockReduction",
-    lambda _, s, i: Decision.APPLY if _blockable(s, i) is not None else Decision.SKIP,
+    lambda _, s, i: Decision.APPLY if blockable(s, i) is not None else Decision.SKIP,
     _block,
 )
 

@@ -31,6 +31,15 @@ GPU = [
     ["FU", 2, []],
     ["SA", 2, 0, 32, 1],
 ]
+TRANSPOSED = [
+    ["CHR", 0, "global", [2]],
+    ["RE", 1, [1, 0]],
+    ["CHW", 1, "global"],
+    ["CI", 2],
+    ["RE", 4, [1, 0, 2]],
+    ["CHW", 4, "global"],
+    ["SP", 4, 1, 16, [4], 1],
+]
 
 
 def described(schedule: Schedule) -> list[Any]:
@@ -65,6 +74,15 @@ def test_code_runs_to_the_same_schedule() -> None:
         "C_i_outer, C_i_inner = s[C].split(C_i, factor=4)",
         "C_j_outer, C_j_inner = s[C].split(C_j, nparts=2)",
     ]
+
+
+def test_caches_with_their_axes_in_another_order() -> None:
+    dag = ComputeDAG(workloads.get("matmul").tensors(M=16, N=32, K=8))
+    steps = steps_from_json(TRANSPOSED)
+    schedule = run(python_schedule(dag, steps), dag)
+    assert described(schedule) == described(dag.apply_steps(steps)[0])
+    shapes = {s.op.name: [str(n) for n in s.op.output(0).shape] for s in schedule.stages}
+    assert shapes["A.global.global"] == ["8", "16"] and shapes["C.global"] == ["32", "16"]
 
 
 def test_caches_threads_and_alignment() -> None:

@@ -222,10 +222,28 @@ def test_primitives_refuse(dense: State) -> None:
         dense.rfactor(2, dense.stages[2].iters[0], 1)
     with pytest.raises(ScheduleError, match="its loops were changed before"):
         dense.split(2, dense.stages[2].iters[0], [4])[0].cache_write(2, "local")
+    with pytest.raises(ScheduleError, match="its loops were changed before"):
+        reordered(dense, 2).split(5, relu[0], [4])[0].cache_write(2, "local")
     with pytest.raises(ScheduleError, match="before it is inlined or attached"):
         attached.cache_write(2, "local")
     with pytest.raises(ScheduleError, match="cannot be computed into"):
         dense.compute_at(5, 5, relu[0])
+
+
+def reordered(state: State, stage_id: int) -> State:
+    i, j, *rest = state.stages[stage_id].iters
+    return state.reorder(stage_id, [j, i, *rest])
+
+
+def test_an_order_right_before_cache_write_is_that_of_its_axes(dense: State) -> None:
+    state, cache = reordered(dense, 2).cache_write(2, "local")
+    assert [it.name for it in state.stages[cache].iters] == ["j_c", "i_c", "k"]
+    assert [it.name for it in state.stages[cache + 1].iters] == ["i", "j"]
+    assert [str(n) for n in state.stages[cache].op.output(0).shape] == ["32", "16"]
+    schedule = state.dag.apply_steps(state.steps)[0]
+    assert [iv.var.name for iv in schedule.stages[cache].leaf_iter_vars] == ["j.c", "i.c", "k"]
+    again, _ = state.split(cache, state.stages[cache].iters[0], [4])
+    assert state.dag.infer_bound(again).stages[cache].iters[0].extent == 8
 
 
 def test_only_placeholders_and_computes() -> None:

@@ -1,0 +1,158 @@
+"""PackTransposed: vectors along an axis that no operand has innermost, in the space `autosched`.
+
+T[i, j] = sum(k, A[i, k] * W[j, k])         for k, i:
+D[i, j] = max(T[i, j], 0)                     A.t[k, i] = A[i, k]
+                                      ->    for i.0, j.0:
+                                              for k.0, j.1.0, i.1.0, i.1.1, k.1, j.1.1, i.1.2:
+                                                T.t[j, i] += A.t[k, i] * W[j, k]
+                                              for i.1, j.1:
+                                                D[i, j] = max(T.t[j, i], 0)
+
+No read of such a sum has neighbours along an axis of the result; in an NCHW convolution only along
+rows of the image, whose last vector is mostly part of one. The operand that is read most often is
+copied with an axis of the result innermost, once, by all threads. The sums have that axis innermost
+until they are complete.
+
+The steps are Ansor's: a CHW right after an RE makes a cache whose axes are in that order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from autosched.cpu_caches import TYPICAL
+from autosched.nest.core import core_of
+from autosched.search.rules.blocking import (
+    LEAST_REUSE,
+    PACKED_SCOPE,
+    Next,
+    block,
+    blockable,
+    extent_of,
+)
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.tiling import follow_tiling
+from autosched.state import queries
+from autosched.state.iterator import IterKind
+from autosched.state.state import State
+from autosched.te.operations.operation import ComputeOp, PlaceholderOp, tensor_loads
+from autosched.tir.expr import ProducerLoad, Var
+from autosched.tir.walk import free_vars
+
+MOST_BYTES = TYPICAL[1]
+"""Of the copied operand: what does not stay in the second cache is read from afar for each row."""
+
+
+FULL = 0.95
+"""Share of the lanes in use along the last axis from which another axis gains nothing."""
+
+
+class Turned(NamedTuple):
+    """The stage of the operand, which of its indices becomes the last, and which of the axes of
+    the result."""
+
+    operand: int
+    place: int
+    axis: int
+
+
+def turned(context: Context, state: State, stage_id: int) -> Turned | None:
+    """What to copy for vectors along another axis; None when that is worth nothing."""
+    op = blockable(state, stage_id)
+    if op is None or _writer(state, stage_id) is None:
+        return None
+    lanes = core_of(context.hardware.vector_unit_bytes).lanes(op.output(0).dtype.bytes)
+    loads = [load for body in op.body for load in tensor_loads(body)]
+    extents = [extent_of(axis.dom.extent) if axis.dom else 0 for axis in op.axis]
+    least = 0.0
+    if any(load.indices and op.axis[-1].var in free_vars(load.indices[-1]) for load in loads):
+        least = _filled(extents[-1], lanes)
+        if least >= FULL:
+            return None
+    found: list[tuple[int, Turned]] = []
+    for load in loads:
+        for index, axis in _turnable(op, load, loads):
+            moved = {v for e in load.indices for v in free_vars(e)}
+            still = [n for a, n in zip(op.axis, extents, strict=True) if a.var not in moved]
+            reuse = math.prod(still)
+            fills = extents[axis] >= lanes and _filled(extents[axis], lanes) > least
+            if reuse >= LEAST_REUSE and fills:
+                operand = [s.op for s in state.stages].index(load.producer.op)
+                found.append((reuse, Turned(operand, index, axis)))
+    return max(found, default=(0, None), key=lambda pair: pair[0])[1]
+
+
+def _writer(state: State, stage_id: int) -> int | None:
+    """The stage that writes what the stage has summed up: element by element, or itself."""
+    if queries.is_output(state, stage_id):
+        return stage_id
+    target = queries.has_single_elementwise_matched_consumer(state, stage_id)
+    return target if target >= 0 else None
+
+
+def _filled(extent: int, lanes: int) -> float:
+    """The share of lanes that vectors along an axis have use for."""
+    return extent / (-(-extent // lanes) * lanes) if extent else 0.0
+
+
+def _turnable(
+    op: ComputeOp, load: ProducerLoad, loads: Sequence[ProducerLoad]
+) -> Iterator[tuple[int, int]]:
+    """The indices but the last that are an axis of the result which only this load, of an
+    argument, moves along; with the number of that axis."""
+    size = math.prod(map(extent_of, load.producer.shape)) * load.producer.dtype.bytes
+    once = sum(other.producer is load.producer for other in loads) == 1
+    if not once or not isinstance(load.producer.op, PlaceholderOp) or not 0 < size <= MOST_BYTES:
+        return
+    elsewhere: set[Var] = set()
+    for other in loads:
+        if other is not load:
+            elsewhere.update(v for e in other.indices for v in free_vars(e))
+    numbers = {axis.var: number for number, axis in enumerate(op.axis)}
+    for index, e in enumerate(load.indices[:-1]):
+        uses = sum(e in free_vars(other) for other in load.indices)
+        if isinstance(e, Var) and e in numbers and e not in elsewhere and uses == 1:
+            yield index, numbers[e]
+
+
+# ---- the loops
+
+
+def _with_last(state: State, stage_id: int, axis: int) -> State:
+    """A cache before the stage whose axis number `axis` is innermost; it takes the stage's id."""
+    iters = list(state.stages[stage_id].iters)
+    spatial = [it for it in iters if it.kind is IterKind.SPATIAL]
+    rest = [it for it in iters if it.kind is not IterKind.SPATIAL]
+    last = spatial.pop(axis)
+    state = state.reorder(stage_id, [*spatial, last, *rest])
+    return state.cache_write(stage_id, PACKED_SCOPE)[0]
+
+
+def _turn(context: Context, state: State, stage_id: int) -> Next:
+    found = turned(context, state, stage_id)
+    writer = _writer(state, stage_id)
+    assert found is not None and writer is not None
+    state, copy = state.cache_read(found.operand, PACKED_SCOPE, [stage_id])
+    state = _with_last(state, copy, found.place)
+    state = state.compute_inline(copy + 1)
+    stage_id, writer = stage_id + 2, writer + 2
+    state = _with_last(state, stage_id, found.axis)
+    if writer > stage_id:
+        state = state.compute_inline(stage_id + 1)
+    writer += 1
+    op = state.stages[stage_id].op
+    assert isinstance(op, ComputeOp)
+    state, split_ids, _ = block(state, stage_id, frozenset({op.axis[-1].var}))
+    split_ids.insert(found.axis, split_ids.pop())
+    state = follow_tiling(state, writer, split_ids, 1)
+    at = state.stages[writer].iters[len(split_ids) - 1]
+    return [(state.compute_at(stage_id, writer, at), stage_id - 1)]
+
+
+PACK_TRANSPOSED = FunctionRule(
+    "PackTransposed",
+    lambda c, s, i: Decision.APPLY if turned(c, s, i) is not None else Decision.SKIP,
+    _turn,
+)
