@@ -23,7 +23,10 @@ where it has an argument for them. NumPy is left out where it takes over four ti
 ratio   the time of the fastest peer over ours: above 1 we are faster;
 share   the limit over our time, where the limit is the longer of
         flops   the operations that are needed over the measured peak of the machine (multiply-adds
-                in registers, measure/peak.py). Those of a convolution's border count as everywhere;
+                in registers, measure/peak.py): the median of one measurement in each turn, because
+                the clock of a machine that is shared changes by a tenth within seconds. Multiply-
+                adds that also load run at 0.93 of it on a Sapphire Rapids, where they draw more
+                power and lower the clock. Those of a convolution's border count as everywhere;
                 multiplications with the zeros that a transposed convolution inserts do not count.
                 What is no part of a multiply-add (a maximum, a difference) takes its place in the
                 core and counts as much, and so does each of the EXP_STEPS instructions of an
@@ -95,10 +98,9 @@ def kernel_of(task: Task, trials: int, records: Path) -> tuple[CpuKernel, int]:
     return kernel, known
 
 
-def limits(operator: Operator, task: Task) -> dict[str, float]:
-    """Seconds that the operations and the bytes need at least, and those of mere reading."""
-    peak = peak_flops(task.target, "float32")
-    assert peak is not None
+def limits(operator: Operator, task: Task, peak: float) -> dict[str, float]:
+    """Seconds that the operations, of which `peak` are done in one, and the bytes need at least,
+    and those of mere reading."""
     reads, writes = moved_bytes(task)
     return {
         "flops": operator.needed_flops(task) / peak,
@@ -107,10 +109,19 @@ def limits(operator: Operator, task: Task) -> dict[str, float]:
     }
 
 
-def in_turns(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Seconds per call in each of the rounds; a peer far slower than another leaves after three."""
+def in_turns(
+    calls: dict[str, Callable[[], Any]], rounds: int, peak: Callable[[], float | None]
+) -> tuple[dict[str, list[float]], float]:
+    """Seconds per call in each of the rounds, and the median of `peak` in them.
+
+    A peer far slower than another leaves after three.
+    """
+    peaks: list[float] = []
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds):
+        found = peak()
+        assert found is not None, "peak_flops knows float32"
+        peaks.append(found)
         fastest = min((min(t) for name, t in times.items() if t and name != OURS), default=0.0)
         for name, call in calls.items():
             if turn > 2 and name != OURS and min(times[name]) > _TOO_SLOW * fastest:
@@ -118,7 +129,7 @@ def in_turns(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list
             time.sleep(_PAUSE_SECONDS)
             once = _visit(call, _WARM_SECONDS, 1)
             times[name].append(_visit(call, _VISIT_SECONDS, max(1, int(_BATCH_SECONDS / once))))
-    return times
+    return times, median(peaks)
 
 
 def _visit(call: Callable[[], Any], seconds: float, calls: int) -> float:
@@ -162,8 +173,8 @@ def measured(operator: Operator, target: Target, trials: int, records: Path, rou
     for name, call in calls.items():
         _compare(name, output if (found := call()) is None else _array(found), expected)
         _visit(call, _VISIT_SECONDS, 1)
-    times = in_turns(calls, rounds)
-    needed = limits(operator, task)
+    times, peak = in_turns(calls, rounds, lambda: peak_flops(target, "float32"))
+    needed = limits(operator, task, peak)
     seconds = {name: median(values) for name, values in times.items()}
     ours = seconds.pop(OURS)
     best = min(seconds, key=lambda name: seconds[name]) if seconds else None
