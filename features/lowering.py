@@ -24,7 +24,9 @@ def features_of_steps(
     Raises ScheduleError when the steps are illegal or, on a GPU, beyond the hardware's limits:
     Ansor's count of shared memory, or without `ansor_limits` what code generation makes of it.
     """
-    return rows_of_steps(dag, steps, target, name, ansor_limits).values
+    features = feature_set(name)
+    func = lower_for_features(dag, steps, target, features.as_ansor, ansor_limits)
+    return features.extract(func, target)
 
 
 def rows_of_steps(

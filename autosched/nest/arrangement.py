@@ -130,13 +130,17 @@ def _steps(piece: Piece) -> int:
 def _arithmetic(piece: Piece) -> float:
     """Cycles of all steps, without what surrounds them."""
     assert piece.tile is not None
-    each = cost(replace(piece.tile.problem, window=()), piece.tile.chosen, ENDLESS)
+    each = cost(_stepwise(piece.tile.problem), piece.tile.chosen, ENDLESS)
     return each * piece.nest.iterations / piece.lanes
 
 
 def _cycles(piece: Piece, element: int) -> float:
     """Of all steps one after the other."""
-    return _computed(piece, replace(_problem(piece), window=())) + _moved(piece, element)
+    return _computed(piece, _stepwise(_problem(piece))) + _moved(piece, element)
+
+
+def _stepwise(problem: TileProblem) -> TileProblem:
+    return replace(problem, window=()) if problem.window else problem
 
 
 def _unrolled_cycles(piece: Piece, element: int) -> float:
@@ -152,7 +156,8 @@ def _cheapest(
 
 def _computed(piece: Piece, problem: TileProblem) -> float:
     assert piece.tile is not None
-    problem = replace(problem, finish=max(problem.finish, _HELD_CYCLES))
+    if problem.finish < _HELD_CYCLES:
+        problem = replace(problem, finish=_HELD_CYCLES)
     return cost(problem, piece.tile.chosen, _steps(piece)) * piece.nest.iterations / piece.lanes
 
 

@@ -9,12 +9,10 @@ leave most of it unused; and what does not follow its predecessor in memory is n
 from __future__ import annotations
 
 import math
-from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
-from operator import mul
+from typing import NamedTuple
 
 from autosched.nest.core import PAGE, Memory
 from autosched.nest.visits import Visit
@@ -55,8 +53,7 @@ class Walk:
 NOWHERE = Walk((0.0,) * 3, (0.0,) * 3, (0.0,) * 2)
 
 
-@dataclass(frozen=True, slots=True)
-class _Touched:
+class _Touched(NamedTuple):
     """What one access touches: lines, runs of them, pages, and the bytes of a cache that has room
     for the lines where most of them compete."""
 
@@ -73,25 +70,30 @@ def walk(visits: tuple[Visit, ...], elements: tuple[int, ...], memory: Memory) -
     What the iterations of a loop touch moves once when that of one iteration fits, and again with
     every iteration of the loops outside.
     """
-    touched = list(
-        zip(
-            *(_by_level(visits, a, size, memory.line) for a, size in enumerate(elements)),
-            strict=True,
-        )
-    )
-    outside = list(accumulate((visit.extent for visit in visits), mul, initial=1))
-    needed = [
-        max(memory.line * sum(t.lines for t in level), *(t.needed for t in level))
-        for level in touched
-    ]
-    pages = [sum(t.pages for t in level) for level in touched]
+    by_access = [_by_level(visits, a, size, memory.line) for a, size in enumerate(elements)]
+    lines: list[float] = []
+    runs: list[float] = []
+    pages: list[int] = []
+    needed: list[int] = []
+    outside = [1]
+    for visit in visits:
+        outside.append(outside[-1] * visit.extent)
+    for times, *level in zip(outside, *by_access, strict=True):
+        of_lines, of_runs, of_pages, most = 0, 0, 0, 0
+        for touched in level:
+            of_lines += touched.lines
+            of_runs += touched.runs
+            of_pages += touched.pages
+            most = max(most, touched.needed)
+        lines.append(float(of_lines * times))
+        runs.append(float(of_runs * times))
+        pages.append(of_pages)
+        needed.append(max(memory.line * of_lines, most))
     looked_up = [max(0, outermost_within(pages, entries) - 1) for entries in memory.tlb]
-    lines = [float(sum(t.lines for t in level) * times) for level, times in zip(touched, outside)]
-    runs = [float(sum(t.runs for t in level) * times) for level, times in zip(touched, outside)]
     return Walk(
-        tuple(_moved(lines, needed, capacity) for capacity in memory.caches),
-        tuple(_moved(runs, needed, capacity) for capacity in memory.caches),
-        tuple(float(pages[k] * outside[k]) for k in looked_up),
+        tuple([_moved(lines, needed, capacity) for capacity in memory.caches]),
+        tuple([_moved(runs, needed, capacity) for capacity in memory.caches]),
+        tuple([float(pages[k] * outside[k]) for k in looked_up]),
     )
 
 
@@ -119,20 +121,22 @@ def outermost_within(sizes: Sequence[int], capacity: int) -> int:
 
 def _by_level(visits: Sequence[Visit], access: int, element: int, line: int) -> list[_Touched]:
     """What the loops from each level inwards touch; the last entry is a single iteration."""
-    moving: list[tuple[int, int]] = []
+    moving: tuple[tuple[int, int], ...] = ()
     found = [_touched(moving, element, line)]
-    for visit in reversed(visits):
-        stride = abs(visit.strides[access]) * element
-        if stride and visit.extent > 1:
-            insort(moving, (stride, visit.extent))
+    for extent, strides in reversed(visits):
+        stride = strides[access]
+        if stride and extent > 1:
+            moving = tuple(sorted((*moving, (abs(stride) * element, extent))))
             found.append(_touched(moving, element, line))
         else:
             found.append(found[-1])
     return found[::-1]
 
 
-def _touched(moving: Sequence[tuple[int, int]], element: int, line: int) -> _Touched:
-    """Of loops by rising stride (bytes) and their extents."""
+@lru_cache(maxsize=50_000)
+def _touched(moving: tuple[tuple[int, int], ...], element: int, line: int) -> _Touched:
+    """Of loops by rising stride (bytes) and their extents: orders and tiles of one nest have many
+    of them in common."""
     span = element  # bytes of one run
     gaps: list[tuple[int, int]] = []  # strides between runs, and how many there are
     for stride, extent in moving:
@@ -145,17 +149,22 @@ def _touched(moving: Sequence[tuple[int, int]], element: int, line: int) -> _Tou
             gaps.append((stride, extent))
     run = -(-span // line)
     runs = 1
-    places = {k * line % PAGE for k in range(min(run, PAGE // line))}
+    slots = PAGE // line
+    every = (1 << slots) - 1
+    places = (1 << min(run, slots)) - 1  # a bit for each line of a page
     page_span, page_runs = span, 1
     for stride, count in gaps:
         runs *= count
         apart = min(count, PAGE // math.gcd(stride, PAGE))
-        if apart > 1 and len(places) * line < PAGE:
-            places = {(p + k * stride) % PAGE // line * line for p in places for k in range(apart)}
+        if apart > 1 and places != every:
+            whole = places << slots | places
+            for by in {k * stride // line % slots for k in range(apart)}:
+                places |= whole >> (slots - by) & every
         if stride < PAGE:
             page_span += stride * (count - 1)
         else:
             page_runs *= count
     lines = runs * run
-    needed = -(-lines // len(places)) * PAGE if lines > len(places) else 0
+    room = places.bit_count()
+    needed = -(-lines // room) * PAGE if lines > room else 0
     return _Touched(lines, runs, page_runs * -(-page_span // PAGE), needed)

@@ -154,7 +154,9 @@ def pre_order(expr: Expr) -> Iterator[Expr]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(node.children()))
+        children = node.children()
+        if children:
+            stack += children[::-1]
 
 
 def post_order(expr: Expr) -> Iterator[Expr]:
@@ -358,7 +360,7 @@ def stmts(root: Stmt) -> Iterator[Stmt]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(child_stmts(node)))
+        stack += child_stmts(node)[::-1]
 
 
 def direct_exprs(stmt: Stmt) -> tuple[Expr, ...]:

@@ -95,7 +95,7 @@ def test_what_is_touched_is_counted_like_the_addresses(seed: int) -> None:
         for ks in itertools.product(*(range(extent) for _, extent in loops))
     ]
     lines = {start // LINE for start in starts}
-    found = _touched(loops, 4, LINE)
+    found = _touched(tuple(loops), 4, LINE)
     assert found.lines == len(lines), f"seed {seed}: {loops}"
     assert found.pages >= len({start // PAGE for start in starts}), f"seed {seed}: {loops}"
     if found.needed:
@@ -107,7 +107,7 @@ def test_strides_that_meet_within_a_page_share_their_places() -> None:
     """Rows 16 KiB apart, three columns 1 KiB apart and again 7 KiB further: the second three are at
     places of the first, or next to them. 96 lines at four places need 24 of each."""
     moving = [(1024, 3), (7 * 1024, 2), (16 * 1024, 16)]
-    assert _touched(moving, 4, LINE).needed == 96 // 4 * PAGE
+    assert _touched(tuple(moving), 4, LINE).needed == 96 // 4 * PAGE
 
 
 @pytest.mark.parametrize(

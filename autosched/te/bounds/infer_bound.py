@@ -343,6 +343,10 @@ class _Context:
 
     def final(self, iv: IterVar, dom: Range) -> Range:
         """`dom` simplified and of the type of `iv`."""
+        first, length, dtype = dom.min, dom.extent, iv.var.dtype
+        if first.__class__ is IntImm and length.__class__ is IntImm:
+            if first.dtype is dtype and length.dtype is dtype:
+                return dom
         low, extent = self._final(iv, dom.min), self._final(iv, dom.extent)
         if not isinstance(extent, IntImm):
             constant = self._knowing_all.simplify(extent)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import BufferLoad, IntImm, Var
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import (
     Allocate,
@@ -81,14 +81,17 @@ class HoistInvariants(FunctionPass):
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         if not func.attrs.get("tir.noalias", True):
             return func
-        return func.with_body(_hoisted(func.body))
+        if not any(isinstance(s, _Storage) for s in stmts(func.body)):
+            return func
+        uses: dict[Expr, _Uses] = {}
 
+        def hoisted(s: Stmt) -> Stmt:
+            if isinstance(s, BufferStore):
+                return s
+            new = map_children(s, hoisted)
+            return _split(new, uses) if isinstance(new, For) and _is_sure(new) else new
 
-def _hoisted(s: Stmt) -> Stmt:
-    if isinstance(s, BufferStore):
-        return s
-    new = map_children(s, _hoisted)
-    return _split(new) if isinstance(new, For) and _is_sure(new) else new
+        return func.with_body(hoisted(func.body))
 
 
 def _is_sure(loop: For) -> bool:
@@ -111,12 +114,33 @@ class _Part:
         return self.reads | self.writes
 
 
-def _split(loop: For) -> Stmt:
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """The pointers that an expression reads, whether one of them is a variable of it or begins
+    where an expression says, and whether evaluating it has an effect."""
+
+    reads: frozenset[Var]
+    elsewhere: bool
+    effect: bool
+
+
+def _uses_of(e: Expr, known: dict[Expr, _Uses]) -> _Uses:
+    found = known.get(e)
+    if found is None:
+        pointers = {v for v in free_vars(e) if v.dtype.is_handle}
+        loads = [n.buffer for n in pre_order(e) if isinstance(n, BufferLoad)]
+        reads = frozenset(pointers.union([b.data for b in loads]))
+        elsewhere = bool(pointers) or any(map(_is_view, loads))
+        found = known[e] = _Uses(reads, elsewhere, has_side_effect(e))
+    return found
+
+
+def _split(loop: For, uses: dict[Expr, _Uses]) -> Stmt:
     """The invariant statements of the loop's body and then the loop, or the loop itself."""
     storage, body = _flat(loop.body)
     if not storage or len(body) < 2:
         return loop
-    parts = [_part(s, loop.loop_var) for s in body]
+    parts = [_part(s, loop.loop_var, uses) for s in body]
     fixed = {_pointer(s) for s in storage if not _depends(s, loop.loop_var)}
     moved = _invariant(parts, fixed, {_pointer(s) for s in storage} - fixed)
     if not moved or len(moved) == len(parts):
@@ -192,7 +216,7 @@ def _around(storage: list[_Storage], body: Stmt) -> Stmt:
     return body
 
 
-def _part(root: Stmt, var: Var) -> _Part:
+def _part(root: Stmt, var: Var, uses: dict[Expr, _Uses]) -> _Part:
     reads: set[Var] = set()
     writes: set[Var] = set()
     inside: set[Var] = set()
@@ -205,13 +229,11 @@ def _part(root: Stmt, var: Var) -> _Part:
         elif isinstance(s, Allocate | BufferRealize):
             inside.add(_pointer(s))
         for e in direct_exprs(s):
-            pointers = {v for v in free_vars(e) if v.dtype.is_handle}
-            loads = [n.buffer for n in pre_order(e) if isinstance(n, BufferLoad)]
-            reads |= pointers | {b.data for b in loads}
-            movable = movable and not pointers and not any(map(_is_view, loads))
-            if has_side_effect(e):
-                movable = False
-                writes |= pointers | {b.data for b in loads}
+            own = _uses_of(e, uses)
+            reads |= own.reads
+            movable = movable and not own.elsewhere and not own.effect
+            if own.effect:
+                writes |= own.reads
     return _Part(root, frozenset(reads - inside), frozenset(writes - inside), movable)
 
 

@@ -254,7 +254,7 @@ def loop_conditions(
             note(s.condition)
         if in_values:
             for e in direct_exprs(s):
-                _conditions_in(e, note, unknown)
+                conditions_in(e, note, unknown)
     conditions = []
     bound_inside = unknown | inner.keys()
     for source in found:
@@ -269,7 +269,7 @@ def loop_conditions(
     return LoopConditions(var, conditions)
 
 
-def _conditions_in(e: Expr, note: Callable[[Expr], None], unknown: set[Var]) -> None:
+def conditions_in(e: Expr, note: Callable[[Expr], None], unknown: set[Var]) -> None:
     """Notes the conditions that choose between values in `e`, and the variables it binds."""
     for node in pre_order(e):
         if isinstance(node, Select):

@@ -24,7 +24,15 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import direct_exprs, map_children, map_expr_children, pre_order, stmts
+from autosched.tir.walk import (
+    child_stmts,
+    direct_exprs,
+    free_vars,
+    map_children,
+    map_expr_children,
+    pre_order,
+    stmts,
+)
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
@@ -33,6 +41,7 @@ from autosched.transform.loops.loop_interval import (
     LoopConditions,
     Part,
     as_condition,
+    conditions_in,
     constant_span,
     likely_parts,
     loop_conditions,
@@ -137,6 +146,7 @@ class _Partitioner:
         self._known: dict[Expr, bool] = {}
         self._not_throughout: list[Part] = []
         self._hinted: set[Var] = set()
+        self._asked: dict[Stmt, frozenset[Var]] = {}
         self._every = False  # conditions count without a likely(): a hinted loop is around
 
     def stmt(self, s: Stmt) -> Stmt:
@@ -220,7 +230,12 @@ class _Partitioner:
         self._env.pop(loop.loop_var, None)  # the values that it had in a loop before
         span = constant_span(loop)
         allowed = span is None or hinted or self._const_loops
-        if allowed and loop.kind is not ForKind.THREAD_BINDING and not _reduces_threads(loop):
+        if (
+            allowed
+            and loop.loop_var in self._asked_in(loop.body)
+            and loop.kind is not ForKind.THREAD_BINDING
+            and not _reduces_threads(loop)
+        ):
             conditions = self._undecided(loop, span)
             if conditions.conditions and self._afford(loop):
                 done = self._cut_constant(loop, conditions, span) if span else None
@@ -246,6 +261,21 @@ class _Partitioner:
             if found is not None:
                 return self._cut(loop, [first, *found, end])
         return self._two_versions(loop, symbolic, span) if symbolic else None
+
+    def _asked_in(self, s: Stmt) -> frozenset[Var]:
+        """The variables that some condition in `s` asks for: no other loop is worth a look."""
+        known = self._asked.get(s)
+        if known is None:
+            found: set[Var] = set()
+            for child in child_stmts(s):
+                found |= self._asked_in(child)
+            if isinstance(s, IfThenElse):
+                found |= free_vars(s.condition)
+            if self._in_values:
+                for e in direct_exprs(s):
+                    conditions_in(e, lambda condition: found.update(free_vars(condition)), set())
+            known = self._asked[s] = frozenset(found)
+        return known
 
     def _undecided(self, loop: For, span: tuple[int, int] | None) -> LoopConditions:
         found = loop_conditions(

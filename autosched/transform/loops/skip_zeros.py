@@ -25,7 +25,7 @@ from typing import ClassVar, TypeAlias
 
 from autosched.nest.loop_nest import InnerLoop, is_injective
 from autosched.tir.dtype import int32
-from autosched.tir.expr import Add, BufferLoad, Expr, Var
+from autosched.tir.expr import Add, BufferLoad, Call, Expr, Select, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.linear import linear, sum_of
 from autosched.tir.op import eq, floormod
@@ -103,6 +103,7 @@ def _asks_for_remainders(body: Stmt) -> bool:
         for s in stmts(body)
         if isinstance(s, BufferStore)
         for e in pre_order(s.value)
+        if isinstance(e, Select | Call)
         for _ in zero_unless(e, {})
     )
 

@@ -64,15 +64,37 @@ class ShareOutput(FunctionPass):
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         if not func.attrs.get("tir.noalias", True):
             return func
-        return func.with_body(_shared(func.body, {b.data: b for b in func.buffers}))
+        outputs = {b.data: b for b in func.buffers}
+        copied = _copied(func.body, outputs)
+        return func.with_body(_shared(func.body, outputs, copied)) if copied else func
 
 
-def _shared(s: Stmt, outputs: dict[Var, Buffer]) -> Stmt:
+def _copied(body: Stmt, outputs: dict[Var, Buffer]) -> set[Var]:
+    """The buffers whose elements some store of an output reads where it stores; those that
+    accumulate are none of them."""
+    found: set[Var] = set()
+    accumulate: set[Var] = set()
+    for s in stmts(body):
+        if isinstance(s, BufferStore):
+            data, output = s.buffer.data, s.buffer.data in outputs
+            for e in pre_order(s.value):
+                if isinstance(e, BufferLoad):
+                    if e.buffer.data is data:
+                        accumulate.add(data)
+                    elif output and e.indices == s.indices:
+                        found.add(e.buffer.data)
+    return found - accumulate - outputs.keys()
+
+
+def _shared(s: Stmt, outputs: dict[Var, Buffer], copied: set[Var]) -> Stmt:
+    if isinstance(s, BufferStore):
+        return s
+
     def inside(inner: Stmt) -> Stmt:
-        return _shared(inner, outputs)
+        return _shared(inner, outputs, copied)
 
     new = map_children(s, inside)
-    if not isinstance(new, BufferRealize) or new.buffer.data in outputs:
+    if not isinstance(new, BufferRealize) or new.buffer.data not in copied:
         return new
     output = _output_of(new, outputs)
     return new if output is None else replace_buffers(new.body, {new.buffer: output})
