@@ -365,6 +365,12 @@ def stmts(root: Stmt) -> Iterator[Stmt]:
 
 def direct_exprs(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions held directly by `stmt` (not by its sub-statements)."""
+    if type(stmt) is For:
+        return stmt.min, stmt.extent
+    if type(stmt) is AttrStmt:
+        return (stmt.value,)
+    if type(stmt) is BufferStore and stmt.predicate is None:
+        return (stmt.value, *stmt.indices)
     found: list[Expr] = []
 
     def collect(e: Expr) -> Expr:

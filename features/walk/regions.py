@@ -132,12 +132,9 @@ def region_sizes(access: Access, bounds: IndexBounds, count: int) -> list[list[i
     """The extents that `access` covers, per level 0 to `count` (a single iteration)."""
     dims: list[list[int]] = []
     for levels in _dimensions(access, bounds):
-        known: Bounds | None = None
-        extent, dim = 1, []
-        for pair in levels:
-            if pair != known:
-                known, extent = pair, min(max(pair[1] - pair[0] + 1, 1), _HALF)
-            dim.append(extent)
+        dim = [high - low + 1 for low, high in levels]
+        if dim and (min(dim) < 1 or max(dim) > _HALF):
+            dim = [min(max(extent, 1), _HALF) for extent in dim]
         dims.append(dim)
     regions = [list(region) for region in zip(*dims, strict=True)] if dims else [[]] * count
     return [*regions, [1] * len(dims)]
