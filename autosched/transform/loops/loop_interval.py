@@ -223,13 +223,18 @@ class LoopConditions:
 
 
 def loop_conditions(
-    var: Var, body: Stmt, *, every: bool = False, in_values: bool = False
+    var: Var,
+    body: Stmt,
+    *,
+    every: bool = False,
+    in_values: bool = False,
+    exact_of: Callable[[Expr], Condition | None] = as_condition,
 ) -> LoopConditions:
     """The likely() conditions of statements in `body` that are linear in `var`.
 
     With `in_values` also those of Select and if_then_else; with `every` also conditions that do
     not stand in a likely(). They are relaxed over the loops and threads that begin in `body`:
-    those variables mean nothing outside.
+    those variables mean nothing outside. `exact_of` may remember what `as_condition` says.
     """
     inner: dict[Var, tuple[int, int]] = {}
     unknown: set[Var] = set()
@@ -258,7 +263,7 @@ def loop_conditions(
     conditions = []
     bound_inside = unknown | inner.keys()
     for source in found:
-        exact = as_condition(source)
+        exact = exact_of(source)
         if exact is None or any(var not in p.terms for p in exact.parts):
             continue
         known = {v: span for v, span in inner.items() if v not in unknown}

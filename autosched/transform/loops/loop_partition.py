@@ -147,6 +147,7 @@ class _Partitioner:
         self._not_throughout: list[Part] = []
         self._hinted: set[Var] = set()
         self._asked: dict[Stmt, frozenset[Var]] = {}
+        self._conditions: dict[Expr, Condition | None] = {}
         self._every = False  # conditions count without a likely(): a hinted loop is around
 
     def stmt(self, s: Stmt) -> Stmt:
@@ -214,8 +215,14 @@ class _Partitioner:
             return known
         if isinstance(source, IntImm):
             return bool(source.value)
-        condition = as_condition(source)
+        condition = self._exact(source)
         return None if condition is None else condition.truth(self._env)
+
+    def _exact(self, source: Expr) -> Condition | None:
+        """The comparison that `source` is: every loop around it asks again."""
+        if source not in self._conditions:
+            self._conditions[source] = as_condition(source)
+        return self._conditions[source]
 
     # -- loops
 
@@ -279,7 +286,10 @@ class _Partitioner:
 
     def _undecided(self, loop: For, span: tuple[int, int] | None) -> LoopConditions:
         found = loop_conditions(
-            loop.loop_var, loop.body, every=self._every, in_values=self._in_values
+            *(loop.loop_var, loop.body),
+            every=self._every,
+            in_values=self._in_values,
+            exact_of=self._exact,
         )
         env = self._env if span is None else {**self._env, loop.loop_var: span}
         return LoopConditions(
