@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from autosched.features.batched.context import Context
 from autosched.features.batched.forms import Form, Forms, Ints
-from autosched.features.batched.loops import StageLoops, extents_of, make_loops, values_of
+from autosched.features.batched.loops import StageLoops, extents_of, make_loops
 from autosched.features.batched.nest import Nest, Population, Stage
 from autosched.features.batched.ops import ProgramOps, StageOps
+from autosched.features.batched.origin import origin_values
 from autosched.features.batched.plan import Factored, UnsupportedError
 from autosched.features.batched.regions import region_of
 from autosched.tir.expr import Var
@@ -47,7 +49,8 @@ def _factored(nest: Nest, stage: StageOps, given: tuple[Factored, Ints]) -> list
     factored, factors = given
     axes = [nest.forms.full(extent) for extent in stage.origin_extents]
     sizes, uneven = extents_of(factored.loops, axes, factors, tighten=False)
-    nest.forms.refuse(uneven, "an rfactor that does not divide")
+    if any(store.conditional for store in stage.stores):
+        nest.forms.refuse(uneven, "an rfactor that does not divide, of a value with conditions")
     shape = [sizes[k] for k in range(factored.data)]
     shape.insert(factored.position, sizes[factored.factor])
     nest.shapes[stage.buffer] = shape
@@ -88,11 +91,13 @@ def _add_stage(
         if k < ops.data:
             low, high = forms.ends(axes[var])
             checked |= (low < 0) | (high >= nest.shapes[ops.buffer][k])
+    data = list(zip(mins, extents, nest.shapes[ops.buffer], strict=True))
+    context = Context(forms, ops.axes, loops, data, axes)
     if factored is not None:
-        axes.update(_origin(forms, ops, factored[0], sizes[s], axes))
+        _add_origin(forms, ops, factored[0], sizes[s], context)
     order = _place(nest, population, s)
     step = _step(nest, population, s, loops)
-    nest.stages[s] = Stage(ops, loops, extents, axes, order, step, checked)
+    nest.stages[s] = Stage(ops, loops, extents, axes, order, step, checked, context)
 
 
 def _partial(population: Population, s: int) -> Factored:
@@ -102,16 +107,23 @@ def _partial(population: Population, s: int) -> Factored:
     return found[0]
 
 
-def _origin(
-    forms: Forms, ops: StageOps, factored: Factored, sizes: list[Ints], axes: dict[Var, Form]
-) -> dict[Var, Form]:
-    """The values of the axes that the factored reduction had."""
+def _add_origin(
+    forms: Forms, ops: StageOps, factored: Factored, sizes: list[Ints], context: Context
+) -> None:
+    """Put the values of the axes that the factored reduction had into the context."""
+    axes = context.axes
     data = [var for k, var in enumerate(ops.axes[: ops.data]) if k != factored.position]
     leaf = {k: axes[var] for k, var in enumerate(data)}
     leaf[factored.factor] = axes[ops.axes[factored.position]]
     leaf.update(zip(factored.rest, (axes[v] for v in ops.axes[ops.data :]), strict=True))
-    values = values_of(forms, factored.loops, sizes, [leaf[k] for k in factored.loops.leaves])
-    return dict(zip(ops.origin, values, strict=True))
+    leaves = [leaf[k] for k in factored.loops.leaves]
+    origin = origin_values(forms, factored.loops, sizes, leaves, ops.stand_in)
+    for k, var in enumerate(ops.origin):
+        axes[var] = origin.values[k]
+        if k in origin.texts:
+            context.texts[var], context.lost[var] = origin.texts[k], origin.lost[k]
+    axes.update(origin.axes)
+    context.given += origin.conditions
 
 
 def _step(nest: Nest, population: Population, s: int, loops: StageLoops) -> Ints:

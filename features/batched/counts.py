@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from autosched.features.batched.forms import Form, Forms, Ints
+from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.nest import index_form
-from autosched.features.batched.one import alike, axes_in, same_loads, signature, simplified
+from autosched.features.batched.one import alike, same_loads, signature, simplified
 from autosched.features.batched.stores import Store
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.tir.expr import Expr, Var
@@ -36,13 +36,19 @@ def count_store(forms: Forms, store: Store, known: Known) -> Ints:
     own = [axes[var] for var in store.stage.ops.axes[: store.stage.ops.data]]
     for form in own * store.ops.updates:
         _add_index(forms, form, counts)
-    for _, indices in store.ops.loads:
-        for e in indices:
-            _add_index(forms, index_form(forms, e, axes), counts)
+    for number, indices in enumerate(store.ops.loads):
+        for d in range(len(indices[1])):
+            text = store.texts.get((number, d))
+            if text is None:
+                _add_index(forms, store.loaded[number][d], counts)
+            else:
+                here = np.zeros_like(counts)
+                _add_index(forms, store.loaded[number][d], here, ~text.where)
+                counts += np.where(text.where, text.counts, here)
     return counts
 
 
-def _add_index(forms: Forms, form: Form, counts: Ints) -> None:
+def _add_index(forms: Forms, form: Form, counts: Ints, needed: Flags | bool = True) -> None:
     terms, positive = forms.zero, form.base > 0
     for slot, term in form.every():
         there = term.scale != 0
@@ -52,7 +58,7 @@ def _add_index(forms: Forms, form: Form, counts: Ints) -> None:
             counts[_INT_DIVMOD] += there & (term.lower > 1)
         if term.upper is not forms.whole:
             counts[_INT_DIVMOD] += there & (term.upper < forms.extents[slot])
-    forms.refuse(~positive & (terms > 0), "an index that begins with a minus")
+    forms.refuse(~positive & (terms > 0) & needed, "an index that begins with a minus")
     counts[_INT_ADDSUB] += np.maximum(terms + (form.base != 0) - 1, 0)
 
 
@@ -79,17 +85,17 @@ def _by_parts(forms: Forms, store: Store, known: Known) -> Ints:
 
 def _simplified(forms: Forms, store: Store, value: Expr, known: Known) -> Ints:
     """The counts of `value`, simplified for one candidate of those with the same numbers in it."""
-    axes = axes_in(value, store.stage.axes)
-    first, which = alike(forms, axes)
+    text = store.stage.context.text(value)
+    first, which = alike(forms, text.axes)
     counts = np.zeros((len(first), NUM_COUNTERS), np.int64)
     lost = np.zeros(len(first), bool)
     for k, n in enumerate(first):
-        key = value, signature(forms, axes, int(n))
+        key = value, signature(forms, text.axes, int(n))
         if key not in known:
             if len(known) > _MOST_KNOWN:
                 known.clear()
-            simple = simplified(forms, axes, value, int(n))[0]
-            known[key] = tuple(count_ops(simple)) if same_loads(simple, value) else None
+            simple = simplified(forms, text, int(n))[0]
+            known[key] = tuple(count_ops(simple)) if same_loads(simple, text.value) else None
         found = known[key]
         if found is None:
             lost[k] = True

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+_Made = TypeVar("_Made")
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
@@ -81,7 +83,7 @@ class Forms:
             self.bad[rows] |= part.bad
             self.reasons += part.reasons
 
-    def attempt(self, make: Callable[[], Form]) -> tuple[Form, Flags]:
+    def attempt(self, make: Callable[[], _Made]) -> tuple[_Made, Flags]:
         """What `make` makes, and where that is no form; nothing is refused for it."""
         bad, reasons = self.bad, self.reasons
         self.bad, self.reasons = np.zeros(self.count, bool), Counter()

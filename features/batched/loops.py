@@ -26,14 +26,16 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Uneven:
-    """The candidates `rows` whose loops of a stage come about in the same way, by such splits.
+    """The candidates `rows` whose loops of a stage come about in the same way, some by such splits.
 
-    `extents` are by id.
+    `extents` and `values` are by id; the values in terms of the loops by position, as in `forms`.
     """
 
     loops: Loops
     rows: Ints
     extents: list[Ints]
+    values: list[Form]
+    forms: Forms
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +112,7 @@ def surplus_of(loops: Loops, extents: list[Ints], relaxed: list[Flags]) -> list[
 
 
 def values_of(forms: Forms, loops: Loops, extents: list[Ints], leaves: list[Form]) -> list[Form]:
-    """The values of the axes in terms of those of the leaves."""
+    """The values of the axes, and of all else by id, in terms of those of the leaves."""
     values: dict[int, Form] = dict(zip(loops.leaves, leaves, strict=True))
     for relation in reversed(loops.relations):
         if len(relation) == 4:
@@ -120,7 +122,7 @@ def values_of(forms: Forms, loops: Loops, extents: list[Ints], leaves: list[Form
         else:
             outer, inner, fused = relation
             values[outer], values[inner] = forms.divmod(values[fused], extents[inner])
-    return [values[k] for k in range(loops.axes)]
+    return [values[k] for k in range(len(extents))]
 
 
 def masks_of(loops: Loops, data: int) -> list[int]:
@@ -148,9 +150,6 @@ def make_loops(forms: Forms, groups: list[Group], data: int, axes: list[Ints]) -
     for group in groups:
         rows, loops = group.rows, group.loops
         sizes, ragged = extents_of(loops, [axis[rows] for axis in axes], group.factors)
-        if ragged.any():
-            some = np.flatnonzero(ragged)
-            uneven.append(Uneven(loops, rows[some], [size[some] for size in sizes]))
         own = Forms(len(rows))
         masks = masks_of(loops, data)
         for k, leaf in enumerate(loops.leaves):
@@ -161,17 +160,20 @@ def make_loops(forms: Forms, groups: list[Group], data: int, axes: list[Ints]) -
         common[rows] = next((k for k, m in enumerate(masks) if m & _REDUCE), len(masks))
         unroll[rows] = loops.unroll
         leaves = [own.variable(k) for k in range(len(loops.leaves))]
-        parts.append((group, values_of(own, loops, sizes, leaves)))
+        found = values_of(own, loops, sizes, leaves)
+        parts.append((group, found))
+        if ragged.any():
+            uneven.append(Uneven(loops, rows, sizes, found, own))
         forms.refuse_part(rows, own)
     values = tuple(
-        _gathered(forms, slots, [(group.rows, found[k]) for group, found in parts])
+        gathered(forms, slots, [(group.rows, found[k]) for group, found in parts])
         for k in range(len(axes))
     )
     common_parts = tuple(kinds), tuple(reducing), common
     return StageLoops(slots, *common_parts, values, unroll, tuple(uneven))
 
 
-def _gathered(forms: Forms, slots: tuple[int, ...], parts: list[tuple[Ints, Form]]) -> Form:
+def gathered(forms: Forms, slots: tuple[int, ...], parts: list[tuple[Ints, Form]]) -> Form:
     """The forms of the groups, whose slots are positions, as one."""
     base = np.zeros(forms.count, np.int64)
     terms: dict[int, list[Term]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autosched.features.batched.context import Context
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.loops import Group, StageLoops
 from autosched.features.batched.ops import ProgramOps, StageOps
@@ -43,6 +44,7 @@ class Stage:
     order: tuple[Ints, Ints]
     step: Ints
     checked: Flags
+    context: Context
 
 
 @dataclass(eq=False)

@@ -6,23 +6,21 @@ What follows from it holds for all candidates with the same numbers in the axes 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched.arith import Analyzer
+from autosched.arith.rewrite import is_always
+from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Form, Forms, Ints
 from autosched.features.batched.ops import loads_of
-from autosched.tir.expr import Expr, Range, Var
+from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
-from autosched.tir.walk import free_vars, substitute
+from autosched.tir.walk import substitute
 
 Axes = Mapping[Var, Form]
-
-
-def axes_in(value: Expr, axes: Axes) -> dict[Var, Form]:
-    """The axes that `value` depends on."""
-    return {var: form for var, form in axes.items() if var in free_vars(value)}
 
 
 def alike(forms: Forms, axes: Axes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
@@ -62,16 +60,23 @@ def signature(
     return tuple(map(int, found))
 
 
-def simplified(forms: Forms, axes: Axes, value: Expr, n: int) -> tuple[Expr, dict[int, Var]]:
-    """`value` for candidate n, and the variables of the loops in it by slot."""
+def simplified(forms: Forms, text: Text, n: int) -> tuple[Expr, dict[int, Var]]:
+    """The value for candidate n, and the variables of the loops in it by slot."""
     analyzer = Analyzer(as_ansor=True)
     loops: dict[int, Var] = {}
     table: dict[Var, Expr] = {}
-    for var, form in axes.items():
+    for var, form in text.axes.items():
         table[var] = _written(forms, form, loops, n)
     for slot, loop in loops.items():
         analyzer.bind(loop, Range(const(0), const(int(forms.extents[slot][n]))), override=True)
-    return analyzer.simplify(substitute(value, table)), loops
+    value = substitute(text.value, table)
+    with ExitStack() as stack:
+        for flag, condition in text.given:
+            if is_always(table[flag]):
+                plain = analyzer.simplify(substitute(condition, table))
+                if not isinstance(plain, IntImm):
+                    stack.enter_context(analyzer.constraint(plain))
+        return analyzer.simplify(value), loops
 
 
 def same_loads(a: Expr, b: Expr) -> bool:

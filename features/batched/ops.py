@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer
@@ -84,6 +84,11 @@ class StageOps:
     is_output: bool
     origin: tuple[Var, ...] = ()
     origin_extents: tuple[int, ...] = ()
+    _stand_ins: dict[tuple[str, int], Var] = field(default_factory=dict)
+
+    def stand_in(self, what: str, k: int) -> Var:
+        """The variable that stands for `what` with id k of the old axes' loops in texts."""
+        return self._stand_ins.setdefault((what, k), Var(f"{what}{k}"))
 
 
 @dataclass(frozen=True, eq=False)

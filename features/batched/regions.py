@@ -29,6 +29,10 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
                 if t != c:
                     outside = nest.inside[c].get(t, forms.full(-1)) < population.at[s]
                     forms.refuse((population.target[s] == t) & outside, "a reader outside")
+            for index in indices:
+                lost = reader.context.where_lost(index)
+                if lost is not None:
+                    forms.refuse(lost, "a region read at axes that are no sums of digits")
             surplus = _surplus(nest, population, s, c)
             here = [
                 _read(nest, s, index, index_form(forms, index, reader.axes), shape[d], surplus)

@@ -76,6 +76,7 @@ class Store:
 
     `product` is that of the extents, as a sequence of single-precision products; `outside` the
     product around the storage of the stored buffer. `memory` are the bytes touched under each loop.
+    `loaded` are the forms of all loads' indices, `texts` by load and dimension those that are none.
     """
 
     stage: Stage
@@ -88,6 +89,8 @@ class Store:
     touched: list[Touched] = field(default_factory=list)
     memory: list[Ints] = field(default_factory=list)
     at: dict[int, int] = field(default_factory=dict)
+    loaded: list[list[Form]] = field(default_factory=list)
+    texts: dict[tuple[int, int], Written] = field(default_factory=dict)
 
 
 def make_stores(nest: Nest) -> list[Store]:
@@ -101,8 +104,8 @@ def make_stores(nest: Nest) -> list[Store]:
 
 def _make_store(nest: Nest, s: int, ops: StoreOps) -> Store:
     stage, forms = nest.stages[s], nest.forms
-    if ops.conditional:
-        forms.refuse(stage.checked, "conditions around a value with conditions")
+    if ops.conditional and ops.is_init:
+        forms.refuse(stage.checked, "conditions around a start value that is loaded")
     loops = _outer(nest, s)
     product = np.ones(forms.count)
     for loop in loops:
@@ -166,16 +169,24 @@ def _accesses(nest: Nest, store: Store) -> list[Touched]:
     for number, (buffer, indices) in enumerate(ops.loads):
         access = found.setdefault(buffer, Touched(buffer, READ, []))
         access.tuples.append([])
+        store.loaded.append([])
         for d, e in enumerate(indices):
             form, lost = forms.attempt(partial(index_form, forms, e, axes))
+            also = stage.context.where_lost(e)
+            lost = lost if also is None else lost | also
             access.tuples[-1].append(form)
-            if not ops.conditional or ops.updates:
+            store.loaded[-1].append(form)
+            if not lost.any():
+                continue
+            if ops.conditional and ops.updates:
                 forms.refuse(lost, QUOTIENT)
-            elif lost.any():
-                place = len(access.tuples) - 1, d
-                access.written[place] = written_index(
-                    forms, axes, ops.value, (number, d), store.at, lost
-                )
+                continue
+            if ops.conditional:
+                text, place = stage.context.text(ops.value), (number, d)
+            else:
+                text, place = stage.context.text(e), None
+            found_text = written_index(forms, text, place, store.at, lost)
+            access.written[len(access.tuples) - 1, d] = store.texts[number, d] = found_text
     return list(reversed(found.values()))
 
 

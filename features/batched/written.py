@@ -8,19 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.features.ansor.stride import stride_along
+from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Flags, Forms, Ints
-from autosched.features.batched.one import (
-    Axes,
-    alike,
-    axes_in,
-    same_loads,
-    signature,
-    simplified,
-)
+from autosched.features.batched.one import alike, same_loads, signature, simplified
 from autosched.features.batched.ops import loads_of
+from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop
-from autosched.tir.expr import Expr, Var
+from autosched.tir.expr import Var
 
 Ends = tuple[Ints, Ints]
 _NO_LOOP = Var("none")
@@ -31,32 +26,40 @@ class Written:
     """An index of the candidates `where`: its ends, and coefficients of the loops' variables.
 
     `start` are the ends when no loop runs, `ends` by slot those when the loop and what is inside
-    it run; a coefficient is 0 where the variable is not in the index.
+    it run; a coefficient is 0 where the variable is not in the index. `counts` are the operations.
     """
 
     where: Flags
     start: Ends
     ends: dict[int, Ends]
     strides: dict[int, Ints]
+    counts: Ints
 
 
-_Row = tuple[tuple[int, int], dict[int, tuple[int, int]], dict[int, int]]
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What is read from the index of one candidate; `ends` and `strides` by slot."""
+
+    start: tuple[int, int]
+    ends: dict[int, tuple[int, int]]
+    strides: dict[int, int]
+    counts: list[int]
 
 
 def written_index(
     forms: Forms,
-    every: Axes,
-    value: Expr,
-    place: tuple[int, int],
+    text: Text,
+    place: tuple[int, int] | None,
     order: Mapping[int, int],
     where: Flags,
 ) -> Written:
-    """The index at dimension place[1] of load place[0] of `value`, for the candidates `where`.
+    """The index that `text` is, for the candidates `where`.
 
-    `order` has the positions of the loops by slot, outermost first. Candidates whose value loses
-    a load are marked bad.
+    With `place` it is that at dimension place[1] of load place[0] of the value `text`. `order` has
+    the positions of the loops by slot, outermost first. Candidates whose value loses a load are
+    refused.
     """
-    axes = axes_in(value, every)
+    axes = text.axes
     first, which = alike(forms, axes)
     slots = {slot for form in axes.values() for slot in form.terms if slot in order}
     inner_first = sorted(slots, key=lambda slot: -order[slot])
@@ -67,39 +70,41 @@ def written_index(
         n = int(first[k])
         key = signature(forms, axes, n, order)
         if key not in known:
-            known[key] = _one(forms, axes, value, place, order, n)
+            known[key] = _one(forms, text, place, order, n)
         row = known[key]
         if row is None:
             forms.refuse(which == k, "a value that loses a load")
         else:
             rows[k] = row
-    table = np.zeros((2 + 3 * len(slots), len(first)), np.int64)
-    for k, (start, ends, strides) in rows.items():
-        low, high = table[:2, k] = start
+    table = np.zeros((2 + 3 * len(slots) + NUM_COUNTERS, len(first)), np.int64)
+    for k, row in rows.items():
+        low, high = table[:2, k] = row.start
+        table[-NUM_COUNTERS:, k] = row.counts
         for i, slot in enumerate(inner_first):
-            low, high = ends.get(slot, (low, high))
-            table[2 + 3 * i : 5 + 3 * i, k] = low, high, strides.get(slot, 0)
+            low, high = row.ends.get(slot, (low, high))
+            table[2 + 3 * i : 5 + 3 * i, k] = low, high, row.strides.get(slot, 0)
     full = table[:, which]
     return Written(
         where,
         (full[0], full[1]),
         {slot: (full[2 + 3 * i], full[3 + 3 * i]) for i, slot in enumerate(inner_first)},
         {slot: full[4 + 3 * i] for i, slot in enumerate(inner_first)},
+        full[-NUM_COUNTERS:],
     )
 
 
 def _one(
     forms: Forms,
-    axes: Axes,
-    value: Expr,
-    place: tuple[int, int],
+    text: Text,
+    place: tuple[int, int] | None,
     order: Mapping[int, int],
     n: int,
 ) -> _Row | None:
-    simple, variables = simplified(forms, axes, value, n)
-    if not same_loads(simple, value):
-        return None
-    index = loads_of(simple)[place[0]].indices[place[1]]
+    index, variables = simplified(forms, text, n)
+    if place is not None:
+        if not same_loads(index, text.value):
+            return None
+        index = loads_of(index)[place[0]].indices[place[1]]
     slots = sorted(variables, key=lambda slot: order[slot])
     loops = []
     for slot in slots:
@@ -111,4 +116,5 @@ def _one(
     start = IndexBounds(still).levels(index)[0]
     levels = IndexBounds(loops).levels(index) if loops else []
     strides = {slot: stride_along([(index,)], (1,), variables[slot]) for slot in slots}
-    return start, dict(zip(slots, levels, strict=True)), strides
+    ends = dict(zip(slots, levels, strict=True))
+    return _Row(start, ends, strides, count_ops(index))

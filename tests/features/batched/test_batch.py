@@ -25,12 +25,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("depthwise_conv2d_nhwc", {**_IMAGE, "C": 9, "stride": 2}),
     ("conv2d_transpose_nhwc", {**_IMAGE, "H": 6, "W": 4, "K": 4, "CI": 4, "CO": 6, "stride": 2}),
     ("max_pool2d_nchw", {**_IMAGE, "C": 4}),
-    ("norm_bmn", {"B": 2, "M": 16, "N": 32}),
+    ("norm_bmn", {"B": 2, "M": 6, "N": 7}),
     ("softmax", {"M": 12, "N": 50}),
     ("layer_norm", {"M": 16, "N": 48}),
-    ("transpose_batch_matmul_softmax", {"B": 1, "S": 16, "H": 4, "D": 8}),
+    ("transpose_batch_matmul_softmax", {"B": 2, "S": 6, "H": 3, "D": 10}),
 ]
-COUNT = 24
+COUNT = 12
 
 
 def _one(task: Task, steps: tuple[Step, ...]) -> FeatureRows | None:
@@ -52,19 +52,21 @@ def test_rows_are_those_of_one_by_one(name: str, args: dict[str, Any], space: Sp
     batched = BatchedFeatures(task.dag, task.target)
     rows = batched(found)
     assert batched.share.candidates == len(found)
-    assert batched.share.one_by_one <= 0.1 * len(found)
+    assert batched.share.one_by_one <= 0.02 * len(found), batched.share.reasons
     assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
 
 
 @pytest.mark.parametrize(
-    ("name", "args", "least"),
+    ("name", "args"),
     [
-        ("matmul", {"M": 16, "N": 18, "K": 20}, 1.0),
-        ("dense_bias_relu", {"M": 16, "N": 30, "K": 32}, 1.0),
+        ("matmul", {"M": 16, "N": 18, "K": 20}),
+        ("dense_bias_relu", {"M": 16, "N": 30, "K": 32}),
+        ("conv1d_nlc", {"N": 1, "L": 9, "CI": 4, "CO": 6, "K": 3, "stride": 1, "padding": 1}),
+        ("norm_bmn", {"B": 1, "M": 6, "N": 7}),
     ],
 )
-def test_splits_that_do_not_divide(name: str, args: dict[str, Any], least: float) -> None:
-    """Loops that reach beyond what they split, and parts longer than the whole."""
+def test_splits_that_do_not_divide(name: str, args: dict[str, Any]) -> None:
+    """Loops that reach beyond what they split, parts longer than the whole, factored ones too."""
     task = Task.from_workload(name, target=cpu_target(threads=2), **args)
     options = SearchOptions(space="ansor")
     rng = np.random.default_rng(3)
@@ -79,7 +81,7 @@ def test_splits_that_do_not_divide(name: str, args: dict[str, Any], least: float
     ]
     batched = BatchedFeatures(task.dag, task.target)
     rows = batched(odd)
-    assert 1 - batched.share.one_by_one / len(odd) >= least, batched.share.reasons
+    assert batched.share.one_by_one <= 0.1 * len(odd), batched.share.reasons
     assert [_bits(r) for r in rows] == [_bits(_one(task, s)) for s in odd]
 
 

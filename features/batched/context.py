@@ -1,0 +1,174 @@
+"""What a value is simplified with: the texts of axes that are no forms, and conditions around it.
+
+Loops of a split that does not divide, and regions that stick out of their tensor, make iterations
+that are skipped; the conditions say which, as `te.bounds.bound_check` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term, fixed
+from autosched.features.batched.loops import StageLoops, Uneven, gathered
+from autosched.tir.expr import Expr, Var
+from autosched.tir.op import ge, lt
+from autosched.tir.walk import free_vars, substitute
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """`value` < `limit` around the stores of the candidates `where`; no limit: `value` >= 0."""
+
+    where: Flags
+    value: Form
+    limit: Ints | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A value, the forms of the variables in it, and what holds around it.
+
+    `given` has conditions, each with the variable that is 1 where it holds.
+    """
+
+    value: Expr
+    axes: dict[Var, Form]
+    given: Sequence[tuple[Var, Expr]]
+
+
+@dataclass(eq=False)
+class Context:
+    """The values of a stage's axes in texts.
+
+    `data` are the mins, extents and shape of the data axes. The `texts` of axes are in terms of
+    `axes`; `lost` says for which candidates these axes are no forms.
+    """
+
+    forms: Forms
+    variables: Sequence[Var]
+    loops: StageLoops
+    data: Sequence[tuple[Form, Ints, Ints]]
+    axes: dict[Var, Form]
+    texts: dict[Var, Expr] = field(default_factory=dict)
+    lost: dict[Var, Flags] = field(default_factory=dict)
+    given: list[Condition] = field(default_factory=list)
+    _known: dict[Var, list[Condition]] = field(default_factory=dict)
+
+    def where_lost(self, e: Expr) -> Flags | None:
+        """Where an axis in `e` is no form; None for nowhere."""
+        found: Flags | None = None
+        if self.lost:
+            for var in free_vars(e) & self.lost.keys():
+                found = self.lost[var] if found is None else found | self.lost[var]
+        return found
+
+    def text(self, value: Expr) -> Text:
+        """What `value` is simplified with."""
+        replaced = not self.texts.keys().isdisjoint(free_vars(value))
+        value = substitute(value, self.texts)
+        axes = {var: form for var, form in self.axes.items() if var in free_vars(value)}
+        conditions = list(self.given) if replaced else []
+        for var in list(axes):
+            conditions += self._conditions(var)
+        given = []
+        for condition in conditions:
+            flag, var, limit = Var("holds"), Var("value"), Var("limit")
+            axes[flag] = Form({}, condition.where.astype(np.int64))
+            axes[var] = condition.value
+            if condition.limit is None:
+                given.append((flag, ge(var, 0)))
+                axes[limit] = self.forms.constant(-1)
+            else:
+                given.append((flag, lt(var, limit)))
+                axes[limit] = Form({}, np.where(condition.where, condition.limit, 0))
+        return Text(value, axes, given)
+
+    def _conditions(self, var: Var) -> list[Condition]:
+        """The conditions on axis `var` that some candidate has."""
+        if var not in self.variables:
+            return []
+        found = self._known.get(var)
+        if found is None:
+            k = self.variables.index(var)
+            found = _of_splits(self.forms, self.loops, k)
+            if k < len(self.data):
+                found += self._of_region(self.axes[var], *self.data[k])
+            self._known[var] = found
+        return found
+
+    def _of_region(self, value: Form, low: Form, extent: Ints, shape: Ints) -> list[Condition]:
+        first, last = self.forms.ends(value)
+        differs = ~(fixed(low) & (low.base == 0) & (extent == shape))
+        below, above = differs & (first < 0), differs & (last >= shape)
+        found = [Condition(below, _masked(value, below))] if below.any() else []
+        if above.any():
+            found.append(Condition(above, _masked(value, above), shape))
+        return found
+
+
+def _masked(form: Form, where: Flags) -> Form:
+    terms: Mapping[int, tuple[Term, ...]] = {
+        slot: tuple(Term(t.lower, t.upper, np.where(where, t.scale, 0)) for t in own)
+        for slot, own in form.terms.items()
+    }
+    return Form(dict(terms), np.where(where, form.base, 0))
+
+
+def _of_splits(forms: Forms, loops: StageLoops, k: int) -> list[Condition]:
+    """Those of axis k, which splits that do not divide make: for it and for its parts."""
+    places: list[list[tuple[Uneven, int, Flags]]] = []
+    for uneven in loops.uneven:
+        flagged, divided = _flagged(uneven)
+        for relation in uneven.loops.relations:
+            if len(relation) == 3 and flagged[relation[2]].any():
+                some = np.zeros(forms.count, bool)
+                some[uneven.rows] = flagged[relation[2]]
+                forms.refuse(some, "conditions on a fused loop around a value with conditions")
+        at = 0
+        for part in _parts(uneven, k):
+            value, extent = uneven.values[part], uneven.extents[part]
+            where = flagged[part] & ~divided[part] & (uneven.forms.ends(value)[1] >= extent)
+            if where.any():
+                if at == len(places):
+                    places.append([])
+                places[at].append((uneven, part, where))
+                at += 1
+    found = []
+    for those in places:
+        holds, limit = np.zeros(forms.count, bool), np.zeros(forms.count, np.int64)
+        for uneven, part, where in those:
+            holds[uneven.rows] = where
+            limit[uneven.rows] = uneven.extents[part]
+        value = gathered(forms, loops.slots, [(u.rows, u.values[part]) for u, part, _ in those])
+        found.append(Condition(holds, _masked(value, holds), limit))
+    return found
+
+
+def _parts(uneven: Uneven, k: int) -> list[int]:
+    """Axis k and what it is split into, in the order of their making."""
+    found = [k]
+    for relation in uneven.loops.relations:
+        if len(relation) == 4 and relation[0] in found:
+            found += relation[1:3]
+    return sorted(found)
+
+
+def _flagged(uneven: Uneven) -> tuple[dict[int, Flags], dict[int, Flags]]:
+    """By id: where values may leave the domain, and what is split evenly."""
+    none = np.zeros(len(uneven.rows), bool)
+    flagged = dict.fromkeys(range(len(uneven.extents)), none)
+    divided = dict(flagged)
+    for relation in reversed(uneven.loops.relations):
+        if len(relation) == 4:
+            parent, outer, inner, _ = relation
+            product = uneven.extents[outer] * uneven.extents[inner]
+            divided[parent] = product == uneven.extents[parent]
+            flagged[parent] = flagged[outer] | flagged[inner] | ~divided[parent]
+        else:
+            outer, inner, fused = relation
+            flagged[outer] = flagged[outer] | flagged[fused]
+            flagged[inner] = flagged[inner] | flagged[fused]
+    return flagged, divided
