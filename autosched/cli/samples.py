@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from autosched.cli.console import warning
 from autosched.errors import ConfigError, ScheduleError
+from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.datasets.sample import Sample
 from autosched.features.lowering import rows_of_steps
-from autosched.features.sets import Rows
+from autosched.features.sets import ANSOR, Rows
 from autosched.measure.records import LogContents, Record, stream_log
 from autosched.measure.standing import is_race, timed_among
 from autosched.measure.workload_keys import WorkloadKeys
@@ -21,9 +22,28 @@ from autosched.session.reading import tell_problems
 from autosched.state.steps import steps_to_json
 from autosched.task import Task
 
+_AT_ONCE = 2048  # records that are read ahead, and whose rows are worked out together
+_TASKS_AT_ONCE = 16
+
+
+class _Ahead:
+    """Records that were read ahead; the rows of all are worked out when one asks for its own."""
+
+    def __init__(self, rows: Callable[[Sequence[tuple[Task, Record]]], list[Rows | None]]) -> None:
+        self._rows = rows
+        self.records: list[tuple[Task, Record]] = []
+        self.samples: list[Sample] = []
+        self._found: list[Rows | None] = []
+
+    def rows(self, k: int) -> Rows | None:
+        """The rows of record k; None for a candidate that cannot be lowered."""
+        if not self._found:
+            self._found = self._rows(self.records)
+        return self._found[k]
+
 
 class RecordSamples:
-    """Every record of the files, in order, as often as it is iterated; none is kept in memory.
+    """Every record of the files, in order, as often as it is iterated; few are kept in memory.
 
     Those of races are left out: their candidates were recorded before.
 
@@ -39,20 +59,22 @@ class RecordSamples:
         names = Counter(path.name for path in paths)
         self._names = {path: path.name if names[path.name] == 1 else str(path) for path in paths}
         self._tasks: dict[str, Task | None] = {}
+        self._batched: dict[str, BatchedFeatures] = {}
         self._reported = False
         self.environments: dict[str, dict[str, Any]] = {}
 
     def __iter__(self) -> Iterator[Sample]:
         for path in self._paths:
             contents = LogContents(environments=self.environments)
+            ahead = _Ahead(self._rows)
             for number, record in enumerate(stream_log(path, contents, self._keys)):
                 task = self._task(record, contents)
                 if task is None or is_race(record):
                     continue
                 failure = record.result.failure
-                yield Sample(
+                sample = Sample(
                     task=record.task,
-                    rows=partial(self._rows, task, record),
+                    rows=partial(ahead.rows, len(ahead.records)),
                     seconds=record.result.cost if record.result.valid else float("nan"),
                     failure="" if failure is None else f"{failure.stage} {failure.kind}",
                     environment=record.environment,
@@ -61,6 +83,12 @@ class RecordSamples:
                     steps=partial(_steps_text, record),
                     timed_among=timed_among(record, contents.environments),
                 )
+                ahead.records.append((task, record))
+                ahead.samples.append(sample)
+                if len(ahead.samples) == _AT_ONCE:
+                    yield from ahead.samples
+                    ahead = _Ahead(self._rows)
+            yield from ahead.samples
             if not self._reported:
                 tell_problems(path, contents, warning)
         self._reported = True
@@ -76,7 +104,29 @@ class RecordSamples:
                 contents.problems.append(f"records of task {key} are left out: {error}")
         return self._tasks[key]
 
-    def _rows(self, task: Task, record: Record) -> Rows | None:
+    def _rows(self, records: Sequence[tuple[Task, Record]]) -> list[Rows | None]:
+        """The rows of the records' candidates, those of one task at once where that can be done."""
+        found: list[Rows | None] = [None] * len(records)
+        by_task: dict[str, list[int]] = {}
+        for k, (task, record) in enumerate(records):
+            legal = record.result.failure is None  # else the one by one path has to say
+            if legal and self._features == ANSOR and not task.target.is_gpu:
+                by_task.setdefault(record.task["key"], []).append(k)
+            else:
+                found[k] = self._one(task, record)
+        for key, those in by_task.items():
+            batched = self._batched.get(key)
+            if batched is None:
+                if len(self._batched) == _TASKS_AT_ONCE:
+                    self._batched.clear()
+                task = records[those[0]][0]
+                batched = self._batched[key] = BatchedFeatures(task.dag, task.target)
+            rows = batched.rows_of([records[k][1].steps for k in those])
+            for k, own in zip(those, rows, strict=True):
+                found[k] = own
+        return found
+
+    def _one(self, task: Task, record: Record) -> Rows | None:
         try:
             # Whatever the space that it was measured in.
             return rows_of_steps(task.dag, record.steps, task.target, self._features, False)

@@ -19,8 +19,8 @@ from autosched.features.batched.ops import ProgramOps, StoreOps, ops_of
 from autosched.features.batched.plan import Columns, Loops, Plan, Structures, UnsupportedError
 from autosched.features.batched.planner import plan_of
 from autosched.features.batched.rows import rows_of_population
-from autosched.features.lowering import features_of_steps
-from autosched.features.sets import ANSOR
+from autosched.features.lowering import rows_of_steps
+from autosched.features.sets import ANSOR, Rows
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step
 from autosched.target import Target
@@ -80,11 +80,26 @@ class BatchedFeatures:
         """The rows of each candidate, (stored buffers, 164); None for an illegal one."""
         found, rest = self.at_once(candidates)
         for n in rest:
+            rows = self._one(candidates[n])
+            found[n] = None if rows is None else rows.values
+        return found
+
+    def rows_of(self, candidates: Sequence[Steps]) -> list[Rows | None]:
+        """As `__call__`, with the buffer that each row is about."""
+        buffers: list[tuple[str, ...]] = [()] * len(candidates)
+        values, rest = self.at_once(candidates, buffers)
+        found = [None if v is None else Rows(v, b) for v, b in zip(values, buffers, strict=True)]
+        for n in rest:
             found[n] = self._one(candidates[n])
         return found
 
-    def at_once(self, candidates: Sequence[Steps]) -> tuple[list[FeatureRows | None], list[int]]:
-        """The rows that the arrays have a rule for, and the other candidates by number."""
+    def at_once(
+        self, candidates: Sequence[Steps], buffers: list[tuple[str, ...]] | None = None
+    ) -> tuple[list[FeatureRows | None], list[int]]:
+        """The rows that the arrays have a rule for, and the other candidates by number.
+
+        `buffers`, where given, receives the buffers of the rows.
+        """
         found: list[FeatureRows | None] = [None] * len(candidates)
         rest: list[int] = []
         programs: dict[tuple[Any, ...], list[_Alike]] = defaultdict(list)
@@ -94,15 +109,15 @@ class BatchedFeatures:
             rest = self._sort(candidates, programs)
         for key, alike in programs.items():
             for part in _parts(alike):
-                rest += self._program(key, part, found)
+                rest += self._program(key, part, found, buffers)
         self.share.candidates += len(candidates)
         self.share.one_by_one += len(rest)
         self.share.structures, self.share.programs = len(self._plans), len(self._programs)
         return found, rest
 
-    def _one(self, steps: Steps) -> FeatureRows | None:
+    def _one(self, steps: Steps) -> Rows | None:
         try:
-            return features_of_steps(self._dag, steps, self._target, ANSOR)
+            return rows_of_steps(self._dag, steps, self._target, ANSOR)
         except ScheduleError:
             return None
 
@@ -141,7 +156,11 @@ class BatchedFeatures:
             return str(error)
 
     def _program(
-        self, key: tuple[Any, ...], alike: list[_Alike], found: list[FeatureRows | None]
+        self,
+        key: tuple[Any, ...],
+        alike: list[_Alike],
+        found: list[FeatureRows | None],
+        buffers: list[tuple[str, ...]] | None,
     ) -> list[int]:
         """Work out the candidates of one program; returns those that must be done one by one."""
         members = [n for those in alike for n in those.members]
@@ -154,16 +173,19 @@ class BatchedFeatures:
                 return members
             line = self._target.hardware.cache_line_bytes
             population = population_of(alike)
-            values, forms = rows_of_population(program.ops, population, line, program.known)
+            rows = rows_of_population(program.ops, population, line, program.known)
         except UnsupportedError as error:
             self._programs[key] = _Program(None, str(error))
             self.share.reasons[str(error)] += len(members)
             return members
-        self.share.reasons += forms.reasons
-        for n, rows, no in zip(members, values, forms.bad, strict=True):
+        bad = rows.forms.bad
+        self.share.reasons += rows.forms.reasons
+        for k, (n, values, no) in enumerate(zip(members, rows.values, bad, strict=True)):
             if not no:
-                found[n] = rows
-        return [n for n, no in zip(members, forms.bad, strict=True) if no]
+                found[n] = values
+                if buffers is not None:
+                    buffers[n] = rows.buffers(k)
+        return [n for n, no in zip(members, bad, strict=True) if no]
 
 
 def _parts(alike: list[_Alike]) -> list[list[_Alike]]:

@@ -44,8 +44,9 @@ Indices = tuple[Expr, ...]
 
 @dataclass(frozen=True, eq=False)
 class BufferType:
-    """Bytes of an element, and the shape; None where it is the factored loop's extent."""
+    """Name, bytes of an element, and the shape; None where it is the factored loop's extent."""
 
+    name: str
     bytes: int
     shape: tuple[int | None, ...]
 
@@ -186,7 +187,7 @@ class _Maker:
         whole: list[int | None] = [*shape]
         whole.insert(position, None)
         known = self.buffers[base]
-        self.buffers[base + RF] = BufferType(known.bytes, tuple(whole))
+        self.buffers[base + RF] = BufferType(f"{known.name}.rf", known.bytes, tuple(whole))
         partial = StageOps(
             *(base + RF, (*data, *made[1:]), len(data), (*whole, *[None] * rest)),
             *(plain.stores, False, plain.axes, tuple(e or 1 for e in plain.extents)),
@@ -206,7 +207,7 @@ class _Maker:
 
 
 def _buffer(tensor: Tensor) -> BufferType:
-    return BufferType(tensor.dtype.bytes, tuple(_constant(e) for e in tensor.shape))
+    return BufferType(tensor.name, tensor.dtype.bytes, tuple(_constant(e) for e in tensor.shape))
 
 
 def _constant(e: Expr) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +24,27 @@ _KINDS = (Annotation.VECTORIZE, Annotation.UNROLL, Annotation.PARALLEL)
 _CPU_LAUNCH = (0.0, *[1.0] * 7)
 
 
+@dataclass(frozen=True, eq=False)
+class PopulationRows:
+    """`values` are (candidates, stored buffers, 164); bad candidates of `forms` have none.
+
+    `order` has for each row and candidate which of the buffers called `names` it is about.
+    """
+
+    values: npt.NDArray[np.float32]
+    order: npt.NDArray[np.intp]
+    names: list[str]
+    forms: Forms
+
+    def buffers(self, n: int) -> tuple[str, ...]:
+        """The buffer of each row of candidate n."""
+        return tuple([self.names[k] for k in self.order[:, n].tolist()])
+
+
 def rows_of_population(
     ops: ProgramOps, population: Population, line: int, known: dict[StoreOps, Known]
-) -> tuple[npt.NDArray[np.float32], Forms]:
-    """(candidates, stored buffers, 164) as the one-by-one path makes them; `bad` forms are not so.
+) -> PopulationRows:
+    """The rows of a population as the one-by-one path makes them.
 
     `line` are the bytes of a cache line, `known` what is remembered of values from call to call.
     """
@@ -49,7 +67,8 @@ def rows_of_population(
             table = np.take_along_axis(table, order[:, None, :], axis=0)
         values = np.ascontiguousarray(table.transpose(2, 0, 1))
         log_scaled(values.reshape(-1, NUM_FEATURES))
-    return values, nest.forms
+    names = [ops.buffers[buffer].name for buffer in by_buffer]
+    return PopulationRows(values, order, names, nest.forms)
 
 
 def _fill(

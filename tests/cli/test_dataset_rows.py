@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 from autosched.cli import options as command_line
+from autosched.cli import samples
+from autosched.errors import ScheduleError
+from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import TUNING, feature_set
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.records import LogContents, Record, RecordLog, stream_log
 from autosched.state.steps import steps_from_json, steps_to_json
+from autosched.task import Task
 
 Cli = Callable[..., Any]
 
@@ -53,6 +57,26 @@ def test_rows_name_buffer_file_record_and_steps(
     broken = [row for row in rows if json.loads(row["steps"]) == steps_to_json(illegal.steps)]
     assert [row["buffer"] for row in broken] == [""]
     assert {row["buffer"] for row in rows if row not in broken} == {"C"}
+
+
+def test_rows_of_records_read_ahead_are_those_of_each(
+    log: Path, record: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Worked out at once, two records at a time, in the order of the file."""
+    monkeypatch.setattr(samples, "_AT_ONCE", 2)
+    RecordLog(log).append([record(steps=steps_from_json([["SP", 9, 0, 16, [4], 1]]))])
+    records = list(stream_log(log, LogContents()))
+    assert len({r.steps for r in records}) > 2
+    task = Task.from_json(records[0].task)
+    for sample, own in zip(samples.RecordSamples([log], "ansor-0.19"), records, strict=True):
+        try:
+            expected = rows_of_steps(task.dag, own.steps, task.target, "ansor-0.19")
+        except ScheduleError:
+            assert sample.rows() is None
+            continue
+        found = sample.rows()
+        assert found is not None and found.buffers == expected.buffers
+        assert found.values.tobytes() == expected.values.tobytes()
 
 
 @pytest.mark.parametrize("folder", ["one", "two"])

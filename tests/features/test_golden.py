@@ -17,6 +17,8 @@ import pytest
 from autosched import workloads
 from autosched.errors import ScheduleError
 from autosched.features.ansor.names import FEATURE_NAMES, NUM_FEATURES
+from autosched.features.ansor.rows import FeatureRows
+from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.compare import first_difference
 from autosched.features.lowering import features_of_steps
 from autosched.state.dag import ComputeDAG
@@ -45,10 +47,24 @@ def dag(workload: str, args: str) -> ComputeDAG:
     return ComputeDAG(workloads.get(workload).tensors(**json.loads(args)))
 
 
+def _at_once(case: tuple[str, str, str]) -> dict[int, FeatureRows]:
+    """By number, the rows that arrays of candidates give: for nearly all candidates of a CPU."""
+    lines = CASES[case]
+    if case[1] != "cpu":
+        return {}
+    target = Target(case[1], HardwareParams.from_list(lines[0]["hardware"]))
+    assert all(line["hardware"] == lines[0]["hardware"] for line in lines)
+    batched = BatchedFeatures(dag(case[0], case[2]), target)
+    rows, rest = batched.at_once([steps_from_json(line["steps"]) for line in lines])
+    assert len(rest) <= 0.02 * len(lines), batched.share.reasons
+    return {number: own for number, own in enumerate(rows) if own is not None}
+
+
 @pytest.mark.parametrize("case", sorted(CASES), ids=lambda c: f"{c[0]}-{c[1]}-{len(c[2])}")
 def test_rows_equal_ansors(case: tuple[str, str, str]) -> None:
     workload, target, args = case
     problems = []
+    at_once = _at_once(case)
     for number in range(0, len(CASES[case]), EVERY):
         line = CASES[case][number]
         hardware = HardwareParams.from_list(line["hardware"])
@@ -59,6 +75,8 @@ def test_rows_equal_ansors(case: tuple[str, str, str]) -> None:
             rows = np.zeros((1, NUM_FEATURES), np.float32)
         expected = np.array(line["features"], np.float32)
         difference = first_difference(rows, expected)
+        if number in at_once and at_once[number].tobytes() != rows.tobytes():
+            difference = difference or "rows of many at once are others"
         if difference:
             problems.append(f"candidate {number}: {difference}")
     assert not problems, f"{len(problems)} differ: {problems[0]}"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from autosched.errors import ScheduleError
-from autosched.features.ansor.rows import FeatureRows
 from autosched.features.batched.batch import BatchedFeatures
-from autosched.features.lowering import features_of_steps
+from autosched.features.lowering import rows_of_steps
+from autosched.features.sets import Rows
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.space import SearchSpace
 from autosched.state.steps import PragmaStep, SplitStep, Step
@@ -33,15 +33,15 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 COUNT = 12
 
 
-def _one(task: Task, steps: tuple[Step, ...]) -> FeatureRows | None:
+def _one(task: Task, steps: tuple[Step, ...]) -> Rows | None:
     try:
-        return features_of_steps(task.dag, steps, task.target, "ansor-0.19")
+        return rows_of_steps(task.dag, steps, task.target, "ansor-0.19")
     except ScheduleError:
         return None
 
 
-def _bits(rows: FeatureRows | None) -> object:
-    return None if rows is None else (rows.shape, rows.tobytes())
+def _bits(rows: Rows | None) -> object:
+    return None if rows is None else (rows.values.shape, rows.values.tobytes(), rows.buffers)
 
 
 @pytest.mark.parametrize(("name", "args"), CASES, ids=[name for name, _ in CASES])
@@ -50,7 +50,7 @@ def test_rows_are_those_of_one_by_one(name: str, args: dict[str, Any], space: Sp
     task = Task.from_workload(name, target=cpu_target(threads=2), **args)
     found = SearchSpace(task, SearchOptions(space=space)).sample(np.random.default_rng(3), COUNT)
     batched = BatchedFeatures(task.dag, task.target)
-    rows = batched(found)
+    rows = batched.rows_of(found)
     assert batched.share.candidates == len(found)
     assert batched.share.one_by_one <= 0.02 * len(found), batched.share.reasons
     assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
@@ -80,7 +80,7 @@ def test_splits_that_do_not_divide(name: str, args: dict[str, Any]) -> None:
         for steps in SearchSpace(task, options).sample(rng, COUNT)
     ]
     batched = BatchedFeatures(task.dag, task.target)
-    rows = batched(odd)
+    rows = batched.rows_of(odd)
     assert batched.share.one_by_one <= 0.1 * len(odd), batched.share.reasons
     assert [_bits(r) for r in rows] == [_bits(_one(task, s)) for s in odd]
 
@@ -90,7 +90,7 @@ def test_what_the_arrays_have_no_rule_for_is_worked_out_one_by_one() -> None:
     task = Task.from_workload("matmul", target=cpu_target(threads=2), M=16, N=16, K=16)
     twice = tuple(PragmaStep(2, k, "auto_unroll_max_step$16") for k in range(2))
     batched = BatchedFeatures(task.dag, task.target)
-    rows = batched([(), twice])
+    rows = batched.rows_of([(), twice])
     assert batched.share.one_by_one == 1
     assert batched.share.reasons == {"two limits of unrolling": 1}
     assert [_bits(r) for r in rows] == [_bits(_one(task, s)) for s in ((), twice)]
@@ -99,6 +99,6 @@ def test_what_the_arrays_have_no_rule_for_is_worked_out_one_by_one() -> None:
 def test_no_steps_and_illegal_steps() -> None:
     task = Task.from_workload("matmul", target=cpu_target(threads=2), M=4, N=4, K=4)
     illegal = (SplitStep(99, 0, 4, (2,)),)
-    rows = BatchedFeatures(task.dag, task.target)([(), illegal, ()])
+    rows = BatchedFeatures(task.dag, task.target).rows_of([(), illegal, ()])
     assert rows[1] is None
     assert _bits(rows[0]) == _bits(rows[2]) == _bits(_one(task, ()))
