@@ -239,9 +239,10 @@ def _inline(p: _Planner, step: ComputeInlineStep, k: int) -> None:
 
 def _cache_write(p: _Planner, step: CacheWriteStep, k: int) -> None:
     stage = p.stages[step.stage_id]
-    moved = stage.leaves != list(range(stage.axes))
-    if stage.part or stage.relations or stage.kinds or moved or stage.target is not None:
+    if stage.part or stage.relations or stage.kinds or stage.target is not None:
         raise UnsupportedError("cache_write of a stage with transformed loops")
+    if stage.leaves != list(range(stage.axes)):  # the axes of the cache are in this order
+        p.op_steps.append(ReorderStep(p.te_id(stage), tuple(stage.leaves)))
     p.op_steps.append(CacheWriteStep(p.te_id(stage), step.scope))
     cache = PlannedStage(p.known, stage.axes, stage.data, rank=stage.rank)
     stage.axes, stage.leaves = stage.data, list(range(stage.data))
