@@ -128,7 +128,7 @@ def size(steps: Steps, k: int) -> int:
 @pytest.mark.usefixtures("pack_all")
 def test_a_packed_operand_stays_where_it_is() -> None:
     """It is neither inlined nor moved: there is one parallel loop, and the copy is inside of it."""
-    task = Task.from_workload("matmul", M=60, N=70, K=33, target=cpu_target(threads=2))
+    task = Task.from_workload("matmul", M=60, N=77, K=33, target=cpu_target(threads=2))
     space = SearchSpace(task)
     for steps in space.sample(np.random.default_rng(1), 8, sketch=blocked(task)[-1]):
         state = task.dag.infer_bound_of(steps)
