@@ -140,7 +140,8 @@ def draw(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> Lengths:
 
 def _register_tile(blocks: Blocks, rng: Rng, height: int, extent: int) -> tuple[int, int]:
     """Rows of `height`, and elements of each, of `extent`: accumulators that leave registers for
-    what they multiply. Half of the time the rows divide, where some can."""
+    what they multiply. Half of the time the rows divide, where some can, and then both if some do.
+    """
     most = blocks.registers
     vectors = -(-extent // blocks.lanes)
     tiles = [
@@ -152,7 +153,7 @@ def _register_tile(blocks: Blocks, rng: Rng, height: int, extent: int) -> tuple[
     fitting = [tile for tile in tiles if tile[1] <= vectors] or tiles
     even = [tile for tile in fitting if height % tile[0] == 0]
     if even and pick(rng, 2):
-        fitting = even
+        fitting = [tile for tile in even if extent % (tile[1] * blocks.lanes) == 0] or even
     rows, wide = fitting[pick(rng, len(fitting))]
     return rows, min(wide * blocks.lanes, extent)
 
