@@ -1,16 +1,18 @@
 """How soon a search comes near the best that is known: its regret after 16, 32, 64 and 128 trials.
 
     python benchmarks/search_quality.py run FOLDER --seeds 0 1 2 3 4 5 --models models/
-    python benchmarks/search_quality.py curve FOLDER [OTHER FOLDERS]
+    python benchmarks/search_quality.py run KNOWN --kinds random --trials 280 --seeds 100 101 102
+    python benchmarks/search_quality.py curve FOLDER [OTHER FOLDERS] --known KNOWN
 
 `run` searches on the real machine, guided by the model and at random, and keeps the records of each
 run in FOLDER; a run that is whole is not made again. The model starts knowing nothing, or with
 `--models` from what benchmarks/pretrain.py learned of other operators. `--name` marks the runs of
 one version of the program, to be compared with those of another.
 
-`curve` times the best of every run after so many trials again, together with the five fastest of
-all records of the workload, in turns, so that a drift of the machine favours none. The regret is by
-how much slower a run's best is than the fastest of these: medians over the seeds, and their range.
+`curve` times the four fastest of every run after so many trials again, together with the fastest of
+all records of the workload, those of `--known` too, in turns, so that a drift of the machine favours
+none. Half of the turns choose, of each run's four and of all; the others say by how much slower a
+run's best is than the fastest of all: its regret. Printed are medians over the seeds, and ranges.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import Any
 from autosched.features.sets import feature_set
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.result import MeasureResult
 from autosched.search.cost_model import XGBoostModel, make_cost_model
 from autosched.search.learner import Learner
 from autosched.search.tuner import TuneOptions, Tuner, TuneResult
@@ -33,7 +36,8 @@ from autosched.state.steps import Step
 from autosched.task import Task
 
 POINTS = (16, 32, 64, 128)
-_FASTEST = 5  # of all records, timed again as the best that is known
+_FINALISTS = 4  # of a run, timed again as `tune` does before it names the best
+_FASTEST = 16  # of all records, timed again as the best that is known
 _TURNS, _VISITS, _VISIT_SECONDS = 8, 12, 5e-3
 Steps = tuple[Step, ...]
 
@@ -78,12 +82,13 @@ class Run:
         name, workload, seed = path.stem.rsplit(".", 2)
         return cls(name, workload, int(seed), tuple(read_log(path).records))
 
-    def best(self, trials: int) -> Steps | None:
-        """The fastest of the first `trials` candidates; None where there are fewer or none ran."""
+    def finalists(self, trials: int) -> list[Steps]:
+        """The fastest of the first `trials` candidates; none where there are fewer."""
         if len(self.records) < trials:
-            return None
+            return []
         valid = [record for record in self.records[:trials] if record.result.valid]
-        return min(valid, key=lambda record: record.result.cost).steps if valid else None
+        ordered = sorted(valid, key=lambda record: record.result.cost)
+        return [record.steps for record in ordered[:_FINALISTS]]
 
 
 def search(
@@ -139,35 +144,44 @@ def _run(
     )
 
 
-def curve(folders: Sequence[Path], out: Path | None) -> None:
-    """The table of regrets, workload by workload; `out` gets the numbers as JSON."""
-    runs = [Run.read(path) for folder in folders for path in sorted(folder.glob("*.*.*.jsonl"))]
+def runs_in(folders: Sequence[Path], workloads: Sequence[str]) -> list[Run]:
+    """The runs of some workloads that `run` kept in the folders."""
+    paths = [path for folder in folders for path in sorted(folder.glob("*.*.*.jsonl"))]
+    return [Run.read(path) for path in paths if path.name.split(".")[-3] in workloads]
+
+
+def curve(options: argparse.Namespace) -> None:
+    """The table of regrets, workload by workload; `--out` gets the numbers as JSON."""
     heads = " ".join(f"after {trials}".rjust(22) for trials in POINTS)
     print(f"{'workload':17}  {'search':20}  {heads}")
     rows: list[dict[str, Any]] = []
     with Measurer.create(check="none") as measurer:
-        for workload in WORKLOADS:
-            mine = [run for run in runs if run.workload == workload]
+        for workload in options.workloads:
+            mine = runs_in(options.folders, [workload])
             if mine:
-                rows += regrets(measurer, mine)
-    if out is not None:
-        out.write_text(json.dumps(rows, indent=1) + "\n")
+                rows += regrets(measurer, mine, runs_in(options.known, [workload]))
+    if options.out is not None:
+        options.out.write_text(json.dumps(rows, indent=1) + "\n")
     _summary(rows)
 
 
-def regrets(measurer: Measurer, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """A row for each search of one workload, printed; regrets of 0.02 are 2% slower."""
+def regrets(measurer: Measurer, runs: Sequence[Run], known: Sequence[Run]) -> list[dict[str, Any]]:
+    """A row for each search of one workload, printed; regrets of 0.02 are 2% slower.
+
+    The best is looked for among the runs and those `known`, which get no row.
+    """
     workload, args = WORKLOADS[runs[0].workload]
     task = Task.from_workload(workload, **args)
-    seconds = together(measurer, task, list(_candidates(runs)))
-    least = min(seconds.values())
+    first, seconds = together(measurer, task, list(_candidates(runs, known)))
+    least = seconds[min(first, key=first.__getitem__)]
     rows = []
     for name in dict.fromkeys(run.name for run in runs):
         row: dict[str, Any] = {"workload": runs[0].workload, "search": name, "best": least}
         text = []
         for trials in POINTS:
-            found = [run.best(trials) for run in runs if run.name == name]
-            values = [seconds[steps] / least - 1 for steps in found if steps is not None]
+            finalists = [run.finalists(trials) for run in runs if run.name == name]
+            found = [min(steps, key=first.__getitem__) for steps in finalists if steps]
+            values = [seconds[steps] / least - 1 for steps in found]
             row[f"after_{trials}"] = values
             text.append(f"{'-':>22}" if not values else _range(values))
         print(f"{row['workload']:17}  {name:20}  {' '.join(text)}", flush=True)
@@ -180,24 +194,34 @@ def _range(values: Sequence[float]) -> str:
     return f"{100 * median(values):6.1f}% ({low:.1f} to {high:.1f})".rjust(22)
 
 
-def _candidates(runs: Sequence[Run]) -> Iterator[Steps]:
+def _candidates(runs: Sequence[Run], known: Sequence[Run]) -> Iterator[Steps]:
     """Every candidate that is timed again."""
-    valid = [record for run in runs for record in run.records if record.result.valid]
+    valid = [record for run in (*runs, *known) for record in run.records if record.result.valid]
     for record in sorted(valid, key=lambda record: record.result.cost)[:_FASTEST]:
         yield record.steps
     for run in runs:
-        yield from filter(None, map(run.best, POINTS))
+        for trials in POINTS:
+            yield from run.finalists(trials)
 
 
-def together(measurer: Measurer, task: Task, candidates: Sequence[Steps]) -> dict[Steps, float]:
-    """Seconds per call of each, timed in turns: medians of several batches of visits."""
+def together(
+    measurer: Measurer, task: Task, candidates: Sequence[Steps]
+) -> tuple[dict[Steps, float], dict[Steps, float]]:
+    """Seconds per call of each, timed in turns: medians of half of the turns, and of the others.
+
+    The fastest in the one half may owe that to chance; its time in the other half does not.
+    """
     different = list(dict.fromkeys(candidates))
     built = measurer.build(task, different)
     artifacts = [artifact for artifact in built if artifact is not None]
     rounds = [measurer.together(task, artifacts, _VISITS, _VISIT_SECONDS) for _ in range(_TURNS)]
-    costs = [median(r.cost for r in results) for results in zip(*rounds, strict=True)]
     there = [c for c, artifact in zip(different, built, strict=True) if artifact is not None]
-    return dict(zip(there, costs, strict=True))
+
+    def medians(half: Sequence[list[MeasureResult]]) -> dict[Steps, float]:
+        costs = [median(r.cost for r in results) for results in zip(*half, strict=True)]
+        return dict(zip(there, costs, strict=True))
+
+    return medians(rounds[::2]), medians(rounds[1::2])
 
 
 def _summary(rows: Sequence[dict[str, Any]]) -> None:
@@ -220,7 +244,6 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     runs = commands.add_parser("run", help="search, and keep the records")
     runs.add_argument("folder", type=Path)
-    runs.add_argument("--workloads", nargs="+", choices=sorted(WORKLOADS), default=list(WORKLOADS))
     runs.add_argument("--seeds", type=int, nargs="+", default=list(range(6)))
     runs.add_argument("--trials", type=int, default=POINTS[-1])
     runs.add_argument(
@@ -230,12 +253,17 @@ def main() -> None:
     runs.add_argument("--models", type=Path, help="folder of models, OP.json.gz, to start from")
     curves = commands.add_parser("curve", help="time what the runs found, print regrets")
     curves.add_argument("folders", type=Path, nargs="+")
+    curves.add_argument("--known", type=Path, nargs="+", default=[], help="other runs' folders")
     curves.add_argument("--out", type=Path, help="write the regrets of all runs here, as JSON")
+    for command in (runs, curves):
+        command.add_argument(
+            "--workloads", nargs="+", choices=sorted(WORKLOADS), default=list(WORKLOADS)
+        )
     options = parser.parse_args()
     if options.command == "run":
         run(options.folder, options)
     else:
-        curve(options.folders, options.out)
+        curve(options)
 
 
 if __name__ == "__main__":

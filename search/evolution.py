@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from autosched.search.initial import CPU_UNROLL, GPU_UNROLL, Rng
 from autosched.search.population import Rows, Structures, moved_factors, redrawn_unrolls
 from autosched.search.rules.protocol import Context
-from autosched.search.surrogate import Surrogate
+from autosched.search.surrogate import Scores
 
 _MOVES = 8  # of factors, until a row has forgotten where it came from
 _UNROLLS, _TRANSPLANTS = 0.05, 0.05
@@ -18,23 +18,28 @@ _UNROLLS, _TRANSPLANTS = 0.05, 0.05
 
 
 def evolved(
-    context: Context, structures: Structures, surrogate: Surrogate, start: Rows, rng: Rng
+    context: Context,
+    structures: Structures,
+    judge: Callable[[Rows], Scores],
+    start: Rows,
+    rng: Rng,
 ) -> Rows:
-    """What the surrogate thinks best after the generations of the options, best first.
+    """What `judge` thinks best after the generations of the options, best first.
 
-    `start` and random relatives of it are the first generation.
+    It says the logarithm of a score for each row. `start` and random relatives of it are the first
+    generation.
     """
     size = context.options.evolutionary_search_population
     share = context.options.evolutionary_search_mutation_prob
     population = _unique(start.joined(_relatives(context, structures, start, size, rng)))
-    scores = surrogate.predict(population)
+    scores = judge(population)
     for _ in range(context.options.evolutionary_search_num_iters):
         best = np.argsort(-scores, kind="stable")[:size]
         population, scores = population.take(best), scores[best]
         parents = population.take(rng.choice(len(population), size=size, p=_shares(scores)))
         parents = parents.take(np.flatnonzero(rng.random(size) < share))
         population = _unique(population.joined(mutated(context, structures, parents, rng)))
-        scores = surrogate.predict(population)
+        scores = judge(population)
     return population.take(np.argsort(-scores, kind="stable")[:size])
 
 

@@ -14,12 +14,13 @@ from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.batch_choice import in_turns
 from autosched.search.cost_model import consensus
+from autosched.search.doubt import Doubt
 from autosched.search.evolution import evolved
 from autosched.search.learner import Learner
 from autosched.search.mutation import restructured
 from autosched.search.population import Rows, Steps, Structures
 from autosched.search.space import SearchSpace
-from autosched.search.surrogate import Surrogate
+from autosched.search.surrogate import Scores, Surrogate
 
 _FOR_EACH = 16  # a small batch is not worth more samples for each of its places
 _POOL = 2048  # candidates that are kept for later rounds
@@ -47,7 +48,8 @@ class SketchPolicy:
     model may rank them higher. Thousands evolve under a surrogate of the model, which needs no
     features; those of the best are worked out, and teach it where it was wrong. Half of a batch is
     chosen from random samples, half is evolved: evolution alone circles around the best candidate
-    it knows. Without a trained model nothing is evolved.
+    it knows. What is chosen by a score is chosen by a draw of what it may be (`Doubt`). Without a
+    trained model nothing is evolved.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class SketchPolicy:
         self._pool: dict[Steps, bool] = {}  # not measured yet; whether evolution found it
         self._structures = Structures()
         self._surrogate = Surrogate(self._structures)
+        self._doubt = Doubt(self._structures, rng)
 
     def tell(self, candidates: Sequence[Steps], costs: Sequence[float]) -> None:
         """Take note of measured costs (seconds per call, infinity for a failure)."""
@@ -79,6 +82,7 @@ class SketchPolicy:
             self._measured[steps] = cost
             self._pool.pop(steps, None)
             self._states.add(self.state(steps))
+        self._doubt.note(self._structures.rows(candidates))
         self._learner.add(self._task_key, self._featurize(candidates), costs)
 
     def skip(self, candidates: Iterable[tuple[Steps, str]]) -> None:
@@ -155,7 +159,7 @@ class SketchPolicy:
                 return
             changed = self._structures.rows(self._restructured(taught))
             start = known.joined(changed).joined(others)
-            best = evolved(self.context, self._structures, self._surrogate, start, self._rng)
+            best = evolved(self.context, self._structures, self._judge(), start, self._rng)
             found = self._unseen(best, taught, -(-_LOOKED_AT * count // _STAGES))
             if not found:
                 return
@@ -165,6 +169,11 @@ class SketchPolicy:
             for steps, score in zip(found, new, strict=True):
                 if score > 0:
                     self._enter(steps, evolved=True)
+
+    def _judge(self) -> Callable[[Rows], Scores]:
+        """What the surrogate says, and a draw of what the model may be wrong by."""
+        effects = self._doubt.by_structure(1)[:, 0]
+        return lambda rows: self._surrogate.predict(rows) + effects[rows.structures]
 
     def _taught(self) -> dict[Steps, float]:
         """What the surrogate begins with and its scores: the best of the pool, which is cut to its
@@ -210,8 +219,12 @@ class SketchPolicy:
         pool = list(self._pool)
         opinions = self._learner.opinions(self._featurize(pool))
         scores = consensus(opinions)
-        known = self._learner.opinions(self._featurize(list(self._measured)))
-        order = in_turns(opinions, known, np.array(list(self._pool.values()), bool), self._rng)
+        measured = list(self._measured)
+        known = self._learner.opinions(self._featurize(measured))
+        rows = self._structures.rows(pool + measured)
+        factors = np.exp(self._doubt.draw(rows, opinions.shape[1]))
+        doubted, known = opinions * factors[: len(pool)], known * factors[len(pool) :]
+        order = in_turns(doubted, known, np.array(list(self._pool.values()), bool), self._rng)
         legal = [k for k in order if scores[k] > -np.inf]
         return [Candidate(pool[k], float(scores[k])) for k in legal[:size]]
 

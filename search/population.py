@@ -51,13 +51,14 @@ class Structure:
 
     `steps` are those of one of them. The columns of `unrolls`, positions of pragmas, follow those
     of the splits. `layout` is equal for structures whose rows mean the same: the one's numbers can
-    be tried in the other.
+    be tried in the other. `sketch` is equal for candidates that were sampled from one sketch.
     """
 
     steps: Steps
     splits: tuple[Split, ...]
     unrolls: tuple[int, ...]
     layout: tuple[Any, ...]
+    sketch: tuple[Any, ...]
 
     @property
     def width(self) -> int:
@@ -123,7 +124,11 @@ def structure_of(steps: Steps) -> tuple[Structure, tuple[Step, ...]]:
         *[steps[k].stage_id for k in unrolls],
         *[step for step in steps if isinstance(step, STAGE_INSERTING)],
     )
-    return Structure(steps, tuple(splits), tuple(unrolls), layout), tuple(blank)
+    sketch = (
+        *[step for step in steps if isinstance(step, STAGE_INSERTING)],
+        *[(s.stage_id, s.iter_id, len(s.lengths)) for s in steps if isinstance(s, SplitStep)],
+    )
+    return Structure(steps, tuple(splits), tuple(unrolls), layout, sketch), tuple(blank)
 
 
 @dataclass(slots=True)

@@ -81,10 +81,16 @@ class Surrogate:
                 if column < traited:
                     table[number, column] = value
         logs = np.log2(np.maximum(rows.padded(width).numbers[:, :width], 1)).astype(np.float32)
-        inside = logs.copy()
-        for number in np.unique(rows.structures):
-            mine = np.flatnonzero(rows.structures == number)
-            for split in known[number].splits:
-                columns = slice(split.first, min(width, split.first + split.pieces))
-                inside[mine, columns] = np.cumsum(logs[mine, columns][:, ::-1], axis=1)[:, ::-1]
+        sums = np.zeros((len(logs), width + 1), np.float32)  # of a column and all after it
+        np.cumsum(logs[:, ::-1], axis=1, out=sums[:, -2::-1])
+        inside = sums[:, :-1] - np.take_along_axis(sums, self._ends(width)[rows.structures], 1)
         return np.column_stack([table[rows.structures], logs, inside])
+
+    def _ends(self, width: int) -> npt.NDArray[np.int64]:
+        """(structures, width): where the split ends that a column belongs to."""
+        known = self._structures.known
+        ends = np.tile(np.arange(1, width + 1), (len(known), 1))
+        for number, structure in enumerate(known):
+            for split in structure.splits:
+                ends[number, split.first : split.first + split.pieces] = split.first + split.pieces
+        return np.minimum(ends, width)

@@ -1,0 +1,49 @@
+"""By how much the cost model may misjudge all candidates of a sketch: draws of it.
+
+A model that has not seen an operator errs by tens of percent, in one direction for all candidates
+of a sketch (eight workloads, models without their operators: 0.13 of the logarithm on average, 0.3
+at most); its members, trained on the same programs, err together. Whatever chooses by the model
+therefore adds a random effect of each sketch, the smaller the more of the sketch was measured
+(Thompson sampling, on top of that of the members).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.search.population import Rows, Structures
+
+Effects = npt.NDArray[np.float32]
+_SKETCH = 0.15  # of the logarithm of a time, standard deviation: common to a sketch
+_CANDIDATE = 0.35  # a candidate's own
+
+
+class Doubt:
+    """Draws of what the model may be wrong by, in logarithms of scores."""
+
+    def __init__(self, structures: Structures, rng: np.random.Generator) -> None:
+        self._structures = structures
+        self._rng = rng
+        self._measured: Counter[tuple[Any, ...]] = Counter()
+
+    def note(self, rows: Rows) -> None:
+        """These were measured."""
+        self._measured.update(self._structures.known[k].sketch for k in rows.structures)
+
+    def draw(self, rows: Rows, columns: int) -> Effects:
+        """(rows, columns): an effect for each row, equal for rows of a sketch."""
+        return self.by_structure(columns)[rows.structures]
+
+    def by_structure(self, columns: int) -> Effects:
+        """(structures, columns): one draw of all effects in each column."""
+        numbers: dict[tuple[Any, ...], int] = {}
+        sketch = [numbers.setdefault(s.sketch, len(numbers)) for s in self._structures.known]
+        measured = np.array([self._measured[s] for s in numbers], np.float64)
+        spread = (1 / _SKETCH**2 + measured / _CANDIDATE**2) ** -0.5
+        drawn = self._rng.normal(size=(len(numbers), columns)) * spread[:, None]
+        found: Effects = drawn.astype(np.float32)[sketch]
+        return found

@@ -1,0 +1,32 @@
+"""Draws of what the model may be wrong by: common to a sketch, smaller where much was measured."""
+
+import numpy as np
+
+from autosched.search.doubt import Doubt
+from autosched.search.options import SearchOptions
+from autosched.search.population import Structures
+from autosched.search.space import SearchSpace
+from kit.types import MakeTask
+
+
+def test_effects_are_those_of_sketches_and_fade_with_measurements(make_task: MakeTask) -> None:
+    rng = np.random.default_rng(0)
+    space = SearchSpace(make_task("matmul", "cpu"), SearchOptions())
+    structures = Structures()
+    rows = structures.rows(space.attempts(rng, 60))
+    sketches = [structures.known[k].sketch for k in rows.structures]
+    assert 1 < len(set(sketches)) < len(set(rows.structures.tolist()))
+    doubt = Doubt(structures, rng)
+    first = doubt.draw(rows, 400)
+    for sketch in set(sketches):
+        mine = first[[s == sketch for s in sketches]]
+        assert (mine == mine[0]).all()
+    distinct = np.unique(first[:, 0])
+    assert len(distinct) == len(set(sketches))
+    measured = [s == sketches[0] for s in sketches]
+    for _ in range(4):
+        doubt.note(rows.take(np.flatnonzero(measured)))
+    spread = doubt.draw(rows, 400).std(axis=1)
+    others = spread[~np.array(measured)]
+    assert (spread[measured] < 0.5 * others.min()).all()
+    assert abs(others / first.std(axis=1)[~np.array(measured)] - 1).max() < 0.2
