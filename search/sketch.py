@@ -27,7 +27,12 @@ from autosched.search.rules.gpu import (
 )
 from autosched.search.rules.instruction import USE_INSTRUCTION
 from autosched.search.rules.protocol import Context, Decision, SketchRule
-from autosched.search.rules.space import FUSE_ROWS, TILE_ELEMENTS, TILE_REDUCTION
+from autosched.search.rules.space import (
+    FUSE_ROWS,
+    INLINE_BORDER,
+    TILE_ELEMENTS,
+    TILE_REDUCTION,
+)
 from autosched.search.rules.tensor_core import TENSOR_CORE
 from autosched.search.rules.tiling import structure_problem, with_sampled_rfactor
 from autosched.search.rules.transposing import PACK_TRANSPOSED
@@ -54,6 +59,7 @@ CPU_RULES: tuple[SketchRule, ...] = (
     TILE_REDUCTION,
     TILE_ELEMENTS,
     FUSE_ROWS,
+    INLINE_BORDER,
     SKIP_STAGE,
 )
 ANSOR_GPU_RULES: tuple[SketchRule, ...] = (

@@ -57,6 +57,7 @@ from autosched.transform.host.lower_tvm_builtin import LowerTVMBuiltin
 from autosched.transform.host.lower_vtcm_alloc import LowerVtcmAlloc
 from autosched.transform.host.make_packed_api import MakePackedAPI
 from autosched.transform.host.verify_vtcm_limit import VerifyVTCMLimit
+from autosched.transform.loops.hint_borders import HintBorders
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.hoist_invariants import HoistInvariants
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
@@ -107,6 +108,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         Simplify(),
         UserPasses(1),
         # Tiles that do not divide their loop: whole ones without conditions, the last one masked.
+        HintBorders(),
         LoopPartition(partition_const_loops=True),
         VectorizeLoop(masked=True),
         InjectVirtualThread(),
@@ -259,6 +261,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "FlattenBuffer": FlattenBuffer,
     "FP8ComputeLegalize": FP8ComputeLegalize,
     "FP8StorageLegalize": FP8StorageLegalize,
+    "HintBorders": HintBorders,
     "HoistIfThenElse": HoistIfThenElse,
     "HoistInvariants": HoistInvariants,
     "InferFragment": InferFragment,

@@ -3,6 +3,9 @@
 Softmax, layer norm and the like go through each row several times: FuseRows computes all stages of
 a row before the next one, while the row is in the nearest cache.
 
+A pooling reads its padded input through a copy in Ansor's sketches; InlineBorder lets its window
+ask for the border itself, and the code generator leaves those conditions to the ends of loops.
+
 Ansor tiles a stage only where it reads something more than once. A sum over rows, a transposition
 or a copy then has a single loop structure, in which vectors run along the reduction or against the
 order of memory. These rules add a tiled one beside it:
@@ -127,3 +130,33 @@ def _fuse_rows(context: Context, state: State, stage_id: int) -> Next:
 
 
 FUSE_ROWS = FunctionRule("FuseRows", _has_rows, _fuse_rows)
+
+
+def _borders(state: State, stage_id: int) -> list[int]:
+    """The padded inputs that the stage alone reads, and that nothing else would inline."""
+    return [
+        k
+        for k in queries.direct_producers(state, stage_id)
+        if not state.stages[k].is_placeholder
+        and not state.stages[k].is_inlined
+        and not queries.has_reduce_iter(state, k)
+        and not queries.is_strictly_inlineable(state, k)
+        and queries.consumers(state, k) == [stage_id]
+    ]
+
+
+def _reads_border(context: Context, state: State, stage_id: int) -> Decision:
+    """A reduction without reuse that reads a padded input."""
+    op = _untouched(state, stage_id)
+    if op is None or not op.reduce_axis or not _borders(state, stage_id):
+        return Decision.SKIP
+    return Decision.APPLY
+
+
+def _inline_border(context: Context, state: State, stage_id: int) -> Next:
+    for producer in _borders(state, stage_id):
+        state = state.compute_inline(producer)
+    return [(state, stage_id - 1)]
+
+
+INLINE_BORDER = FunctionRule("InlineBorder", _reads_border, _inline_border)

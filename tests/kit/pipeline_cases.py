@@ -85,6 +85,21 @@ def padded_window(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, B]
 
 
+def pooled_border(gpu: bool) -> tuple[Any, list[Any]]:
+    """Maxima over a window that asks for the border itself."""
+    A = te.placeholder((24,), name="A")
+    P = te.compute(
+        (26,), lambda i: te.if_then_else(te.all(i >= 1, i < 25), A[i - 1], -9.0), name="P"
+    )
+    k = te.reduce_axis((0, 3), name="k")
+    B = te.compute((24,), lambda i: te.max(P[i + k], axis=k), name="B")
+    sch = te.create_schedule(B.op)
+    sch[P].compute_inline()
+    if gpu:
+        _threads(sch, B, *sch[B].split(B.op.axis[0], factor=8))
+    return sch, [A, B]
+
+
 def chain_of_copies(gpu: bool) -> tuple[Any, list[Any]]:
     """Fused loops over stages that can share memory; quotients of remainders."""
     A = te.placeholder((24, 8), name="A")
@@ -285,6 +300,7 @@ def spread_image(gpu: bool) -> tuple[Any, list[Any]]:
 CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "tiled_matmul": tiled_matmul,
     "padded_window": padded_window,
+    "pooled_border": pooled_border,
     "chain_of_copies": chain_of_copies,
     "prefetched_rows": prefetched_rows,
     "narrow_types": narrow_types,

