@@ -1,129 +1,159 @@
-"""Matmuls by tensor instructions against PyTorch's (oneDNN), in turns, and the measured peak.
+"""Operators of narrow types by tensor instructions: against PyTorch (oneDNN), and the peak.
 
-    python benchmarks/tensor_instructions.py --types int8 --size 512 --candidates 8
+    python benchmarks/tensor_instructions.py --trials 64
+    python benchmarks/tensor_instructions.py --only "matmul 512" --types int8 --records /tmp/r
 
-For each sketch that uses the best instruction of the types, `--candidates` random candidates are
-built and run; the fastest is then timed in turns with torch._int_mm (int8) or a @ b (bfloat16,
-whose result PyTorch rounds to bfloat16; ours stays float32). Lower quartiles.
+Each operator is tuned for `--trials` candidates, checked, and timed in turns with PyTorch as in
+benchmarks/suite.py, arguments of both aligned to cache lines: torch._int_mm (int8), a quantised
+convolution of uint8 by int8 with sums as float32, and plain calls in bfloat16 and float16, whose
+results PyTorch rounds to their type while ours stay float32. "peak" is the measured peak of the
+instruction that the kernel uses; a kernel without one has none.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
+import statistics
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from suite import OURS, in_turns
 
-from autosched import te
-from autosched.driver import build_steps
+import autosched
 from autosched.measure.instruction_peak import instruction_peak
-from autosched.runtime.cpu import CpuKernel, load
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
-from autosched.search.space import SearchSpace
-from autosched.state.dag import ComputeDAG
+from autosched.measure.records import read_log
+from autosched.measure.standing import best_of
+from autosched.runtime.cpu import CpuKernel, aligned_copy
+from autosched.session.load_best import load_best
 from autosched.state.steps import InstructionStep
-from autosched.target import cpu_target
-from autosched.te.intrin.registry import available, instruction
+from autosched.target import Target, cpu_target
+from autosched.task import Task
+from autosched.te.intrin.registry import instruction
 
-Array = np.ndarray[Any, Any]
-SUMS = {"int8": "int32", "bfloat16": "float32"}
+Call = Callable[[], Any]
+TYPES = ("int8", "bfloat16", "float16")
+_CONVOLUTION = {"N": 1, "KH": 3, "KW": 3, "stride": 1, "padding": 1}
+OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
+    "matmul 512": ("matmul", {"M": 512, "N": 512, "K": 512}),
+    "matmul 1024": ("matmul", {"M": 1024, "N": 1024, "K": 1024}),
+    "dense 256x1024x1024": ("dense_bias_relu", {"M": 256, "N": 1024, "K": 1024}),
+    "conv2d 56 64": ("conv2d_nhwc", {**_CONVOLUTION, "H": 56, "W": 56, "CI": 64, "CO": 64}),
+    "conv2d 14 256": ("conv2d_nhwc", {**_CONVOLUTION, "H": 14, "W": 14, "CI": 256, "CO": 256}),
+}
 
 
-def matmul(dtype: str, size: int) -> ComputeDAG:
-    """C = A * B in the type of sums."""
-    a, b = (te.placeholder((size, size), dtype, name) for name in "AB")
-    k, sums = te.reduce_axis((0, size), "k"), SUMS[dtype]
-    c = te.compute(
-        (size, size),
-        lambda i, j: te.sum(a[i, k].astype(sums) * b[k, j].astype(sums), axis=k),
-        "C",
+def task_of(name: str, dtype: str, target: Target) -> Task:
+    """The operator in this type: sums of int32 or float32."""
+    workload, sizes = OPERATORS[name]
+    first = "uint8" if dtype == "int8" and workload == "conv2d_nhwc" else dtype
+    types: dict[str, Any] = {"in_dtype": first, "weight_dtype": dtype}
+    if dtype == "float16":
+        types["acc_dtype"] = types["out_dtype"] = "float32"
+    return Task.from_workload(workload, **sizes, **types, target=target)
+
+
+def peer(workload: str, dtype: str, inputs: list[Any]) -> Call:
+    """PyTorch's call on the same values."""
+    tensors = [_torch(x) for x in inputs]
+    if workload == "conv2d_nhwc":
+        x = tensors[0].permute(0, 3, 1, 2)
+        w = tensors[1].permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
+        return _int_conv(x, w) if dtype == "int8" else lambda: torch.conv2d(x, w, padding=1)
+    a, b = tensors[:2]
+    multiply = torch._int_mm if dtype == "int8" else torch.matmul
+    if workload == "matmul":
+        return lambda: multiply(a, b)
+    bias = tensors[2] if dtype == "int8" else tensors[2].to(a.dtype)
+    if dtype == "int8":
+        return lambda: torch.relu(multiply(a, b.t()) + bias)
+    return lambda: torch.relu(torch.nn.functional.linear(a, b, bias))
+
+
+def _int_conv(x: Any, w: Any) -> Call:
+    co, one, none = w.shape[0], [1, 1], "none"
+    scales, zeros = torch.ones(co), torch.zeros(co, dtype=torch.int64)
+    calls = torch.ops.onednn
+    packed = calls.qconv_prepack(w, scales, 1.0, 0, one, one, one, 1, list(x.shape))
+    last: tuple[Any, ...] = (1.0, 0, torch.float32, none, [], "")
+    return lambda: calls.qconv2d_pointwise(
+        x, 1.0, 0, packed, scales, zeros, None, one, one, one, 1, *last
     )
-    return ComputeDAG([a, b, c])
 
 
-def seconds(run: Callable[[], object], turns: int = 5) -> float:
-    """The shortest of some runs."""
-    run()
+def _torch(x: np.ndarray[Any, Any]) -> Any:
+    if x.dtype.name == "bfloat16":
+        return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(x)
+
+
+def values(task: Task, rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
+    """Small integers of the inputs' types, of which every product and sum is exact."""
     found = []
-    for _ in range(turns):
-        start = time.perf_counter()
-        run()
-        found.append(time.perf_counter() - start)
-    return min(found)
+    for spec in task.dag.tensors:
+        if not spec.op.inputs:
+            shape = [int(e.value) for e in spec.shape]  # type: ignore[attr-defined]  # constants
+            low = 0 if spec.dtype.name.startswith("u") else -8
+            found.append(aligned_copy(rng.integers(low, 8, shape).astype(spec.dtype.numpy)))
+    return found
 
 
-def in_turns(runs: list[Callable[[], object]], turns: int = 60) -> list[float]:
-    """The lower quartile of each, visited in turn."""
-    found: list[list[float]] = [[] for _ in runs]
-    for _ in range(turns):
-        for own, run in zip(found, runs, strict=True):
-            start = time.perf_counter()
-            run()
-            run()
-            own.append((time.perf_counter() - start) / 2)
-    return [sorted(own)[len(own) // 4] for own in found]
+def measured(name: str, dtype: str, trials: int, folder: Path) -> str:
+    """The line of one operator."""
+    target = cpu_target(torch.get_num_threads())
+    task = task_of(name, dtype, target)
+    log = folder / f"{name} {dtype}.jsonl".replace(" ", "_")
+    known = sum(r.task["key"] == task.key for r in read_log(log).records) if log.exists() else 0
+    if known < trials:
+        autosched.tune(task, trials=trials - known, records=log, progress=False)
+    kernel = load_best(log, task)
+    assert isinstance(kernel, CpuKernel)
+    inputs = values(task, np.random.default_rng(0))
+    result = task.dag.tensors[-1]
+    shape = [int(e.value) for e in result.shape]  # type: ignore[attr-defined]  # constants
+    out = aligned_copy(np.zeros(shape, result.dtype.numpy))
+    kernel(*inputs, out)
+    theirs = peer(OPERATORS[name][0], dtype, inputs)
+    expected = theirs().float()
+    expected = expected.permute(0, 2, 3, 1) if expected.ndim == 4 else expected
+    np.testing.assert_allclose(out, expected.numpy(), rtol=2**-7, atol=1)
+    times = in_turns({OURS: lambda: kernel(*inputs, out), "PyTorch": theirs}, 12)
+    ours, torchs = (statistics.median(t) for t in times.values())
+    rate = task.dag.flop_count / ours
+    used = instruction_used(log, task)
+    peak = instruction_peak(target, instruction(used)) if used else None
+    share = f"{rate / peak:.2f}" if peak else "-"
+    return (
+        f"| {dtype} {name} | {used or '-'} | {ours * 1e3:.4f} | {torchs * 1e3:.4f} | "
+        f"{torchs / ours:.2f} | {rate / 1e9:.0f} | {share} |"
+    )
 
 
-def fastest(
-    space: SearchSpace, inputs: list[Array], out: Array, each: int
-) -> tuple[str, CpuKernel]:
-    """The fastest of some candidates of each sketch with an instruction, and which that is."""
-    rng = np.random.default_rng(0)
-    best: tuple[float, str, CpuKernel] | None = None
-    for sketch in space.sketches:
-        step = next((s for s in sketch.steps if isinstance(s, InstructionStep)), None)
-        if step is None:
-            continue
-        for steps in space.sample(rng, each, sketch=sketch)[:each]:
-            kernel = load(
-                build_steps(space.context.dag, steps, cpu_target(torch.get_num_threads()))
-            )
-            took = seconds(lambda kernel=kernel: kernel(*inputs, out))  # type: ignore[misc]  # bound
-            if best is None or took < best[0]:
-                best = took, step.instruction, kernel
-    if best is None:
-        raise SystemExit("this machine has no tensor instruction of these types")
-    return best[1], best[2]
+def instruction_used(log: Path, task: Task) -> str:
+    """The tensor instruction of the best candidate; "" where it has none."""
+    best = best_of(r for r in read_log(log).records if r.task["key"] == task.key)
+    steps = best.steps if best else ()
+    return next((s.instruction for s in steps if isinstance(s, InstructionStep)), "")
 
 
 def main() -> None:
-    """Measure and print."""
+    """Tune, measure and print a line for each operator and type."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--types", choices=list(SUMS), default="int8")
-    parser.add_argument("--size", type=int, default=512)
-    parser.add_argument("--candidates", type=int, default=8)
+    parser.add_argument("--types", nargs="+", choices=TYPES, default=list(TYPES))
+    parser.add_argument("--only", nargs="+", choices=list(OPERATORS), default=list(OPERATORS))
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--records", type=Path, help="folder of records, continued if it is there")
     options = parser.parse_args()
-    size, dtype = options.size, options.types
-    target, dag = cpu_target(torch.get_num_threads()), matmul(options.types, options.size)
-    context = Context(dag, target.hardware, False, SearchOptions(), available(target))
-    rng = np.random.default_rng(0)
-    numpy_type = dag.tensors[0].dtype.numpy
-    inputs = [rng.integers(-100, 100, (size, size)).astype(numpy_type) for _ in range(2)]
-    out = np.zeros((size, size), dag.tensors[2].dtype.numpy)
-    name, kernel = fastest(SearchSpace.of(context), inputs, out, options.candidates)
-    if dtype == "int8":
-        a, b = (torch.from_numpy(x) for x in inputs)
-        theirs: Callable[[], object] = lambda: torch._int_mm(a, b)  # noqa: E731
-        expected = torch._int_mm(a, b).numpy()
-    else:
-        a, b = (torch.from_numpy(x.astype(np.float32)).bfloat16() for x in inputs)
-        theirs = lambda: a @ b  # noqa: E731
-        expected = inputs[0].astype(np.float32) @ inputs[1].astype(np.float32)
-    kernel(*inputs, out)
-    np.testing.assert_array_equal(out, expected)
-    ours, torch_seconds = in_turns([lambda: kernel(*inputs, out), theirs])
-    rate = 2 * size**3 / ours
-    print(
-        f"{name} {dtype} {size}: {ours * 1e3:.4f} ms, {rate / 1e9:.0f} GOPS; "
-        f"PyTorch {torch_seconds * 1e3:.4f} ms, ours is {torch_seconds / ours:.2f} times as fast"
-    )
-    peak = instruction_peak(target, instruction(name))
-    if peak:
-        print(f"{rate / peak:.2f} of the instruction's peak, {peak / 1e9:.0f} GOPS")
+    folder = options.records or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    print("| | instruction | ms | PyTorch, ms | times as fast | GOPS | share of the peak |")
+    print("|---|---|---|---|---|---|---|")
+    for dtype in options.types:
+        for name in options.only:
+            print(measured(name, dtype, options.trials, folder), flush=True)
 
 
 if __name__ == "__main__":

@@ -104,6 +104,7 @@ def module_for(func: PrimFunc, target: Target) -> ModuleBuilder:
         fuses="+fma" in features or "+neon" in features,
         scales={"+avx512f", "+avx512vl", "+avx512dq"} <= features,
         has_masks="+avx512vl" in features,
+        permutes_bytes="+avx512vbmi" in features,
         updated=updated_buffers(func.body),
     )
 

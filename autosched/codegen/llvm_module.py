@@ -63,6 +63,7 @@ class ModuleBuilder:
     fuses: bool
     scales: bool
     has_masks: bool
+    permutes_bytes: bool
     declarations: dict[str, str] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 P[l] = B[l % k, l // k]
 
-P[0:64] = interleave(interleave(B[0], B[1]), interleave(B[2], B[3]))      k = 4, 16 columns
+P[0:64] = shuffle([B[0], B[1], B[2], B[3]], [0, 16, 32, 48, 1, ...])      k = 4, 16 columns
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from autosched.tir.stmt import BufferStore, Stmt
 
 
 def declare_interleave(name: str, dtype: DType, k: int, lanes: int) -> TensorIntrin:
-    """The statement of P[l] = B[l % k, l // k] for `lanes` columns; k is a power of two."""
+    """The statement of P[l] = B[l % k, l // k] for `lanes` columns."""
     b = placeholder((k, lanes), dtype.name, "b")
     packed = compute((lanes * k,), lambda i: b[i % k, i // k], "p")
     rows = decl_buffer(
@@ -33,22 +33,12 @@ def declare_interleave(name: str, dtype: DType, k: int, lanes: int) -> TensorInt
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
         bits = DType(f"uint{dtype.bits}").with_lanes(lanes)
         at = Ramp(IntImm(0), IntImm(1), lanes)
-        parts = [_as(bits, BufferLoad(ins[0], (IntImm(row), at))) for row in range(k)]
-        while len(parts) > 1:
-            wide = DType(f"uint{parts[0].dtype.bits * 2}").with_lanes(lanes)
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [_pair(x, y, wide) for x, y in pairs]
-        value = _as(dtype.with_lanes(lanes * k), parts[0])
+        parts = tuple(_as(bits, BufferLoad(ins[0], (IntImm(row), at))) for row in range(k))
+        order = tuple(IntImm(row * lanes + lane) for lane in range(lanes) for row in range(k))
+        value = _as(dtype.with_lanes(lanes * k), Shuffle(parts, order))
         return BufferStore(outs[0], value, (Ramp(IntImm(0), IntImm(1), lanes * k),))
 
     return decl_tensor_intrin(packed.op, statements, name, binds={b: rows})
-
-
-def _pair(x: Expr, y: Expr, wide: DType) -> Expr:
-    """The elements of both in turn, as elements of twice the width."""
-    lanes = x.dtype.lanes
-    order = [number for lane in range(lanes) for number in (lane, lanes + lane)]
-    return _as(wide, Shuffle((x, y), tuple(map(IntImm, order))))
 
 
 def _as(dtype: DType, e: Expr) -> Expr:
