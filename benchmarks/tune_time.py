@@ -3,9 +3,10 @@
     python benchmarks/tune_time.py [CONFIG] [--trials 64] [--runs 3] [--compile 32]
 
 CONFIG is as for tune, configs/matmul.yaml unless one is given. Each run is a process of its own
-with a new record file; the seconds of a part are those that no part inside it has. The medians of
-the runs are shown, and what measuring cost a trial. Then what building takes, stage by stage on one
-core, for `--compile` candidates that the last run measured: milliseconds a candidate.
+with a new record file; the seconds of a part are those that no part inside it has. A run of one
+trial comes first and is not counted: Python then has its byte code, as after an installation. The
+medians of the runs are shown, and what measuring cost a trial. Then what building takes, stage by
+stage on one core, for `--compile` candidates that the last run measured: milliseconds a candidate.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -129,7 +131,8 @@ def timed(arguments: Sequence[str]) -> tuple[dict[str, float], float]:
     """The parts of one run, and its seconds from start to end."""
     started = time.monotonic()
     command = [sys.executable, __file__, "--child", repr(started), *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     seconds = time.monotonic() - started
     found = [line for line in ran.stderr.splitlines() if line.startswith(_MARK)]
     if ran.returncode or not found:
@@ -182,6 +185,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs = []
+        timed([*options.config, "--trials", "1", "--records", str(Path(folder) / "first.jsonl")])
         for k in range(options.runs):
             records = Path(folder) / f"{k}.jsonl"
             trials = ["--trials", str(options.trials), "--records", str(records)]
