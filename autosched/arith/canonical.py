@@ -42,14 +42,18 @@ from autosched.tir.expr import (
     LE,
     LT,
     Add,
+    Broadcast,
+    BufferLoad,
     Cast,
     Div,
     Expr,
+    FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
     Mod,
     Mul,
+    Ramp,
     SizeVar,
     Sub,
     Var,
@@ -58,6 +62,11 @@ from autosched.tir.op import cast, const, mul
 
 if TYPE_CHECKING:
     from autosched.arith.analyzer import Analyzer
+
+
+_HOLDERS = frozenset((BufferLoad, Broadcast, Ramp))
+_PLAIN = frozenset((Add, Mul))  # of floats
+_LEAVES = frozenset((IntImm, FloatImm, Var))  # as operands that were visited
 
 
 class CanonicalSimplifier(RewriteSimplifier):
@@ -139,7 +148,9 @@ class CanonicalSimplifier(RewriteSimplifier):
     def _index(self, e: Any) -> Expr:
         """Sums, products and divisions of indices, normalised; of other types, rewritten."""
         if not e.dtype.is_index:
-            return self._binary(e) if e.__class__ is not Cast else self.children(e)
+            if e.__class__ is Cast:
+                return self.children(e)
+            return self._held(self._binary(e))
         terms, base = self.form(e)
         result = emit(terms, base, e.dtype)
         if _settled(terms, self.analyzer.moduli.env):
@@ -147,6 +158,23 @@ class CanonicalSimplifier(RewriteSimplifier):
             self.memo[result] = result
             self.analyzer.settled.add(result)
         return result
+
+    def _holder(self, e: Any) -> Expr:
+        """A load, or a vector of indices or of one value."""
+        return self._held(self._load(e) if e.__class__ is BufferLoad else self.children(e))
+
+    def _held(self, e: Any) -> Expr:
+        """`e`, settled where its operands are: no rule changes such a node as a whole."""
+        cls, settled = e.__class__, self.analyzer.settled
+        if cls in _HOLDERS or (cls in _PLAIN and e.dtype.is_float):
+            for part in e.children():
+                if part.__class__ not in _LEAVES and part not in settled:
+                    break
+            else:
+                if cls is not BufferLoad or e.predicate is None:
+                    self.memo[e] = e
+                    settled.add(e)
+        return e  # type: ignore[no-any-return]
 
     def _less_canonical(self, e: Any) -> Expr:
         if e.a.dtype.is_index:
@@ -191,6 +219,7 @@ class CanonicalSimplifier(RewriteSimplifier):
     handlers: ClassVar[dict[type[Expr], Callable[[Any, Any], Expr]]] = {
         **RewriteSimplifier.handlers,
         **dict.fromkeys((Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Cast), _index),
+        **dict.fromkeys((BufferLoad, Broadcast, Ramp), _holder),
         LT: _less_canonical,
         LE: _less_equal_canonical,
     }

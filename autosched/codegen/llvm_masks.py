@@ -12,8 +12,9 @@ from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_types import memory_type, suffix
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Var
+from autosched.tir.kinds import bits_of, exprs_with
 from autosched.tir.stmt import Allocate, BufferStore, Stmt
-from autosched.tir.walk import all_exprs, stmts
+from autosched.tir.walk import stmts
 
 LEAST_PARTS = 3
 """Powers of two that the lanes are the sum of: 7 and 14 have three. For two (9, 12) a mask gains
@@ -33,7 +34,8 @@ def updated_buffers(body: Stmt) -> frozenset[Var]:
     What was stored there a moment ago is taken from the store by LLVM or by the core, but not from
     one with a mask: such rows took up to four times as long (Sapphire Rapids).
     """
-    loaded = {(e.buffer.data, e.indices) for e in all_exprs(body) if isinstance(e, BufferLoad)}
+    found = exprs_with(body, bits_of(BufferLoad))
+    loaded = {(e.buffer.data, e.indices) for e in found if isinstance(e, BufferLoad)}
     stored = [s for s in stmts(body) if isinstance(s, BufferStore)]
     return frozenset([s.buffer.data for s in stored if (s.buffer.data, s.indices) in loaded])
 

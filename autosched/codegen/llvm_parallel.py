@@ -11,9 +11,10 @@ from autosched.codegen.llvm_builder import FunctionBuilder, StmtFn
 from autosched.codegen.llvm_control import run_loop
 from autosched.codegen.llvm_storage import epilogue, prologue
 from autosched.codegen.llvm_types import llvm_type
-from autosched.tir.expr import BufferLoad, Var
+from autosched.tir.expr import BufferLoad, SizeVar, Var
+from autosched.tir.kinds import bits_of, exprs_with
 from autosched.tir.stmt import BufferStore, For, Stmt
-from autosched.tir.walk import free_vars, stmts, unique_exprs
+from autosched.tir.walk import free_vars, stmts
 
 LAUNCH = "autosched_parallel_launch"
 
@@ -21,7 +22,7 @@ LAUNCH = "autosched_parallel_launch"
 def used_variables(stmt: Stmt) -> list[Var]:
     """Variables that occur in `stmt`, pointers of buffers included, in order of appearance."""
     found: dict[Var, None] = {}
-    for e in unique_exprs(stmt):
+    for e in exprs_with(stmt, bits_of(Var, SizeVar, BufferLoad)):
         if isinstance(e, Var):
             found[e] = None
         elif isinstance(e, BufferLoad):

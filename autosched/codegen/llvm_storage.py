@@ -18,6 +18,7 @@ from autosched.errors import CompileError
 from autosched.tir.dtype import int64
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import POINTER, bits_of, exprs_with
 from autosched.tir.op import cast, const
 from autosched.tir.stmt import (
     Allocate,
@@ -29,7 +30,7 @@ from autosched.tir.stmt import (
     Prefetch,
     Stmt,
 )
-from autosched.tir.walk import child_stmts, direct_exprs, map_children, stmts
+from autosched.tir.walk import child_stmts, map_children, stmts
 from autosched.transform.host.lower_tvm_builtin import KEEP, MOST_ON_STACK
 
 STACK_BYTES = 64 * 1024
@@ -93,32 +94,23 @@ def computed_addresses(body: Stmt) -> set[Var]:
     Memory behind the others becomes registers: LLVM's SROA cuts it into one for each access.
     """
     found: set[Var] = set()
-    seen: set[Expr] = set()
 
     def access(place: BufferLoad | BufferStore) -> None:
         if place.predicate is not None or not all(map(_is_constant, place.indices)):
             found.add(place.buffer.data)
-
-    def visit(e: Expr) -> None:
-        if e in seen:
-            return
-        seen.add(e)
-        if isinstance(e, BufferLoad):
-            access(e)
-        elif isinstance(e, Call) and e.op == "address_of":
-            found.update(a.buffer.data for a in e.args if isinstance(a, BufferLoad))
-        elif isinstance(e, Var) and e.dtype.is_handle:
-            found.add(e)
-        for child in e.children():
-            visit(child)
 
     for stmt in stmts(body):
         if isinstance(stmt, BufferStore):
             access(stmt)
         elif isinstance(stmt, Prefetch):
             found.add(stmt.buffer.data)
-        for e in direct_exprs(stmt):
-            visit(e)
+    for e in exprs_with(body, bits_of(BufferLoad, Call) | POINTER):
+        if isinstance(e, BufferLoad):
+            access(e)
+        elif isinstance(e, Call) and e.op == "address_of":
+            found.update(a.buffer.data for a in e.args if isinstance(a, BufferLoad))
+        elif isinstance(e, Var) and e.dtype.is_handle:
+            found.add(e)
     return found
 
 

@@ -48,11 +48,12 @@ def lookup(key: tuple[Any, ...]) -> Any:
 class Expr:
     """Base of all expressions. `dtype` is the type of the value."""
 
-    __slots__ = ("__weakref__", "_data", "_simple", "_vars", "dtype")
+    __slots__ = ("__weakref__", "_data", "_kinds", "_simple", "_vars", "dtype")
     __match_args__: ClassVar[tuple[str, ...]] = ()
     dtype: DType
     _vars: frozenset[Var]  # cache of walk.free_vars
     _data: bool  # cache of data.is_data
+    _kinds: int  # cache of kinds.kinds
     _simple: Any  # cache of Analyzer.simplify
 
     def children(self) -> tuple[Expr, ...]:

@@ -35,7 +35,8 @@ class ForKind(Enum):
 class Stmt:
     """Base of all statements."""
 
-    __slots__ = ()
+    __slots__ = ("_kinds",)
+    _kinds: int  # cache of kinds.kinds_in
 
     def with_(self, **fields: Any) -> Self:
         """This statement with other values in some of its fields; itself when they are its own."""

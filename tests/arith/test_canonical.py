@@ -8,8 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.arith import Analyzer
-from autosched.tir.expr import Expr, Range, Var
-from autosched.tir.op import add, const, floordiv, floormod, lt, mul, sub, truncdiv, truncmod
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import float32
+from autosched.tir.expr import BufferLoad, Expr, Ramp, Range, Var, pointer
+from autosched.tir.op import (
+    add,
+    const,
+    floordiv,
+    floormod,
+    lt,
+    mul,
+    select,
+    sub,
+    truncdiv,
+    truncmod,
+)
 from autosched.tir.printer import to_text
 
 I, J, K, T, O = (Var(name) for name in "ijkto")
@@ -144,3 +157,25 @@ def test_a_quotient_of_a_remainder_that_it_does_not_divide(evaluate: Any, all_po
         for value in range(100):
             assert evaluate(simple, {x: value}) == value % m // n * n + value % n, (m, n)
             assert evaluate(canonical, {x: value}) == value % m // n * n + value % n, (m, n)
+
+
+def test_what_is_settled_is_what_no_rule_changes(analyzer: Analyzer) -> None:
+    """Simplifying stops there: rewriting and canonical form alone would leave it as it is."""
+    a = Buffer(pointer("A", float32), float32, (const(1 << 20),))
+
+    def load(at: Expr) -> Expr:
+        return BufferLoad(a, (at,))
+
+    rows = [I * 16 + J, (I * 16 + J) // 32 * 4 + K, Ramp(J * 4 + I * 64 + 3, const(1), 16), T]
+    for at in rows:
+        analyzer.simplify(add(load(at), mul(load(at), const(2.0, load(at).dtype))))
+        analyzer.simplify(sub(load(at), load(add(at, const(0, at.dtype)))))
+        analyzer.simplify(select(lt(I, 3), load(at), mul(load(at), load(at))))
+    settled = [e for e in analyzer.settled if isinstance(e, BufferLoad)]
+    assert len(settled) >= len(rows)
+    for e in analyzer.settled:
+        fresh = Analyzer()
+        for var, size in ((I, 8), (J, 16), (T, 32)):
+            fresh.bind(var, Range.of(size))
+        assert fresh.rewrite(e) is e
+        assert fresh.canonical.visit(e) is e

@@ -6,13 +6,18 @@ from collections.abc import Callable
 
 from autosched.tir.expr import BufferLoad, Call, Expr, ProducerLoad
 from autosched.tir.intrin import EFFECTS, Effect
+from autosched.tir.kinds import bits_of, kinds
 from autosched.tir.walk import pre_order
 
 _HARMLESS = (Effect.PURE, Effect.ANNOTATION)
+_CALLS = bits_of(Call)
+_UNSURE = bits_of(Call, BufferLoad, ProducerLoad)
 
 
 def is_lasting(e: Expr) -> bool:
     """True when `e` has the same value wherever its variables do: no loads, only pure calls."""
+    if not kinds(e) & _UNSURE:
+        return True
     for node in pre_order(e):
         if isinstance(node, Call):
             if EFFECTS.get(node.op) not in _HARMLESS:
@@ -24,6 +29,8 @@ def is_lasting(e: Expr) -> bool:
 
 def has_side_effect(e: Expr) -> bool:
     """True when evaluating `e` may change something; loads do not."""
+    if not kinds(e) & _CALLS:
+        return False
     for node in pre_order(e):
         if isinstance(node, Call) and EFFECTS.get(node.op, Effect.OPAQUE) is Effect.OPAQUE:
             return True
@@ -31,14 +38,6 @@ def has_side_effect(e: Expr) -> bool:
 
 
 def mentions(*types: type[Expr]) -> Callable[[Expr], bool]:
-    """A test whether an expression contains a node of one of `types`, remembering its answers."""
-    wanted = frozenset(types)
-    known: dict[Expr, bool] = {}
-
-    def look(e: Expr) -> bool:
-        found = known.get(e)
-        if found is None:
-            found = known[e] = type(e) in wanted or any(map(look, e.children()))
-        return found
-
-    return look
+    """A test whether an expression contains a node of one of `types`."""
+    wanted = bits_of(*types)
+    return lambda e: bool(kinds(e) & wanted)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from autosched.tir.expr import Expr, FloorDiv, FloorMod, IntImm
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import bits_of, kinds, kinds_in
 from autosched.tir.op import floordiv, floormod
 from autosched.tir.stmt import Stmt
 from autosched.tir.walk import map_children, map_expr_children
@@ -33,9 +34,14 @@ class RenormalizeSplitPattern(FunctionPass):
     name: ClassVar[str] = "RenormalizeSplitPattern"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        modulo = bits_of(FloorMod)
+        if not kinds_in(func.body) & modulo:
+            return func
         memo: dict[Expr, Expr] = {}
 
         def expr(e: Expr) -> Expr:
+            if not kinds(e) & modulo:
+                return e
             done = memo.get(e)
             if done is None:
                 done = memo[e] = _swapped(map_expr_children(e, expr))

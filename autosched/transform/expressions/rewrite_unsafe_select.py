@@ -18,6 +18,7 @@ from typing import ClassVar
 from autosched.tir.expr import BufferLoad, Call, Expr, Select
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import EFFECTS, Effect
+from autosched.tir.kinds import bits_of, kinds_in
 from autosched.tir.stmt import Stmt
 from autosched.tir.walk import map_children, map_expr_children
 from autosched.transform.expressions.effects import mentions
@@ -36,6 +37,8 @@ class RewriteUnsafeSelect(FunctionPass):
     name: ClassVar[str] = "RewriteUnsafeSelect"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if not kinds_in(func.body) & bits_of(Select):
+            return func
         memo: dict[Expr, Expr] = {}
         unsafe: dict[Expr, bool] = {}
         has_select = mentions(Select)

@@ -24,6 +24,7 @@ from typing import ClassVar
 
 from autosched.tir.expr import Broadcast, BufferLoad, Call, Div, Expr, IntImm, Let, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import bits_of, kinds_in
 from autosched.tir.op import broadcast
 from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, LetStmt, SeqStmt, Stmt, seq
 from autosched.tir.walk import (
@@ -51,7 +52,7 @@ class ReadDivisorsOnce(FunctionPass):
     name: ClassVar[str] = "ReadDivisorsOnce"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True):
+        if not func.attrs.get("tir.noalias", True) or not kinds_in(func.body) & bits_of(Div):
             return func
         return func.with_body(_bound(func.body))
 

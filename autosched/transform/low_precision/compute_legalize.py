@@ -24,6 +24,7 @@ from autosched.tir.expr import (
 from autosched.tir.float_bits import narrow, widen
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import POINTER_OFFSETS
+from autosched.tir.kinds import bits_of, kinds_in
 from autosched.tir.op import cast
 from autosched.tir.stmt import Allocate, BufferStore, LetStmt, Stmt
 from autosched.tir.walk import all_exprs, map_children, map_expr_children, stmts
@@ -65,33 +66,14 @@ class Conversions:
 
 def mentions(func: PrimFunc, is_small: IsSmall) -> bool:
     """Whether a value, buffer or pointer of a small type occurs in `func`."""
-    if not any(map(is_small, DType.made())):  # what most processes can say without looking
+    small = [dtype for dtype in DType.made() if is_small(dtype)]
+    if not small:  # what most processes can say without looking
         return False
     if any(is_small(buffer.dtype) for buffer in func.buffers):
         return True
     if any(is_small(param.element or param.dtype) for param in func.params):
         return True
-    seen: set[Expr] = set()
-    found = False
-
-    def look(e: Expr) -> bool:
-        if e in seen:
-            return False
-        seen.add(e)
-        return is_small(e.dtype) or any(map(look, e.children()))
-
-    def expr(e: Expr) -> Expr:
-        nonlocal found
-        found = found or look(e)
-        return e
-
-    def stmt(s: Stmt) -> Stmt:
-        nonlocal found
-        found = found or (isinstance(s, Allocate) and is_small(s.dtype))
-        return s if found else map_children(s, stmt, expr)
-
-    stmt(func.body)
-    return found
+    return bool(kinds_in(func.body) & bits_of(*small))
 
 
 def promotable(func: PrimFunc, is_small: IsSmall, scopes: Collection[str]) -> set[Var]:

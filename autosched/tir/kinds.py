@@ -1,0 +1,91 @@
+"""Which kinds of nodes and which types occur in an expression or statement.
+
+The answer is a set of bits, one for each class of nodes and each type, and is remembered on the
+node: a pass that has nothing to do knows it at once, and walks look only where there is something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Expr, Var
+from autosched.tir.stmt import Allocate, AllocateConst, Stmt
+from autosched.tir.walk import child_stmts, direct_exprs, stmts
+
+_POINTER = "pointer"  # a variable that is one
+
+_bits: dict[type[Expr] | DType | str, int] = {}
+_of_node: dict[tuple[type[Expr], DType], int] = {}
+
+
+def bits_of(*kinds: type[Expr] | DType) -> int:
+    """The bits of these classes (subclasses not counted) and types."""
+    found = 0
+    for kind in kinds:
+        found |= _bit(kind)
+    return found
+
+
+def _bit(kind: type[Expr] | DType | str) -> int:
+    found = _bits.get(kind)
+    if found is None:
+        found = _bits[kind] = 1 << len(_bits)
+    return found
+
+
+POINTER = _bit(_POINTER)
+"""Of variables that are pointers, beside the bit of their class."""
+
+
+def kinds(e: Expr) -> int:
+    """The bits of all nodes in `e`."""
+    try:
+        return e._kinds
+    except AttributeError:
+        pass
+    own = e.__class__, e.dtype
+    found = _of_node.get(own)
+    if found is None:
+        found = _bit(own[0]) | _bit(own[1])
+        if isinstance(e, Var) and e.dtype.is_handle:
+            found |= POINTER
+        _of_node[own] = found
+    for child in e.children():
+        try:
+            found |= child._kinds
+        except AttributeError:
+            found |= kinds(child)
+    e._kinds = found
+    return found
+
+
+def kinds_in(s: Stmt) -> int:
+    """The bits of all expressions in `s` and below, and of the types of what is allocated there."""
+    try:
+        return s._kinds
+    except AttributeError:
+        pass
+    found = _bit(s.dtype) if isinstance(s, Allocate | AllocateConst) else 0
+    for e in direct_exprs(s):
+        found |= kinds(e)
+    for child in child_stmts(s):
+        found |= kinds_in(child)
+    s._kinds = found
+    return found
+
+
+def exprs_with(root: Stmt, wanted: int) -> Iterator[Expr]:
+    """Every different node below `root` in or below which one of the `wanted` kinds is.
+
+    Parents first, in the order of statements, as `walk.unique_exprs` has them.
+    """
+    seen: set[Expr] = set()
+    for stmt in stmts(root):
+        stack = list(reversed(direct_exprs(stmt)))
+        while stack:
+            node = stack.pop()
+            if kinds(node) & wanted and node not in seen:
+                seen.add(node)
+                yield node
+                stack.extend(reversed(node.children()))

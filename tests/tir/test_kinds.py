@@ -1,0 +1,48 @@
+"""Which kinds of nodes and types occur: against walks over everything."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Add, BufferLoad, Call, Div, Expr, FloorMod, Select, Var
+from autosched.tir.kinds import POINTER, bits_of, exprs_with, kinds, kinds_in
+from autosched.tir.parser import parse_func
+from autosched.tir.walk import all_exprs, unique_exprs
+
+PROGRAM = """
+def main(A: Buffer((64,), float32), B: Buffer((64,), float32), P: pointer(float32)):
+    T = allocate((4,), float16, "local")
+    for i in range(16):
+        if i % 3 < 2:
+            B[i * 4:i * 4 + 4] = A[i * 4:i * 4 + 4] + broadcast(A[i], 4) / broadcast(2.0, 4)
+        B[i] = exp(A[i] + A[i % 4])
+    call_extern("f", P, dtype=int32)
+"""
+CLASSES: list[type[Expr] | DType] = [
+    *(Add, BufferLoad, Call, Div, FloorMod, Select, Var),
+    *map(DType, ("float32", "float32x4", "float64", "float16", "int32")),
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_bits_tell_what_occurs(kind: type[Expr] | DType) -> None:
+    body = parse_func(PROGRAM).body
+    nodes = list(all_exprs(body))
+    found = any(type(e) is kind or e.dtype is kind for e in nodes)
+    assert bool(kinds_in(body) & bits_of(kind)) == (found or kind is DType("float16"))
+    for e in nodes:
+        inside = any(type(c) is kind or c.dtype is kind for c in _below(e))
+        assert bool(kinds(e) & bits_of(kind)) == inside
+
+
+@pytest.mark.parametrize("wanted", [bits_of(BufferLoad), bits_of(Call, Div), POINTER])
+def test_a_walk_leaves_out_what_holds_none_and_keeps_the_order(wanted: int) -> None:
+    body = parse_func(PROGRAM).body
+    expected = [e for e in unique_exprs(body) if kinds(e) & wanted]
+    assert list(exprs_with(body, wanted)) == expected
+    assert expected
+
+
+def _below(e: Expr) -> list[Expr]:
+    return [e, *(d for c in e.children() for d in _below(c))]
