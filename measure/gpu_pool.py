@@ -117,6 +117,10 @@ class GpuPool(Runner):
             member.thread.shutdown()
         self._nvml.close()
 
+    def launch(self, task: Task) -> None:
+        """As `start`: who is there is known before the search begins."""
+        self.start(task)
+
     def start(self, task: Task) -> None:
         """Prepare all GPUs for the task. Raises RunLostError when none can be."""
         self.open()

@@ -190,6 +190,10 @@ class GpuRunner(Runner):
             self.reference(task)
         return Runner.run(self, task, artifacts, best, on_done)
 
+    def launch(self, task: Task) -> None:
+        """As `start`: who is there is known before the search begins."""
+        self.start(task)
+
     def start(self, task: Task) -> None:
         """As of Runner. Raises RunLostError when the GPU was lost before."""
         if self.lost:

@@ -124,9 +124,9 @@ class Measurer:
         return runner.environment() if isinstance(runner, GpuRunner | GpuPool) else {}
 
     def start(self, task: Task) -> None:
-        """Start all processes ahead of the first batch."""
+        """Start all processes ahead of the first batch; returns before they are ready."""
         self.builder.start()
-        self.runner.start(task)
+        self.runner.launch(task)
 
     def reference(self, task: Task) -> None:
         """Compute the reference that candidates are checked against, unless none is.

@@ -107,8 +107,18 @@ class Runner:
     options: RunOptions = field(default_factory=RunOptions)
     _worker: Worker | None = None
     _task: dict[str, Any] | None = None
+    _asked: bool = False  # to prepare the task, and did not answer yet
     on_result: Callable[[int, RunResult], None] | None = None
     _disturbed: dict[int, int] = field(default_factory=dict)
+
+    def launch(self, task: Task) -> None:
+        """Start the process ahead of need, as `start` does, without waiting until it is ready."""
+        if self._worker is not None:
+            return
+        self._task = task.to_json()
+        require_memory(task, self.options.flush_bytes)
+        self._worker, self._asked = self._new_worker(), True
+        self._worker.send(("task", self._task))
 
     def start(self, task: Task) -> None:
         """Start the process and let it prepare the task's arrays.
@@ -119,9 +129,12 @@ class Runner:
         if self._task is None or self._task["key"] != task_json["key"]:
             require_memory(task, self.options.flush_bytes)
         if self._worker is None:
-            self._worker = self._new_worker()
+            self._worker, self._asked = self._new_worker(), False
             self._task = None
-        if self._task is None or self._task["key"] != task_json["key"]:
+        if self._asked or self._task is None or self._task["key"] != task_json["key"]:
+            if self._asked and self._task != task_json:
+                self._worker.start()
+                self._asked = False
             self._task = task_json
             self._make_ready()
 
@@ -192,7 +205,11 @@ class Runner:
 
     def _prepare(self) -> None:
         assert self._worker is not None
-        self._worker.call(("task", self._task), _START_SECONDS, "load")
+        if self._asked:
+            self._asked = False
+            self._worker.receive(_START_SECONDS, "load")
+        else:
+            self._worker.call(("task", self._task), _START_SECONDS, "load")
         if self.options.flush_bytes:
             self._worker.call(("flush", self.options.flush_bytes), _START_SECONDS, "load")
 

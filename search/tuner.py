@@ -129,7 +129,7 @@ class Measures(Protocol):
     on_known: Callable[[int, MeasureResult], None] | None
 
     def start(self, task: Task) -> None:
-        """Start what takes time, ahead of the first batch."""
+        """Start what takes time, ahead of the first batch; need not wait until it is there."""
 
     def reference(self, task: Task) -> None:
         """Compute what candidates are checked against. Raises ConfigError when it is wrong."""
@@ -184,6 +184,7 @@ class Tuner:
             task_featurizer(task, self._helper, options.features, options.search.space == "ansor"),
             task.key,
         )
+        self._ahead: list[Candidate] = []  # of the first batch
         self._since_best = 0
         self._built = 0.0  # seconds of measuring in which candidates were built
         self._measuring = 0.0  # when the last of these was counted
@@ -197,7 +198,7 @@ class Tuner:
         reason = "all trials were used"
         interrupted = failed = False
         try:
-            self.begin()
+            self.begin(min(self.options.batch, self.options.trials))
             while self.progress.done < self.options.trials:
                 stop = self._out_of_time()
                 if stop:
@@ -218,23 +219,27 @@ class Tuner:
                 self._helper.close()
         return self.result(reason, interrupted, failed)
 
-    def begin(self) -> None:
-        """Start all processes, compute the reference and learn from the earlier records.
+    def begin(self, ahead: int = 0) -> None:
+        """Start all processes, learn from the earlier records and compute the reference.
 
-        Raises ConfigError when the log cannot be written or the reference is wrong.
+        So many candidates are searched `ahead` for the first `step`, while processes start. Raises
+        ConfigError when the log cannot be written or the reference is wrong.
         """
         if self._log is not None:
             self._log.append()
         with self._phase("start"):
-            self.learner.model.prepare()
             self._helper.start()
             self._measurer.start(self.progress.task)
-        with self._phase("reference"):
-            self._measurer.reference(self.progress.task)
+            self.learner.model.prepare()
         if self._earlier:
             with self._phase("learn"):
                 self._learn_earlier()
             self._earlier = []
+        if ahead:
+            with self._phase("search"):
+                self._ahead = self._next_batch(ahead)
+        with self._phase("reference"):
+            self._measurer.reference(self.progress.task)
 
     def _learn_earlier(self) -> None:
         """Learn from the earlier records, or a sample of many; none is measured again."""
@@ -265,8 +270,10 @@ class Tuner:
         Ctrl-C while a batch is measured records what was measured until then, and goes on.
         """
         progress = self.progress
-        with self._phase("search"):
-            batch = self._next_batch(size)
+        batch, self._ahead = self._ahead[:size], []
+        if not batch:
+            with self._phase("search"):
+                batch = self._next_batch(size)
         if not batch:
             return []
         best = progress.best.result.cost if progress.best is not None else float("inf")

@@ -158,15 +158,6 @@ class Session:
         with ExitStack() as stack:
             self._helper = Helper()
             stack.callback(self._helper.close)
-            self.learner = make_learner(
-                self._model,
-                first.options.features,
-                first.options.seed,
-                first.task.target.kind,
-                self._helper,
-                self._messages.info,
-                self._messages.warning,
-            )
             self.measurer = stack.enter_context(
                 Measurer.create(
                     workers=options.workers,
@@ -179,6 +170,18 @@ class Session:
                     warning=self._messages.warning,
                     hosts=options.hosts,
                 )
+            )
+            if not (first.task.target.is_gpu or options.hosts):
+                self._helper.start()
+                self.measurer.start(first.task)  # while the model is loaded
+            self.learner = make_learner(
+                self._model,
+                first.options.features,
+                first.options.seed,
+                first.task.target.kind,
+                self._helper,
+                self._messages.info,
+                self._messages.warning,
             )
             self.measurer.require([job.task.target for job in self.jobs])
             self._meet_gpu()

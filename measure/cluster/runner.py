@@ -58,6 +58,10 @@ class ClusterRunner(Runner):
         """End the processes on all nodes."""
         self.cluster.close()
 
+    def launch(self, task: Task) -> None:
+        """As `start`: who is there is known before the search begins."""
+        self.start(task)
+
     def start(self, task: Task) -> None:
         """Prepare all nodes for the task; those that are lost meanwhile leave.
 

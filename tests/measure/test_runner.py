@@ -222,6 +222,26 @@ def test_deaths_at_any_moment_cost_one_candidate_each(
             assert (failure.kind, failure.message) == ("memory", "the process died with signal 9")
 
 
+@pytest.mark.parametrize("deaths", [set[int](), {0}, {0, 1}])
+def test_a_process_launched_ahead_is_prepared_once(
+    task: Task, deaths: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`start` waits for the answer, and prepares another one when it died meanwhile."""
+    worker, runner = Dying(deaths), Runner(FAST)
+    asked: list[Any] = []
+    monkeypatch.setattr(Runner, "_new_worker", lambda self: worker)
+    monkeypatch.setattr(worker, "send", asked.append, raising=False)
+    monkeypatch.setattr(
+        worker, "receive", lambda limit, stage: worker.call(asked[-1], limit, stage), raising=False
+    )
+    runner.launch(task)
+    runner.launch(task)
+    assert [request[0] for request in asked] == ["task"]
+    results = runner.run(task, [b"code"])
+    assert results[0][1] is None
+    assert len(asked) == 1
+
+
 def test_processes_that_never_get_ready_end_the_run(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
