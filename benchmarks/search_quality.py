@@ -9,10 +9,11 @@ run in FOLDER; a run that is whole is not made again. The model starts knowing n
 `--models` from what benchmarks/pretrain.py learned of other operators. `--name` marks the runs of
 one version of the program, to be compared with those of another.
 
-`curve` times the four fastest of every run after so many trials again, together with the fastest of
-all records of the workload, those of `--known` too, in turns, so that a drift of the machine favours
-none. Half of the turns choose, of each run's four and of all; the others say by how much slower a
-run's best is than the fastest of all: its regret. Printed are medians over the seeds, and ranges.
+`curve` times the four fastest of every run after so many trials again, together with the fastest
+of all records of the workload, those of `--known` too, in turns, so that a drift of the machine
+favours none. Half of the turns choose, of each run's four and of all; the others say by how much
+slower a run's best is than the fastest of all: its regret. Printed are medians over the seeds, and
+ranges.
 """
 
 from __future__ import annotations
