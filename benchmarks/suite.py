@@ -111,8 +111,8 @@ def limits(operator: Operator, task: Task, peak: float) -> dict[str, float]:
 
 def in_turns(
     calls: dict[str, Callable[[], Any]], rounds: int, peak: Callable[[], float | None]
-) -> tuple[dict[str, list[float]], float]:
-    """Seconds per call in each of the rounds, and the median of `peak` in them.
+) -> tuple[dict[str, list[float]], float | None]:
+    """Seconds per call in each of the rounds, and the median of `peak` in them, None if unknown.
 
     A peer far slower than another leaves after three.
     """
@@ -120,8 +120,7 @@ def in_turns(
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds):
         found = peak()
-        assert found is not None, "peak_flops knows float32"
-        peaks.append(found)
+        peaks += [] if found is None else [found]
         fastest = min((min(t) for name, t in times.items() if t and name != OURS), default=0.0)
         for name, call in calls.items():
             if turn > 2 and name != OURS and min(times[name]) > _TOO_SLOW * fastest:
@@ -129,7 +128,7 @@ def in_turns(
             time.sleep(_PAUSE_SECONDS)
             once = _visit(call, _WARM_SECONDS, 1)
             times[name].append(_visit(call, _VISIT_SECONDS, max(1, int(_BATCH_SECONDS / once))))
-    return times, median(peaks)
+    return times, median(peaks) if peaks else None
 
 
 def _visit(call: Callable[[], Any], seconds: float, calls: int) -> float:
@@ -174,6 +173,7 @@ def measured(operator: Operator, target: Target, trials: int, records: Path, rou
         _compare(name, output if (found := call()) is None else _array(found), expected)
         _visit(call, _VISIT_SECONDS, 1)
     times, peak = in_turns(calls, rounds, lambda: peak_flops(target, "float32"))
+    assert peak is not None, "peak_flops knows float32"
     needed = limits(operator, task, peak)
     seconds = {name: median(values) for name, values in times.items()}
     ours = seconds.pop(OURS)

@@ -120,11 +120,14 @@ def measured(name: str, dtype: str, trials: int, folder: Path) -> str:
     expected = theirs().float()
     expected = expected.permute(0, 2, 3, 1) if expected.ndim == 4 else expected
     np.testing.assert_allclose(out, expected.numpy(), rtol=2**-7, atol=1)
-    times = in_turns({OURS: lambda: kernel(*inputs, out), "PyTorch": theirs}, 12)
+    used = instruction_used(log, task)
+    times, peak = in_turns(
+        {OURS: lambda: kernel(*inputs, out), "PyTorch": theirs},
+        12,
+        lambda: instruction_peak(target, instruction(used)) if used else None,
+    )
     ours, torchs = (statistics.median(t) for t in times.values())
     rate = task.dag.flop_count / ours
-    used = instruction_used(log, task)
-    peak = instruction_peak(target, instruction(used)) if used else None
     share = f"{rate / peak:.2f}" if peak else "-"
     return (
         f"| {dtype} {name} | {used or '-'} | {ours * 1e3:.4f} | {torchs * 1e3:.4f} | "

@@ -13,7 +13,7 @@ from autosched.search.initial import CPU_UNROLL, Rng
 from autosched.search.population import Rows, Structures, moved_factors, redrawn_unrolls
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
-from autosched.search.surrogate import Surrogate
+from autosched.search.surrogate import Scores, Surrogate
 from autosched.state.steps import PragmaStep, SplitStep, Step
 from kit.types import MakeSpace, MakeTask
 
@@ -146,7 +146,7 @@ def test_evolution_finds_what_the_surrogate_likes(
     start = structures.rows(drawn(space, 48))
     surrogate = Surrogate(structures)
     surrogate.fit(start, near_four(start))
-    best = evolved(space.context, structures, surrogate, start, np.random.default_rng(0))
+    best = evolved(space.context, structures, surrogate.predict, start, np.random.default_rng(0))
     assert len(best) == 256
     assert len(np.unique(best.keys())) == 256
     assert (np.diff(surrogate.predict(best)) <= 0).all()
@@ -156,12 +156,10 @@ def test_evolution_finds_what_the_surrogate_likes(
     assert len(changed) == len(best)
 
 
-class Certain(Surrogate):
+def certain(rows: Rows) -> Scores:
     """Ten times better with each doubling of the first number."""
-
-    def predict(self, rows: Rows) -> np.ndarray:
-        scores: np.ndarray = np.log(10.0) * np.log2(np.maximum(rows.numbers[:, 0], 1))
-        return scores.astype(np.float32)
+    scores: np.ndarray = np.log(10.0) * np.log2(np.maximum(rows.numbers[:, 0], 1))
+    return scores.astype(np.float32)
 
 
 def test_parents_are_drawn_by_their_scores(
@@ -179,9 +177,7 @@ def test_parents_are_drawn_by_their_scores(
         return parents
 
     monkeypatch.setattr(evolution, "mutated", noted)
-    evolution.evolved(
-        space.context, structures, Certain(structures), start, np.random.default_rng(0)
-    )
+    evolution.evolved(space.context, structures, certain, start, np.random.default_rng(0))
     (parents,) = seen
     first = np.log2(parents.numbers[:, 0])
     assert (first >= first.max() - 1).mean() > 0.9
