@@ -10,12 +10,13 @@ therefore adds a random effect of each sketch, the smaller the more of the sketc
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from autosched.search.population import Rows, Structures
+from autosched.search.population import Steps, Structures
 
 Effects = npt.NDArray[np.float32]
 _SKETCH = 0.15  # of the logarithm of a time, standard deviation: common to a sketch
@@ -30,13 +31,15 @@ class Doubt:
         self._rng = rng
         self._measured: Counter[tuple[Any, ...]] = Counter()
 
-    def note(self, rows: Rows) -> None:
+    def note(self, candidates: Sequence[Steps]) -> None:
         """These were measured."""
-        self._measured.update(self._structures.known[k].sketch for k in rows.structures)
+        numbers = self._structures.numbers(candidates)
+        self._measured.update(self._structures.known[k].sketch for k in numbers)
 
-    def draw(self, rows: Rows, columns: int) -> Effects:
-        """(rows, columns): an effect for each row, equal for rows of a sketch."""
-        return self.by_structure(columns)[rows.structures]
+    def draw(self, candidates: Sequence[Steps], columns: int) -> Effects:
+        """(candidates, columns): an effect for each, equal for candidates of a sketch."""
+        numbers = self._structures.numbers(candidates)
+        return self.by_structure(columns)[numbers]
 
     def by_structure(self, columns: int) -> Effects:
         """(structures, columns): one draw of all effects in each column."""

@@ -82,7 +82,7 @@ class SketchPolicy:
             self._measured[steps] = cost
             self._pool.pop(steps, None)
             self._states.add(self.state(steps))
-        self._doubt.note(self._structures.rows(candidates))
+        self._doubt.note(candidates)
         self._learner.add(self._task_key, self._featurize(candidates), costs)
 
     def skip(self, candidates: Iterable[tuple[Steps, str]]) -> None:
@@ -221,8 +221,7 @@ class SketchPolicy:
         scores = consensus(opinions)
         measured = list(self._measured)
         known = self._learner.opinions(self._featurize(measured))
-        rows = self._structures.rows(pool + measured)
-        factors = np.exp(self._doubt.draw(rows, opinions.shape[1]))
+        factors = np.exp(self._doubt.draw(pool + measured, opinions.shape[1]))
         doubted, known = opinions * factors[: len(pool)], known * factors[len(pool) :]
         order = in_turns(doubted, known, np.array(list(self._pool.values()), bool), self._rng)
         legal = [k for k in order if scores[k] > -np.inf]

@@ -187,13 +187,17 @@ class Structures:
 
     def rows(self, candidates: Sequence[Steps]) -> Rows:
         """The candidates as rows; their structures are noted."""
-        found = [self._number(steps) for steps in candidates]
+        found = self.numbers(candidates)
         width = max((s.width for s in self.known), default=0) or 1
         numbers = np.ones((len(candidates), width), np.int64)
         for k, (steps, number) in enumerate(zip(candidates, found, strict=True)):
             row = self.known[number].numbers(steps)
             numbers[k, : len(row)] = row
-        return Rows(np.array(found, np.int64), numbers)
+        return Rows(found, numbers)
+
+    def numbers(self, candidates: Sequence[Steps]) -> Numbers:
+        """The number of each candidate's structure, which is noted."""
+        return np.array([self._number(steps) for steps in candidates], np.int64)
 
     def candidates(self, rows: Rows) -> list[Steps]:
         """The steps of each row."""

@@ -100,7 +100,7 @@ ROOMS = {
         "blocks": {"framework", "expressions"},
         "low_precision": {"framework", "expressions"},
         "storage": {"framework", "expressions"},
-        "vector": {"framework", "expressions", "storage"},
+        "vector": {"framework", "expressions", "storage", "loops"},
         "dataflow": {"expressions"},
         "loops": {"framework", "expressions", "storage", "dataflow"},
         "device": {"framework", "expressions", "storage", "loops"},

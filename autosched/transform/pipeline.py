@@ -57,7 +57,6 @@ from autosched.transform.host.lower_tvm_builtin import LowerTVMBuiltin
 from autosched.transform.host.lower_vtcm_alloc import LowerVtcmAlloc
 from autosched.transform.host.make_packed_api import MakePackedAPI
 from autosched.transform.host.verify_vtcm_limit import VerifyVTCMLimit
-from autosched.transform.loops.hint_borders import HintBorders
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.hoist_invariants import HoistInvariants
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
@@ -75,6 +74,7 @@ from autosched.transform.low_precision.fp8_storage_legalize import FP8StorageLeg
 from autosched.transform.low_precision.lower_custom_datatypes import LowerCustomDatatypes
 from autosched.transform.storage.share_output import ShareOutput
 from autosched.transform.storage.storage_rewrite import StorageRewrite
+from autosched.transform.vector.hint_borders import HintBorders
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
 from autosched.transform.vector.vectorize_loop import VectorizeLoop

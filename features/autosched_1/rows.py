@@ -32,8 +32,10 @@ from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
 from autosched.tir.walk import stmts
+from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.loop_partition import LoopPartition
 from autosched.transform.pipeline import CPU_LOOPS
+from autosched.transform.vector.hint_borders import HintBorders
 
 _SCALED = np.array(SCALED)
 _VTHREAD = 7
@@ -113,12 +115,14 @@ def _as_compiled(func: PrimFunc, target: Target, all_alike: bool = True) -> Prim
     """`func` after those passes of the CPU's pipeline that decide which loops there are.
 
     Invariants leave their loops, zeros that are known are left out, values that become outputs are
-    kept in them; loops that a tile does not divide are cut. With `all_alike` the last iteration of
-    a parallel loop counts as its others do.
+    kept in them; loops that a tile does not divide, or that a window's border is in, are cut, and
+    conditions leave their loops. With `all_alike` the last iteration of a parallel loop counts as
+    its others do.
     """
     if target.is_gpu:
         return func
-    return LoopPartition(True, all_alike=all_alike)(reduce(lambda f, p: p(f), CPU_LOOPS, func))
+    cuts = LoopPartition(True, all_alike=all_alike)
+    return reduce(lambda f, p: p(f), (*CPU_LOOPS, HintBorders(), cuts, HoistIfThenElse()), func)
 
 
 def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:

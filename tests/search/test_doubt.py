@@ -13,11 +13,12 @@ def test_effects_are_those_of_sketches_and_fade_with_measurements(make_task: Mak
     rng = np.random.default_rng(0)
     space = SearchSpace(make_task("matmul", "cpu"), SearchOptions())
     structures = Structures()
-    rows = structures.rows(space.attempts(rng, 60))
-    sketches = [structures.known[k].sketch for k in rows.structures]
-    assert 1 < len(set(sketches)) < len(set(rows.structures.tolist()))
+    candidates = space.attempts(rng, 60)
+    numbers = structures.numbers(candidates).tolist()
+    sketches = [structures.known[k].sketch for k in numbers]
+    assert 1 < len(set(sketches)) < len(set(numbers))
     doubt = Doubt(structures, rng)
-    first = doubt.draw(rows, 400)
+    first = doubt.draw(candidates, 400)
     for sketch in set(sketches):
         mine = first[[s == sketch for s in sketches]]
         assert (mine == mine[0]).all()
@@ -25,8 +26,8 @@ def test_effects_are_those_of_sketches_and_fade_with_measurements(make_task: Mak
     assert len(distinct) == len(set(sketches))
     measured = [s == sketches[0] for s in sketches]
     for _ in range(4):
-        doubt.note(rows.take(np.flatnonzero(measured)))
-    spread = doubt.draw(rows, 400).std(axis=1)
+        doubt.note([c for c, s in zip(candidates, sketches, strict=True) if s == sketches[0]])
+    spread = doubt.draw(candidates, 400).std(axis=1)
     others = spread[~np.array(measured)]
     assert (spread[measured] < 0.5 * others.min()).all()
     assert abs(others / first.std(axis=1)[~np.array(measured)] - 1).max() < 0.2

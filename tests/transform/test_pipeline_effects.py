@@ -289,6 +289,11 @@ def is_hoisted(func: PrimFunc) -> bool:
     )
 
 
+def has_whole_vectors(func: PrimFunc) -> bool:
+    """No condition chooses lanes of a vector."""
+    return not any(e.dtype.lanes > 1 for e in expressions(func, Select))
+
+
 def depth(stmt: Stmt) -> int:
     """How many loops are inside one another."""
     return isinstance(stmt, For) + max(map(depth, child_stmts(stmt)), default=0)
@@ -319,6 +324,7 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
         lambda f: {str(loop.loop_var.dtype) for loop in statements(f, For)} == {"int32"},
     ),
     "Simplify": (differences_of_indices, lambda f: "B[i] = A[" in to_text(f)),
+    "HintBorders": (lambda: (*PIPELINE_CASES["pooled_border"](False), CPU), has_whole_vectors),
     "LoopPartition": (
         lambda: odd_tiles(CPU),
         lambda f: any(s.predicate is None for s in statements(f, BufferStore)),

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.nest.distribution import Footprint, footprint, is_distributable
-from autosched.tir.expr import IntImm, Ramp, Var
-from autosched.tir.linear import linear
+from autosched.tir.expr import Expr, IntImm, Ramp, Var
+from autosched.tir.linear import combine, linear
 from autosched.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
 from autosched.tir.walk import free_vars
 from autosched.transform.vector.reduction_nest import is_counted, output_reads
@@ -44,17 +44,20 @@ def _footprint(part: Stmt, var: Var) -> Footprint | None:
         assert isinstance(part.extent, IntImm)
         loops[part.loop_var] = part.extent.value
         part = part.body
-    if not isinstance(part, BufferStore) or part.predicate is not None or len(part.indices) != 1:
+    if not isinstance(part, BufferStore) or part.predicate is not None:
         return None
     if part.buffer.dtype.lanes > 1 or output_reads(part) is None:
         return None
-    (index,) = part.indices
-    base, lanes = index, index.dtype.lanes
+    *outer, last = part.indices
+    base, lanes = last, last.dtype.lanes
     if lanes > 1:
-        if not (isinstance(index, Ramp) and index.stride is IntImm(1, index.stride.dtype)):
+        if not (isinstance(last, Ramp) and last.stride is IntImm(1, last.stride.dtype)):
             return None
-        base = index.base
-    constant, terms = linear(base)
+        base = last.base
+    address = _address([*outer, base], part.buffer.shape)
+    if address is None:
+        return None
+    constant, terms = address
     inner = {v: terms.pop(v, 0) for v in loops}
     step = terms.pop(var, 0)
     changing = {var, *loops}
@@ -63,3 +66,19 @@ def _footprint(part: Stmt, var: Var) -> Footprint | None:
     place = part.buffer.data, constant, frozenset(terms.items())
     axes = [(stride, loops[v]) for v, stride in inner.items()]
     return footprint(place, step, [*axes, (1, lanes)])
+
+
+def _address(indices: Sequence[Expr], shape: Sequence[Expr]) -> tuple[int, dict[Expr, int]] | None:
+    """Where an element lies, as `linear`; None where an extent that counts is not known.
+
+    Features ask before buffers are flat.
+    """
+    address: tuple[int, dict[Expr, int]] = 0, {}
+    scale = 1
+    for index, extent in zip(reversed(indices), [*reversed(shape[1:]), None], strict=True):
+        address = combine(address, linear(index), scale)
+        if isinstance(extent, IntImm):
+            scale *= extent.value
+        elif extent is not None:
+            return None
+    return address
