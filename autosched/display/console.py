@@ -32,5 +32,9 @@ def literal_console(**options: Any) -> Console:
 
 def tell(console: Console, text: str) -> None:
     """A line, lost where nothing can be written."""
-    with contextlib.suppress(OSError):
+    try:
         console.print(text)
+    except OSError:
+        # rich would print the line with the next one; a capture takes it away.
+        with contextlib.suppress(OSError), console.capture():
+            pass

@@ -117,8 +117,11 @@ def test_a_full_disk_is_no_traceback(cli: Cli, log: Path, monkeypatch: pytest.Mo
 def test_messages_that_cannot_be_written_are_lost(
     cli: Cli, config: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stderr", Full())
-    assert cli("records", "convert", log, "-o", "v.log", "--to", "ansor-v0.6").status == 0
+    with monkeypatch.context() as full:
+        full.setattr(sys, "stderr", Full())
+        assert cli("records", "convert", log, "-o", "v.log", "--to", "ansor-v0.6").status == 0
+    done = cli("records", "convert", log, "-o", "w.log", "--to", "ansor-v0.6")
+    assert done.err == "3 records written to w.log\n", "those of before do not come later"
 
 
 def test_closed_streams_are_no_traceback(tmp_path: Path, log: Path) -> None:
