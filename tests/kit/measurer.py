@@ -20,6 +20,7 @@ Steps = tuple[Step, ...]
 Told = Callable[[str, int, int], None]
 
 CRASH = Failure("run", "crash", "signal 11")
+PATIENT = 300.0  # seconds for a build or call that must succeed, however busy the machine is
 
 
 def seconds_from(data: bytes) -> float:

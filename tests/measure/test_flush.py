@@ -18,6 +18,7 @@ from autosched.measure.result import MeasureResult
 from autosched.measure.runner import RunOptions, require_memory
 from autosched.target import cpu_target
 from autosched.task import Task
+from kit.measurer import PATIENT
 
 TARGET = cpu_target(threads=2)
 TASK = Task.from_workload("matmul", M=8, N=8, K=8, target=TARGET)
@@ -106,8 +107,8 @@ def test_numpy_is_timed_in_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_results_say_what_was_written() -> None:
-    options = RunOptions(min_repeat_ms=1.0, visits=1, cache_flush=2**20)
-    with Measurer.create(workers=1, options=options) as measurer:
+    options = RunOptions(PATIENT, min_repeat_ms=1.0, visits=1, cache_flush=2**20)
+    with Measurer.create(workers=1, build_timeout=PATIENT, options=options) as measurer:
         (result,) = measurer.measure(TASK, [()])
         again = measurer.again(TASK, ())
         (built,) = measurer.build(TASK, [()])

@@ -15,10 +15,10 @@ from autosched.measure.run import make_handler
 from autosched.measure.runner import Runner, RunOptions
 from autosched.state.steps import SplitStep, Step, steps_from_json
 from autosched.task import Task
-from kit.measurer import failure_of
+from kit.measurer import PATIENT, failure_of
 from kit.tir import value_of
 
-FAST = RunOptions(timeout=60.0, min_repeat_ms=4.0, repeats=2, visits=2)
+FAST = RunOptions(timeout=PATIENT, min_repeat_ms=4.0, repeats=2, visits=2)
 TILED = steps_from_json([["SP", 2, 0, 17, [4], 1], ["SP", 2, 2, 5, [8], 1]])
 
 
@@ -29,7 +29,7 @@ def task() -> Task:
 
 @pytest.fixture(scope="module")
 def measurer(task: Task) -> Iterator[Measurer]:
-    with Measurer.create(options=FAST, check="all") as found:
+    with Measurer.create(build_timeout=PATIENT, options=FAST, check="all") as found:
         yield found
 
 
@@ -45,7 +45,7 @@ def test_a_batch_keeps_its_order_and_its_failures(measurer: Measurer, task: Task
 
 
 def test_only_a_new_best_is_checked(task: Task) -> None:
-    with Measurer.create(workers=1, options=FAST, check="best") as measurer:
+    with Measurer.create(workers=1, build_timeout=PATIENT, options=FAST, check="best") as measurer:
         beaten, second = measurer.measure(task, [(), TILED], best=0.0)
         assert not beaten.checked and not second.checked
         results = measurer.measure(task, [(), TILED])
@@ -55,7 +55,7 @@ def test_only_a_new_best_is_checked(task: Task) -> None:
 
 
 def test_what_was_measured_is_not_built_again(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Measurer.create(workers=1, options=FAST) as measurer:
+    with Measurer.create(workers=1, build_timeout=PATIENT, options=FAST) as measurer:
         measurer.measure(task, [TILED])
         none = BuildResult(None, 0.0)
         monkeypatch.setattr(Builder, "build", lambda _, task, batch, *more: [none for _ in batch])
@@ -100,7 +100,7 @@ def test_a_wrong_kernel_is_a_failed_measurement(task: Task) -> None:
     """The runner compares with the reference: a kernel of another task of the same shapes fails."""
     text = "C[i, j] = sum(k, A[i, k] * B[k, j] * 2)"
     other = Task.from_expression(text, _shapes(task))
-    with Measurer.create(workers=1, options=FAST) as measurer:
+    with Measurer.create(workers=1, build_timeout=PATIENT, options=FAST) as measurer:
         built = measurer.builder.build(other, [()])[0]
         assert built.artifact is not None, built.failure
         failure = measurer.runner.check(task, built.artifact)

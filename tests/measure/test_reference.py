@@ -18,6 +18,7 @@ from autosched.session import session as session_module
 from autosched.session.session import Job, MeasureOptions, Session
 from autosched.task import Task
 from kit.helper import StubHelper
+from kit.measurer import PATIENT
 
 FUNCTION = """
 import os, signal, sys, time
@@ -80,8 +81,8 @@ def calls() -> list[str]:
 
 @pytest.fixture
 def measurer() -> Iterator[Measurer]:
-    options = RunOptions(min_repeat_ms=1.0, visits=1, reference_timeout=60.0)
-    with Measurer.create(workers=1, options=options, check="all") as found:
+    options = RunOptions(PATIENT, min_repeat_ms=1.0, visits=1, reference_timeout=PATIENT)
+    with Measurer.create(workers=1, build_timeout=PATIENT, options=options, check="all") as found:
         yield found
 
 

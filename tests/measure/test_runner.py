@@ -18,8 +18,9 @@ from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.runner import Runner, RunOptions, require_memory
 from autosched.process.worker import Worker
 from autosched.task import Task
+from kit.measurer import PATIENT
 
-FAST = RunOptions(timeout=60.0, min_repeat_ms=4.0, repeats=2, visits=3)
+FAST = RunOptions(timeout=PATIENT, min_repeat_ms=4.0, repeats=2, visits=3)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def task() -> Task:
 
 @pytest.fixture(scope="module")
 def artifact(task: Task) -> bytes:
-    builder = Builder(workers=1)
+    builder = Builder(workers=1, timeout=PATIENT)
     try:
         (built,) = builder.build(task, [()])
     finally:
@@ -59,7 +60,7 @@ def test_a_hopeless_candidate_keeps_its_first_call(
     runner: Runner, task: Task, artifact: bytes
 ) -> None:
     # A best time no kernel can have, and no allowance for waking up: everything is hopeless.
-    runner.options = RunOptions(hopeless=-1e9, min_repeat_ms=4.0)
+    runner.options = replace(FAST, hopeless=-1e9)
     ((seconds, failure),) = runner.run(task, [artifact])
     assert failure is None
     assert len(seconds) == 1

@@ -11,6 +11,7 @@ from autosched.measure.result import MeasureResult
 from autosched.session.peer import PLAIN_LOOPS, Peer, peer_of
 from autosched.task import Task
 from autosched.words import rate_text
+from kit.measurer import PATIENT
 
 TASK = Task.from_workload("matmul", M=8, N=8, K=8)
 BEST = Record(TASK.to_json(), (), MeasureResult((1e-6,)))
@@ -35,7 +36,7 @@ def test_peers() -> None:
 
 @pytest.fixture(scope="module")
 def measurer() -> Iterator[Measurer]:
-    with Measurer.create(workers=1) as found:
+    with Measurer.create(workers=1, build_timeout=PATIENT) as found:
         yield found
 
 
