@@ -220,7 +220,7 @@ def _check_tf32(kind: str, tf32: Any) -> None:
     if not isinstance(tf32, bool):
         raise ConfigError(f"target.tf32: expected true or false, found {tf32!r:.40}")
     if tf32 and kind == "cpu":
-        raise ConfigError("target.tf32: is for CUDA targets, found the target cpu; leave it out")
+        raise ConfigError("target.tf32: expected a target of kind cuda, found cpu; leave it out")
 
 
 def _checked_caches(caches: Any) -> tuple[int, ...]:

@@ -42,26 +42,29 @@ class Asked:
     dtypes: Sequence[str] = ()
     sets: Sequence[str] = ()
 
-    def configs(self) -> list[Config]:
-        """A configuration for each workload. Raises ConfigError that quotes what is wrong."""
+    def configs(self, target: str | None = None) -> list[Config]:
+        """A configuration for each workload; `target` is the kind that --target names, if it does.
+
+        Raises ConfigError that quotes what is wrong.
+        """
         expression = self._expression()
         if expression is not None:
             if self.words:
                 raise ConfigError(
                     f"{self.words[0]}: --expr and --einsum stand alone; leave one of them out"
                 )
-            return [checked(expression, "expression", self.sets)]
+            return [checked(expression, "expression", self.sets, target)]
         if not self.words and self.sets:
-            return [checked(Written(CommentedMap(), "--set"), "settings", self.sets)]
+            return [checked(Written(CommentedMap(), "--set"), "settings", self.sets, target)]
         if not self.words:
             raise ConfigError(
                 f"expected a YAML file, a built-in operator such as {_EXAMPLE}, or --expr"
             )
-        return [self._one(word, arguments) for word, arguments in self._groups()]
+        return [self._one(word, arguments, target) for word, arguments in self._groups()]
 
-    def config(self) -> Config:
-        """The only configuration. Raises ConfigError when there are several."""
-        found = self.configs()
+    def config(self, target: str | None = None) -> Config:
+        """The only configuration, as of `configs`. Raises ConfigError when there are several."""
+        found = self.configs(target)
         if len(found) > 1:
             raise ConfigError(
                 f"expected one workload, found {len(found)}: {', '.join(c.name for c in found)}"
@@ -85,11 +88,11 @@ class Asked:
                 raise ConfigError(f"{word}: an argument follows its operator, e.g. {_EXAMPLE}")
         return groups
 
-    def _one(self, word: str, arguments: Sequence[str]) -> Config:
+    def _one(self, word: str, arguments: Sequence[str], target: str | None) -> Config:
         if _is_operator(word, arguments):
             if Path(word).is_file():
                 warn(f"note: {word} is the built-in operator; ./{word} is the file of that name")
-            return checked(_operator(word, arguments), word, self.sets)
+            return checked(_operator(word, arguments), word, self.sets, target)
         if not Path(word).exists() and _PLAIN_NAME.fullmatch(word):
             close = difflib.get_close_matches(word, WORKLOADS, 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -102,7 +105,7 @@ class Asked:
                 f"{arguments[0]}: {word} is a configuration file; "
                 f"--set workload.args.{arguments[0]} replaces an argument of it"
             )
-        return load_config(word, self.sets)
+        return load_config(word, self.sets, target)
 
     def _expression(self) -> Written | None:
         given = {"--expr": self.expr, "--einsum": self.einsum}

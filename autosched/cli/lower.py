@@ -16,7 +16,7 @@ from autosched.cli.config import Config
 from autosched.cli.console import plain, warn
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.profile import run as profile_record
-from autosched.cli.tune_settings import for_target, settings_of
+from autosched.cli.tune_settings import settings_of
 from autosched.driver import (
     SCHEDULE_OPS,
     apply_steps,
@@ -56,7 +56,7 @@ def run(
     """
     if host and passes is not None:
         raise ConfigError("--host: --passes runs passes of your own choice; leave one of them out")
-    config = for_target(asked.config(), target)
+    config = asked.config(target)
     task = config.task()
     pipeline = pipeline_of(task.target) if passes is None else parse_passes(passes, PASSES)
     to_kernels = task.target.is_gpu and passes is None

@@ -59,23 +59,31 @@ class Written:
         return f"{self.path}:{_line(self.data, location)}"
 
 
-def load_config(path: Path | str, sets: Sequence[str] = ()) -> Config:
+def load_config(path: Path | str, sets: Sequence[str] = (), target: str | None = None) -> Config:
     """Read and check a YAML file; `sets` are KEY=VALUE that replace some of it.
 
-    Raises ConfigError with file, line, key, what was found and what is allowed.
+    So does `target`, the kind that --target names. Raises ConfigError with file, line, key, what
+    was found and what is allowed.
     """
     path = Path(path)
     data = read_yaml(path)
     if not isinstance(data, CommentedMap):
         found = "an empty file" if data is None else _kind(data)
         raise ConfigError(f"{path}: expected keys such as `workload:`, found {found}")
-    return checked(Written(data, str(path), path), path.stem, sets)
+    return checked(Written(data, str(path), path), path.stem, sets, target)
 
 
-def checked(written: Written, name: str, sets: Sequence[str] = ()) -> Config:
-    """The configuration; `name` is its name where it has none. Raises ConfigError."""
+def checked(
+    written: Written, name: str, sets: Sequence[str] = (), target: str | None = None
+) -> Config:
+    """The configuration; `name` is its name where it has none. Raises ConfigError.
+
+    What is right depends on the kind of target, so --target counts before anything is checked.
+    """
     for text in sets:
         _set(written, text)
+    if target is not None:
+        written.put(("target", "kind"), target, f"--target {target}")
     data = written.data
     if not data.get("name"):
         data["name"] = name

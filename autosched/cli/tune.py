@@ -17,7 +17,7 @@ from autosched.cli.tune_settings import (
     ManyFlags,
     ModelFlags,
     Overrides,
-    for_target,
+    on_hosts,
     records_path,
     require_unread,
     session_of,
@@ -50,7 +50,7 @@ def run(
 
     Several are tuned together, with one record file.
     """
-    configs = [for_target(config, overrides.target, overrides.hosts) for config in asked.configs()]
+    configs = [on_hosts(config, overrides.hosts) for config in asked.configs(overrides.target)]
     many.of(configs)
     if dry_run:
         tasks = [(config.task(), settings_of(config, overrides).options()) for config in configs]

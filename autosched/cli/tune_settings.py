@@ -84,14 +84,13 @@ class ManyFlags:
         return weights
 
 
-def for_target(config: Config, target: str | None, hosts: str | None = None) -> Config:
-    """The configuration, for the target and the cluster that the command line names, if it does."""
-    if hosts is not None:
-        require_address("--ray", hosts)
-    given = {key: value for key, value in (("kind", target), ("hosts", hosts)) if value is not None}
-    if not given:
+def on_hosts(config: Config, hosts: str | None) -> Config:
+    """The configuration, for the cluster that --ray names, if it does."""
+    if hosts is None:
         return config
-    return config.model_copy(update={"target": config.target.model_copy(update=given)})
+    require_address("--ray", hosts)
+    target = config.target.model_copy(update={"hosts": hosts})
+    return config.model_copy(update={"target": target})
 
 
 def settings_of(

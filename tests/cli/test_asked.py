@@ -52,6 +52,22 @@ def test_settings_are_typed_as_in_yaml_and_replace_those_of_a_file() -> None:
     assert alone.task().name == "matmul(M=8, N=8, K=8)"
 
 
+@pytest.mark.parametrize("place", ["a file", "the command line"])
+def test_what_is_right_for_the_target_that_is_named_is_taken(place: str) -> None:
+    """--target counts before settings are checked, in which the kind of target matters."""
+    Path("mm.yaml").write_text(
+        "workload: {op: matmul, args: {M: 8, N: 8, K: 8}}\ntarget: {kind: cuda, tf32: true}\n"
+    )
+    if place == "a file":
+        asked = Asked(("mm.yaml",))
+    else:
+        asked = Asked(("matmul", *SIZES), sets=("target.tf32=true",))
+    target = asked.config("cuda").task().target
+    assert (target.kind, target.tf32) == ("cuda", True)
+    with pytest.raises(ConfigError, match=r"^(mm\.yaml:2|--set target\.tf32=true): target\.tf32: "):
+        asked.config("cpu")
+
+
 def test_a_file_with_the_name_of_an_operator(cli: Cli) -> None:
     Path("matmul").write_text("workload: {op: softmax, args: {M: 4, N: 8}}\n")
     asked = Asked(("matmul",))

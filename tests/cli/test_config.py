@@ -71,7 +71,7 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
         (WORKLOAD + "target: {kind: cuda, hardware: {warp_size: 0}}\n", r"warp_size: .*found 0"),
         (
             WORKLOAD + "target:\n  tf32: true\n",
-            r":3: target\.tf32: is for CUDA targets, found the target cpu; leave it out",
+            r":3: target\.tf32: expected a target of kind cuda, found cpu; leave it out",
         ),
         (
             WORKLOAD + "search: {}\ntarget:\n  threads: 999\n",

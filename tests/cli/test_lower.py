@@ -60,7 +60,7 @@ def test_passes_of_ones_own_choice(cli: Cli, config: Path) -> None:
         (("--print-after", "Simplif"), "expected all or one of ScheduleOps, "),
         (("--print-after", "Simplif"), "LowerIntrin. Did you mean 'Simplify'?\n"),
         (("--print-after", "SplitHostDevice"), "expected all or one of ScheduleOps, "),
-        (("--target", "gpu"), "target kind: found 'gpu', expected cpu or cuda"),
+        (("--target", "gpu"), "--target gpu: target.kind: expected 'cpu' or 'cuda', found text"),
         (("--passes", "Simplif"), "passes: unknown pass 'Simplif'; expected one of "),
         (("--record", "mm.jsonl"), "expected FILE:N, e.g. matmul.jsonl:0"),
         (("--record", "mm.jsonl:7"), "--record N: 7 is not one of 0 to 2"),

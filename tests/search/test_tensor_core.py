@@ -121,7 +121,7 @@ def test_tf32_for_who_asks() -> None:
     interp.run(device_function(func), [a, b, found])
     assert compare("C", found, want, usual) is not None
     assert compare("C", found, want, allowed) is None
-    with pytest.raises(ConfigError, match=r"target.tf32: is for CUDA targets"):
+    with pytest.raises(ConfigError, match=r"target\.tf32: expected a target of kind cuda"):
         make_target("cpu", tf32=True)
 
 
