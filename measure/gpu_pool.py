@@ -118,7 +118,7 @@ class GpuPool(Runner):
         self._nvml.close()
 
     def launch(self, task: Task) -> None:
-        """As `start`: who is there is known before the search begins."""
+        """As `start`, which waits: what is missing or busy is said before the search begins."""
         self.start(task)
 
     def start(self, task: Task) -> None:

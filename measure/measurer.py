@@ -124,7 +124,7 @@ class Measurer:
         return runner.environment() if isinstance(runner, GpuRunner | GpuPool) else {}
 
     def start(self, task: Task) -> None:
-        """Start all processes ahead of the first batch; returns before they are ready."""
+        """Start all processes ahead of the first batch; those of a CPU need not be ready yet."""
         self.builder.start()
         self.runner.launch(task)
 

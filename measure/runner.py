@@ -107,16 +107,19 @@ class Runner:
     options: RunOptions = field(default_factory=RunOptions)
     _worker: Worker | None = None
     _task: dict[str, Any] | None = None
-    _asked: bool = False  # to prepare the task, and did not answer yet
+    _asked: bool = False  # the process is to prepare the task and has not answered yet
     on_result: Callable[[int, RunResult], None] | None = None
     _disturbed: dict[int, int] = field(default_factory=dict)
 
     def launch(self, task: Task) -> None:
-        """Start the process ahead of need, as `start` does, without waiting until it is ready."""
+        """Start the process ahead of need, as `start` does, without waiting until it is ready.
+
+        Raises ConfigError when this machine's memory cannot hold the task's arrays.
+        """
         if self._worker is not None:
             return
-        self._task = task.to_json()
         require_memory(task, self.options.flush_bytes)
+        self._task = task.to_json()
         self._worker, self._asked = self._new_worker(), True
         self._worker.send(("task", self._task))
 

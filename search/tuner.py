@@ -129,7 +129,7 @@ class Measures(Protocol):
     on_known: Callable[[int, MeasureResult], None] | None
 
     def start(self, task: Task) -> None:
-        """Start what takes time, ahead of the first batch; need not wait until it is there."""
+        """Start what takes time, ahead of the first batch; need not wait until it is ready."""
 
     def reference(self, task: Task) -> None:
         """Compute what candidates are checked against. Raises ConfigError when it is wrong."""
@@ -184,7 +184,7 @@ class Tuner:
             task_featurizer(task, self._helper, options.features, options.search.space == "ansor"),
             task.key,
         )
-        self._ahead: list[Candidate] = []  # of the first batch
+        self._ahead: list[Candidate] = []  # chosen, and not measured yet
         self._since_best = 0
         self._built = 0.0  # seconds of measuring in which candidates were built
         self._measuring = 0.0  # when the last of these was counted
@@ -222,7 +222,7 @@ class Tuner:
     def begin(self, ahead: int = 0) -> None:
         """Start all processes, learn from the earlier records and compute the reference.
 
-        So many candidates are searched `ahead` for the first `step`, while processes start. Raises
+        The first `ahead` candidates of the first `step` are chosen while processes start. Raises
         ConfigError when the log cannot be written or the reference is wrong.
         """
         if self._log is not None:
@@ -270,7 +270,7 @@ class Tuner:
         Ctrl-C while a batch is measured records what was measured until then, and goes on.
         """
         progress = self.progress
-        batch, self._ahead = self._ahead[:size], []
+        batch, self._ahead = self._ahead[:size], self._ahead[size:]
         if not batch:
             with self._phase("search"):
                 batch = self._next_batch(size)

@@ -23,7 +23,7 @@ from autosched.state.steps import steps_to_json
 from autosched.task import Task
 
 _AT_ONCE = 2048  # records that are read ahead, and whose rows are worked out together
-_TASKS_AT_ONCE = 16
+_TASKS_AT_ONCE = 16  # whose tables are kept
 
 
 class _Ahead:
@@ -109,7 +109,7 @@ class RecordSamples:
         found: list[Rows | None] = [None] * len(records)
         by_task: dict[str, list[int]] = {}
         for k, (task, record) in enumerate(records):
-            legal = record.result.failure is None  # else the one by one path has to say
+            legal = record.result.failure is None  # whether others are, lowering them says
             if legal and self._features == ANSOR and not task.target.is_gpu:
                 by_task.setdefault(record.task["key"], []).append(k)
             else:

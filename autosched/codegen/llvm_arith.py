@@ -134,12 +134,16 @@ def compare(b: FunctionBuilder, e: BinaryExpr) -> str:
     return b.emit(f"icmp {name} {llvm_type(dtype)} {first}, {second}")
 
 
+_LEAST_LANES = 4
+"""float32 in the smallest vector register: what has fewer lanes is left to LLVM's own form."""
+
+
 def extremum(b: FunctionBuilder, e: BinaryExpr) -> str:
     """Min and Max."""
     first, second, dtype = operands(b, e)
     smaller = isinstance(e, Min)
     kind = llvm_type(dtype)
-    if dtype.is_float and _keeps_lanes(b, e):
+    if dtype.is_float and _masks_nan(b, e):
         return _finish(b, e, _extremum_of_numbers(b, first, second, dtype, smaller))
     if dtype.is_float:
         name = f"llvm.{'minimum' if smaller else 'maximum'}.{suffix(dtype)}"
@@ -150,17 +154,14 @@ def extremum(b: FunctionBuilder, e: BinaryExpr) -> str:
     return b.call(f"llvm.{name}.{suffix(dtype)}", kind, [(kind, first), (kind, second)])
 
 
-def _keeps_lanes(b: FunctionBuilder, e: BinaryExpr) -> bool:
-    """Whether an extremum is best done to the lanes of vectors that are no NaN.
+def _masks_nan(b: FunctionBuilder, e: BinaryExpr) -> bool:
+    """Whether `_extremum_of_numbers` is shorter than LLVM's own form.
 
-    LLVM's own form needs no more where one side is a constant.
+    It needs masks of lanes. LLVM's form is as short where one side is a constant.
     """
     sides = [side.value if isinstance(side, Broadcast) else side for side in (e.a, e.b)]
-    vector = b.module.has_masks and e.dtype.lanes >= LEAST_KEPT and e.dtype.bits >= 32
+    vector = b.module.has_masks and e.dtype.lanes >= _LEAST_LANES and e.dtype.bits >= 32
     return vector and not any(isinstance(side, FloatImm) for side in sides)
-
-
-LEAST_KEPT = 4
 
 
 def _extremum_of_numbers(

@@ -9,6 +9,7 @@ from autosched.codegen.llvm_types import constant, llvm_type, splat, suffix
 from autosched.tir.dtype import DType, bool_, int32
 
 _TABLE = 16
+"""Lanes of an AVX-512 register of float32, which holds a table of so many entries."""
 
 
 class Lanes:

@@ -48,7 +48,7 @@ class ModuleBuilder:
 
     `fuses` and `scales` tell whether there are instructions for multiply-adds and for a product
     with a power of two (with it, AVX-512's others for floats), `has_masks` whether any can leave
-    lanes alone.
+    lanes alone, `permutes_bytes` whether one puts 64 bytes in any order (AVX512-VBMI).
     `narrow_loops` counts innermost loops that store less than half a vector register at once,
     `local` are the functions that others of the module may call, `updated` the buffers that are
     loaded and stored at one place.

@@ -11,7 +11,9 @@ from autosched.features.walk.scope import BufferInfo
 
 _FRAGMENT = "wmma."
 _SPEED_BITS = 256
-_LOADED = 16.0
+"""Bits of one operand that tensor cores multiply in the time of one float32 multiply-add."""
+_LOADED_BYTES = 16.0
+"""Of a lane, by one ldmatrix of four matrices."""
 
 
 def is_fragment(info: BufferInfo) -> bool:
@@ -43,4 +45,4 @@ def speed(store: StoreFacts) -> float:
         return 2.0
     if store.reduces:
         return _SPEED_BITS / (8 * max(info.bytes for info in sources if is_fragment(info)))
-    return _LOADED / store.stored.info.bytes if sources else 1.0
+    return _LOADED_BYTES / store.stored.info.bytes if sources else 1.0

@@ -59,7 +59,7 @@ class ClusterRunner(Runner):
         self.cluster.close()
 
     def launch(self, task: Task) -> None:
-        """As `start`: who is there is known before the search begins."""
+        """As `start`, which waits: what is missing or busy is said before the search begins."""
         self.start(task)
 
     def start(self, task: Task) -> None:
