@@ -38,8 +38,10 @@ def evolved(
         population, scores = population.take(best), scores[best]
         parents = population.take(rng.choice(len(population), size=size, p=_shares(scores)))
         parents = parents.take(np.flatnonzero(rng.random(size) < share))
+        judged = len(population)  # each once, as before: only what follows them is new
         population = _unique(population.joined(mutated(context, structures, parents, rng)))
-        scores = judge(population)
+        new = judge(population.take(np.arange(judged, len(population))))
+        scores = np.concatenate([scores, new])
     return population.take(np.argsort(-scores, kind="stable")[:size])
 
 

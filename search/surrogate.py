@@ -38,6 +38,7 @@ class Surrogate:
         self._traits: list[list[tuple[int, float]]] = []
         self._booster: Any = None
         self._seen = (0, 0)  # columns of traits and of numbers that it was fitted on
+        self._tables: tuple[Any, ...] = ()  # what `_looked_up` found last, and for what
 
     @property
     def fitted(self) -> bool:
@@ -56,7 +57,9 @@ class Surrogate:
         self._note_traits()
         self._seen = len(self._columns), rows.numbers.shape[1]
         matrix = xgboost.DMatrix(self._matrix(rows), label=target, nthread=1)
-        self._booster = xgboost.train(self._params, matrix, _ROUNDS)
+        self._booster = xgboost.Booster(self._params, [matrix])
+        for number in range(_ROUNDS):  # train() also copies all trees at its end
+            self._booster.update(matrix, number)
 
     def predict(self, rows: Rows) -> Scores:
         """The logarithm of the score that is expected of each row."""
@@ -73,18 +76,27 @@ class Surrogate:
     def _matrix(self, rows: Rows) -> npt.NDArray[np.float32]:
         """Columns: traits of the structure, then logarithms of the numbers, and of what is inside
         each level of a split."""
-        self._note_traits()
-        known, (traited, width) = self._structures.known, self._seen
-        table = np.full((len(known), traited), np.nan, np.float32)
-        for number, pairs in enumerate(self._traits):
-            for column, value in pairs:
-                if column < traited:
-                    table[number, column] = value
+        table, ends = self._looked_up()
+        width = self._seen[1]
         logs = np.log2(np.maximum(rows.padded(width).numbers[:, :width], 1)).astype(np.float32)
         sums = np.zeros((len(logs), width + 1), np.float32)  # of a column and all after it
         np.cumsum(logs[:, ::-1], axis=1, out=sums[:, -2::-1])
-        inside = sums[:, :-1] - np.take_along_axis(sums, self._ends(width)[rows.structures], 1)
+        inside = sums[:, :-1] - np.take_along_axis(sums, ends[rows.structures], 1)
         return np.column_stack([table[rows.structures], logs, inside])
+
+    def _looked_up(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Of each structure its traits, and where the split ends that a column belongs to."""
+        self._note_traits()
+        made_for = len(self._traits), self._seen
+        if not self._tables or self._tables[0] != made_for:
+            traited, width = self._seen
+            table = np.full((len(self._traits), traited), np.nan, np.float32)
+            for number, pairs in enumerate(self._traits):
+                for column, value in pairs:
+                    if column < traited:
+                        table[number, column] = value
+            self._tables = made_for, table, self._ends(width)
+        return self._tables[1], self._tables[2]
 
     def _ends(self, width: int) -> npt.NDArray[np.int64]:
         """(structures, width): where the split ends that a column belongs to."""

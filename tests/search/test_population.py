@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -146,7 +147,16 @@ def test_evolution_finds_what_the_surrogate_likes(
     start = structures.rows(drawn(space, 48))
     surrogate = Surrogate(structures)
     surrogate.fit(start, near_four(start))
-    best = evolved(space.context, structures, surrogate.predict, start, np.random.default_rng(0))
+    asked: list[Rows] = []
+
+    def judge(rows: Rows) -> Scores:
+        asked.append(rows)
+        return surrogate.predict(rows)
+
+    best = evolved(space.context, structures, judge, start, np.random.default_rng(0))
+    assert len(asked) == 5
+    for before, after in pairwise(asked):  # those that live on are not judged again
+        assert np.isin(before.keys(), after.keys()).mean() < 0.1
     assert len(best) == 256
     assert len(np.unique(best.keys())) == 256
     assert (np.diff(surrogate.predict(best)) <= 0).all()
