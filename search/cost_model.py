@@ -135,10 +135,11 @@ class XGBoostModel:
             hessian = times / totals[pack] * weights[pack]
             return (np.log(totals) - target)[pack] * hessian, hessian
 
-        self._booster = xgboost.train(
-            self._params, matrix, self._rounds, obj=objective, xgb_model=self._loaded
-        )
-        self._booster.set_attr(offset=repr(offset))
+        booster = xgboost.Booster(self._params, [matrix], model_file=self._loaded)
+        for number in range(self._rounds):  # train() also copies all trees at its end
+            booster.update(matrix, number, objective)
+        booster.set_attr(offset=repr(offset))
+        self._booster = booster
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
         """Throughputs relative to the best known: (programs, members).

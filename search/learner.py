@@ -10,9 +10,13 @@ from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.cost_model import CostModel, Scores, consensus
 
+_MOST_ASKED = 8192
+
 
 class Learner:
     """One model for all tasks of a run; trained again when something new was added.
+
+    Until then the model is asked once about a program, told apart from others by identity.
 
     A program's target is its throughput relative to the best of its task. Failed programs are
     left out: a program weighs as much as its throughput, and theirs is 0.
@@ -22,6 +26,7 @@ class Learner:
         self.model = model
         self._tasks: dict[str, list[tuple[FeatureRows, float]]] = {}
         self._stale = False
+        self._asked: dict[int, tuple[FeatureRows, Scores]] = {}  # of the model as it is, by id
 
     @property
     def trained(self) -> bool:
@@ -41,6 +46,7 @@ class Learner:
         if not self._stale or sum(map(len, self._tasks.values())) < 2:
             return
         self._stale = False
+        self._asked.clear()
         programs: list[FeatureRows] = []
         throughputs: list[float] = []
         for known in self._tasks.values():
@@ -54,15 +60,27 @@ class Learner:
         valid = [k for k, program in enumerate(rows) if program is not None]
         if not valid:
             return np.full((len(rows), 1), -np.inf, np.float32)
-        found = np.asarray(self.model.opinions([p for p in rows if p is not None]), np.float32)
-        if found.ndim != 2 or len(found) != len(valid):
+        if len(self._asked) > _MOST_ASKED:
+            self._asked.clear()
+        programs = [program for program in rows if program is not None]
+        new = {id(program): program for program in programs if id(program) not in self._asked}
+        if new:
+            found = self._found(list(new.values()))
+            self._asked.update(zip(new, zip(new.values(), found, strict=True), strict=True))
+        known = np.array([self._asked[id(program)][1] for program in programs])
+        opinions = np.full((len(rows), known.shape[1]), -np.inf, np.float32)
+        opinions[valid] = known
+        return opinions
+
+    def _found(self, programs: Sequence[FeatureRows]) -> Scores:
+        """What the model answers. Raises ConfigError unless it is a row for each program."""
+        found: Scores = np.asarray(self.model.opinions(programs), np.float32)
+        if found.ndim != 2 or len(found) != len(programs):
             raise ConfigError(
                 f"cost model {type(self.model).__name__}: opinions returned an array of shape "
-                f"{found.shape} for {len(valid)} programs, expected ({len(valid)}, members)"
+                f"{found.shape} for {len(programs)} programs, expected ({len(programs)}, members)"
             )
-        opinions = np.full((len(rows), found.shape[1]), -np.inf, np.float32)
-        opinions[valid] = found
-        return opinions
+        return found
 
     def scores(self, rows: Sequence[FeatureRows | None]) -> Scores:
         """The score of each program, higher for faster ones; -inf for None."""

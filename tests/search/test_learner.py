@@ -65,8 +65,29 @@ def test_illegal_programs_score_minus_infinity() -> None:
     model = Recorder()
     learner = Learner(model)
     np.testing.assert_array_equal(
-        learner.opinions([ROW, None, ROW]), [[1, 2], [-np.inf, -np.inf], [3, 4]]
+        learner.opinions([ROW, None, ROW.copy()]), [[1, 2], [-np.inf, -np.inf], [3, 4]]
     )
     np.testing.assert_allclose(
-        learner.scores([ROW, None, ROW]), np.sqrt([2, 0, 12]) - [0, np.inf, 0]
+        learner.scores([ROW, None, ROW.copy()]), np.sqrt([2, 0, 2]) - [0, np.inf, 0]
     )
+
+
+def test_the_model_is_asked_once_until_it_is_trained() -> None:
+    asked: list[int] = []
+
+    class Counted(Recorder):
+        def opinions(self, programs: Sequence[Array]) -> Array:
+            asked.append(len(programs))
+            return np.array([program.sum(axis=0)[:2] + len(asked) for program in programs])
+
+    learner = Learner(Counted())
+    first, second, third = (np.full((k, 2), k, np.float32) for k in (1, 2, 3))
+    before = learner.opinions([first, second, first])
+    again = learner.opinions([third, None, second, first])
+    assert asked == [2, 1]
+    np.testing.assert_array_equal(before, again[[3, 2, 3]])
+    learner.add("a", [first, second], [1.0, 2.0])
+    learner.refresh()
+    after = learner.opinions([second, first])
+    assert asked == [2, 1, 2]
+    assert (after > before[[1, 0]]).all()
