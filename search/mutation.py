@@ -32,7 +32,7 @@ def mutate_compute_location(context: Context, steps: Steps, rng: Rng) -> Steps |
     """Attach an untiled stage to another loop."""
     if context.options.disable_change_compute_location:
         return None
-    state = context.dag.infer_bound_of(steps)
+    state = context.dag.state_of(steps)
     movable = []
     for k, step in enumerate(steps):
         if isinstance(step, ComputeAtStep):
@@ -42,6 +42,7 @@ def mutate_compute_location(context: Context, steps: Steps, rng: Rng) -> Steps |
     if not movable:
         return None
     k, step, stage_id = movable[pick(rng, len(movable))]
+    state = context.dag.infer_bound_of(steps)
     places = compute_locations(state, stage_id)
     if not places:
         return None

@@ -63,7 +63,7 @@ class Structure:
     @property
     def width(self) -> int:
         """Columns of a row."""
-        return sum(split.pieces for split in self.splits) + len(self.unrolls)
+        return sum([split.pieces for split in self.splits]) + len(self.unrolls)
 
     def numbers(self, steps: Steps) -> list[int]:
         """The row of a candidate of this structure."""
@@ -103,11 +103,26 @@ def _lengths(step: Step) -> tuple[int, ...]:
     return tuple([length or 1 for length in step.lengths])
 
 
-def structure_of(steps: Steps) -> tuple[Structure, tuple[Step, ...]]:
-    """The structure of a candidate, and what is equal for all candidates of that structure."""
-    blank: list[Step] = list(steps)
-    # What is inside a nested split has the extent that its lengths give it.
-    kept = {*nested_splits(steps), *fixed_splits(steps)}
+def _kept_splits(steps: Steps) -> frozenset[int]:
+    """The splits whose lengths belong to the structure; what is inside a nested one has the extent
+    that its lengths give it. Equal for steps of one `_form`."""
+    return frozenset((*nested_splits(steps), *fixed_splits(steps)))
+
+
+def _form(steps: Steps) -> tuple[Any, ...]:
+    """What is left of steps without any lengths and unroll limits."""
+    form: list[Any] = list(steps)
+    for k, step in enumerate(steps):
+        if isinstance(step, SplitStep) and step.extent:
+            pieces, direction = len(step.lengths), step.inner_to_outer
+            form[k] = (step.stage_id, step.iter_id, step.extent, pieces, direction)
+        elif isinstance(step, PragmaStep) and step.unroll_limit is not None:
+            form[k] = (step.stage_id, step.iter_id)
+    return tuple(form)
+
+
+def structure_of(steps: Steps, kept: frozenset[int]) -> Structure:
+    """The structure of a candidate, in which the splits `kept` have their lengths."""
     splits, unrolls = [], []
     column = 0
     for k, step in enumerate(steps):
@@ -115,10 +130,8 @@ def structure_of(steps: Steps) -> tuple[Structure, tuple[Step, ...]]:
             pieces = len(step.lengths) + 1
             splits.append(Split(k, step.extent, column, pieces))
             column += pieces
-            blank[k] = replace(step, lengths=(1,) * len(step.lengths))
         elif isinstance(step, PragmaStep) and step.unroll_limit is not None:
             unrolls.append(k)
-            blank[k] = replace(step, pragma=f"{_UNROLL}$0")
     layout = (
         *[(steps[s.position].stage_id, s.extent, s.pieces) for s in splits],
         *[steps[k].stage_id for k in unrolls],
@@ -128,7 +141,7 @@ def structure_of(steps: Steps) -> tuple[Structure, tuple[Step, ...]]:
         *[step for step in steps if isinstance(step, STAGE_INSERTING)],
         *[(s.stage_id, s.iter_id, len(s.lengths)) for s in steps if isinstance(s, SplitStep)],
     )
-    return Structure(steps, tuple(splits), tuple(unrolls), layout, sketch), tuple(blank)
+    return Structure(steps, tuple(splits), tuple(unrolls), layout, sketch)
 
 
 @dataclass(slots=True)
@@ -181,7 +194,8 @@ class Structures:
     """All structures of a task that the search has met, by number."""
 
     known: list[Structure] = field(default_factory=list)
-    _numbers: dict[tuple[Step, ...], int] = field(default_factory=dict)
+    _forms: dict[tuple[Any, ...], tuple[int, frozenset[int]]] = field(default_factory=dict)
+    _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
     _tables: _Tables | None = None
     _alike: list[Numbers] = field(default_factory=list)
 
@@ -205,11 +219,15 @@ class Structures:
         return [self.known[number].candidate(row) for number, row in pairs]
 
     def _number(self, steps: Steps) -> int:
-        structure, blank = structure_of(steps)
-        number = self._numbers.get(blank)
+        form = _form(steps)
+        known = self._forms.get(form)
+        if known is None:
+            known = self._forms[form] = len(self._forms), _kept_splits(steps)
+        key = (known[0], *[_lengths(steps[k]) for k in known[1]])
+        number = self._numbers.get(key)
         if number is None:
-            number = self._numbers[blank] = len(self.known)
-            self.known.append(structure)
+            number = self._numbers[key] = len(self.known)
+            self.known.append(structure_of(steps, known[1]))
             self._tables = None
         return number
 
