@@ -22,6 +22,7 @@ _START_SECONDS = 20.0
 _TIMES_OURS = 5.0  # its half is as large as ours, which is worked out meanwhile
 _WORTH_SENDING = 8  # fewer candidates are worked out here
 _WORTH_BATCHING = 64  # fewer are not faster at once
+_WORTH_REFUSING = 8  # limits alone are arrays of a few microseconds a candidate
 _MAX_CACHED = 50_000  # about 200 MB
 
 
@@ -53,7 +54,8 @@ class Featurizer:
 
     Half of a large list goes to the helper; results do not depend on that. A candidate whose
     features cannot be worked out because of a mistake in autosched is left out like an illegal one;
-    `warning` is told of the first. `at_once` does the same for a large list, faster.
+    `warning` is told of the first. `at_once` does the same for a large list, faster; `refused` says
+    of a large list which candidates are illegal, as far as it knows.
     """
 
     def __init__(
@@ -65,9 +67,11 @@ class Featurizer:
         ansor_limits: bool = False,
         warning: Callable[[str], None] = _tell_python,
         at_once: Callable[[Sequence[Steps]], list[FeatureRows | None]] | None = None,
+        refused: Callable[[Sequence[Steps]], list[bool]] | None = None,
     ) -> None:
         self._extract = extract
         self._at_once = at_once
+        self._refused = refused
         self._warning: Callable[[str], None] | None = warning
         self._task = task
         self._settings = features, ansor_limits
@@ -82,6 +86,10 @@ class Featurizer:
         if self._at_once is not None and len(new) >= _WORTH_BATCHING:
             self._cache.update(zip(new, self._at_once(new), strict=True))
             new = []
+        if self._refused is not None and len(new) >= _WORTH_REFUSING:
+            illegal = self._refused(new)
+            self._cache.update((c, None) for c, no in zip(new, illegal, strict=True) if no)
+            new = [c for c, no in zip(new, illegal, strict=True) if not no]
         remote: list[Steps] = []
         if self._helper is not None and len(new) >= _WORTH_SENDING:
             new, remote = new[::2], new[1::2]
@@ -140,9 +148,11 @@ def task_featurizer(
         return features_of_steps(task.dag, steps, task.target, features, ansor_limits)
 
     at_once = None
-    if features == ANSOR and not task.target.is_gpu:
-        at_once = BatchedFeatures(task.dag, task.target)
-    return Featurizer(extract, task, helper, features, ansor_limits, warning, at_once)
+    refused = None
+    if features == ANSOR or task.target.is_gpu:
+        batched = BatchedFeatures(task.dag, task.target, ansor_limits)
+        at_once, refused = (batched, None) if features == ANSOR else (None, batched.refused)
+    return Featurizer(extract, task, helper, features, ansor_limits, warning, at_once, refused)
 
 
 def _give_back(text: str) -> None:

@@ -110,7 +110,7 @@ class RecordSamples:
         by_task: dict[str, list[int]] = {}
         for k, (task, record) in enumerate(records):
             legal = record.result.failure is None  # whether others are, lowering them says
-            if legal and self._features == ANSOR and not task.target.is_gpu:
+            if legal and self._features == ANSOR:
                 by_task.setdefault(record.task["key"], []).append(k)
             else:
                 found[k] = self._one(task, record)
@@ -120,7 +120,8 @@ class RecordSamples:
                 if len(self._batched) == _TASKS_AT_ONCE:
                     self._batched.clear()
                 task = records[those[0]][0]
-                batched = self._batched[key] = BatchedFeatures(task.dag, task.target)
+                batched = BatchedFeatures(task.dag, task.target, ansor_limits=False)
+                self._batched[key] = batched
             rows = batched.rows_of([records[k][1].steps for k in those])
             for k, own in zip(those, rows, strict=True):
                 found[k] = own

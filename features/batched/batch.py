@@ -11,12 +11,13 @@ import numpy as np
 
 from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
+from autosched.features.batched.alike import Alike, parts_of, population_of
+from autosched.features.batched.build_nest import build_nest
 from autosched.features.batched.counts import Known
-from autosched.features.batched.forms import Ints
-from autosched.features.batched.loops import Group
-from autosched.features.batched.nest import Population
+from autosched.features.batched.limits import Limits, refused_by_size
+from autosched.features.batched.mixed import Texts
 from autosched.features.batched.ops import ProgramOps, StoreOps, ops_of
-from autosched.features.batched.plan import Columns, Loops, Plan, Structures, UnsupportedError
+from autosched.features.batched.plan import Plan, Structures, UnsupportedError
 from autosched.features.batched.planner import plan_of
 from autosched.features.batched.rows import rows_of_population
 from autosched.features.lowering import rows_of_steps
@@ -26,7 +27,6 @@ from autosched.state.steps import Step
 from autosched.target import Target
 
 Steps = tuple[Step, ...]
-_MOST_AT_ONCE = 4096
 _MOST_PLANS = 50_000
 
 
@@ -43,18 +43,12 @@ class Share:
 
 @dataclass(eq=False)
 class _Program:
+    """What candidates compute, or `why` there are no rows; `ops` are then for limits only."""
+
     ops: ProgramOps | None
     why: str = ""
     known: dict[StoreOps, Known] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class _Alike:
-    """Candidates of one plan: which ones, and their numbers."""
-
-    plan: Plan
-    members: list[int]
-    numbers: list[list[int]]
+    texts: Texts = field(default_factory=Texts)
 
 
 class BatchedFeatures:
@@ -69,8 +63,11 @@ class BatchedFeatures:
     [(1, 164), (1, 164)]
     """
 
-    def __init__(self, dag: ComputeDAG, target: Target) -> None:
+    def __init__(self, dag: ComputeDAG, target: Target, ansor_limits: bool = True) -> None:
+        """With `ansor_limits`, shared memory counts as in `verify_gpu`."""
         self._dag, self._target = dag, target
+        self._ansor_limits = ansor_limits
+        self._limits = Limits.of(target, ansor_limits) if target.is_gpu else None
         self._structures = Structures()
         self._plans: dict[tuple[Any, ...], Plan | str] = {}
         self._programs: dict[tuple[Any, ...], _Program] = {}
@@ -101,14 +98,10 @@ class BatchedFeatures:
         `buffers`, where given, receives the buffers of the rows.
         """
         found: list[FeatureRows | None] = [None] * len(candidates)
-        rest: list[int] = []
-        programs: dict[tuple[Any, ...], list[_Alike]] = defaultdict(list)
-        if self._target.is_gpu:
-            rest = list(range(len(candidates)))
-        else:
-            rest = self._sort(candidates, programs)
+        programs: dict[tuple[Any, ...], list[Alike]] = defaultdict(list)
+        rest = self._sort(candidates, programs)
         for key, alike in programs.items():
-            for part in _parts(alike):
+            for part in parts_of(alike):
                 rest += self._program(key, part, found, buffers)
         self.share.candidates += len(candidates)
         self.share.one_by_one += len(rest)
@@ -117,12 +110,12 @@ class BatchedFeatures:
 
     def _one(self, steps: Steps) -> Rows | None:
         try:
-            return rows_of_steps(self._dag, steps, self._target, ANSOR)
+            return rows_of_steps(self._dag, steps, self._target, ANSOR, self._ansor_limits)
         except ScheduleError:
             return None
 
     def _sort(
-        self, candidates: Sequence[Steps], programs: dict[tuple[Any, ...], list[_Alike]]
+        self, candidates: Sequence[Steps], programs: dict[tuple[Any, ...], list[Alike]]
     ) -> list[int]:
         """Put candidates to those of their program; those without are returned."""
         alike: dict[tuple[Any, ...], tuple[list[int], list[list[int]]]] = {}
@@ -145,7 +138,7 @@ class BatchedFeatures:
                 self.share.reasons[plan] += len(those)
                 rest += those
                 continue
-            programs[plan.key].append(_Alike(plan, those, numbers))
+            programs[plan.key].append(Alike(plan, those, numbers))
         return rest
 
     def _plan(self, steps: Steps) -> Plan | str:
@@ -158,103 +151,92 @@ class BatchedFeatures:
     def _program(
         self,
         key: tuple[Any, ...],
-        alike: list[_Alike],
+        alike: list[Alike],
         found: list[FeatureRows | None],
         buffers: list[tuple[str, ...]] | None,
     ) -> list[int]:
         """Work out the candidates of one program; returns those that must be done one by one."""
         members = [n for those in alike for n in those.members]
-        program = self._programs.get(key)
+        rest: list[int] = []
+        ops: ProgramOps | None = None
         try:
-            if program is None:
-                program = self._programs[key] = _Program(ops_of(self._dag, alike[0].plan))
-            if program.ops is None:
+            program = self._ready(key, alike)
+            if program.ops is not None and self._limits is not None:
+                _, rest, alike, reasons = self._within_limits(program.ops, alike)
+                self.share.reasons += reasons
+                members = [n for those in alike for n in those.members]
+            ops = program.ops
+            if not members:
+                return rest
+            if ops is None or program.why:
                 self.share.reasons[program.why] += len(members)
-                return members
+                return [*rest, *members]
             line = self._target.hardware.cache_line_bytes
-            population = population_of(alike)
-            rows = rows_of_population(program.ops, population, line, program.known)
+            population = population_of(alike, program.texts)
+            rows = rows_of_population(ops, population, line, program.known, self._limits)
         except UnsupportedError as error:
-            self._programs[key] = _Program(None, str(error))
+            self._programs[key] = _Program(ops, str(error))
             self.share.reasons[str(error)] += len(members)
-            return members
+            return [*rest, *members]
         bad = rows.forms.bad
         self.share.reasons += rows.forms.reasons
-        for k, (n, values, no) in enumerate(zip(members, rows.values, bad, strict=True)):
+        for k, (n, values, no) in enumerate(
+            zip(members, rows.values, bad | rows.refused, strict=True)
+        ):
             if not no:
                 found[n] = values
                 if buffers is not None:
                     buffers[n] = rows.buffers(k)
-        return [n for n, no in zip(members, bad, strict=True) if no]
+        return [*rest, *(n for n, no in zip(members, bad, strict=True) if no)]
 
+    def _ready(self, key: tuple[Any, ...], alike: list[Alike]) -> _Program:
+        program = self._programs.get(key)
+        if program is None:
+            if self._limits is not None and not alike[0].plan.threads:
+                raise UnsupportedError("no threads, though it is for a GPU")
+            program = self._programs[key] = _Program(ops_of(self._dag, alike[0].plan))
+        return program
 
-def _parts(alike: list[_Alike]) -> list[list[_Alike]]:
-    """Not too many candidates at once."""
-    parts: list[list[_Alike]] = [[]]
-    size = 0
-    for those in alike:
-        for start in range(0, len(those.members), _MOST_AT_ONCE):
-            piece = slice(start, start + _MOST_AT_ONCE)
-            some = _Alike(those.plan, those.members[piece], those.numbers[piece])
-            if size and size + len(some.members) > _MOST_AT_ONCE:
-                parts.append([])
-                size = 0
-            parts[-1].append(some)
-            size += len(some.members)
-    return parts
+    def refused(self, candidates: Sequence[Steps]) -> list[bool]:
+        """Where the limits of a GPU certainly refuse a candidate, whose rows would be None."""
+        found = [False] * len(candidates)
+        if self._limits is None:
+            return found
+        programs: dict[tuple[Any, ...], list[Alike]] = defaultdict(list)
+        self._sort(candidates, programs)
+        for key, alike in programs.items():
+            for part in parts_of(alike):
+                try:
+                    program = self._ready(key, part)
+                    if program.ops is not None:
+                        for n in self._within_limits(program.ops, part)[0]:
+                            found[n] = True
+                except UnsupportedError as error:
+                    self._programs[key] = _Program(None, str(error))
+        return found
 
-
-def population_of(alike: list[_Alike]) -> Population:
-    """The arrays of candidates whose plans compute the same."""
-    sizes = np.array([len(those.members) for those in alike])
-    starts = np.cumsum([0, *sizes])
-    numbers = _table(alike)
-    count = int(starts[-1])
-    groups, factored = [], []
-    targets, ats, steps = [], [], []
-    every = np.arange(count)
-    for s, first in enumerate(alike[0].plan.stages):
-        stages = [those.plan.stages[s] for those in alike]
-        column = np.repeat(np.array([stage.unroll_number for stage in stages], np.int64), sizes)
-        steps.append(np.where(column > 0, numbers[every, column], -1))
-        targets.append(np.repeat(np.array([stage.target for stage in stages], np.int64), sizes))
-        ats.append(np.repeat(np.array([stage.at for stage in stages], np.int64), sizes))
-        same: dict[Loops, list[int]] = defaultdict(list)
-        for k, stage in enumerate(stages):
-            same[stage.loops].append(k)
-        own = []
-        for loops, ks in same.items():
-            rows = np.concatenate([every[starts[k] : starts[k + 1]] for k in ks])
-            columns = [stages[k].factors for k in ks]
-            own.append(Group(loops, rows, _factors(numbers, rows, columns, sizes[ks])))
-        groups.append(own)
-        given = None
-        if first.factored is not None and first.part == "rf":
-            columns = [stage.factored_by for stage in stages]
-            given = first.factored, _factors(numbers, every, columns, sizes)
-        factored.append(given)
-    return Population(count, groups, targets, ats, steps, factored)
-
-
-def _table(alike: list[_Alike]) -> Ints:
-    """A row for each candidate: 1, then its numbers."""
-    rows = [own for those in alike for own in those.numbers]
-    most = max(map(len, rows))
-    filled = [own if len(own) == most else [*own, *[1] * (most - len(own))] for own in rows]
-    return np.concatenate(
-        [np.ones((len(rows), 1), np.int64), np.array(filled, np.int64).reshape(len(rows), most)],
-        axis=1,
-    )
-
-
-def _factors(numbers: Ints, rows: Ints, columns: list[tuple[Columns, ...]], sizes: Ints) -> Ints:
-    """(splits, rows): the factors, products of numbers; `columns` of each plan in turn."""
-    splits = len(columns[0])
-    most = max((len(own) for plan in columns for own in plan), default=0)
-    table = np.zeros((len(columns), splits, most), np.int64)  # number 0 is 1
-    for k, plan in enumerate(columns):
-        for split, own in enumerate(plan):
-            table[k, split, : len(own)] = own
-    which = np.repeat(table, sizes, axis=0)
-    found: Ints = np.ascontiguousarray(numbers[rows[:, None, None], which].prod(axis=2).T)
-    return found
+    def _within_limits(
+        self, ops: ProgramOps, alike: list[Alike]
+    ) -> tuple[list[int], list[int], list[Alike], Counter[str]]:
+        """The members that threads or memory refuse, those that may be and why, and the others."""
+        assert self._limits is not None
+        with np.errstate(all="ignore"):
+            nest = build_nest(ops, population_of(alike, Texts(blank=True)))
+            verdict = refused_by_size(nest, alike[0].plan, self._limits)
+        nest.forms.refuse(verdict.unsure & ~verdict.refused, "memory that passes may share")
+        unsure = nest.forms.bad
+        kind = np.where(unsure, 1, np.where(verdict.refused, 2, 0)).tolist()
+        lists: tuple[list[int], list[int]] = [], []
+        left = []
+        start = 0
+        for those in alike:
+            own = kind[start : start + len(those.members)]
+            start += len(own)
+            some = [k for k, what in enumerate(own) if what == 0]
+            for n, what in zip(those.members, own, strict=True):
+                if what:
+                    lists[what - 1].append(n)
+            if some:
+                members = [those.members[k] for k in some]
+                left.append(Alike(those.plan, members, [those.numbers[k] for k in some]))
+        return lists[1], lists[0], left, nest.forms.reasons

@@ -14,10 +14,11 @@ from autosched.features.batched.context import Context
 from autosched.features.batched.forms import Form, Forms, Ints
 from autosched.features.batched.loops import StageLoops, extents_of, make_loops
 from autosched.features.batched.nest import Nest, Population, Stage
-from autosched.features.batched.ops import ProgramOps, StageOps
+from autosched.features.batched.ops import ProgramOps, StageOps, StoreOps
 from autosched.features.batched.origin import origin_values
 from autosched.features.batched.plan import Factored, UnsupportedError
 from autosched.features.batched.regions import region_of
+from autosched.features.batched.threads import storage_ranks, tables_of
 from autosched.tir.expr import Var
 
 _DIGIT = 12  # bits of a token of a place in the program
@@ -30,6 +31,9 @@ def build_nest(ops: ProgramOps, population: Population) -> Nest:
     forms = Forms(population.count)
     count = len(ops.stages)
     nest = Nest(forms, ops, [{} for _ in range(count)], population.step)
+    if population.plan.threads:
+        nest.ranks = storage_ranks(population.plan, [stage.scope for stage in ops.stages])
+        nest.tables = tables_of(population.plan)
     for buffer, known in ops.buffers.items():
         if all(extent is not None for extent in known.shape):
             nest.shapes[buffer] = [forms.full(extent or 0) for extent in known.shape]
@@ -81,7 +85,9 @@ def _add_stage(
         reducing = [sizes[s][leaf] for leaf in factored[0].rest]
     elif ops.extents[-1] is None:  # the sum of partial results
         reducing = [sizes[s - 1][_partial(population, s - 1).factor]]
-    loops = make_loops(forms, population.groups[s], ops.data, extents + reducing)
+    whole = any(store.conditional for store in ops.stores)
+    every = extents + reducing
+    loops = make_loops(forms, population.groups[s], ops.data, every, population.texts, whole)
     axes: dict[Var, Form] = {}
     checked = np.zeros(forms.count, bool)
     for uneven in loops.uneven:
@@ -152,9 +158,14 @@ def _place(nest: Nest, population: Population, s: int) -> tuple[Ints, Ints]:
     return prefix, shift
 
 
-def place_of_store(stage: Stage, is_init: bool) -> Ints:
-    """The place of a store among all stores: smaller is earlier."""
+def place_of_store(stage: Stage, store: StoreOps | None) -> Ints:
+    """The place of a store among all stores: smaller is earlier. None: the end of the stage."""
     prefix, shift = stage.order
-    token = stage.loops.common * 64 - 1 if is_init else _LAST
+    if store is None:
+        token: Ints | int = _LAST
+    elif store.is_init:
+        token = stage.loops.common * 64 - 1
+    else:
+        token = _LAST - 1 - (store.into is not None)
     found: Ints = prefix + (token << np.maximum(shift, 0))
     return found

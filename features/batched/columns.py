@@ -33,7 +33,7 @@ class Tables:
         loop = store.loops[j]
         found: list[tuple[Store, int, Flags | None]] = []
         for other in self._stores:
-            k = other.at.get(loop.slot)
+            k = other.tables.get(loop.table)
             if other is store or k is None:
                 continue
             there = other.loops[k]

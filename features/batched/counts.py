@@ -11,7 +11,7 @@ import numpy as np
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.nest import index_form
 from autosched.features.batched.one import alike, same_loads, signature, simplified
-from autosched.features.batched.stores import Store
+from autosched.features.batched.stores import Store, own_indices
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.tir.expr import Expr, Var
 from autosched.tir.walk import free_vars
@@ -32,9 +32,7 @@ def count_store(forms: Forms, store: Store, known: Known) -> Ints:
             return _by_parts(forms, store, known)
         return _simplified(forms, store, store.ops.value, known)
     counts = np.repeat(np.array(store.ops.counts, np.int64)[:, None], forms.count, axis=1)
-    axes = store.stage.axes
-    own = [axes[var] for var in store.stage.ops.axes[: store.stage.ops.data]]
-    for form in own * store.ops.updates:
+    for form in own_indices(forms, store) * store.ops.updates:
         _add_index(forms, form, counts)
     for number, indices in enumerate(store.ops.loads):
         for d in range(len(indices[1])):
@@ -42,9 +40,10 @@ def count_store(forms: Forms, store: Store, known: Known) -> Ints:
             if text is None:
                 _add_index(forms, store.loaded[number][d], counts)
             else:
+                where, known_counts = text
                 here = np.zeros_like(counts)
-                _add_index(forms, store.loaded[number][d], here, ~text.where)
-                counts += np.where(text.where, text.counts, here)
+                _add_index(forms, store.loaded[number][d], here, ~where)
+                counts += np.where(where, known_counts, here)
     return counts
 
 
@@ -54,6 +53,10 @@ def _add_index(forms: Forms, form: Form, counts: Ints, needed: Flags | bool = Tr
         there = term.scale != 0
         terms, positive = terms + there, positive | (term.scale > 0)
         counts[_INT_MUL] += there & (np.abs(term.scale) != 1)
+        if slot in forms.virtual:
+            mixed, axis = forms.virtual[slot]
+            of = np.array([entry.axes[axis].counts for entry in mixed.entries], np.int64)
+            counts += np.where(there, of[mixed.which].T, 0)
         if term.lower is not forms.one:
             counts[_INT_DIVMOD] += there & (term.lower > 1)
         if term.upper is not forms.whole:

@@ -15,10 +15,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from autosched.features.batched.mixed import Mixed
 
 _Made = TypeVar("_Made")
 Ints = npt.NDArray[np.int64]
@@ -54,14 +57,19 @@ class Form:
 
 
 class Forms:
-    """Arithmetic on forms of `count` candidates; `extents` has those of the slots so far."""
+    """Arithmetic on forms of `count` candidates; `extents` has those of the slots so far.
+
+    A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`).
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.extents: list[Ints] = []
+        self.virtual: dict[int, tuple[Mixed, int]] = {}
         self._largest: dict[Term, Ints] = {}
         self.bad: Flags = np.zeros(count, bool)
         self.reasons: Counter[str] = Counter()
+        self._alone = False
         self.zero: Ints = np.zeros(count, np.int64)
         self.one: Ints = np.ones(count, np.int64)
         self.whole: Ints = np.full(count, WHOLE, np.int64)
@@ -83,14 +91,18 @@ class Forms:
             self.bad[rows] |= part.bad
             self.reasons += part.reasons
 
-    def attempt(self, make: Callable[[], _Made]) -> tuple[_Made, Flags]:
-        """What `make` makes, and where that is no form; nothing is refused for it."""
+    def attempt(self, make: Callable[[], _Made], *, alone: bool = False) -> tuple[_Made, Flags]:
+        """What `make` makes, and where that is no form; nothing is refused for it.
+
+        With `alone` a quotient or remainder that cuts a sum is no form: simplification does not
+        always see that it cuts one term only.
+        """
         bad, reasons = self.bad, self.reasons
-        self.bad, self.reasons = np.zeros(self.count, bool), Counter()
+        self.bad, self.reasons, self._alone = np.zeros(self.count, bool), Counter(), alone
         try:
             return make(), self.bad
         finally:
-            self.bad, self.reasons = bad, reasons
+            self.bad, self.reasons, self._alone = bad, reasons, False
 
     def full(self, value: int) -> Ints:
         """`value` for every candidate."""
@@ -184,7 +196,7 @@ class Forms:
                 cut = ~small & (term.scale == top) & (term.scale % divisor != 0)
                 cuts = cuts + cut
                 below = rest - np.where(cut, term.scale * self.largest(slot, term), rest)
-                self.refuse(cut & (below >= term.scale), QUOTIENT)
+                self.refuse(cut & (below >= (1 if self._alone else term.scale)), QUOTIENT)
                 pairs.append(self._cut(slot, term, divisor, cut))
             quotients[slot] = tuple(quotient for quotient, _ in pairs)
             remainders[slot] = tuple(remainder for _, remainder in pairs)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term
-from autosched.features.batched.plan import Loops
-
-_DATA, _REDUCE = 1, 2
+from autosched.features.batched.mixed import Mixed, Texts, mixed_values
+from autosched.features.batched.plan import FIRST_THREAD, REDUCE, Loops, bound_ids, masks_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,8 @@ class StageLoops:
 
     `common` is the number of loops outside of all reduction loops, `values` the axes without the
     mins of their domains, `unroll` the position of the loop with the unroll pragma, or -1. `uneven`
-    are candidates with splits that do not divide.
+    are candidates with splits that do not divide. `threads` has the annotation of loops that are
+    bound to threads, 0 for others. Of the candidates in `mixed` the values are texts.
     """
 
     slots: tuple[int, ...]
@@ -54,6 +54,8 @@ class StageLoops:
     values: tuple[Form, ...]
     unroll: Ints
     uneven: tuple[Uneven, ...]
+    threads: tuple[int, ...]
+    mixed: Mixed | None = None
 
 
 def extents_of(
@@ -61,8 +63,9 @@ def extents_of(
 ) -> tuple[list[Ints], Flags]:
     """Extents by id, and where a split does not divide.
 
-    With `tighten` a part is no longer than what is split.
+    With `tighten` a part is no longer than what is split, unless threads hang on it.
     """
+    bound = bound_ids(loops)
     extents: dict[int, Ints] = dict(enumerate(axes))
     uneven = np.zeros(len(axes[0]) if axes else factors.shape[-1], bool)
     split = 0
@@ -72,7 +75,7 @@ def extents_of(
             whole, part = extents[parent], factors[split]
             split += 1
             rest = -(-whole // part)
-            if tighten:
+            if tighten and (inner if sized_inner else outer) not in bound:
                 part = np.minimum(part, whole)
             uneven |= rest * part != whole
             extents[outer], extents[inner] = (rest, part) if sized_inner else (part, rest)
@@ -125,19 +128,19 @@ def values_of(forms: Forms, loops: Loops, extents: list[Ints], leaves: list[Form
     return [values[k] for k in range(len(extents))]
 
 
-def masks_of(loops: Loops, data: int) -> list[int]:
-    """For each leaf whether it comes from data axes, from reduction axes or from both."""
-    masks = {k: _DATA if k < data else _REDUCE for k in range(loops.axes)}
-    for relation in loops.relations:
-        if len(relation) == 4:
-            masks[relation[1]] = masks[relation[2]] = masks[relation[0]]
-        else:
-            masks[relation[2]] = masks[relation[0]] | masks[relation[1]]
-    return [masks[leaf] for leaf in loops.leaves]
+def make_loops(
+    forms: Forms,
+    groups: list[Group],
+    data: int,
+    axes: list[Ints],
+    texts: Texts | None = None,
+    whole: bool = False,
+) -> StageLoops:
+    """The loops of a stage whose axes have the extents `axes`; its slots are made in `forms`.
 
-
-def make_loops(forms: Forms, groups: list[Group], data: int, axes: list[Ints]) -> StageLoops:
-    """The loops of a stage whose axes have the extents `axes`; its slots are made in `forms`."""
+    With `texts`, values that are no sums of digits are taken from there; with `whole` all those of
+    parts of a fused loop are, since in conditions they are not simplified as in indices.
+    """
     most = max(len(group.loops.leaves) for group in groups)
     count = forms.count
     extents = [np.ones(count, np.int64) for _ in range(most)]
@@ -147,6 +150,7 @@ def make_loops(forms: Forms, groups: list[Group], data: int, axes: list[Ints]) -
     slots = tuple(map(forms.slot, extents))
     parts: list[tuple[Group, list[Form]]] = []
     uneven: list[Uneven] = []
+    lost = np.zeros(count, bool)
     for group in groups:
         rows, loops = group.rows, group.loops
         sizes, ragged = extents_of(loops, [axis[rows] for axis in axes], group.factors)
@@ -155,22 +159,38 @@ def make_loops(forms: Forms, groups: list[Group], data: int, axes: list[Ints]) -
         for k, leaf in enumerate(loops.leaves):
             extents[k][rows] = sizes[leaf]
             kinds[k][rows] = loops.kinds[k]
-            reducing[k][rows] = masks[k] == _REDUCE
+            reducing[k][rows] = masks[k] == REDUCE and loops.kinds[k] < FIRST_THREAD
             own.slot(sizes[leaf])
-        common[rows] = next((k for k, m in enumerate(masks) if m & _REDUCE), len(masks))
+        inner = [m & REDUCE and loops.kinds[k] < FIRST_THREAD for k, m in enumerate(masks)]
+        common[rows] = next((k for k, reduces in enumerate(inner) if reduces), len(masks))
         unroll[rows] = loops.unroll
         leaves = [own.variable(k) for k in range(len(loops.leaves))]
         found = values_of(own, loops, sizes, leaves)
         parts.append((group, found))
-        if ragged.any():
-            uneven.append(Uneven(loops, rows, sizes, found, own))
-        forms.refuse_part(rows, own)
+        if texts is None:
+            forms.refuse_part(rows, own)
+            if ragged.any():
+                uneven.append(Uneven(loops, rows, sizes, found, own))
+        else:
+            lost[rows] = ragged | own.bad | (whole and _splits_fused(loops))
     values = tuple(
         gathered(forms, slots, [(group.rows, found[k]) for group, found in parts])
         for k in range(len(axes))
     )
-    common_parts = tuple(kinds), tuple(reducing), common
-    return StageLoops(slots, *common_parts, values, unroll, tuple(uneven))
+    threads = [0] * most
+    for k, kind in enumerate(groups[0].loops.kinds):
+        threads[k] = kind if kind >= FIRST_THREAD else 0
+    mixed = None
+    if lost.any() and texts is not None:
+        mixed = texts.mixed(forms, groups[0], axes, slots, lost, extents)
+        values = mixed_values(forms, mixed, values)
+    known = slots, tuple(kinds), tuple(reducing), common, values, unroll
+    return StageLoops(*known, tuple(uneven), tuple(threads), mixed)
+
+
+def _splits_fused(loops: Loops) -> bool:
+    fused = {relation[2] for relation in loops.relations if len(relation) == 3}
+    return any(len(relation) == 4 and relation[0] in fused for relation in loops.relations)
 
 
 def gathered(forms: Forms, slots: tuple[int, ...], parts: list[tuple[Ints, Form]]) -> Form:

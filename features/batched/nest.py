@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from autosched.features.batched.context import Context
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.loops import Group, StageLoops
+from autosched.features.batched.mixed import Texts
 from autosched.features.batched.ops import ProgramOps, StageOps
-from autosched.features.batched.plan import Factored, UnsupportedError
+from autosched.features.batched.plan import Factored, Plan, UnsupportedError
 from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Sub, Var
 
 
@@ -19,7 +20,8 @@ class Population:
 
     `target` is the stage that a stage is computed in (-1: none), `at` the position of the loop
     there, `step` the stage's own limit of unrolling (-1: none). `factored` has the factors of the
-    old stage's splits for a stage of partial results.
+    old stage's splits for a stage of partial results. `plan` is that of one of them, where they
+    have threads that of all; `texts` are then those of the program.
     """
 
     count: int
@@ -28,6 +30,8 @@ class Population:
     at: list[Ints]
     step: list[Ints]
     factored: list[tuple[Factored, Ints] | None]
+    plan: Plan
+    texts: Texts | None = None
 
 
 @dataclass(eq=False)
@@ -51,7 +55,8 @@ class Stage:
 class Nest:
     """All stages in order. `inside[s][t]` is the innermost loop of t around s, or -1.
 
-    `own_step` are the limits of unrolling that the stages themselves set, or -1.
+    `own_step` are the limits of unrolling that the stages themselves set, or -1. With threads,
+    `ranks` are those of the stages' storage and `tables` the touch tables of the thread axes.
     """
 
     forms: Forms
@@ -60,6 +65,8 @@ class Nest:
     own_step: list[Ints]
     shapes: dict[int, list[Ints]] = field(default_factory=dict)
     stages: dict[int, Stage] = field(default_factory=dict)
+    ranks: list[int] = field(default_factory=list)
+    tables: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def around(self, s: int, t: int, position: int) -> Flags:
         """Where the loop at `position` of stage t is around stage s."""

@@ -35,6 +35,8 @@ def alike(forms: Forms, axes: Axes) -> tuple[npt.NDArray[np.intp], npt.NDArray[n
                 np.where(there, x, 0)
                 for x in (term.scale, term.lower, np.minimum(term.upper, extent), extent)
             )
+            if slot in forms.virtual:
+                numbers.append(np.where(there, forms.virtual[slot][0].which, 0))
     if not numbers:
         return np.zeros(1, np.intp), np.zeros(forms.count, np.intp)
     table = np.ascontiguousarray(np.stack(numbers, axis=1))
@@ -54,8 +56,13 @@ def signature(
             if term.scale[n]:
                 extent = forms.extents[slot][n]
                 upper = min(term.upper[n], extent)
-                loop = loops.setdefault(slot, len(loops)) if order is None else order[slot]
+                loop = loops.setdefault(slot, len(loops))
+                if order is not None and slot in order:
+                    loop = order[slot]
                 found += (loop, extent, term.scale[n], term.lower[n], upper)
+                if slot in forms.virtual:
+                    mixed, axis = forms.virtual[slot]
+                    found += (-2, axis, *mixed.of(n).key)
         found += (-1, form.base[n])
     return tuple(map(int, found))
 
@@ -71,12 +78,24 @@ def simplified(forms: Forms, text: Text, n: int) -> tuple[Expr, dict[int, Var]]:
         analyzer.bind(loop, Range(const(0), const(int(forms.extents[slot][n]))), override=True)
     value = substitute(text.value, table)
     with ExitStack() as stack:
+        for condition in _of_mixed(forms, text.axes, n):
+            stack.enter_context(analyzer.constraint(condition))
         for flag, condition in text.given:
             if is_always(table[flag]):
                 plain = analyzer.simplify(substitute(condition, table))
                 if not isinstance(plain, IntImm):
                     stack.enter_context(analyzer.constraint(plain))
         return analyzer.simplify(value), loops
+
+
+def _of_mixed(forms: Forms, axes: Axes, n: int) -> list[Expr]:
+    """The conditions around a store whose loops are mixed."""
+    found: dict[Expr, None] = {}
+    for form in axes.values():
+        for slot, term in form.every():
+            if slot in forms.virtual and term.scale[n]:
+                found.update(dict.fromkeys(forms.virtual[slot][0].of(n).conditions))
+    return list(found)
 
 
 def same_loads(a: Expr, b: Expr) -> bool:
@@ -90,7 +109,16 @@ def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int) -> Expr:
         scale = int(term.scale[n])
         if scale == 0:
             continue
-        digit: Expr = loops.setdefault(slot, Var(f"i{slot}"))
+        digit: Expr
+        if slot in forms.virtual:
+            mixed, axis = forms.virtual[slot]
+            text = mixed.of(n)
+            digit = text.axes[axis].raw
+            for leaf, var in zip(mixed.leaves, text.variables, strict=True):
+                if var is not None:
+                    loops.setdefault(leaf, var)
+        else:
+            digit = loops.setdefault(slot, Var(f"i{slot}"))
         if term.upper[n] < forms.extents[slot][n]:
             digit = floormod(digit, int(term.upper[n]))
         found = add(found, mul(floordiv(digit, int(term.lower[n])), scale))

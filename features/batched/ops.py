@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer
-from autosched.features.batched.plan import Plan, UnsupportedError
-from autosched.features.walk.count import count_ops
+from autosched.features.batched.plan import Plan, UnsupportedError, crosses
+from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.state.replay import Replay
 from autosched.state.steps import CacheReadStep, CacheWriteStep
 from autosched.te.lowering.reduction_update import assignments
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 RF = 1 << 20
 """Added to a stage's base for the buffer of its partial results."""
+PARTIAL, RESULT = 1 << 21, 1 << 22
+"""Added to it for what each thread sums up, and for what a reduction across threads comes to."""
 Indices = tuple[Expr, ...]
 
 
@@ -58,6 +60,7 @@ class StoreOps:
     Loads of the stored element itself are left out, `updates` is their number. `counts` are the
     operations outside of indices. `conditional`: some of these depend on the axes, so that their
     number depends on the candidate; then `parts` may have the value for each axis alone (`_parts`).
+    `into` is the buffer of one element that is stored to where it is not that of the stage.
     """
 
     is_init: bool
@@ -67,6 +70,7 @@ class StoreOps:
     counts: tuple[int, ...]
     conditional: bool
     parts: tuple[Expr, ...] = ()
+    into: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +79,9 @@ class StageOps:
 
     `data` axes are data axes. In the partial stage of a factored reduction, axes in `made` stand
     for leaves of the old one, and `origin` are the old axes, whose values follow from these.
+    `scope` is that of its storage, empty where it follows from the threads around it. `crosses`:
+    its reduction is shared by threads, and its stores are the start and update of what each of them
+    sums up, and the result.
     """
 
     buffer: int
@@ -85,6 +92,8 @@ class StageOps:
     is_output: bool
     origin: tuple[Var, ...] = ()
     origin_extents: tuple[int, ...] = ()
+    scope: str = ""
+    crosses: bool = False
     _stand_ins: dict[tuple[str, int], Var] = field(default_factory=dict)
 
     def stand_in(self, what: str, k: int) -> Var:
@@ -138,13 +147,32 @@ class _Maker:
             stores = self.reduction(op, body, own)
         else:
             stores = (self.store(body, own, False),)
-        return StageOps(base, axes, len(op.axis), extents, stores, stage.is_output)
+        scope = stage.scope
+        known = (base, axes, len(op.axis), extents, stores, stage.is_output)
+        return StageOps(*known, scope=scope)
 
     def reduction(self, op: ComputeOp, body: Reduce, own: Tensor) -> tuple[StoreOps, ...]:
         start = (body.init or body.combiner.identity)[body.value_index]
         update = assignments(op, body)
         assert isinstance(update, ProducerStore)
         return self.store(start, own, True), self.store(update.value, own, False)
+
+    def crossed(self, base: int) -> StageOps:
+        """The stage of a reduction that is shared by threads."""
+        plain = self.plain(base)
+        op = self.stage_of[base].op
+        assert isinstance(op, ComputeOp)
+        body = op.body[0]
+        if not isinstance(body, Reduce) or body.init:
+            raise UnsupportedError("threads on what is no reduction, or on one with a start")
+        eb = self.buffers[base].bytes
+        self.buffers[base + PARTIAL] = BufferType("normal_reduce_temp0", eb, (1,))
+        self.buffers[base + RESULT] = BufferType("reduce_temp0", eb, (1,))
+        start, update = (replace(store, into=base + PARTIAL) for store in plain.stores)
+        element = IntImm(0)
+        load = ((base + RESULT, (element,)),)
+        result = StoreOps(False, element, load, 0, (0,) * NUM_COUNTERS, False)
+        return replace(plain, stores=(start, update, result), crosses=True)
 
     def store(self, value: Expr, own: Tensor, is_init: bool) -> StoreOps:
         value = Analyzer(as_ansor=True).simplify(value)
@@ -274,9 +302,12 @@ def ops_of(dag: ComputeDAG, plan: Plan) -> ProgramOps:
     pairs: dict[int, tuple[StageOps, StageOps]] = {}
     stages: list[StageOps] = []
     for stage in plan.stages:
+        crossed = crosses(stage.loops, stage.data)
         if stage.factored is None:
-            stages.append(maker.plain(stage.base))
+            stages.append((maker.crossed if crossed else maker.plain)(stage.base))
             continue
+        if crossed:
+            raise UnsupportedError("a factored reduction shared by threads")
         if stage.base not in pairs:
             factored = stage.factored
             pairs[stage.base] = maker.factored(stage.base, factored.position, len(factored.rest))

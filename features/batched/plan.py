@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from autosched.state.iterator import Annotation
 from autosched.state.steps import PragmaStep, SplitStep, Step
 
 Columns = tuple[int, ...]
 """Which of a candidate's numbers are multiplied."""
+FIRST_THREAD = int(Annotation.VTHREAD)
+"""Annotations from here on bind a loop to threads."""
+DATA, REDUCE = 1, 2
 _MOST_STEPS = 1 << 18
 
 
@@ -32,6 +36,51 @@ class Loops(NamedTuple):
     leaves: tuple[int, ...]
     kinds: tuple[int, ...]
     unroll: int
+
+
+def bound_ids(loops: Loops) -> set[int]:
+    """The loops that are bound to threads, and those that they come from."""
+    found = {
+        leaf for leaf, kind in zip(loops.leaves, loops.kinds, strict=True) if kind >= FIRST_THREAD
+    }
+    for relation in reversed(loops.relations) if found else ():
+        if len(relation) == 4:
+            if relation[1] in found or relation[2] in found:
+                found.add(relation[0])
+        elif relation[2] in found:
+            found |= {relation[0], relation[1]}
+    return found
+
+
+def masks_of(loops: Loops, data: int) -> list[int]:
+    """For each leaf whether it comes from data axes, from reduction axes or from both."""
+    masks = {k: DATA if k < data else REDUCE for k in range(loops.axes)}
+    for relation in loops.relations:
+        if len(relation) == 4:
+            masks[relation[1]] = masks[relation[2]] = masks[relation[0]]
+        else:
+            masks[relation[2]] = masks[relation[0]] | masks[relation[1]]
+    return [masks[leaf] for leaf in loops.leaves]
+
+
+def crosses(loops: Loops, data: int) -> bool:
+    """Whether a reduction is shared by the threads of a block."""
+    masks = zip(masks_of(loops, data), loops.kinds, strict=True)
+    return any(mask & REDUCE and kind >= FIRST_THREAD for mask, kind in masks)
+
+
+def common_first(loops: Loops, data: int) -> list[int]:
+    """The leaves as they are lowered: in a reduction across threads, its own loops are last.
+
+    Raises UnsupportedError where it has no loop of its own.
+    """
+    if not crosses(loops, data):
+        return list(loops.leaves)
+    masks = zip(loops.leaves, masks_of(loops, data), loops.kinds, strict=True)
+    own = [leaf for leaf, mask, kind in masks if mask == REDUCE and kind < FIRST_THREAD]
+    if not own:
+        raise UnsupportedError("a reduction across threads without a loop of its own")
+    return [leaf for leaf in loops.leaves if leaf not in own] + own
 
 
 class Factored(NamedTuple):
@@ -66,12 +115,14 @@ class StagePlan(NamedTuple):
 class Plan(NamedTuple):
     """The stages, in order; `key` tells apart what is computed, whatever its loops.
 
-    `op_steps` are the steps that change what is computed, with stage ids as without rfactor.
+    With `threads`, to which loops are bound, it tells the loops apart too. `op_steps` are the steps
+    that change what is computed, with stage ids as without rfactor.
     """
 
     key: tuple[Any, ...]
     op_steps: tuple[Step, ...]
     stages: tuple[StagePlan, ...]
+    threads: bool
 
 
 class Structures:

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.features.batched.plan import (
+    FIRST_THREAD,
     Columns,
     Factored,
     Loops,
     Plan,
     StagePlan,
     UnsupportedError,
+    common_first,
+    crosses,
 )
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation
@@ -23,6 +26,7 @@ from autosched.state.steps import (
     ComputeAtStep,
     ComputeInlineStep,
     ComputeRootStep,
+    FollowFusedSplitStep,
     FollowSplitStep,
     FuseStep,
     PragmaStep,
@@ -70,7 +74,9 @@ class PlannedStage:
         return self.next_id - 1
 
     def loops(self) -> Loops:
-        """The loops as they are now."""
+        """The loops as they are now; a limit of unrolling on a loop of threads says nothing."""
+        if self.kinds.get(self.unroll, 0) >= FIRST_THREAD:
+            self.unroll, self.unroll_number = -1, 0
         unroll = self.leaves.index(self.unroll) if self.unroll >= 0 else -1
         kinds = tuple([self.kinds.get(leaf, 0) for leaf in self.leaves])
         return Loops(self.axes, tuple(self.relations), tuple(self.leaves), kinds, unroll)
@@ -119,6 +125,11 @@ class _Planner:
 
     def _plan(self) -> Plan:
         active = [s for s in self.stages if s.leaves and not s.inlined]
+        for stage in active:
+            if any(kind >= FIRST_THREAD for kind in stage.kinds.values()):
+                stage.leaves = common_first(stage.loops(), stage.data)
+                if any(s.target is stage for s in active) and crosses(stage.loops(), stage.data):
+                    raise UnsupportedError("a stage computed in a reduction across threads")
         place = {stage: k for k, stage in enumerate(active)}
         planned = []
         for stage in active:
@@ -136,8 +147,10 @@ class _Planner:
                     *(tuple(stage.factors), by, target, at, stage.unroll_number),
                 )
             )
-        what = tuple((s.base, s.part, s.factored) for s in planned)
-        return Plan((tuple(self.op_steps), what), tuple(self.op_steps), tuple(planned))
+        threads = any(k >= FIRST_THREAD for s in planned for k in s.loops.kinds)
+        what = planned if threads else [(s.base, s.part, s.factored) for s in planned]
+        ops = tuple(self.op_steps)
+        return Plan((ops, *what), ops, tuple(planned), threads)
 
 
 @dataclass(eq=False)
@@ -180,6 +193,14 @@ def _follow_split(p: _Planner, step: FollowSplitStep, k: int) -> None:
     p.split(p.stages[step.stage_id], step.iter_id, lengths, True)
 
 
+def _follow_fused_split(p: _Planner, step: FollowFusedSplitStep, k: int) -> None:
+    sources = [p.splits.get(source) for source in step.src_step_ids]
+    if any(own is None or not 0 <= step.level < len(own) for own in sources):
+        raise UnsupportedError("follows no split")
+    length = tuple(own[step.level] for own in sources if own is not None)
+    p.split(p.stages[step.stage_id], step.iter_id, [length], step.factor_or_nparts)
+
+
 def _fuse(p: _Planner, step: FuseStep, k: int) -> None:
     stage = p.stages[step.stage_id]
     ids = step.iter_ids
@@ -201,8 +222,8 @@ def _reorder(p: _Planner, step: ReorderStep, k: int) -> None:
 
 
 def _annotate(p: _Planner, step: AnnotationStep, k: int) -> None:
-    if step.annotation > Annotation.PARALLEL:
-        raise UnsupportedError("threads")
+    if step.annotation is Annotation.TENSORIZE:
+        raise UnsupportedError("a tensor instruction")
     stage = p.stages[step.stage_id]
     if step.annotation is not Annotation.NONE:
         stage.kinds[stage.leaves[step.iter_id]] = int(step.annotation)
@@ -297,6 +318,7 @@ _EFFECTS: dict[type[Step], Callable[[_Planner, Any, int], None]] = {
     ReorderStep: _reorder,
     SplitStep: _split,
     FollowSplitStep: _follow_split,
+    FollowFusedSplitStep: _follow_fused_split,
     StorageAlignStep: lambda p, step, k: None,
     ComputeAtStep: _compute_at,
     ComputeInlineStep: _inline,

@@ -9,6 +9,7 @@ from autosched.features.batched.loops import surplus_of
 from autosched.features.batched.nest import Nest, Population, index_form
 from autosched.features.batched.ops import Indices, StageOps
 from autosched.features.batched.plan import UnsupportedError
+from autosched.features.batched.threads import kept
 from autosched.tir.expr import Add, Expr, IntImm, Mul, Sub, Var
 from autosched.tir.walk import free_vars
 
@@ -106,12 +107,12 @@ def _read(
     terms: dict[int, tuple[Term, ...]] = {}
     base, width = index.base, forms.zero
     for slot, own in index.terms.items():
-        kept = _is_around(nest, s, slot)
+        stays = kept(nest, s, slot)
         for term in own:
-            reach = np.where(kept, 0, term.scale * forms.largest(slot, term))
+            reach = np.where(stays, 0, term.scale * forms.largest(slot, term))
             base, width = base + np.minimum(reach, 0), width + np.abs(reach)
-        if kept.any():
-            terms[slot] = tuple(Term(t.lower, t.upper, np.where(kept, t.scale, 0)) for t in own)
+        if stays.any():
+            terms[slot] = tuple(Term(t.lower, t.upper, np.where(stays, t.scale, 0)) for t in own)
     if surplus:
         below, above = _beyond(forms, e, surplus)
         base, width = base + below, width - below - above
@@ -121,13 +122,6 @@ def _read(
     forms.refuse(negative, "a region that is nowhere above 0")
     whole = constant & (base <= 0) & (base + width >= shape - 1)
     return Form(terms, np.where(whole, 0, base)), np.where(whole, shape, width + 1)
-
-
-def _is_around(nest: Nest, s: int, slot: int) -> Flags:
-    for t, stage in nest.stages.items():
-        if slot in stage.loops.slots:
-            return nest.around(s, t, stage.loops.slots.index(slot))
-    raise AssertionError(f"slot {slot} is of no stage")
 
 
 def _union(

@@ -4,37 +4,42 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.ansor.names import NUM_FEATURES
+from autosched.features.ansor.names import ALLOCATION, FEATURE_NAMES, NUM_FEATURES
 from autosched.features.ansor.rows import FeatureRows, log_scaled
-from autosched.features.batched.build_nest import build_nest
+from autosched.features.batched.build_nest import build_nest, place_of_store
 from autosched.features.batched.columns import AccessColumns, Tables, intensity
 from autosched.features.batched.counts import Known, count_store
-from autosched.features.batched.forms import Forms
+from autosched.features.batched.forms import Flags, Forms
+from autosched.features.batched.limits import Limits, refused_by_vectors
 from autosched.features.batched.nest import Nest, Population
-from autosched.features.batched.ops import ProgramOps, StoreOps
+from autosched.features.batched.ops import RESULT, ProgramOps, StoreOps
 from autosched.features.batched.stores import Floats, Store, make_stores, r32
+from autosched.features.batched.threads import LAUNCH
 from autosched.features.walk.count import NUM_COUNTERS, NUM_FLOAT_COUNTERS
 from autosched.state.iterator import Annotation
 
+_NO_POSITIONS = tuple(f"{kind}_type.kPosNone" for kind in ("vec", "unroll", "parallel"))
 _KINDS = (Annotation.VECTORIZE, Annotation.UNROLL, Annotation.PARALLEL)
-_CPU_LAUNCH = (0.0, *[1.0] * 7)
 
 
 @dataclass(frozen=True, eq=False)
 class PopulationRows:
     """`values` are (candidates, stored buffers, 164); bad candidates of `forms` have none.
 
-    `order` has for each row and candidate which of the buffers called `names` it is about.
+    `order` has for each row and candidate which of the buffers called `names` it is about;
+    `refused` are the candidates that limits on vectors refuse.
     """
 
     values: npt.NDArray[np.float32]
     order: npt.NDArray[np.intp]
     names: list[str]
     forms: Forms
+    refused: Flags
 
     def buffers(self, n: int) -> tuple[str, ...]:
         """The buffer of each row of candidate n."""
@@ -42,7 +47,11 @@ class PopulationRows:
 
 
 def rows_of_population(
-    ops: ProgramOps, population: Population, line: int, known: dict[StoreOps, Known]
+    ops: ProgramOps,
+    population: Population,
+    line: int,
+    known: dict[StoreOps, Known],
+    limits: Limits | None = None,
 ) -> PopulationRows:
     """The rows of a population as the one-by-one path makes them.
 
@@ -50,16 +59,25 @@ def rows_of_population(
     """
     with np.errstate(all="ignore"):
         nest = build_nest(ops, population)
+        refused = np.zeros(population.count, bool)
+        if limits is not None:
+            verdict = refused_by_vectors(nest, limits)
+            nest.forms.refuse(verdict.unsure & ~verdict.refused, "a vector that may be too wide")
+            refused = verdict.refused & ~nest.forms.bad
         stores = make_stores(nest)
         tables = Tables(nest, stores)
         by_buffer: dict[int, list[Store]] = defaultdict(list)
         for store in stores:
-            by_buffer[store.stage.ops.buffer].append(store)
-        table = np.empty((len(by_buffer), NUM_FEATURES, population.count), np.float32)
+            by_buffer[store.buffer].append(store)
+        bare = [store for store in stores if store.ops.into is not None and not store.ops.is_init]
+        table = np.empty((len(by_buffer) + len(bare), NUM_FEATURES, population.count), np.float32)
         first = []
-        for row, group in zip(table, by_buffer.values(), strict=True):
+        for row, group in zip(table, by_buffer.values(), strict=False):
             _fill(nest, tables, group, line, known, row)
             first.append(group[0].place)
+        for row, update in zip(table[len(by_buffer) :], bare, strict=True):
+            _fill_bare(nest, update, row)
+            first.append(place_of_store(update.stage, None))
         order = np.argsort(-np.stack(first), axis=0)
         if (order == order[:, :1]).all():
             table = table[order[:, 0]]
@@ -68,7 +86,8 @@ def rows_of_population(
         values = np.ascontiguousarray(table.transpose(2, 0, 1))
         log_scaled(values.reshape(-1, NUM_FEATURES))
     names = [ops.buffers[buffer].name for buffer in by_buffer]
-    return PopulationRows(values, order, names, nest.forms)
+    names += [ops.buffers[store.stage.ops.buffer + RESULT].name for store in bare]
+    return PopulationRows(values, order, names, nest.forms, refused)
 
 
 def _fill(
@@ -94,7 +113,7 @@ def _fill(
     loops = sum((loop.present.astype(np.int64) for loop in last.loops), nest.forms.zero)
     at = 0
     for part in (
-        *(counters, annotations, _CPU_LAUNCH),
+        *(counters, annotations, _launch(last)),
         AccessColumns(nest, tables, last, line).slots(),
         intensity(last, counts[:NUM_FLOAT_COUNTERS].sum(axis=0), count),
         *(_allocation(nest, last), (last.product, loops, last.step)),
@@ -102,6 +121,27 @@ def _fill(
         for column in part:
             row[at] = column
             at += 1
+
+
+def _fill_bare(nest: Nest, update: Store, row: FeatureRows) -> None:
+    """The columns of what a reduction across threads comes to, which is allocated only."""
+    row[:] = 0
+    for name in _NO_POSITIONS:
+        row[FEATURE_NAMES.index(name)] = 1
+    for name, column in zip(ALLOCATION, _allocation(nest, update)[:3], strict=False):
+        row[FEATURE_NAMES.index(name)] = column
+
+
+def _launch(store: Store) -> list[Any]:
+    """Whether there are threads, and how many along each axis."""
+    found: list[Any] = [0.0, *[1.0] * 7]
+    for loop in store.loops:
+        if loop.thread:
+            place = LAUNCH[loop.thread]
+            virtual = loop.thread == Annotation.VTHREAD
+            found[0] = 1.0
+            found[place] = found[place] * loop.extent if virtual else loop.extent
+    return found
 
 
 def _annotation(store: Store, kind: Annotation, products: list[Floats], k: int) -> list[Floats]:
@@ -123,8 +163,8 @@ def _annotation(store: Store, kind: Annotation, products: list[Floats], k: int) 
 
 def _allocation(nest: Nest, store: Store) -> list[Floats]:
     volume = np.ones(nest.forms.count)
-    for extent in store.stage.extents:
+    for extent in store.stage.extents if store.ops.into is None else ():
         volume = r32(volume * extent)
-    eb = nest.ops.buffers[store.stage.ops.buffer].bytes
+    eb = nest.ops.buffers[store.buffer].bytes
     outside = store.outside
     return [r32(volume * eb), r32(volume * outside), outside, r32(store.product / outside)]

@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from autosched.features.batched.build_nest import place_of_store
 from autosched.features.batched.forms import QUOTIENT, Flags, Form, Forms, Ints
+from autosched.features.batched.mixed_index import mixed_index
 from autosched.features.batched.nest import Nest, Stage, index_form
 from autosched.features.batched.ops import StoreOps
-from autosched.features.batched.written import Ends, Written, written_index
+from autosched.features.batched.plan import UnsupportedError
+from autosched.features.batched.written import Ends, Written, either, written_index
 from autosched.features.walk.access import READ, READ_WRITE, WRITE
 
 Floats = npt.NDArray[np.float64]
@@ -29,7 +31,8 @@ class LoopAround:
     """A loop that is around a store of some candidates: `present` says of which.
 
     `extent` is 1 where it is not; `only` where no other store is in it (a loop of an
-    initialisation whose counterpart in the update is another loop).
+    initialisation whose counterpart in the update is another loop). `table` is the number of its
+    touch table, `thread` its annotation if it is a thread axis.
     """
 
     slot: int
@@ -37,6 +40,8 @@ class LoopAround:
     present: Flags
     kind: Ints
     only: Flags | None
+    table: int
+    thread: int = 0
 
 
 @dataclass(eq=False)
@@ -75,8 +80,10 @@ class Store:
     """One store of all candidates; `loops` outermost first, lists by position in it.
 
     `product` is that of the extents, as a sequence of single-precision products; `outside` the
-    product around the storage of the stored buffer. `memory` are the bytes touched under each loop.
-    `loaded` are the forms of all loads' indices, `texts` by load and dimension those that are none.
+    product around the storage of the stored buffer. `memory` are the bytes touched under each loop,
+    `at` and `tables` the positions of the loops by slot and by table. `loaded` are the forms of all
+    loads' indices, `texts` says of those that are none, by load and dimension, where and what they
+    count.
     """
 
     stage: Stage
@@ -89,8 +96,14 @@ class Store:
     touched: list[Touched] = field(default_factory=list)
     memory: list[Ints] = field(default_factory=list)
     at: dict[int, int] = field(default_factory=dict)
+    tables: dict[int, int] = field(default_factory=dict)
     loaded: list[list[Form]] = field(default_factory=list)
-    texts: dict[tuple[int, int], Written] = field(default_factory=dict)
+    texts: dict[tuple[int, int], tuple[Flags, Ints]] = field(default_factory=dict)
+
+    @property
+    def buffer(self) -> int:
+        """The buffer that is stored to."""
+        return self.stage.ops.buffer if self.ops.into is None else self.ops.into
 
 
 def make_stores(nest: Nest) -> list[Store]:
@@ -104,6 +117,9 @@ def make_stores(nest: Nest) -> list[Store]:
 
 def _make_store(nest: Nest, s: int, ops: StoreOps) -> Store:
     stage, forms = nest.stages[s], nest.forms
+    result = stage.ops.crosses and ops.into is None
+    if ops.conditional and not ops.parts and nest.tables:
+        raise UnsupportedError("conditions on axes that threads share")
     if ops.conditional and ops.is_init:
         forms.refuse(stage.checked, "conditions around a start value that is loaded")
     loops = _outer(nest, s)
@@ -116,21 +132,29 @@ def _make_store(nest: Nest, s: int, ops: StoreOps) -> Store:
     own = stage.loops
     for k, slot in enumerate(own.slots):
         extent = forms.extents[slot]
-        present = extent > 1
+        thread = own.threads[k]
+        present = extent > 1 if not thread else np.ones(forms.count, bool)
         only = None
-        if ops.is_init:
+        if ops.into is not None:
+            outside = np.where(own.common == k, product, outside)
+        if ops.is_init and thread:
+            forms.refuse(own.common <= k, "threads inside a reduction")
+        elif ops.is_init or result:
             only = own.common <= k
             present = present & ~(only & own.reducing[k])
         counts = (own.unroll == k) & (pragma >= 0)
-        if ops.is_init:
+        if ops.is_init or result:
             counts = counts & ~((own.common <= k) & own.reducing[k])
         step = np.where(counts, pragma, step)
         if present.any():
-            loop = LoopAround(slot, np.where(present, extent, 1), present, own.kinds[k], only)
+            around = np.where(present, extent, 1)
+            table = nest.tables.get((s, k), slot)
+            loop = LoopAround(slot, around, present, own.kinds[k], only, table, thread)
             loops.append(loop)
             product = _times(forms, product, loop)
-    store = Store(stage, ops, loops, place_of_store(stage, ops.is_init), product, outside, step)
+    store = Store(stage, ops, loops, place_of_store(stage, ops), product, outside, step)
     store.at = {loop.slot: j for j, loop in enumerate(loops)}
+    store.tables = {loop.table: j for j, loop in enumerate(loops)}
     store.touched = _accesses(nest, store)
     _touch(nest, store)
     return store
@@ -145,10 +169,12 @@ def _outer(nest: Nest, s: int) -> list[LoopAround]:
             continue
         for k, slot in enumerate(above.slots):
             extent = nest.forms.extents[slot]
-            present = nest.around(s, t, k) & (extent > 1)
+            thread = above.threads[k]
+            present = nest.around(s, t, k) & (True if thread else extent > 1)
             if present.any():
                 around = np.where(present, extent, 1)
-                loops.append(LoopAround(slot, around, present, above.kinds[k], None))
+                table = nest.tables.get((t, k), slot)
+                loops.append(LoopAround(slot, around, present, above.kinds[k], None, table, thread))
     return loops
 
 
@@ -159,34 +185,51 @@ def _times(forms: Forms, product: Floats, loop: LoopAround) -> Floats:
     return more
 
 
+def own_indices(forms: Forms, store: Store) -> list[Form]:
+    """The indices that are stored to."""
+    if store.ops.into is not None:
+        return [forms.constant(0)]
+    stage = store.stage
+    return [stage.axes[var] for var in stage.ops.axes[: stage.ops.data]]
+
+
 def _accesses(nest: Nest, store: Store) -> list[Touched]:
     """Every buffer of the store, in reverse order of appearance, the stored one last."""
     forms, stage, ops = nest.forms, store.stage, store.ops
     axes = stage.axes
-    own = [axes[var] for var in stage.ops.axes[: stage.ops.data]]
-    buffer, kind = stage.ops.buffer, READ_WRITE if ops.updates else WRITE
+    own = own_indices(forms, store)
+    buffer, kind = store.buffer, READ_WRITE if ops.updates else WRITE
     found = {buffer: Touched(buffer, kind, [own])}
+    for d, form in enumerate(own):
+        known, deep = mixed_index(forms, form, store.at)
+        forms.refuse(deep, QUOTIENT)
+        if known is not None:
+            found[buffer].written[0, d] = known
     for number, (buffer, indices) in enumerate(ops.loads):
         access = found.setdefault(buffer, Touched(buffer, READ, []))
         access.tuples.append([])
         store.loaded.append([])
         for d, e in enumerate(indices):
-            form, lost = forms.attempt(partial(index_form, forms, e, axes))
+            form, lost = forms.attempt(partial(index_form, forms, e, axes), alone=bool(nest.tables))
             also = stage.context.where_lost(e)
             lost = lost if also is None else lost | also
             access.tuples[-1].append(form)
             store.loaded[-1].append(form)
-            if not lost.any():
-                continue
-            if ops.conditional and ops.updates:
-                forms.refuse(lost, QUOTIENT)
-                continue
-            if ops.conditional:
-                text, place = stage.context.text(ops.value), (number, d)
-            else:
-                text, place = stage.context.text(e), None
-            found_text = written_index(forms, text, place, store.at, lost)
-            access.written[len(access.tuples) - 1, d] = store.texts[number, d] = found_text
+            known, deep = mixed_index(forms, form, store.at)
+            lost = lost | deep
+            if lost.any():
+                if ops.conditional and ops.updates:
+                    forms.refuse(lost, QUOTIENT)
+                    continue
+                if ops.conditional:
+                    text, place = stage.context.text(ops.value), (number, d)
+                else:
+                    text, place = stage.context.text(e), None
+                found_text, counts = written_index(forms, text, place, store.at, lost)
+                known = found_text if known is None else either(found_text, known)
+                store.texts[number, d] = lost, counts
+            if known is not None:
+                access.written[len(access.tuples) - 1, d] = known
     return list(reversed(found.values()))
 
 

@@ -26,14 +26,13 @@ class Written:
     """An index of the candidates `where`: its ends, and coefficients of the loops' variables.
 
     `start` are the ends when no loop runs, `ends` by slot those when the loop and what is inside
-    it run; a coefficient is 0 where the variable is not in the index. `counts` are the operations.
+    it run; a coefficient is 0 where the variable is not in the index.
     """
 
     where: Flags
     start: Ends
     ends: dict[int, Ends]
     strides: dict[int, Ints]
-    counts: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +45,31 @@ class _Row:
     counts: list[int]
 
 
+def either(a: Written, b: Written) -> Written:
+    """`a` where that is, and `b` elsewhere."""
+
+    def joined(ours: Ends, theirs: Ends) -> Ends:
+        low, high = (np.where(a.where, x, y) for x, y in zip(ours, theirs, strict=True))
+        return low, high
+
+    slots = {**b.ends, **a.ends}
+    none = np.zeros_like(a.start[0])
+    return Written(
+        a.where | b.where,
+        joined(a.start, b.start),
+        {s: joined(a.ends.get(s, a.start), b.ends.get(s, b.start)) for s in slots},
+        {s: np.where(a.where, a.strides.get(s, none), b.strides.get(s, none)) for s in slots},
+    )
+
+
 def written_index(
     forms: Forms,
     text: Text,
     place: tuple[int, int] | None,
     order: Mapping[int, int],
     where: Flags,
-) -> Written:
-    """The index that `text` is, for the candidates `where`.
+) -> tuple[Written, Ints]:
+    """The index that `text` is, for the candidates `where`, and the operations in it.
 
     With `place` it is that at dimension place[1] of load place[0] of the value `text`. `order` has
     the positions of the loops by slot, outermost first. Candidates whose value loses a load are
@@ -62,6 +78,9 @@ def written_index(
     axes = text.axes
     first, which = alike(forms, axes)
     slots = {slot for form in axes.values() for slot in form.terms if slot in order}
+    for form in axes.values():
+        for mixed, _ in (forms.virtual[slot] for slot in form.terms if slot in forms.virtual):
+            slots |= {leaf for leaf in mixed.leaves if leaf in order}
     inner_first = sorted(slots, key=lambda slot: -order[slot])
     needed = set(which[where].tolist())
     rows: dict[int, _Row] = {}
@@ -84,13 +103,13 @@ def written_index(
             low, high = row.ends.get(slot, (low, high))
             table[2 + 3 * i : 5 + 3 * i, k] = low, high, row.strides.get(slot, 0)
     full = table[:, which]
-    return Written(
+    found = Written(
         where,
         (full[0], full[1]),
         {slot: (full[2 + 3 * i], full[3 + 3 * i]) for i, slot in enumerate(inner_first)},
         {slot: full[4 + 3 * i] for i, slot in enumerate(inner_first)},
-        full[-NUM_COUNTERS:],
     )
+    return found, full[-NUM_COUNTERS:]
 
 
 def _one(

@@ -27,6 +27,12 @@ from autosched.target import HardwareParams, Target
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 EVERY = 1 if "AUTOSCHED_SLOW" in os.environ else 2
+ONE_BY_ONE = {  # conditions on axes that threads share, and products beyond 2**53
+    ("conv2d_transpose_nhwc", "cuda"): 0.75,
+    ("max_pool2d_nchw", "cuda"): 1.0,
+    ("norm_bmn", "cuda"): 0.2,
+}
+"""The share of candidates that arrays may leave out, where it is not 0.02."""
 FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
 
 
@@ -47,17 +53,16 @@ def dag(workload: str, args: str) -> ComputeDAG:
     return ComputeDAG(workloads.get(workload).tensors(**json.loads(args)))
 
 
-def _at_once(case: tuple[str, str, str]) -> dict[int, FeatureRows]:
-    """By number, the rows that arrays of candidates give: for nearly all candidates of a CPU."""
+def _at_once(case: tuple[str, str, str]) -> dict[int, FeatureRows | None]:
+    """By number, the rows that arrays of candidates give, None for those that they refuse."""
     lines = CASES[case]
-    if case[1] != "cpu":
-        return {}
     target = Target(case[1], HardwareParams.from_list(lines[0]["hardware"]))
     assert all(line["hardware"] == lines[0]["hardware"] for line in lines)
     batched = BatchedFeatures(dag(case[0], case[2]), target)
     rows, rest = batched.at_once([steps_from_json(line["steps"]) for line in lines])
-    assert len(rest) <= 0.02 * len(lines), batched.share.reasons
-    return {number: own for number, own in enumerate(rows) if own is not None}
+    most = ONE_BY_ONE.get((case[0], case[1]), 0.02)
+    assert len(rest) <= most * len(lines), batched.share.reasons
+    return {number: own for number, own in enumerate(rows) if number not in rest}
 
 
 @pytest.mark.parametrize("case", sorted(CASES), ids=lambda c: f"{c[0]}-{c[1]}-{len(c[2])}")
@@ -69,14 +74,21 @@ def test_rows_equal_ansors(case: tuple[str, str, str]) -> None:
         line = CASES[case][number]
         hardware = HardwareParams.from_list(line["hardware"])
         steps = steps_from_json(line["steps"])
+        illegal = False
         try:
             rows = features_of_steps(dag(workload, args), steps, Target(target, hardware))
         except ScheduleError:  # Ansor: one row of zeros
-            rows = np.zeros((1, NUM_FEATURES), np.float32)
+            rows, illegal = np.zeros((1, NUM_FEATURES), np.float32), True
         expected = np.array(line["features"], np.float32)
         difference = first_difference(rows, expected)
-        if number in at_once and at_once[number].tobytes() != rows.tobytes():
-            difference = difference or "rows of many at once are others"
+        if number in at_once:
+            own = at_once[number]
+            if own is None or illegal:
+                same = illegal and own is None
+            else:
+                same = own.tobytes() == rows.tobytes()
+            if not same:
+                difference = difference or "rows of many at once are others"
         if difference:
             problems.append(f"candidate {number}: {difference}")
     assert not problems, f"{len(problems)} differ: {problems[0]}"

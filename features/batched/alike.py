@@ -1,0 +1,99 @@
+"""Candidates whose plans compute the same, put together as arrays."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.features.batched.forms import Ints
+from autosched.features.batched.loops import Group
+from autosched.features.batched.mixed import Texts
+from autosched.features.batched.nest import Population
+from autosched.features.batched.plan import Columns, Loops, Plan
+
+_MOST_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """Candidates of one plan: which ones, and their numbers."""
+
+    plan: Plan
+    members: list[int]
+    numbers: list[list[int]]
+
+
+def parts_of(alike: list[Alike]) -> list[list[Alike]]:
+    """Not too many candidates at once."""
+    parts: list[list[Alike]] = [[]]
+    size = 0
+    for those in alike:
+        for start in range(0, len(those.members), _MOST_AT_ONCE):
+            piece = slice(start, start + _MOST_AT_ONCE)
+            some = Alike(those.plan, those.members[piece], those.numbers[piece])
+            if size and size + len(some.members) > _MOST_AT_ONCE:
+                parts.append([])
+                size = 0
+            parts[-1].append(some)
+            size += len(some.members)
+    return parts
+
+
+def population_of(alike: list[Alike], texts: Texts | None = None) -> Population:
+    """The arrays of candidates whose plans compute the same."""
+    sizes = np.array([len(those.members) for those in alike])
+    starts = np.cumsum([0, *sizes])
+    numbers = _table(alike)
+    count = int(starts[-1])
+    groups, factored = [], []
+    targets, ats, steps = [], [], []
+    every = np.arange(count)
+    for s, first in enumerate(alike[0].plan.stages):
+        stages = [those.plan.stages[s] for those in alike]
+        column = np.repeat(np.array([stage.unroll_number for stage in stages], np.int64), sizes)
+        steps.append(np.where(column > 0, numbers[every, column], -1))
+        targets.append(np.repeat(np.array([stage.target for stage in stages], np.int64), sizes))
+        ats.append(np.repeat(np.array([stage.at for stage in stages], np.int64), sizes))
+        same: dict[Loops, list[int]] = defaultdict(list)
+        for k, stage in enumerate(stages):
+            same[stage.loops].append(k)
+        own = []
+        for loops, ks in same.items():
+            rows = np.concatenate([every[starts[k] : starts[k + 1]] for k in ks])
+            columns = [stages[k].factors for k in ks]
+            own.append(Group(loops, rows, _factors(numbers, rows, columns, sizes[ks])))
+        groups.append(own)
+        given = None
+        if first.factored is not None and first.part == "rf":
+            columns = [stage.factored_by for stage in stages]
+            given = first.factored, _factors(numbers, every, columns, sizes)
+        factored.append(given)
+    plan = alike[0].plan
+    own_texts = texts if plan.threads else None
+    return Population(count, groups, targets, ats, steps, factored, plan, own_texts)
+
+
+def _table(alike: list[Alike]) -> Ints:
+    """A row for each candidate: 1, then its numbers."""
+    rows = [own for those in alike for own in those.numbers]
+    most = max(map(len, rows))
+    filled = [own if len(own) == most else [*own, *[1] * (most - len(own))] for own in rows]
+    return np.concatenate(
+        [np.ones((len(rows), 1), np.int64), np.array(filled, np.int64).reshape(len(rows), most)],
+        axis=1,
+    )
+
+
+def _factors(numbers: Ints, rows: Ints, columns: list[tuple[Columns, ...]], sizes: Ints) -> Ints:
+    """(splits, rows): the factors, products of numbers; `columns` of each plan in turn."""
+    splits = len(columns[0])
+    most = max((len(own) for plan in columns for own in plan), default=0)
+    table = np.zeros((len(columns), splits, most), np.int64)  # number 0 is 1
+    for k, plan in enumerate(columns):
+        for split, own in enumerate(plan):
+            table[k, split, : len(own)] = own
+    which = np.repeat(table, sizes, axis=0)
+    found: Ints = np.ascontiguousarray(numbers[rows[:, None, None], which].prod(axis=2).T)
+    return found

@@ -1,0 +1,208 @@
+"""The limits of a GPU for many candidates at once: what `verify_gpu` would refuse.
+
+Sizes are compared where it is certain what the passes make of them. Shared memory is at least what
+one store reads of it and at most all of a kernel's; between the two, passes that share memory
+decide, and the candidate is worked out by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.features.batched.forms import Flags, Form, Ints
+from autosched.features.batched.nest import Nest, Stage
+from autosched.features.batched.ops import StoreOps
+from autosched.features.batched.plan import Plan
+from autosched.features.batched.threads import around
+from autosched.state.iterator import ANNOTATION_TEXT, Annotation
+from autosched.target import Target
+from autosched.te.bounds.thread_scope import LOCAL, SHARED
+from autosched.tir.expr import Call, Cast, Expr, ProducerLoad, Var
+from autosched.tir.walk import free_vars, pre_order
+
+_COPIES = 16
+"""So many virtual threads are a loop (`transform/device/inject_virtual_thread.py`)."""
+_INDEX_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a block may have of each; as the fields of VerifyGPUCode."""
+
+    threads: int
+    virtual_threads: int
+    shared: int
+    local: int
+    vector: int
+
+    @staticmethod
+    def of(target: Target, ansor: bool) -> Limits:
+        """The limits of `target`; with `ansor` its count of shared memory (`driver.verify_gpu`)."""
+        own = target.hardware
+        return Limits(
+            own.max_threads_per_block,
+            own.max_vthread_extent,
+            own.max_shared_memory_per_block if ansor else target.shared_memory_limit,
+            own.max_local_memory_per_block,
+            own.vector_unit_bytes,
+        )
+
+
+@dataclass(eq=False)
+class Verdict:
+    """Which candidates are refused, and of which only lowering can say."""
+
+    refused: Flags
+    unsure: Flags
+
+
+def refused_by_size(nest: Nest, plan: Plan, limits: Limits) -> Verdict:
+    """What threads and memory say."""
+    count = nest.forms.count
+    verdict = Verdict(np.zeros(count, bool), np.zeros(count, bool))
+    kernels: dict[int, list[int]] = {}
+    for s, stage in enumerate(plan.stages):
+        root = s
+        while stage.target >= 0:
+            root = stage.target
+            stage = plan.stages[root]
+        kernels.setdefault(root, []).append(s)
+    for stages in kernels.values():
+        _threads(nest, stages, limits, verdict)
+        _memory(nest, plan, stages, limits, verdict)
+    return verdict
+
+
+def _threads(nest: Nest, stages: list[int], limits: Limits, verdict: Verdict) -> None:
+    by_tag: dict[int, list[Ints]] = {}
+    for s in stages:
+        loops = nest.stages[s].loops
+        for slot, kind in zip(loops.slots, loops.threads, strict=True):
+            if kind:
+                by_tag.setdefault(kind, []).append(nest.forms.extents[slot])
+    total = nest.forms.one
+    for kind, extents in by_tag.items():
+        tag = ANNOTATION_TEXT[kind]
+        if kind == Annotation.VTHREAD:
+            for extent in extents:
+                verdict.refused |= (extent > limits.virtual_threads) & (extent >= _COPIES)
+        elif tag.startswith("threadIdx"):
+            for extent in extents[1:]:
+                verdict.refused |= extent != extents[0]
+            total = total * extents[0]
+    verdict.refused |= total > limits.threads
+
+
+def _memory(nest: Nest, plan: Plan, stages: list[int], limits: Limits, verdict: Verdict) -> None:
+    shared, local = nest.forms.zero, nest.forms.zero
+    least = nest.forms.zero
+    read: dict[int, Ints] = {}
+    for s in stages:
+        stage = nest.stages[s]
+        size = nest.forms.full(nest.ops.buffers[stage.ops.buffer].bytes)
+        for extent in stage.extents:
+            size = size * extent
+        if nest.ranks[s] == SHARED:
+            shared = shared + size
+            for reader in _readers(nest, stage.ops.buffer):
+                read[reader] = read.get(reader, nest.forms.zero) + size
+        elif nest.ranks[s] == LOCAL:
+            for t, k, kind in around(plan, s):
+                if kind == Annotation.VTHREAD:
+                    size = size * nest.forms.extents[nest.stages[t].loops.slots[k]]
+            local = local + size
+    for together in read.values():
+        least = np.maximum(least, together)
+    verdict.refused |= least > limits.shared
+    verdict.unsure |= (shared > limits.shared) | (local + 64 > limits.local)
+
+
+def _readers(nest: Nest, buffer: int) -> list[int]:
+    return [
+        s
+        for s, stage in nest.stages.items()
+        if any(load == buffer for store in stage.ops.stores for load, _ in store.loads)
+    ]
+
+
+def refused_by_vectors(nest: Nest, limits: Limits) -> Verdict:
+    """What the width of vector accesses says."""
+    forms = nest.forms
+    verdict = Verdict(np.zeros(forms.count, bool), np.zeros(forms.count, bool))
+    for s, stage in nest.stages.items():
+        loops = stage.loops
+        for k, slot in enumerate(loops.slots):
+            vector = loops.kinds[k] == Annotation.VECTORIZE
+            lanes = np.where(vector, forms.extents[slot], 1)
+            if not (lanes * 8 > limits.vector).any():
+                continue
+            own = nest.ops.buffers[stage.ops.buffer].bytes
+            wide = (lanes > 1) & (lanes * own > limits.vector)
+            widest = max(own, _INDEX_BYTES, *map(_widest, stage.ops.stores))
+            some = (lanes > 1) & (lanes * widest > limits.vector)
+            plain = len(stage.ops.stores) == 1 and not _holds(nest, s)
+            serial, unsure = _scalarised(nest, stage, k, slot)
+            certain = ~unsure & plain
+            verdict.refused |= wide & certain & ~serial
+            verdict.unsure |= some & ~(certain & (serial | wide))
+    return verdict
+
+
+def _holds(nest: Nest, s: int) -> bool:
+    """Whether other stages are computed in stage s."""
+    return any((inside.get(s, nest.forms.full(-1)) >= 0).any() for inside in nest.inside)
+
+
+def _widest(store: StoreOps) -> int:
+    """The most bytes of an element of what is loaded or converted."""
+    kinds = [e for e in pre_order(store.value) if isinstance(e, ProducerLoad | Cast)]
+    return max((e.dtype.bytes for e in kinds if not e.dtype.is_bool), default=1)
+
+
+def _scalarised(nest: Nest, stage: Stage, k: int, slot: int) -> tuple[Flags, Flags]:
+    """Where the vectorised loop `slot` becomes a serial one, and where that is not certain.
+
+    It does where a condition depends on the lane.
+    """
+    forms, mixed = nest.forms, stage.loops.mixed
+    serial, unsure = np.zeros(forms.count, bool), np.zeros(forms.count, bool)
+    if mixed is not None:
+        found = [
+            any(entry.variables[k] in free_vars(condition) for condition in entry.conditions)
+            for entry in mixed.entries
+        ]
+        serial |= mixed.where & np.array(found)[mixed.which]
+    for store in stage.ops.stores:
+        outside = _outside(store.value)
+        if outside and not (isinstance(store.value, Call) and store.value.op == "if_then_else"):
+            unsure |= True
+        for var in outside:
+            if var in stage.axes:
+                serial |= _uses(nest, stage.axes[var], slot, k)
+    return serial, unsure
+
+
+def _uses(nest: Nest, form: Form, slot: int, k: int) -> Flags:
+    """Where the loop `slot`, at position k of its stage, is in the form."""
+    forms = nest.forms
+    found = np.zeros(forms.count, bool)
+    for other, term in form.every():
+        if other == slot:
+            found |= term.scale != 0
+        elif other in forms.virtual:
+            mixed, axis = forms.virtual[other]
+            used = np.array([entry.axes[axis].used[k] for entry in mixed.entries])
+            found |= (term.scale != 0) & used[mixed.which]
+    return found
+
+
+def _outside(value: Expr) -> frozenset[Var]:
+    """The variables of `value` outside of loads."""
+    if isinstance(value, ProducerLoad):
+        return frozenset()
+    children = value.children()
+    if not children:
+        return free_vars(value)
+    return frozenset[Var]().union(*map(_outside, children))

@@ -1,0 +1,253 @@
+"""Axes of stages whose loops mix them: texts in place of forms.
+
+Threads that fetch a tile share it as one row of elements, so that the axes are digits of
+o * 56 + thread, say; where 56 is no multiple of the tile's rows, these are no sums of digits of the
+loops. Such a stage's indices are then written out by lowering a stage of the same loops by itself,
+once for each set of numbers. An axis is a loop of its own in the forms, its `virtual` slot, and
+this loop's variable stands for the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autosched import te
+from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term
+from autosched.features.batched.plan import FIRST_THREAD, Loops
+from autosched.features.walk.count import count_ops
+from autosched.features.walk.regions import IndexBounds
+from autosched.features.walk.scope import Loop
+from autosched.state.iterator import ANNOTATION_TEXT
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir.expr import Add, Call, Expr, IntImm, IterVar, Var
+from autosched.tir.op import const
+from autosched.tir.stmt import AttrStmt, BufferStore, For, IfThenElse
+from autosched.tir.walk import free_vars, stmts
+from autosched.transform.expressions.simplify import Simplify
+
+if TYPE_CHECKING:
+    from autosched.features.batched.loops import Group
+
+_MOST_KNOWN = 20_000
+_Bounds = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class AxisText:
+    """An axis: its text, simplified, and what the walk would find in it.
+
+    `raw` is the text as bounds make it, which larger expressions are simplified from. `start` are
+    the ends while no loop runs, `ends` by position when the loop and those inside run.
+    """
+
+    raw: Expr
+    text: Expr
+    terms: tuple[Expr, ...]
+    start: _Bounds
+    ends: tuple[_Bounds, ...]
+    used: tuple[bool, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class StageText:
+    """All axes of a stage; `variables` of its loops by position, `conditions` around the store."""
+
+    key: tuple[int, ...]
+    variables: tuple[Var | None, ...]
+    conditions: tuple[Expr, ...]
+    axes: tuple[AxisText, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """The candidates `where` whose axes are texts: `entries[which]` is that of each.
+
+    `slots` stand for the axes, `leaves` are those of the stage's `loops`. An axis that is a loop
+    stays one.
+    """
+
+    where: Flags
+    which: Ints
+    entries: list[StageText]
+    slots: tuple[int, ...]
+    leaves: tuple[int, ...]
+    loops: Loops
+
+    @property
+    def mixing(self) -> list[int]:
+        """The loops that are no axis by themselves."""
+        pairs = zip(self.leaves, self.loops.leaves, strict=True)
+        return [slot for slot, leaf in pairs if leaf >= self.loops.axes]
+
+    def of(self, n: int) -> StageText:
+        """The text of candidate n."""
+        return self.entries[int(self.which[n])]
+
+
+class Texts:
+    """The texts of the stages of a program, kept from call to call.
+
+    With `blank` none is made: regions need only know that there would be one.
+    """
+
+    def __init__(self, *, blank: bool = False) -> None:
+        self._blank = blank
+        self._known: dict[tuple[Loops, tuple[int, ...]], StageText] = {}
+
+    def mixed(
+        self,
+        forms: Forms,
+        group: Group,
+        axes: Sequence[Ints],
+        leaves: tuple[int, ...],
+        where: Flags,
+        sizes: Sequence[Ints],
+    ) -> Mixed:
+        """The texts of the candidates `where`, of a stage whose axes have the extents `axes`.
+
+        `sizes` are the extents of its loops by position.
+        """
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        slots = tuple(forms.slot(axis) for axis in axes)
+        if self._blank:
+            return Mixed(where, forms.zero, [], slots, leaves, group.loops)
+        rows = np.flatnonzero(where)
+        numbers = [axis[rows] for axis in axes] + [factor[rows] for factor in group.factors]
+        table = np.stack(numbers, axis=1)
+        different, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
+        entries = []
+        for row, n in zip(different.tolist(), rows[first], strict=True):
+            key = group.loops, tuple(row)
+            found = self._known.get(key)
+            if found is None:
+                found = written_out(group.loops, row, [int(size[n]) for size in sizes])
+                self._known[key] = found
+            entries.append(found)
+        every = forms.full(0)
+        every[rows] = which.reshape(-1)
+        return Mixed(where, every, entries, slots, leaves, group.loops)
+
+
+def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Form, ...]:
+    """The values of the axes; those of the candidates in `mixed` are virtual slots."""
+    found = []
+    for k, (form, slot) in enumerate(zip(values, mixed.slots, strict=True)):
+        if k in mixed.loops.leaves:
+            found.append(form)
+            continue
+        forms.virtual[slot] = mixed, k
+        scale = mixed.where.astype(np.int64)
+        if mixed.entries:
+            some = np.array([not _is_zero(entry.axes[k].text) for entry in mixed.entries])
+            scale *= some[mixed.which]
+        terms = {
+            other: tuple(Term(t.lower, t.upper, np.where(mixed.where, 0, t.scale)) for t in own)
+            for other, own in form.terms.items()
+        }
+        terms[slot] = (Term(forms.one, forms.whole, scale),)
+        found.append(Form(terms, np.where(mixed.where, 0, form.base)))
+    return tuple(found)
+
+
+def written_out(loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> StageText:
+    """The indices of a stage of these loops, whose extents are `sizes`.
+
+    `numbers` are the extents of its axes, then the factors of its splits.
+    """
+    tensor = te.compute(tuple(numbers[: loops.axes]), lambda *axes: const(0.0), name="S")
+    schedule = te.create_schedule(tensor.op)
+    stage = schedule[tensor]
+    known: dict[int, IterVar] = dict(enumerate(stage.op.root_iter_vars))
+    split = loops.axes
+    for relation in loops.relations:
+        if len(relation) == 4:
+            parent, outer, inner, sized_inner = relation
+            factor, nparts = (numbers[split], None) if sized_inner else (None, numbers[split])
+            known[outer], known[inner] = stage.split(known[parent], factor, nparts)
+            split += 1
+        else:
+            known[relation[2]] = stage.fuse(known[relation[0]], known[relation[1]])
+    stage.reorder(*(known[leaf] for leaf in loops.leaves))
+    for leaf, kind in zip(loops.leaves, loops.kinds, strict=True):
+        if kind >= FIRST_THREAD:
+            stage.bind(known[leaf], te.thread_axis(ANNOTATION_TEXT[kind]))
+    func = schedule_to_prim_func(schedule.normalize_for_feature_extraction(), [tensor])
+    around: list[tuple[bool, Var, int]] = []
+    conditions: list[Expr] = []
+    indices: tuple[Expr, ...] = ()
+    raw = next(s.indices for s in stmts(func.body) if isinstance(s, BufferStore))
+    for s in stmts(Simplify(as_ansor=True)(func).body):
+        if isinstance(s, For):
+            around.append((False, s.loop_var, _value(s.extent)))
+        elif isinstance(s, AttrStmt) and s.key in ("thread_extent", "virtual_thread"):
+            around.append((True, s.node.var, _value(s.value)))
+        elif isinstance(s, IfThenElse):
+            found = s.condition
+            likely = isinstance(found, Call) and found.op == "likely"
+            conditions.append(found.args[0] if isinstance(found, Call) and likely else found)
+        elif isinstance(s, BufferStore):
+            indices = s.indices
+    variables = _variables(loops, sizes, around)
+    pairs = zip(raw, indices, strict=True)
+    axes = tuple(_axis(whole, text, variables, sizes) for whole, text in pairs)
+    return StageText(tuple(numbers), variables, tuple(conditions), axes)
+
+
+def _variables(
+    loops: Loops, sizes: Sequence[int], around: Sequence[tuple[bool, Var, int]]
+) -> tuple[Var | None, ...]:
+    """The variable of each loop; None for one that runs once."""
+    variables: list[Var | None] = []
+    waiting = iter(around)
+    for kind, size in zip(loops.kinds, sizes, strict=True):
+        thread = kind >= FIRST_THREAD
+        if not thread and size == 1:
+            variables.append(None)
+            continue
+        found, var, extent = next(waiting)
+        assert found == thread and extent == size
+        variables.append(var)
+    return tuple(variables)
+
+
+def _axis(raw: Expr, text: Expr, variables: Sequence[Var | None], sizes: Sequence[int]) -> AxisText:
+    there = [(var, size) for var, size in zip(variables, sizes, strict=True) if var is not None]
+    still = [Loop(var, 1, (0, 0), (0, 0), {}) for var, _ in there]
+    running = [Loop(var, size, (0, 0), (0, size - 1), {}) for var, size in there]
+    start = IndexBounds(still).levels(text)[0]
+    levels = iter(IndexBounds(running).levels(text))
+    ends: list[_Bounds] = []
+    for var in variables:
+        ends.append((0, 0) if var is None else next(levels))
+    for k in range(len(ends) - 1, -1, -1):
+        if variables[k] is None:
+            ends[k] = ends[k + 1] if k + 1 < len(ends) else start
+    used = free_vars(text)
+    return AxisText(
+        raw,
+        text,
+        tuple(_terms(text)),
+        start,
+        tuple(ends),
+        tuple(var is not None and var in used for var in variables),
+        tuple(count_ops(text)),
+    )
+
+
+def _terms(e: Expr) -> list[Expr]:
+    return [*_terms(e.a), e.b] if isinstance(e, Add) else [e]
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.value == 0
+
+
+def _value(e: Expr) -> int:
+    assert isinstance(e, IntImm)
+    return e.value

@@ -1,0 +1,147 @@
+"""Indices that are an axis of a stage whose loops are mixed, with what loops around add to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from autosched.features.ansor.stride import stride_along
+from autosched.features.batched.forms import WHOLE, Flags, Form, Forms, Ints, uses_slot
+from autosched.features.batched.mixed import AxisText, Mixed
+from autosched.features.batched.written import Ends, Written, either
+from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Sub, Var
+
+_UNKNOWN = -1
+"""The stride along a loop outside of the stage: where it would be needed it is no row."""
+
+
+def mixed_index(forms: Forms, form: Form, order: Mapping[int, int]) -> tuple[Written | None, Flags]:
+    """The index as the walk reads it, and where that must be done from the whole text.
+
+    `order` has the positions of the loops by slot, outermost first.
+    """
+    deep = deep_in(forms, form)
+    found = []
+    for slot, own in form.terms.items():
+        if slot in forms.virtual:
+            some = uses_slot(own)
+            if some.any():
+                found.append((slot, some))
+    text: Written | None = None
+    for slot, some in found:
+        one = _written(forms, form, slot, some & ~deep, order)
+        text = one if text is None else either(one, text)
+    return text, deep
+
+
+def deep_in(forms: Forms, form: Form) -> Flags:
+    """Where the index is more than an axis that is a text, with what stands around it."""
+    deep, where = np.zeros(forms.count, bool), np.zeros(forms.count, bool)
+    for slot, own in form.terms.items():
+        if slot in forms.virtual:
+            for term in own:
+                there = term.scale != 0
+                plain = (term.scale == 1) & (term.lower == 1) & (term.upper >= WHOLE)
+                deep |= there & (where | ~plain)
+                where |= there
+    return deep
+
+
+def _written(
+    forms: Forms, form: Form, slot: int, where: Flags, order: Mapping[int, int]
+) -> Written:
+    mixed, k = forms.virtual[slot]
+    axes = [entry.axes[k] for entry in mixed.entries]
+    which = mixed.which
+    low, high = _gathered([axis.start for axis in axes], which)
+    start = form.base + low, form.base + high
+    ends: dict[int, Ends] = {}
+    strides: dict[int, Ints] = {}
+    inner_first = range(len(mixed.leaves) - 1, -1, -1)
+    for position in inner_first:
+        leaf = mixed.leaves[position]
+        low, high = _gathered([axis.ends[position] for axis in axes], which)
+        ends[leaf] = form.base + low, form.base + high
+    for position, stride in _strides(forms, form, mixed, k, where).items():
+        strides[mixed.leaves[position]] = stride
+    now = ends[mixed.leaves[0]]
+    outside = [other for other in form.terms if other in order and other not in ends]
+    for other in sorted(outside, key=lambda s: -order[s]):
+        there = np.zeros(forms.count, bool)
+        for term in form.terms[other]:
+            reach = term.scale * forms.largest(other, term)
+            now = now[0] + np.minimum(reach, 0), now[1] + np.maximum(reach, 0)
+            there |= term.scale != 0
+        ends[other] = now
+        strides[other] = np.where(there, _UNKNOWN, 0)
+    return Written(where, start, ends, strides)
+
+
+def _gathered(bounds: list[tuple[int, int]], which: Ints) -> Ends:
+    table = np.array(bounds, np.int64)[which]
+    return table[:, 0], table[:, 1]
+
+
+def _strides(forms: Forms, form: Form, mixed: Mixed, k: int, where: Flags) -> dict[int, Ints]:
+    """The guessed strides along the stage's loops, by position."""
+    others = []
+    for slot, term in form.every():
+        if slot not in forms.virtual:
+            upper = np.where(term.upper < forms.extents[slot], term.upper, WHOLE)
+            numbers = term.scale, np.maximum(term.lower, 1), upper
+            others += [np.where(term.scale != 0, number, 0) for number in numbers]
+    table = np.stack([mixed.which, np.sign(form.base), *others], axis=1)
+    rows = np.flatnonzero(where)
+    different, which = np.unique(table[rows], axis=0, return_inverse=True)
+    guesses = np.zeros((len(mixed.leaves), len(different)), np.int64)
+    for n, (entry, sign, *rest) in enumerate(different.tolist()):
+        text = mixed.entries[entry]
+        expr = _sum(text.axes[k], list(zip(*[iter(rest)] * 3, strict=True)), sign)
+        for position, var in enumerate(text.variables):
+            if var is not None and text.axes[k].used[position]:
+                guesses[position, n] = stride_along([(expr,)], (1,), var)
+    found: dict[int, Ints] = {}
+    for position in range(len(mixed.leaves)):
+        every = forms.full(0)
+        every[rows] = guesses[position][which.reshape(-1)]
+        found[position] = every
+    return found
+
+
+def _sum(axis: AxisText, outside: list[tuple[int, ...]], sign: int) -> Expr:
+    """The text of the axis with other terms (scale, lower, upper), and a constant of this sign.
+
+    In the order of canonical sums (`arith/sum_form.py`).
+    """
+    other = Var("outside")
+    terms = [(_order(term), term) for term in axis.terms]
+    for scale, lower, upper in outside:
+        if scale > 0:
+            product = other if scale == 1 else Mul(other, IntImm(scale))
+            terms.append(((-scale, -lower, -upper), product))
+    terms.sort(key=lambda each: each[0])
+    found: Expr | None = None
+    for _, term in terms:
+        found = term if found is None else Add(found, term)
+    assert found is not None
+    if sign > 0:
+        found = Add(found, IntImm(3))
+    for scale, _, _ in outside:
+        if scale < 0:
+            found = Sub(found, other if scale == -1 else Mul(other, IntImm(-scale)))
+    return Sub(found, IntImm(3)) if sign < 0 else found
+
+
+def _order(term: Expr) -> tuple[int, int, int]:
+    scale, lower, upper = 1, 1, WHOLE
+    match term:
+        case Mul(inside, IntImm(value)):
+            term, scale = inside, value
+    match term:
+        case FloorDiv(inside, IntImm(value)):
+            term, lower = inside, value
+    match term:
+        case FloorMod(_, IntImm(value)):
+            upper = value
+    return -scale, -lower, -upper

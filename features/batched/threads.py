@@ -1,0 +1,107 @@
+"""What threads change about a program's stages: whose storage is whose, and Ansor's touch tables.
+
+Plans with threads share a program only where their loops are alike, so that all of this is the
+same for every candidate of a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autosched.features.batched.forms import Flags
+from autosched.features.batched.plan import FIRST_THREAD, Plan
+from autosched.state.iterator import ANNOTATION_TEXT, Annotation
+from autosched.te.bounds.thread_scope import inferred_storage_rank, storage_rank, thread_rank
+
+if TYPE_CHECKING:
+    from autosched.features.batched.nest import Nest
+
+LAUNCH = {
+    int(Annotation.BLOCK_X): 1,
+    int(Annotation.BLOCK_Y): 2,
+    int(Annotation.BLOCK_Z): 3,
+    int(Annotation.THREAD_X): 4,
+    int(Annotation.THREAD_Y): 5,
+    int(Annotation.THREAD_Z): 6,
+    int(Annotation.VTHREAD): 7,
+}
+"""The place of a thread axis among the launch columns, by annotation."""
+Place = tuple[int, int]
+
+
+def storage_ranks(plan: Plan, scopes: Sequence[str]) -> list[int]:
+    """The storage rank of each stage: of its scope, else of the threads that it is computed in."""
+    found = []
+    for s, scope in enumerate(scopes):
+        tags = [ANNOTATION_TEXT[kind] for _, _, kind in around(plan, s) if kind >= FIRST_THREAD]
+        found.append(storage_rank(scope) if scope else inferred_storage_rank(tags))
+    return found
+
+
+def around(plan: Plan, s: int) -> Iterator[tuple[int, int, int]]:
+    """The loops of other stages around stage s, innermost first: stage, position, annotation."""
+    stage = plan.stages[s]
+    while stage.target >= 0:
+        target = plan.stages[stage.target]
+        for k in range(stage.at, -1, -1):
+            yield stage.target, k, target.loops.kinds[k]
+        stage = target
+
+
+def tables_of(plan: Plan) -> dict[Place, int]:
+    """The touch table of each thread axis, by stage and position; a negative number.
+
+    An axis takes over the table of the one that ended last (`walk/visitor.py`).
+    """
+    found: dict[Place, int] = {}
+    free: list[int] = []
+    inside: dict[Place, list[int]] = {}
+    for s, stage in enumerate(plan.stages):
+        if stage.target >= 0:
+            inside.setdefault((stage.target, stage.at), []).append(s)
+
+    def walk(s: int) -> None:
+        entered = []
+        for k, kind in enumerate(plan.stages[s].loops.kinds):
+            if kind >= FIRST_THREAD:
+                table = free.pop() if free else -1 - len(found)
+                found[s, k] = table
+                entered.append(table)
+            for child in inside.get((s, k), ()):
+                walk(child)
+        free.extend(reversed(entered))
+
+    for s, stage in enumerate(plan.stages):
+        if stage.target < 0:
+            walk(s)
+    return found
+
+
+def kept(nest: Nest, s: int, slot: int) -> Flags:
+    """Where one iteration of the loops around stage s has one value of the loop `slot`.
+
+    A stage's storage is shared by the threads of lower rank, wherever their loops are: it holds
+    what all of them need.
+    """
+    forms = nest.forms
+    if slot in forms.virtual:
+        mixed, _ = forms.virtual[slot]
+        for leaf in mixed.mixing:
+            stands = mixed.where & kept(nest, s, leaf) & (forms.extents[leaf] > 1)
+            forms.refuse(stands, "a region of part of a stage whose loops are mixed")
+        return np.zeros(forms.count, bool)
+    for t, stage in nest.stages.items():
+        if slot in stage.loops.slots:
+            position = stage.loops.slots.index(slot)
+            inside = nest.around(s, t, position)
+            kind = stage.loops.threads[position]
+            if not kind:
+                return inside
+            if nest.ranks[s] <= thread_rank(ANNOTATION_TEXT[kind]):
+                return np.zeros(forms.count, bool)
+            forms.refuse((forms.extents[slot] > 1) & ~inside, "a thread that is not around")
+            return inside
+    raise AssertionError(f"slot {slot} is of no stage")

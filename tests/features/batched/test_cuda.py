@@ -1,0 +1,77 @@
+"""Rows and refusals of many CUDA candidates at once are those of each by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.features.batched.batch import BatchedFeatures
+from autosched.features.lowering import rows_of_steps
+from autosched.features.sets import Rows
+from autosched.search.evolution import mutated
+from autosched.search.population import Structures
+from autosched.search.space import SearchSpace
+from autosched.state.steps import Step
+from autosched.target import cuda_target
+from autosched.task import Task
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("matmul", {"M": 500, "N": 96, "K": 64}),
+    (
+        "conv2d_nchw_bn_relu",
+        {"N": 1, "H": 14, "W": 10, "K": 3, "CI": 6, "CO": 8, "stride": 1, "padding": 1},
+    ),
+    ("softmax", {"M": 48, "N": 50}),
+]
+COUNT = 12
+
+
+def _drawn(task: Task) -> list[tuple[Step, ...]]:
+    """Random candidates, and mutations, whose vectors and virtual threads are often too many."""
+    rng = np.random.default_rng(5)
+    space = SearchSpace(task)
+    found = space.sample(rng, COUNT)[:COUNT]
+    structures = Structures()
+    rows = structures.rows(found)
+    for _ in range(3):
+        rows = mutated(space.context, structures, rows, rng)
+    return [*found, *structures.candidates(rows)]
+
+
+def _one(task: Task, steps: tuple[Step, ...], ansor_limits: bool) -> Rows | None:
+    try:
+        return rows_of_steps(task.dag, steps, task.target, "ansor-0.19", ansor_limits)
+    except ScheduleError:
+        return None
+
+
+def _bits(rows: Rows | None) -> object:
+    return None if rows is None else (rows.values.shape, rows.values.tobytes(), rows.buffers)
+
+
+@pytest.mark.parametrize(("name", "args"), CASES, ids=[name for name, _ in CASES])
+def test_rows_and_refusals(name: str, args: dict[str, Any]) -> None:
+    task = Task.from_workload(name, target=cuda_target(), **args)
+    found = _drawn(task)
+    batched = BatchedFeatures(task.dag, task.target)
+    rows = batched.rows_of(found)
+    assert batched.share.one_by_one <= 0.1 * len(found), batched.share.reasons
+    assert [_bits(r) for r in rows] == [_bits(_one(task, steps, True)) for steps in found]
+
+
+@pytest.mark.parametrize("limit", [1024, 8192])
+def test_what_is_refused_is_illegal(limit: int) -> None:
+    """Shared memory by Ansor's count and by what merging it leaves, and too many threads."""
+    target = cuda_target(max_shared_memory_per_block=limit, max_threads_per_block=64)
+    task = Task.from_workload("matmul", target=target, M=64, N=64, K=64)
+    found = _drawn(task)
+    for ansor_limits in (True, False):
+        batched = BatchedFeatures(task.dag, target, ansor_limits)
+        refused = batched.refused(found)
+        wanted = [_one(task, steps, ansor_limits) for steps in found]
+        assert any(refused)
+        assert all(own is None for own, no in zip(wanted, refused, strict=True) if no)
+        assert [_bits(r) for r in batched.rows_of(found)] == [_bits(own) for own in wanted]
