@@ -8,7 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.search.initial import CPU_UNROLL, GPU_UNROLL, Rng
-from autosched.search.population import Rows, Structures, moved_factors, redrawn_unrolls
+from autosched.search.population import (
+    Rows,
+    Structures,
+    first_of_each,
+    moved_factors,
+    redrawn_unrolls,
+)
 from autosched.search.rules.protocol import Context
 from autosched.search.surrogate import Scores
 
@@ -85,5 +91,4 @@ def _shares(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
 
 def _unique(rows: Rows) -> Rows:
     """Each row once, in order of appearance."""
-    _, first = np.unique(rows.keys(), return_index=True)
-    return rows.take(np.sort(first))
+    return rows.take(first_of_each(rows))

@@ -189,6 +189,26 @@ class Rows:
         return whole.view(np.dtype((np.void, whole.itemsize * whole.shape[1]))).ravel()
 
 
+def first_of_each(rows: Rows) -> Numbers:
+    """The positions at which different rows appear first, ascending."""
+    _, first, same = np.unique(_sums(rows), return_index=True, return_inverse=True)
+    earlier = first[same]
+    repeated = np.flatnonzero(earlier != np.arange(len(rows)))
+    if not np.array_equal(rows.take(repeated).keys(), rows.take(earlier[repeated]).keys()):
+        _, first = np.unique(rows.keys(), return_index=True)  # different rows have one sum
+    found: Numbers = np.sort(first)
+    return found
+
+
+def _sums(rows: Rows) -> Numbers:
+    """A number for each row, equal for equal ones and hardly ever for others."""
+    columns = 1 + rows.numbers.shape[1]
+    factors = np.random.default_rng(0).integers(2**63, size=columns, dtype=np.int64) | 1
+    with np.errstate(over="ignore"):  # the sums wrap around
+        sums: Numbers = rows.numbers @ factors[1:] + rows.structures * factors[0]
+    return sums
+
+
 @dataclass(slots=True)
 class Structures:
     """All structures of a task that the search has met, by number."""

@@ -33,6 +33,7 @@ from autosched.te.schedule.schedule import Schedule
 from autosched.tir.expr import IntImm, IterVar, Range
 
 _MAX_REPLAYED = 1024
+_MAX_BOUNDED = 128  # states: what a round of the search asks for more than once
 
 
 class ComputeDAG:
@@ -47,6 +48,7 @@ class ComputeDAG:
         self.outputs = _output_ops(self.tensors)
         self.ops: tuple[Operation, ...] = tuple(ops or post_order_ops(self.outputs))
         self._replayed: dict[tuple[Step, ...], ComputeDAG] = {}
+        self._bounded: dict[tuple[Step, ...], State] = {}
         for op in self.ops:
             _check_axis_names(op)
             _check_sizes(op)
@@ -113,7 +115,14 @@ class ComputeDAG:
 
     def infer_bound_of(self, steps: Iterable[Step]) -> State:
         """The loop state that `steps` lead to, with inferred ranges."""
-        return self.infer_bound(self.state_of(steps))
+        steps = tuple(steps)
+        found = self._bounded.get(steps)
+        if found is None:
+            found = self.infer_bound(self.state_of(steps))
+            if len(self._bounded) >= _MAX_BOUNDED:
+                del self._bounded[next(iter(self._bounded))]
+            self._bounded[steps] = found
+        return found
 
     def infer_bound(self, state: State) -> State:
         """`state` with the ranges that its steps imply; ScheduleError when they are illegal.

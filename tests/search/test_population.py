@@ -8,10 +8,16 @@ from math import prod
 import numpy as np
 import pytest
 
-from autosched.search import evolution
+from autosched.search import evolution, population
 from autosched.search.evolution import evolved, mutated
 from autosched.search.initial import CPU_UNROLL, Rng
-from autosched.search.population import Rows, Structures, moved_factors, redrawn_unrolls
+from autosched.search.population import (
+    Rows,
+    Structures,
+    first_of_each,
+    moved_factors,
+    redrawn_unrolls,
+)
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.search.surrogate import Scores, Surrogate
@@ -37,6 +43,19 @@ def test_rows_stand_for_their_candidates(
     assert len(np.unique(rows.keys())) == len(samples)
     again = structures.rows(samples[:1]).joined(rows)  # narrower perhaps
     assert structures.candidates(again) == [samples[0], *samples]
+
+
+@pytest.mark.parametrize("sums_differ", [True, False])
+def test_each_row_is_found_once_where_it_is_first(
+    sums_differ: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = Rows(rng.integers(2, size=200), rng.integers(1, 4, size=(200, 4)))
+    if not sums_differ:
+        monkeypatch.setattr(population, "_sums", lambda rows: rows.numbers[:, 0])
+    _, first = np.unique(rows.keys(), return_index=True)
+    assert len(first) < 160
+    np.testing.assert_array_equal(first_of_each(rows), np.sort(first))
 
 
 def changed_numbers(before: Steps, after: Steps) -> list[tuple[Step, Step]]:
