@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -25,9 +24,6 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import (
-    child_stmts,
-    direct_exprs,
-    free_vars,
     map_children,
     map_expr_children,
     pre_order,
@@ -36,19 +32,20 @@ from autosched.tir.walk import (
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
+from autosched.transform.loops.known_conditions import (
+    VALUES,
+    KnownConditions,
+    drop_likely,
+    work_in,
+)
 from autosched.transform.loops.loop_interval import (
     Condition,
     LoopConditions,
     Part,
-    as_condition,
-    conditions_in,
     constant_span,
-    likely_parts,
     loop_conditions,
 )
 from autosched.transform.loops.symbolic_spans import symbolic_spans
-
-HINT = "pragma_loop_partition_hint"
 
 
 @dataclass(frozen=True)
@@ -103,37 +100,11 @@ class LoopPartition(FunctionPass):
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         body = func.body
-        work = _work_in(body)
+        work = work_in(body)
         if not work:
             return func
-        partitioner = _Partitioner(self, in_values=_VALUES in work)
-        return func.with_body(_drop_likely(partitioner.stmt(body)))
-
-
-_CONDITIONS, _VALUES = "conditions of statements", "values"
-
-
-def _work_in(body: Stmt) -> set[str]:
-    """Where in `body` a likely() or a hint asks for work; empty when nowhere."""
-    known: dict[Expr, bool] = {}
-
-    def in_expr(e: Expr) -> bool:
-        found = known.get(e)
-        if found is None:
-            found = (isinstance(e, Call) and e.op == "likely") or any(map(in_expr, e.children()))
-            known[e] = found
-        return found
-
-    work: set[str] = set()
-    for s in stmts(body):
-        if isinstance(s, AttrStmt) and s.key == HINT:
-            work |= {_CONDITIONS, _VALUES}
-        elif isinstance(s, IfThenElse):
-            if in_expr(s.condition):
-                work.add(_CONDITIONS)
-        elif any(map(in_expr, direct_exprs(s))):
-            work.add(_VALUES)
-    return work
+        partitioner = _Partitioner(self, in_values=VALUES in work)
+        return func.with_body(drop_likely(partitioner.stmt(body)))
 
 
 class _Partitioner:
@@ -142,13 +113,8 @@ class _Partitioner:
         self._budget = options.max_growth
         self._all_alike = options.all_alike
         self._in_values = in_values
-        self._env: dict[Var, tuple[int, int]] = {}
-        self._known: dict[Expr, bool] = {}
-        self._not_throughout: list[Part] = []
+        self._known = KnownConditions(in_values)
         self._hinted: set[Var] = set()
-        self._asked: dict[Stmt, frozenset[Var]] = {}
-        self._conditions: dict[Expr, Condition | None] = {}
-        self._every = False  # conditions count without a likely(): a hinted loop is around
 
     def stmt(self, s: Stmt) -> Stmt:
         match s:
@@ -169,7 +135,7 @@ class _Partitioner:
     # -- conditions
 
     def _if(self, s: IfThenElse) -> Stmt:
-        condition = self._left_of(s.condition)
+        condition = self._known.left_of(s.condition)
         if condition is False:
             return nop() if s.else_case is None else self.stmt(s.else_case)
         if condition is True:
@@ -185,7 +151,7 @@ class _Partitioner:
             return e
         match e:
             case Select(whole, a, b) | Call("if_then_else", (whole, a, b)):
-                condition = self._left_of(whole)
+                condition = self._known.left_of(whole)
                 if isinstance(condition, bool):
                     return self._value(a if condition else b)
                 if condition is whole:
@@ -193,57 +159,26 @@ class _Partitioner:
                 return e.with_children((condition, self._value(a), self._value(b)))
         return map_expr_children(e, self._value)
 
-    def _left_of(self, condition: Expr) -> Expr | bool:
-        """What is left to ask of `condition`: nothing (True), its decided conjuncts removed."""
-        kept: list[Expr] = []
-        decided = False
-        for part, is_likely in likely_parts(condition):
-            truth = self._truth(part) if is_likely or self._every else None
-            if truth is False:
-                return False
-            if truth is None:
-                kept.append(Call(part.dtype, "likely", (part,)) if is_likely else part)
-            else:
-                decided = True
-        if not decided:
-            return condition
-        return all_(*kept) if kept else True
-
-    def _truth(self, source: Expr) -> bool | None:
-        known = self._known.get(source)
-        if known is not None:
-            return known
-        if isinstance(source, IntImm):
-            return bool(source.value)
-        condition = self._exact(source)
-        return None if condition is None else condition.truth(self._env)
-
-    def _exact(self, source: Expr) -> Condition | None:
-        """The comparison that `source` is: every loop around it asks again."""
-        if source not in self._conditions:
-            self._conditions[source] = as_condition(source)
-        return self._conditions[source]
-
     # -- loops
 
     def _loop(self, loop: For) -> Stmt:
         hinted = loop.loop_var in self._hinted
-        if hinted and not self._every:
-            self._every = True
+        if hinted and not self._known.every:
+            self._known.every = True
             try:
                 return self._loop(loop)
             finally:
-                self._every = False
-        self._env.pop(loop.loop_var, None)  # the values that it had in a loop before
+                self._known.every = False
+        self._known.env.pop(loop.loop_var, None)  # the values that it had in a loop before
         span = constant_span(loop)
         allowed = span is None or hinted or self._const_loops
         if (
             allowed
-            and loop.loop_var in self._asked_in(loop.body)
+            and loop.loop_var in self._known.asked_in(loop.body)
             and loop.kind is not ForKind.THREAD_BINDING
             and not _reduces_threads(loop)
         ):
-            conditions = self._undecided(loop, span)
+            conditions = self._known.undecided(loop, span)
             if conditions.conditions and self._afford(loop):
                 done = self._cut_constant(loop, conditions, span) if span else None
                 if span is None:
@@ -269,34 +204,6 @@ class _Partitioner:
                 return self._cut(loop, [first, *found, end])
         return self._two_versions(loop, symbolic, span) if symbolic else None
 
-    def _asked_in(self, s: Stmt) -> frozenset[Var]:
-        """The variables that some condition in `s` asks for: no other loop is worth a look."""
-        known = self._asked.get(s)
-        if known is None:
-            found: set[Var] = set()
-            for child in child_stmts(s):
-                found |= self._asked_in(child)
-            if isinstance(s, IfThenElse):
-                found |= free_vars(s.condition)
-            if self._in_values:
-                for e in direct_exprs(s):
-                    conditions_in(e, lambda condition: found.update(free_vars(condition)), set())
-            known = self._asked[s] = frozenset(found)
-        return known
-
-    def _undecided(self, loop: For, span: tuple[int, int] | None) -> LoopConditions:
-        found = loop_conditions(
-            *(loop.loop_var, loop.body),
-            every=self._every,
-            in_values=self._in_values,
-            exact_of=self._exact,
-        )
-        env = self._env if span is None else {**self._env, loop.loop_var: span}
-        return LoopConditions(
-            loop.loop_var,
-            [c for c in found.conditions if c.source not in self._known and c.truth(env) is None],
-        )
-
     def _afford(self, s: Stmt, copies: int = 1) -> bool:
         size = copies * sum(isinstance(x, BufferStore | Evaluate) for x in stmts(s))
         if size > self._budget:
@@ -306,7 +213,7 @@ class _Partitioner:
 
     def _inside(self, loop: For, span: tuple[int, int] | None) -> Stmt:
         if span is not None:
-            self._env[loop.loop_var] = span
+            self._known.env[loop.loop_var] = span
         body = self.stmt(loop.body)
         if body is loop.body or is_nop(body):
             return loop if body is loop.body else body
@@ -325,9 +232,9 @@ class _Partitioner:
     def _without_last(self, loop: For, span: tuple[int, int]) -> Stmt:
         """A parallel loop stays one: its last iteration gets a body of its own, a constant one."""
         var, (first, last) = loop.loop_var, span
-        self._env[var] = (first, last - 1)
+        self._known.env[var] = (first, last - 1)
         body = self.stmt(loop.body)
-        del self._env[var]
+        del self._known.env[var]
         if self._all_alike:
             return _loop_over(loop, var, loop.extent, body)
         number = IntImm(last, var.dtype)
@@ -344,7 +251,7 @@ class _Partitioner:
         pieces: list[Stmt] = []
         for s in spans:
             not_throughout = [c.parts[0] for c in s.not_throughout if c.one_sided]
-            with self._assuming(s.holds, s.fails, not_throughout):
+            with self._known.assuming(s.holds, s.fails, not_throughout):
                 # The conditions are recognised in the loop's own body, renamed only afterwards.
                 body = self.stmt(loop.body)
             if not is_nop(body):
@@ -357,40 +264,23 @@ class _Partitioner:
         test: Expr | None = None
         for part in parts:
             whole = part.relaxed({loop.loop_var: span})
-            if any(map(whole.says_as, self._not_throughout)):
+            if any(map(whole.says_as, self._known.not_throughout)):
                 return self._inside(loop, span)
             condition = whole.expr(loop.loop_var.dtype)
             test = condition if test is None else and_(test, condition)
         assert test is not None
-        with self._assuming([Condition(p.source, (p,)) for p in parts]):
+        with self._known.assuming([Condition(p.source, (p,)) for p in parts]):
             plain = self._inside(loop, span)
         guarded = self._inside(loop, span)
         if is_nop(plain) and is_nop(guarded):
             return plain
         return IfThenElse(test, plain, copy_stmt(guarded, {}))
 
-    @contextmanager
-    def _assuming(
-        self,
-        holds: Iterable[Condition],
-        fails: Iterable[Condition] = (),
-        not_throughout: Iterable[Part] = (),
-    ) -> Iterator[None]:
-        known, parts = self._known, self._not_throughout
-        self._known = {
-            **known,
-            **{c.source: not c.negated for c in holds},
-            **{c.source: c.negated for c in fails},
-        }
-        self._not_throughout = [*parts, *not_throughout]
-        yield
-        self._known, self._not_throughout = known, parts
-
     def _threads(self, s: AttrStmt, thread: IterVar) -> Stmt:
         if isinstance(s.value, IntImm):
-            self._env[thread.var] = (0, s.value.value - 1)
+            self._known.env[thread.var] = (0, s.value.value - 1)
             return map_children(s, self.stmt)
-        self._env.pop(thread.var, None)
+        self._known.env.pop(thread.var, None)
         if not thread.thread_tag.startswith("blockIdx") or _reduces_threads(s):
             return map_children(s, self.stmt)
         found = loop_conditions(thread.var, s.body, in_values=self._in_values)
@@ -398,7 +288,7 @@ class _Partitioner:
         if not conditions or not self._afford(s):
             return map_children(s, self.stmt)
         test = all_(*(c.parts[0].expr(thread.var.dtype) for c in conditions))
-        with self._assuming(conditions):
+        with self._known.assuming(conditions):
             plain = self.stmt(s.body)
         guarded = copy_stmt(self.stmt(s.body), {})
         return AttrStmt(s.node, s.key, s.value, IfThenElse(test, plain, guarded))
@@ -427,22 +317,3 @@ def _reduces_threads(s: Stmt) -> bool:
         if isinstance(x, Evaluate)
         for e in pre_order(x.value)
     )
-
-
-def _drop_likely(body: Stmt) -> Stmt:
-    memo: dict[Expr, Expr] = {}
-
-    def expr(e: Expr) -> Expr:
-        done = memo.get(e)
-        if done is None:
-            if isinstance(e, Call) and e.op == "likely":
-                done = expr(e.args[0])
-            else:
-                done = map_expr_children(e, expr)
-            memo[e] = done
-        return done
-
-    def stmt(s: Stmt) -> Stmt:
-        return map_children(s, stmt, expr)
-
-    return stmt(body)

@@ -30,7 +30,7 @@ from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, SeqStmt, Stm
 from autosched.tir.walk import free_vars, map_children, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.loops.loop_partition import HINT
+from autosched.transform.loops.known_conditions import HINT
 from autosched.transform.vector.distribute_loops import distribute
 from autosched.transform.vector.reduction_nest import is_counted
 

@@ -1,0 +1,173 @@
+"""What LoopPartition knows of conditions at a place of a program, and what likely() asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from autosched.tir.expr import Call, Expr, IntImm, Var
+from autosched.tir.op import all_
+from autosched.tir.stmt import AttrStmt, For, IfThenElse, Stmt
+from autosched.tir.walk import (
+    child_stmts,
+    direct_exprs,
+    free_vars,
+    map_children,
+    map_expr_children,
+    stmts,
+)
+from autosched.transform.loops.loop_interval import (
+    Condition,
+    LoopConditions,
+    Part,
+    as_condition,
+    conditions_in,
+    likely_parts,
+    loop_conditions,
+)
+
+HINT = "pragma_loop_partition_hint"
+CONDITIONS, VALUES = "conditions of statements", "values"
+
+
+def work_in(body: Stmt) -> set[str]:
+    """Where in `body` a likely() or a hint asks for work; empty when nowhere."""
+    known: dict[Expr, bool] = {}
+
+    def in_expr(e: Expr) -> bool:
+        found = known.get(e)
+        if found is None:
+            found = (isinstance(e, Call) and e.op == "likely") or any(map(in_expr, e.children()))
+            known[e] = found
+        return found
+
+    work: set[str] = set()
+    for s in stmts(body):
+        if isinstance(s, AttrStmt) and s.key == HINT:
+            work |= {CONDITIONS, VALUES}
+        elif isinstance(s, IfThenElse):
+            if in_expr(s.condition):
+                work.add(CONDITIONS)
+        elif any(map(in_expr, direct_exprs(s))):
+            work.add(VALUES)
+    return work
+
+
+class KnownConditions:
+    """Conditions by what is known of them: what was assumed, and the values of variables.
+
+    `env` has the least and the largest value of each loop variable and thread around, `decided` the
+    conditions that were assumed; the parts in `not_throughout` do not always hold. With `every`
+    conditions without a likely() count, too.
+    """
+
+    def __init__(self, in_values: bool) -> None:
+        self._in_values = in_values
+        self.env: dict[Var, tuple[int, int]] = {}
+        self.decided: dict[Expr, bool] = {}
+        self.not_throughout: list[Part] = []
+        self.every = False
+        self._asked: dict[Stmt, frozenset[Var]] = {}
+        self._compared: dict[Expr, Condition | None] = {}
+
+    def left_of(self, condition: Expr) -> Expr | bool:
+        """What is left to ask of `condition`: nothing (True), its decided conjuncts removed."""
+        kept: list[Expr] = []
+        decided = False
+        for part, is_likely in likely_parts(condition):
+            truth = self._truth(part) if is_likely or self.every else None
+            if truth is False:
+                return False
+            if truth is None:
+                kept.append(Call(part.dtype, "likely", (part,)) if is_likely else part)
+            else:
+                decided = True
+        if not decided:
+            return condition
+        return all_(*kept) if kept else True
+
+    def _truth(self, source: Expr) -> bool | None:
+        """What is known of a condition without likely(); None when that is nothing."""
+        known = self.decided.get(source)
+        if known is not None:
+            return known
+        if isinstance(source, IntImm):
+            return bool(source.value)
+        condition = self._exact(source)
+        return None if condition is None else condition.truth(self.env)
+
+    def _exact(self, source: Expr) -> Condition | None:
+        """The comparison that `source` is: every loop around it asks again."""
+        if source not in self._compared:
+            self._compared[source] = as_condition(source)
+        return self._compared[source]
+
+    def asked_in(self, s: Stmt) -> frozenset[Var]:
+        """The variables that some condition in `s` asks for: no other loop is worth a look."""
+        known = self._asked.get(s)
+        if known is None:
+            found: set[Var] = set()
+            for child in child_stmts(s):
+                found |= self.asked_in(child)
+            if isinstance(s, IfThenElse):
+                found |= free_vars(s.condition)
+            if self._in_values:
+                for e in direct_exprs(s):
+                    conditions_in(e, lambda condition: found.update(free_vars(condition)), set())
+            known = self._asked[s] = frozenset(found)
+        return known
+
+    def undecided(self, loop: For, span: tuple[int, int] | None) -> LoopConditions:
+        """The conditions in the loop's body that depend on its variable and are not decided.
+
+        `span` has the values of the variable where they are constants.
+        """
+        found = loop_conditions(
+            *(loop.loop_var, loop.body),
+            every=self.every,
+            in_values=self._in_values,
+            exact_of=self._exact,
+        )
+        env = self.env if span is None else {**self.env, loop.loop_var: span}
+        return LoopConditions(
+            loop.loop_var,
+            [c for c in found.conditions if c.source not in self.decided and c.truth(env) is None],
+        )
+
+    @contextmanager
+    def assuming(
+        self,
+        holds: Iterable[Condition],
+        fails: Iterable[Condition] = (),
+        not_throughout: Iterable[Part] = (),
+    ) -> Iterator[None]:
+        """Inside it some conditions hold, others fail; some parts do not always hold."""
+        known, parts = self.decided, self.not_throughout
+        self.decided = {
+            **known,
+            **{c.source: not c.negated for c in holds},
+            **{c.source: c.negated for c in fails},
+        }
+        self.not_throughout = [*parts, *not_throughout]
+        yield
+        self.decided, self.not_throughout = known, parts
+
+
+def drop_likely(body: Stmt) -> Stmt:
+    """`body` with likely(x) replaced by x."""
+    memo: dict[Expr, Expr] = {}
+
+    def expr(e: Expr) -> Expr:
+        done = memo.get(e)
+        if done is None:
+            if isinstance(e, Call) and e.op == "likely":
+                done = expr(e.args[0])
+            else:
+                done = map_expr_children(e, expr)
+            memo[e] = done
+        return done
+
+    def stmt(s: Stmt) -> Stmt:
+        return map_children(s, stmt, expr)
+
+    return stmt(body)
