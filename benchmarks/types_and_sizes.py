@@ -27,8 +27,8 @@ from autosched.errors import AutoschedError, CompileError, ConfigError, Schedule
 from autosched.measure.run import make_handler
 from autosched.referee.check import Verdict, check_candidate
 from autosched.search.options import SearchOptions
-from autosched.search.population import Steps
 from autosched.search.space import SearchSpace
+from autosched.search.structure import Steps
 from autosched.state.steps import MatrixTilesStep
 from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from autosched.errors import ScheduleError
 from autosched.search.initial import Rng, compute_locations, may_move, pick
-from autosched.search.population import Steps
 from autosched.search.rules.protocol import Context
 from autosched.search.rules.tensor_core import change_tiles
+from autosched.search.structure import Steps
 from autosched.state import queries
 from autosched.state.iterator import Annotation, IterKind
 from autosched.state.steps import (

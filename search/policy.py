@@ -18,8 +18,9 @@ from autosched.search.doubt import Doubt
 from autosched.search.evolution import evolved
 from autosched.search.learner import Learner
 from autosched.search.mutation import restructured
-from autosched.search.population import Rows, Steps, Structures
+from autosched.search.population import Rows, Structures
 from autosched.search.space import SearchSpace
+from autosched.search.structure import Steps
 from autosched.search.surrogate import Scores, Surrogate
 
 _FOR_EACH = 16  # a small batch is not worth more samples for each of its places

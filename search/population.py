@@ -7,141 +7,25 @@ Thousands of rows are mutated at once; steps are made of the few that are worth 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from autosched.search.blocks import nested_splits
 from autosched.search.factors import divisors
 from autosched.search.initial import Rng
-from autosched.search.rules.instruction import fixed_splits
-from autosched.state.steps import (
-    STAGE_INSERTING,
-    AnnotationStep,
-    ComputeAtStep,
-    FuseStep,
-    MatrixTilesStep,
-    PragmaStep,
-    SplitStep,
-    Step,
+from autosched.search.structure import (
+    Steps,
+    Structure,
+    form_of,
+    kept_splits,
+    lengths_of,
+    structure_of,
 )
 
-Steps = tuple[Step, ...]
 Numbers = npt.NDArray[np.int64]
-_UNROLL = "auto_unroll_max_step"
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """A split of the steps: its position there, its extent, and its columns in a row of numbers."""
-
-    position: int
-    extent: int
-    first: int
-    pieces: int
-
-
-@dataclass(frozen=True, slots=True)
-class Structure:
-    """What candidates have in common that differ in numbers only.
-
-    `steps` are those of one of them. The columns of `unrolls`, positions of pragmas, follow those
-    of the splits. `layout` is equal for structures whose rows mean the same: the one's numbers can
-    be tried in the other. `sketch` is equal for candidates that were sampled from one sketch.
-    """
-
-    steps: Steps
-    splits: tuple[Split, ...]
-    unrolls: tuple[int, ...]
-    layout: tuple[Any, ...]
-    sketch: tuple[Any, ...]
-
-    @property
-    def width(self) -> int:
-        """Columns of a row."""
-        return sum([split.pieces for split in self.splits]) + len(self.unrolls)
-
-    def numbers(self, steps: Steps) -> list[int]:
-        """The row of a candidate of this structure."""
-        row: list[int] = []
-        for split in self.splits:
-            lengths = _lengths(steps[split.position])
-            product = 1
-            for length in lengths:
-                product *= length
-            row += [split.extent // product, *lengths]
-        for position in self.unrolls:
-            step = steps[position]
-            assert isinstance(step, PragmaStep)
-            row.append(step.unroll_limit or 0)
-        return row
-
-    def candidate(self, row: Sequence[int]) -> Steps:
-        """The steps with the numbers of `row`."""
-        steps = list(self.steps)
-        for split in self.splits:
-            step = steps[split.position]
-            assert isinstance(step, SplitStep)
-            inner = tuple(row[split.first + 1 : split.first + split.pieces])
-            if inner != step.lengths:
-                steps[split.position] = replace(step, lengths=inner)
-        for position, limit in zip(
-            self.unrolls, row[self.width - len(self.unrolls) :], strict=False
-        ):
-            step = steps[position]
-            assert isinstance(step, PragmaStep)
-            steps[position] = replace(step, pragma=f"{_UNROLL}${limit}")
-        return tuple(steps)
-
-
-def _lengths(step: Step) -> tuple[int, ...]:
-    assert isinstance(step, SplitStep)
-    return tuple([length or 1 for length in step.lengths])
-
-
-def _kept_splits(steps: Steps) -> frozenset[int]:
-    """The splits whose lengths belong to the structure; what is inside a nested one has the extent
-    that its lengths give it. Equal for steps of one `_form`."""
-    return frozenset((*nested_splits(steps), *fixed_splits(steps)))
-
-
-def _form(steps: Steps) -> tuple[Any, ...]:
-    """What is left of steps without any lengths and unroll limits."""
-    form: list[Any] = list(steps)
-    for k, step in enumerate(steps):
-        if isinstance(step, SplitStep) and step.extent:
-            pieces, direction = len(step.lengths), step.inner_to_outer
-            form[k] = (step.stage_id, step.iter_id, step.extent, pieces, direction)
-        elif isinstance(step, PragmaStep) and step.unroll_limit is not None:
-            form[k] = (step.stage_id, step.iter_id)
-    return tuple(form)
-
-
-def structure_of(steps: Steps, kept: frozenset[int]) -> Structure:
-    """The structure of a candidate, in which the splits `kept` have their lengths."""
-    splits, unrolls = [], []
-    column = 0
-    for k, step in enumerate(steps):
-        if isinstance(step, SplitStep) and step.extent and step.lengths and k not in kept:
-            pieces = len(step.lengths) + 1
-            splits.append(Split(k, step.extent, column, pieces))
-            column += pieces
-        elif isinstance(step, PragmaStep) and step.unroll_limit is not None:
-            unrolls.append(k)
-    layout = (
-        *[(steps[s.position].stage_id, s.extent, s.pieces) for s in splits],
-        *[steps[k].stage_id for k in unrolls],
-        *[step for step in steps if isinstance(step, STAGE_INSERTING)],
-    )
-    sketch = (
-        *[step for step in steps if isinstance(step, STAGE_INSERTING)],
-        *[(s.stage_id, s.iter_id, len(s.lengths)) for s in steps if isinstance(s, SplitStep)],
-    )
-    return Structure(steps, tuple(splits), tuple(unrolls), layout, sketch)
 
 
 @dataclass(slots=True)
@@ -239,11 +123,11 @@ class Structures:
         return [self.known[number].candidate(row) for number, row in pairs]
 
     def _number(self, steps: Steps) -> int:
-        form = _form(steps)
+        form = form_of(steps)
         known = self._forms.get(form)
         if known is None:
-            known = self._forms[form] = len(self._forms), _kept_splits(steps)
-        key = (known[0], *[_lengths(steps[k]) for k in known[1]])
+            known = self._forms[form] = len(self._forms), kept_splits(steps)
+        key = (known[0], *[lengths_of(steps[k]) for k in known[1]])
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.known)
@@ -342,27 +226,3 @@ def redrawn_unrolls(structures: Structures, rows: Rows, rng: Rng, choices: Seque
     some = np.flatnonzero(count > 0)
     numbers[some, column[some]] = rng.choice(np.array(choices), size=len(some))
     return Rows(rows.structures, numbers)
-
-
-def traits(structure: Structure) -> dict[tuple[Any, ...], float]:
-    """What tells structures apart, by name: places of computation, fused and annotated loops."""
-    found: dict[tuple[Any, ...], float] = {}
-    for k in nested_splits(structure.steps):
-        split = structure.steps[k]
-        found["block", split.stage_id, k] = _lengths(split)[-1]
-    for step in structure.steps:
-        if isinstance(step, FuseStep):
-            key: tuple[Any, ...] = ("fused", step.stage_id, step.iter_ids[0])
-            found[key] = len(step.iter_ids)
-        elif isinstance(step, ComputeAtStep):
-            found["at", step.stage_id] = step.target_iter_id
-            found["in", step.stage_id] = step.target_stage_id
-        elif isinstance(step, AnnotationStep):
-            found["annotated", step.stage_id, int(step.annotation)] = step.iter_id
-        elif isinstance(step, MatrixTilesStep):
-            for k, size in enumerate((*step.sizes, step.stages)):
-                found["matrix", step.stage_id, k] = math.log2(max(size, 1))
-        elif isinstance(step, STAGE_INSERTING):
-            key = ("inserted", step.code, step.stage_id)
-            found[key] = found.get(key, 0.0) + 1
-    return found

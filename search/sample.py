@@ -16,8 +16,8 @@ from autosched.search.initial import (
     unroll,
     vectorize,
 )
-from autosched.search.population import Steps
 from autosched.search.rules.protocol import Context
+from autosched.search.structure import Steps
 from autosched.search.thread_bind import thread_bind
 from autosched.state import queries
 from autosched.state.state import State

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from autosched.search.initial import Rng
 from autosched.search.options import SearchOptions
-from autosched.search.population import Steps
 from autosched.search.rules.protocol import Context, SketchRule
 from autosched.search.sample import drawn, sample_population
 from autosched.search.sketch import generate_sketches
+from autosched.search.structure import Steps
 from autosched.state.state import State
 from autosched.task import Task
 from autosched.te.intrin.registry import available

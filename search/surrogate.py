@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autosched.search.population import Rows, Structures, traits
+from autosched.search.population import Rows, Structures
+from autosched.search.structure import traits
 
 Scores = npt.NDArray[np.float32]
 _PARAMS: dict[str, Any] = {

@@ -12,7 +12,7 @@ from autosched.measure.result import MeasureResult
 from autosched.search import learned
 from autosched.search.featurize import task_featurizer
 from autosched.search.learned import learned_from
-from autosched.search.population import Steps
+from autosched.search.structure import Steps
 from autosched.search.tuner import TuneOptions, Tuner
 from autosched.target import cpu_target
 from autosched.task import Task

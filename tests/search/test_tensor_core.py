@@ -23,9 +23,9 @@ from autosched.referee.device_pipeline import device_function
 from autosched.referee.scale_workload import scaled
 from autosched.search.mutation import restructured
 from autosched.search.options import SearchOptions
-from autosched.search.population import Steps
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
+from autosched.search.structure import Steps
 from autosched.state.python_schedule import python_schedule
 from autosched.state.state import State
 from autosched.state.steps import (
