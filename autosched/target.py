@@ -165,7 +165,7 @@ class Target:
             if not 1 <= data.get(name, 1) <= most:
                 raise ConfigError(f"target: {name}: expected 1 to {most}, found {data[name]!r:.40}")
         caches = _checked_caches(data.get("caches", ()))
-        _check_tf32(data["kind"], data.get("tf32", False))
+        _check_tf32(data["kind"], data.get("arch", ""), data.get("tf32", False))
         return cls(**{**data, "hardware": hardware, "caches": caches})
 
     def __str__(self) -> str:
@@ -190,11 +190,13 @@ def cpu_target(threads: int | None = None, **hardware: int) -> Target:
 def cuda_target(arch: str = "sm_80", *, tf32: bool = False, **hardware: int) -> Target:
     """A CUDA target for `arch`; `hardware` overrides fields of HardwareParams.
 
-    With `tf32` factors of float32 may be rounded to 10 bits of mantissa (`Target`).
+    With `tf32` factors of float32 may be rounded to 10 bits of mantissa (`Target`). Raises
+    ConfigError where `arch` has no such products.
 
     >>> print(cuda_target("sm_90"))
     cuda (sm_90)
     """
+    _check_tf32("cuda", arch, tf32)
     params = _override(HardwareParams.default("cuda"), hardware)
     return Target("cuda", params, arch=arch, tf32=tf32)
 
@@ -208,7 +210,7 @@ def make_target(
     **hardware: int,
 ) -> Target:
     """The target of `kind` (cpu or cuda). Raises ConfigError for another kind."""
-    _check_tf32(kind, tf32)
+    _check_tf32(kind, arch, tf32)
     if kind == "cpu":
         return cpu_target(threads, **hardware)
     if kind == "cuda":
@@ -216,11 +218,21 @@ def make_target(
     raise ConfigError(f"target kind: found {kind!r}, expected cpu or cuda")
 
 
-def _check_tf32(kind: str, tf32: Any) -> None:
+_LEAST_TF32 = 80
+"""sm_80 is the first architecture with `mma` of tf32 (PTX ISA, target notes of mma)."""
+
+
+def _check_tf32(kind: str, arch: Any, tf32: Any) -> None:
     if not isinstance(tf32, bool):
         raise ConfigError(f"target.tf32: expected true or false, found {tf32!r:.40}")
     if tf32 and kind == "cpu":
         raise ConfigError("target.tf32: expected a target of kind cuda, found cpu; leave it out")
+    number = str(arch).removeprefix("sm_").rstrip("af")
+    if tf32 and number.isdecimal() and int(number) < _LEAST_TF32:
+        raise ConfigError(
+            f"target.tf32: expected an architecture from sm_{_LEAST_TF32} on, found {arch}; "
+            "leave it out"
+        )
 
 
 def _checked_caches(caches: Any) -> tuple[int, ...]:

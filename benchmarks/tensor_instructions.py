@@ -1,7 +1,7 @@
 """Operators of narrow types by tensor instructions: against PyTorch (oneDNN), and the peak.
 
     python benchmarks/tensor_instructions.py --trials 64
-    python benchmarks/tensor_instructions.py --only "matmul 512" --types int8 --records /tmp/r
+    python benchmarks/tensor_instructions.py --only "matmul 512" --types int8 --records records
 
 Each operator is tuned for `--trials` candidates, checked, and timed in turns with PyTorch as in
 benchmarks/suite.py, arguments of both aligned to cache lines: torch._int_mm (int8), a quantised

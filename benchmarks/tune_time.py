@@ -131,6 +131,7 @@ def timed(arguments: Sequence[str]) -> tuple[dict[str, float], float]:
     """The parts of one run, and its seconds from start to end."""
     started = time.monotonic()
     command = [sys.executable, __file__, "--child", repr(started), *arguments]
+    # Where byte code is not kept, every run would compile the package anew.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     seconds = time.monotonic() - started

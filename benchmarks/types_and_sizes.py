@@ -72,6 +72,7 @@ def sizes(name: str) -> tuple[dict[str, int], ...]:
 
 
 def on_tensor_cores(steps: Steps) -> bool:
+    """Whether a step of the candidate puts a product on tensor cores."""
     return any(isinstance(step, MatrixTilesStep) for step in steps)
 
 

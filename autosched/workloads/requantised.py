@@ -84,7 +84,9 @@ def _requantised(total: Tensor, y_zero: int, relu: int, types: Types) -> list[Te
 def _require_fit(name: str, zero: int, dtype: str) -> None:
     low, high = DType(dtype).min_value, DType(dtype).max_value
     if not low <= zero <= high:
-        raise ConfigError(f"argument {name} must be {low} to {high}, a {dtype}, found {zero}")
+        raise ConfigError(
+            f"argument {name} must be {low} to {high}, the values of {dtype}, found {zero}"
+        )
 
 
 def dense_requantised_reference(

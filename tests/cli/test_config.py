@@ -74,6 +74,10 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
             r":3: target\.tf32: expected a target of kind cuda, found cpu; leave it out",
         ),
         (
+            WORKLOAD + "target: {kind: cuda, arch: sm_75, tf32: true}\n",
+            r":2: target\.tf32: expected an architecture from sm_80 on, found sm_75; leave it out",
+        ),
+        (
             WORKLOAD + "search: {}\ntarget:\n  threads: 999\n",
             r":4: target\.threads: expected at most \d+, the hardware threads of .* found 999",
         ),

@@ -55,8 +55,11 @@ def test_a_layer_by_hand() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"x_zero": -1, "in_dtype": "uint8"}, "argument x_zero must be 0 to 255, a uint8, found"),
-        ({"y_zero": 200}, "argument y_zero must be -128 to 127, a int8, found 200"),
+        (
+            {"x_zero": -1, "in_dtype": "uint8"},
+            "argument x_zero must be 0 to 255, the values of uint8, found",
+        ),
+        ({"y_zero": 200}, "argument y_zero must be -128 to 127, the values of int8, found 200"),
         ({"in_dtype": "int16"}, "in_dtype must be one of int8, uint8, found 'int16'"),
         ({"dtype": "int8"}, "unknown argument 'dtype'"),
         ({"KH": 9}, "smaller than the window"),
