@@ -3,8 +3,7 @@
 Floating point: `fmul` and `fadd` carry `contract`, so that LLVM may fuse them, but not in what is
 converted to an integer, where the last bit of a float decides; nothing is reassociated. Minimum and
 maximum propagate NaN, as NumPy's do. Integers wrap. Conversions of floats to integers saturate and
-send NaN to 0. Division by an integer that is data never ends the process: as in NumPy, dividing by
-0 gives 0 (so does its remainder), the least number by -1 itself.
+send NaN to 0.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
 from autosched.errors import CompileError
 from autosched.tir import float_bits
-from autosched.tir.data import is_data
 from autosched.tir.dtype import DType, float32, int32
 from autosched.tir.expr import (
     EQ,
@@ -29,15 +27,12 @@ from autosched.tir.expr import (
     Cast,
     Expr,
     FloatImm,
-    IntImm,
     Min,
-    Mod,
     Mul,
     Or,
     Sub,
     Var,
 )
-from autosched.tir.op import broadcast, call, const, div, lt, mul, select
 
 _FLOAT_OPS: dict[type[Expr], str] = {
     Add: "fadd",
@@ -65,7 +60,7 @@ def widen(b: FunctionBuilder, value: str, source: DType) -> str:
 
 def round_to(b: FunctionBuilder, value: str, target: DType) -> str:
     """The bits of a float32 register as `target`, a float that is only stored."""
-    name = Var("value", _f32(target))
+    name = Var("value", float32_like(target))
     b.bind_here(name, value)
     return b.value(float_bits.narrow(name, target))
 
@@ -75,15 +70,22 @@ def operands(b: FunctionBuilder, e: BinaryExpr) -> tuple[str, str, DType]:
     dtype = e.a.dtype
     first, second = b.value(e.a), b.value(e.b)
     if dtype.is_storage_float:
-        return widen(b, first, dtype), widen(b, second, dtype), _f32(dtype)
+        return widen(b, first, dtype), widen(b, second, dtype), float32_like(dtype)
     return first, second, dtype
 
 
-def _f32(dtype: DType) -> DType:
+def float32_like(dtype: DType) -> DType:
+    """float32 with as many lanes."""
     return float32.with_lanes(dtype.lanes)
 
 
-def _finish(b: FunctionBuilder, e: Expr, result: str) -> str:
+def flags_type(dtype: DType) -> str:
+    """What a comparison of values of this type gives."""
+    return "i1" if dtype.lanes == 1 else f"<{dtype.lanes} x i1>"
+
+
+def finish(b: FunctionBuilder, e: Expr, result: str) -> str:
+    """The result of `e`, rounded where its type is narrower than what is computed in."""
     return round_to(b, result, e.dtype) if e.dtype.is_storage_float else result
 
 
@@ -96,7 +98,7 @@ def binary(b: FunctionBuilder, e: BinaryExpr) -> str:
         name = _FLOAT_OPS[type(e)] + (" contract" if b.may_fuse else "")
     else:
         name = _INT_OPS[type(e)]
-    return _finish(b, e, b.emit(f"{name} {llvm_type(dtype)} {first}, {second}"))
+    return finish(b, e, b.emit(f"{name} {llvm_type(dtype)} {first}, {second}"))
 
 
 def _mixes_bytes(e: Mul) -> bool:
@@ -144,12 +146,12 @@ def extremum(b: FunctionBuilder, e: BinaryExpr) -> str:
     smaller = isinstance(e, Min)
     kind = llvm_type(dtype)
     if dtype.is_float and _masks_nan(b, e):
-        return _finish(b, e, _extremum_of_numbers(b, first, second, dtype, smaller))
+        return finish(b, e, _extremum_of_numbers(b, first, second, dtype, smaller))
     if dtype.is_float:
         name = f"llvm.{'minimum' if smaller else 'maximum'}.{suffix(dtype)}"
         b.module.declare(name, f"{kind} @({kind}, {kind})")
         result = b.emit(f"call nsz {kind} @{name}({kind} {first}, {kind} {second})")
-        return _finish(b, e, result)
+        return finish(b, e, result)
     name = f"{'s' if dtype.code == 'int' else 'u'}{'min' if smaller else 'max'}"
     return b.call(f"llvm.{name}.{suffix(dtype)}", kind, [(kind, first), (kind, second)])
 
@@ -172,209 +174,12 @@ def _extremum_of_numbers(
     The processor's own extremum is its second operand where one is NaN, so that a NaN of `first`
     comes through as well. What waits for `first`, an accumulator, is one instruction.
     """
-    kind, flags = llvm_type(dtype), _flags(dtype)
+    kind, flags = llvm_type(dtype), flags_type(dtype)
     relation = "olt" if smaller else "ogt"
     better = b.emit(f"fcmp {relation} {kind} {second}, {first}")
     extreme = b.emit(f"select {flags} {better}, {kind} {second}, {kind} {first}")
     number = b.emit(f"fcmp ord {kind} {second}, {second}")
     return b.emit(f"select {flags} {number}, {kind} {extreme}, {kind} {second}")
-
-
-# -- division ---------------------------------------------------------------------------------
-
-
-def divide(b: FunctionBuilder, e: BinaryExpr) -> str:
-    """Div: exact on floats, toward zero on integers."""
-    first, second, dtype = operands(b, e)
-    if dtype.is_float and _is_shared(b, e):
-        return _divide_by_one(b, e, first, dtype)
-    if dtype.is_float:
-        return _finish(b, e, b.emit(f"fdiv {llvm_type(dtype)} {first}, {second}"))
-    return _int_divide(b, e, "div", first, second, dtype)
-
-
-LEAST_SHARED = 8
-"""Lanes of a vector whose division by one number becomes products: dividing sixteen takes as long
-as 32 products on Intel's cores."""
-
-
-def _is_shared(b: FunctionBuilder, e: BinaryExpr) -> bool:
-    """Whether a vector is divided by one number, which is known before the loop."""
-    divisor = e.b
-    if not b.module.fuses or not isinstance(divisor, Broadcast) or e.dtype.lanes < LEAST_SHARED:
-        return False
-    return e.dtype.bits >= 32 and isinstance(divisor.value, Var | FloatImm)
-
-
-def _divide_by_one(b: FunctionBuilder, e: BinaryExpr, x: str, dtype: DType) -> str:
-    """x / s by the reciprocal of s, and a correction that makes it the rounded quotient (Markstein,
-    Computation of Elementary Functions on the IBM RISC System/6000 Processor, 1990).
-
-    With x' = x sign(s) (a very small s and x are scaled up first) and r = 1 / |s|, the quotient
-    q = x' r is corrected by r times the remainder q |s| - x', which is exact. The sign of a zero is
-    that of q. What is no finite remainder (infinities, zeros) leaves q. Where x or the quotient is
-    so small that the remainder is subnormal (below 2**-100), or the quotient next to the largest
-    number, the last place may differ from the division's.
-    """
-    assert isinstance(e.b, Broadcast)
-    s, lanes, kind = e.b.value, dtype.lanes, llvm_type(dtype)
-    tiny, large = const(2.0**-64, s.dtype), const(2.0**64, s.dtype)
-    size = call("fabs", s)
-    up = select(lt(size, tiny), large, const(1.0, s.dtype))
-    divisor = mul(size, up)
-    factor, wide, reciprocal = (
-        b.value(broadcast(part, lanes))
-        for part in (call("copysign", up, s), divisor, div(const(1.0, s.dtype), divisor))
-    )
-    first = b.emit(f"fmul {kind} {x}, {factor}")
-    quotient = b.emit(f"fmul {kind} {first}, {reciprocal}")
-    less = b.emit(f"fneg {kind} {first}")
-    remainder = _fma(b, dtype, quotient, wide, less)
-    less = b.emit(f"fneg {kind} {remainder}")
-    better = _fma(b, dtype, less, reciprocal, quotient)
-    unfit = b.emit(f"fcmp uno {kind} {better}, {better}")
-    return b.emit(f"select {_flags(dtype)} {unfit}, {kind} {quotient}, {kind} {better}")
-
-
-def _fma(b: FunctionBuilder, dtype: DType, x: str, y: str, z: str) -> str:
-    kind = llvm_type(dtype)
-    return b.call(f"llvm.fma.{suffix(dtype)}", kind, [(kind, value) for value in (x, y, z)])
-
-
-def _int_divide(
-    b: FunctionBuilder, e: BinaryExpr, name: str, first: str, second: str, dtype: DType
-) -> str:
-    """The quotient (`div`) or remainder (`rem`) of the division toward zero."""
-    kind, operator = llvm_type(dtype), ("s" if dtype.code == "int" else "u") + name
-    if not is_data(e.b):
-        return b.emit(f"{operator} {kind} {first}, {second}")
-    flags = _flags(dtype)
-    zero = unfit = b.emit(f"icmp eq {kind} {second}, {splat(0, dtype)}")
-    if dtype.code == "int":
-        minus = b.emit(f"icmp eq {kind} {second}, {splat(-1, dtype)}")
-        least = b.emit(f"icmp eq {kind} {first}, {splat(int(dtype.min_value), dtype)}")
-        unfit = b.emit(f"or {flags} {zero}, {b.emit(f'and {flags} {minus}, {least}')}")
-    safe = b.emit(f"select {flags} {unfit}, {kind} {splat(1, dtype)}, {kind} {second}")
-    result = b.emit(f"{operator} {kind} {first}, {safe}")
-    if name == "rem":
-        return result
-    return b.emit(f"select {flags} {zero}, {kind} {splat(0, dtype)}, {kind} {result}")
-
-
-def remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
-    """Mod: the remainder of the truncating division."""
-    first, second, dtype = operands(b, e)
-    if dtype.is_float:
-        return _finish(b, e, _float_remainder(b, first, second, dtype))
-    return _int_divide(b, e, "rem", first, second, dtype)
-
-
-def _float_remainder(b: FunctionBuilder, first: str, second: str, dtype: DType) -> str:
-    return b.emit(f"frem {llvm_type(dtype)} {first}, {second}")
-
-
-def nonnegative(b: FunctionBuilder, e: Expr) -> bool:
-    """True when the integer `e` is known not to be negative."""
-    if e.dtype.code in ("uint", "bool"):
-        return True
-    match e:
-        case IntImm(v):
-            return v >= 0
-        case Var():
-            return e in b.nonnegative
-        case Add() | Mul() | Min():
-            return nonnegative(b, e.a) and nonnegative(b, e.b)
-        case Mod():
-            return nonnegative(b, e.a)
-        case BinaryExpr(a, IntImm(v)) if e.symbol in ("//", "/", "%"):
-            return v > 0 and (nonnegative(b, a) or (e.symbol == "%" and not isinstance(e, Mod)))
-    return False
-
-
-def _positive_constant(e: Expr) -> int | None:
-    if isinstance(e, Broadcast):
-        e = e.value
-    return e.value if isinstance(e, IntImm) and e.value > 0 else None
-
-
-def floor_divide(b: FunctionBuilder, e: BinaryExpr) -> str:
-    """FloorDiv: toward minus infinity."""
-    first, second, dtype = operands(b, e)
-    kind = llvm_type(dtype)
-    if dtype.is_float:
-        return _floor_divide_floats(b, e, first, second, dtype)
-    divisor = _positive_constant(e.b)
-    if dtype.code != "int":
-        return _int_divide(b, e, "div", first, second, dtype)
-    if divisor is not None and divisor & (divisor - 1) == 0:
-        shift = splat(divisor.bit_length() - 1, dtype)
-        return b.emit(f"ashr {kind} {first}, {shift}")
-    quotient = _int_divide(b, e, "div", first, second, dtype)
-    if divisor is not None and nonnegative(b, e.a):
-        return quotient
-    rest = _int_divide(b, e, "rem", first, second, dtype)
-    adjust = _adjustment(b, rest, second, dtype)
-    extended = b.emit(f"sext {_flags(dtype)} {adjust} to {kind}")
-    return b.emit(f"add {kind} {quotient}, {extended}")
-
-
-def _floor_divide_floats(
-    b: FunctionBuilder, e: BinaryExpr, first: str, second: str, dtype: DType
-) -> str:
-    """floor(first / second); float16 is rounded at the end only."""
-    half = dtype.bits == 16
-    if half:
-        first, second = (convert(b, x, dtype, _f32(dtype)) for x in (first, second))
-        dtype = _f32(dtype)
-    kind = llvm_type(dtype)
-    quotient = b.emit(f"fdiv {kind} {first}, {second}")
-    result = b.call(f"llvm.floor.{suffix(dtype)}", kind, [(kind, quotient)])
-    return convert(b, result, dtype, e.dtype) if half else _finish(b, e, result)
-
-
-def floor_remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
-    """FloorMod: it has the sign of the divisor."""
-    first, second, dtype = operands(b, e)
-    kind = llvm_type(dtype)
-    if dtype.is_float:
-        rest = _float_remainder(b, first, second, dtype)
-        adjust = _float_adjustment(b, rest, second, dtype)
-        corrected = b.emit(f"fadd {kind} {rest}, {second}")
-        chosen = b.emit(f"select {_flags(dtype)} {adjust}, {kind} {corrected}, {kind} {rest}")
-        return _finish(b, e, chosen)
-    divisor = _positive_constant(e.b)
-    if dtype.code != "int":
-        return _int_divide(b, e, "rem", first, second, dtype)
-    if divisor is not None and divisor & (divisor - 1) == 0:
-        return b.emit(f"and {kind} {first}, {splat(divisor - 1, dtype)}")
-    rest = _int_divide(b, e, "rem", first, second, dtype)
-    if divisor is not None and nonnegative(b, e.a):
-        return rest
-    adjust = _adjustment(b, rest, second, dtype)
-    corrected = b.emit(f"add {kind} {rest}, {second}")
-    return b.emit(f"select {_flags(dtype)} {adjust}, {kind} {corrected}, {kind} {rest}")
-
-
-def _flags(dtype: DType) -> str:
-    return "i1" if dtype.lanes == 1 else f"<{dtype.lanes} x i1>"
-
-
-def _adjustment(b: FunctionBuilder, rest: str, divisor: str, dtype: DType) -> str:
-    # The truncated result is one too large when a remainder has the other sign.
-    kind = llvm_type(dtype)
-    nonzero = b.emit(f"icmp ne {kind} {rest}, {splat(0, dtype)}")
-    signs = b.emit(f"xor {kind} {rest}, {divisor}")
-    differ = b.emit(f"icmp slt {kind} {signs}, {splat(0, dtype)}")
-    return b.emit(f"and {_flags(dtype)} {nonzero}, {differ}")
-
-
-def _float_adjustment(b: FunctionBuilder, rest: str, divisor: str, dtype: DType) -> str:
-    kind, zero, flags = llvm_type(dtype), splat(0.0, dtype), _flags(dtype)
-    nonzero = b.emit(f"fcmp one {kind} {rest}, {zero}")
-    rest_negative = b.emit(f"fcmp olt {kind} {rest}, {zero}")
-    divisor_negative = b.emit(f"fcmp olt {kind} {divisor}, {zero}")
-    differ = b.emit(f"xor {flags} {rest_negative}, {divisor_negative}")
-    return b.emit(f"and {flags} {nonzero}, {differ}")
 
 
 # -- conversions ------------------------------------------------------------------------------
@@ -397,9 +202,9 @@ def convert(b: FunctionBuilder, value: str, source: DType, target: DType) -> str
     if source.is_handle or target.is_handle:
         return _convert_pointer(b, value, source, target)
     if source.is_storage_float:
-        return convert(b, widen(b, value, source), _f32(source), target)
+        return convert(b, widen(b, value, source), float32_like(source), target)
     if target.is_storage_float:
-        return round_to(b, convert(b, value, source, _f32(target)), target)
+        return round_to(b, convert(b, value, source, float32_like(target)), target)
     if source.is_float and target.is_float:
         return _convert_float(b, value, source, target)
     before, after = llvm_type(source), llvm_type(target)
@@ -407,7 +212,7 @@ def convert(b: FunctionBuilder, value: str, source: DType, target: DType) -> str
         return _float_to_int(b, value, source, target)
     if target.is_float:
         if target.bits == 16:
-            wide = _f32(target)
+            wide = float32_like(target)
             return _convert_float(b, convert(b, value, source, wide), wide, target)
         name = "sitofp" if source.code == "int" else "uitofp"
         return b.emit(f"{name} {before} {value} to {after}")
@@ -423,7 +228,7 @@ def convert(b: FunctionBuilder, value: str, source: DType, target: DType) -> str
 def _convert_float(b: FunctionBuilder, value: str, source: DType, target: DType) -> str:
     if {source.bits, target.bits} == {16, 64}:
         # No instruction goes directly between half and double.
-        wide = _f32(source)
+        wide = float32_like(source)
         return _convert_float(b, _convert_float(b, value, source, wide), wide, target)
     name = "fptrunc" if target.bits < source.bits else "fpext"
     return b.emit(f"{name} {llvm_type(source)} {value} to {llvm_type(target)}")
@@ -433,7 +238,7 @@ def _float_to_int(b: FunctionBuilder, value: str, source: DType, target: DType) 
     if target.is_bool:
         return b.emit(f"fcmp une {llvm_type(source)} {value}, {splat(0.0, source)}")
     if source.bits == 16:
-        wide = _f32(source)
+        wide = float32_like(source)
         return _float_to_int(b, _convert_float(b, value, source, wide), wide, target)
     name = "fptosi" if target.code == "int" else "fptoui"
     return b.call(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autosched.codegen import llvm_arith, llvm_call, llvm_memory
+from autosched.codegen import llvm_arith, llvm_call, llvm_division, llvm_memory
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_types import iota, llvm_type, scalar_type, splat
 from autosched.errors import CompileError
@@ -163,10 +163,10 @@ def _string(b: FunctionBuilder, e: StringImm) -> str:
 HANDLERS: dict[type[Expr], Callable[..., str]] = {
     **dict.fromkeys((Add, Sub, Mul, And, Or), llvm_arith.binary),
     **dict.fromkeys((EQ, NE, LT, LE, GT, GE), llvm_arith.compare),
-    Div: llvm_arith.divide,
-    Mod: llvm_arith.remainder,
-    FloorDiv: llvm_arith.floor_divide,
-    FloorMod: llvm_arith.floor_remainder,
+    Div: llvm_division.divide,
+    Mod: llvm_division.remainder,
+    FloorDiv: llvm_division.floor_divide,
+    FloorMod: llvm_division.floor_remainder,
     Min: llvm_arith.extremum,
     Max: llvm_arith.extremum,
     Cast: llvm_arith.cast,

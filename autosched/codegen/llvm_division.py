@@ -1,0 +1,222 @@
+"""Quotients and remainders, truncated and rounded down.
+
+Division by an integer that is data never ends the process: as in NumPy, dividing by 0 gives 0 (so
+does its remainder), the least number by -1 itself.
+"""
+
+from __future__ import annotations
+
+from autosched.codegen.llvm_arith import (
+    convert,
+    finish,
+    flags_type,
+    float32_like,
+    operands,
+)
+from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_types import llvm_type, splat, suffix
+from autosched.tir.data import is_data
+from autosched.tir.dtype import DType
+from autosched.tir.expr import (
+    Add,
+    BinaryExpr,
+    Broadcast,
+    Expr,
+    FloatImm,
+    IntImm,
+    Min,
+    Mod,
+    Mul,
+    Var,
+)
+from autosched.tir.op import broadcast, call, const, div, lt, mul, select
+
+
+def divide(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """Div: exact on floats, toward zero on integers."""
+    first, second, dtype = operands(b, e)
+    if dtype.is_float and _is_shared(b, e):
+        return _divide_by_one(b, e, first, dtype)
+    if dtype.is_float:
+        return finish(b, e, b.emit(f"fdiv {llvm_type(dtype)} {first}, {second}"))
+    return _int_divide(b, e, "div", first, second, dtype)
+
+
+LEAST_SHARED = 8
+"""Lanes of a vector whose division by one number becomes products: dividing sixteen takes as long
+as 32 products on Intel's cores."""
+
+
+def _is_shared(b: FunctionBuilder, e: BinaryExpr) -> bool:
+    """Whether a vector is divided by one number, which is known before the loop."""
+    divisor = e.b
+    if not b.module.fuses or not isinstance(divisor, Broadcast) or e.dtype.lanes < LEAST_SHARED:
+        return False
+    return e.dtype.bits >= 32 and isinstance(divisor.value, Var | FloatImm)
+
+
+def _divide_by_one(b: FunctionBuilder, e: BinaryExpr, x: str, dtype: DType) -> str:
+    """x / s by the reciprocal of s, and a correction that makes it the rounded quotient (Markstein,
+    Computation of Elementary Functions on the IBM RISC System/6000 Processor, 1990).
+
+    With x' = x sign(s) (a very small s and x are scaled up first) and r = 1 / |s|, the quotient
+    q = x' r is corrected by r times the remainder q |s| - x', which is exact. The sign of a zero is
+    that of q. What is no finite remainder (infinities, zeros) leaves q. Where x or the quotient is
+    so small that the remainder is subnormal (below 2**-100), or the quotient next to the largest
+    number, the last place may differ from the division's.
+    """
+    assert isinstance(e.b, Broadcast)
+    s, lanes, kind = e.b.value, dtype.lanes, llvm_type(dtype)
+    tiny, large = const(2.0**-64, s.dtype), const(2.0**64, s.dtype)
+    size = call("fabs", s)
+    up = select(lt(size, tiny), large, const(1.0, s.dtype))
+    divisor = mul(size, up)
+    factor, wide, reciprocal = (
+        b.value(broadcast(part, lanes))
+        for part in (call("copysign", up, s), divisor, div(const(1.0, s.dtype), divisor))
+    )
+    first = b.emit(f"fmul {kind} {x}, {factor}")
+    quotient = b.emit(f"fmul {kind} {first}, {reciprocal}")
+    less = b.emit(f"fneg {kind} {first}")
+    remainder = _fma(b, dtype, quotient, wide, less)
+    less = b.emit(f"fneg {kind} {remainder}")
+    better = _fma(b, dtype, less, reciprocal, quotient)
+    unfit = b.emit(f"fcmp uno {kind} {better}, {better}")
+    return b.emit(f"select {flags_type(dtype)} {unfit}, {kind} {quotient}, {kind} {better}")
+
+
+def _fma(b: FunctionBuilder, dtype: DType, x: str, y: str, z: str) -> str:
+    kind = llvm_type(dtype)
+    return b.call(f"llvm.fma.{suffix(dtype)}", kind, [(kind, value) for value in (x, y, z)])
+
+
+def _int_divide(
+    b: FunctionBuilder, e: BinaryExpr, name: str, first: str, second: str, dtype: DType
+) -> str:
+    """The quotient (`div`) or remainder (`rem`) of the division toward zero."""
+    kind, operator = llvm_type(dtype), ("s" if dtype.code == "int" else "u") + name
+    if not is_data(e.b):
+        return b.emit(f"{operator} {kind} {first}, {second}")
+    flags = flags_type(dtype)
+    zero = unfit = b.emit(f"icmp eq {kind} {second}, {splat(0, dtype)}")
+    if dtype.code == "int":
+        minus = b.emit(f"icmp eq {kind} {second}, {splat(-1, dtype)}")
+        least = b.emit(f"icmp eq {kind} {first}, {splat(int(dtype.min_value), dtype)}")
+        unfit = b.emit(f"or {flags} {zero}, {b.emit(f'and {flags} {minus}, {least}')}")
+    safe = b.emit(f"select {flags} {unfit}, {kind} {splat(1, dtype)}, {kind} {second}")
+    result = b.emit(f"{operator} {kind} {first}, {safe}")
+    if name == "rem":
+        return result
+    return b.emit(f"select {flags} {zero}, {kind} {splat(0, dtype)}, {kind} {result}")
+
+
+def remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """Mod: the remainder of the truncating division."""
+    first, second, dtype = operands(b, e)
+    if dtype.is_float:
+        return finish(b, e, _float_remainder(b, first, second, dtype))
+    return _int_divide(b, e, "rem", first, second, dtype)
+
+
+def _float_remainder(b: FunctionBuilder, first: str, second: str, dtype: DType) -> str:
+    return b.emit(f"frem {llvm_type(dtype)} {first}, {second}")
+
+
+def nonnegative(b: FunctionBuilder, e: Expr) -> bool:
+    """True when the integer `e` is known not to be negative."""
+    if e.dtype.code in ("uint", "bool"):
+        return True
+    match e:
+        case IntImm(v):
+            return v >= 0
+        case Var():
+            return e in b.nonnegative
+        case Add() | Mul() | Min():
+            return nonnegative(b, e.a) and nonnegative(b, e.b)
+        case Mod():
+            return nonnegative(b, e.a)
+        case BinaryExpr(a, IntImm(v)) if e.symbol in ("//", "/", "%"):
+            return v > 0 and (nonnegative(b, a) or (e.symbol == "%" and not isinstance(e, Mod)))
+    return False
+
+
+def _positive_constant(e: Expr) -> int | None:
+    if isinstance(e, Broadcast):
+        e = e.value
+    return e.value if isinstance(e, IntImm) and e.value > 0 else None
+
+
+def floor_divide(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """FloorDiv: toward minus infinity."""
+    first, second, dtype = operands(b, e)
+    kind = llvm_type(dtype)
+    if dtype.is_float:
+        return _floor_divide_floats(b, e, first, second, dtype)
+    divisor = _positive_constant(e.b)
+    if dtype.code != "int":
+        return _int_divide(b, e, "div", first, second, dtype)
+    if divisor is not None and divisor & (divisor - 1) == 0:
+        shift = splat(divisor.bit_length() - 1, dtype)
+        return b.emit(f"ashr {kind} {first}, {shift}")
+    quotient = _int_divide(b, e, "div", first, second, dtype)
+    if divisor is not None and nonnegative(b, e.a):
+        return quotient
+    rest = _int_divide(b, e, "rem", first, second, dtype)
+    adjust = _adjustment(b, rest, second, dtype)
+    extended = b.emit(f"sext {flags_type(dtype)} {adjust} to {kind}")
+    return b.emit(f"add {kind} {quotient}, {extended}")
+
+
+def _floor_divide_floats(
+    b: FunctionBuilder, e: BinaryExpr, first: str, second: str, dtype: DType
+) -> str:
+    """floor(first / second); float16 is rounded at the end only."""
+    half = dtype.bits == 16
+    if half:
+        first, second = (convert(b, x, dtype, float32_like(dtype)) for x in (first, second))
+        dtype = float32_like(dtype)
+    kind = llvm_type(dtype)
+    quotient = b.emit(f"fdiv {kind} {first}, {second}")
+    result = b.call(f"llvm.floor.{suffix(dtype)}", kind, [(kind, quotient)])
+    return convert(b, result, dtype, e.dtype) if half else finish(b, e, result)
+
+
+def floor_remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """FloorMod: it has the sign of the divisor."""
+    first, second, dtype = operands(b, e)
+    kind = llvm_type(dtype)
+    if dtype.is_float:
+        rest = _float_remainder(b, first, second, dtype)
+        adjust = _float_adjustment(b, rest, second, dtype)
+        corrected = b.emit(f"fadd {kind} {rest}, {second}")
+        chosen = b.emit(f"select {flags_type(dtype)} {adjust}, {kind} {corrected}, {kind} {rest}")
+        return finish(b, e, chosen)
+    divisor = _positive_constant(e.b)
+    if dtype.code != "int":
+        return _int_divide(b, e, "rem", first, second, dtype)
+    if divisor is not None and divisor & (divisor - 1) == 0:
+        return b.emit(f"and {kind} {first}, {splat(divisor - 1, dtype)}")
+    rest = _int_divide(b, e, "rem", first, second, dtype)
+    if divisor is not None and nonnegative(b, e.a):
+        return rest
+    adjust = _adjustment(b, rest, second, dtype)
+    corrected = b.emit(f"add {kind} {rest}, {second}")
+    return b.emit(f"select {flags_type(dtype)} {adjust}, {kind} {corrected}, {kind} {rest}")
+
+
+def _adjustment(b: FunctionBuilder, rest: str, divisor: str, dtype: DType) -> str:
+    # The truncated result is one too large when a remainder has the other sign.
+    kind = llvm_type(dtype)
+    nonzero = b.emit(f"icmp ne {kind} {rest}, {splat(0, dtype)}")
+    signs = b.emit(f"xor {kind} {rest}, {divisor}")
+    differ = b.emit(f"icmp slt {kind} {signs}, {splat(0, dtype)}")
+    return b.emit(f"and {flags_type(dtype)} {nonzero}, {differ}")
+
+
+def _float_adjustment(b: FunctionBuilder, rest: str, divisor: str, dtype: DType) -> str:
+    kind, zero, flags = llvm_type(dtype), splat(0.0, dtype), flags_type(dtype)
+    nonzero = b.emit(f"fcmp one {kind} {rest}, {zero}")
+    rest_negative = b.emit(f"fcmp olt {kind} {rest}, {zero}")
+    divisor_negative = b.emit(f"fcmp olt {kind} {divisor}, {zero}")
+    differ = b.emit(f"xor {flags} {rest_negative}, {divisor_negative}")
+    return b.emit(f"and {flags} {nonzero}, {differ}")
