@@ -59,17 +59,19 @@ class Form:
 class Forms:
     """Arithmetic on forms of `count` candidates; `extents` has those of the slots so far.
 
-    A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`).
+    A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`). With `short`
+    a quotient or remainder that cuts a sum of three terms is no form: simplification does not
+    always see that it cuts one of them only.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, short: bool = False) -> None:
         self.count = count
         self.extents: list[Ints] = []
         self.virtual: dict[int, tuple[Mixed, int]] = {}
         self._largest: dict[Term, Ints] = {}
         self.bad: Flags = np.zeros(count, bool)
         self.reasons: Counter[str] = Counter()
-        self._alone = False
+        self._short = short
         self.zero: Ints = np.zeros(count, np.int64)
         self.one: Ints = np.ones(count, np.int64)
         self.whole: Ints = np.full(count, WHOLE, np.int64)
@@ -91,18 +93,14 @@ class Forms:
             self.bad[rows] |= part.bad
             self.reasons += part.reasons
 
-    def attempt(self, make: Callable[[], _Made], *, alone: bool = False) -> tuple[_Made, Flags]:
-        """What `make` makes, and where that is no form; nothing is refused for it.
-
-        With `alone` a quotient or remainder that cuts a sum is no form: simplification does not
-        always see that it cuts one term only.
-        """
-        bad, reasons = self.bad, self.reasons
-        self.bad, self.reasons, self._alone = np.zeros(self.count, bool), Counter(), alone
+    def attempt(self, make: Callable[[], _Made], *, short: bool = False) -> tuple[_Made, Flags]:
+        """What `make` makes, and where that is no form; nothing is refused for it."""
+        bad, reasons, before = self.bad, self.reasons, self._short
+        self.bad, self.reasons, self._short = np.zeros(self.count, bool), Counter(), short
         try:
             return make(), self.bad
         finally:
-            self.bad, self.reasons, self._alone = bad, reasons, False
+            self.bad, self.reasons, self._short = bad, reasons, before
 
     def full(self, value: int) -> Ints:
         """`value` for every candidate."""
@@ -181,11 +179,12 @@ class Forms:
         smaller than the divisor it is the remainder; otherwise its largest term becomes a digit.
         """
         base, left = a.base // divisor, a.base % divisor
-        rest, top = self.zero, self.zero
+        rest, top, several = self.zero, self.zero, self.zero
         for slot, term in a.every():
             stays: Ints = np.where(term.scale % divisor != 0, term.scale, 0)
             rest, top = rest + stays * self.largest(slot, term), np.maximum(top, stays)
             self.refuse(term.scale < 0, QUOTIENT)
+            several = several + (stays != 0)
         small = rest + left < divisor
         quotients: dict[int, tuple[Term, ...]] = {}
         remainders: dict[int, tuple[Term, ...]] = {}
@@ -196,11 +195,13 @@ class Forms:
                 cut = ~small & (term.scale == top) & (term.scale % divisor != 0)
                 cuts = cuts + cut
                 below = rest - np.where(cut, term.scale * self.largest(slot, term), rest)
-                self.refuse(cut & (below >= (1 if self._alone else term.scale)), QUOTIENT)
+                self.refuse(cut & (below >= term.scale), QUOTIENT)
                 pairs.append(self._cut(slot, term, divisor, cut))
             quotients[slot] = tuple(quotient for quotient, _ in pairs)
             remainders[slot] = tuple(remainder for _, remainder in pairs)
         self.refuse(~small & ((cuts != 1) | (left != 0)), QUOTIENT)
+        if self._short:
+            self.refuse(~small & (several > 2), QUOTIENT)
         return Form(quotients, base), Form(remainders, left)
 
     def _cut(self, slot: int, term: Term, divisor: Ints, cut: Flags) -> tuple[Term, Term]:

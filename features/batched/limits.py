@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.features.batched.forms import Flags, Form, Ints
+from autosched.features.batched.forms import Flags, Form, Ints, fixed
 from autosched.features.batched.nest import Nest, Stage
 from autosched.features.batched.ops import StoreOps
 from autosched.features.batched.plan import Plan
@@ -164,7 +164,8 @@ def _widest(store: StoreOps) -> int:
 def _scalarised(nest: Nest, stage: Stage, k: int, slot: int) -> tuple[Flags, Flags]:
     """Where the vectorised loop `slot` becomes a serial one, and where that is not certain.
 
-    It does where a condition depends on the lane.
+    It does where a condition depends on the lane. Whether an axis that loops mix is compared with
+    the end of the tensor is not certain where a stage is computed in parts.
     """
     forms, mixed = nest.forms, stage.loops.mixed
     serial, unsure = np.zeros(forms.count, bool), np.zeros(forms.count, bool)
@@ -174,6 +175,12 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int) -> tuple[Flags, Fla
             for entry in mixed.entries
         ]
         serial |= mixed.where & np.array(found)[mixed.which]
+        for d, (low, extent, shape) in enumerate(stage.context.data):
+            part = ~(fixed(low) & (low.base == 0) & (extent == shape))
+            beyond = [entry.axes[d].ends[0][1] >= entry.key[d] for entry in mixed.entries]
+            value = stage.axes[stage.ops.axes[d]]
+            here = mixed.where & np.array(beyond)[mixed.which]
+            unsure |= here & part & _uses(nest, value, slot, k)
     for store in stage.ops.stores:
         outside = _outside(store.value)
         if outside and not (isinstance(store.value, Call) and store.value.op == "if_then_else"):

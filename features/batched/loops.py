@@ -154,7 +154,7 @@ def make_loops(
     for group in groups:
         rows, loops = group.rows, group.loops
         sizes, ragged = extents_of(loops, [axis[rows] for axis in axes], group.factors)
-        own = Forms(len(rows))
+        own = Forms(len(rows), short=texts is not None)
         masks = masks_of(loops, data)
         for k, leaf in enumerate(loops.leaves):
             extents[k][rows] = sizes[leaf]

@@ -210,7 +210,7 @@ def _accesses(nest: Nest, store: Store) -> list[Touched]:
         access.tuples.append([])
         store.loaded.append([])
         for d, e in enumerate(indices):
-            form, lost = forms.attempt(partial(index_form, forms, e, axes), alone=bool(nest.tables))
+            form, lost = forms.attempt(partial(index_form, forms, e, axes), short=bool(nest.tables))
             also = stage.context.where_lost(e)
             lost = lost if also is None else lost | also
             access.tuples[-1].append(form)

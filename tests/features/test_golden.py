@@ -1,6 +1,7 @@
 """Feature rows equal Ansor's on candidates of the golden files, both targets.
 
-Every second one of each case; AUTOSCHED_SLOW=1 takes all 679.
+Every second one of each case; AUTOSCHED_SLOW=1 takes all 679. The rows of many at once are compared
+for all that arrays of candidates have.
 """
 
 import gzip
@@ -32,7 +33,8 @@ ONE_BY_ONE = {  # conditions on axes that threads share, and products beyond 2**
     ("max_pool2d_nchw", "cuda"): 1.0,
     ("norm_bmn", "cuda"): 0.2,
 }
-"""The share of candidates that arrays may leave out, where it is not 0.02."""
+"""The share of candidates that arrays may leave out, where it is not 0.02, or 0.1 on a GPU."""
+_ZEROS = np.zeros((1, NUM_FEATURES), np.float32)
 FILES = ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz", "seed_matmul.jsonl.gz")
 
 
@@ -60,7 +62,7 @@ def _at_once(case: tuple[str, str, str]) -> dict[int, FeatureRows | None]:
     assert all(line["hardware"] == lines[0]["hardware"] for line in lines)
     batched = BatchedFeatures(dag(case[0], case[2]), target)
     rows, rest = batched.at_once([steps_from_json(line["steps"]) for line in lines])
-    most = ONE_BY_ONE.get((case[0], case[1]), 0.02)
+    most = ONE_BY_ONE.get((case[0], case[1]), 0.1 if case[1] == "cuda" else 0.02)
     assert len(rest) <= most * len(lines), batched.share.reasons
     return {number: own for number, own in enumerate(rows) if number not in rest}
 
@@ -70,16 +72,22 @@ def test_rows_equal_ansors(case: tuple[str, str, str]) -> None:
     workload, target, args = case
     problems = []
     at_once = _at_once(case)
-    for number in range(0, len(CASES[case]), EVERY):
-        line = CASES[case][number]
+    for number, line in enumerate(CASES[case]):
+        expected = np.array(line["features"], np.float32)
+        if number % EVERY:
+            if number in at_once:
+                own = at_once[number]
+                difference = first_difference(_ZEROS if own is None else own, expected)
+                if difference:
+                    problems.append(f"candidate {number}, of many at once: {difference}")
+            continue
         hardware = HardwareParams.from_list(line["hardware"])
         steps = steps_from_json(line["steps"])
         illegal = False
         try:
             rows = features_of_steps(dag(workload, args), steps, Target(target, hardware))
         except ScheduleError:  # Ansor: one row of zeros
-            rows, illegal = np.zeros((1, NUM_FEATURES), np.float32), True
-        expected = np.array(line["features"], np.float32)
+            rows, illegal = _ZEROS, True
         difference = first_difference(rows, expected)
         if number in at_once:
             own = at_once[number]
