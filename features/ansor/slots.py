@@ -163,12 +163,13 @@ def intensity_curve(float_ops: int, memory: Sequence[int], loops: Sequence[Loop]
     at = 0
     for k in range(1, CURVE_POINTS + 1):
         x = f32(f32(op_list[-1] * f32(k)) / 10)
-        while op_list[at] < x - 1e-4:
+        while at + 1 < len(op_list) and op_list[at] < x - 1e-4:
             at += 1
         if at == 0:
             curve.append(intensity[0])
             continue
         rise = f32(intensity[at] - intensity[at - 1])
-        slope = f32(rise / f32(op_list[at] - op_list[at - 1]))
+        gap = f32(op_list[at] - op_list[at - 1])  # 0 for a thread axis that runs once
+        slope = f32(rise / (gap or 1.0))
         curve.append(f32(intensity[at - 1] + f32(slope * f32(x - op_list[at - 1]))))
     return curve

@@ -87,3 +87,11 @@ def test_intensity_rises_to_that_of_the_whole_nest() -> None:
 def test_no_float_operations_no_intensity() -> None:
     _, curve = analyse([access("kWrite", (4,), (i,))], loops(i=4), ops=0)
     assert curve == [0.0] * 10
+
+
+def test_intensity_where_all_operations_round_to_more_than_all() -> None:
+    """A tenth of ten times 26,847,000 is 26,847,002 in single precision."""
+    _, curve = analyse([access("kWrite", (4,), (i,))], loops(i=4), ops=6_711_750)
+    assert curve[-1] == pytest.approx(26_847_000 / (4 * 4))
+    _, again = analyse([access("kWrite", (4,), (i,))], loops(j=1, i=4), ops=6_711_750)
+    assert again[-1] == curve[-1]
