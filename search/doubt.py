@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autosched.search.population import Steps, Structures
+from autosched.search.population import Structures
+from autosched.search.structure import Steps
 
 Effects = npt.NDArray[np.float32]
 _SKETCH = 0.15  # of the logarithm of a time, standard deviation: common to a sketch
