@@ -136,7 +136,7 @@ class XGBoostModel:
             return (np.log(totals) - target)[pack] * hessian, hessian
 
         booster = xgboost.Booster(self._params, [matrix], model_file=self._loaded)
-        for number in range(self._rounds):  # train() also copies all trees at its end
+        for number in range(self._rounds):  # train() takes 5 ms more at its end
             booster.update(matrix, number, objective)
         booster.set_attr(offset=repr(offset))
         self._booster = booster

@@ -20,8 +20,10 @@ from autosched.search.population import Structures
 from autosched.search.structure import Steps
 
 Effects = npt.NDArray[np.float32]
-_SKETCH = 0.15  # of the logarithm of a time, standard deviation: common to a sketch
-_CANDIDATE = 0.35  # a candidate's own
+_SKETCH = 0.15
+"""Standard deviation of the logarithm of a time that candidates of a sketch share."""
+_CANDIDATE = 0.35
+"""A candidate's own: between the residuals of such models on eight workloads, 0.14 to 0.46."""
 
 
 class Doubt:

@@ -59,7 +59,7 @@ class Surrogate:
         self._seen = len(self._columns), rows.numbers.shape[1]
         matrix = xgboost.DMatrix(self._matrix(rows), label=target, nthread=1)
         self._booster = xgboost.Booster(self._params, [matrix])
-        for number in range(_ROUNDS):  # train() also copies all trees at its end
+        for number in range(_ROUNDS):  # train() takes 5 ms more at its end
             self._booster.update(matrix, number)
 
     def predict(self, rows: Rows) -> Scores:

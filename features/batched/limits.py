@@ -13,13 +13,13 @@ import numpy as np
 
 from autosched.features.batched.forms import Flags, Form, Ints, fixed
 from autosched.features.batched.nest import Nest, Stage
-from autosched.features.batched.ops import StoreOps
+from autosched.features.batched.ops import StoreOps, axes_outside_loads
 from autosched.features.batched.plan import Plan
 from autosched.features.batched.threads import around
 from autosched.state.iterator import ANNOTATION_TEXT, Annotation
 from autosched.target import Target
 from autosched.te.bounds.thread_scope import LOCAL, SHARED
-from autosched.tir.expr import Call, Cast, Expr, ProducerLoad, Var
+from autosched.tir.expr import Call, Cast, ProducerLoad
 from autosched.tir.walk import free_vars, pre_order
 
 _COPIES = 16
@@ -182,7 +182,7 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int) -> tuple[Flags, Fla
             here = mixed.where & np.array(beyond)[mixed.which]
             unsure |= here & part & _uses(nest, value, slot, k)
     for store in stage.ops.stores:
-        outside = _outside(store.value)
+        outside = axes_outside_loads(store.value)
         if outside and not (isinstance(store.value, Call) and store.value.op == "if_then_else"):
             unsure |= True
         for var in outside:
@@ -203,13 +203,3 @@ def _uses(nest: Nest, form: Form, slot: int, k: int) -> Flags:
             used = np.array([entry.axes[axis].used[k] for entry in mixed.entries])
             found |= (term.scale != 0) & used[mixed.which]
     return found
-
-
-def _outside(value: Expr) -> frozenset[Var]:
-    """The variables of `value` outside of loads."""
-    if isinstance(value, ProducerLoad):
-        return frozenset()
-    children = value.children()
-    if not children:
-        return free_vars(value)
-    return frozenset[Var]().union(*map(_outside, children))

@@ -177,7 +177,7 @@ class _Maker:
     def store(self, value: Expr, own: Tensor, is_init: bool) -> StoreOps:
         value = Analyzer(as_ansor=True).simplify(value)
         loads = loads_of(value)
-        outside = _outside(value)
+        outside = axes_outside_loads(value)
         counts = count_ops(value)
         for load in loads:
             if any(isinstance(e, ProducerLoad) for i in load.indices for e in pre_order(i)):
@@ -244,14 +244,14 @@ def _constant(e: Expr) -> int:
     return e.value
 
 
-def _outside(value: Expr) -> frozenset[Var]:
+def axes_outside_loads(value: Expr) -> frozenset[Var]:
     """The variables of `value` outside of loads."""
     if isinstance(value, ProducerLoad):
         return frozenset()
     children = value.children()
     if not children:
         return free_vars(value)
-    return frozenset[Var]().union(*map(_outside, children))
+    return frozenset[Var]().union(*map(axes_outside_loads, children))
 
 
 def _parts(value: Expr) -> tuple[Expr, ...]:
