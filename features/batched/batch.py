@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,15 @@ class _Program:
     why: str = ""
     known: dict[StoreOps, Known] = field(default_factory=dict)
     texts: Texts = field(default_factory=Texts)
+
+
+class _Limited(NamedTuple):
+    """The members that the limits refuse, those they may refuse and why, and the others."""
+
+    refused: list[int]
+    unsure: list[int]
+    left: list[Alike]
+    reasons: Counter[str]
 
 
 class BatchedFeatures:
@@ -162,8 +171,9 @@ class BatchedFeatures:
         try:
             program = self._ready(key, alike)
             if program.ops is not None and self._limits is not None:
-                _, rest, alike, reasons = self._within_limits(program.ops, alike)
-                self.share.reasons += reasons
+                limited = self._within_limits(program.ops, alike)
+                rest, alike = limited.unsure, limited.left
+                self.share.reasons += limited.reasons
                 members = [n for those in alike for n in those.members]
             ops = program.ops
             if not members:
@@ -209,34 +219,33 @@ class BatchedFeatures:
                 try:
                     program = self._ready(key, part)
                     if program.ops is not None:
-                        for n in self._within_limits(program.ops, part)[0]:
+                        for n in self._within_limits(program.ops, part).refused:
                             found[n] = True
                 except UnsupportedError as error:
                     self._programs[key] = _Program(None, str(error))
         return found
 
-    def _within_limits(
-        self, ops: ProgramOps, alike: list[Alike]
-    ) -> tuple[list[int], list[int], list[Alike], Counter[str]]:
-        """The members that threads or memory refuse, those that may be and why, and the others."""
+    def _within_limits(self, ops: ProgramOps, alike: list[Alike]) -> _Limited:
+        """Sort the members by what threads and memory say of them."""
         assert self._limits is not None
         with np.errstate(all="ignore"):
             nest = build_nest(ops, population_of(alike, Texts(blank=True)))
             verdict = refused_by_size(nest, alike[0].plan, self._limits)
         nest.forms.refuse(verdict.unsure & ~verdict.refused, "memory that passes may share")
-        unsure = nest.forms.bad
-        kind = np.where(unsure, 1, np.where(verdict.refused, 2, 0)).tolist()
-        lists: tuple[list[int], list[int]] = [], []
-        left = []
+        unsure, refused = nest.forms.bad.tolist(), verdict.refused.tolist()
+        found = _Limited([], [], [], nest.forms.reasons)
         start = 0
         for those in alike:
-            own = kind[start : start + len(those.members)]
-            start += len(own)
-            some = [k for k, what in enumerate(own) if what == 0]
-            for n, what in zip(those.members, own, strict=True):
-                if what:
-                    lists[what - 1].append(n)
-            if some:
-                members = [those.members[k] for k in some]
-                left.append(Alike(those.plan, members, [those.numbers[k] for k in some]))
-        return lists[1], lists[0], left, nest.forms.reasons
+            kept = []
+            for k, n in enumerate(those.members):
+                if unsure[start + k]:
+                    found.unsure.append(n)
+                elif refused[start + k]:
+                    found.refused.append(n)
+                else:
+                    kept.append(k)
+            start += len(those.members)
+            if kept:
+                members = [those.members[k] for k in kept]
+                found.left.append(Alike(those.plan, members, [those.numbers[k] for k in kept]))
+        return found
