@@ -8,16 +8,18 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any
 
+import autosched.runtime.cpu  # noqa: F401 - LLVM is loaded before the first candidate comes
 from autosched.driver import build_cuda, build_steps
 from autosched.errors import MeasureError
 from autosched.measure.result import Failure
+from autosched.process.ahead import worker_of
 from autosched.process.worker import Handler, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
 
 FACTORY = "autosched.measure.build:make_handler"  # of what its processes do
 
-_MEMORY_LIMIT = 8 << 30
+MEMORY_LIMIT = 8 << 30  # of each of its processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Builder:
     def start(self) -> None:
         """Start the processes ahead of the first batch."""
         while len(self._slots) < self.workers:
-            self._slots.append(_Slot(Worker(FACTORY, memory_limit=_MEMORY_LIMIT)))
+            self._slots.append(_Slot(worker_of(FACTORY, MEMORY_LIMIT)))
 
     def close(self) -> None:
         """End the processes."""

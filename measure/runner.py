@@ -18,6 +18,7 @@ from autosched.measure.flush import all_caches, flush_text, parse_flush
 from autosched.measure.halving import fastest, kept
 from autosched.measure.interrupt import RunInterrupted, RunLostError
 from autosched.measure.result import Failure, RunResult, lower_quartile
+from autosched.process.ahead import worker_of
 from autosched.process.worker import Worker
 from autosched.task import Task
 from autosched.workloads.workload import shape_of
@@ -165,7 +166,7 @@ class Runner:
             self._worker = None
 
     def _new_worker(self) -> Worker:
-        return Worker(FACTORY)
+        return worker_of(FACTORY)
 
     def _replaced(self, error: MeasureError) -> bool:
         """Whether the process must be prepared again after this failure."""

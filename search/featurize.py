@@ -13,9 +13,12 @@ from autosched.features.ansor.rows import FeatureRows
 from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import ANSOR, TUNING
+from autosched.process.ahead import worker_of
 from autosched.process.worker import Handler, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
+
+FACTORY = "autosched.search.featurize:make_handler"  # of what its second process does
 
 Steps = tuple[Step, ...]
 _START_SECONDS = 20.0
@@ -35,7 +38,7 @@ class Helper:
     def start(self) -> Worker:
         """Start the process ahead of need; returns at once."""
         if self._worker is None:
-            self._worker = Worker("autosched.search.featurize:make_handler")
+            self._worker = worker_of(FACTORY)
         return self._worker
 
     def close(self) -> None:

@@ -139,6 +139,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.cli", "autosched.cli.app"): "Ctrl-C is dealt with before anything loads",
     ("autosched.cli.candidates_app", "autosched.arena"): START_UP,
     ("autosched.cli.candidates_app", "autosched.cli.arena"): START_UP,
+    ("autosched.cli.tuning_app", "autosched.cli.ahead"): START_UP,
     ("autosched.cli.tuning_app", "autosched.cli.asked"): START_UP,
     ("autosched.cli.candidates_app", "autosched.cli.build"): START_UP,
     ("autosched.cli.complete", "autosched.workloads"): START_UP,

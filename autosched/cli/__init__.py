@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autosched.process.garbage import rarely_collect
+from autosched.process.garbage import never_collect, rarely_collect
 
 
 def main() -> None:
@@ -13,4 +13,7 @@ def main() -> None:
     rarely_collect()
     from autosched.cli.app import run
 
-    run()
+    try:
+        run()
+    finally:
+        never_collect()

@@ -90,13 +90,15 @@ def tune(
     as_json: Json = False,
 ) -> None:
     """Tune a workload, or several; continues from the record file."""
-    from autosched.cli import tune as command
+    from autosched.cli.ahead import started_ahead
 
-    interrupts_raise()
-    from autosched.cli.asked import Asked
-    from autosched.cli.tune_settings import ManyFlags, ModelFlags, Overrides
+    with started_ahead(not dry_run and ray is None), trusting(trust):
+        from autosched.cli import tune as command
 
-    with trusting(trust):
+        interrupts_raise()
+        from autosched.cli.asked import Asked
+        from autosched.cli.tune_settings import ManyFlags, ModelFlags, Overrides
+
         command.run(
             Asked(config or (), expr, einsum, shape or (), dtype or (), settings or ()),
             Overrides(trials, target, records, seed, time_budget, share, ray),

@@ -12,3 +12,12 @@ def rarely_collect() -> None:
     in 12 % less time.
     """
     gc.set_threshold(100_000, 20, 20)
+
+
+def never_collect() -> None:
+    """Look for no more cycles: where a process ends, its memory goes with it.
+
+    Python otherwise looks through all modules and what is left of a run, in a tenth of a second.
+    """
+    gc.freeze()
+    gc.disable()

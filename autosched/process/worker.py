@@ -49,14 +49,19 @@ _LAST_WORDS = 200
 _KEPT = 4000
 _MOST_READS = 100
 
+_NO_QUEUE = -1, 0
+
 # The parent's path comes after the worker's own, and the current folder never: a module of the
 # user's that has the name of one in the standard library or an installed package is not run.
 _START = """
-import sys
+import fcntl, sys
 end = sys.argv.index("--")
+fd, memory, queue, lane = map(int, sys.argv[end + 2:])
+if queue >= 0:
+    fcntl.lockf(queue, fcntl.LOCK_EX, 1, lane)
 sys.path += [path for path in sys.argv[1:end] if path not in sys.path]
 from autosched.process.worker import serve
-serve(sys.argv[end + 1], *map(int, sys.argv[end + 2:]))
+serve(sys.argv[end + 1], fd, memory, queue)
 """
 
 # A handler turns a request into a reply; `handler_factory()` makes one in the worker.
@@ -77,7 +82,8 @@ class Worker:
 
     The interpreter starts afresh and imports only what the factory needs, so the caller's main
     script is never run again and its threads are never forked. `environment` are variables that
-    the process has beside the parent's.
+    the process has beside the parent's. With `queue`, a file and a byte of it, the first process
+    imports only once no other holds a lock on that byte; a process that ends gives it back.
 
     `stuck` are the processes that did not end within `kill_seconds` of being killed: they are left
     alone, and nothing waits for them.
@@ -90,6 +96,7 @@ class Worker:
         memory_limit: int = 0,
         environment: Mapping[str, str] | None = None,
         kill_seconds: float = KILL_SECONDS,
+        queue: tuple[int, int] = _NO_QUEUE,
     ) -> None:
         self._factory = factory
         self._memory_limit = memory_limit
@@ -102,11 +109,14 @@ class Worker:
         self.stuck: list[subprocess.Popen[bytes]] = []
         self._process: subprocess.Popen[bytes] | None = None
         self.connection: Connection
-        self.start()
+        self._begin(queue)
 
     def start(self) -> None:
         """Start the process, ending an earlier one. Returns before it is ready."""
         self.stop()
+        self._begin(_NO_QUEUE)
+
+    def _begin(self, queue: tuple[int, int]) -> None:
         here, there = socket.socketpair()
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # of a part of a message
             here.setsockopt(socket.SOL_SOCKET, option, _SILENCE)
@@ -115,8 +125,9 @@ class Worker:
                 [
                     *(sys.executable, "-P", "-c", _START, *(p for p in sys.path if p), "--"),
                     *(self._factory, str(there.fileno()), str(self._memory_limit)),
+                    *map(str, queue),
                 ],
-                pass_fds=(there.fileno(),),
+                pass_fds=(there.fileno(), *(fd for fd in queue[:1] if fd >= 0)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,  # what a candidate prints does not reach the terminal
@@ -281,14 +292,19 @@ class Worker:
         return f": {shown}" if shown else ""
 
 
-def serve(factory: str, fd: int, memory_limit: int) -> None:
-    """The worker's main loop: answer until the other side closes, or sends None."""
+def serve(factory: str, fd: int, memory_limit: int, queue: int = -1) -> None:
+    """The worker's main loop: answer until the other side closes, or sends None.
+
+    `queue` is closed when the imports are done: the next process goes on with its own.
+    """
     _settle(memory_limit)
     rarely_collect()
     connection = Connection(fd)
     module, _, name = factory.partition(":")
     own = os.getpid()
     handler: Handler = getattr(importlib.import_module(module), name)()
+    if queue >= 0:
+        os.close(queue)
     while True:
         try:
             request = connection.recv()

@@ -1,0 +1,27 @@
+"""The processes of a tuning run, started while the command still imports what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from autosched.process.ahead import end_ahead, start_ahead
+
+# As their owners name them, which take long to import.
+FEATURES = ("autosched.search.featurize:make_handler", 0)
+BUILD = ("autosched.measure.build:make_handler", 8 << 30)
+RUN = ("autosched.measure.run:make_handler", 0)
+
+
+@contextmanager
+def started_ahead(wanted: bool) -> Iterator[None]:
+    """Start those of a run on this machine's CPU as its configuration is without a file.
+
+    In the order in which they are needed; what is not taken ends with this.
+    """
+    if wanted:
+        start_ahead((FEATURES, BUILD, BUILD, RUN))
+    try:
+        yield
+    finally:
+        end_ahead()

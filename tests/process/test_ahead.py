@@ -1,0 +1,67 @@
+"""Processes started ahead are handed out once, wait for their turn to import, and end unused."""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from autosched.cli import ahead as of_a_run
+from autosched.measure import build, runner
+from autosched.process.ahead import end_ahead, start_ahead, worker_of
+from autosched.process.worker import Worker
+from autosched.search import featurize
+
+LONG = 300.0  # for what must succeed, however busy the machine is
+HANDLER = "kit.handlers:make_handler"
+
+
+@pytest.fixture(autouse=True)
+def none_left() -> Iterator[None]:
+    yield
+    end_ahead()
+
+
+def test_each_is_taken_once() -> None:
+    start_ahead([(HANDLER, 0)])
+    found = [worker_of(HANDLER) for _ in range(2)]
+    try:
+        pids = [worker.call(("pid",), LONG, "run") for worker in found]
+        assert len(set(pids)) == 2
+        end_ahead()  # neither is among those that nobody took
+        assert [worker.call(("pid",), LONG, "run") for worker in found] == pids
+    finally:
+        for worker in found:
+            worker.stop()
+
+
+def test_one_with_another_limit_of_memory_is_left() -> None:
+    start_ahead([(HANDLER, 1 << 40)])
+    found = worker_of(HANDLER)
+    found.stop()
+    taken = worker_of(HANDLER, 1 << 40)
+    end_ahead()
+    assert taken.call(("echo", 1), LONG, "run") == 1
+    taken.stop()
+
+
+def test_it_imports_when_the_one_before_is_ready() -> None:
+    with tempfile.TemporaryFile() as queue:
+        fcntl.lockf(queue, fcntl.LOCK_EX, 1, 1)
+        waiting = Worker(HANDLER, queue=(queue.fileno(), 1))
+        other = Worker(HANDLER, queue=(queue.fileno(), 0))  # in the other lane
+        waiting.send(("echo", 1))
+        assert other.call(("echo", 2), LONG, "run") == 2
+        assert not waiting.answers(0.2)
+        fcntl.lockf(queue, fcntl.LOCK_UN, 1, 1)
+        assert waiting.receive(LONG, "run") == 1
+        other.stop()
+        waiting.stop()
+
+
+def test_those_of_a_run_are_named_as_by_their_owners() -> None:
+    assert of_a_run.FEATURES == (featurize.FACTORY, 0)
+    assert of_a_run.BUILD == (build.FACTORY, build.MEMORY_LIMIT)
+    assert of_a_run.RUN == (runner.FACTORY, 0)
