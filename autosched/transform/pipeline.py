@@ -57,12 +57,12 @@ from autosched.transform.host.lower_tvm_builtin import LowerTVMBuiltin
 from autosched.transform.host.lower_vtcm_alloc import LowerVtcmAlloc
 from autosched.transform.host.make_packed_api import MakePackedAPI
 from autosched.transform.host.verify_vtcm_limit import VerifyVTCMLimit
+from autosched.transform.loops.compute_once import ComputeOnce
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.hoist_invariants import HoistInvariants
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
 from autosched.transform.loops.instrument_profile_intrinsics import InstrumentProfileIntrinsics
 from autosched.transform.loops.loop_partition import LoopPartition
-from autosched.transform.loops.read_divisors_once import ReadDivisorsOnce
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 from autosched.transform.loops.serialize_loops import SerializeLoops
 from autosched.transform.loops.skip_zeros import SkipZeros
@@ -117,7 +117,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         HoistIfThenElse(),
         PromoteAccumulators(vector_bytes, core_of(vector_bytes).registers),
         VectorizeInnermost(vector_bytes),
-        ReadDivisorsOnce(),
+        ComputeOnce(),
         UnrollLoop(),
         UserPasses(2),
         RenormalizeSplitPattern(),
@@ -256,6 +256,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "CombineContextCall": CombineContextCall,
     "CommonSubexprElimTIR": CommonSubexprElimTIR,
     "CompactBufferAllocation": CompactBufferAllocation,
+    "ComputeOnce": ComputeOnce,
     "ConvertBlocksToOpaque": ConvertBlocksToOpaque,
     "DropKernels": DropKernels,
     "FlattenBuffer": FlattenBuffer,
@@ -289,7 +290,6 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "NarrowDataType": NarrowDataType,
     "PlanAndUpdateBufferAllocationLocation": PlanAndUpdateBufferAllocationLocation,
     "PromoteAccumulators": PromoteAccumulators,
-    "ReadDivisorsOnce": ReadDivisorsOnce,
     "RemoveNoOp": RemoveNoOp,
     "RenormalizeSplitPattern": RenormalizeSplitPattern,
     "RewriteUnsafeSelect": RewriteUnsafeSelect,

@@ -359,7 +359,7 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
         lambda f: "0.0 *" not in to_text(f),
     ),
     "HoistInvariants": (divided_rows, lambda f: depth(f.body) == 2),
-    "ReadDivisorsOnce": (
+    "ComputeOnce": (
         lambda: (*divided_rows()[:2], CPU),
         lambda f: len(statements(f, LetStmt)) == 1,
     ),
