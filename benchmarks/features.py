@@ -2,15 +2,16 @@
 
     python benchmarks/features.py [--workloads matmul ...] [--candidates 8192]
     python benchmarks/features.py --workloads all --candidates 2000 --sample 2000 --repeats 1
+    python benchmarks/features.py --features autosched-1
     python benchmarks/features.py --workloads all --candidates 500 --sample 0 --space autosched
 
 Two populations of each workload are worked out: random candidates, and what mutations made of
 them. The first meets empty tables, the second what the first left behind. A sample of both is then
 worked out one by one and compared bit for bit; the exit status is 1 when anything differs. Times
 are processor time, for one by one the smallest of `--repeats` runs, with Python's garbage
-collector as autosched's own processes set it. The second line above compares
-about 100,000 candidates; the third only counts the candidates that the arrays have no rule for,
-which are worked out one by one, by reason.
+collector as autosched's own processes set it. The second line above compares about 100,000
+candidates; the third is of what `tune` learns from; the last only counts the candidates that the
+arrays have no rule for, which are worked out one by one, by reason.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ import numpy as np
 
 from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
+from autosched.features.batched.autosched_1.batch import BatchedTuningFeatures
 from autosched.features.batched.batch import BatchedFeatures, Share
 from autosched.features.lowering import features_of_steps
-from autosched.features.sets import ANSOR
+from autosched.features.sets import ANSOR, FeatureSetName
 from autosched.process.garbage import rarely_collect
 from autosched.search.evolution import mutated
 from autosched.search.mutation import restructured
@@ -105,12 +107,14 @@ def drawn(
     return found, structures.candidates(rows)
 
 
-def one_by_one(task: Task, candidates: list[Steps]) -> list[FeatureRows | None]:
+def one_by_one(
+    task: Task, candidates: list[Steps], features: str = ANSOR
+) -> list[FeatureRows | None]:
     """The rows by lowering each candidate; None for an illegal one."""
     found: list[FeatureRows | None] = []
     for steps in candidates:
         try:
-            found.append(features_of_steps(task.dag, steps, task.target, ANSOR))
+            found.append(features_of_steps(task.dag, steps, task.target, features))
         except ScheduleError:
             found.append(None)
     return found
@@ -128,6 +132,7 @@ def compare(
     target: Target,
     space: SpaceName,
     share: Share,
+    features: str,
     *,
     count: int,
     sample: int,
@@ -141,7 +146,8 @@ def compare(
     name, args = WORKLOADS[label]
     task = Task.from_workload(name, target=target, **args)
     populations = drawn(task, count, seed, space)
-    batched = BatchedFeatures(task.dag, task.target)
+    make = BatchedFeatures if features == ANSOR else BatchedTuningFeatures
+    batched = make(task.dag, task.target)
     if not sample:
         for population in populations:
             batched.at_once(population)
@@ -158,7 +164,7 @@ def compare(
     best = 0.0
     for _ in range(repeats):
         start = time.process_time()
-        expected = one_by_one(task, some)
+        expected = one_by_one(task, some, features)
         best = max(best, len(some) / (time.process_time() - start))
     wrong = sum(differ(rows[k], want) for k, want in zip(chosen, expected, strict=True))
     own = batched.share
@@ -190,6 +196,7 @@ def main() -> int:
     parser.add_argument("--workloads", nargs="+", default=DEFAULT, choices=(*WORKLOADS, "all"))
     parser.add_argument("--targets", nargs="+", default=["cpu"], choices=("cpu", "cuda"))
     parser.add_argument("--space", nargs="+", default=["autosched"], choices=get_args(SpaceName))
+    parser.add_argument("--features", default=ANSOR, choices=get_args(FeatureSetName))
     parser.add_argument("--candidates", type=int, default=8192)
     parser.add_argument("--sample", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
@@ -201,7 +208,8 @@ def main() -> int:
     for kind, space in product(options.targets, options.space):
         target, share = cuda_target() if kind == "cuda" else cpu_target(threads=2), Share()
         for label in WORKLOADS if "all" in options.workloads else options.workloads:
-            others, compared = compare(label, target, space, share, count=options.candidates, **how)
+            where = (label, target, space, share, options.features)
+            others, compared = compare(*where, count=options.candidates, **how)
             wrong, total = wrong + others, total + compared
         note("all of these", target, space, share, Share())
     print(f"{wrong} of {total} differ")

@@ -10,6 +10,7 @@ from typing import Any
 
 from autosched.errors import MeasureError, ScheduleError
 from autosched.features.ansor.rows import FeatureRows
+from autosched.features.batched.autosched_1.batch import BatchedTuningFeatures
 from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import ANSOR, TUNING
@@ -21,10 +22,12 @@ from autosched.task import Task
 FACTORY = "autosched.search.featurize:make_handler"  # of what its second process does
 
 Steps = tuple[Step, ...]
+AtOnce = tuple[list[FeatureRows | None], list[int]]
+"""Rows, and the numbers of the candidates that must be worked out one by one."""
 _START_SECONDS = 20.0
 _TIMES_OURS = 5.0  # its half is as large as ours, which is worked out meanwhile
 _WORTH_SENDING = 8  # fewer candidates are worked out here
-_WORTH_BATCHING = 64  # fewer are not faster at once
+_WORTH_BATCHING = 32  # fewer are not faster at once
 _WORTH_REFUSING = 8  # limits alone are arrays of a few microseconds a candidate
 _MAX_CACHED = 50_000  # about 200 MB
 
@@ -57,8 +60,8 @@ class Featurizer:
 
     Half of a large list goes to the helper; results do not depend on that. A candidate whose
     features cannot be worked out because of a mistake in autosched is left out like an illegal one;
-    `warning` is told of the first. `at_once` does the same for a large list, faster; `refused` says
-    of a large list which candidates are illegal, as far as it knows.
+    `warning` is told of the first. `at_once` does the same for most of a large list, faster;
+    `refused` says of a large list which candidates are illegal, as far as it knows.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class Featurizer:
         features: str = TUNING,
         ansor_limits: bool = False,
         warning: Callable[[str], None] = _tell_python,
-        at_once: Callable[[Sequence[Steps]], list[FeatureRows | None]] | None = None,
+        at_once: Callable[[Sequence[Steps]], AtOnce] | None = None,
         refused: Callable[[Sequence[Steps]], list[bool]] | None = None,
     ) -> None:
         self._extract = extract
@@ -87,8 +90,12 @@ class Featurizer:
             self._cache.clear()
         new = [c for c in dict.fromkeys(candidates) if c not in self._cache]
         if self._at_once is not None and len(new) >= _WORTH_BATCHING:
-            self._cache.update(zip(new, self._at_once(new), strict=True))
-            new = []
+            rows, rest = self._at_once(new)
+            left = [new[n] for n in rest]
+            self._cache.update(zip(new, rows, strict=True))
+            for steps in left:
+                del self._cache[steps]
+            new = left
         if self._refused is not None and len(new) >= _WORTH_REFUSING:
             illegal = self._refused(new)
             self._cache.update((c, None) for c, no in zip(new, illegal, strict=True) if no)
@@ -150,11 +157,16 @@ def task_featurizer(
     def extract(steps: Steps) -> FeatureRows:
         return features_of_steps(task.dag, steps, task.target, features, ansor_limits)
 
-    at_once = None
+    at_once: Callable[[Sequence[Steps]], AtOnce] | None = None
     refused = None
     if features == ANSOR or task.target.is_gpu:
         batched = BatchedFeatures(task.dag, task.target, ansor_limits)
-        at_once, refused = (batched, None) if features == ANSOR else (None, batched.refused)
+        if features == ANSOR:
+            at_once = batched.at_once
+        else:
+            refused = batched.refused
+    elif features == TUNING:
+        at_once = BatchedTuningFeatures(task.dag, task.target).at_once
     return Featurizer(extract, task, helper, features, ansor_limits, warning, at_once, refused)
 
 

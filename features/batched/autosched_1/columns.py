@@ -1,0 +1,434 @@
+"""The columns of `autosched_1/columns.py` as arrays over candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.features.ansor.names import CURVE_POINTS
+from autosched.features.autosched_1.columns import _MOST_REGISTERS
+from autosched.features.autosched_1.estimate import _CYCLES_PER_BYTE, ALL_OPS, FLOAT_OPS
+from autosched.features.autosched_1.machine import Machine
+from autosched.features.autosched_1.names import ACCESS_WIDTH, MAX_BUFFERS, SCOPES
+from autosched.features.batched.autosched_1.facts import Facts
+from autosched.features.batched.autosched_1.nests import Code, Floats
+from autosched.features.batched.columns import AccessColumns, Tables
+from autosched.features.batched.forms import Flags, Ints
+from autosched.features.walk.access import ACCESS_TYPES, READ_WRITE
+from autosched.state.iterator import Annotation
+
+_KINDS = (Annotation.VECTORIZE, Annotation.UNROLL, Annotation.PARALLEL)
+Column = Any
+"""Numbers by candidate, or one number for all."""
+
+
+@dataclass(eq=False)
+class Estimated:
+    """A store with its operations and `autosched_1.estimate.Estimate`; `exists` says where there
+    is such a store, `traffic` and `fits` are those of each cache."""
+
+    facts: Facts
+    code: Code
+    counts: Ints
+    step: Ints
+    scopes: list[str]
+    traffic: list[Floats]
+    fits: list[Ints]
+    balance: Floats
+    compute: Floats
+    memory: Floats
+
+    def operations(self, kinds: range) -> Ints:
+        """Of one iteration, a multiply-add counting as two."""
+        found: Ints = self.counts[kinds.start : kinds.stop].sum(axis=0)
+        return found + self.counts[0] if 0 in kinds else found
+
+
+def estimated(
+    facts: Facts, code: Code, counts: Ints, scopes: list[str], machine: Machine
+) -> Estimated:
+    """The estimate of one store."""
+    levels = [facts.fits(capacity) for capacity in machine.caches]
+    lines = sum(facts.lines)
+    assert isinstance(lines, np.ndarray)
+    moved = []
+    for level in levels:
+        outside = facts.outside(level)
+        times = facts.iterations // facts.at(facts.inner, outside)
+        moved.append((machine.line * (facts.at(lines, outside) * times)).astype(np.float64))
+    chunks = np.where(facts.parallel, facts.extent, 1).prod(axis=0)
+    balance = chunks / (-(-chunks // machine.threads) * machine.threads)
+    busy = 1.0 / (machine.threads * balance)
+    compute = facts.iterations / code.lanes * code.cycles * busy
+    memory = _in_order([b * c for b, c in zip(moved, _CYCLES_PER_BYTE, strict=True)]) * busy
+    fits = [facts.at(facts.inner, level) for level in levels]
+    step = np.asarray(facts.store.step)
+    return Estimated(facts, code, counts, step, scopes, moved, fits, balance, compute, memory)
+
+
+def _in_order(values: Sequence[Any]) -> Any:
+    """Their sum from the first to the last."""
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+@dataclass(eq=False)
+class Row:
+    """All stores of a buffer, in program order; `most` is the one that the row is about."""
+
+    stores: list[Estimated]
+    most: Ints
+    counts: Ints
+    ops: Floats
+    traffic: list[Floats]
+    compute: Floats
+    memory: Floats
+    cycles: Floats
+    walked: Floats
+    walk: Floats
+    bound: Floats
+    iterations: Ints
+    unique_bytes: Ints
+    allocation: list[Column] | None
+
+
+def row_of(stores: list[Estimated], allocation: list[Column] | None, machine: Machine) -> Row:
+    """The row of a buffer that these store to."""
+    table = np.stack([s.facts.iterations for s in stores])
+    most = len(stores) - 1 - np.argmax(table[::-1], axis=0)
+    counts = _in_order([s.counts * s.facts.iterations for s in stores])
+    ops = _in_order([s.operations(ALL_OPS) * s.facts.iterations for s in stores])
+    compute = _in_order([s.compute for s in stores])
+    memory = _in_order([s.memory for s in stores])
+    walk = _in_order([s.code.walked[8] / (machine.threads * s.balance) for s in stores])
+    unique = [machine.line * _in_order([lines[0] for lines in s.facts.lines]) for s in stores]
+    return Row(
+        stores,
+        most,
+        counts,
+        ops.astype(np.float64),
+        [_in_order([s.traffic[c] for s in stores]) for c in range(3)],
+        compute,
+        memory,
+        np.maximum(compute, memory),
+        _in_order([s.code.walked[:8] for s in stores]),
+        walk,
+        np.maximum(compute, walk),
+        _chosen(most, [s.facts.iterations for s in stores]),
+        _chosen(most, unique),
+        allocation,
+    )
+
+
+def _chosen(most: Ints, values: Sequence[Any]) -> Any:
+    found = values[0]
+    for k, value in enumerate(values[1:], 1):
+        found = np.where(most == k, value, found)
+    return found
+
+
+def row_columns(row: Row, tables: Tables, machine: Machine, block: Floats) -> None:
+    """Write the columns of a row but those of the program into `block`, (columns, candidates)."""
+    for k, store in enumerate(row.stores):
+        here = row.most == k
+        if here.any():
+            own = _Own(store, tables, machine)
+            if here.all():
+                _write(block, own.columns(row))
+            else:
+                found = np.empty_like(block)
+                _write(found, own.columns(row))
+                np.copyto(block, found, where=here)
+
+
+def _write(block: Floats, columns: Iterator[Column]) -> None:
+    for k, values in enumerate(columns):
+        block[k] = values
+
+
+class _Own:
+    """The columns of a row that is about one store."""
+
+    def __init__(self, store: Estimated, tables: Tables, machine: Machine) -> None:
+        self.store, self.facts, self.code, self.machine = store, store.facts, store.code, machine
+        self.forms = self.facts.forms
+        self.loops = range(len(self.facts.present))
+        reused = AccessColumns(self.facts.nest, tables, self.facts.store, machine.line)
+        self.reuse = [reused._reuse(access) for access in self.facts.accesses]
+        self.lane, self.any_lane = self._lane()
+
+    def columns(self, row: Row) -> Iterator[Column]:
+        """All but the last ones, which are those of the program."""
+        yield from row.counts
+        yield from self._annotations()
+        yield self.store.balance
+        yield from self._accesses()
+        yield from self._locality(row)
+        yield from self._walk(row)
+        yield from self._curve()
+        yield from self._registers()
+        yield from (0, 0, 0)
+        yield from (0,) * 8
+        yield from self._allocation(row)
+        yield self.facts.iterations
+        yield self.facts.number
+        yield np.maximum(0, self.store.step)
+
+    def _annotations(self) -> Iterator[Column]:
+        facts = self.facts
+        used = facts.uses[0]
+        for kind in _KINDS:
+            chosen = facts.present & (facts.kind == kind)
+            if not chosen.any():
+                yield from (0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0)
+                continue
+            number = chosen.sum(axis=0)
+            yield number
+            yield np.where(number > 0, np.where(chosen, facts.extent, 1).prod(axis=0), 0)
+            yield self._last(chosen, facts.extent)
+            common = np.zeros(self.forms.count, np.int64)  # 0: none
+            for spatial in (True, False):
+                alike = facts.present & (used == spatial)
+                before = alike.cumsum(axis=0)
+                total = before[-1]
+                for j in self.loops:
+                    here = chosen[j] & (used[j] == spatial)
+                    base = 1 if spatial else 4
+                    place = np.where(before[j] == total, 0, np.where(before[j] == 1, 2, 1))
+                    mixed = (common != 0) & (common != base + place)
+                    common = np.where(here, np.where(mixed, 7, base + place), common)
+            for k in range(8):
+                yield common == k
+
+    def _last(self, where: Flags, values: Ints) -> Ints:
+        """The value at the innermost loop of those, or 0."""
+        found = self.forms.zero
+        for j in self.loops:
+            found = np.where(where[j], values[j], found)
+        return found
+
+    def _lane(self) -> tuple[Ints, Flags]:
+        """The loop whose iterations are lanes, and whether there is one."""
+        facts = self.facts
+        lane, vector = self.forms.full(-1), self.forms.full(-1)
+        for j in self.loops:
+            lane = np.where(facts.present[j], j, lane)
+            vector = np.where(facts.vector[j], j, vector)
+        lane = np.where(vector >= 0, vector, lane)
+        return np.maximum(lane, 0), lane >= 0
+
+    def _step(self, k: int) -> Ints:
+        strides = self.facts.strides[k]
+        if not len(strides):
+            return self.forms.zero
+        return np.where(self.any_lane, np.abs(self.facts.at(strides, self.lane)), 0)
+
+    def _accesses(self) -> Iterator[Column]:
+        facts = self.facts
+        block = np.zeros((len(facts.accesses), ACCESS_WIDTH, self.forms.count))
+        keys = []
+        level = self.forms.full(len(self.loops))
+        outside = facts.outside(level)
+        times = facts.iterations // facts.at(facts.inner, outside)
+        for k in range(len(facts.accesses)):
+            lines = facts.at(facts.lines[k], outside) * times
+            keys.append(lines)
+            for column, values in enumerate(self._slot(k, lines)):
+                block[k, column] = values
+        order = np.lexsort(
+            (
+                np.repeat(-np.array(facts.element_bytes)[:, None], self.forms.count, axis=1),
+                -np.stack(keys).astype(np.float64),
+            ),
+            axis=0,
+        )
+        result = np.zeros((MAX_BUFFERS, *block.shape[1:]))
+        order = order[:MAX_BUFFERS]
+        if (order == order[:, :1]).all():
+            result[: len(order)] = block[order[:, 0]]
+        else:
+            result[: len(order)] = np.take_along_axis(block, order[:, None, :], axis=0)
+        yield from result.reshape(-1, self.forms.count)
+
+    def _slot(self, k: int, lines: Ints) -> Iterator[Column]:
+        facts, access, size = self.facts, self.facts.accesses[k], self.facts.element_bytes[k]
+        kind, iterations, touched, times = self.reuse[k]
+        accessed = (facts.iterations * size).astype(np.float64)
+        count = np.where(times > 0.5, times, 0.5)
+        step = self._step(k)
+        for name in ACCESS_TYPES:
+            yield float(access.kind == name)
+        for name in SCOPES:
+            yield float(self.store.scopes[k] == name)
+        yield accessed
+        yield facts.elements[k][0] * size
+        yield lines
+        yield facts.lines[k][0]
+        for reuse in range(3):
+            yield kind == reuse
+        yield iterations
+        yield touched
+        yield times
+        yield accessed / count
+        yield lines / count
+        yield np.abs(self._innermost(facts.strides[k]))
+        yield step
+        yield from (step == 0, step == 1, step > 1)
+        yield facts.runs[k]
+        yield from (0, 0)
+
+    def _innermost(self, values: Ints) -> Ints:
+        """At the innermost loop there is; 0 without any."""
+        return self._last(self.facts.present, values)
+
+    def _locality(self, row: Row) -> Iterator[Column]:
+        yield from row.traffic
+        yield from self.store.fits
+        for traffic in row.traffic:
+            yield row.ops / np.maximum(1.0, traffic)
+        steps = np.stack([self._step(k) for k in range(len(self.facts.accesses))])
+        for flags in (steps == 0, steps == 1, steps > 1):
+            yield flags.sum(axis=0) / len(steps)
+
+    def _walk(self, row: Row) -> Iterator[Column]:
+        yield from row.walked
+        for count in row.walked:
+            yield row.ops / np.maximum(1.0, count)
+        yield row.walk
+        yield 100 * row.walk / np.maximum(1.0, row.ops)
+        yield 100 * row.bound / np.maximum(1.0, row.ops)
+
+    def _curve(self) -> Iterator[Column]:
+        facts = self.facts
+        operations = self.store.operations(FLOAT_OPS)
+        if not len(self.loops) or not operations.any():
+            yield from (0.0,) * CURVE_POINTS
+            return
+        done = (operations * facts.inner[-2::-1]).astype(np.float64)
+        memory: Ints = _in_order(
+            [
+                elements[-2::-1] * size
+                for elements, size in zip(facts.elements, facts.element_bytes, strict=True)
+            ]
+        )
+        intensity = done / memory
+        first = (~facts.present[::-1]).cumprod(axis=0).sum(axis=0)  # loops that are not there
+        first = np.minimum(first, len(done) - 1)
+        for k in range(1, CURVE_POINTS + 1):
+            x = done[-1] * k / CURVE_POINTS
+            at = np.maximum((done < x).sum(axis=0), first)
+            at = np.minimum(at, len(done) - 1)
+            y = facts.at(intensity, at)
+            top = facts.at(done, at)
+            between = (at > first) & (top > x)
+            below = np.maximum(at - 1, 0)
+            start, lower = facts.at(done, below), facts.at(intensity, below)
+            gap = np.where(between, top - start, 1.0)
+            slope = (y - lower) / gap
+            y = np.where(between, y - slope * (top - x), y)
+            yield np.where((operations > 0) & (facts.number > 0), y, 0.0)
+
+    def _registers(self) -> Iterator[Column]:
+        facts, code, core = self.facts, self.code, self.machine.core
+        element = facts.element_bytes[0]
+        own = facts.strides[0]
+        reduces = (facts.present & ~facts.uses[0]).any(axis=0)
+        if facts.accesses[0].kind != READ_WRITE:
+            reduces = np.zeros_like(reduces)
+        reducing = facts.present & (own == 0) & reduces
+        last = self.forms.full(-1)
+        for j in self.loops:
+            last = np.where(reducing[j], j, last)
+        some = last >= 0
+        running = facts.number > 0
+        vectors = self._last(facts.vector, facts.extent)
+        inner_len = np.where(running, self._innermost(facts.extent), 1)
+        innermost = self.forms.full(-1)
+        for j in self.loops:
+            innermost = np.where(facts.present[j], j, innermost)
+        yield facts.number - code.start
+        yield facts.at(facts.inner, facts.level_of(code.start))
+        yield np.minimum(1.0, code.lanes * element / core.vector_bytes)
+        yield np.where(vectors > 0, vectors * element / core.vector_bytes, 0)
+        yield code.folded
+        yield code.gathers
+        yield code.accumulators
+        yield np.minimum(_MOST_REGISTERS, code.registers / core.registers)
+        yield code.cycles * 10
+        yield np.where(some, facts.at(facts.inner, last + 1), 0)
+        yield inner_len
+        yield some & (last == innermost)
+        yield self._last(reducing, facts.extent)
+        yield self._unrolled()
+
+    def _unrolled(self) -> Ints:
+        facts = self.facts
+        body, done = self.forms.one, np.zeros(self.forms.count, bool)
+        limit = np.maximum(1, self.store.step)
+        for j in reversed(self.loops):
+            kind, present = facts.kind[j], facts.present[j]
+            serial = present & (kind == Annotation.NONE)
+            done = done | facts.parallel[j] | (serial & (body * facts.extent[j] > limit))
+            more = present & ~done & ~facts.vector[j]
+            body = np.where(more, body * facts.extent[j], body)
+        return body
+
+    def _allocation(self, row: Row) -> Iterator[Column]:
+        if row.allocation is None:
+            yield from (0,) * 4
+            return
+        size, elements, outside = row.allocation
+        yield size
+        yield elements * outside
+        yield outside
+        yield row.iterations / np.maximum(1.0, outside)
+
+
+def program_columns(rows: list[Row], blocks: Sequence[Floats], ordered: Sequence[Ints]) -> None:
+    """Write the columns of the program, and of the rows in it, at the end of each block.
+
+    `ordered` has for each place the number of the row that is there, by candidate.
+    """
+
+    def total(values: Sequence[Any]) -> Any:
+        table = np.stack([np.asarray(v) for v in values])
+        return _in_order([np.take_along_axis(table, at[None], axis=0)[0] for at in ordered])
+
+    ops = total([row.ops for row in rows])
+    cycles = total([row.cycles for row in rows])
+    memory = total([row.memory for row in rows])
+    walk = total([row.walk for row in rows])
+    bound = total([row.bound for row in rows])
+    iterations = total([row.iterations for row in rows])
+    unique = total([row.unique_bytes for row in rows])
+    some = [row.allocation[0] for row in rows if row.allocation is not None]
+    alloc = _in_order(some) if some else 0
+    traffic = [total([row.traffic[c] for row in rows]) for c in range(2)]
+    program = [
+        len(rows),
+        ops,
+        cycles,
+        memory,
+        100 * cycles / np.maximum(1.0, ops),
+        *(t / np.maximum(1, unique) for t in traffic),
+        alloc,
+        walk,
+        100 * walk / np.maximum(1.0, ops),
+        bound,
+        100 * bound / np.maximum(1.0, ops),
+    ]
+    for row, block in zip(rows, blocks, strict=True):
+        own = [
+            row.compute,
+            row.memory,
+            100 * row.cycles / np.maximum(1.0, row.ops),
+            row.cycles / np.maximum(1.0, cycles),
+            row.ops / np.maximum(1.0, ops),
+            row.iterations / np.maximum(1, iterations),
+        ]
+        _write(block[-len(own) - len(program) :], iter([*own, *program]))

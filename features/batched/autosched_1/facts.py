@@ -1,0 +1,192 @@
+"""What `autosched_1/store.py` and `locality.py` note of a store, for many candidates at once.
+
+Lists over loops have an entry for every loop that is around the store of some candidate; where it
+is not around, its extent is 1 and what lies inside it is what lies outside. A depth counts the
+loops that are there.
+"""
+
+from __future__ import annotations
+
+from typing import overload
+
+import numpy as np
+
+from autosched.features.batched.forms import Flags, Form, Ints
+from autosched.features.batched.nest import Nest
+from autosched.features.batched.plan import UnsupportedError
+from autosched.features.batched.stores import Floats, Store, Touched
+from autosched.state.iterator import Annotation
+
+_LARGEST = float(1 << 44)
+
+
+class Facts:
+    """One store. `present`, `extent` and `kind` by loop; `inner` by level, one more than loops.
+
+    `depth` has by level the number of loops outside, `accesses` what is accessed, the stored
+    buffer first; for each of them `elements` and `lines` by level, `runs`, `strides` and `uses` by
+    loop. `uneven` says by loop whether some access does not move evenly along it.
+    """
+
+    def __init__(self, nest: Nest, store: Store, line: int) -> None:
+        self.nest, self.store, self.forms = nest, store, nest.forms
+        forms, loops = nest.forms, store.loops
+        count, size = len(loops), nest.forms.count
+        self.present: Flags = np.zeros((count, size), bool)
+        self.extent: Ints = np.ones((count, size), np.int64)
+        self.kind: Ints = np.zeros((count, size), np.int64)
+        self.depth: Ints = np.zeros((count + 1, size), np.int64)
+        self.inner: Ints = np.ones((count + 1, size), np.int64)
+        for j, loop in enumerate(loops):
+            self.present[j] = loop.present
+            self.extent[j] = np.where(loop.present, loop.extent, 1)
+            self.kind[j] = np.where(loop.present, loop.kind, 0)
+        self.depth[1:] = self.present.cumsum(axis=0)
+        if count:
+            self.inner[:-1] = self.extent[::-1].cumprod(axis=0)[::-1]
+            forms.refuse(
+                self.extent.astype(np.float64).prod(axis=0) > _LARGEST, "iterations beyond 2**44"
+            )
+        self.iterations: Ints = self.inner[0]
+        self.number: Ints = self.depth[-1]
+        self.parallel: Flags = self.present & (self.kind == Annotation.PARALLEL)
+        self.vector: Flags = self.present & (self.kind == Annotation.VECTORIZE)
+        self.accesses = list(reversed(store.touched))
+        if any(not access.tuples[0] for access in self.accesses):
+            raise UnsupportedError("a buffer without dimensions")
+        self.element_bytes = [nest.ops.buffers[a.buffer].bytes for a in self.accesses]
+        self.storage = [storage_of(nest, a.buffer) for a in self.accesses]
+        self.uses = [
+            np.array([access.uses(loop.slot, size) for loop in loops], bool).reshape(count, size)
+            for access in self.accesses
+        ]
+        self.uneven: Flags = np.zeros((count, size), bool)
+        for access in self.accesses:
+            self._plain(access)
+        self.strides = [
+            self._along(access.tuples[0], storage)
+            for access, storage in zip(self.accesses, self.storage, strict=True)
+        ]
+        self._measure(line)
+
+    def _plain(self, access: Touched) -> None:
+        """Refuse what has no rule here, and note where indices are digits."""
+        forms = self.forms
+        for text in access.written.values():
+            forms.refuse(text.where, "an index that is a text")
+        for other in access.tuples[1:]:
+            for one, two in zip(access.tuples[0], other, strict=True):
+                forms.refuse(~forms.same(one, two), "reads of one buffer at several places")
+        for form in access.tuples[0]:
+            for slot, term in form.every():
+                j = self.store.at.get(slot)
+                if j is not None:
+                    digit = (term.lower > 1) | (term.upper < forms.extents[slot])
+                    self.uneven[j] |= digit & (term.scale != 0)
+        self.uneven &= self.present
+
+    def _along(self, index: list[Form], storage: list[Ints]) -> Ints:
+        """Elements between the first two iterations of each loop."""
+        found = np.zeros_like(self.extent)
+        scale: Ints | int = 1
+        for d in range(len(index) - 1, -1, -1):
+            for slot, term in index[d].every():
+                j = self.store.at.get(slot)
+                if j is not None:
+                    found[j] += np.where(term.lower > 1, 0, term.scale) * scale
+            scale = scale * np.maximum(storage[d], 1)
+        return np.where(self.present, found, 0)
+
+    def _measure(self, line: int) -> None:
+        forms = self.forms
+        self.elements: list[Ints] = []
+        self.lines: list[Ints] = []
+        self.runs: list[Ints] = []
+        self.bytes: Ints = np.zeros_like(self.inner)
+        for access, storage, size in zip(
+            self.accesses, self.storage, self.element_bytes, strict=True
+        ):
+            region = [self._region(form) for form in access.tuples[0]]
+            elements = np.ones_like(self.inner)
+            for dim in region:
+                elements = elements * dim
+            run, runs = _run(region, storage, size)
+            lines = runs * -(-run // line)
+            short = (run < line) & (runs > 1)
+            if short.any():
+                close = np.minimum(runs, _span_lines(region, storage, size, line))
+                lines = np.where(short, close, lines)
+            self.elements.append(elements)
+            self.lines.append(lines)
+            self.runs.append(run[0] if len(run) else forms.full(size))
+            self.bytes += lines * line
+
+    def _region(self, form: Form) -> Ints:
+        """The extent of an index by level."""
+        reach = np.zeros_like(self.extent)
+        for slot, term in form.every():
+            j = self.store.at.get(slot)
+            if j is not None:
+                reach[j] += np.abs(term.scale) * self.forms.largest(slot, term)
+        found = np.ones_like(self.inner)
+        found[:-1] += np.where(self.present, reach, 0)[::-1].cumsum(axis=0)[::-1]
+        return found
+
+    def outside(self, level: Ints) -> Ints:
+        """The level around the loop around a level: the loop that is there next outside."""
+        last = np.zeros_like(level)
+        for j in range(len(self.present)):
+            last = np.where(self.present[j] & (j < level), j, last)
+        return last
+
+    def fits(self, capacity: int) -> Ints:
+        """The outermost level whose data fit; all levels inside it do."""
+        level = self.forms.full(len(self.present))
+        fits = np.ones(self.forms.count, bool)
+        for j in range(len(self.present) - 1, -1, -1):
+            fits = fits & (self.bytes[j] <= capacity)
+            level = np.where(fits, j, level)
+        return level
+
+    @overload
+    def at(self, table: Ints, level: Ints) -> Ints: ...
+    @overload
+    def at(self, table: Floats, level: Ints) -> Floats: ...
+    def at(self, table: Ints | Floats, level: Ints) -> Ints | Floats:
+        """The entries of a table by level."""
+        found: Ints | Floats = np.take_along_axis(table, level[None], axis=0)[0]
+        return found
+
+    def level_of(self, depth: Ints) -> Ints:
+        """The first level at a depth."""
+        found: Ints = (self.depth < depth).sum(axis=0)
+        return found
+
+
+def storage_of(nest: Nest, buffer: int) -> list[Ints]:
+    """The extents of what is stored of a buffer: what is realised of it, else its shape."""
+    for stage in nest.stages.values():
+        if stage.ops.buffer == buffer:
+            return stage.extents
+    return nest.shapes[buffer]
+
+
+def _run(region: list[Ints], storage: list[Ints], size: int) -> tuple[Ints, Ints]:
+    """Contiguous bytes, and how many runs of them there are, by level."""
+    run: Ints = np.full_like(region[0], size) if region else np.full((1, 1), size, np.int64)
+    runs = np.ones_like(run)
+    joins: Flags = np.ones(run.shape, bool)
+    for d in range(len(region) - 1, -1, -1):
+        run = np.where(joins, run * region[d], run)
+        runs = np.where(joins, runs, runs * region[d])
+        joins = joins & (region[d] == storage[d])
+    return run, runs
+
+
+def _span_lines(region: list[Ints], storage: list[Ints], size: int, line: int) -> Ints:
+    span: Ints = np.ones_like(region[0])
+    scale: Ints | int = 1
+    for d in range(len(region) - 1, -1, -1):
+        span = span + (region[d] - 1) * scale
+        scale = scale * np.maximum(storage[d], 1)
+    return -(-span * size // line)

@@ -1,0 +1,140 @@
+"""The rows of `autosched-1` of a population, as `autosched_1/rows.py` has them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from autosched.features.autosched_1.machine import Machine
+from autosched.features.autosched_1.names import COLUMNS, SCALED
+from autosched.features.batched.autosched_1.columns import (
+    Estimated,
+    estimated,
+    program_columns,
+    row_columns,
+    row_of,
+)
+from autosched.features.batched.autosched_1.facts import Facts
+from autosched.features.batched.autosched_1.nests import code_of, starts_of
+from autosched.features.batched.autosched_1.surroundings import surroundings_of
+from autosched.features.batched.autosched_1.values import check_program, value_facts
+from autosched.features.batched.build_nest import build_nest
+from autosched.features.batched.columns import Tables
+from autosched.features.batched.counts import Known, count_store
+from autosched.features.batched.forms import Flags, Ints
+from autosched.features.batched.nest import Nest, Population
+from autosched.features.batched.ops import ProgramOps, StoreOps
+from autosched.features.batched.rows import PopulationRows
+from autosched.features.batched.stores import Store, make_stores
+from autosched.state.iterator import Annotation
+
+_SCALED = np.array(SCALED)
+_MAD, _ADDSUB, _MUL = range(3)
+
+
+def rows_of_population(
+    ops: ProgramOps,
+    population: Population,
+    machine: Machine,
+    known: dict[StoreOps, Known],
+) -> PopulationRows:
+    """The rows of a population; raises UnsupportedError for a program without a rule."""
+    check_program(ops)
+    with np.errstate(all="ignore"):
+        nest = build_nest(ops, population)
+        stores = make_stores(nest)
+        _check(nest, stores)
+        found = _estimates(nest, population, stores, machine, known)
+        by_buffer: dict[int, list[Estimated]] = defaultdict(list)
+        for item in found:
+            by_buffer[item.facts.store.buffer].append(item)
+        rows = [
+            row_of(items, _allocation(nest, items[-1].facts), machine)
+            for items in by_buffer.values()
+        ]
+        count = nest.forms.count
+        block = np.empty((len(rows), len(COLUMNS), count))
+        tables = Tables(nest, stores)
+        for row, own in zip(rows, block, strict=True):
+            row_columns(row, tables, machine, own)
+        first = np.stack([items[0].facts.store.place for items in by_buffer.values()])
+        order = np.argsort(first, axis=0)
+        program_columns(rows, list(block), list(order))
+        block = np.take_along_axis(block, order[:, None, :], axis=0)
+        values = np.ascontiguousarray(block.transpose(2, 0, 1)).reshape(-1, len(COLUMNS))
+        values[:, _SCALED] = np.log2(values[:, _SCALED] + 1.0)
+    names = [ops.buffers[buffer].name for buffer in by_buffer]
+    return PopulationRows(
+        values.astype(np.float32).reshape(count, len(rows), len(COLUMNS)),
+        order,
+        names,
+        nest.forms,
+        np.zeros(count, bool),
+    )
+
+
+def _estimates(
+    nest: Nest,
+    population: Population,
+    stores: list[Store],
+    machine: Machine,
+    known: dict[StoreOps, Known],
+) -> list[Estimated]:
+    facts = [Facts(nest, store, machine.line) for store in stores]
+    around = [surroundings_of(nest, population, store) for store in stores]
+    scopes = {stage.ops.buffer: stage.ops.scope or "global" for stage in nest.stages.values()}
+    found = []
+    for k, store in enumerate(stores):
+        value = value_facts(store.ops, store.stage.ops)
+        partner = [n for n, other in enumerate(stores) if other.stage is store.stage and n != k]
+        beside = (facts[partner[0]], around[partner[0]]) if partner else None
+        start = starts_of(facts[k], around[k], beside)
+        code = code_of(facts[k], value, start, machine)
+        counts = _with_mads(
+            count_store(nest.forms, store, known.setdefault(store.ops, {})), value.mads
+        )
+        of = [scopes.get(access.buffer, "global") for access in facts[k].accesses]
+        found.append(estimated(facts[k], code, counts, of, machine))
+    return found
+
+
+def _with_mads(counts: Ints, mads: int) -> Ints:
+    """A sum with a product is one multiply-add."""
+    both = (counts[_ADDSUB] > 0) & (counts[_MUL] > 0)
+    taken = np.where(both, np.minimum(np.minimum(counts[_ADDSUB], counts[_MUL]), mads), 0)
+    counts[_MAD] = np.where(both, taken, counts[_MAD])
+    counts[_ADDSUB] -= taken
+    counts[_MUL] -= taken
+    return counts
+
+
+def _allocation(nest: Nest, facts: Facts) -> list[object]:
+    elements = nest.forms.one
+    for extent in facts.store.stage.extents:
+        elements = elements * extent
+    return [elements * facts.element_bytes[0], elements, facts.store.outside]
+
+
+def _check(nest: Nest, stores: list[Store]) -> None:
+    """Refuse candidates of which the code generator's passes change the loops."""
+    forms = nest.forms
+    for stage in nest.stages.values():
+        forms.refuse(stage.checked, "conditions around a store")
+    for store in stores:
+        if not store.ops.is_init:
+            forms.refuse(_is_invariant(nest, store), "a stage that may leave a loop")
+
+
+def _is_invariant(nest: Nest, store: Store) -> Flags:
+    """Where the innermost loop around the store's stage is not in its indices."""
+    own = set(store.stage.loops.slots)
+    found: Flags = np.zeros(nest.forms.count, bool)
+    for loop in store.loops:
+        if loop.slot not in own:
+            used = np.zeros(nest.forms.count, bool)
+            for access in store.touched:
+                used = used | access.uses(loop.slot, nest.forms.count)
+            still = ~used & (loop.kind != Annotation.PARALLEL)
+            found = np.where(loop.present, still, found)
+    return found

@@ -1,0 +1,103 @@
+"""Which loops enclose nothing but a store, and which stores stand beside it (`walk/visitor.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.features.batched.forms import Flags, Ints
+from autosched.features.batched.nest import Nest, Population
+from autosched.features.batched.stores import Store
+
+
+@dataclass(eq=False)
+class Surroundings:
+    """Of a store: the loops from depth `floor` on enclose nothing else.
+
+    Where `beside`, the statements next to it in `level` loops are `count`, it included, and the
+    loops from `outer` on enclose nothing but them. `of_reduction` says where they are the start and
+    the steps of its own reduction, and nothing is between them and the stores.
+    """
+
+    floor: Ints
+    level: Ints
+    outer: Ints
+    count: Ints
+    beside: Flags
+    of_reduction: Flags
+
+    def sequence(self, depth: Ints, more: Ints | int, where: Flags) -> None:
+        """A sequence of `more` statements besides the one with the store begins at `depth`."""
+        joins = where & self.beside & (self.level == depth)
+        new = where & ~joins
+        self.count = np.where(joins, self.count + more, np.where(new, 1 + more, self.count))
+        self.outer = np.where(new, self.floor, self.outer)
+        self.level = np.where(new, depth, self.level)
+        self.floor = np.where(new, depth, self.floor)
+        self.beside = self.beside | new
+        self.of_reduction = self.of_reduction & ~where
+
+    def alone(self, depth: Ints, where: Flags) -> None:
+        """Something that is no loop encloses what is at `depth`."""
+        self.floor = np.where(where, depth, self.floor)
+        self.beside = self.beside & ~where
+        self.of_reduction = self.of_reduction & ~where
+
+
+def surroundings_of(nest: Nest, population: Population, store: Store) -> Surroundings:
+    """Those of a store in all candidates."""
+    forms = nest.forms
+    zero, none = forms.zero, np.zeros(forms.count, bool)
+    found = Surroundings(zero, zero, zero, forms.one, none, none)
+    roots = sum(((target < 0).astype(np.int64) for target in population.target), zero)
+    found.sequence(zero, roots - 1, roots > 1)
+    s = next(k for k, stage in nest.stages.items() if stage is store.stage)
+    depth = zero
+    for t in range(len(nest.ops.stages) - 1, s, -1):
+        around = nest.inside[s][t]
+        if (around < 0).all():
+            continue
+        reduces = len(nest.stages[t].ops.stores) > 1
+        for k in range(len(nest.stages[t].loops.slots)):
+            here: Flags = around >= k
+            if reduces:
+                found.sequence(depth, 1, here & (nest.stages[t].loops.common == k))
+            depth = _loop(nest, population, found, t, k, here, here, depth)
+    own = store.stage.loops
+    for k in range(len(own.slots) + 1):
+        if len(store.stage.ops.stores) > 1:
+            found.sequence(depth, 1, own.common == k)
+            found.of_reduction = found.of_reduction | (own.common == k)
+        if k == len(own.slots):
+            break
+        here = np.ones(forms.count, bool)
+        if store.ops.is_init:
+            here = ~((own.common <= k) & own.reducing[k])
+        inside = here & (own.common > k) if store.ops.is_init else here
+        depth = _loop(nest, population, found, s, k, here, inside, depth)
+    return found
+
+
+def _loop(
+    nest: Nest,
+    population: Population,
+    found: Surroundings,
+    t: int,
+    k: int,
+    here: Flags,
+    shares: Flags,
+    depth: Ints,
+) -> Ints:
+    """Enter loop k of stage t, which is around the store where `here`; the depth inside it.
+
+    Where it `shares`, the stages that are computed in the loop stand beside the store.
+    """
+    loops = nest.stages[t].loops
+    found.alone(depth, here & (loops.unroll == k) & (nest.own_step[t] >= 0))
+    depth = depth + (here & (nest.forms.extents[loops.slots[k]] > 1))
+    inside = nest.forms.zero
+    for u in range(t):
+        inside = inside + ((population.target[u] == t) & (population.at[u] == k))
+    found.sequence(depth, inside, shares & (inside > 0))
+    return depth

@@ -1,0 +1,51 @@
+"""Rows of `autosched-1` at once are those of each candidate by itself, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.features.batched.autosched_1.batch import BatchedTuningFeatures
+from autosched.features.lowering import rows_of_steps
+from autosched.features.sets import Rows
+from autosched.search.options import SearchOptions
+from autosched.search.space import SearchSpace
+from autosched.state.steps import Step
+from autosched.target import cpu_target
+from autosched.task import Task
+
+CASES: list[tuple[str, dict[str, Any], float]] = [
+    ("matmul", {"M": 64, "N": 48, "K": 36}, 0.7),
+    ("matmul", {"M": 31, "N": 1, "K": 50}, 1.0),
+    ("dense_bias_relu", {"M": 16, "N": 96, "K": 32}, 0.7),
+    ("norm_bmn", {"B": 2, "M": 6, "N": 8}, 1.0),
+    ("softmax", {"M": 12, "N": 50}, 1.0),
+]
+"""With the largest share of candidates that may be worked out one by one."""
+COUNT = 24
+
+
+def _one(task: Task, steps: tuple[Step, ...]) -> Rows | None:
+    try:
+        return rows_of_steps(task.dag, steps, task.target, "autosched-1")
+    except ScheduleError:
+        return None
+
+
+def _bits(rows: Rows | None) -> object:
+    return None if rows is None else (rows.values.shape, rows.values.tobytes(), rows.buffers)
+
+
+@pytest.mark.parametrize(("name", "args", "most"), CASES)
+def test_rows_are_those_of_one_by_one(name: str, args: dict[str, Any], most: float) -> None:
+    task = Task.from_workload(name, target=cpu_target(threads=2), **args)
+    space = SearchSpace(task, SearchOptions(space="autosched"))
+    found = space.sample(np.random.default_rng(5), COUNT)
+    batched = BatchedTuningFeatures(task.dag, task.target)
+    rows = batched.rows_of(found)
+    assert batched.share.candidates == len(found)
+    assert batched.share.one_by_one <= most * len(found), batched.share.reasons
+    assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
