@@ -72,7 +72,7 @@ class Context:
         axes = {var: form for var, form in self.axes.items() if var in free_vars(value)}
         conditions = list(self.given) if replaced else []
         for var in list(axes):
-            conditions += self._conditions(var)
+            conditions += self.conditions(var)
         given = []
         for condition in conditions:
             flag, var, limit = Var("holds"), Var("value"), Var("limit")
@@ -86,7 +86,7 @@ class Context:
                 axes[limit] = Form({}, np.where(condition.where, condition.limit, 0))
         return Text(value, axes, given)
 
-    def _conditions(self, var: Var) -> list[Condition]:
+    def conditions(self, var: Var) -> list[Condition]:
         """The conditions on axis `var` that some candidate has."""
         if var not in self.variables:
             return []

@@ -33,21 +33,22 @@ def count_store(forms: Forms, store: Store, known: Known) -> Ints:
         return _simplified(forms, store, store.ops.value, known)
     counts = np.repeat(np.array(store.ops.counts, np.int64)[:, None], forms.count, axis=1)
     for form in own_indices(forms, store) * store.ops.updates:
-        _add_index(forms, form, counts)
+        add_index(forms, form, counts)
     for number, indices in enumerate(store.ops.loads):
         for d in range(len(indices[1])):
             text = store.texts.get((number, d))
             if text is None:
-                _add_index(forms, store.loaded[number][d], counts)
+                add_index(forms, store.loaded[number][d], counts)
             else:
                 where, known_counts = text
                 here = np.zeros_like(counts)
-                _add_index(forms, store.loaded[number][d], here, ~where)
+                add_index(forms, store.loaded[number][d], here, ~where)
                 counts += np.where(where, known_counts, here)
     return counts
 
 
-def _add_index(forms: Forms, form: Form, counts: Ints, needed: Flags | bool = True) -> None:
+def add_index(forms: Forms, form: Form, counts: Ints, needed: Flags | bool = True) -> None:
+    """Add the operations of an index that is a form."""
     terms, positive = forms.zero, form.base > 0
     for slot, term in form.every():
         there = term.scale != 0
@@ -82,7 +83,7 @@ def _by_parts(forms: Forms, store: Store, known: Known) -> Ints:
     free = frozenset[Var]().union(*map(free_vars, store.ops.parts))
     for e in indices:
         if free_vars(e).isdisjoint(free):
-            _add_index(forms, index_form(forms, e, axes), counts)
+            add_index(forms, index_form(forms, e, axes), counts)
     return counts
 
 

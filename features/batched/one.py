@@ -67,9 +67,11 @@ def signature(
     return tuple(map(int, found))
 
 
-def simplified(forms: Forms, text: Text, n: int) -> tuple[Expr, dict[int, Var]]:
+def simplified(
+    forms: Forms, text: Text, n: int, as_ansor: bool = True
+) -> tuple[Expr, dict[int, Var]]:
     """The value for candidate n, and the variables of the loops in it by slot."""
-    analyzer = Analyzer(as_ansor=True)
+    analyzer = Analyzer(as_ansor=as_ansor)
     loops: dict[int, Var] = {}
     table: dict[Var, Expr] = {}
     for var, form in text.axes.items():

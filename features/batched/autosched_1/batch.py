@@ -9,17 +9,24 @@ from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.machine import machine_of
 from autosched.features.batched.alike import Alike, population_of
 from autosched.features.batched.autosched_1.rows import rows_of_population
+from autosched.features.batched.autosched_1.values import KnownChoices
 from autosched.features.batched.batch import BatchedFeatures, _Program
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import AUTOSCHED_1, Rows
+from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step
+from autosched.target import Target
 
 Steps = tuple[Step, ...]
 
 
 class BatchedTuningFeatures(BatchedFeatures):
     """Rows of `autosched-1` for candidates of one DAG and CPU target; see `BatchedFeatures`."""
+
+    def __init__(self, dag: ComputeDAG, target: Target) -> None:
+        super().__init__(dag, target)
+        self._choices: KnownChoices = {}
 
     def _one(self, steps: Steps) -> Rows | None:
         try:
@@ -42,7 +49,7 @@ class BatchedTuningFeatures(BatchedFeatures):
                 return members
             population = population_of(alike, program.texts)
             machine = machine_of(self._target)
-            rows = rows_of_population(program.ops, population, machine, program.known)
+            rows = rows_of_population(program.ops, population, machine, self._choices)
         except UnsupportedError as error:
             self._programs[key] = _Program(None, str(error))
             self.share.reasons[str(error)] += len(members)

@@ -17,7 +17,7 @@ from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.vector_code import VectorCode, vector_code
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.surroundings import Surroundings
-from autosched.features.batched.autosched_1.values import ValueFacts
+from autosched.features.batched.autosched_1.values import Chosen, ValueFacts
 from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.distribution import Footprint, footprint, is_distributable
 from autosched.nest.loop_nest import InnerLoop, is_injective
@@ -147,8 +147,13 @@ def _unique(rows: Ints) -> tuple[npt.NDArray[np.intp], Ints]:
     return which, rows[first]
 
 
-def code_of(facts: Facts, value: ValueFacts, start: Ints, machine: Machine) -> Code:
-    """What becomes of the nest from depth `start` on or further inside, and its walk."""
+def code_of(
+    facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints, machine: Machine
+) -> Code:
+    """What becomes of the nest from depth `start` on or further inside, and its walk.
+
+    A value that is `chosen` is conditional along the loops that move what it loads.
+    """
     count, good = len(facts.present), ~facts.forms.bad
     reads = len(facts.accesses) - 1
     inside = facts.present & (facts.depth[:-1] >= start)
@@ -156,23 +161,31 @@ def code_of(facts: Facts, value: ValueFacts, start: Ints, machine: Machine) -> C
     table = np.concatenate(
         [np.where(inside, facts.extent, 0)[None], facts.vector[None] & inside, strides * inside]
     )
-    rows = table.reshape(-1, facts.forms.count).T[good]
+    conditional = np.zeros_like(inside)
+    weight = np.full((1, facts.forms.count), value.weight)
+    if chosen is not None:
+        conditional = inside & chosen.conditional & np.any(facts.uses[1:], axis=0)
+        weight = chosen.weight[None]
+    table = np.concatenate([table, conditional[None]])
+    flat = table.reshape(-1, facts.forms.count)
+    rows = np.concatenate([flat, weight.view(np.int64)]).T[good]
     which, unique = _unique(rows)
     element = facts.element_bytes[0]
     known: list[tuple[int, VectorCode]] = []
     for row in unique.tolist():
-        parts = [row[n * count : (n + 1) * count] for n in range(reads + 3)]
+        parts = [row[n * count : (n + 1) * count] for n in range(reads + 4)]
         loops = tuple(
             [
-                InnerLoop(extent, own, tuple(read), bool(vector))
-                for extent, vector, own, *read in zip(*parts, strict=True)
+                InnerLoop(extent, own, tuple(read), bool(vector), conditional=bool(chooses))
+                for extent, vector, own, *read, chooses in zip(*parts, strict=True)
                 if extent
             ]
         )
         more = 0
         while not is_injective(loops):
             more, loops = more + 1, loops[1:]
-        store = ScalarStore(loops, reads, element, value.weight, value.updates, value.folds)
+        weighs = float(np.int64(row[-1]).view(np.float64))
+        store = ScalarStore(loops, reads, element, weighs, value.updates, value.folds)
         known.append((more, vector_code(store, machine.core, reads + 1)))
     numbers = np.array(
         [

@@ -18,13 +18,19 @@ from autosched.features.batched.autosched_1.columns import (
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.nests import code_of, starts_of
 from autosched.features.batched.autosched_1.surroundings import surroundings_of
-from autosched.features.batched.autosched_1.values import check_program, value_facts
+from autosched.features.batched.autosched_1.values import (
+    KnownChoices,
+    check_program,
+    chosen_by_axes,
+    value_facts,
+)
 from autosched.features.batched.build_nest import build_nest
 from autosched.features.batched.columns import Tables
-from autosched.features.batched.counts import Known, count_store
+from autosched.features.batched.context import Condition
+from autosched.features.batched.counts import count_store
 from autosched.features.batched.forms import Flags, Ints
-from autosched.features.batched.nest import Nest, Population
-from autosched.features.batched.ops import ProgramOps, StoreOps
+from autosched.features.batched.nest import Nest, Population, Stage
+from autosched.features.batched.ops import ProgramOps
 from autosched.features.batched.rows import PopulationRows
 from autosched.features.batched.stores import Store, make_stores
 from autosched.state.iterator import Annotation
@@ -37,7 +43,7 @@ def rows_of_population(
     ops: ProgramOps,
     population: Population,
     machine: Machine,
-    known: dict[StoreOps, Known],
+    choices: KnownChoices,
 ) -> PopulationRows:
     """The rows of a population; raises UnsupportedError for a program without a rule."""
     check_program(ops)
@@ -45,7 +51,7 @@ def rows_of_population(
         nest = build_nest(ops, population)
         stores = make_stores(nest)
         _check(nest, stores)
-        found = _estimates(nest, population, stores, machine, known)
+        found = _estimates(nest, population, stores, machine, choices)
         by_buffer: dict[int, list[Estimated]] = defaultdict(list)
         for item in found:
             by_buffer[item.facts.store.buffer].append(item)
@@ -79,7 +85,7 @@ def _estimates(
     population: Population,
     stores: list[Store],
     machine: Machine,
-    known: dict[StoreOps, Known],
+    choices: KnownChoices,
 ) -> list[Estimated]:
     facts = [Facts(nest, store, machine.line) for store in stores]
     around = [surroundings_of(nest, population, store) for store in stores]
@@ -90,10 +96,14 @@ def _estimates(
         partner = [n for n, other in enumerate(stores) if other.stage is store.stage and n != k]
         beside = (facts[partner[0]], around[partner[0]]) if partner else None
         start = starts_of(facts[k], around[k], beside)
-        code = code_of(facts[k], value, start, machine)
-        counts = _with_mads(
-            count_store(nest.forms, store, known.setdefault(store.ops, {})), value.mads
-        )
+        chosen = None
+        if store.ops.conditional:
+            chosen = chosen_by_axes(nest.forms, store, choices)
+            plain = chosen.counts
+        else:
+            plain = count_store(nest.forms, store, {})
+        code = code_of(facts[k], value, chosen, start, machine)
+        counts = _with_mads(plain, value.mads)
         of = [scopes.get(access.buffer, "global") for access in facts[k].accesses]
         found.append(estimated(facts[k], code, counts, of, machine))
     return found
@@ -120,10 +130,17 @@ def _check(nest: Nest, stores: list[Store]) -> None:
     """Refuse candidates of which the code generator's passes change the loops."""
     forms = nest.forms
     for stage in nest.stages.values():
-        forms.refuse(stage.checked, "conditions around a store")
+        for condition in conditions_around(stage):
+            forms.refuse(condition.where, "conditions around a store")
     for store in stores:
         if not store.ops.is_init:
             forms.refuse(_is_invariant(nest, store), "a stage that may leave a loop")
+
+
+def conditions_around(stage: Stage) -> list[Condition]:
+    """The conditions under which an iteration of a stage's loops is one of its points."""
+    context = stage.context
+    return [*context.given, *(c for var in context.variables for c in context.conditions(var))]
 
 
 def _is_invariant(nest: Nest, store: Store) -> Flags:

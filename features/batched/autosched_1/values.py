@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
+from autosched.features.batched.context import Text
+from autosched.features.batched.counts import add_index
+from autosched.features.batched.forms import Flags, Forms, Ints
+from autosched.features.batched.nest import index_form
+from autosched.features.batched.one import alike, same_loads, signature, simplified
 from autosched.features.batched.ops import ProgramOps, StageOps, StoreOps, loads_of
 from autosched.features.batched.plan import UnsupportedError
-from autosched.features.walk.count import count_mads
-from autosched.tir.expr import Add, Expr, Max, Min, ProducerLoad, Var
-from autosched.transform.vector.instructions import step_weight
+from autosched.features.batched.stores import Store
+from autosched.features.walk.count import NUM_COUNTERS, count_mads, count_ops
+from autosched.tir.expr import Add, Call, Expr, Max, Min, ProducerLoad, Var
+from autosched.tir.walk import free_vars
+from autosched.transform.vector.instructions import instructions, step_weight
+
+_MATHFUNC, _INT_MATHFUNC, _BOOL_OP = 5, 12, 14
+_CHOICE = 2.0
+"""Instructions of an if_then_else besides its condition and what it chooses: it and a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +38,12 @@ class ValueFacts:
 
 
 def value_facts(ops: StoreOps, stage: StageOps) -> ValueFacts:
-    """Those of one store. Raises UnsupportedError where they depend on the candidate."""
-    if ops.conditional:
-        raise UnsupportedError("a value with conditions")
+    """Those of one store, of a choice by axes as if it were never made (`chosen_by_axes`).
+
+    Raises UnsupportedError where they depend on the candidate in other ways.
+    """
+    if ops.conditional and (ops.is_init or not ops.parts):
+        raise UnsupportedError("a value with conditions that is no choice by axes")
     value = ops.value
     own = _own_loads(ops)
     if any(load.indices != stage.axes[: stage.data] for load in own):
@@ -34,6 +51,75 @@ def value_facts(ops: StoreOps, stage: StageOps) -> ValueFacts:
     sides = (value.a, value.b) if isinstance(value, Add | Max | Min) else ()
     folds = len(own) == 1 and any(side is own[0] for side in sides)
     return ValueFacts(count_mads(value), step_weight(_bare(value)), bool(own), folds)
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Of a value that conditions on axes choose: by candidate the counters of `walk.count`, the
+    vector instructions, and whether a condition is left at all."""
+
+    counts: Ints
+    weight: npt.NDArray[np.float64]
+    conditional: Flags
+
+
+_ChosenKey = tuple[Expr, tuple[int, ...]]
+KnownChoices = dict[_ChosenKey, tuple[tuple[int, ...], float, bool] | None]
+_MOST_KNOWN = 100_000
+
+
+def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
+    """The parts of the value, simplified for each set of numbers in them, put together.
+
+    `known` remembers them from call to call; candidates whose value loses its load are refused.
+    """
+    counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
+    weight, conditions = np.zeros(forms.count), forms.zero
+    for part in store.ops.parts:
+        text = store.stage.context.text(part)
+        first, which = alike(forms, text.axes)
+        table = np.zeros((NUM_COUNTERS + 2, len(first)))
+        lost = np.zeros(len(first), bool)
+        for k, n in enumerate(first.tolist()):
+            found = _one_part(forms, text, n, known)
+            if found is None:
+                lost[k] = True
+            else:
+                table[:, k] = *found[0], found[1], found[2]
+        forms.refuse(lost[which], "a value that loses a load")
+        rows = table[:, which]
+        counts += rows[:NUM_COUNTERS].astype(np.int64)
+        weight += rows[-2]
+        conditions = conditions + rows[-1].astype(np.int64)
+    some: Flags = conditions > 0
+    for slot in (_MATHFUNC, _INT_MATHFUNC):
+        counts[slot] = np.minimum(counts[slot], 1)
+    counts[_BOOL_OP] += np.maximum(conditions - 1, 0)
+    ((_, indices),) = store.ops.loads
+    free = frozenset[Var]().union(*map(free_vars, store.ops.parts))
+    for e in indices:
+        if free_vars(e).isdisjoint(free):
+            add_index(forms, index_form(forms, e, store.stage.axes), counts)
+    both = _CHOICE * some + np.maximum(conditions - 1, 0)
+    return Chosen(counts, np.maximum(1.0, weight + both), some)
+
+
+def _one_part(
+    forms: Forms, text: Text, n: int, known: KnownChoices
+) -> tuple[tuple[int, ...], float, bool] | None:
+    """Counters, instructions but those of the choice itself, and whether there is one."""
+    key = text.value, signature(forms, text.axes, n)
+    if key not in known:
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+        simple = simplified(forms, text, n, as_ansor=False)[0]
+        choice = isinstance(simple, Call)
+        if not same_loads(simple, text.value):
+            known[key] = None
+        else:
+            weight = instructions(_bare(simple)) - (_CHOICE if choice else 0)
+            known[key] = tuple(count_ops(simple)), weight, choice
+    return known[key]
 
 
 def _own_loads(ops: StoreOps) -> list[ProducerLoad]:

@@ -21,6 +21,11 @@ CASES: list[tuple[str, dict[str, Any], float]] = [
     ("matmul", {"M": 64, "N": 48, "K": 36}, 0.7),
     ("matmul", {"M": 31, "N": 1, "K": 50}, 1.0),
     ("dense_bias_relu", {"M": 16, "N": 96, "K": 32}, 0.7),
+    (
+        "conv2d_nchw_bn_relu",
+        {"N": 1, "H": 8, "W": 8, "K": 3, "stride": 1, "padding": 1, "CI": 4, "CO": 16},
+        0.7,
+    ),
     ("norm_bmn", {"B": 2, "M": 6, "N": 8}, 1.0),
     ("softmax", {"M": 12, "N": 50}, 1.0),
 ]
