@@ -20,8 +20,8 @@ from autosched.features.batched.autosched_1.nests import code_of, starts_of
 from autosched.features.batched.autosched_1.surroundings import surroundings_of
 from autosched.features.batched.autosched_1.values import (
     KnownChoices,
-    check_program,
     chosen_by_axes,
+    kept_in_output,
     value_facts,
 )
 from autosched.features.batched.build_nest import build_nest
@@ -46,7 +46,6 @@ def rows_of_population(
     choices: KnownChoices,
 ) -> PopulationRows:
     """The rows of a population; raises UnsupportedError for a program without a rule."""
-    check_program(ops)
     with np.errstate(all="ignore"):
         nest = build_nest(ops, population)
         stores = make_stores(nest)
@@ -132,6 +131,7 @@ def _check(nest: Nest, stores: list[Store]) -> None:
     for stage in nest.stages.values():
         for condition in conditions_around(stage):
             forms.refuse(condition.where, "conditions around a store")
+    forms.refuse(kept_in_output(nest), "values that may be kept in an output")
     for store in stores:
         if not store.ops.is_init:
             forms.refuse(_is_invariant(nest, store), "a stage that may leave a loop")

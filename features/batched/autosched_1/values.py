@@ -10,9 +10,9 @@ import numpy.typing as npt
 from autosched.features.batched.context import Text
 from autosched.features.batched.counts import add_index
 from autosched.features.batched.forms import Flags, Forms, Ints
-from autosched.features.batched.nest import index_form
+from autosched.features.batched.nest import Nest, Stage, index_form
 from autosched.features.batched.one import alike, same_loads, signature, simplified
-from autosched.features.batched.ops import ProgramOps, StageOps, StoreOps, loads_of
+from autosched.features.batched.ops import StageOps, StoreOps, loads_of
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.batched.stores import Store
 from autosched.features.walk.count import NUM_COUNTERS, count_mads, count_ops
@@ -46,7 +46,8 @@ def value_facts(ops: StoreOps, stage: StageOps) -> ValueFacts:
         raise UnsupportedError("a value with conditions that is no choice by axes")
     value = ops.value
     own = _own_loads(ops)
-    if any(load.indices != stage.axes[: stage.data] for load in own):
+    axes = stage.origin or stage.axes
+    if any(load.indices != axes[: len(load.indices)] for load in own):
         raise UnsupportedError("an element read of the stored buffer that is another one")
     sides = (value.a, value.b) if isinstance(value, Add | Max | Min) else ()
     folds = len(own) == 1 and any(side is own[0] for side in sides)
@@ -142,23 +143,48 @@ def _bare(value: Expr) -> Expr:
     return value.with_children(tuple(map(_bare, children))) if children else value
 
 
-def check_program(ops: ProgramOps) -> None:
-    """Raises UnsupportedError for a program of which passes change the stores.
+def kept_in_output(nest: Nest) -> Flags:
+    """Where a stage's values may be kept in an output that reads them after others (ShareOutput).
 
-    ShareOutput keeps values in an output that reads them element by element after others did.
+    They are not where a loop of the output that is not around the stage is around another reader,
+    or moves the output by its quotient and remainder.
     """
-    for stage in ops.stages:
-        if not stage.is_output:
+    found: Flags = np.zeros(nest.forms.count, bool)
+    for o, output in nest.stages.items():
+        if not output.ops.is_output:
             continue
-        own = stage.axes[: stage.data]
-        read = {b for store in stage.stores for b, indices in store.loads if indices == own}
-        for other in ops.stages:
+        own = output.ops.axes[: output.ops.data]
+        read = {b for store in output.ops.stores for b, indices in store.loads if indices == own}
+        for s, stage in nest.stages.items():
             readers = [
-                s
-                for s in ops.stages
-                for store in s.stores
-                for b, _ in store.loads
-                if b == other.buffer
+                r
+                for r, reader in nest.stages.items()
+                if r not in (o, s)
+                and any(
+                    b == stage.ops.buffer for store in reader.ops.stores for b, _ in store.loads
+                )
             ]
-            if other.buffer in read and other.scope != "local" and len(readers) > 1:
-                raise UnsupportedError("values that may be kept in an output")
+            if stage.ops.buffer in read and stage.ops.scope != "local" and readers:
+                apart: Flags = np.zeros(nest.forms.count, bool)
+                for k, slot in enumerate(output.loops.slots):
+                    inside = nest.forms.extents[slot] > 1
+                    inside = inside & ~nest.around(s, o, k)
+                    apart = apart | (inside & _is_cut(nest, output, slot))
+                    for r in readers:
+                        apart = apart | (inside & nest.around(r, o, k))
+                found = found | ~apart
+    return found
+
+
+def _is_cut(nest: Nest, stage: Stage, slot: int) -> Flags:
+    """Where axes of the stage are digits of the loop."""
+    found: Flags = np.zeros(nest.forms.count, bool)
+    for var in stage.ops.axes[: stage.ops.data]:
+        for term in stage.axes[var].terms.get(slot, ()):
+            digit = (term.lower > 1) | (term.upper < nest.forms.extents[slot])
+            found = found | (digit & (term.scale != 0))
+    return found
+
+
+def _read_by(stage: Stage) -> set[int]:
+    return {buffer for store in stage.ops.stores for buffer, _ in store.loads}
