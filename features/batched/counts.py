@@ -1,16 +1,19 @@
 """Operation counts of stored values (`walk.count`), for many candidates.
 
 Of indices that are forms the counts are known. A value that depends on the axes outside of loads,
-the conditions of a padding say, is simplified for one candidate of each set of numbers in it.
+the conditions of a padding say, is simplified for one candidate of each set of numbers in it, but
+where rules say what that would leave (`padding.py`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.nest import index_form
-from autosched.features.batched.one import alike, same_loads, signature, simplified
+from autosched.features.batched.one import Rows, alike, same_loads, signature, simplified
+from autosched.features.batched.padding import Padding, plain_counts
 from autosched.features.batched.stores import Store, own_indices
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.tir.expr import Expr, Var
@@ -30,7 +33,7 @@ def count_store(forms: Forms, store: Store, known: Known) -> Ints:
     if store.ops.conditional:
         if store.ops.parts:
             return _by_parts(forms, store, known)
-        return _simplified(forms, store, store.ops.value, known)
+        return _simplified(forms, store.stage.context.text(store.ops.value), known)
     counts = np.repeat(np.array(store.ops.counts, np.int64)[:, None], forms.count, axis=1)
     for form in own_indices(forms, store) * store.ops.updates:
         add_index(forms, form, counts)
@@ -70,8 +73,8 @@ def _by_parts(forms: Forms, store: Store, known: Known) -> Ints:
     """The counts of the parts put together: their conditions, and the indices of the one load."""
     counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
     conditions = forms.zero
-    for part in store.ops.parts:
-        own = _simplified(forms, store, part, known)
+    for part, padding in zip(store.ops.parts, store.ops.paddings, strict=True):
+        own = part_counts(forms, store.stage.context.text(part), part, padding, known)
         kept = own[_MATHFUNC] + own[_INT_MATHFUNC]  # the if_then_else itself
         counts += own
         conditions = conditions + kept
@@ -87,10 +90,32 @@ def _by_parts(forms: Forms, store: Store, known: Known) -> Ints:
     return counts
 
 
-def _simplified(forms: Forms, store: Store, value: Expr, known: Known) -> Ints:
-    """The counts of `value`, simplified for one candidate of those with the same numbers in it."""
-    text = store.stage.context.text(value)
-    first, which = alike(forms, text.axes)
+def part_counts(
+    forms: Forms, text: Text, part: Expr, padding: Padding | None, known: Known
+) -> Ints:
+    """The counts of `part`, which is `text` in context: by rule where there is one."""
+    if padding is None or text.value is not part:
+        return _simplified(forms, text, known)
+    counts, comparisons, plain = plain_counts(forms, text, padding)
+    index = np.zeros_like(counts)
+    form = text.axes[padding.axis]
+    _add_index(forms, form, index, needed=False)
+    counts += index * comparisons
+    for e in padding.indices:
+        _add_index(forms, index_form(forms, e, text.axes), counts, needed=plain)
+    rest = np.flatnonzero(~plain)
+    if len(rest):
+        counts[:, rest] = _simplified(forms, text, known, rest)
+    return counts
+
+
+def _simplified(forms: Forms, text: Text, known: Known, rows: Rows | None = None) -> Ints:
+    """The counts of a value, simplified for one candidate of those with the same numbers in it.
+
+    With `rows` those of these candidates only.
+    """
+    value = text.value
+    first, which = alike(forms, text.axes, rows)
     counts = np.zeros((len(first), NUM_COUNTERS), np.int64)
     lost = np.zeros(len(first), bool)
     for k, n in enumerate(first):
@@ -105,5 +130,8 @@ def _simplified(forms: Forms, store: Store, value: Expr, known: Known) -> Ints:
             lost[k] = True
         else:
             counts[k] = found
-    forms.refuse(lost[which], "a value that loses a load")
+    if lost.any():
+        bad = np.zeros(forms.count, bool)
+        bad[slice(None) if rows is None else rows] = lost[which]
+        forms.refuse(bad, "a value that loses a load")
     return np.ascontiguousarray(counts[which].T)

@@ -21,10 +21,15 @@ from autosched.tir.op import add, const, floordiv, floormod, mul
 from autosched.tir.walk import substitute
 
 Axes = Mapping[Var, Form]
+Rows = npt.NDArray[np.intp]
+"""Candidates, by number."""
 
 
-def alike(forms: Forms, axes: Axes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """One candidate of each set of numbers in the axes, and for every one which set is its own."""
+def alike(forms: Forms, axes: Axes, rows: Rows | None = None) -> tuple[Rows, Rows]:
+    """One candidate of each set of numbers in the axes, and for every one which set is its own.
+
+    With `rows`, of these candidates only.
+    """
     numbers: list[Ints] = []
     for form in axes.values():
         numbers.append(form.base)
@@ -38,11 +43,14 @@ def alike(forms: Forms, axes: Axes) -> tuple[npt.NDArray[np.intp], npt.NDArray[n
             if slot in forms.virtual:
                 numbers.append(np.where(there, forms.virtual[slot][0].which, 0))
     if not numbers:
-        return np.zeros(1, np.intp), np.zeros(forms.count, np.intp)
+        few = slice(1) if rows is None else rows[:1]
+        return np.arange(forms.count)[few], np.zeros(forms.count if rows is None else len(rows), np.intp)
+    if rows is not None:
+        numbers = [x[rows] for x in numbers]
     table = np.ascontiguousarray(np.stack(numbers, axis=1))
     whole = table.view(np.dtype((np.void, table.dtype.itemsize * table.shape[1])))[:, 0]
     _, first, which = np.unique(whole, return_index=True, return_inverse=True)
-    return first, which
+    return (first if rows is None else rows[first]), which
 
 
 def signature(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer
+from autosched.features.batched.padding import Padding, padding_of
 from autosched.features.batched.plan import Plan, UnsupportedError, crosses
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.state.replay import Replay
@@ -59,8 +60,8 @@ class StoreOps:
 
     Loads of the stored element itself are left out, `updates` is their number. `counts` are the
     operations outside of indices. `conditional`: some of these depend on the axes, so that their
-    number depends on the candidate; then `parts` may have the value for each axis alone (`_parts`).
-    `into` is the buffer of one element that is stored to where it is not that of the stage.
+    number depends on the candidate; then `parts` may have the value for each axis alone (`_parts`),
+    `paddings` what of these parts is known without simplification. `into` is the buffer of one element that is stored to where it is not that of the stage.
     """
 
     is_init: bool
@@ -70,6 +71,7 @@ class StoreOps:
     counts: tuple[int, ...]
     conditional: bool
     parts: tuple[Expr, ...] = ()
+    paddings: tuple[Padding | None, ...] = ()
     into: int | None = None
 
 
@@ -184,6 +186,7 @@ class _Maker:
                 raise UnsupportedError("an index that is loaded")
             for index in load.indices:
                 counts = [a - b for a, b in zip(counts, count_ops(index), strict=True)]
+        parts = _parts(value) if outside else ()
         return StoreOps(
             is_init,
             value,
@@ -191,7 +194,8 @@ class _Maker:
             sum(e.producer is own for e in loads),
             tuple(counts),
             bool(outside) or (is_init and bool(loads)),
-            _parts(value) if outside else (),
+            parts,
+            tuple(map(padding_of, parts)),
         )
 
     def buffer_of(self, load: ProducerLoad) -> int:

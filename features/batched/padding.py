@@ -1,0 +1,130 @@
+"""What a padded load counts along one axis, where simplification leaves its comparisons alone.
+
+if_then_else(1 <= h and h < 57, X[h - 1], 0.0), h being i * 4 + j % 4: each comparison is always
+true, and then gone, or counts as it is written with the form of h. What else can happen to one (it
+is never true, or divided by a factor that its numbers have in common) is left to simplification
+itself, and so are candidates with conditions around the value. `arith/canonical.py`,
+`arith/rewrite_logic.py` and the rules of comparisons are what this follows from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from autosched.features.batched.forms import Flags, Form, Forms, Ints
+from autosched.features.walk.count import NUM_COUNTERS, count_ops
+from autosched.tir.expr import LE, LT, And, Call, Expr, FloatImm, IntImm, ProducerLoad, Var
+from autosched.tir.op import if_then_else
+
+if TYPE_CHECKING:
+    from autosched.features.batched.context import Text
+
+
+class Padding(NamedTuple):
+    """if_then_else(first <= axis and axis < end, load, constant); None where there is no such part.
+
+    `counts` are the operations of the call without its arguments, `compared` those of a comparison,
+    `joined` those of `and`.
+    """
+
+    axis: Var
+    first: int | None
+    end: int | None
+    indices: tuple[Expr, ...]
+    counts: Ints
+    compared: Ints
+    joined: Ints
+
+
+def padding_of(value: Expr) -> Padding | None:
+    """The part of a padding that `value` is, or None."""
+    if not (isinstance(value, Call) and value.op == "if_then_else"):
+        return None
+    condition, load, other = value.args
+    if not isinstance(load, ProducerLoad) or not isinstance(other, FloatImm | IntImm):
+        return None
+    both = (condition.a, condition.b) if isinstance(condition, And) else (condition,)
+    first: int | None = None
+    end: int | None = None
+    axes = set()
+    for part in both:
+        match part:
+            case LE(IntImm(limit), Var() as axis) if first is None:
+                first = limit
+            case LT(Var() as axis, IntImm(limit)) if end is None:
+                end = limit
+            case _:
+                return None
+        axes.add(axis)
+    if len(axes) != 1 or (first is not None and end is not None and end - first < 2):
+        return None
+    (axis,) = axes
+    flag = Var("flag")
+    plain = [
+        np.array(count_ops(e), np.int64)
+        for e in (if_then_else(flag < 1, other, other), flag < 1, And(flag < 1, flag < 2))
+    ]
+    return Padding(
+        axis, first, end, load.indices, plain[0] - plain[1], plain[1], plain[2] - 2 * plain[1]
+    )
+
+
+def plain_counts(forms: Forms, text: Text, known: Padding) -> tuple[Ints, Ints, Flags]:
+    """The counts but those of indices, how many comparisons there are, and where this is so.
+
+    The index of each comparison is the form of the axis.
+    """
+    form = text.axes[known.axis]
+    low, high = forms.ends(form)
+    free = np.ones(forms.count, bool)
+    for flag, _ in text.given:
+        free &= text.axes[flag].base == 0
+    plain, every, larger = _canonical(forms, form)
+    stays = forms.zero
+    if known.first is not None:
+        gone = low >= known.first
+        free &= gone | (plain & (high >= known.first) & (np.gcd(every, known.first) == 1))
+        stays = stays + ~gone
+    if known.end is not None:
+        gone = high < known.end
+        free &= gone | (plain & (low < known.end) & (np.gcd(larger, known.end) == 1))
+        stays = stays + ~gone
+    some = (stays > 0).astype(np.int64)
+    counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
+    for each, times in ((known.counts, some), (known.compared, stays)):
+        for slot in np.flatnonzero(each):
+            counts[slot] += each[slot] * times
+    for slot in np.flatnonzero(known.joined):
+        counts[slot] += known.joined[slot] * np.maximum(stays - 1, 0)
+    return counts, stays, free
+
+
+def _canonical(forms: Forms, form: Form) -> tuple[Flags, Ints, Ints]:
+    """Where a comparison with a constant keeps the form, if no factor is common to its numbers.
+
+    The factors are that of all scales, and that of those above 1, which is 1 where there is none.
+    """
+    terms, every, larger = forms.zero, forms.zero, forms.zero
+    plain = form.base == 0
+    divided = np.zeros(forms.count, bool)
+    scales: list[Ints] = []
+    for slot, own in form.terms.items():
+        ones = forms.zero
+        for term in own:
+            there, one = term.scale != 0, term.scale == 1
+            above = np.where(one, 0, term.scale)
+            terms, ones = terms + there, ones + one
+            every, larger = np.gcd(every, term.scale), np.gcd(larger, above)
+            plain = plain & (term.scale >= 0)
+            for other in scales:  # i * 7 + j * 7 is (i + j) * 7
+                plain = plain & ((above == 0) | (above != other))
+            scales.append(above)
+            if term.lower is not forms.one:
+                divided = divided | (there & (term.lower > 1))
+            if slot in forms.virtual:
+                plain = plain & ~there
+        plain = plain & (ones < 2)  # i // 2 + i % 2 is (i + 1) // 2
+    plain = plain & ((terms > 1) | ((every == 1) & ~divided))
+    return plain, every, np.where(larger == 0, 1, larger)

@@ -1,0 +1,82 @@
+"""What a padded load counts by rule is what simplification leaves of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.features.batched.context import Text
+from autosched.features.batched.counts import part_counts
+from autosched.features.batched.forms import WHOLE, Form, Forms, Ints, Term
+from autosched.features.batched.one import simplified
+from autosched.features.batched.padding import padding_of, plain_counts
+from autosched.features.walk.count import count_ops
+from autosched.te.operations.compute import placeholder
+from autosched.tir.expr import Expr, ProducerLoad, Var
+from autosched.tir.op import and_ as both
+from autosched.tir.op import const, if_then_else
+
+AXIS, COUNT = Var("h"), 20
+SEEDS = 3
+LOAD = ProducerLoad(placeholder((64,), name="X"), (AXIS - 1,))
+
+
+def _part(first: int | None, end: int | None) -> Expr:
+    conditions: list[Expr] = [] if first is None else [const(first) <= AXIS]
+    conditions += [] if end is None else [end > AXIS]
+    return if_then_else(both(*conditions) if len(conditions) > 1 else conditions[0], LOAD, 0.0)
+
+
+def _form(forms: Forms, rng: np.random.Generator) -> Form:
+    """A sum of one to three loops, each with one or two digits of it in random candidates."""
+    few = np.array([1, 2, 3, 4, 6, 8, 12, 16])
+
+    def some(chance: float) -> Ints:
+        return (rng.random(COUNT) < chance).astype(np.int64)
+
+    def term(slot: int, lower: Ints, upper: Ints, scale: Ints) -> Form:
+        there = np.minimum(upper, forms.extents[slot]) > lower
+        return Form({slot: (Term(lower, upper, np.where(there, scale, 0)),)}, forms.zero)
+
+    total = Form({}, np.where(some(0.2), rng.integers(-3, 4, COUNT), 0))
+    for _ in range(rng.integers(1, 4)):
+        inner, outer = rng.choice(few, COUNT), rng.choice(few, COUNT)
+        slot = forms.slot(inner * outer * rng.choice(few, COUNT))
+        lower = np.where(some(0.5), inner, 1)
+        upper = np.where(some(0.5), inner * outer, WHOLE)
+        scale = rng.choice([1, 1, 2, 3, 4, 5, 7, 8, 14, 28], COUNT) * some(0.9)
+        total = forms.add(total, term(slot, lower, upper, scale))
+        below = np.maximum(lower // rng.choice([1, 2, 3], COUNT), 1)
+        if rng.random() < 0.4:
+            more = rng.choice([1, 1, 2, 4], COUNT) * some(0.7)
+            total = forms.add(total, term(slot, np.ones_like(lower), below, more))
+    return total
+
+
+@pytest.mark.parametrize(
+    ("first", "end"), [(1, 57), (1, 8), (2, 30), (1, None), (None, 12), (3, 5), (1, 2), (0, 24)]
+)
+def test_counts_are_those_of_what_simplification_leaves(first: int | None, end: int | None) -> None:
+    part = _part(first, end)
+    padding = padding_of(part)
+    assert (padding is None) == ((first, end) == (1, 2))
+    for seed in range(SEEDS):
+        forms = Forms(COUNT)
+        form = _form(forms, np.random.default_rng(seed))
+        text = Text(part, {AXIS: form}, ())
+        forms.refuse(np.logical_not(form.base >= 0) | forms.bad, "no index")
+        bad = forms.bad
+        counts = part_counts(forms, text, part, padding, {})
+        for n in np.flatnonzero(~bad):
+            assert counts[:, n].tolist() == count_ops(simplified(forms, text, int(n))[0])
+
+
+def test_most_are_known_by_rule() -> None:
+    padding = padding_of(_part(1, 57))
+    assert padding is not None
+    plain = []
+    for seed in range(10):
+        forms = Forms(COUNT)
+        text = Text(_part(1, 57), {AXIS: _form(forms, np.random.default_rng(seed))}, ())
+        plain.append(plain_counts(forms, text, padding)[2].mean())
+    assert np.mean(plain) > 0.3
