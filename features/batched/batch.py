@@ -18,7 +18,7 @@ from autosched.features.batched.limits import Limits, refused_by_size
 from autosched.features.batched.mixed import Texts
 from autosched.features.batched.ops import ProgramOps, StoreOps, ops_of
 from autosched.features.batched.plan import Plan, Structures, UnsupportedError
-from autosched.features.batched.planner import plan_of
+from autosched.features.batched.planner import Planner
 from autosched.features.batched.rows import rows_of_population
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, Rows
@@ -78,6 +78,7 @@ class BatchedFeatures:
         self._ansor_limits = ansor_limits
         self._limits = Limits.of(target, ansor_limits) if target.is_gpu else None
         self._structures = Structures()
+        self._planner = Planner(dag)
         self._plans: dict[tuple[Any, ...], Plan | str] = {}
         self._programs: dict[tuple[Any, ...], _Program] = {}
         self.share = Share()
@@ -138,6 +139,7 @@ class BatchedFeatures:
         rest: list[int] = []
         if len(self._plans) > _MOST_PLANS:
             self._plans.clear()
+            self._planner = Planner(self._dag)
         for structure, (those, numbers) in alike.items():
             if structure in self._plans:
                 plan = self._plans[structure]
@@ -153,7 +155,7 @@ class BatchedFeatures:
     def _plan(self, steps: Steps) -> Plan | str:
         """The plan, or why there is none."""
         try:
-            return plan_of(self._dag, steps)
+            return self._planner.plan_of(steps)
         except UnsupportedError as error:
             return str(error)
 

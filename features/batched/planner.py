@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from autosched.features.batched.loop_state import LoopState
 from autosched.features.batched.plan import (
     FIRST_THREAD,
     Columns,
     Factored,
-    Loops,
     Plan,
     StagePlan,
     UnsupportedError,
-    common_first,
     crosses,
 )
 from autosched.state.dag import ComputeDAG
@@ -39,58 +37,78 @@ from autosched.state.steps import (
 from autosched.te.operations.operation import ComputeOp
 
 
-@dataclass(eq=False)
 class PlannedStage:
     """A stage while steps are replayed. `base` is its number among the stages that te knows.
 
-    `data` of its axes are data axes. `part` is empty, or "rf" or "repl" for the two stages of a
-    factored reduction, described by `factored`. `rank` are the dimensions of what it computes.
+    `data` of its axes are data axes; `loops` are its loops, `factors` the factors of their splits.
+    `part` is empty, or "rf" or "repl" for the two stages of a factored reduction, described by
+    `factored`; `factored_by` are the factors of the old stage's splits. `rank` are the dimensions
+    of what it computes.
     """
 
-    base: int
-    axes: int
-    data: int
-    part: str = ""
-    factored: Factored | None = None
-    rank: int = 0
-    relations: list[tuple[int, int, int, int] | tuple[int, int, int]] = field(default_factory=list)
-    factors: list[Columns] = field(default_factory=list)
-    leaves: list[int] = field(default_factory=list)
-    kinds: dict[int, int] = field(default_factory=dict)
-    next_id: int = 0
-    unroll: int = -1
-    unroll_number: int = 0
-    inlined: bool = False
-    target: PlannedStage | None = None
-    at: int = -1
+    __slots__ = (
+        *("at", "base", "data", "factored", "factored_by", "factors", "inlined"),
+        *("loops", "part", "rank", "target", "unroll_number"),
+    )
 
-    def __post_init__(self) -> None:
-        self.leaves = list(range(self.axes))
-        self.next_id = self.axes
-
-    def fresh(self) -> int:
-        """An id for a new loop."""
-        self.next_id += 1
-        return self.next_id - 1
-
-    def loops(self) -> Loops:
-        """The loops as they are now; a limit of unrolling on a loop of threads says nothing."""
-        if self.kinds.get(self.unroll, 0) >= FIRST_THREAD:
-            self.unroll, self.unroll_number = -1, 0
-        unroll = self.leaves.index(self.unroll) if self.unroll >= 0 else -1
-        kinds = tuple([self.kinds.get(leaf, 0) for leaf in self.leaves])
-        return Loops(self.axes, tuple(self.relations), tuple(self.leaves), kinds, unroll)
+    def __init__(
+        self,
+        base: int,
+        loops: LoopState,
+        data: int,
+        rank: int = 0,
+        part: str = "",
+        factored: Factored | None = None,
+        factored_by: tuple[Columns, ...] = (),
+    ) -> None:
+        self.base, self.loops, self.data, self.rank = base, loops, data, rank
+        self.part, self.factored, self.factored_by = part, factored, factored_by
+        self.factors: list[Columns] = []
+        self.unroll_number = 0
+        self.inlined = False
+        self.target: PlannedStage | None = None
+        self.at = -1
 
 
-class _Planner:
-    """Replays steps on ids. Number 0 of a candidate is 1; its own are counted from 1."""
+class Planner:
+    """Makes plans of one DAG; what steps make of loops is kept for the next plan."""
 
     def __init__(self, dag: ComputeDAG) -> None:
-        self.stages: list[PlannedStage] = []
-        for k, op in enumerate(dag.ops):
+        self._stages: list[tuple[int, int, int]] = []  # axes, data axes, dimensions
+        for op in dag.ops:
             data = len(op.axis) if isinstance(op, ComputeOp) else 0
             axes = len(op.root_iter_vars) if isinstance(op, ComputeOp) else 0
-            self.stages.append(PlannedStage(k, axes, data, rank=op.output(0).ndim))
+            self._stages.append((axes, data, op.output(0).ndim))
+        self._roots: dict[tuple[int, int], LoopState] = {}
+
+    def stages(self) -> list[PlannedStage]:
+        """The stages before all steps."""
+        return [
+            PlannedStage(k, self.root(k, axes), data, rank)
+            for k, (axes, data, rank) in enumerate(self._stages)
+        ]
+
+    def root(self, base: int, axes: int) -> LoopState:
+        """The loops of a stage that nothing was done to."""
+        found = self._roots.get((base, axes))
+        if found is None:
+            found = self._roots[base, axes] = LoopState(axes)
+        return found
+
+    def plan_of(self, steps: Sequence[Step]) -> Plan:
+        """The plan of `steps`, whatever their numbers. Raises UnsupportedError."""
+        try:
+            return _Replay(self).run(steps)
+        except IndexError:
+            raise UnsupportedError("a stage or loop that does not exist") from None
+
+
+class _Replay:
+    """Replays steps on ids. Number 0 of a candidate is 1; its own are counted from 1."""
+
+    def __init__(self, planner: Planner) -> None:
+        self.stages = planner.stages()
+        self.root = planner.root
         self.known = len(self.stages)
         self.op_steps: list[Step] = []
         self.splits: dict[int, list[int]] = {}
@@ -112,70 +130,41 @@ class _Planner:
         self.stages.insert(position, stage)
 
     def split(self, stage: PlannedStage, at: int, lengths: list[Columns], inner: bool) -> None:
-        rest = stage.leaves[at]
-        pieces: list[int] = []
-        for columns in reversed(lengths) if inner else lengths:
-            one, two = stage.fresh(), stage.fresh()
-            stage.relations.append((rest, one, two, int(inner)))
-            stage.factors.append(columns)
-            rest, piece = (one, two) if inner else (two, one)
-            pieces.append(piece)
-        pieces.append(rest)
-        stage.leaves[at : at + 1] = reversed(pieces) if inner else pieces
+        stage.loops = stage.loops.split(at, len(lengths), inner)
+        stage.factors += reversed(lengths) if inner else lengths
 
     def _plan(self) -> Plan:
-        active = [s for s in self.stages if s.leaves and not s.inlined]
+        active = [s for s in self.stages if s.loops.leaves and not s.inlined]
         for stage in active:
-            if any(kind >= FIRST_THREAD for kind in stage.kinds.values()):
-                stage.leaves = common_first(stage.loops(), stage.data)
-                if any(s.target is stage for s in active) and crosses(stage.loops(), stage.data):
+            if stage.loops.threads:
+                stage.loops = stage.loops.common_first(stage.data)
+                if any(s.target is stage for s in active) and crosses(
+                    stage.loops.loops, stage.data
+                ):
                     raise UnsupportedError("a stage computed in a reduction across threads")
         place = {stage: k for k, stage in enumerate(active)}
         planned = []
         for stage in active:
-            loops = stage.loops()
             target, at = -1, -1
             if stage.target is not None:
                 if stage.target not in place:
                     raise UnsupportedError("computed at a stage that is inlined")
                 target = place[stage.target]
-                at = _followed(stage.target, stage.at)
-            by = stage.factored_by if isinstance(stage, _Factor) else ()
+                at = stage.target.loops.position(stage.at)
+            unroll = stage.unroll_number if stage.loops.limited else 0
             planned.append(
                 StagePlan(
-                    *(stage.base, stage.part, stage.factored, stage.data, loops),
-                    *(tuple(stage.factors), by, target, at, stage.unroll_number),
+                    *(stage.base, stage.part, stage.factored, stage.data, stage.loops.loops),
+                    *(tuple(stage.factors), stage.factored_by, target, at, unroll),
                 )
             )
-        threads = any(k >= FIRST_THREAD for s in planned for k in s.loops.kinds)
+        threads = any(s.loops.threads for s in active)
         what = planned if threads else [(s.base, s.part, s.factored) for s in planned]
         ops = tuple(self.op_steps)
         return Plan((ops, *what), ops, tuple(planned), threads)
 
 
-@dataclass(eq=False)
-class _Factor(PlannedStage):
-    """The new stage of an rfactor; `factored_by` are the factors of the old stage's splits."""
-
-    factored_by: tuple[Columns, ...] = ()
-
-
-def _followed(stage: PlannedStage, leaf: int) -> int:
-    """The position of the loop that stands for `leaf` after later splits and fusions."""
-    follow: dict[int, int] = {}
-    for relation in stage.relations:
-        if len(relation) == 4:
-            follow[relation[0]] = relation[2]
-        else:
-            follow[relation[1]] = relation[2]
-    while leaf not in stage.leaves:
-        if leaf not in follow:
-            raise UnsupportedError("computed at a loop that is gone")
-        leaf = follow[leaf]
-    return stage.leaves.index(leaf)
-
-
-def _split(p: _Planner, step: SplitStep, k: int) -> None:
+def _split(p: _Replay, step: SplitStep, k: int) -> None:
     first = p.number + 1
     p.number += len(step.lengths)
     p.splits[k] = list(range(first, p.number + 1))
@@ -183,7 +172,7 @@ def _split(p: _Planner, step: SplitStep, k: int) -> None:
     p.split(p.stages[step.stage_id], step.iter_id, lengths, step.inner_to_outer)
 
 
-def _follow_split(p: _Planner, step: FollowSplitStep, k: int) -> None:
+def _follow_split(p: _Replay, step: FollowSplitStep, k: int) -> None:
     source = p.splits.get(step.src_step_id)
     if source is None or not 0 <= step.n_split - 1 <= len(source):
         raise UnsupportedError("follows no split")
@@ -193,7 +182,7 @@ def _follow_split(p: _Planner, step: FollowSplitStep, k: int) -> None:
     p.split(p.stages[step.stage_id], step.iter_id, lengths, True)
 
 
-def _follow_fused_split(p: _Planner, step: FollowFusedSplitStep, k: int) -> None:
+def _follow_fused_split(p: _Replay, step: FollowFusedSplitStep, k: int) -> None:
     sources = [p.splits.get(source) for source in step.src_step_ids]
     if any(own is None or not 0 <= step.level < len(own) for own in sources):
         raise UnsupportedError("follows no split")
@@ -201,56 +190,44 @@ def _follow_fused_split(p: _Planner, step: FollowFusedSplitStep, k: int) -> None
     p.split(p.stages[step.stage_id], step.iter_id, [length], step.factor_or_nparts)
 
 
-def _fuse(p: _Planner, step: FuseStep, k: int) -> None:
+def _fuse(p: _Replay, step: FuseStep, k: int) -> None:
     stage = p.stages[step.stage_id]
-    ids = step.iter_ids
-    if not ids or ids != tuple(range(ids[0], ids[-1] + 1)) or ids[-1] >= len(stage.leaves):
-        raise UnsupportedError("a fusion of no loops, or of loops that are not consecutive")
-    fused = stage.leaves[ids[0]]
-    for at in ids[1:]:
-        new = stage.fresh()
-        stage.relations.append((fused, stage.leaves[at], new))
-        fused = new
-    stage.leaves[ids[0] : ids[-1] + 1] = [fused]
+    stage.loops = stage.loops.fuse(step.iter_ids)
 
 
-def _reorder(p: _Planner, step: ReorderStep, k: int) -> None:
+def _reorder(p: _Replay, step: ReorderStep, k: int) -> None:
     stage = p.stages[step.stage_id]
-    if sorted(step.after_ids) != list(range(len(stage.leaves))):
-        raise UnsupportedError("a reordering that is none")
-    stage.leaves = [stage.leaves[i] for i in step.after_ids]
+    stage.loops = stage.loops.reorder(step.after_ids)
 
 
-def _annotate(p: _Planner, step: AnnotationStep, k: int) -> None:
+def _annotate(p: _Replay, step: AnnotationStep, k: int) -> None:
     if step.annotation is Annotation.TENSORIZE:
         raise UnsupportedError("a tensor instruction")
     stage = p.stages[step.stage_id]
     if step.annotation is not Annotation.NONE:
-        stage.kinds[stage.leaves[step.iter_id]] = int(step.annotation)
+        stage.loops = stage.loops.annotate(step.iter_id, int(step.annotation))
 
 
-def _pragma(p: _Planner, step: PragmaStep, k: int) -> None:
+def _pragma(p: _Replay, step: PragmaStep, k: int) -> None:
     if step.unroll_limit is None:
         raise UnsupportedError("a pragma other than the limit of unrolling")
     p.number += 1
     stage = p.stages[step.stage_id]
-    if step.iter_id < len(stage.leaves):
-        if stage.unroll >= 0:
-            raise UnsupportedError("two limits of unrolling")
-        stage.unroll = stage.leaves[step.iter_id]
+    if step.iter_id < len(stage.loops.leaves):
+        stage.loops = stage.loops.limit(step.iter_id)
         stage.unroll_number = p.number
 
 
-def _compute_at(p: _Planner, step: ComputeAtStep, k: int) -> None:
+def _compute_at(p: _Replay, step: ComputeAtStep, k: int) -> None:
     stage, target = p.stages[step.stage_id], p.stages[step.target_stage_id]
-    stage.target, stage.at = target, target.leaves[step.target_iter_id]
+    stage.target, stage.at = target, target.loops.leaves[step.target_iter_id]
 
 
-def _compute_root(p: _Planner, step: ComputeRootStep, k: int) -> None:
+def _compute_root(p: _Replay, step: ComputeRootStep, k: int) -> None:
     p.stages[step.stage_id].target = None
 
 
-def _inline(p: _Planner, step: ComputeInlineStep, k: int) -> None:
+def _inline(p: _Replay, step: ComputeInlineStep, k: int) -> None:
     stage = p.stages[step.stage_id]
     if stage.part:
         raise UnsupportedError("a factored reduction inlined")
@@ -258,60 +235,60 @@ def _inline(p: _Planner, step: ComputeInlineStep, k: int) -> None:
     p.op_steps.append(ComputeInlineStep(p.te_id(stage)))
 
 
-def _cache_write(p: _Planner, step: CacheWriteStep, k: int) -> None:
+def _cache_write(p: _Replay, step: CacheWriteStep, k: int) -> None:
     stage = p.stages[step.stage_id]
-    if stage.part or stage.relations or stage.kinds or stage.target is not None:
+    loops = stage.loops
+    if stage.part or loops.relations or loops.kinds or stage.target is not None:
         raise UnsupportedError("cache_write of a stage with transformed loops")
-    if stage.leaves != list(range(stage.axes)):  # the axes of the cache are in this order
-        p.op_steps.append(ReorderStep(p.te_id(stage), tuple(stage.leaves)))
+    if loops.leaves != tuple(range(loops.axes)):  # the axes of the cache are in this order
+        p.op_steps.append(ReorderStep(p.te_id(stage), loops.leaves))
     p.op_steps.append(CacheWriteStep(p.te_id(stage), step.scope))
-    cache = PlannedStage(p.known, stage.axes, stage.data, rank=stage.rank)
-    stage.axes, stage.leaves = stage.data, list(range(stage.data))
-    stage.next_id = stage.axes
+    cache = PlannedStage(p.known, p.root(p.known, loops.axes), stage.data, stage.rank)
+    stage.loops = p.root(stage.base, stage.data)
     p.known += 1
     p.insert(step.stage_id, cache)
 
 
-def _cache_read(p: _Planner, step: CacheReadStep, k: int) -> None:
+def _cache_read(p: _Replay, step: CacheReadStep, k: int) -> None:
     stage = p.stages[step.stage_id]
     readers = [p.stages[reader] for reader in step.reader_stage_ids]
     if stage.part or any(reader.part for reader in readers):
         raise UnsupportedError("cache_read of a factored reduction, or for one")
     ids = tuple(map(p.te_id, readers))
     p.op_steps.append(CacheReadStep(p.te_id(stage), step.scope, ids))
-    p.insert(step.stage_id + 1, PlannedStage(p.known, stage.rank, stage.rank, rank=stage.rank))
+    loops = p.root(p.known, stage.rank)
+    p.insert(step.stage_id + 1, PlannedStage(p.known, loops, stage.rank, stage.rank))
     p.known += 1
 
 
-def _rfactor(p: _Planner, step: RfactorStep, k: int) -> None:
+def _rfactor(p: _Replay, step: RfactorStep, k: int) -> None:
     stage = p.stages[step.stage_id]
-    if stage.part or stage.target is not None or stage.kinds or stage.unroll >= 0:
+    state = stage.loops
+    if stage.part or stage.target is not None or state.kinds or state.unroll >= 0:
         raise UnsupportedError("rfactor of a transformed stage")
-    data, loops = stage.data, stage.loops()
-    axis = stage.leaves[step.iter_id]
-    if stage.leaves[:data] != list(range(data)) or axis < data:
+    data, base = stage.data, stage.base
+    axis = state.leaves[step.iter_id]
+    if state.leaves[:data] != tuple(range(data)) or axis < data:
         raise UnsupportedError("rfactor of a stage whose data axes are transformed")
     position = step.factor_iter_id if step.factor_iter_id >= 0 else step.factor_iter_id + data + 1
-    rest = tuple(leaf for leaf in stage.leaves[data:] if leaf != axis)
+    rest = tuple(leaf for leaf in state.leaves[data:] if leaf != axis)
     if not 0 <= position <= data or not rest:
         raise UnsupportedError("rfactor with no loop left")
-    factored = Factored(loops, data, axis, position, rest)
-    new = _Factor(
-        stage.base, data + 1 + len(rest), data + 1, "rf", factored, factored_by=tuple(stage.factors)
-    )
-    old = PlannedStage(stage.base, data + 1, data, "repl", factored)
-    _replace(p, stage, old)
-    p.insert(step.stage_id, new)
+    factored = Factored(state.loops, data, axis, position, rest)
+    loops = p.root(base, data + 1 + len(rest))
+    by = tuple(stage.factors)
+    _replace(p, stage, PlannedStage(base, p.root(base, data + 1), data, 0, "repl", factored))
+    p.insert(step.stage_id, PlannedStage(base, loops, data + 1, 0, "rf", factored, by))
 
 
-def _replace(p: _Planner, old: PlannedStage, new: PlannedStage) -> None:
+def _replace(p: _Replay, old: PlannedStage, new: PlannedStage) -> None:
     for other in p.stages:
         if other.target is old:
             raise UnsupportedError("a stage computed at what is then factored")
     p.stages[p.stages.index(old)] = new
 
 
-_EFFECTS: dict[type[Step], Callable[[_Planner, Any, int], None]] = {
+_EFFECTS: dict[type[Step], Callable[[_Replay, Any, int], None]] = {
     AnnotationStep: _annotate,
     FuseStep: _fuse,
     PragmaStep: _pragma,
@@ -327,11 +304,3 @@ _EFFECTS: dict[type[Step], Callable[[_Planner, Any, int], None]] = {
     CacheWriteStep: _cache_write,
     RfactorStep: _rfactor,
 }
-
-
-def plan_of(dag: ComputeDAG, steps: Sequence[Step]) -> Plan:
-    """The plan of `steps`, whatever their numbers. Raises UnsupportedError."""
-    try:
-        return _Planner(dag).run(steps)
-    except IndexError:
-        raise UnsupportedError("a stage or loop that does not exist") from None

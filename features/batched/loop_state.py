@@ -1,0 +1,182 @@
+"""The loops of a stage after some steps, as ids: the same object after the same steps.
+
+Candidates of one task differ in where some loops are, not in most of their loops, so that what a
+step makes of the loops of a stage is worked out once and found again on the state before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autosched.features.batched.plan import FIRST_THREAD, Loops, UnsupportedError, common_first
+
+Relations = tuple[tuple[int, int, int, int] | tuple[int, int, int], ...]
+Kinds = tuple[tuple[int, int], ...]
+
+
+class LoopState:
+    """`leaves` are the loops by id, `kinds` the annotations of some, `next_id` is the next id.
+
+    The axes are 0 to `axes` - 1; `unroll` is the loop with the unroll pragma, or -1.
+    """
+
+    __slots__ = (
+        "_after",
+        "_loops",
+        "_positions",
+        "axes",
+        "kinds",
+        "leaves",
+        "next_id",
+        "relations",
+        "unroll",
+    )
+
+    def __init__(
+        self,
+        axes: int,
+        relations: Relations = (),
+        leaves: tuple[int, ...] | None = None,
+        kinds: Kinds = (),
+        next_id: int | None = None,
+        unroll: int = -1,
+    ) -> None:
+        self.axes, self.relations = axes, relations
+        self.leaves = tuple(range(axes)) if leaves is None else leaves
+        self.kinds, self.unroll = kinds, unroll
+        self.next_id = axes if next_id is None else next_id
+        self._after: dict[tuple[Any, ...], LoopState] = {}
+        self._positions: dict[int, int] = {}
+        self._loops: Loops | None = None
+
+    @property
+    def threads(self) -> bool:
+        """Whether a loop is bound to threads."""
+        return any(kind >= FIRST_THREAD for _, kind in self.kinds)
+
+    @property
+    def loops(self) -> Loops:
+        """The loops as a plan has them; a limit of unrolling on a loop of threads says nothing."""
+        if self._loops is None:
+            kinds = dict(self.kinds)
+            unroll = -1
+            if self.limited:
+                unroll = self.leaves.index(self.unroll)
+            found = tuple([kinds.get(leaf, 0) for leaf in self.leaves])
+            self._loops = Loops(self.axes, self.relations, self.leaves, found, unroll)
+        return self._loops
+
+    @property
+    def limited(self) -> bool:
+        """Whether a limit of unrolling says something."""
+        return self.unroll >= 0 and dict(self.kinds).get(self.unroll, 0) < FIRST_THREAD
+
+    def position(self, leaf: int) -> int:
+        """The position of the loop that stands for `leaf` after later splits and fusions.
+
+        Raises UnsupportedError where there is none.
+        """
+        found = self._positions.get(leaf)
+        if found is None:
+            found = self._positions[leaf] = self._followed(leaf)
+        return found
+
+    def _followed(self, leaf: int) -> int:
+        follow: dict[int, int] = {}
+        for relation in self.relations:
+            if len(relation) == 4:
+                follow[relation[0]] = relation[2]
+            else:
+                follow[relation[1]] = relation[2]
+        while leaf not in self.leaves:
+            if leaf not in follow:
+                raise UnsupportedError("computed at a loop that is gone")
+            leaf = follow[leaf]
+        return self.leaves.index(leaf)
+
+    def _made(self, key: tuple[Any, ...], make: Callable[..., LoopState]) -> LoopState:
+        found = self._after.get(key)
+        if found is None:
+            found = self._after[key] = make(self, *key[1:])
+        return found
+
+    def split(self, at: int, pieces: int, inner: bool) -> LoopState:
+        """After `pieces` splits of the loop at position `at`, as the step does them."""
+        return self._made(("split", at, pieces, inner), _split)
+
+    def fuse(self, ids: tuple[int, ...]) -> LoopState:
+        """After the loops at the positions `ids` became one."""
+        return self._made(("fuse", ids), _fuse)
+
+    def reorder(self, after: tuple[int, ...]) -> LoopState:
+        """With the loop at position `after[k]` at position k."""
+        return self._made(("reorder", after), _reorder)
+
+    def annotate(self, at: int, kind: int) -> LoopState:
+        """With the annotation `kind` on the loop at position `at`."""
+        return self._made(("annotate", at, kind), _annotate)
+
+    def common_first(self, data: int) -> LoopState:
+        """In the order in which they are lowered, `data` of the axes being data axes."""
+        return self._made(("common_first", data), _common_first)
+
+    def limit(self, at: int) -> LoopState:
+        """With the limit of unrolling on the loop at position `at`."""
+        return self._made(("limit", at), _limit)
+
+
+def _changed(state: LoopState, **parts: Any) -> LoopState:
+    known: dict[str, Any] = {
+        name: getattr(state, name)
+        for name in ("axes", "relations", "leaves", "kinds", "next_id", "unroll")
+    }
+    return LoopState(**{**known, **parts})
+
+
+def _split(state: LoopState, at: int, count: int, inner: bool) -> LoopState:
+    rest, fresh = state.leaves[at], state.next_id
+    relations, pieces = list(state.relations), []
+    for _ in range(count):
+        relations.append((rest, fresh, fresh + 1, int(inner)))
+        rest, piece = (fresh, fresh + 1) if inner else (fresh + 1, fresh)
+        pieces.append(piece)
+        fresh += 2
+    pieces.append(rest)
+    leaves = list(state.leaves)
+    leaves[at : at + 1] = reversed(pieces) if inner else pieces
+    return _changed(state, relations=tuple(relations), leaves=tuple(leaves), next_id=fresh)
+
+
+def _fuse(state: LoopState, ids: tuple[int, ...]) -> LoopState:
+    if not ids or ids != tuple(range(ids[0], ids[-1] + 1)) or ids[-1] >= len(state.leaves):
+        raise UnsupportedError("a fusion of no loops, or of loops that are not consecutive")
+    relations, fresh = list(state.relations), state.next_id
+    fused = state.leaves[ids[0]]
+    for at in ids[1:]:
+        relations.append((fused, state.leaves[at], fresh))
+        fused, fresh = fresh, fresh + 1
+    leaves = list(state.leaves)
+    leaves[ids[0] : ids[-1] + 1] = [fused]
+    return _changed(state, relations=tuple(relations), leaves=tuple(leaves), next_id=fresh)
+
+
+def _reorder(state: LoopState, after: tuple[int, ...]) -> LoopState:
+    if sorted(after) != list(range(len(state.leaves))):
+        raise UnsupportedError("a reordering that is none")
+    return _changed(state, leaves=tuple([state.leaves[k] for k in after]))
+
+
+def _annotate(state: LoopState, at: int, kind: int) -> LoopState:
+    kinds = {**dict(state.kinds), state.leaves[at]: kind}
+    return _changed(state, kinds=tuple(kinds.items()))
+
+
+def _limit(state: LoopState, at: int) -> LoopState:
+    if state.unroll >= 0:
+        raise UnsupportedError("two limits of unrolling")
+    return _changed(state, unroll=state.leaves[at])
+
+
+def _common_first(state: LoopState, data: int) -> LoopState:
+    return _changed(state, leaves=tuple(common_first(state.loops, data)))
