@@ -11,20 +11,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Flags, Form, Ints, fixed
+from autosched.features.batched.mixed import Mixed
 from autosched.features.batched.nest import Nest, Stage
+from autosched.features.batched.one import signature, simplified
 from autosched.features.batched.ops import StoreOps, axes_outside_loads
 from autosched.features.batched.plan import Plan
 from autosched.features.batched.threads import around
 from autosched.state.iterator import ANNOTATION_TEXT, Annotation
 from autosched.target import Target
 from autosched.te.bounds.thread_scope import LOCAL, SHARED
-from autosched.tir.expr import Call, Cast, ProducerLoad
+from autosched.tir.expr import Call, Cast, ProducerLoad, Var
+from autosched.tir.op import lt
 from autosched.tir.walk import free_vars, pre_order
 
 _COPIES = 16
 """So many virtual threads are a loop (`transform/device/inject_virtual_thread.py`)."""
 _INDEX_BYTES = 4
+_END = Var("end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,7 @@ def refused_by_vectors(nest: Nest, limits: Limits) -> Verdict:
             widest = max(own, _INDEX_BYTES, *map(_widest, stage.ops.stores))
             some = (lanes > 1) & (lanes * widest > limits.vector)
             plain = len(stage.ops.stores) == 1 and not _holds(nest, s)
-            serial, unsure = _scalarised(nest, stage, k, slot)
+            serial, unsure = _scalarised(nest, stage, k, slot, some)
             certain = ~unsure & plain
             verdict.refused |= wide & certain & ~serial
             verdict.unsure |= some & ~(certain & (serial | wide))
@@ -161,26 +166,13 @@ def _widest(store: StoreOps) -> int:
     return max((e.dtype.bytes for e in kinds if not e.dtype.is_bool), default=1)
 
 
-def _scalarised(nest: Nest, stage: Stage, k: int, slot: int) -> tuple[Flags, Flags]:
+def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tuple[Flags, Flags]:
     """Where the vectorised loop `slot` becomes a serial one, and where that is not certain.
 
-    It does where a condition depends on the lane. Whether an axis that loops mix is compared with
-    the end of the tensor is not certain where a stage is computed in parts.
+    It does where a condition depends on the lane. Only the candidates `asked` are right.
     """
     forms, mixed = nest.forms, stage.loops.mixed
     serial, unsure = np.zeros(forms.count, bool), np.zeros(forms.count, bool)
-    if mixed is not None:
-        found = [
-            any(entry.variables[k] in free_vars(condition) for condition in entry.conditions)
-            for entry in mixed.entries
-        ]
-        serial |= mixed.where & np.array(found)[mixed.which]
-        for d, (low, extent, shape) in enumerate(stage.context.data):
-            part = ~(fixed(low) & (low.base == 0) & (extent == shape))
-            beyond = [entry.axes[d].ends[0][1] >= entry.key[d] for entry in mixed.entries]
-            value = stage.axes[stage.ops.axes[d]]
-            here = mixed.where & np.array(beyond)[mixed.which]
-            unsure |= here & part & _uses(nest, value, slot, k)
     for store in stage.ops.stores:
         outside = axes_outside_loads(store.value)
         if outside and not (isinstance(store.value, Call) and store.value.op == "if_then_else"):
@@ -188,7 +180,39 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int) -> tuple[Flags, Fla
         for var in outside:
             if var in stage.axes:
                 serial |= _uses(nest, stage.axes[var], slot, k)
+    if mixed is not None:
+        found = [
+            any(entry.variables[k] in free_vars(condition) for condition in entry.conditions)
+            for entry in mixed.entries
+        ]
+        serial |= mixed.where & np.array(found)[mixed.which]
+        unsure |= _compared(nest, stage, mixed, k, slot, asked & ~serial & ~unsure)
     return serial, unsure
+
+
+def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: Flags) -> Flags:
+    """Where an axis that loops mix may be compared with the end of the tensor, by lane.
+
+    A stage that is computed in parts compares an axis whose text alone reaches beyond the part;
+    what the conditions around it prove is no longer there.
+    """
+    found = np.zeros(nest.forms.count, bool)
+    known: dict[tuple[int, ...], bool] = {}
+    for d, (low, extent, shape) in enumerate(stage.context.data):
+        var = stage.ops.axes[d]
+        value = stage.axes[var]
+        part = ~(fixed(low) & (low.base == 0) & (extent == shape))
+        beyond = [entry.axes[d].ends[0][1] >= entry.key[d] for entry in mixed.entries]
+        here = asked & mixed.where & part & np.array(beyond)[mixed.which]
+        end = Form({}, shape)
+        text = Text(lt(var, _END), {var: value, _END: end}, ())
+        for n in np.flatnonzero(here & _uses(nest, value, slot, k)).tolist():
+            key = d, *signature(nest.forms, text.axes, n)
+            if key not in known:
+                condition = simplified(nest.forms, text, n)[0]
+                known[key] = mixed.of(n).variables[k] in free_vars(condition)
+            found[n] |= known[key]
+    return found
 
 
 def _uses(nest: Nest, form: Form, slot: int, k: int) -> Flags:
