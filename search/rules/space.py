@@ -1,7 +1,8 @@
 """Sketch rules beyond Ansor's, of the search space `autosched`: operators without data reuse.
 
 Softmax, layer norm and the like go through each row several times: FuseRows computes all stages of
-a row before the next one, while the row is in the nearest cache.
+a few rows before the next ones, while they are in the nearest cache. What one row waits for at the
+end of its sum is hidden by the others.
 
 A pooling reads its padded input through a copy in Ansor's sketches; InlineBorder lets its window
 ask for the border itself, and the code generator leaves those conditions to the ends of loops.
@@ -92,19 +93,39 @@ TILE_ELEMENTS = FunctionRule("TileElements", _moves_data, _tile_elements)
 
 
 def _row_stages(state: State, stage_id: int) -> list[int]:
-    """The stages on the way to the output `stage_id`, the last first, or none: those that are to be
-    tiled have no rows, and without a reduction nothing is read again."""
+    """The stages on the way to the output `stage_id`, the last first, as far as the stages that are
+    to be tiled, which have no rows; or none.
+
+    Without a reduction nothing is read again. What else is to be computed must come before them.
+    """
     found: set[int] = set()
     work = [stage_id]
     while work:
         for producer in queries.direct_producers(state, work.pop()):
-            if not state.stages[producer].is_placeholder and producer not in found:
+            skip = state.stages[producer].is_placeholder or producer in found
+            if not skip and not queries.needs_multi_level_tiling(state, producer):
                 found.add(producer)
                 work.append(producer)
-    if any(queries.needs_multi_level_tiling(state, k) for k in found):
+    # What a tiled stage reads is no part of the rows that are computed after it.
+    found -= {k for k in found if _read_elsewhere(state, k, found | {stage_id})}
+    if not any(queries.has_reduce_iter(state, k) for k in found):
         return []
-    reduces = any(queries.has_reduce_iter(state, k) for k in found)
-    return sorted(found, reverse=True) if reduces else []
+    others = [k for k, s in enumerate(state.stages) if not s.is_placeholder and k not in found]
+    first = min(found)
+    return sorted(found, reverse=True) if all(k < first or k == stage_id for k in others) else []
+
+
+def _read_elsewhere(state: State, stage_id: int, inside: set[int]) -> bool:
+    """True when a stage outside of `inside` needs the stage, directly or through others."""
+    work, seen = [stage_id], {stage_id}
+    while work:
+        for consumer in queries.consumers(state, work.pop()):
+            if consumer not in inside:
+                return True
+            if consumer not in seen:
+                seen.add(consumer)
+                work.append(consumer)
+    return False
 
 
 def _has_rows(context: Context, state: State, stage_id: int) -> Decision:
@@ -116,17 +137,19 @@ def _has_rows(context: Context, state: State, stage_id: int) -> Decision:
 
 
 def _fuse_rows(context: Context, state: State, stage_id: int) -> Next:
-    rows = state.stages[stage_id].iters[-2]
-    for producer in _row_stages(state, stage_id):
+    found = _row_stages(state, stage_id)
+    axes = len(state.stages[stage_id].iters)
+    state, (rows, _) = state.split(stage_id, state.stages[stage_id].iters[-2], [None])
+    for producer in found:
         if queries.has_reduce_iter(state, producer):
             spatial = [it for it in state.stages[producer].iters if it.kind is IterKind.SPATIAL]
-            if len(spatial) >= len(state.stages[stage_id].iters):
+            if len(spatial) >= axes:
                 raise ScheduleError("a reduction of the output's own axes has no rows")
         elif queries.is_strictly_inlineable(state, producer):
             state = state.compute_inline(producer)
             continue
         state = state.compute_at(producer, stage_id, rows)
-    return [(state, -1)]
+    return [(state, found[-1] - 1)]
 
 
 FUSE_ROWS = FunctionRule("FuseRows", _has_rows, _fuse_rows)
