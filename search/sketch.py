@@ -55,11 +55,11 @@ CPU_RULES: tuple[SketchRule, ...] = (
     BLOCK_REDUCTION,
     PACK_OPERAND,
     PACK_TRANSPOSED,
+    INLINE_BORDER,
     *ANSOR_CPU_RULES[4:-1],
     TILE_REDUCTION,
     TILE_ELEMENTS,
     FUSE_ROWS,
-    INLINE_BORDER,
     SKIP_STAGE,
 )
 ANSOR_GPU_RULES: tuple[SketchRule, ...] = (

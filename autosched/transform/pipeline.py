@@ -65,6 +65,7 @@ from autosched.transform.loops.instrument_profile_intrinsics import InstrumentPr
 from autosched.transform.loops.loop_partition import LoopPartition
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 from autosched.transform.loops.serialize_loops import SerializeLoops
+from autosched.transform.loops.sink_init import SinkInit
 from autosched.transform.loops.skip_zeros import SkipZeros
 from autosched.transform.loops.unroll_loop import UnrollLoop
 from autosched.transform.low_precision.bf16_compute_legalize import BF16ComputeLegalize
@@ -90,7 +91,7 @@ FROM_BLOCKS: tuple[Pass, ...] = (
 )
 """From blocks to flat TIR; StorageFlatten does it for functions from schedules."""
 
-CPU_LOOPS: tuple[Pass, ...] = (HoistInvariants(), SkipZeros(), ShareOutput())
+CPU_LOOPS: tuple[Pass, ...] = (HoistInvariants(), SkipZeros(), SinkInit(), ShareOutput())
 """Those that decide which loops of ScheduleOps' statement a CPU runs; features see the result."""
 
 
@@ -297,6 +298,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "ShareOutput": ShareOutput,
     "SharedToDynamic": SharedToDynamic,
     "Simplify": Simplify,
+    "SinkInit": SinkInit,
     "SkipZeros": SkipZeros,
     "SplitHostDevice": SplitHostDevice,
     "SplitWideVectors": SplitWideVectors,

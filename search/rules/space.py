@@ -4,8 +4,9 @@ Softmax, layer norm and the like go through each row several times: FuseRows com
 a few rows before the next ones, while they are in the nearest cache. What one row waits for at the
 end of its sum is hidden by the others.
 
-A pooling reads its padded input through a copy in Ansor's sketches; InlineBorder lets its window
-ask for the border itself, and the code generator leaves those conditions to the ends of loops.
+A pooling or depthwise convolution reads its padded input through a copy in Ansor's sketches;
+InlineBorder lets its window ask for the border itself, and the code generator leaves those
+conditions to the ends of loops.
 
 Ansor tiles a stage only where it reads something more than once. A sum over rows, a transposition
 or a copy then has a single loop structure, in which vectors run along the reduction or against the
@@ -21,13 +22,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autosched.errors import ScheduleError
+from autosched.search.rules.common import structure
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.rules.tiling import multi_level_tile
 from autosched.state import queries
 from autosched.state.iterator import IterKind
 from autosched.state.state import State
-from autosched.te.operations.operation import ComputeOp
-from autosched.tir.expr import Expr, ProducerLoad, Var
+from autosched.te.operations.operation import ComputeOp, Operation, tensor_loads
+from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.walk import free_vars, pre_order
 
 Next = list[tuple[State, int]]
@@ -169,16 +171,34 @@ def _borders(state: State, stage_id: int) -> list[int]:
 
 
 def _reads_border(context: Context, state: State, stage_id: int) -> Decision:
-    """A reduction without reuse that reads a padded input."""
-    op = _untouched(state, stage_id)
-    if op is None or not op.reduce_axis or not _borders(state, stage_id):
+    """A reduction of a padded input whose elements are used by the outputs around them alone."""
+    op = state.stages[stage_id].op
+    if not isinstance(op, ComputeOp) or not op.reduce_axis or not op.axis:
+        return Decision.SKIP
+    if queries.is_tiled(state, stage_id) or queries.has_cache_write(state, stage_id):
+        return Decision.SKIP
+    borders = [state.stages[k].op for k in _borders(state, stage_id)]
+    if not borders or not all(_is_local(op, border) for border in borders):
         return Decision.SKIP
     return Decision.APPLY
+
+
+def _is_local(op: ComputeOp, border: Operation) -> bool:
+    """Whether every read of the padded input moves along all axes of the result."""
+    axes = {axis.var for axis in op.axis if axis.dom and axis.dom.extent is not IntImm(1)}
+    loads = [load for body in op.body for load in tensor_loads(body)]
+    return all(
+        axes.issubset([v for index in load.indices for v in free_vars(index)])
+        for load in loads
+        if load.producer.op is border
+    )
 
 
 def _inline_border(context: Context, state: State, stage_id: int) -> Next:
     for producer in _borders(state, stage_id):
         state = state.compute_inline(producer)
+    if queries.needs_multi_level_tiling(state, stage_id):
+        state = multi_level_tile(state, stage_id, structure(context))[0]
     return [(state, stage_id - 1)]
 
 

@@ -297,6 +297,23 @@ def spread_image(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [X, K, Y]
 
 
+def packed_rows(gpu: bool) -> tuple[Any, list[Any]]:
+    """On a CPU parts of B are copied for all rows: the reduction is not in one place."""
+    A, B = te.placeholder((4, 8), name="A"), te.placeholder((8, 5), name="B")
+    k = te.reduce_axis((0, 8), name="k")
+    C = te.compute((4, 5), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    sch = te.create_schedule(C.op)
+    i, j = both_axes(C)
+    if gpu:
+        _threads(sch, C, i, j)
+        return sch, [A, B, C]
+    packed = sch.cache_read(B, "global", [C])
+    outer, inner = sch[C].split(k, factor=4)
+    sch[C].reorder(outer, i, inner, j)
+    sch[packed].compute_at(sch[C], outer)
+    return sch, [A, B, C]
+
+
 CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "tiled_matmul": tiled_matmul,
     "padded_window": padded_window,
@@ -311,4 +328,5 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "turned_rows": turned_rows,
     "idle_loop": idle_loop,
     "spread_image": spread_image,
+    "packed_rows": packed_rows,
 }

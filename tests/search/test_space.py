@@ -1,6 +1,6 @@
 """Sketches beyond Ansor's: where they appear, what they look like, that they compute the same."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -127,3 +127,18 @@ def test_a_window_asks_for_the_border_itself(stride: int, padding: int) -> None:
         got = np.empty_like(want)
         load(build_steps(task.dag, steps, task.target))(*inputs, got)
         np.testing.assert_array_equal(got, want)
+
+
+def test_a_depthwise_convolution_asks_for_the_border_itself() -> None:
+    """Other convolutions, which use an element for many channels, do not."""
+    image: dict[str, Any] = {"N": 1, "H": 9, "W": 13, "stride": 1, "padding": 1}
+    task = Task.from_workload("depthwise_conv2d_nhwc", K=3, C=20, **image)
+    (inlined,) = (s for s in sketches_of(task, "autosched") if s.stages[1].is_inlined)
+    inputs = task.inputs(seed=1)
+    (want,) = task.reference(inputs)
+    for steps in SearchSpace(task).sample(np.random.default_rng(0), 4, sketch=inlined)[:4]:
+        got = np.empty_like(want)
+        load(build_steps(task.dag, steps, task.target))(*inputs, got)
+        assert compare("Y", got, want) is None, steps
+    other = Task.from_workload("conv2d_nhwc", KH=3, KW=3, CI=4, CO=20, **image)
+    assert not any(s.stages[1].is_inlined for s in sketches_of(other, "autosched"))

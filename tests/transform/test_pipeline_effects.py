@@ -358,6 +358,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
         spread_rows,
         lambda f: "0.0 *" not in to_text(f),
     ),
+    "SinkInit": (
+        lambda: (*PIPELINE_CASES["packed_rows"](False), CPU),
+        lambda f: "if k.outer == 0" in to_text(f),
+    ),
     "HoistInvariants": (divided_rows, lambda f: depth(f.body) == 2),
     "ComputeOnce": (
         lambda: (*divided_rows()[:2], CPU),

@@ -14,8 +14,9 @@ after:
 
 LoopPartition then leaves conditions to the first and the last iterations alone: what is between has
 vectors without masks, and steps share what they read. A pooling of 64x112x112 with stride 2 takes
-half of its time. Where a condition also asks for the iteration of a loop around, the start of the
-reduction becomes a loop of its own.
+half of its time, a depthwise convolution of 112x112x32 0.8 of that with a padded copy. Where a
+condition also asks for the iteration of a loop around, the start of the reduction becomes a loop of
+its own. The copy of an input with its border is marked, too, from the outermost of its own loops.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from autosched.tir.expr import BufferLoad, Call, Expr, Max, Min
+from autosched.tir.expr import Add, BufferLoad, Call, Expr, Max, Min, Mul
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import const
 from autosched.tir.stmt import AttrStmt, BufferStore, For, ForKind, SeqStmt, Stmt, seq
@@ -37,8 +38,8 @@ from autosched.transform.vector.reduction_nest import is_counted
 
 @dataclass(frozen=True)
 class HintBorders(FunctionPass):
-    """Marks the outermost serial loop around each maximum or minimum of what a condition on the
-    loop chooses. Sums, in which such a value is mostly a factor, stay as they are."""
+    """Marks the outermost serial loop around each sum, maximum or minimum of what a condition on
+    the loop chooses, or of its product with a factor, and around each copy of it."""
 
     name: ClassVar[str] = "HintBorders"
 
@@ -49,6 +50,8 @@ class HintBorders(FunctionPass):
 def _hinted(s: Stmt) -> Stmt:
     if isinstance(s, AttrStmt) and s.key == HINT:
         return s
+    if isinstance(s, For) and s.kind is ForKind.SERIAL and _is_padded_copy(s):
+        return AttrStmt(s.loop_var, HINT, const(1), s)
     if isinstance(s, For) and s.kind is ForKind.SERIAL and _has_border(s):
         apart = distribute(s) if is_counted(s) and _asks_outside(s) else s
         parts = apart.stmts if isinstance(apart, SeqStmt) else (apart,)
@@ -60,6 +63,20 @@ def _marked(part: Stmt) -> Stmt:
     if isinstance(part, For) and _has_border(part):
         return AttrStmt(part.loop_var, HINT, const(1), part)
     return part
+
+
+def _is_padded_copy(loop: For) -> bool:
+    """Whether the loop is the start of a perfect nest around one store of what a condition on it
+    chooses, as the copy of an input with a border is."""
+    body: Stmt = loop
+    while isinstance(body, For) and body.kind in (ForKind.SERIAL, ForKind.VECTORIZED):
+        body = body.body
+    if not isinstance(body, BufferStore):
+        return False
+    value = body.value
+    if not isinstance(value, Call) or value.op != "if_then_else":
+        return False
+    return loop.loop_var in free_vars(value.args[0])
 
 
 def _has_border(loop: For) -> bool:
@@ -74,18 +91,20 @@ def _asks_outside(loop: For) -> bool:
 
 
 def _conditions(loop: For) -> list[Expr]:
-    """Those that choose the values which maxima and minima in the loop take in."""
+    """Those that choose the values which sums, maxima and minima in the loop take in."""
     found = (_chosen_by(s) for s in stmts(loop) if isinstance(s, BufferStore))
     return [condition for condition in found if condition is not None]
 
 
 def _chosen_by(store: BufferStore) -> Expr | None:
-    """The condition of the value that a maximum or minimum takes in."""
+    """The condition of the value that a sum, maximum or minimum takes in, or of a factor of it."""
     value = store.value
-    if not isinstance(value, Max | Min):
+    if not isinstance(value, Add | Max | Min):
         return None
     own = BufferLoad(store.buffer, store.indices)
     for kept, taken in ((value.a, value.b), (value.b, value.a)):
-        if kept is own and isinstance(taken, Call) and taken.op == "if_then_else":
-            return taken.args[0]
+        factors = (taken.a, taken.b) if isinstance(taken, Mul) else (taken,)
+        for factor in factors if kept is own else ():
+            if isinstance(factor, Call) and factor.op == "if_then_else":
+                return factor.args[0]
     return None

@@ -153,7 +153,7 @@ def test_masked_lanes_do_not_grow_and_masked_gathers_are_no_lanes() -> None:
 
     def padded(i: Var, j: Var) -> Expr:
         inside = te.all(i >= 1, i < 9, j >= 1, j < 9)
-        return te.if_then_else(inside, A[i - 1, j - 1], 0.0)
+        return 1.0 + te.if_then_else(inside, A[i - 1, j - 1], 0.0)
 
     P = te.compute((10, 10), padded, name="P")
     sch = te.create_schedule(P.op)
