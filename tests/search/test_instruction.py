@@ -41,6 +41,7 @@ TYPES = {
     "vdpbf16ps.zmm": ("bfloat16", "bfloat16", "float32"),
     "amx.tdpbssd": ("int8", "int8", "int32"),
     "amx.tdpbf16ps": ("bfloat16", "bfloat16", "float32"),
+    "amx.tdpbf16ps.f16": ("float16", "float16", "float32"),
 }
 
 
@@ -119,7 +120,8 @@ def arrays(tensors: list[Tensor], rng: np.random.Generator) -> list[np.ndarray[A
     found = []
     for tensor in tensors:
         shape = [int(e.value) for e in tensor.shape]  # type: ignore[attr-defined]  # constants
-        values = rng.integers(-100, 100, shape)
+        most = 511 if tensor.dtype.name == "float16" else 100  # nine bits: more than bfloat16 has
+        values = rng.integers(-most, most, shape)
         found.append(
             (np.abs(values) if tensor.dtype.name[0] == "u" else values).astype(tensor.dtype.numpy)
         )
@@ -140,8 +142,17 @@ CASES: dict[str, tuple[str, list[Tensor]]] = {
         "amx.tdpbf16ps",
         product(TYPES["amx.tdpbf16ps"], 32, 64, 64, turned=True),
     ),
+    "parts of weights by rows": (
+        "amx.tdpbf16ps.f16",
+        product(TYPES["amx.tdpbf16ps.f16"], 32, 64, 64, turned=True),
+    ),
     "convolution by tiles": ("amx.tdpbssd", convolution(TYPES["amx.tdpbssd"], 18, 64, 16)),
     "rows in steps of two": ("amx.tdpbssd", padded(TYPES["amx.tdpbssd"], 11, 33, 20, 2)),
+    "parts of float16": ("amx.tdpbf16ps.f16", product(TYPES["amx.tdpbf16ps.f16"], 32, 64, 64)),
+    "parts of float16 in parts of tiles": (
+        "amx.tdpbf16ps.f16",
+        padded(TYPES["amx.tdpbf16ps.f16"], 5, 33, 16, 2),
+    ),
     "fewer rows than a tile": ("amx.tdpbf16ps", product(TYPES["amx.tdpbf16ps"], 5, 35, 40)),
 }
 

@@ -45,6 +45,8 @@ class Instruction:
     `calls` are the calls of the TIR that it is made of, by LLVM's or PTX's name: the interpreter
     and the code generator know each.
     `registers` is how many registers there are for accumulators and operands together.
+    `parts` is into how many numbers of the type that the calls take each element of A and B is cut
+    as it is packed: each part of A is multiplied with each of B, the sum of the parts is exact.
     `declare` makes its statements, each a TensorIntrin whose operation describes it as a tensor
     expression. Each instruction has "compute"; one whose B is packed, "pack_b"; one with registers
     of its own may have "fill", "load_a", "load_b", "load_c" and "store" beside them.
@@ -60,6 +62,7 @@ class Instruction:
     calls: tuple[str, ...]
     registers: int
     declare: Callable[[Instruction], Mapping[str, TensorIntrin]]
+    parts: int = 1
 
     def extent(self, axis: str) -> int:
         """The size of one call along m, n or k."""
@@ -67,8 +70,8 @@ class Instruction:
 
     @property
     def multiply_adds(self) -> int:
-        """Products that one call adds up."""
-        return self.extent("m") * self.extent("n") * self.extent("k")
+        """Products that one call adds up, of whole elements."""
+        return self.extent("m") * self.extent("n") * self.extent("k") // self.parts**2
 
     @property
     def types(self) -> tuple[DType, DType, DType]:

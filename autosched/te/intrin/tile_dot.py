@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.interleave import declare_interleave
+from autosched.te.intrin.turn import declare_turn
 from autosched.te.operations.compute import compute, placeholder, reduce_axis, var
 from autosched.te.operations.reduction import sum as sum_over
 from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
@@ -42,11 +43,12 @@ _READ, _WRITE = 1, 2
 
 
 def declare_tile_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
-    """The statements for each of BLOCKS, and the packing of B."""
+    """The statements for each of BLOCKS, and the packing of B by rows of n or of k."""
     k = 4 // it.a.dtype.bytes
     parts = {f"compute.{m}x{n}": _declare(it, m, n) for m, n in BLOCKS}
-    parts |= {f"store.{m}x{n}": _store(it, m, n) for m, n in BLOCKS}
-    return {**parts, "pack_b": declare_interleave(f"{it.name}.pack_b", it.b.dtype, k, ROWS)}
+    parts |= {f"store.{m}x{n}": declare_store(it, m, n) for m, n in BLOCKS}
+    pack = declare_interleave(f"{it.name}.pack_b", it.b.dtype, k, ROWS)
+    return {**parts, "pack_b": pack, "turn_b": declare_turn(f"{it.name}.turn_b", it.b.dtype)}
 
 
 def _declare(it: Instruction, rows: int, columns: int) -> TensorIntrin:
@@ -81,27 +83,28 @@ def _declare(it: Instruction, rows: int, columns: int) -> TensorIntrin:
         body = []
         for m in range(rows):
             at = add(mul(pitch, m * ROWS), mul(step, depth))
-            body.append(_tile(LOAD, of_a + m, _address(matrix, at, reach, _READ), row_bytes))
+            body.append(tile_call(LOAD, of_a + m, tile_address(matrix, at, reach), row_bytes))
         block = ROWS * ROW_BYTES // it.b.dtype.bytes
         for n in range(columns):
             at = add(mul(step, columns * block), n * block)
             body.append(
-                _tile(
+                tile_call(
                     LOAD,
                     of_b + n,
-                    _address(packed, at, IntImm(block), _READ),
+                    tile_address(packed, at, IntImm(block)),
                     const(ROW_BYTES, "int64"),
                 )
             )
-        body += [_tile(it.calls[0], number, of_a + m, of_b + n) for m, n, number in sums]
+        body += [tile_call(it.calls[0], number, of_a + m, of_b + n) for m, n, number in sums]
         loop = For(step, IntImm(0), steps, ForKind.SERIAL, seq(*body))
-        clear = seq(_tile(CONFIGURE), *(_tile(ZERO, number) for _, _, number in sums))
+        clear = seq(tile_call(CONFIGURE), *(tile_call(ZERO, number) for _, _, number in sums))
         return seq(clear, loop), clear, loop
 
     return decl_tensor_intrin(c.op, statements, f"{it.name}.{rows}x{columns}", binds={a: left})
 
 
-def _store(it: Instruction, rows: int, columns: int) -> TensorIntrin:
+def declare_store(it: Instruction, rows: int, columns: int) -> TensorIntrin:
+    """The statement that stores `rows` by `columns` tiles of sums."""
     dtype, size = it.c.dtype.name, it.c.dtype.bytes
     c = placeholder((rows, columns, ROWS, ROWS), dtype, "c")
     d = compute(
@@ -121,19 +124,22 @@ def _store(it: Instruction, rows: int, columns: int) -> TensorIntrin:
         for number in range(rows * columns):
             m, n = divmod(number, columns)
             at = add(mul(pitch, m * ROWS), n * ROWS)
-            stores.append(_tile(STORE, number, _address(outs[0], at, reach, _WRITE), row_bytes))
-        return seq(*stores, _tile(RELEASE))
+            stores.append(
+                tile_call(STORE, number, tile_address(outs[0], at, reach, _WRITE), row_bytes)
+            )
+        return seq(*stores, tile_call(RELEASE))
 
     name = f"{it.name}.store.{rows}x{columns}"
     return decl_tensor_intrin(d.op, statement, name, binds={d: target})
 
 
-def _tile(name: str, *args: Expr | int) -> Stmt:
+def tile_call(name: str, *args: Expr | int) -> Stmt:
+    """One call of AMX; tiles by number."""
     values = tuple(IntImm(x) if isinstance(x, int) else x for x in args)
     return Evaluate(Call(DType("int32"), "call_llvm_intrin", (StringImm(name), *values)))
 
 
-def _address(buffer: Buffer, at: Expr, extent: Expr, access: int) -> Expr:
+def tile_address(buffer: Buffer, at: Expr, extent: Expr, access: int = _READ) -> Expr:
     """The address of `extent` elements from `at` on, counted from the buffer's first."""
     kind = const(0, f"uint{buffer.dtype.bits}")  # elements are bits: none is ever converted
     offset = at if buffer.elem_offset is None else add(buffer.elem_offset, at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autosched.te.intrin.instruction import Instruction, Operand
+from autosched.te.intrin.split_tile_dot import declare_split_tile_dot
 from autosched.te.intrin.tile_dot import declare_tile_dot
 from autosched.te.intrin.vector_dot import declare_vector_dot, dot_operands
 from autosched.tir.dtype import DType
@@ -24,10 +25,12 @@ def _dot(name: str, features: str, call: str, a: str, b: str, c: str, bits: int)
     )
 
 
-def _tiles(call: str, feature: str, a: str, b: str, c: str) -> Instruction:
+def _tiles(
+    call: str, feature: str, a: str, b: str, c: str, suffix: str = "", parts: int = 1
+) -> Instruction:
     k = 4 // DType(a).bytes
     return Instruction(
-        f"amx.{call}",
+        f"amx.{call}{suffix}",
         "cpu",
         "x86_64",
         ("amx-tile", feature),
@@ -36,12 +39,14 @@ def _tiles(call: str, feature: str, a: str, b: str, c: str) -> Instruction:
         Operand(DType(c), (("m", 16), ("n", 16)), "amx.tile"),
         (f"llvm.x86.{call}", LOAD, STORE, ZERO, CONFIGURE, RELEASE),
         TILES,
-        declare_tile_dot,
+        declare_tile_dot if parts == 1 else declare_split_tile_dot,
+        parts,
     )
 
 
 X86: tuple[Instruction, ...] = (
     _tiles("tdpbf16ps", "amx-bf16", "bfloat16", "bfloat16", "float32"),
+    _tiles("tdpbf16ps", "amx-bf16", "float16", "float16", "float32", ".f16", 2),
     _tiles("tdpbssd", "amx-int8", "int8", "int8", "int32"),
     _tiles("tdpbusd", "amx-int8", "uint8", "int8", "int32"),
     _tiles("tdpbsud", "amx-int8", "int8", "uint8", "int32"),

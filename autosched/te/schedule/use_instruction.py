@@ -10,6 +10,7 @@ from autosched.te.bounds.infer_bound import WHOLE_TILES
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.product import Product, as_product, extent
 from autosched.te.intrin.registry import instruction, statements
+from autosched.te.intrin.split_tile_dot import part_of
 from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.reduction import sum as sum_over
 from autosched.te.operations.tensor import Tensor
@@ -95,6 +96,9 @@ def use_instruction(
         inserted = schedule.insert_stage(position + offset, made, stage.group)
         if offset >= 1 + pack_a:
             inserted.scope = "local"
+        elif writer.height > 1 and INSTRUCTION not in made.attrs:
+            # Elements moved one by one: a loop around whose sums are unrolled says nothing of them.
+            inserted.pragma(made.axis[-1], "auto_unroll_max_step", 0)
     copy = writer.copy(new[-1].output(0))
     schedule.replace_ops({op: copy})
     stage.reset_loops(copy)
@@ -103,6 +107,8 @@ def use_instruction(
 
 def reads_in_place(product: Product, it: Instruction, rows: int) -> bool:
     """Whether A may be read as it is, `rows` calls at a time: k last, and whole calls of it."""
+    if it.parts > 1:
+        return False
     whole = extent(product.k) % it.extent("k") == 0
     down = it.extent("m") == 1 or extent(product.m) % (it.extent("m") * rows) == 0
     return whole and down and product.k_is_last()
@@ -124,6 +130,7 @@ class _Writer:
         self.depth = it.extent("k")
         self.height = it.extent("m")
         self.name = it.name
+        self.parts = it.parts
         self.group = 4 // it.b.dtype.bytes  # consecutive k of a column, side by side
         self.part = f"compute.{tile.m}x{tile.n}" if self.height > 1 else "compute"
         self.steps = -(-extent(product.k) // self.depth)
@@ -144,10 +151,13 @@ class _Writer:
         return new
 
     def _packed_a(self) -> ComputeOp:
-        """A with k last and padded. Rows `step` apart lie side by side, in `step` groups."""
+        """A with k last and padded. Rows `step` apart lie side by side, in `step` groups.
+
+        Where elements have parts, those of the rows lie side by side: [.., part, rows, k].
+        """
         product = self.product
         load, k, m = product.a, product.k, product.m
-        last = _axis("kp", self.steps * self.depth)
+        last, half = _axis("kp", self.steps * self.depth), _axis("half", self.parts)
         bounds: list[tuple[Expr, int, int]] = [(last.var, extent(k), self.steps * self.depth)]
         axes: list[IterVar] = []
         indices: list[Expr] = []
@@ -164,10 +174,12 @@ class _Writer:
             assert isinstance(size, IntImm), "extents are constants"
             more = self.down * self.rows * self.height - extent(m)
             place, phase = _axis(f"d{d}", -(-size.value // step) + more), _axis("phase", step)
-            axes += [phase, place] if step > 1 else [place]
+            axes += [phase] if step > 1 else []
+            axes += [half, place] if self.parts > 1 else [place]
             indices.append(add(mul(place.var, step), phase.var) if step > 1 else place.var)
             bounds.append((indices[-1], size.value, step * (-(-size.value // step) + more)))
         value = _within(load.producer[tuple(indices)], bounds)
+        value = part_of(value, half.var) if self.parts > 1 else value
         return ComputeOp(f"{load.producer.name}.pack", [*axes, last], [value])
 
     def _packed_b(self) -> ComputeOp:
@@ -197,10 +209,15 @@ class _Writer:
             (row, extent(k), self.steps * self.depth),
             (column, extent(n), self.across * self.columns * self.lanes),
         ]
-        axes = [no, *others, ko, nt, *groups, lane]
+        half = [_axis("half", self.parts)] if self.parts > 1 else []
+        axes = [no, *others, ko, nt, *half, *groups, lane]
         body = _within(value, bounds)
-        interleaved = body is value and load.indices[-1] is n.var  # the statement reads rows of n
-        attrs = {INSTRUCTION: f"{self.name}:pack_b"} if interleaved else {}
+        part = ""
+        if body is value:  # the statements read whole rows
+            turned = load.indices[-1] is k.var and self.height > 1
+            part = "pack_b" if load.indices[-1] is n.var else "turn_b" if turned else ""
+        body = part_of(body, half[0].var) if half else body
+        attrs = {INSTRUCTION: f"{self.name}:{part}"} if part else {}
         return ComputeOp(f"{load.producer.name}.pack", axes, [body], attrs=attrs)
 
     def _sums(self, a: Tensor, b: Tensor, pack_a: bool) -> ComputeOp:
@@ -221,17 +238,20 @@ class _Writer:
         table: dict[Var, Expr] = {product.m.var: row, product.k.var: step}
         table |= {old.var: new.var for old, new in zip(data, axes, strict=True)}
         table |= {old.var: new.var for old, new in zip(reductions, outer, strict=True)}
+        parts = [_axis(side, self.parts, True) for side in ("left", "right") if self.parts > 1]
         left = self._indices_of_a(table, pack_a)
+        if parts:
+            left.insert(len(left) - 2, parts[0].var)
         fixed = (product.n.var, product.k.var)
         others = [substitute(i, table) for i in product.b.indices if all(i is not v for v in fixed)]
         lane = add(mul(ni.var, self.group), floormod(ki.var, self.group) if within else ki.var)
         groups = [floordiv(ki.var, self.group)] if within else []
-        right = (no.var, *others, ko.var, nt.var, *groups, lane)
+        right = (no.var, *others, ko.var, nt.var, *[iv.var for iv in parts[1:]], *groups, lane)
         dtype = product.op.body[0].dtype
         value = mul(
             cast(dtype, ProducerLoad(a, tuple(left))), cast(dtype, ProducerLoad(b, tuple(right)))
         )
-        body = sum_over(value, axis=[*outer, ko, ki])
+        body = sum_over(value, axis=[*outer, ko, *parts, ki])
         attrs: dict[str, Any] = {INSTRUCTION: f"{self.name}:{self.part}"}
         if within:  # whole tiles, of less than a whole tile of rows too
             attrs[WHOLE_TILES] = (1,) * (len(axes) + 2) + (

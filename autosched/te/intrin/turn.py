@@ -1,0 +1,84 @@
+"""Packing of B whose rows run along k: a tile of words of 32 bits is turned.
+
+P[g, l] = B[l // K, g * K + l % K]       K consecutive k of one column are a word
+
+Four rounds, each of which interleaves row i with row i + 8 of sixteen vectors: the words that
+differ in one bit of their row and column change places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from autosched.te.operations.compute import compute, placeholder, var
+from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Shuffle, Var
+from autosched.tir.stmt import BufferStore, LetStmt, Stmt, seq
+
+WORDS = 16
+_BITS = DType("uint32").with_lanes(WORDS)
+
+
+def declare_turn(name: str, dtype: DType) -> TensorIntrin:
+    """The statement of P[g, l] = B[l // K, g * K + l % K] for a tile of 16 by 16 words."""
+    group = 4 // dtype.bytes
+    b = placeholder((WORDS, WORDS * group), dtype.name, "b")
+    packed = compute((WORDS, WORDS * group), lambda g, i: b[i // group, g * group + i % group], "p")
+
+    def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
+        at = Ramp(IntImm(0), IntImm(1), WORDS * group)
+        rows = [_words(BufferLoad(ins[0], (IntImm(k), at))) for k in range(WORDS)]
+
+        def store(turned: Sequence[Expr]) -> Stmt:
+            kind = dtype.with_lanes(WORDS * group)
+            return seq(
+                *(
+                    BufferStore(outs[0], Call(kind, "reinterpret", (row,)), (IntImm(g), at))
+                    for g, row in enumerate(turned)
+                )
+            )
+
+        return turned(rows, store)
+
+    return decl_tensor_intrin(packed.op, statements, name, binds={b: rows_of(b.shape, dtype)})
+
+
+def rows_of(shape: Sequence[Expr], dtype: DType) -> Buffer:
+    """Rows of B, any number of elements apart."""
+    return decl_buffer(
+        shape,
+        dtype,
+        "b",
+        strides=(var("pitch"), 1),
+        elem_offset=var("b_offset"),
+        data_alignment=1,
+    )
+
+
+def turned(rows: Sequence[Expr], body: Callable[[Sequence[Expr]], Stmt]) -> Stmt:
+    """`body` of the columns of sixteen vectors of words, each bound to a variable."""
+    lets: list[tuple[Var, Expr]] = []
+
+    def named(values: Sequence[Expr], prefix: str) -> list[Expr]:
+        names = [Var(f"{prefix}{k}", _BITS) for k in range(WORDS)]
+        lets.extend(zip(names, values, strict=True))
+        return list(names)
+
+    half = WORDS // 2
+    first = tuple(IntImm(k // 2 + k % 2 * WORDS) for k in range(WORDS))
+    second = tuple(IntImm(half + k // 2 + k % 2 * WORDS) for k in range(WORDS))
+    words = named(rows, "row")
+    for turn in range(4):
+        pairs = [(words[k], words[k + half]) for k in range(half)]
+        mixed = [Shuffle(pair, order) for pair in pairs for order in (first, second)]
+        words = named(mixed, f"turn{turn}_")
+    result = body(words)
+    for name, value in reversed(lets):
+        result = LetStmt(name, value, result)
+    return result
+
+
+def _words(e: Expr) -> Expr:
+    return e if e.dtype is _BITS else Call(_BITS, "reinterpret", (e,))
