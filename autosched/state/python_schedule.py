@@ -238,7 +238,7 @@ def _use_instruction(w: _Writer, step: InstructionStep, axes: Names) -> None:
     names = [w.fresh(w.replay.stages[stage_id + k].op.name) for k in range(added)]
     w.tensors[stage_id:stage_id] = names
     tile = f"({step.rows}, {step.columns})"
-    call = f's.use_instruction({tensor}, "{step.instruction}", {tile}, {step.pack_a})'
+    call = f's.use_instruction({tensor}, "{step.instruction}", {tile}, {step.pack_a}, {step.over})'
     w.lines.append(f"{_target(names)} = {call}")
     for k in range(added + 1):
         w.name_roots(stage_id + k)

@@ -229,7 +229,7 @@ def _rfactor(r: Replay, step: RfactorStep, steps: Sequence[Step]) -> None:
 def _use_instruction(r: Replay, step: InstructionStep, steps: Sequence[Step]) -> None:
     tensor = r.stages[step.stage_id].origin_op.output(0)
     tile = step.rows, step.columns
-    new = r.schedule.use_instruction(tensor, step.instruction, tile, step.pack_a)
+    new = r.schedule.use_instruction(tensor, step.instruction, tile, step.pack_a, step.over)
     r.refresh(step.stage_id)
     for offset, made in enumerate(new):
         r.insert(step.stage_id + offset, made.op)

@@ -18,7 +18,7 @@ return the new state, with the new iterators where there are any:
     cache_read(stage_id, scope, reader_stage_ids) -> (State, int: id of the new stage)
     cache_write(stage_id, scope) -> (State, int: id of the cache stage)
     rfactor(stage_id, it, factor_iter_id) -> (State, int: id of the .rf stage)
-    use_instruction(stage_id, name, rows, columns, pack_a) -> (State, int: id of the tiles)
+    use_instruction(stage_id, name, rows, columns, pack_a, over) -> (State, int: id of the tiles)
 
 `apply(step)` appends a given step. Illegal uses raise ScheduleError. Queries: `queries.py`.
 """
@@ -265,10 +265,16 @@ class State:
         return apply_step(self, RfactorStep(stage_id, i, factor_iter_id)), stage_id
 
     def use_instruction(
-        self, stage_id: int, name: str, rows: int, columns: int, pack_a: bool = False
+        self,
+        stage_id: int,
+        name: str,
+        rows: int,
+        columns: int,
+        pack_a: bool = False,
+        over: bool = False,
     ) -> tuple[State, int]:
         """Compute the stage by a tensor instruction; it becomes a copy of the tiles before it."""
-        step = InstructionStep(stage_id, name, rows, columns, pack_a)
+        step = InstructionStep(stage_id, name, rows, columns, pack_a, over)
         return apply_step(self, step), stage_id + 1 + pack_a
 
     def index_of(self, stage_id: int, it: Iterator) -> int:

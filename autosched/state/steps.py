@@ -192,6 +192,7 @@ class InstructionStep(Step):
     rows: int
     columns: int
     pack_a: bool = False
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,7 @@ _FIELDS: dict[type[Step], tuple[str, ...]] = {
     CacheReadStep: ("id", "text", "ids"),
     CacheWriteStep: ("id", "text"),
     RfactorStep: ("id", "id", "id"),
-    InstructionStep: ("id", "text", "count", "count", "flag"),
+    InstructionStep: ("id", "text", "count", "count", "flag", "flag"),
     MatrixTilesStep: ("id", "id", "text", "sizes", "count", "flag"),
 }
 _SHARED: dict[bytes, Step] = {}
@@ -266,6 +267,8 @@ def step_from_json(values: Sequence[Any]) -> Step:
     if cls is None:
         raise ConfigError(f"unknown step {values[0]!r}: expected one of {', '.join(STEP_CODES)}")
     kinds = _FIELDS[cls]
+    if cls is InstructionStep and len(values) == len(kinds):
+        values = [*values, 0]  # written before tiles went over another axis
     if len(values) != len(kinds) + 1:
         raise ConfigError(
             f"step {cls.code} needs {len(kinds)} values after the code, "

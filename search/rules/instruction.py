@@ -27,7 +27,13 @@ from autosched.te.intrin.product import Product, as_product, extent
 from autosched.te.intrin.tile_dot import BLOCKS
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
-from autosched.te.schedule.use_instruction import can_pack, instruction_of, reads_in_place
+from autosched.te.schedule.use_instruction import (
+    can_pack,
+    instruction_of,
+    reads_in_place,
+    tiles_over,
+)
+from autosched.tir.expr import IterVar
 
 VECTOR_TILES = ((6, 4), (4, 4), (12, 2), (8, 2), (14, 1), (1, 8), (1, 4), (1, 2))
 """Calls down and across whose accumulators, a row of B and an element of A fit 32 registers.
@@ -81,11 +87,15 @@ def _states(
     context: Context, state: State, stage_id: int, product: Product, it: Instruction
 ) -> Iterator[State]:
     """The state with each tile of the instruction that its statements fit."""
-    for tile in _tiles(product, it):
-        for pack_a in _packings(product, it, tile[0]):
-            made = _tiled(state, stage_id, product, it, tile, pack_a)
-            if _can_be_lowered(context, made):
-                yield made
+    ways = [
+        (tile, pack_a, False)
+        for tile in _tiles(product, it)
+        for pack_a in _packings(product, it, tile[0])
+    ]
+    for tile, pack_a, over in [*((tile, True, True) for tile in _tiles_over(product, it)), *ways]:
+        made = _tiled(state, stage_id, product, it, tile, pack_a, over)
+        if _can_be_lowered(context, made):
+            yield made
 
 
 def _can_be_lowered(context: Context, state: State) -> bool:
@@ -128,6 +138,19 @@ def _tiles(product: Product, it: Instruction) -> list[tuple[int, int]]:
     ]
 
 
+def _tiles_over(product: Product, it: Instruction) -> list[tuple[int, int]]:
+    """The largest tiles whose rows are steps of another axis, which a short row leaves unused."""
+    if not can_pack(product, it):
+        return []
+    calls = -(-extent(product.n) // it.extent("n"))
+    whole = [
+        tile
+        for tile in BLOCKS
+        if tile[0] > 1 and tile[1] <= calls and tiles_over(product, it, tile[0])
+    ]
+    return sorted(whole, key=lambda tile: -math.prod(tile))[: _MOST // 2]
+
+
 def _packings(product: Product, it: Instruction, rows: int) -> list[bool]:
     """Whether A is packed: as it must be, or both ways where rows of a tile lie far apart."""
     plain = isinstance(product.a.producer.op, PlaceholderOp)
@@ -143,11 +166,12 @@ def _tiled(
     it: Instruction,
     tile: tuple[int, int],
     pack_a: bool,
+    over: bool,
 ) -> State:
     rows, columns = tile
     target = queries.has_single_elementwise_matched_consumer(state, stage_id)
     state = _border_inlined(state, product, pack_a)
-    state, tiles = state.use_instruction(stage_id, it.name, rows, columns, pack_a)
+    state, tiles = state.use_instruction(stage_id, it.name, rows, columns, pack_a, over)
     if pack_a and it.extent("m") > 1:
         # Rows a power of two apart fall into the same few sets of the cache.
         line = 64 // it.a.dtype.bytes
@@ -159,11 +183,17 @@ def _tiled(
         target += copy - stage_id
     else:
         target = copy
-    m = next(k for k, iv in enumerate(product.op.axis) if iv is product.m)
+    above = product.over() if over else None
+    m, h = (product.op.axis.index(iv) if iv else -1 for iv in (product.m, above))
     iters = state.stages[target].iters
-    others = [it_ for k, it_ in enumerate(iters) if k not in (m, len(iters) - 1)]
-    stored = height > 1 and target == copy and _stores_whole(product, it, tile)
-    state, (down, inner_m) = state.split(target, iters[m], [rows * height])
+    others = [it_ for k, it_ in enumerate(iters) if k not in (m, h, len(iters) - 1)]
+    stored = height > 1 and target == copy and _stores_whole(product, it, tile, above)
+    if above is None:
+        state, (down, inner_m) = state.split(target, iters[m], [rows * height])
+        inner = [inner_m]
+    else:
+        state, (down, inner_m) = state.split(target, iters[h], [rows])
+        inner = [inner_m, iters[m]]
     last, width = state.stages[target].iters[-1], columns * it.extent("n")
     lengths = [width] if stored else [columns, it.extent("n")]
     state, (across, *inner_n) = state.split(target, last, lengths)
@@ -174,15 +204,15 @@ def _tiled(
     state, (n0, n1) = state.split(target, across, [None])
     # The threads share columns of tiles rather than rows: what one packs of B, it reads itself.
     outer = [n0, m0, n1, m1] if height > 1 else [m0, n0, m1, n1]
-    state = state.reorder(target, [*others, *outer, inner_m, *inner_n])
+    state = state.reorder(target, [*others, *outer, *inner, *inner_n])
     if stored:
         state = _annotated(state.compute_inline(tiles + 1), target, inner_m.name)
     elif height > 1:
         state = _tensorized(state, tiles + 1).compute_at(tiles + 1, target, outer[-1])
     else:
         # Sums that are read at constant places stay in registers.
-        for inner in (inner_m, inner_n[0]):
-            state, _ = state.unroll(target, inner)
+        for unrolled in (inner_m, inner_n[0]):
+            state, _ = state.unroll(target, unrolled)
     return state.compute_at(tiles, target, outer[-1])
 
 
@@ -197,10 +227,16 @@ def _border_inlined(state: State, product: Product, pack_a: bool) -> State:
     return state.compute_inline(number) if one_reader and not inlined else state
 
 
-def _stores_whole(product: Product, it: Instruction, tile: tuple[int, int]) -> bool:
+def _stores_whole(
+    product: Product, it: Instruction, tile: tuple[int, int], above: IterVar | None
+) -> bool:
     """Whether tiles are stored right to where the result is: its rows and columns are whole."""
     sizes = extent(product.m), extent(product.n)
     calls = it.extent("m"), it.extent("n")
+    if above is not None:
+        axes = product.op.axis
+        beside = len(axes) > 2 and axes[-3] is above and axes[-2] is product.m
+        return beside and sizes[0] == calls[0] and sizes[1] % (calls[1] * tile[1]) == 0
     whole = all(
         size % (call * count) == 0 for size, call, count in zip(sizes, calls, tile, strict=True)
     )

@@ -147,6 +147,11 @@ CASES: dict[str, tuple[str, list[Tensor]]] = {
         product(TYPES["amx.tdpbf16ps.f16"], 32, 64, 64, turned=True),
     ),
     "convolution by tiles": ("amx.tdpbssd", convolution(TYPES["amx.tdpbssd"], 18, 64, 16)),
+    "tiles over rows of the image": ("amx.tdpbssd", padded(TYPES["amx.tdpbssd"], 6, 33, 32, 1)),
+    "parts over rows of the image": (
+        "amx.tdpbf16ps.f16",
+        convolution(TYPES["amx.tdpbf16ps.f16"], 18, 32, 32),
+    ),
     "rows in steps of two": ("amx.tdpbssd", padded(TYPES["amx.tdpbssd"], 11, 33, 20, 2)),
     "parts of float16": ("amx.tdpbf16ps.f16", product(TYPES["amx.tdpbf16ps.f16"], 32, 64, 64)),
     "parts of float16 in parts of tiles": (

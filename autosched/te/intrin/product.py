@@ -48,6 +48,23 @@ class Product:
         )
         return (found[0], step) if alone else None
 
+    def over(self) -> IterVar | None:
+        """The axis whose steps are the tiles of a column where rows are few: h beside a short w.
+
+        It and `m` each move one index of A by one, the index of `over` right before that of `m`.
+        """
+        at = self.rows()
+        others = [
+            iv for iv in self.others()[0] if at and iv.var in free_vars(self.a.indices[at[0] - 1])
+        ]
+        if at is None or at[0] == 0 or at[1] != 1 or len(others) != 1:
+            return None
+        index, over = self.a.indices[at[0] - 1], others[0]
+        used = [i for i in (*self.a.indices, *self.b.indices) if over.var in free_vars(i)]
+        terms = linear(index)[1]
+        alone = all(e is over.var or over.var not in free_vars(e) for e in terms)
+        return over if used == [index] and terms.get(over.var) == 1 and alone else None
+
 
 def extent(iv: IterVar) -> int:
     """The constant extent of an axis that starts at 0; 0 when it is none."""

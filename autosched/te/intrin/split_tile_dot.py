@@ -18,7 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from autosched.te.intrin.instruction import Instruction
-from autosched.te.intrin.tile_dot import BLOCKS, declare_store, tile_address, tile_call
+from autosched.te.intrin.tile_dot import (
+    BLOCKS,
+    declare_store,
+    row_strides,
+    rows_at,
+    tile_address,
+    tile_call,
+)
 from autosched.te.intrin.turn import rows_of, turned
 from autosched.te.operations.compute import compute, placeholder, reduce_axis, var
 from autosched.te.operations.reduction import sum as sum_over
@@ -70,30 +77,34 @@ def _narrow(bits: Expr) -> Expr:
 
 def declare_split_tile_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
     """The statements for each of BLOCKS, and the packing of B by rows of n or of k."""
-    found = {f"compute.{m}x{n}": _declare(it, m, n) for m, n in BLOCKS}
-    found |= {f"store.{m}x{n}": declare_store(it, m, n) for m, n in BLOCKS}
+    found: dict[str, TensorIntrin] = {}
+    for over, suffix in ((False, ""), (True, ".over")):
+        found |= {f"compute{suffix}.{m}x{n}": _declare(it, m, n, over) for m, n in BLOCKS}
+        found |= {f"store{suffix}.{m}x{n}": declare_store(it, m, n, over) for m, n in BLOCKS}
     return {**found, "pack_b": _declare_pack(it), "turn_b": _declare_turn(it)}
 
 
-def _declare(it: Instruction, rows: int, columns: int) -> TensorIntrin:
+def _declare(it: Instruction, rows: int, columns: int, over: bool) -> TensorIntrin:
     depth, dtype = it.extent("k"), it.c.dtype.name
     steps, length = var("steps"), var("length")
-    a = placeholder((2, rows * ROWS, length), PART, "a")
+    shape = (2, rows, ROWS, length) if over else (2, rows * ROWS, length)
+    a = placeholder(shape, PART, "a")
     b = placeholder((steps, columns, 2, ROWS, 2 * ROWS), PART, "b")
     ko, ki = reduce_axis((0, steps), "ko"), reduce_axis((0, depth), "ki")
     left, right = reduce_axis((0, 2), "left"), reduce_axis((0, 2), "right")
     c = compute(
         (rows, columns, ROWS, ROWS),
         lambda mt, nt, m, n: sum_over(
-            a[left, mt * ROWS + m, ko * depth + ki].astype(dtype)
+            a[(left, *rows_at(mt, m, over), ko * depth + ki)].astype(dtype)
             * b[ko, nt, right, ki // 2, n * 2 + ki % 2].astype(dtype),
             axis=[ko, left, right, ki],
         ),
         "c",
     )
-    far, pitch = var("far"), var("pitch")
+    far, (strides, apart) = var("far"), row_strides(over)
+    pitch = strides[-2]
     matrix = decl_buffer(
-        a.shape, a.dtype, "a", strides=(far, pitch, 1), elem_offset=var("a_at"), data_alignment=1
+        a.shape, a.dtype, "a", strides=(far, *strides), elem_offset=var("a_at"), data_alignment=1
     )
     sums = [(m, n, m * columns + n) for m in range(rows) for n in range(columns)]
     of_a, of_b = rows * columns, rows * columns + rows
@@ -109,7 +120,7 @@ def _declare(it: Instruction, rows: int, columns: int) -> TensorIntrin:
         for parts in _ORDER:
             if parts[0] != held[0]:
                 for m in range(rows):
-                    at = add(mul(far, parts[0]), add(mul(pitch, m * ROWS), mul(step, depth)))
+                    at = add(mul(far, parts[0]), add(mul(apart, m), mul(step, depth)))
                     body.append(
                         tile_call(LOAD, of_a + m, tile_address(source, at, reach), row_bytes)
                     )

@@ -21,6 +21,7 @@ from autosched.te.intrin.interleave import declare_interleave
 from autosched.te.intrin.turn import declare_turn
 from autosched.te.operations.compute import compute, placeholder, reduce_axis, var
 from autosched.te.operations.reduction import sum as sum_over
+from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
@@ -45,31 +46,35 @@ _READ, _WRITE = 1, 2
 def declare_tile_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
     """The statements for each of BLOCKS, and the packing of B by rows of n or of k."""
     k = 4 // it.a.dtype.bytes
-    parts = {f"compute.{m}x{n}": _declare(it, m, n) for m, n in BLOCKS}
-    parts |= {f"store.{m}x{n}": declare_store(it, m, n) for m, n in BLOCKS}
+    parts: dict[str, TensorIntrin] = {}
+    for over, suffix in ((False, ""), (True, ".over")):
+        parts |= {f"compute{suffix}.{m}x{n}": _declare(it, m, n, over) for m, n in BLOCKS}
+        parts |= {f"store{suffix}.{m}x{n}": declare_store(it, m, n, over) for m, n in BLOCKS}
     pack = declare_interleave(f"{it.name}.pack_b", it.b.dtype, k, ROWS)
     return {**parts, "pack_b": pack, "turn_b": declare_turn(f"{it.name}.turn_b", it.b.dtype)}
 
 
-def _declare(it: Instruction, rows: int, columns: int) -> TensorIntrin:
+def _declare(it: Instruction, rows: int, columns: int, over: bool) -> TensorIntrin:
     group = 4 // it.a.dtype.bytes
     depth, size, dtype = it.extent("k"), it.a.dtype.bytes, it.c.dtype.name
     steps, length = var("steps"), var("length")
-    a = placeholder((rows * ROWS, length), it.a.dtype.name, "a")
+    shape = (rows, ROWS, length) if over else (rows * ROWS, length)
+    a = placeholder(shape, it.a.dtype.name, "a")
     b = placeholder((steps, columns, ROWS, ROWS * group), it.b.dtype.name, "b")
     ko, ki = reduce_axis((0, steps), "ko"), reduce_axis((0, depth), "ki")
     c = compute(
         (rows, columns, ROWS, ROWS),
         lambda mt, nt, m, n: sum_over(
-            a[mt * ROWS + m, ko * depth + ki].astype(dtype)
+            a[(*rows_at(mt, m, over), ko * depth + ki)].astype(dtype)
             * b[ko, nt, ki // group, n * group + ki % group].astype(dtype),
             axis=[ko, ki],
         ),
         "c",
     )
-    pitch = var("pitch")
+    strides, apart = row_strides(over)
+    pitch = strides[-2]
     left = decl_buffer(
-        a.shape, a.dtype, "a", strides=(pitch, 1), elem_offset=var("a_at"), data_alignment=1
+        a.shape, a.dtype, "a", strides=strides, elem_offset=var("a_at"), data_alignment=1
     )
     sums = [(m, n, m * columns + n) for m in range(rows) for n in range(columns)]
     of_a, of_b = rows * columns, rows * columns + rows
@@ -82,7 +87,7 @@ def _declare(it: Instruction, rows: int, columns: int) -> TensorIntrin:
         reach = add(mul(pitch, ROWS - 1), depth)
         body = []
         for m in range(rows):
-            at = add(mul(pitch, m * ROWS), mul(step, depth))
+            at = add(mul(apart, m), mul(step, depth))
             body.append(tile_call(LOAD, of_a + m, tile_address(matrix, at, reach), row_bytes))
         block = ROWS * ROW_BYTES // it.b.dtype.bytes
         for n in range(columns):
@@ -103,18 +108,39 @@ def _declare(it: Instruction, rows: int, columns: int) -> TensorIntrin:
     return decl_tensor_intrin(c.op, statements, f"{it.name}.{rows}x{columns}", binds={a: left})
 
 
-def declare_store(it: Instruction, rows: int, columns: int) -> TensorIntrin:
+def rows_at(tile: Expr, row: Expr, over: bool) -> tuple[Expr, ...]:
+    """The indices of a row of a tile: of one axis, or the tile's `over` another axis."""
+    return (tile, row) if over else (add(mul(tile, ROWS), row),)
+
+
+def row_strides(over: bool) -> tuple[tuple[Expr | int, ...], Expr]:
+    """The strides of such rows of elements, and how far apart tiles are."""
+    pitch = var("pitch")
+    if not over:
+        return (pitch, 1), mul(pitch, ROWS)
+    apart = var("apart")
+    return (apart, pitch, 1), apart
+
+
+def declare_store(it: Instruction, rows: int, columns: int, over: bool) -> TensorIntrin:
     """The statement that stores `rows` by `columns` tiles of sums."""
     dtype, size = it.c.dtype.name, it.c.dtype.bytes
     c = placeholder((rows, columns, ROWS, ROWS), dtype, "c")
-    d = compute(
-        (rows * ROWS, columns * ROWS),
-        lambda m, n: c[m // ROWS, n // ROWS, m % ROWS, n % ROWS],
-        "d",
-    )
-    pitch = var("pitch")
+    d: Tensor
+    if over:
+        d = compute(
+            (rows, ROWS, columns * ROWS), lambda mt, m, n: c[mt, n // ROWS, m, n % ROWS], "d"
+        )
+    else:
+        d = compute(
+            (rows * ROWS, columns * ROWS),
+            lambda m, n: c[m // ROWS, n // ROWS, m % ROWS, n % ROWS],
+            "d",
+        )
+    strides, apart = row_strides(over)
+    pitch = strides[-2]
     target = decl_buffer(
-        d.shape, d.dtype, "d", strides=(pitch, 1), elem_offset=var("d_at"), data_alignment=1
+        d.shape, d.dtype, "d", strides=strides, elem_offset=var("d_at"), data_alignment=1
     )
 
     def statement(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
@@ -123,7 +149,7 @@ def declare_store(it: Instruction, rows: int, columns: int) -> TensorIntrin:
         stores = []
         for number in range(rows * columns):
             m, n = divmod(number, columns)
-            at = add(mul(pitch, m * ROWS), n * ROWS)
+            at = add(mul(apart, m), n * ROWS)
             stores.append(
                 tile_call(STORE, number, tile_address(outs[0], at, reach, _WRITE), row_bytes)
             )

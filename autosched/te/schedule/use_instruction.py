@@ -36,7 +36,12 @@ class Tile:
 
 
 def use_instruction(
-    schedule: Schedule, tensor: Tensor, name: str, tile: tuple[int, int], pack_a: bool = False
+    schedule: Schedule,
+    tensor: Tensor,
+    name: str,
+    tile: tuple[int, int],
+    pack_a: bool = False,
+    over: bool = False,
 ) -> list[Tensor]:
     """Compute `tensor` tile by tile in registers, as the instruction `name` wants its operands.
 
@@ -44,6 +49,9 @@ def use_instruction(
     with zeros to whole calls; B packed tile by tile; the sums of `tile` calls down and across,
     in storage of their own. The tensor's stage becomes a copy of these. Returns the new tensors
     in this order. Rows and columns beyond the sizes are computed and dropped.
+
+    With `over` the tiles of a column are steps of the axis before the rows, as many as divide it:
+    the rows of a convolution's image that are shorter than a tile. A is packed then.
 
     Tiles of AMX stay in its registers: the sums have a further stage that stores them, row by row
     and padded to whole tiles, which may be inlined where the tensor is made of whole tiles.
@@ -89,7 +97,15 @@ def use_instruction(
         raise refuse(
             "use_instruction", stage, None, f"{name} cannot read {product.a!r} in place; use pack_a"
         )
-    writer = _Writer(product, it, Tile(*tile))
+    if over and not (pack_a and tiles_over(product, it, tile[0])):
+        raise refuse(
+            "use_instruction",
+            stage,
+            None,
+            f"over: needs pack_a, rows that fit one tile of {name}, and an axis before them that "
+            f"moves A by one and that {tile[0]} divides",
+        )
+    writer = _Writer(product, it, Tile(*tile), over)
     new = writer.operations(pack_a)
     position = schedule.stages.index(stage)
     for offset, made in enumerate(new):
@@ -119,10 +135,17 @@ def can_pack(product: Product, it: Instruction) -> bool:
     return it.extent("m") == 1 or product.rows() is not None
 
 
+def tiles_over(product: Product, it: Instruction, rows: int) -> bool:
+    """Whether `rows` tiles of a column may be steps of the axis before the rows."""
+    over = product.over()
+    fit = it.extent("m") > 1 and extent(product.m) <= it.extent("m")
+    return over is not None and fit and extent(over) % rows == 0
+
+
 class _Writer:
     """The operations that take the place of one."""
 
-    def __init__(self, product: Product, it: Instruction, tile: Tile) -> None:
+    def __init__(self, product: Product, it: Instruction, tile: Tile, over: bool) -> None:
         self.product = product
         self.rows = tile.m
         self.columns = tile.n
@@ -132,10 +155,17 @@ class _Writer:
         self.name = it.name
         self.parts = it.parts
         self.group = 4 // it.b.dtype.bytes  # consecutive k of a column, side by side
-        self.part = f"compute.{tile.m}x{tile.n}" if self.height > 1 else "compute"
+        self.over = product.over() if over else None
+        block = f"{'.over' if over else ''}.{tile.m}x{tile.n}"
+        self.part = f"compute{block}" if self.height > 1 else "compute"
+        self.store = f"{it.name}:store{block}"
+        self.data = [iv for iv in product.others()[0] if iv is not self.over]
         self.steps = -(-extent(product.k) // self.depth)
         self.across = -(-extent(product.n) // (self.columns * self.lanes))
         self.down = -(-extent(product.m) // (self.rows * self.height))
+        self.all_rows = self.down * self.rows * self.height
+        if self.over is not None:
+            self.down, self.all_rows = extent(self.over) // self.rows, self.height
 
     def operations(self, pack_a: bool) -> list[ComputeOp]:
         """Packed operands, then the sums."""
@@ -153,7 +183,7 @@ class _Writer:
     def _packed_a(self) -> ComputeOp:
         """A with k last and padded. Rows `step` apart lie side by side, in `step` groups.
 
-        Where elements have parts, those of the rows lie side by side: [.., part, rows, k].
+        Where elements have parts, those of the rows lie side by side: [.., part, (over,) rows, k].
         """
         product = self.product
         load, k, m = product.a, product.k, product.m
@@ -172,10 +202,12 @@ class _Writer:
                 indices.append(axes[-1].var)
                 continue
             assert isinstance(size, IntImm), "extents are constants"
-            more = self.down * self.rows * self.height - extent(m)
+            more = self.all_rows - extent(m)
             place, phase = _axis(f"d{d}", -(-size.value // step) + more), _axis("phase", step)
             axes += [phase] if step > 1 else []
-            axes += [half, place] if self.parts > 1 else [place]
+            axes.append(place)
+            if self.parts > 1:
+                axes.insert(len(axes) - 1 - (self.over is not None), half)
             indices.append(add(mul(place.var, step), phase.var) if step > 1 else place.var)
             bounds.append((indices[-1], size.value, step * (-(-size.value // step) + more)))
         value = _within(load.producer[tuple(indices)], bounds)
@@ -223,25 +255,28 @@ class _Writer:
     def _sums(self, a: Tensor, b: Tensor, pack_a: bool) -> ComputeOp:
         """The tiles [other axes, mo, no, mt, nt, mi, ni], mi where a call has several rows."""
         product = self.product
-        data, reductions = product.others()
+        data, reductions = self.data, product.others()[1]
         axes, outer = [_renamed(iv) for iv in data], [_renamed(iv) for iv in reductions]
         mo, no = _axis("mo", self.down), _axis("no", self.across)
         mt, nt, ni = _axis("mt", self.rows), _axis("nt", self.columns), _axis("ni", self.lanes)
         ko, ki = (_axis(s, e, True) for s, e in (("ko", self.steps), ("ki", self.depth)))
         row: Expr = add(mul(mo.var, self.rows), mt.var)
         within = [_axis("mi", self.height)] if self.height > 1 else []
+        step_over, table = row, dict[Var, Expr]()
         for mi in within:
             row = add(mul(row, self.height), mi.var)
+        if self.over is not None:
+            row, table[self.over.var] = within[0].var, step_over
         if extent(product.m) % self.rows and not within:
             row = min_(row, extent(product.m) - 1)  # what is read there is dropped
         step = add(mul(ko.var, self.depth), ki.var)
-        table: dict[Var, Expr] = {product.m.var: row, product.k.var: step}
+        table |= {product.m.var: row, product.k.var: step}
         table |= {old.var: new.var for old, new in zip(data, axes, strict=True)}
         table |= {old.var: new.var for old, new in zip(reductions, outer, strict=True)}
         parts = [_axis(side, self.parts, True) for side in ("left", "right") if self.parts > 1]
         left = self._indices_of_a(table, pack_a)
         if parts:
-            left.insert(len(left) - 2, parts[0].var)
+            left.insert(len(left) - 2 - (self.over is not None), parts[0].var)
         fixed = (product.n.var, product.k.var)
         others = [substitute(i, table) for i in product.b.indices if all(i is not v for v in fixed)]
         lane = add(mul(ni.var, self.group), floormod(ki.var, self.group) if within else ki.var)
@@ -281,41 +316,41 @@ class _Writer:
 
     def _stored(self, sums: Tensor) -> ComputeOp:
         """The tiles as rows [other axes, m, n] of whole tiles."""
-        data, _ = self.product.others()
-        axes = [_renamed(iv) for iv in data]
-        m = _axis("m", self.down * self.rows * self.height)
-        n = _axis("n", self.across * self.columns * self.lanes)
-        load = ProducerLoad(sums, self._in_tiles([iv.var for iv in axes], m.var, n.var))
-        block = self.rows * self.height, self.columns * self.lanes
-        attrs = {
-            INSTRUCTION: f"{self.name}:store.{self.rows}x{self.columns}",
-            WHOLE_TILES: (1,) * len(axes) + block,
-        }
-        return ComputeOp(f"{self.product.op.name}.sums", [*axes, m, n], [load], attrs=attrs)
+        axes = [_renamed(iv) for iv in self.data]
+        above = [_renamed(self.over)] if self.over is not None else []
+        m, n = _axis("m", self.all_rows), _axis("n", self.across * self.columns * self.lanes)
+        rows = [iv.var for iv in (*above, m)]
+        load = ProducerLoad(sums, self._in_tiles([iv.var for iv in axes], rows, n.var))
+        block = [self.rows, self.height] if above else [self.rows * self.height]
+        whole = (*(1 for _ in axes), *block, self.columns * self.lanes)
+        attrs = {INSTRUCTION: self.store, WHOLE_TILES: whole}
+        name = f"{self.product.op.name}.sums"
+        return ComputeOp(name, [*axes, *above, m, n], [load], attrs=attrs)
 
     def copy(self, sums: Tensor) -> ComputeOp:
         """The operation itself, as a copy of the tiles."""
         product = self.product
-        m, n = product.m.var, product.n.var
-        data, _ = product.others()
-        others = [iv.var for iv in data]
+        n, others = product.n.var, [iv.var for iv in self.data]
+        rows = [iv.var for iv in (self.over, product.m) if iv is not None]
         op = product.op
         if self.height == 1:
-            load = ProducerLoad(sums, self._in_tiles(others, m, n))
+            load = ProducerLoad(sums, self._in_tiles(others, rows, n))
             return ComputeOp(op.name, op.axis, [load], op.tag)
-        attrs = {INSTRUCTION: f"{self.name}:store.{self.rows}x{self.columns}"}
-        return ComputeOp(op.name, op.axis, [ProducerLoad(sums, (*others, m, n))], op.tag, attrs)
+        load = ProducerLoad(sums, (*others, *rows, n))
+        return ComputeOp(op.name, op.axis, [load], op.tag, {INSTRUCTION: self.store})
 
-    def _in_tiles(self, others: Sequence[Expr], m: Expr, n: Expr) -> tuple[Expr, ...]:
-        """Where the tiles hold row m and column n."""
+    def _in_tiles(self, others: Sequence[Expr], rows: Sequence[Expr], n: Expr) -> tuple[Expr, ...]:
+        """Where the tiles hold a row, `over` and m or m alone, and column n."""
         width = self.columns * self.lanes
+        *over, m = rows
+        tile, inner = (over[0], m) if over else (floordiv(m, self.height), floormod(m, self.height))
         return (
             *others,
-            floordiv(m, self.rows * self.height),
+            floordiv(tile, self.rows),
             floordiv(n, width),
-            floormod(floordiv(m, self.height), self.rows),
+            floormod(tile, self.rows),
             floormod(floordiv(n, self.lanes), self.columns),
-            *([floormod(m, self.height)] if self.height > 1 else []),
+            *([inner] if self.height > 1 else []),
             floormod(n, self.lanes),
         )
 
