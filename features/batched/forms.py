@@ -137,16 +137,19 @@ class Forms:
         """The same sum with fewer terms: digits that follow each other are one."""
         kept: list[Term] = []
         for term in terms:
+            free = None
             for k, other in enumerate(kept):
-                both = (other.scale != 0) & (term.scale != 0)
-                if not both.any():
-                    kept[k] = _where(other.scale != 0, other, term)
-                    break
-                kept[k], term = self._pair(other, term)
-                if not term.scale.any():
-                    break
+                if ((other.scale != 0) & (term.scale != 0)).any():
+                    kept[k], term = self._pair(other, term)
+                    if not term.scale.any():
+                        break
+                elif free is None:  # there is room for it, but its digit may follow a later one
+                    free = k
             else:
-                kept.append(term)
+                if free is None:
+                    kept.append(term)
+                else:
+                    kept[free] = _where(kept[free].scale != 0, kept[free], term)
         return tuple(kept)
 
     def _pair(self, a: Term, b: Term) -> tuple[Term, Term]:

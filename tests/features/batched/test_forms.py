@@ -51,3 +51,32 @@ def test_quotients_of_sums() -> None:
             value = _value(forms, whole, point, n)
             got = _value(forms, quotient, point, n), _value(forms, remainder, point, n)
             assert got == divmod(value, int(divisor[n]))
+
+
+def test_a_candidate_has_the_same_terms_in_a_population_as_alone() -> None:
+    """Loops of one axis that are fused with others: digits are joined wherever they follow."""
+    # i.0, j.0, i.1, j.1, i.2, j.2
+    parts = np.array([(a, 2, 2, b, c, 3) for a, b, c in product((1, 2), repeat=3)]).T
+
+    def axis(of: list[int]) -> tuple[Forms, Form]:
+        own = np.ascontiguousarray(parts[:, of])
+        forms = Forms(len(of))
+        rest = forms.variable(forms.slot(own.prod(axis=0)))
+        digits = []
+        for extent in own[:0:-1]:
+            rest, digit = forms.divmod(rest, np.ascontiguousarray(extent))
+            digits.append(digit)
+        loops = [rest, *reversed(digits)]
+        total = loops[0]
+        for k in (2, 4):
+            total = forms.add(forms.scaled(total, own[k]), loops[k])
+        return forms, total
+
+    alone = [axis([n])[1] for n in range(parts.shape[1])]
+    for pair in product(range(parts.shape[1]), repeat=2):
+        forms, both = axis(list(pair))
+        assert not forms.bad.any()
+        for k, n in enumerate(pair):
+            want = {(t.lower[0], t.upper[0], t.scale[0]) for _, t in alone[n].every() if t.scale[0]}
+            got = {(t.lower[k], t.upper[k], t.scale[k]) for _, t in both.every() if t.scale[k]}
+            assert got == want
