@@ -2,9 +2,9 @@
 
 Threads that fetch a tile share it as one row of elements, so that the axes are digits of
 o * 56 + thread, say; where 56 is no multiple of the tile's rows, these are no sums of digits of the
-loops. Such a stage's indices are then written out by lowering a stage of the same loops by itself,
-once for each set of numbers. An axis is a loop of its own in the forms, its `virtual` slot, and
-this loop's variable stands for the text.
+loops. Such a stage's indices are then written out, once for each set of numbers: by rule
+(`fetched.py`), or by lowering a stage of the same loops by itself. An axis is a loop of its own in
+the forms, its `virtual` slot, and this loop's variable stands for the text.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autosched import te
+from autosched.features.batched.axis_text import AxisText, StageText
+from autosched.features.batched.fetched import fetched
 from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term
 from autosched.features.batched.plan import FIRST_THREAD, Loops
 from autosched.features.walk.count import count_ops
@@ -33,34 +35,6 @@ if TYPE_CHECKING:
     from autosched.features.batched.loops import Group
 
 _MOST_KNOWN = 20_000
-_Bounds = tuple[int, int]
-
-
-@dataclass(frozen=True, eq=False)
-class AxisText:
-    """An axis: its text, simplified, and what the walk would find in it.
-
-    `raw` is the text as bounds make it, which larger expressions are simplified from. `start` are
-    the ends while no loop runs, `ends` by position when the loop and those inside run.
-    """
-
-    raw: Expr
-    text: Expr
-    terms: tuple[Expr, ...]
-    start: _Bounds
-    ends: tuple[_Bounds, ...]
-    used: tuple[bool, ...]
-    counts: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class StageText:
-    """All axes of a stage; `variables` of its loops by position, `conditions` around the store."""
-
-    key: tuple[int, ...]
-    variables: tuple[Var | None, ...]
-    conditions: tuple[Expr, ...]
-    axes: tuple[AxisText, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +100,8 @@ class Texts:
             key = group.loops, tuple(row)
             found = self._known.get(key)
             if found is None:
-                found = written_out(group.loops, row, [int(size[n]) for size in sizes])
+                own = [int(size[n]) for size in sizes]
+                found = fetched(group.loops, row, own) or written_out(group.loops, row, own)
                 self._known[key] = found
             entries.append(found)
         every = forms.full(0)
@@ -222,7 +197,7 @@ def _axis(raw: Expr, text: Expr, variables: Sequence[Var | None], sizes: Sequenc
     running = [Loop(var, size, (0, 0), (0, size - 1), {}) for var, size in there]
     start = IndexBounds(still).levels(text)[0]
     levels = iter(IndexBounds(running).levels(text))
-    ends: list[_Bounds] = []
+    ends: list[tuple[int, int]] = []
     for var in variables:
         ends.append((0, 0) if var is None else next(levels))
     for k in range(len(ends) - 1, -1, -1):

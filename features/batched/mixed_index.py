@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from autosched.features.ansor.stride import stride_along
+from autosched.features.batched.axis_text import AxisText
 from autosched.features.batched.forms import WHOLE, Flags, Form, Forms, Ints, uses_slot
-from autosched.features.batched.mixed import AxisText, Mixed
+from autosched.features.batched.mixed import Mixed
 from autosched.features.batched.written import Ends, Written, either
 from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Sub, Var
 

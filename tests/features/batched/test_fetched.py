@@ -1,0 +1,72 @@
+"""Texts of fetched tiles are those of lowering, whichever numbers divide which."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.features.batched.axis_text import StageText
+from autosched.features.batched.fetched import fetched
+from autosched.features.batched.mixed import written_out
+from autosched.features.batched.plan import Loops
+
+LOOPS = {
+    2: Loops(2, ((0, 1, 2), (2, 3, 4, 1), (3, 5, 6, 1)), (5, 6, 4), (0, 6, 2), -1),
+    3: Loops(3, ((0, 1, 3), (3, 2, 4), (4, 5, 6, 1), (5, 7, 8, 1)), (7, 8, 6), (0, 6, 2), -1),
+    4: Loops(
+        4,
+        ((0, 1, 4), (4, 2, 5), (5, 3, 6), (6, 7, 8, 1), (7, 9, 10, 1)),
+        (9, 10, 8),
+        (0, 6, 2),
+        -1,
+    ),
+}
+EXTENTS = (1, 1, 2, 3, 4, 5, 6, 7, 9, 12, 16, 58)
+WIDTHS = (2, 4, 7, 12, 28, 32, 49, 56, 96, 128, 392)
+
+
+def _said(found: StageText) -> object:
+    names = {v.name: name for v, name in zip(found.variables, "otv", strict=True) if v is not None}
+
+    def text(e: object) -> str:
+        written = repr(e)
+        for old, new in names.items():
+            written = written.replace(old, new)
+        return written
+
+    axes = [
+        (text(a.raw), text(a.text), [*map(text, a.terms)], a.start, a.ends, a.used, a.counts)
+        for a in found.axes
+    ]
+    return found.key, list(names.values()), [*map(text, found.conditions)], axes
+
+
+def test_as_lowering_writes_them() -> None:
+    rng = np.random.default_rng(3)
+    compared = 0
+    while compared < 150:
+        axes = rng.choice(EXTENTS, rng.integers(2, 5)).tolist()
+        width = int(rng.choice(WIDTHS))
+        count = int(np.prod(axes))
+        if not 1 < count <= 4000:
+            continue
+        sizes = [-(-count // width), width, 1]
+        found = fetched(LOOPS[len(axes)], [*axes, 1, width], sizes)
+        if found is not None:
+            compared += 1
+            wanted = written_out(LOOPS[len(axes)], [*axes, 1, width], sizes)
+            assert _said(found) == _said(wanted), (axes, width)
+
+
+@pytest.mark.parametrize(
+    ("loops", "numbers", "sizes"),
+    [
+        (LOOPS[2], [6, 8, 2, 7], [4, 7, 2]),
+        (LOOPS[2]._replace(leaves=(4, 5, 6)), [6, 8, 1, 7], [1, 7, 7]),
+        (LOOPS[2]._replace(kinds=(5, 6, 2)), [6, 8, 1, 7], [7, 7, 1]),
+        (LOOPS[3], [1, 5, 3, 1, 6], [3, 6, 1]),
+    ],
+    ids=["lanes", "order", "blocks", "a bound that simplification does not see"],
+)
+def test_others_are_left_to_lowering(loops: Loops, numbers: list[int], sizes: list[int]) -> None:
+    assert fetched(loops, numbers, sizes) is None
