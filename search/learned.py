@@ -1,4 +1,4 @@
-"""Which of many records a run learns from: features of a thousand take seconds, not minutes."""
+"""Which of many measured candidates a model learns from, so that a trial's cost does not grow."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autosched.measure.records import Record
+_BEST = 256  # what evolution begins with, and where a model must be right
+_OTHERS = 256  # evenly from the others: what is slow, and why
+MOST = _BEST + _OTHERS
 
-_BEST = 512  # what evolution begins with, and where a model must be right
-_OTHERS = 1024  # evenly from the others: what is slow, and why
 
+def learned_from(costs: Sequence[float]) -> list[int]:
+    """The positions of the candidates to learn from, in order: all of up to 512, else a sample.
 
-def learned_from(records: Sequence[Record]) -> list[int]:
-    """The positions of the records to learn from, in order: all of up to 1,536, else a sample.
-
-    The sample has the fastest third and, evenly by their place in the file, others.
+    Half of the sample are the fastest, half are others, evenly by their place.
     """
-    if len(records) <= _BEST + _OTHERS:
-        return list(range(len(records)))
-    costs = np.array([record.result.cost for record in records])
-    order = np.argsort(costs, kind="stable")
+    if len(costs) <= _BEST + _OTHERS:
+        return list(range(len(costs)))
+    order = np.argsort(np.asarray(costs), kind="stable")
     others = np.sort(order[_BEST:])
     spread = others[np.linspace(0, len(others) - 1, _OTHERS).astype(int)]
     return sorted({*order[:_BEST].tolist(), *spread.tolist()})

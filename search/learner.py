@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,8 +10,10 @@ import numpy as np
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.cost_model import CostModel, Scores, consensus
+from autosched.search.learned import MOST, learned_from
 
 _MOST_ASKED = 8192
+_NEW = 16  # a task's new programs are learned from when they are this part of those known
 
 
 class Learner:
@@ -25,7 +28,7 @@ class Learner:
     def __init__(self, model: CostModel) -> None:
         self.model = model
         self._tasks: dict[str, list[tuple[FeatureRows, float]]] = {}
-        self._stale = False
+        self._new: Counter[str] = Counter()  # programs of each task since the last training
         self._asked: dict[int, tuple[FeatureRows, Scores]] = {}  # of the model as it is, by id
 
     @property
@@ -39,21 +42,31 @@ class Learner:
         for program, cost in zip(rows, costs, strict=True):
             if program is not None and np.isfinite(cost):
                 known.append((program, cost))
-                self._stale = True
+                self._new[task] += 1
 
     def refresh(self) -> None:
-        """Train on everything there is, unless nothing was added since the last time."""
-        if not self._stale or sum(map(len, self._tasks.values())) < 2:
+        """Train on what there is, of many programs of a task on a sample (`learned_from`).
+
+        Does nothing until enough was added since the last time: of 512 programs a few batches more
+        change little, and training takes half a second.
+        """
+        if not self._enough_new() or sum(map(len, self._tasks.values())) < 2:
             return
-        self._stale = False
+        self._new.clear()
         self._asked.clear()
         programs: list[FeatureRows] = []
         throughputs: list[float] = []
         for known in self._tasks.values():
             least = min((cost for _, cost in known), default=0.0)
-            programs += [program for program, _ in known]
-            throughputs += [least / cost for _, cost in known]
+            chosen = [known[k] for k in learned_from([cost for _, cost in known])]
+            programs += [program for program, _ in chosen]
+            throughputs += [least / cost for _, cost in chosen]
         self.model.fit(programs, throughputs)
+
+    def _enough_new(self) -> bool:
+        """Whether a task has a part of its programs, as many as are learned from, that is new."""
+        counts = {task: min(len(self._tasks[task]), MOST) for task in self._new}
+        return any(_NEW * new >= counts[task] for task, new in self._new.items())
 
     def opinions(self, rows: Sequence[FeatureRows | None]) -> Scores:
         """What each member of the model expects: (programs, members); -inf for None."""

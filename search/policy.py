@@ -16,6 +16,7 @@ from autosched.search.batch_choice import in_turns
 from autosched.search.cost_model import consensus
 from autosched.search.doubt import Doubt
 from autosched.search.evolution import evolved
+from autosched.search.learned import learned_from
 from autosched.search.learner import Learner
 from autosched.search.mutation import restructured
 from autosched.search.population import Rows, Structures
@@ -220,13 +221,18 @@ class SketchPolicy:
         pool = list(self._pool)
         opinions = self._learner.opinions(self._featurize(pool))
         scores = consensus(opinions)
-        measured = list(self._measured)
+        measured = self._learned_from()
         known = self._learner.opinions(self._featurize(measured))
         factors = np.exp(self._doubt.draw(pool + measured, opinions.shape[1]))
         doubted, known = opinions * factors[: len(pool)], known * factors[len(pool) :]
         order = in_turns(doubted, known, np.array(list(self._pool.values()), bool), self._rng)
         legal = [k for k in order if scores[k] > -np.inf]
         return [Candidate(pool[k], float(scores[k])) for k in legal[:size]]
+
+    def _learned_from(self) -> list[Steps]:
+        """What was measured, a sample of many: all that the model may tell others apart from."""
+        measured = list(self._measured)
+        return [measured[k] for k in learned_from(list(self._measured.values()))]
 
     def _scores(self, population: Sequence[Steps]) -> np.ndarray:
         return self._learner.scores(self._featurize(population))

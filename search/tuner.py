@@ -243,7 +243,7 @@ class Tuner:
 
     def _learn_earlier(self) -> None:
         """Learn from the earlier records, or a sample of many; none is measured again."""
-        chosen = learned_from(self._earlier)
+        chosen = learned_from([record.result.cost for record in self._earlier])
         self._tell_policy([self._earlier[k] for k in chosen])
         left = set(range(len(self._earlier))).difference(chosen)
         others = (self._earlier[k] for k in left)

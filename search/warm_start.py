@@ -55,7 +55,7 @@ def warm_start(
                     f"{len(mine)} records of {task.name} are for {task.target.kind}, not {kind}"
                 )
                 continue
-            mine = [mine[k] for k in learned_from(mine)]
+            mine = [mine[k] for k in learned_from([record.result.cost for record in mine])]
             rows = task_featurizer(task, helper, features)([record.steps for record in mine])
         except AutoschedError as error:
             problems.append(f"{len(mine)} records of task {key}: {error}")

@@ -25,19 +25,19 @@ def record(cost: float) -> Record:
 
 
 def test_all_of_a_few() -> None:
-    assert learned_from([record(1.0)] * 1536) == list(range(1536))
+    assert learned_from([1.0] * 512) == list(range(512))
 
 
 def test_the_fastest_and_some_of_every_part_of_many() -> None:
     records = [record(1.0 + (7919 * k) % 10_000) for k in range(10_000)]
     records[4321] = replace(record(1.0), result=MeasureResult((), CRASH))
-    chosen = learned_from(records)
+    chosen = learned_from([r.result.cost for r in records])
     assert chosen == sorted(set(chosen))
-    assert len(chosen) == 1536
-    fastest = sorted(range(10_000), key=lambda k: records[k].result.cost)[:512]
+    assert len(chosen) == 512
+    fastest = sorted(range(10_000), key=lambda k: records[k].result.cost)[:256]
     assert set(fastest) <= set(chosen)
     for tenth in range(10):
-        assert sum(k // 1000 == tenth for k in set(chosen) - set(fastest)) > 80
+        assert sum(k // 1000 == tenth for k in set(chosen) - set(fastest)) > 20
 
 
 @pytest.mark.parametrize("known", [True, False])

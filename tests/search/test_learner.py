@@ -38,6 +38,33 @@ def test_throughputs_are_relative_to_the_best_of_the_task() -> None:
     assert model.fits == [(3, [1.0, 0.5, 1.0])]
 
 
+def test_of_many_programs_of_a_task_it_trains_on_a_sample() -> None:
+    model = Recorder()
+    learner = Learner(model)
+    learner.add("a", [ROW] * 600, [600.0 - k for k in range(600)])
+    learner.add("b", [ROW], [1.0])
+    learner.refresh()
+    ((count, throughputs),) = model.fits
+    assert count == 513 and max(throughputs) == 1.0 and min(throughputs) < 0.002
+
+
+def test_what_is_a_small_part_of_a_task_waits_for_more() -> None:
+    model = Recorder()
+    learner = Learner(model)
+    learner.add("a", [ROW] * 600, [1.0] * 600)
+    learner.add("b", [ROW] * 4, [1.0] * 4)
+    learner.refresh()
+    learner.add("a", [ROW] * 31, [1.0] * 31)
+    learner.refresh()
+    assert len(model.fits) == 1
+    learner.add("b", [ROW], [1.0])
+    learner.refresh()
+    assert len(model.fits) == 2
+    learner.add("a", [ROW] * 32, [1.0] * 32)
+    learner.refresh()
+    assert len(model.fits) == 3
+
+
 def test_failed_and_illegal_programs_are_left_out() -> None:
     model = Recorder()
     learner = Learner(model)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosched.search import learned
 from autosched.search.cost_model import CostModel, RandomModel, XGBoostModel
 from autosched.search.featurize import task_featurizer
 from autosched.search.learner import Learner
@@ -127,6 +128,25 @@ def test_told_candidates_are_known(make_task: MakeTask) -> None:
     again = policy.next_batch(6)
     assert again
     assert not {c.steps for c in again} & {c.steps for c in earlier}
+
+
+def test_of_many_measured_candidates_a_sample_is_looked_at_again(
+    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round's cost does not grow with what was measured before."""
+    monkeypatch.setattr(learned, "_BEST", 2)
+    monkeypatch.setattr(learned, "_OTHERS", 3)
+    policy = make_policy(make_task("matmul"), sample_init_use_measured_ratio=0)
+    play(policy, rounds=4, count=5)
+    asked: set[tuple[Step, ...]] = set()
+
+    def noted(candidates: Sequence[tuple[Step, ...]]) -> list[Array | None]:
+        asked.update(candidates)
+        return featurize(candidates)
+
+    policy._featurize = noted
+    assert policy.next_batch(5)
+    assert len(asked & policy._measured.keys()) == 5 < len(policy._measured)
 
 
 def test_a_space_is_used_up(make_task: MakeTask) -> None:
