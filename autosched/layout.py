@@ -5,6 +5,7 @@ Data only, so that every layer may use it; `state/layout_rewrite.py` says how ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import IntEnum
@@ -48,7 +49,7 @@ class LayoutChange:
     """The new layout of one input: its dimensions, outermost first, as (original axis, extent).
 
     The extents of one original axis, in this order, are the digits of its index. `position` is
-    that of the input among the arguments.
+    that of the input among the arguments. The last `joined` dimensions are one of the array.
     """
 
     name: str
@@ -57,11 +58,14 @@ class LayoutChange:
     dims: tuple[tuple[int, int], ...]
     original_layout: str
     new_layout: str
+    joined: int = 1
 
     @property
     def new_shape(self) -> tuple[int, ...]:
         """The shape of the stored input."""
-        return tuple(extent for _, extent in self.dims)
+        extents = [extent for _, extent in self.dims]
+        last = math.prod(extents[len(extents) - self.joined :])
+        return (*extents[: len(extents) - self.joined], last)
 
     @property
     def text(self) -> str:
@@ -77,7 +81,7 @@ class LayoutChange:
             raise ConfigError(f"{self.name} must have shape {self.shape}, found {array.shape}")
         order = [k for d in range(array.ndim) for k, (axis, _) in enumerate(self.dims) if axis == d]
         split = array.reshape([self.dims[k][1] for k in order])
-        return np.ascontiguousarray(split.transpose(np.argsort(order)))
+        return np.ascontiguousarray(split.transpose(np.argsort(order))).reshape(self.new_shape)
 
     def to_json(self) -> dict[str, Any]:
         """The fields by name."""

@@ -2,6 +2,7 @@
 
     python benchmarks/tensor_instructions.py --trials 64
     python benchmarks/tensor_instructions.py --only "matmul 512" --types int8 --records records
+    python benchmarks/tensor_instructions.py --types int8 bfloat16 --packed
 
 Each operator is tuned for `--trials` candidates, checked, and timed in turns with PyTorch as in
 benchmarks/suite.py, arguments of both aligned to cache lines: torch._int_mm (int8), a quantised
@@ -46,14 +47,14 @@ OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def task_of(name: str, dtype: str, target: Target) -> Task:
+def task_of(name: str, dtype: str, target: Target, layout: str = "none") -> Task:
     """The operator in this type: sums of int32 or float32."""
     workload, sizes = OPERATORS[name]
     first = "uint8" if dtype == "int8" and workload == "conv2d_nhwc" else dtype
     types: dict[str, Any] = {"in_dtype": first, "weight_dtype": dtype}
     if dtype == "float16":
         types["acc_dtype"] = types["out_dtype"] = "float32"
-    return Task.from_workload(workload, **sizes, **types, target=target)
+    return Task.from_workload(workload, **sizes, **types, target=target, layout_rewrite=layout)
 
 
 def peer(workload: str, dtype: str, inputs: list[Any]) -> Call:
@@ -101,10 +102,10 @@ def values(task: Task, rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
     return found
 
 
-def measured(name: str, dtype: str, trials: int, folder: Path) -> str:
+def measured(name: str, dtype: str, trials: int, folder: Path, layout: str) -> str:
     """The line of one operator."""
     target = cpu_target(torch.get_num_threads())
-    task = task_of(name, dtype, target)
+    task = task_of(name, dtype, target, layout)
     log = folder / f"{name} {dtype}.jsonl".replace(" ", "_")
     known = sum(r.task["key"] == task.key for r in read_log(log).records) if log.exists() else 0
     if known < trials:
@@ -115,14 +116,15 @@ def measured(name: str, dtype: str, trials: int, folder: Path) -> str:
     result = task.dag.tensors[-1]
     shape = [int(e.value) for e in result.shape]  # type: ignore[attr-defined]  # constants
     out = aligned_copy(np.zeros(shape, result.dtype.numpy))
-    kernel(*inputs, out)
+    given = kernel.prepare(*inputs)
+    kernel(*given, out)
     theirs = peer(OPERATORS[name][0], dtype, inputs)
     expected = theirs().float()
     expected = expected.permute(0, 2, 3, 1) if expected.ndim == 4 else expected
     np.testing.assert_allclose(out, expected.numpy(), rtol=2**-7, atol=1)
     used = instruction_used(log, task)
     times, peak = in_turns(
-        {OURS: lambda: kernel(*inputs, out), "PyTorch": theirs},
+        {OURS: lambda: kernel(*given, out), "PyTorch": theirs},
         12,
         lambda: instruction_peak(target, instruction(used)) if used else None,
     )
@@ -148,6 +150,7 @@ def main() -> None:
     parser.add_argument("--types", nargs="+", choices=TYPES, default=list(TYPES))
     parser.add_argument("--only", nargs="+", choices=list(OPERATORS), default=list(OPERATORS))
     parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--packed", action="store_true", help="our weights are packed ahead")
     parser.add_argument("--records", type=Path, help="folder of records, continued if it is there")
     options = parser.parse_args()
     folder = options.records or Path(tempfile.mkdtemp())
@@ -156,7 +159,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     for dtype in options.types:
         for name in options.only:
-            print(measured(name, dtype, options.trials, folder), flush=True)
+            layout = "pre-transformed" if options.packed else "none"
+            print(measured(name, dtype, options.trials, folder, layout), flush=True)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ class Kernel:
                 array = view_of(value)
                 if array.shape != p.original:
                     raise self._refusal(i, f"must have shape {p.original}, found {array.shape}")
-                found[i] = aligned_copy(_stored(array, p.dims))
+                found[i] = aligned_copy(_stored(array, p.dims).reshape(p.shape))
         return tuple(found)
 
     def _general(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[int, list[Any]]:

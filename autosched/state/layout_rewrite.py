@@ -18,6 +18,7 @@ from autosched.errors import ConfigError
 from autosched.layout import LayoutChange, LayoutOption
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation, Iterator, clean_name
+from autosched.state.packed_inputs import PackedDAG, packed_input
 from autosched.state.state import State
 from autosched.state.steps import (
     AnnotationStep,
@@ -86,6 +87,10 @@ def rewrite_layout(
             if change is not None:
                 handled.add(tensor.op)
                 result = _rewritten(result, tensor, change, option)
+    if option == LayoutOption.FOR_PRE_TRANSFORMED and not result.changes:
+        found = [packed_input(state, tensor) for tensor in free]
+        packed = tuple(change for change in found if change is not None)
+        result = replace(result, dag=PackedDAG(dag, packed), changes=packed) if packed else result
     return result
 
 

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 INSTRUCTION = "tensor_instruction"
 """The attribute of an operation that an instruction does: its name, a colon, which statements."""
 
+PACKED = "packed_input"
+"""The attribute of a stage that packs B without padding: (axis of B, extent) for each digit of
+its index, of which the last two are one axis of the stage."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -245,12 +249,26 @@ class _Writer:
         axes = [no, *others, ko, nt, *half, *groups, lane]
         body = _within(value, bounds)
         part = ""
+        plain = body is value and not half
         if body is value:  # the statements read whole rows
             turned = load.indices[-1] is k.var and self.height > 1
             part = "pack_b" if load.indices[-1] is n.var else "turn_b" if turned else ""
         body = part_of(body, half[0].var) if half else body
-        attrs = {INSTRUCTION: f"{self.name}:{part}"} if part else {}
+        attrs: dict[str, Any] = {INSTRUCTION: f"{self.name}:{part}"} if part else {}
+        if plain:
+            attrs[PACKED] = self._digits_of_b()
         return ComputeOp(f"{load.producer.name}.pack", axes, [body], attrs=attrs)
+
+    def _digits_of_b(self) -> tuple[tuple[int, int], ...]:
+        """The axes of packed B as (axis of B, extent), the last cut in lanes and their group."""
+        indices = self.product.b.indices
+        n, k = (indices.index(iv.var) for iv in (self.product.n, self.product.k))
+        shape = self.product.b.producer.shape
+        sizes = [(d, e.value) for d, e in enumerate(shape) if isinstance(e, IntImm)]
+        others = [(d, size) for d, size in sizes if d not in (n, k)]
+        groups = [(k, self.depth // self.group)] if self.depth > self.group else []
+        inner = [*groups, (n, self.lanes), (k, self.group)]
+        return ((n, self.across), *others, (k, self.steps), (n, self.columns), *inner)
 
     def _sums(self, a: Tensor, b: Tensor, pack_a: bool) -> ComputeOp:
         """The tiles [other axes, mo, no, mt, nt, mi, ni], mi where a call has several rows."""

@@ -1,0 +1,81 @@
+"""Constant inputs that are stored as a tensor instruction packs them: the packing is left out.
+
+Schedule.use_instruction packs B in a stage of its own. Where B is a layout-free input of sizes
+that divide, a candidate for pre-transformed inputs takes that stage as its argument instead:
+
+before:                                       after:
+    B.pack[no, ko, nt, l] = B[.., ..]             C.tile[...] += A[...] * B[no, ko, nt, l]
+    C.tile[...] += A[...] * B.pack[no, ko, nt, l]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from string import ascii_lowercase
+
+from autosched.layout import LayoutChange
+from autosched.state.dag import ComputeDAG
+from autosched.state.state import State
+from autosched.state.steps import Step
+from autosched.te.operations.operation import ComputeOp, PlaceholderOp
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
+from autosched.te.schedule.use_instruction import PACKED
+from autosched.tir.expr import IntImm
+from autosched.tir.op import const
+
+
+class PackedDAG(ComputeDAG):
+    """A computation whose schedules take packed inputs: `packed` says how each is stored."""
+
+    def __init__(self, dag: ComputeDAG, packed: Sequence[LayoutChange]) -> None:
+        super().__init__(dag.tensors, dag.ops)
+        self.packed = tuple(packed)
+
+    def apply_steps(self, steps: Iterable[Step]) -> tuple[Schedule, list[Tensor]]:
+        """The schedule that `steps` describe, without packing, and the argument tensors."""
+        schedule, tensors = super().apply_steps(steps)
+        for change in self.packed:
+            given = tensors[change.position]
+            tensors[change.position] = _as_argument(schedule, given, change)
+        return schedule, tensors
+
+
+def _as_argument(schedule: Schedule, given: Tensor, change: LayoutChange) -> Tensor:
+    """The stage that packs `given` becomes an input in its place."""
+    stage = next(s for s in schedule.stages if PACKED in s.op.attrs and given in s.op.inputs)
+    stored = PlaceholderOp(given.op.name, tuple(map(const, change.new_shape)), given.dtype)
+    stage.compute_root()
+    schedule.replace_ops({stage.op: stored})
+    stage.reset_loops(stored)
+    stage.origin_op = stored  # not a rewriting of what packed it
+    plain = schedule[given]
+    schedule.stages.remove(plain)
+    schedule.stage_map = {op: s for op, s in schedule.stage_map.items() if s is not plain}
+    return stored.output(0)
+
+
+def packed_input(state: State, tensor: Tensor) -> LayoutChange | None:
+    """How `tensor` is packed by the stage that alone reads it; None where none does."""
+    readers = [s.op for s in state.stages if isinstance(s.op, ComputeOp) and tensor in s.op.inputs]
+    if len(readers) != 1 or PACKED not in readers[0].attrs:
+        return None
+    op = readers[0]
+    dims: list[tuple[int, int]] = [(int(axis), int(size)) for axis, size in op.attrs[PACKED]]
+    shape = [extent.value if isinstance(extent, IntImm) else -1 for extent in tensor.shape]
+    if any(
+        math.prod(size for axis, size in dims if axis == d) != whole
+        for d, whole in enumerate(shape)
+    ):
+        return None
+    names = ascii_lowercase[: len(shape)]
+    return LayoutChange(
+        tensor.op.name,
+        state.dag.tensors.index(tensor),
+        tuple(shape),
+        tuple(dims),
+        "".join(f"{size}{name}" for size, name in zip(shape, names, strict=True)),
+        "".join(f"{size}{names[axis]}" for axis, size in dims),
+        joined=2,
+    )
