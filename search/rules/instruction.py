@@ -12,8 +12,9 @@ instruction vpdpbusd and a tile of 6 x 4 calls:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from autosched.errors import ScheduleError
 from autosched.search.rules.common import Next
@@ -70,32 +71,32 @@ def _reads(product: Product, it: Instruction, rows: int) -> bool:
 def _condition(context: Context, state: State, stage_id: int) -> Decision:
     if queries.is_tiled(state, stage_id) or queries.has_cache_write(state, stage_id):
         return Decision.SKIP
-    found = _product(context, state, stage_id)
-    if found is None or next(_states(context, state, stage_id, *found), None) is None:
+    if not _states(context, state, stage_id):
         return Decision.SKIP
-    work = math.prod(map(extent, found[0].op.root_iter_vars))
+    op = state.stages[stage_id].op
+    work = math.prod(map(extent, op.root_iter_vars))
     return Decision.APPLY if work < _LARGE else Decision.APPLY_AND_SKIP_REST
 
 
 def _apply(context: Context, state: State, stage_id: int) -> Next:
-    found = _product(context, state, stage_id)
-    assert found is not None, "the condition holds"
-    return [(made, stage_id - 1) for made in _states(context, state, stage_id, *found)]
+    return [(made, stage_id - 1) for made in _states(context, state, stage_id)]
 
 
-def _states(
-    context: Context, state: State, stage_id: int, product: Product, it: Instruction
-) -> Iterator[State]:
+@lru_cache(maxsize=1)  # the condition asks first, what applies the rule right after it
+def _states(context: Context, state: State, stage_id: int) -> tuple[State, ...]:
     """The state with each tile of the instruction that its statements fit."""
+    found = _product(context, state, stage_id)
+    if found is None:
+        return ()
+    product, it = found
     ways = [
         (tile, pack_a, False)
         for tile in _tiles(product, it)
         for pack_a in _packings(product, it, tile[0])
     ]
-    for tile, pack_a, over in [*((tile, True, True) for tile in _tiles_over(product, it)), *ways]:
-        made = _tiled(state, stage_id, product, it, tile, pack_a, over)
-        if _can_be_lowered(context, made):
-            yield made
+    ways = [*((tile, True, True) for tile in _tiles_over(product, it)), *ways]
+    made = (_tiled(state, stage_id, product, it, *way) for way in ways)
+    return tuple(each for each in made if _can_be_lowered(context, each))
 
 
 def _can_be_lowered(context: Context, state: State) -> bool:

@@ -16,6 +16,7 @@ from autosched.measure.result import MeasureResult
 from autosched.runtime.cpu import load
 from autosched.search.options import SearchOptions
 from autosched.search.population import Structures, moved_factors
+from autosched.search.rules import instruction as instruction_rule
 from autosched.search.rules.instruction import fixed_splits
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
@@ -37,6 +38,7 @@ from autosched.tir.walk import stmts
 TARGET = cpu_target(1)
 TYPES = {
     "vpdpbusd.zmm": ("uint8", "int8", "int32"),
+    "vpdpbusd.zmm.s8": ("int8", "int8", "int32"),
     "vpdpwssd.zmm": ("int16", "int16", "int32"),
     "vdpbf16ps.zmm": ("bfloat16", "bfloat16", "float32"),
     "amx.tdpbssd": ("int8", "int8", "int32"),
@@ -131,6 +133,7 @@ def arrays(tensors: list[Tensor], rng: np.random.Generator) -> list[np.ndarray[A
 CASES: dict[str, tuple[str, list[Tensor]]] = {
     "tiles divide": ("vpdpbusd.zmm", product(TYPES["vpdpbusd.zmm"], 24, 64, 16)),
     "nothing divides": ("vpdpbusd.zmm", product(TYPES["vpdpbusd.zmm"], 17, 50, 33)),
+    "signed bytes": ("vpdpbusd.zmm.s8", product(TYPES["vpdpbusd.zmm.s8"], 17, 50, 33)),
     "16 bits": ("vpdpwssd.zmm", product(TYPES["vpdpwssd.zmm"], 5, 31, 17)),
     "bfloat16": ("vdpbf16ps.zmm", product(TYPES["vdpbf16ps.zmm"], 13, 40, 15)),
     "convolution": ("vpdpbusd.zmm", convolution(TYPES["vpdpbusd.zmm"], 7, 6, 20)),
@@ -263,3 +266,16 @@ def test_what_is_packed_keeps_its_type() -> None:
         s for s in stmts(func.body) if isinstance(s, Allocate) and "pack" in s.buffer_var.name
     ]
     assert [s.dtype.bits for s in packed] == [16, 16]
+
+
+def test_sketches_are_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[State] = []
+    lowered = instruction_rule._can_be_lowered
+
+    def counted(context: Context, state: State) -> bool:
+        calls.append(state)
+        return lowered(context, state)
+
+    monkeypatch.setattr(instruction_rule, "_can_be_lowered", counted)
+    space = space_of(product(TYPES["amx.tdpbssd"], 96, 96, 64), "amx.tdpbssd")
+    assert len(calls) == len(using(space)) > 1

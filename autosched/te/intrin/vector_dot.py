@@ -16,10 +16,13 @@ from autosched.te.operations.reduction import sum as sum_over
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
 from autosched.tir.buffer import Buffer
-from autosched.tir.dtype import DType
+from autosched.tir.dtype import DType, int32
 from autosched.tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, StringImm
-from autosched.tir.op import const
+from autosched.tir.op import const, sub
 from autosched.tir.stmt import BufferStore, Stmt
+
+_OFFSET = -0x7F7F7F80
+"""The bits 0x80808080: 128 in each byte."""
 
 
 def dot_operands(a: str, b: str, c: str, lanes: int) -> tuple[Operand, Operand, Operand]:
@@ -33,7 +36,11 @@ def dot_operands(a: str, b: str, c: str, lanes: int) -> tuple[Operand, Operand, 
 
 
 def declare_vector_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
-    """The statements of C[n] += A[k] * B[n * K + k] by one instruction."""
+    """The statements of C[n] += A[k] * B[n * K + k] by one instruction.
+
+    vpdpbusd multiplies unsigned by signed bytes. Signed ones of A become unsigned by 128 more, and
+    128 times the sum of B is taken away, by the same instruction, once for all rows of A.
+    """
     lanes, k = it.extent("n"), it.extent("k")
     a = placeholder((k,), it.a.dtype.name, "a")
     b = placeholder((lanes * k,), it.b.dtype.name, "b")
@@ -51,6 +58,14 @@ def declare_vector_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
                 args = (StringImm(it.calls[0]), total, _as_bytes(first), _as_bytes(second))
             else:
                 args = (StringImm(it.calls[0]), total, first, second)
+            if _needs_offset(it):
+                offset = Broadcast(const(_OFFSET, "int32"), lanes)
+                more = Broadcast(Call(int32, "bitwise_xor", (_words(row), offset.value)), lanes)
+                name = StringImm(it.calls[0])
+                kind = it.c.dtype.with_lanes(lanes)
+                value = Call(kind, "call_llvm_pure_intrin", (name, total, more, second))
+                excess = Call(kind, "call_llvm_pure_intrin", (name, zero, offset, second))
+                return BufferStore(outs[0], sub(value, excess), at)
             call = Call(it.c.dtype.with_lanes(lanes), "call_llvm_pure_intrin", args)
             return BufferStore(outs[0], call, at)
 
@@ -59,6 +74,11 @@ def declare_vector_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
 
     pack = declare_interleave(f"{it.name}.pack_b", it.b.dtype, k, lanes)
     return {"compute": decl_tensor_intrin(c.op, statements, it.name), "pack_b": pack}
+
+
+def _needs_offset(it: Instruction) -> bool:
+    """Whether A is signed where the instruction wants it unsigned."""
+    return "vpdpbusd" in it.calls[0] and it.a.dtype.is_int
 
 
 def _description(a: Tensor, b: Tensor, dtype: str, lanes: int, k: int) -> Tensor:

@@ -12,9 +12,11 @@ from autosched.tir.tiles import CONFIGURE, LOAD, RELEASE, STORE, TILES, ZERO
 _REGISTERS = {256: "ymm", 512: "zmm"}
 
 
-def _dot(name: str, features: str, call: str, a: str, b: str, c: str, bits: int) -> Instruction:
+def _dot(
+    name: str, features: str, call: str, a: str, b: str, c: str, bits: int, suffix: str = ""
+) -> Instruction:
     return Instruction(
-        f"{name}.{_REGISTERS[bits]}",
+        f"{name}.{_REGISTERS[bits]}{suffix}",
         "cpu",
         "x86_64",
         tuple(features.split()),
@@ -53,8 +55,10 @@ X86: tuple[Instruction, ...] = (
     _tiles("tdpbuud", "amx-int8", "uint8", "uint8", "int32"),
     _dot("vdpbf16ps", "avx512bf16", "avx512bf16.dpbf16ps", "bfloat16", "bfloat16", "float32", 512),
     _dot("vpdpbusd", "avx512vnni", "avx512.vpdpbusd", "uint8", "int8", "int32", 512),
+    _dot("vpdpbusd", "avx512vnni", "avx512.vpdpbusd", "int8", "int8", "int32", 512, ".s8"),
     _dot("vpdpwssd", "avx512vnni", "avx512.vpdpwssd", "int16", "int16", "int32", 512),
     # LLVM writes them with the prefix {vex} where the machine has no AVX512-VNNI.
     _dot("vpdpbusd", "avxvnni", "avx512.vpdpbusd", "uint8", "int8", "int32", 256),
+    _dot("vpdpbusd", "avxvnni", "avx512.vpdpbusd", "int8", "int8", "int32", 256, ".s8"),
     _dot("vpdpwssd", "avxvnni", "avx512.vpdpwssd", "int16", "int16", "int32", 256),
 )
