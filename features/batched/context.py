@@ -93,13 +93,19 @@ class Context:
         found = self._known.get(var)
         if found is None:
             k = self.variables.index(var)
-            found = _of_splits(self.forms, self.loops, k)
-            if k < len(self.data):
-                found += self._of_region(self.axes[var], *self.data[k])
+            found = [*self.of_splits(k), *self.of_region(k)]
             self._known[var] = found
         return found
 
-    def _of_region(self, value: Form, low: Form, extent: Ints, shape: Ints) -> list[Condition]:
+    def of_splits(self, k: int) -> list[Condition]:
+        """Those that splits which do not divide make, for axis k and for its parts."""
+        return _of_splits(self.forms, self.loops, k)
+
+    def of_region(self, k: int) -> list[Condition]:
+        """Those of axis k because its region sticks out of the tensor."""
+        if k >= len(self.data):
+            return []
+        value, (low, extent, shape) = self.axes[self.variables[k]], self.data[k]
         first, last = self.forms.ends(value)
         differs = ~(fixed(low) & (low.base == 0) & (extent == shape))
         below, above = differs & (first < 0), differs & (last >= shape)

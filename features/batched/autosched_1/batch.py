@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.machine import machine_of
 from autosched.features.batched.alike import Alike, population_of
-from autosched.features.batched.autosched_1.rows import rows_of_population
+from autosched.features.batched.autosched_1.cut_pieces import Key, copies, pieces_of
+from autosched.features.batched.autosched_1.partition import Instance, Trees, UncutError
+from autosched.features.batched.autosched_1.rows import Ready, ready, rows_of_pieces, whole_pieces
 from autosched.features.batched.autosched_1.values import KnownChoices
 from autosched.features.batched.batch import BatchedFeatures, _Program
 from autosched.features.batched.plan import UnsupportedError
+from autosched.features.batched.rows import PopulationRows
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import AUTOSCHED_1, Rows
 from autosched.state.dag import ComputeDAG
@@ -19,6 +23,8 @@ from autosched.state.steps import Step
 from autosched.target import Target
 
 Steps = tuple[Step, ...]
+_WORTH_AT_ONCE = 4  # fewer of one program are faster one by one
+_WORTH_CUTTING = 6  # the same of those that are cut alike
 
 
 class BatchedTuningFeatures(BatchedFeatures):
@@ -42,27 +48,69 @@ class BatchedTuningFeatures(BatchedFeatures):
         buffers: list[tuple[str, ...]] | None,
     ) -> list[int]:
         members = [n for those in alike for n in those.members]
+        if len(members) < _WORTH_AT_ONCE:
+            self.share.reasons["few that compute the same"] += len(members)
+            return members
+        machine = machine_of(self._target)
+        done: list[tuple[list[int], PopulationRows]] = []
         try:
             program = self._ready(key, alike)
             if program.ops is None or program.why:
                 self.share.reasons[program.why] += len(members)
                 return members
-            population = population_of(alike, program.texts)
-            machine = machine_of(self._target)
-            rows = rows_of_population(program.ops, population, machine, self._choices)
+            made = ready(program.ops, population_of(alike))
+            groups = self._cut(made)
+            done.append((members, rows_of_pieces(made, whole_pieces(made), machine, self._choices)))
+            for group in groups:
+                part = _part(alike, [n for n, _ in group])
+                again = ready(program.ops, population_of(part))
+                pieces = pieces_of(again, [copies for _, copies in group])
+                rows = rows_of_pieces(again, pieces, machine, self._choices)
+                done.append(([members[n] for n, _ in group], rows))
         except UnsupportedError as error:
             self._programs[key] = _Program(None, str(error))
             self.share.reasons[str(error)] += len(members)
             return members
-        self.share.reasons += rows.forms.reasons
-        rest = []
-        for k, (n, values, bad) in enumerate(
-            zip(members, rows.values, rows.forms.bad.tolist(), strict=True)
-        ):
-            if bad:
-                rest.append(n)
+        left = dict.fromkeys(members)
+        for those, rows in done:
+            for k, (n, values, bad) in enumerate(
+                zip(those, rows.values, rows.forms.bad.tolist(), strict=True)
+            ):
+                if not bad:
+                    del left[n]
+                    found[n] = values
+                    if buffers is not None:
+                        buffers[n] = rows.buffers(k)
+        self._note(done)
+        return list(left)
+
+    def _cut(self, made: Ready) -> list[list[tuple[int, list[Instance]]]]:
+        """The candidates with conditions whose loops are cut alike, several of each kind."""
+        found: dict[Key, list[tuple[int, list[Instance]]]] = defaultdict(list)
+        those = made.conditional.nonzero()[0].tolist()
+        trees = Trees(made.nest, made.population, made.stores) if those else None
+        for n in those:
+            assert trees is not None
+            try:
+                key, instances = copies(trees, n)
+            except UncutError as error:
+                self.share.reasons[str(error)] += 1
                 continue
-            found[n] = values
-            if buffers is not None:
-                buffers[n] = rows.buffers(k)
-        return rest
+            found[key].append((n, instances))
+        return [group for group in found.values() if len(group) >= _WORTH_CUTTING]
+
+    def _note(self, done: list[tuple[list[int], PopulationRows]]) -> None:
+        for _, rows in done:
+            self.share.reasons += rows.forms.reasons
+
+
+def _part(alike: list[Alike], chosen: list[int]) -> list[Alike]:
+    """Those of the members by their place among all, in order."""
+    found, start, wanted = [], 0, set(chosen)
+    for those in alike:
+        kept = [k for k in range(len(those.members)) if start + k in wanted]
+        start += len(those.members)
+        if kept:
+            members = [those.members[k] for k in kept]
+            found.append(Alike(those.plan, members, [those.numbers[k] for k in kept]))
+    return found

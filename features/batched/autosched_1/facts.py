@@ -11,7 +11,7 @@ from typing import overload
 
 import numpy as np
 
-from autosched.features.batched.forms import Flags, Form, Ints
+from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term
 from autosched.features.batched.nest import Nest
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.batched.stores import Floats, Store, Touched
@@ -81,8 +81,7 @@ class Facts:
             for slot, term in form.every():
                 j = self.store.at.get(slot)
                 if j is not None:
-                    digit = (term.lower > 1) | (term.upper < forms.extents[slot])
-                    self.uneven[j] |= digit & (term.scale != 0)
+                    self.uneven[j] |= _is_digit(forms, slot, term)
         self.uneven &= self.present
 
     def _along(self, index: list[Form], storage: list[Ints]) -> Ints:
@@ -127,10 +126,24 @@ class Facts:
         for slot, term in form.every():
             j = self.store.at.get(slot)
             if j is not None:
-                reach[j] += np.abs(term.scale) * self.forms.largest(slot, term)
+                last = self.extent[j] - 1
+                if term.upper is not self.forms.whole or term.lower is not self.forms.one:
+                    digit = _is_digit(self.forms, slot, term)
+                    last = np.where(digit, self.forms.largest(slot, term), last)
+                reach[j] += np.abs(term.scale) * last
         found = np.ones_like(self.inner)
         found[:-1] += np.where(self.present, reach, 0)[::-1].cumsum(axis=0)[::-1]
         return found
+
+    def note_touched(self) -> None:
+        """Let the store know what it touches under each loop, as `Tables` asks."""
+        self.store.memory = [self.forms.zero] * len(self.present)
+        for access, elements, size in zip(
+            self.accesses, self.elements, self.element_bytes, strict=True
+        ):
+            access.sizes = list(elements[:-1])
+            for j, touched in enumerate(access.sizes):
+                self.store.memory[j] = self.store.memory[j] + touched * size
 
     def outside(self, level: Ints) -> Ints:
         """The level around the loop around a level: the loop that is there next outside."""
@@ -161,6 +174,12 @@ class Facts:
         """The first level at a depth."""
         found: Ints = (self.depth < depth).sum(axis=0)
         return found
+
+
+def _is_digit(forms: Forms, slot: int, term: Term) -> Flags:
+    part = (term.lower > 1) | (term.upper < forms.extents[slot])
+    found: Flags = part & (term.scale != 0)
+    return found
 
 
 def storage_of(nest: Nest, buffer: int) -> list[Ints]:

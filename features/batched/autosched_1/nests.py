@@ -46,27 +46,21 @@ class Code:
     walked: Floats
 
 
-def starts_of(
-    facts: Facts, around: Surroundings, partner: tuple[Facts, Surroundings] | None
-) -> Ints:
-    """The depth from which on the loops around each store are its nest (`nest_starts`).
+def starts_of(facts: Facts, around: Surroundings, beside: Sequence[Facts], together: Flags) -> Ints:
+    """The depth from which on the loops around the store are its nest (`nest_starts`).
 
-    `partner` is the other store of its reduction: the start and the steps, in this order.
+    Where `together`, the stores `beside`, this one among them, are all that is in their sequence.
     """
     start = _after_others(facts, around.floor)
     lowest = around.floor
-    if partner is not None:
-        other, beside = partner
-        plain = around.of_reduction & beside.of_reduction & (around.count == 2)
-        plain = plain & (beside.count == 2) & (around.outer < around.level)
-        for item in (facts, other):
-            plain = plain & ~(item.parallel & (item.depth[:-1] >= around.level)).any(axis=0)
-        plain = plain & ~facts.forms.bad
-        if plain.any():
-            lowest = np.where(plain, around.outer, lowest)
-            level = _distributed(facts, other, around, plain)
-            moved = level < around.level
-            start = np.where(moved, np.maximum(level, _after_others(facts, level)), start)
+    plain = together & (around.outer < around.level) & ~facts.forms.bad
+    for item in beside:
+        plain = plain & ~(item.parallel & (item.depth[:-1] >= around.level)).any(axis=0)
+    if plain.any():
+        lowest = np.where(plain, around.outer, lowest)
+        level = _distributed(beside, around, plain)
+        moved = level < around.level
+        start = np.where(moved, np.maximum(level, _after_others(facts, level)), start)
     inside = facts.present & (facts.depth[:-1] >= lowest) & ~facts.parallel
     uneven: Flags = np.any(inside & facts.uneven, axis=0)
     facts.forms.refuse(uneven, "a nest that moves unevenly")
@@ -80,33 +74,23 @@ def _after_others(facts: Facts, start: Ints) -> Ints:
     return found
 
 
-def _distributed(facts: Facts, other: Facts, around: Surroundings, where: Flags) -> Ints:
-    """How far out the loops around the two stores become loops of each, as a depth."""
-    tables = []
-    for item in (facts, other):
-        there = item.present & (item.depth[:-1] >= around.outer)
-        table = np.stack([there * item.extent, item.strides[0], item.kind])
-        tables.append(np.where(there, table, 0))
+def _distributed(beside: Sequence[Facts], around: Surroundings, where: Flags) -> Ints:
+    """How far out the loops around the stores become loops of each, as a depth."""
     shared = around.level - around.outer
-    rows = np.concatenate(
-        [shared[None], tables[0].reshape(-1, len(shared)), tables[1].reshape(-1, len(shared))]
-    ).T[where]
-    which, unique = _unique(rows)
-    split = len(facts.present)
+    tables = [shared[None]]
+    for item in beside:
+        there = item.present & (item.depth[:-1] >= around.outer)
+        table = np.stack([item.extent, item.strides[0], item.kind])
+        tables.append(np.where(there, table, 0).reshape(-1, len(shared)))
+    which, unique = _unique(np.concatenate(tables).T[where])
     taken = []
     for row in unique.tolist():
         parts = []
         rest = row[1:]
-        for n in (split, len(other.present)):
-            extents, strides, kinds = rest[:n], rest[n : 2 * n], rest[2 * n : 3 * n]
+        for n in (len(item.present) for item in beside):
+            loops = zip(rest[:n], rest[n : 2 * n], rest[2 * n : 3 * n], strict=True)
+            parts.append(tuple([loop for loop in loops if loop[0] > 1]))
             rest = rest[3 * n :]
-            parts.append(
-                tuple(
-                    (e, s, kind)
-                    for e, s, kind in zip(extents, strides, kinds, strict=True)
-                    if e > 1
-                )
-            )
         taken.append(_taken(row[0], tuple(parts)))
     level = around.level.copy()
     level[where] -= np.array(taken, np.int64)[which]

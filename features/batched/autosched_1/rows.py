@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from autosched.features.batched.autosched_1.columns import (
 )
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.nests import code_of, starts_of
-from autosched.features.batched.autosched_1.surroundings import surroundings_of
+from autosched.features.batched.autosched_1.surroundings import Surroundings, surroundings_of
 from autosched.features.batched.autosched_1.values import (
     KnownChoices,
     chosen_by_axes,
@@ -37,20 +38,66 @@ from autosched.state.iterator import Annotation
 
 _SCALED = np.array(SCALED)
 _MAD, _ADDSUB, _MUL = range(3)
+CONDITIONS = "conditions around a store"
 
 
-def rows_of_population(
-    ops: ProgramOps,
-    population: Population,
-    machine: Machine,
-    choices: KnownChoices,
-) -> PopulationRows:
-    """The rows of a population; raises UnsupportedError for a program without a rule."""
+@dataclass(eq=False)
+class Piece:
+    """A store, or a copy of one, with what surrounds it. Where `together`, the pieces `beside`, by
+    number, are all that is in its sequence. `correction` has what a cut changes in the counters."""
+
+    store: Store
+    around: Surroundings
+    beside: tuple[int, ...]
+    together: Flags
+    correction: Ints | None = None
+
+
+@dataclass(eq=False)
+class Ready:
+    """A population whose nest is made: the stores, and candidates refused for their conditions."""
+
+    nest: Nest
+    population: Population
+    stores: list[Store]
+    conditional: Flags
+
+
+def ready(ops: ProgramOps, population: Population) -> Ready:
+    """Make the nest of a population, and refuse candidates whose loops passes change."""
     with np.errstate(all="ignore"):
         nest = build_nest(ops, population)
         stores = make_stores(nest)
         _check(nest, stores)
-        found = _estimates(nest, population, stores, machine, choices)
+        conditional = np.zeros(nest.forms.count, bool)
+        for stage in nest.stages.values():
+            for condition in conditions_around(stage):
+                conditional = conditional | condition.where
+    return Ready(nest, population, stores, conditional & ~nest.forms.bad)
+
+
+def whole_pieces(ready: Ready) -> list[Piece]:
+    """The stores as they are, of candidates that have no conditions."""
+    nest, stores = ready.nest, ready.stores
+    nest.forms.refuse(ready.conditional, CONDITIONS)
+    around = [surroundings_of(nest, ready.population, store) for store in stores]
+    found = []
+    for store, own in zip(stores, around, strict=True):
+        beside = tuple([n for n, other in enumerate(stores) if other.stage is store.stage])
+        together: Flags = np.full(nest.forms.count, len(beside) > 1)
+        for n in beside:
+            together = together & around[n].of_reduction & (around[n].count == len(beside))
+        found.append(Piece(store, own, beside, together))
+    return found
+
+
+def rows_of_pieces(
+    ready: Ready, pieces: list[Piece], machine: Machine, choices: KnownChoices
+) -> PopulationRows:
+    """The rows of a population; raises UnsupportedError for a program without a rule."""
+    nest = ready.nest
+    with np.errstate(all="ignore"):
+        found = _estimates(nest, pieces, machine, choices)
         by_buffer: dict[int, list[Estimated]] = defaultdict(list)
         for item in found:
             by_buffer[item.facts.store.buffer].append(item)
@@ -60,7 +107,7 @@ def rows_of_population(
         ]
         count = nest.forms.count
         block = np.empty((len(rows), len(COLUMNS), count))
-        tables = Tables(nest, stores)
+        tables = Tables(nest, [piece.store for piece in pieces])
         for row, own in zip(rows, block, strict=True):
             row_columns(row, tables, machine, own)
         first = np.stack([items[0].facts.store.place for items in by_buffer.values()])
@@ -69,7 +116,7 @@ def rows_of_population(
         block = np.take_along_axis(block, order[:, None, :], axis=0)
         values = np.ascontiguousarray(block.transpose(2, 0, 1)).reshape(-1, len(COLUMNS))
         values[:, _SCALED] = np.log2(values[:, _SCALED] + 1.0)
-    names = [ops.buffers[buffer].name for buffer in by_buffer]
+    names = [nest.ops.buffers[buffer].name for buffer in by_buffer]
     return PopulationRows(
         values.astype(np.float32).reshape(count, len(rows), len(COLUMNS)),
         order,
@@ -80,31 +127,29 @@ def rows_of_population(
 
 
 def _estimates(
-    nest: Nest,
-    population: Population,
-    stores: list[Store],
-    machine: Machine,
-    choices: KnownChoices,
+    nest: Nest, pieces: list[Piece], machine: Machine, choices: KnownChoices
 ) -> list[Estimated]:
-    facts = [Facts(nest, store, machine.line) for store in stores]
-    around = [surroundings_of(nest, population, store) for store in stores]
+    facts = [Facts(nest, piece.store, machine.line) for piece in pieces]
     scopes = {stage.ops.buffer: stage.ops.scope or "global" for stage in nest.stages.values()}
     found = []
-    for k, store in enumerate(stores):
+    for own, piece in zip(facts, pieces, strict=True):
+        store = piece.store
         value = value_facts(store.ops, store.stage.ops)
-        partner = [n for n, other in enumerate(stores) if other.stage is store.stage and n != k]
-        beside = (facts[partner[0]], around[partner[0]]) if partner else None
-        start = starts_of(facts[k], around[k], beside)
+        beside = [facts[n] for n in piece.beside]
+        start = starts_of(own, piece.around, beside, piece.together)
         chosen = None
         if store.ops.conditional:
             chosen = chosen_by_axes(nest.forms, store, choices)
             plain = chosen.counts
         else:
             plain = count_store(nest.forms, store, {})
-        code = code_of(facts[k], value, chosen, start, machine)
+        if piece.correction is not None:
+            plain = plain + piece.correction
+            own.note_touched()
+        code = code_of(own, value, chosen, start, machine)
         counts = _with_mads(plain, value.mads)
-        of = [scopes.get(access.buffer, "global") for access in facts[k].accesses]
-        found.append(estimated(facts[k], code, counts, of, machine))
+        of = [scopes.get(access.buffer, "global") for access in own.accesses]
+        found.append(estimated(own, code, counts, of, machine))
     return found
 
 
@@ -128,9 +173,6 @@ def _allocation(nest: Nest, facts: Facts) -> list[object]:
 def _check(nest: Nest, stores: list[Store]) -> None:
     """Refuse candidates of which the code generator's passes change the loops."""
     forms = nest.forms
-    for stage in nest.stages.values():
-        for condition in conditions_around(stage):
-            forms.refuse(condition.where, "conditions around a store")
     forms.refuse(kept_in_output(nest), "values that may be kept in an output")
     for store in stores:
         if not store.ops.is_init:
