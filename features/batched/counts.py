@@ -99,10 +99,10 @@ def part_counts(
     counts, comparisons, plain = plain_counts(forms, text, padding)
     index = np.zeros_like(counts)
     form = text.axes[padding.axis]
-    _add_index(forms, form, index, needed=False)
+    add_index(forms, form, index, needed=False)
     counts += index * comparisons
     for e in padding.indices:
-        _add_index(forms, index_form(forms, e, text.axes), counts, needed=plain)
+        add_index(forms, index_form(forms, e, text.axes), counts, needed=plain)
     rest = np.flatnonzero(~plain)
     if len(rest):
         counts[:, rest] = _simplified(forms, text, known, rest)

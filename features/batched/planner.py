@@ -7,7 +7,6 @@ from typing import Any
 
 from autosched.features.batched.loop_state import LoopState
 from autosched.features.batched.plan import (
-    FIRST_THREAD,
     Columns,
     Factored,
     Plan,
