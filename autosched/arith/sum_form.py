@@ -21,7 +21,18 @@ from autosched.arith.const_int_bound import (
     truncdiv_int,
 )
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Add, Div, Expr, FloorDiv, FloorMod, IntImm, Mod, Mul, Sub
+from autosched.tir.expr import (
+    Add,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mod,
+    Mul,
+    Sub,
+    binary,
+)
 from autosched.tir.op import const
 from autosched.tir.walk import free_vars
 
@@ -161,25 +172,26 @@ def emit(terms: list[Term] | tuple[Term, ...], base: int, dtype: DType) -> Expr:
     for term in terms:
         if term[3] > 0:
             part = _emit_term(term, term[3], dtype)
-            result = part if result is None else Add(result, part)
+            result = part if result is None else binary(Add, result, part)
     if base > 0:
-        result = const(base, dtype) if result is None else Add(result, const(base, dtype))
+        constant = const(base, dtype)
+        result = constant if result is None else binary(Add, result, constant)
     for term in terms:
         if term[3] < 0:
             part = _emit_term(term, -term[3], dtype)
-            result = Sub(IntImm(0, dtype) if result is None else result, part)
+            result = binary(Sub, IntImm(0, dtype) if result is None else result, part)
     if result is None:
         return const(base, dtype)
-    return Sub(result, const(-base, dtype)) if base < 0 else result
+    return binary(Sub, result, const(-base, dtype)) if base < 0 else result
 
 
 def _emit_term(term: Term, scale: int, dtype: DType) -> Expr:
     index, lower, upper, _, trunc = term
     if upper != NO_UPPER:
-        index = (Mod if trunc else FloorMod)(index, IntImm(upper, dtype))
+        index = binary(Mod if trunc else FloorMod, index, IntImm(upper, dtype))
     if lower != 1:
-        index = (Div if trunc else FloorDiv)(index, IntImm(lower, dtype))
-    return index if scale == 1 else Mul(index, IntImm(scale, dtype))
+        index = binary(Div if trunc else FloorDiv, index, IntImm(lower, dtype))
+    return index if scale == 1 else binary(Mul, index, IntImm(scale, dtype))
 
 
 def term_bound(term: Term, bounds: BoundEvaluator) -> Bound:

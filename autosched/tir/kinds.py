@@ -82,10 +82,14 @@ def exprs_with(root: Stmt, wanted: int) -> Iterator[Expr]:
     """
     seen: set[Expr] = set()
     for stmt in stmts(root):
-        stack = list(reversed(direct_exprs(stmt)))
+        stack = [e for e in direct_exprs(stmt) if kinds(e) & wanted]
+        stack.reverse()
         while stack:
             node = stack.pop()
-            if kinds(node) & wanted and node not in seen:
-                seen.add(node)
-                yield node
-                stack.extend(reversed(node.children()))
+            if node in seen:
+                continue
+            seen.add(node)
+            yield node
+            for child in reversed(node.children()):
+                if child._kinds & wanted:  # known, as those of the root are
+                    stack.append(child)

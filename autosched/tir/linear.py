@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Add, Cast, Expr, IntImm, Mul, Sub
@@ -14,20 +15,47 @@ def linear(e: Expr) -> tuple[int, dict[Expr, int]]:
 
     Widening casts are looked through: index arithmetic is taken not to overflow.
     """
+    terms: dict[Expr, int] = {}
+    constant = _add_up(e, 1, terms)
+    return _exactly(e) if constant is None else (constant, terms)
+
+
+def _add_up(e: Any, factor: int, terms: dict[Expr, int]) -> int | None:
+    """Add factor * e to `terms`; the constant part, or None when terms cancel out."""
+    cls = e.__class__
+    if cls is IntImm:
+        return e.value * factor  # type: ignore[no-any-return]
+    if cls is Add or cls is Sub:
+        left = _add_up(e.a, factor, terms)
+        right = _add_up(e.b, factor if cls is Add else -factor, terms)
+        return None if left is None or right is None else left + right
+    if cls is Mul:
+        if e.b.__class__ is IntImm and e.b.value:
+            return _add_up(e.a, factor * e.b.value, terms)
+        if IntImm in (e.a.__class__, e.b.__class__):
+            return None
+    elif cls is Cast and e.value.dtype.is_int and e.value.dtype.bits <= e.dtype.bits:
+        return _add_up(e.value, factor, terms)
+    total = terms[e] = terms.get(e, 0) + factor
+    return 0 if total else None
+
+
+def _exactly(e: Expr) -> tuple[int, dict[Expr, int]]:
+    """As `linear`: sub-expressions stand where the sum first has them after they cancelled out."""
     match e:
         case IntImm(v):
             return v, {}
         case Add(a, b):
-            return combine(linear(a), linear(b), 1)
+            return combine(_exactly(a), _exactly(b), 1)
         case Sub(a, b):
-            return combine(linear(a), linear(b), -1)
+            return combine(_exactly(a), _exactly(b), -1)
         case Mul(a, IntImm(factor)) | Mul(IntImm(factor), a):
             if factor == 0:
                 return 0, {}
-            base, terms = linear(a)
+            base, terms = _exactly(a)
             return base * factor, {t: c * factor for t, c in terms.items()}
         case Cast(value=inner) if inner.dtype.is_int and inner.dtype.bits <= e.dtype.bits:
-            return linear(inner)
+            return _exactly(inner)
     return 0, {e: 1}
 
 

@@ -42,10 +42,19 @@ def substitute_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
     if declared:
         return replace_buffers(stmt, declared, expr)
 
-    def go(s: Stmt) -> Stmt:
-        return map_children(s, go, expr)
+    return _Mapper(expr)(stmt)
 
-    return go(stmt)
+
+class _Mapper:
+    """Statements with `expr` applied to their expressions; no function that calls itself."""
+
+    __slots__ = ("expr",)
+
+    def __init__(self, expr: ExprFn) -> None:
+        self.expr = expr
+
+    def __call__(self, s: Stmt) -> Stmt:
+        return map_children(s, self, self.expr)
 
 
 def map_buffer(buffer: Buffer, fn: ExprFn) -> Buffer:

@@ -76,19 +76,25 @@ def map_expr_children(expr: Expr, fn: ExprFn) -> Expr:
 
 def rewrite_expr(expr: Expr, fn: Callable[[Expr], Expr | None]) -> Expr:
     """`expr` rewritten bottom-up: `fn` gets each node over rewritten children; None keeps it."""
-    memo: dict[Expr, Expr] = {}
+    return _Rewriter(fn)(expr)
 
-    def go(e: Expr) -> Expr:
-        done = memo.get(e)
+
+class _Rewriter:
+    __slots__ = ("fn", "memo")
+
+    def __init__(self, fn: Callable[[Expr], Expr | None]) -> None:
+        self.fn = fn
+        self.memo: dict[Expr, Expr] = {}
+
+    def __call__(self, e: Expr) -> Expr:
+        done = self.memo.get(e)
         if done is None:
-            done = map_expr_children(e, go)
-            changed = fn(done)
+            done = map_expr_children(e, self)
+            changed = self.fn(done)
             if changed is not None:
                 done = changed
-            memo[e] = done
+            self.memo[e] = done
         return done
-
-    return go(expr)
 
 
 _NO_VARS: frozenset[Var] = frozenset()
@@ -105,8 +111,14 @@ def free_vars(expr: Expr) -> frozenset[Var]:
     else:
         result = _NO_VARS
         for child in expr.children():
-            inner = free_vars(child)
-            result = inner if not result else result | inner
+            try:
+                inner = child._vars
+            except AttributeError:
+                inner = free_vars(child)
+            if not result:
+                result = inner
+            elif inner is not result and not inner <= result:
+                result = result | inner
         if isinstance(expr, Let):
             result = free_vars(expr.value) | (free_vars(expr.body) - {expr.var})
     expr._vars = result
@@ -120,18 +132,25 @@ def uses(expr: Expr, variables: Iterable[Var]) -> bool:
 
 def substituter(table: Mapping[Var, Expr]) -> ExprFn:
     """A function that replaces variables by `table`; it remembers what it has rewritten."""
-    replaced = frozenset(table)
-    memo: dict[Expr, Expr] = dict(table.items())
+    return _Substituter(table)
 
-    def go(e: Expr) -> Expr:
-        done = memo.get(e)
+
+class _Substituter:
+    """An object, not a function that calls itself: such a one is freed by the collector alone."""
+
+    __slots__ = ("memo", "replaced")
+
+    def __init__(self, table: Mapping[Var, Expr]) -> None:
+        self.replaced = frozenset(table)
+        self.memo: dict[Expr, Expr] = dict(table.items())
+
+    def __call__(self, e: Expr) -> Expr:
+        done = self.memo.get(e)
         if done is None:
-            if replaced.isdisjoint(free_vars(e)):
+            if self.replaced.isdisjoint(free_vars(e)):
                 return e
-            done = memo[e] = map_expr_children(e, go)
+            done = self.memo[e] = map_expr_children(e, self)
         return done
-
-    return go
 
 
 def substitute(expr: Expr, table: Mapping[Var, Expr]) -> Expr:
@@ -182,6 +201,10 @@ def map_ranges(ranges: tuple[Range, ...], fn: ExprFn) -> tuple[Range, ...]:
 
 def map_exprs(exprs: tuple[Expr, ...], fn: ExprFn) -> tuple[Expr, ...]:
     """The tuple with `fn` applied to each; itself when nothing changed."""
+    if len(exprs) == 1:
+        (only,) = exprs
+        changed = fn(only)
+        return exprs if changed is only else (changed,)
     new = tuple(map(fn, exprs))
     for old, changed in zip(exprs, new, strict=True):
         if old is not changed:
@@ -340,6 +363,8 @@ def _map_block(block: Block, stmt_fn: StmtFn, expr_fn: ExprFn) -> Block:
 
 def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:
     """Direct sub-statements, in order."""
+    if type(stmt) is BufferStore:
+        return ()
     match stmt:
         case SeqStmt(stmts):
             return stmts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from autosched.tir import op, walk
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Let, Mul, Range, Var
+from autosched.tir.repeated_substitution import RepeatedSubstitution
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -159,3 +162,22 @@ def test_substitution_reaches_buffers_declared_inside() -> None:
     assert first.buffer is changed and second.node is changed
     assert first.value is changed[I, J] + 1.0 and first.indices == (I, IntImm(5))
     assert substitute_stmt(new, {N: IntImm(6)}) is new
+
+
+@pytest.mark.parametrize(
+    "rewritten",
+    [
+        lambda e, new: walk.substitute(e, {I: new}),
+        lambda e, new: RepeatedSubstitution([I])(e, {I: new}),
+        lambda e, new: walk.rewrite_expr(e, lambda node: new if node is I else None),
+        lambda e, new: next(walk.all_exprs(substitute_stmt(Evaluate(e), {I: new}))),
+    ],
+)
+def test_what_is_rewritten_is_free_at_once(rewritten: Callable[[Expr, Expr], Expr]) -> None:
+    """Without the collector, which would look through all that there is of a candidate."""
+    gc.disable()
+    try:
+        new = weakref.ref(rewritten(I * 8 + 3, Var("new")))
+        assert new() is None
+    finally:
+        gc.enable()

@@ -44,6 +44,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Add, BinaryExpr, BufferLoad, Expr, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import add, broadcast, const, mul
+from autosched.tir.repeated_substitution import RepeatedSubstitution
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -55,7 +56,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import map_children, rewrite_expr, substitute
+from autosched.tir.walk import map_children, rewrite_expr
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.vector.apply_moves import planned_nests
@@ -166,9 +167,12 @@ def _build(nest: Nest, tile: Tile, registers: int) -> Stmt:
     rest: list[Stmt] = []
     after: list[Stmt] = []
     turns = Turns.of(chain, tile.parts)
+    places = [values[0][0] for values in points]
+    at_point = RepeatedSubstitution(places)
+    step_at = RepeatedSubstitution((*places, output))
     for number, point in enumerate(itertools.product(*points)):
         table = dict(point)
-        where, what = substitute(index, table), substitute(value, table)
+        where = at_point(index, table)
         old = BufferLoad(nest.buffer, (where,))
         slots = [
             _lanes((number * turns.parts + part) * width, width) for part in range(turns.parts)
@@ -176,9 +180,11 @@ def _build(nest: Nest, tile: Tile, registers: int) -> Stmt:
         owns = [BufferLoad(held, (slot,)) for slot in slots]
         if nest.fold is None:
             before.append(BufferStore(held, old, (slots[0],)))
-            steps.append(BufferStore(held, substitute(what, {output: owns[0]}), (slots[0],)))
+            step = step_at(value, {**table, output: owns[0]})
+            steps.append(BufferStore(held, step, (slots[0],)))
             after.append(BufferStore(nest.buffer, owns[0], (where,)))
             continue
+        what = at_point(value, table)
         start = const(0, owns[0].dtype) if nest.fold is Add else broadcast(old, width)
         for part, (slot, own) in enumerate(zip(slots, owns, strict=True)):
             before.append(BufferStore(held, start, (slot,)))
