@@ -7,7 +7,8 @@
 Each operator is tuned for `--trials` candidates, checked, and timed in turns with PyTorch as in
 benchmarks/suite.py, arguments of both aligned to cache lines: torch._int_mm (int8), a quantised
 convolution of uint8 by int8 with sums as float32, and plain calls in bfloat16 and float16, whose
-results PyTorch rounds to their type while ours stay float32. "peak" is the measured peak of the
+results PyTorch rounds to their type while ours stay float32; "float16-sums" are float16 throughout,
+where PyTorch still sums in float32. "peak" is the measured peak of the
 instruction that the kernel uses; a kernel without one has none.
 """
 
@@ -36,7 +37,8 @@ from autosched.task import Task
 from autosched.te.intrin.registry import instruction
 
 Call = Callable[[], Any]
-TYPES = ("int8", "bfloat16", "float16")
+HALF_SUMS = "float16-sums"
+TYPES = ("int8", "bfloat16", "float16", HALF_SUMS)
 _CONVOLUTION = {"N": 1, "KH": 3, "KW": 3, "stride": 1, "padding": 1}
 OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
     "matmul 512": ("matmul", {"M": 512, "N": 512, "K": 512}),
@@ -52,7 +54,9 @@ def task_of(name: str, dtype: str, target: Target, layout: str = "none") -> Task
     workload, sizes = OPERATORS[name]
     first = "uint8" if dtype == "int8" and workload == "conv2d_nhwc" else dtype
     types: dict[str, Any] = {"in_dtype": first, "weight_dtype": dtype}
-    if dtype == "float16":
+    if dtype == HALF_SUMS:
+        types = dict.fromkeys(("in_dtype", "acc_dtype", "out_dtype"), "float16")
+    elif dtype == "float16":
         types["acc_dtype"] = types["out_dtype"] = "float32"
     return Task.from_workload(workload, **sizes, **types, target=target, layout_rewrite=layout)
 

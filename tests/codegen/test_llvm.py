@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -65,6 +66,26 @@ def test_vectors_use_the_whole_registers(multiply: PrimFunc) -> None:
         assert "zmm" in text
     if "+fma" in TARGET.features:
         assert "vfmadd" in text
+
+
+def test_sums_of_float16_are_fused_32_at_a_time(func: MakeKernel) -> None:
+    """By AVX512-FP16 where a target has it, whatever this machine has."""
+    a, b, c = (decl_buffer((1024,), "float16", s) for s in "ABC")
+    k, at = Var("k"), Ramp(IntImm(0), IntImm(1), 32)
+    row = BufferLoad(b, (Ramp(k * 32, IntImm(1), 32),))
+    step = BufferLoad(c, (at,)) + Broadcast(BufferLoad(a, (k,)), 32) * row
+    kernel = func(loop(k, 32, BufferStore(c, step, (at,))), [a, b, c])
+    target = replace(
+        TARGET,
+        cpu="",
+        features="+avx512f,+avx512vl,+avx512bw,+avx512fp16",
+        triple="x86_64-unknown-linux-gnu",
+    )
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    text = assembly(emit_llvm(kernel, target), target)
+    fused = [line for line in text.splitlines() if "vfmadd" in line and "ph\t" in line]
+    assert fused and all("%zmm" in line for line in fused)
 
 
 def test_the_level_follows_the_code(multiply: PrimFunc, func: MakeKernel) -> None:
