@@ -20,8 +20,8 @@ from autosched.state.state import State
 from autosched.state.steps import Step
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.instruction_stages import PACKED
 from autosched.te.schedule.schedule import Schedule
-from autosched.te.schedule.use_instruction import PACKED
 from autosched.tir.expr import IntImm
 from autosched.tir.op import const
 

@@ -36,8 +36,8 @@ from autosched.state.steps import (
     inserted_stages,
 )
 from autosched.te.relations import Fuse, Relation, Singleton, Split
+from autosched.te.schedule.instruction_stages import INSTRUCTION
 from autosched.te.schedule.stage import Stage
-from autosched.te.schedule.use_instruction import INSTRUCTION
 from autosched.tir.expr import IterVar
 
 

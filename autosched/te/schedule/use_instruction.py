@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from autosched.te.bounds.infer_bound import WHOLE_TILES
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.product import Product, as_product, extent
 from autosched.te.intrin.registry import instruction, statements
-from autosched.te.intrin.split_tile_dot import part_of
 from autosched.te.operations.operation import ComputeOp, Operation
-from autosched.te.operations.reduction import sum as sum_over
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin
+from autosched.te.schedule.instruction_stages import INSTRUCTION, InstructionStages, Tile
 from autosched.te.schedule.refusal import refuse
-from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, ProducerLoad, Range, Var
-from autosched.tir.op import add, all_, cast, const, floordiv, floormod, if_then_else, lt, min_, mul
-from autosched.tir.walk import substitute
 
 if TYPE_CHECKING:
     from autosched.te.schedule.schedule import Schedule
-
-INSTRUCTION = "tensor_instruction"
-"""The attribute of an operation that an instruction does: its name, a colon, which statements."""
-
-PACKED = "packed_input"
-"""The attribute of a stage that packs B without padding: (axis of B, extent) for each digit of
-its index, of which the last two are one axis of the stage."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """How many of the instruction's tiles are accumulated at a time, down and across."""
-
-    m: int
-    n: int
 
 
 def use_instruction(
@@ -109,7 +87,7 @@ def use_instruction(
             f"over: needs pack_a, rows that fit one tile of {name}, and an axis before them that "
             f"moves A by one and that {tile[0]} divides",
         )
-    writer = _Writer(product, it, Tile(*tile), over)
+    writer = InstructionStages(product, it, Tile(*tile), over)
     new = writer.operations(pack_a)
     position = schedule.stages.index(stage)
     for offset, made in enumerate(new):
@@ -144,250 +122,6 @@ def tiles_over(product: Product, it: Instruction, rows: int) -> bool:
     over = product.over()
     fit = it.extent("m") > 1 and extent(product.m) <= it.extent("m")
     return over is not None and fit and extent(over) % rows == 0
-
-
-class _Writer:
-    """The operations that take the place of one."""
-
-    def __init__(self, product: Product, it: Instruction, tile: Tile, over: bool) -> None:
-        self.product = product
-        self.rows = tile.m
-        self.columns = tile.n
-        self.lanes = it.extent("n")
-        self.depth = it.extent("k")
-        self.height = it.extent("m")
-        self.name = it.name
-        self.parts = it.parts
-        self.group = 4 // it.b.dtype.bytes  # consecutive k of a column, side by side
-        self.over = product.over() if over else None
-        block = f"{'.over' if over else ''}.{tile.m}x{tile.n}"
-        self.part = f"compute{block}" if self.height > 1 else "compute"
-        self.store = f"{it.name}:store{block}"
-        self.data = [iv for iv in product.others()[0] if iv is not self.over]
-        self.steps = -(-extent(product.k) // self.depth)
-        self.across = -(-extent(product.n) // (self.columns * self.lanes))
-        self.down = -(-extent(product.m) // (self.rows * self.height))
-        self.all_rows = self.down * self.rows * self.height
-        if self.over is not None:
-            self.down, self.all_rows = extent(self.over) // self.rows, self.height
-
-    def operations(self, pack_a: bool) -> list[ComputeOp]:
-        """Packed operands, then the sums."""
-        product = self.product
-        new: list[ComputeOp] = []
-        if pack_a:
-            new.append(self._packed_a())
-        new.append(self._packed_b())
-        a = new[0].output(0) if pack_a else product.a.producer
-        new.append(self._sums(a, new[-1].output(0), pack_a))
-        if self.height > 1:
-            new.append(self._stored(new[-1].output(0)))
-        return new
-
-    def _packed_a(self) -> ComputeOp:
-        """A with k last and padded. Rows `step` apart lie side by side, in `step` groups.
-
-        Where elements have parts, those of the rows lie side by side: [.., part, (over,) rows, k].
-        """
-        product = self.product
-        load, k, m = product.a, product.k, product.m
-        last, half = _axis("kp", self.steps * self.depth), _axis("half", self.parts)
-        bounds: list[tuple[Expr, int, int]] = [(last.var, extent(k), self.steps * self.depth)]
-        axes: list[IterVar] = []
-        indices: list[Expr] = []
-        rows = product.rows() if self.height > 1 else None
-        for d, (index, size) in enumerate(zip(load.indices, load.producer.shape, strict=True)):
-            if index is k.var:
-                indices.append(last.var)
-                continue
-            at, step = rows or (-1, 0)
-            if d != at:
-                axes.append(_axis(f"d{d}", size))
-                indices.append(axes[-1].var)
-                continue
-            assert isinstance(size, IntImm), "extents are constants"
-            more = self.all_rows - extent(m)
-            place, phase = _axis(f"d{d}", -(-size.value // step) + more), _axis("phase", step)
-            axes += [phase] if step > 1 else []
-            axes.append(place)
-            if self.parts > 1:
-                axes.insert(len(axes) - 1 - (self.over is not None), half)
-            indices.append(add(mul(place.var, step), phase.var) if step > 1 else place.var)
-            bounds.append((indices[-1], size.value, step * (-(-size.value // step) + more)))
-        value = _within(load.producer[tuple(indices)], bounds)
-        value = part_of(value, half.var) if self.parts > 1 else value
-        return ComputeOp(f"{load.producer.name}.pack", [*axes, last], [value])
-
-    def _packed_b(self) -> ComputeOp:
-        """B as [no, other dimensions, ko, nt, groups of k in a call, lane * group + k of it].
-
-        A call with one group has no axis for it.
-        """
-        load, n, k = self.product.b, self.product.n, self.product.k
-        dims = list(zip(load.indices, load.producer.shape, strict=True))
-        sizes = [size for index, size in dims if index is not n.var and index is not k.var]
-        others = [_axis(f"d{d}", size) for d, size in enumerate(sizes)]
-        no, ko = _axis("no", self.across), _axis("ko", self.steps)
-        nt, lane = _axis("nt", self.columns), _axis("l", self.lanes * self.group)
-        groups = [_axis("kg", self.depth // self.group)] if self.depth > self.group else []
-        row = add(mul(ko.var, self.depth), floormod(lane.var, self.group))
-        for kg in groups:
-            row = add(row, mul(kg.var, self.group))
-        block = add(mul(no.var, self.columns), nt.var)
-        column = add(mul(block, self.lanes), floordiv(lane.var, self.group))
-        rest = iter(others)
-        indices = [
-            row if index is k.var else column if index is n.var else next(rest).var
-            for index in load.indices
-        ]
-        value: Expr = load.producer[tuple(indices)]
-        bounds = [
-            (row, extent(k), self.steps * self.depth),
-            (column, extent(n), self.across * self.columns * self.lanes),
-        ]
-        half = [_axis("half", self.parts)] if self.parts > 1 else []
-        axes = [no, *others, ko, nt, *half, *groups, lane]
-        body = _within(value, bounds)
-        part = ""
-        plain = body is value and not half
-        if body is value:  # the statements read whole rows
-            turned = load.indices[-1] is k.var and self.height > 1
-            part = "pack_b" if load.indices[-1] is n.var else "turn_b" if turned else ""
-        body = part_of(body, half[0].var) if half else body
-        attrs: dict[str, Any] = {INSTRUCTION: f"{self.name}:{part}"} if part else {}
-        if plain:
-            attrs[PACKED] = self._digits_of_b()
-        return ComputeOp(f"{load.producer.name}.pack", axes, [body], attrs=attrs)
-
-    def _digits_of_b(self) -> tuple[tuple[int, int], ...]:
-        """The axes of packed B as (axis of B, extent), the last cut in lanes and their group."""
-        indices = self.product.b.indices
-        n, k = (indices.index(iv.var) for iv in (self.product.n, self.product.k))
-        shape = self.product.b.producer.shape
-        sizes = [(d, e.value) for d, e in enumerate(shape) if isinstance(e, IntImm)]
-        others = [(d, size) for d, size in sizes if d not in (n, k)]
-        groups = [(k, self.depth // self.group)] if self.depth > self.group else []
-        inner = [*groups, (n, self.lanes), (k, self.group)]
-        return ((n, self.across), *others, (k, self.steps), (n, self.columns), *inner)
-
-    def _sums(self, a: Tensor, b: Tensor, pack_a: bool) -> ComputeOp:
-        """The tiles [other axes, mo, no, mt, nt, mi, ni], mi where a call has several rows."""
-        product = self.product
-        data, reductions = self.data, product.others()[1]
-        axes, outer = [_renamed(iv) for iv in data], [_renamed(iv) for iv in reductions]
-        mo, no = _axis("mo", self.down), _axis("no", self.across)
-        mt, nt, ni = _axis("mt", self.rows), _axis("nt", self.columns), _axis("ni", self.lanes)
-        ko, ki = (_axis(s, e, True) for s, e in (("ko", self.steps), ("ki", self.depth)))
-        row: Expr = add(mul(mo.var, self.rows), mt.var)
-        within = [_axis("mi", self.height)] if self.height > 1 else []
-        step_over, table = row, dict[Var, Expr]()
-        for mi in within:
-            row = add(mul(row, self.height), mi.var)
-        if self.over is not None:
-            row, table[self.over.var] = within[0].var, step_over
-        if extent(product.m) % self.rows and not within:
-            row = min_(row, extent(product.m) - 1)  # what is read there is dropped
-        step = add(mul(ko.var, self.depth), ki.var)
-        table |= {product.m.var: row, product.k.var: step}
-        table |= {old.var: new.var for old, new in zip(data, axes, strict=True)}
-        table |= {old.var: new.var for old, new in zip(reductions, outer, strict=True)}
-        parts = [_axis(side, self.parts, True) for side in ("left", "right") if self.parts > 1]
-        left = self._indices_of_a(table, pack_a)
-        if parts:
-            left.insert(len(left) - 2 - (self.over is not None), parts[0].var)
-        fixed = (product.n.var, product.k.var)
-        others = [substitute(i, table) for i in product.b.indices if all(i is not v for v in fixed)]
-        lane = add(mul(ni.var, self.group), floormod(ki.var, self.group) if within else ki.var)
-        groups = [floordiv(ki.var, self.group)] if within else []
-        right = (no.var, *others, ko.var, nt.var, *[iv.var for iv in parts[1:]], *groups, lane)
-        dtype = product.op.body[0].dtype
-        value = mul(
-            cast(dtype, ProducerLoad(a, tuple(left))), cast(dtype, ProducerLoad(b, tuple(right)))
-        )
-        body = sum_over(value, axis=[*outer, ko, *parts, ki])
-        attrs: dict[str, Any] = {INSTRUCTION: f"{self.name}:{self.part}"}
-        if within:  # whole tiles, of less than a whole tile of rows too
-            attrs[WHOLE_TILES] = (1,) * (len(axes) + 2) + (
-                self.rows,
-                self.columns,
-                self.height,
-                self.lanes,
-            )
-        name = f"{product.op.name}.tile"
-        return ComputeOp(name, [*axes, mo, no, mt, nt, *within, ni], [body], attrs=attrs)
-
-    def _indices_of_a(self, table: dict[Var, Expr], packed: bool) -> list[Expr]:
-        load, k, m = self.product.a, self.product.k, self.product.m
-        if not packed:
-            return [substitute(index, table) for index in load.indices]
-        at, step = (self.product.rows() if self.height > 1 else None) or (-1, 1)
-        found: list[Expr] = []
-        for d, index in enumerate(load.indices):
-            if index is k.var:
-                continue
-            if d != at or step == 1:
-                found.append(substitute(index, table))
-                continue
-            first = substitute(substitute(index, {m.var: IntImm(0)}), table)
-            found += [floormod(first, step), add(table[m.var], floordiv(first, step))]
-        return [*found, table[k.var]]
-
-    def _stored(self, sums: Tensor) -> ComputeOp:
-        """The tiles as rows [other axes, m, n] of whole tiles."""
-        axes = [_renamed(iv) for iv in self.data]
-        above = [_renamed(self.over)] if self.over is not None else []
-        m, n = _axis("m", self.all_rows), _axis("n", self.across * self.columns * self.lanes)
-        rows = [iv.var for iv in (*above, m)]
-        load = ProducerLoad(sums, self._in_tiles([iv.var for iv in axes], rows, n.var))
-        block = [self.rows, self.height] if above else [self.rows * self.height]
-        whole = (*(1 for _ in axes), *block, self.columns * self.lanes)
-        attrs = {INSTRUCTION: self.store, WHOLE_TILES: whole}
-        name = f"{self.product.op.name}.sums"
-        return ComputeOp(name, [*axes, *above, m, n], [load], attrs=attrs)
-
-    def copy(self, sums: Tensor) -> ComputeOp:
-        """The operation itself, as a copy of the tiles."""
-        product = self.product
-        n, others = product.n.var, [iv.var for iv in self.data]
-        rows = [iv.var for iv in (self.over, product.m) if iv is not None]
-        op = product.op
-        if self.height == 1:
-            load = ProducerLoad(sums, self._in_tiles(others, rows, n))
-            return ComputeOp(op.name, op.axis, [load], op.tag)
-        load = ProducerLoad(sums, (*others, *rows, n))
-        return ComputeOp(op.name, op.axis, [load], op.tag, {INSTRUCTION: self.store})
-
-    def _in_tiles(self, others: Sequence[Expr], rows: Sequence[Expr], n: Expr) -> tuple[Expr, ...]:
-        """Where the tiles hold a row, `over` and m or m alone, and column n."""
-        width = self.columns * self.lanes
-        *over, m = rows
-        tile, inner = (over[0], m) if over else (floordiv(m, self.height), floormod(m, self.height))
-        return (
-            *others,
-            floordiv(tile, self.rows),
-            floordiv(n, width),
-            floormod(tile, self.rows),
-            floormod(floordiv(n, self.lanes), self.columns),
-            *([inner] if self.height > 1 else []),
-            floormod(n, self.lanes),
-        )
-
-
-def _renamed(iv: IterVar) -> IterVar:
-    return IterVar(iv.dom, Var(f"{iv.var.name}.t", iv.var.dtype), iv.kind)
-
-
-def _axis(name: str, size: int | Expr, reduce: bool = False) -> IterVar:
-    kind = IterKind.REDUCE if reduce else IterKind.DATA_PAR
-    return IterVar(Range.of(size if isinstance(size, Expr) else IntImm(size)), Var(name), kind)
-
-
-def _within(value: Expr, bounds: Sequence[tuple[Expr, int, int]]) -> Expr:
-    """`value`, and 0 where an index is not below its size; triples of index, size, range."""
-    checks = [lt(index, size) for index, size, most in bounds if most > size]
-    if not checks:
-        return value
-    return if_then_else(all_(*checks), value, const(0, value.dtype))
 
 
 def instruction_of(op: Operation) -> TensorIntrin | None:
