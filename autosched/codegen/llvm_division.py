@@ -33,7 +33,7 @@ from autosched.tir.op import broadcast, call, const, div, lt, mul, select
 
 
 def divide(b: FunctionBuilder, e: BinaryExpr) -> str:
-    """Div: exact on floats, toward zero on integers."""
+    """Div: rounded on floats, but by one number; toward zero on integers."""
     first, second, dtype = operands(b, e)
     if dtype.is_float and _is_shared(b, e):
         return _divide_by_one(b, e, first, dtype)
@@ -56,27 +56,32 @@ def _is_shared(b: FunctionBuilder, e: BinaryExpr) -> bool:
 
 
 def _divide_by_one(b: FunctionBuilder, e: BinaryExpr, x: str, dtype: DType) -> str:
-    """x / s by the reciprocal of s, and a correction that makes it the rounded quotient (Markstein,
-    Computation of Elementary Functions on the IBM RISC System/6000 Processor, 1990).
+    """x / s by the reciprocal of s: two products, of which the first is by a power of two.
 
-    With x' = x sign(s) (a very small s and x are scaled up first) and r = 1 / |s|, the quotient
-    q = x' r is corrected by r times the remainder q |s| - x', which is exact. The sign of a zero is
-    that of q. What is no finite remainder (infinities, zeros) leaves q. Where x or the quotient is
-    so small that the remainder is subnormal (below 2**-100), or the quotient next to the largest
-    number, the last place may differ from the division's.
+    With x' = x sign(s) (a very small s and x are scaled up first, very large ones down) and
+    r = 1 / |s|, the quotient q = x' r errs by less than two units in the last place. In what
+    becomes an integer it is corrected by r times the remainder q |s| - x', which is exact, so that
+    it is the rounded quotient (Markstein, Computation of Elementary Functions on the IBM RISC
+    System/6000 Processor, 1990). The sign of a zero is that of q. What is no finite remainder
+    (infinities, zeros) leaves q. Where x or the quotient is so small that the remainder is
+    subnormal (below 2**-100), or the quotient next to the largest number, the last place may
+    differ from the division's.
     """
     assert isinstance(e.b, Broadcast)
     s, lanes, kind = e.b.value, dtype.lanes, llvm_type(dtype)
     tiny, large = const(2.0**-64, s.dtype), const(2.0**64, s.dtype)
     size = call("fabs", s)
-    up = select(lt(size, tiny), large, const(1.0, s.dtype))
-    divisor = mul(size, up)
+    down = select(lt(large, size), tiny, const(1.0, s.dtype))
+    scale = select(lt(size, tiny), large, down)
+    divisor = mul(size, scale)
     factor, wide, reciprocal = (
         b.value(broadcast(part, lanes))
-        for part in (call("copysign", up, s), divisor, div(const(1.0, s.dtype), divisor))
+        for part in (call("copysign", scale, s), divisor, div(const(1.0, s.dtype), divisor))
     )
     first = b.emit(f"fmul {kind} {x}, {factor}")
     quotient = b.emit(f"fmul {kind} {first}, {reciprocal}")
+    if b.may_fuse:
+        return quotient
     less = b.emit(f"fneg {kind} {first}")
     remainder = _fma(b, dtype, quotient, wide, less)
     less = b.emit(f"fneg {kind} {remainder}")
