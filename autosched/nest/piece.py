@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.nest.loop_nest import LoopNest
+from autosched.nest.loop_nest import LoopNest, Slice
 from autosched.nest.register_tile import TileProblem, parts_of
 
 
@@ -59,3 +60,20 @@ class Piece:
         for factor in self.tile.factors:
             count *= factor
         return count
+
+
+def accumulates_once(piece: Piece) -> bool:
+    """Whether each output of the reduction is loaded and stored once, not for every part of it."""
+    loops, tile = piece.nest.loops, piece.tile
+    return tile is not None and all(
+        loop.extent == 1 or k in tile.inside for k, loop in enumerate(loops) if loop.reduces
+    )
+
+
+def is_first(piece: Piece, reduces: Sequence[bool]) -> bool:
+    """Whether no other piece has accumulated into the same outputs before.
+
+    `reduces` tells of each loop of the nest that was cut whether it reduces.
+    """
+    cuts = [move for move in piece.nest.moves if isinstance(move, Slice) and move.start]
+    return not any(move.loop < len(reduces) and reduces[move.loop] for move in cuts)

@@ -7,17 +7,19 @@ vectorised loops become lanes, conditions become masks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 
 from autosched.features.ansor.names import OP_COUNTERS
 from autosched.features.autosched_1.store import StoreFacts
 from autosched.features.walk.scope import BufferInfo, Loop, Siblings
 from autosched.features.walk.strides import Index, flat_terms
+from autosched.nest.core import Core
 from autosched.nest.distribution import Footprint, footprint, is_distributable
 from autosched.nest.loop_nest import InnerLoop, is_injective
-from autosched.nest.plan import ScalarStore
-from autosched.tir.expr import Add, BufferLoad, Expr, Max, Min, Var
+from autosched.nest.piece import accumulates_once
+from autosched.nest.plan import ScalarStore, plan_store
+from autosched.tir.expr import Add, BufferLoad, Expr, FloatImm, IntImm, Max, Min, Var
 from autosched.tir.stmt import ForKind
 from autosched.transform.vector.conditions import UNCONDITIONAL, conditions_along, guarded_parts
 from autosched.transform.vector.index_steps import step_along
@@ -102,6 +104,35 @@ def inner_nest(store: StoreFacts, start: int) -> tuple[int, ScalarStore]:
     reads = len(store.accesses) - 1 + len(store.others)
     element = store.stored.info.bytes
     return start, ScalarStore(loops, reads, element, store.instructions, updates, folds)
+
+
+def begins_in_registers(
+    first: StoreFacts, second: StoreFacts, starts: Mapping[int, int], core: Core
+) -> bool:
+    """Whether `first` stores the constant that the reduction `second`, the next store, begins with
+    in its accumulators, so that nothing is left of it."""
+    siblings, level = first.siblings, starts[id(first)]
+    together = siblings is not None and siblings is second.siblings and level <= siblings.level
+    if not together or level != starts[id(second)] or level == len(second.loops):
+        return False
+    if not isinstance(first.stmt.value, FloatImm | IntImm) or first.stored.data is not (
+        second.stored.data
+    ):
+        return False
+    (at, start), (after, nest) = inner_nest(first, level), inner_nest(second, level)
+    if not at == after == level or not nest.updates or start.updates:
+        return False
+    if first.constant != second.constant or first.strides[0][:level] != second.strides[0][:level]:
+        return False
+    moving, others = (
+        [(*loop[:2], loop.vector) for loop in store.loops if loop.extent > 1 and loop.stride]
+        for store in (start, nest)
+    )
+    if moving != others or any(vector and stride != 1 for _, stride, vector in moving):
+        return False
+    if not any(loop.reduces and loop.extent > 1 for loop in nest.loops):
+        return False
+    return all(map(accumulates_once, plan_store(nest, core)))
 
 
 def _use_of_output(store: StoreFacts) -> tuple[bool, bool, bool]:

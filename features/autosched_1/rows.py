@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.columns import Kernel, Program, Row, columns
 from autosched.features.autosched_1.estimate import estimate
-from autosched.features.autosched_1.inner_nest import inner_nest, nest_starts
+from autosched.features.autosched_1.inner_nest import begins_in_registers, inner_nest, nest_starts
 from autosched.features.autosched_1.machine import Machine, machine_of
 from autosched.features.autosched_1.names import COLUMNS, SCALED
 from autosched.features.autosched_1.store import StoreFacts, store_facts
@@ -56,11 +57,13 @@ class _Collector:
         self._machine = machine
         self._strides: dict[Expr, Coefficients] = {}
         self.buffers: dict[Var, _Collected] = {}
+        self.stores: list[StoreFacts] = []
         self.kernels: dict[int, Kernel] = {}
 
     def store(self, stmt: BufferStore, nest: Nest) -> None:
         facts = store_facts(stmt, nest, self._machine, self._strides)
         self.buffers.setdefault(stmt.buffer.data, _Collected()).stores.append(facts)
+        self.stores.append(facts)
 
     def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None:
         elements = 1
@@ -136,8 +139,15 @@ def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
     Nest(_as_compiled(func, target, all_alike=False), collector)
     stores = [store for found in collector.buffers.values() for store in found.stores]
     starts = nest_starts(stores)
+    gone = {
+        id(first)
+        for first, second in pairwise(collector.stores)
+        if begins_in_registers(first, second, starts, machine.core)
+    }
     planned = []
     for store in stores:
+        if id(store) in gone:
+            continue
         level, nest = inner_nest(store, starts[id(store)])
         times = math.prod([loop.extent for loop in store.loops[:level]])
         planned += [

@@ -23,7 +23,8 @@ does not depend on the innermost loops that reduce. Loops over outputs are split
 outputs fits the vector registers, and the tile is unrolled inside the reduction. Each output still
 sees its reduction steps in the same order, so results do not change by a bit; only where the loads
 are contiguous along the reduction alone are partial results kept in lanes and folded at the end
-(`reassociate`).
+(`reassociate`). Where each output is accumulated once, a constant that is stored to all of them
+right before is what the accumulators begin with, and is stored no more (first_values.py).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from typing import ClassVar
 
 from autosched.nest.core import Core
 from autosched.nest.loop_nest import LoopNest
-from autosched.nest.piece import Piece, Tile
+from autosched.nest.piece import Piece, Tile, accumulates_once, is_first
 from autosched.nest.plan import Planned, plan_reduction
 from autosched.nest.register_tile import unrolled_steps, whole_loops, window_of
 from autosched.nest.window import Window, statements
@@ -52,6 +53,7 @@ from autosched.tir.stmt import (
     BufferStore,
     For,
     ForKind,
+    SeqStmt,
     Stmt,
     seq,
 )
@@ -62,6 +64,7 @@ from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.vector.apply_moves import planned_nests
 from autosched.transform.vector.describe_nest import can_fold
 from autosched.transform.vector.distribute_loops import distribute
+from autosched.transform.vector.first_values import first_value
 from autosched.transform.vector.instructions import step_weight
 from autosched.transform.vector.lanes import lane_slice
 from autosched.transform.vector.reduction_nest import (
@@ -106,6 +109,8 @@ class _Promoter:
         self.planned: list[Planned] = []
 
     def stmt(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, SeqStmt):
+            return seq(*self._parts(stmt.stmts))
         if not isinstance(stmt, For):
             return map_children(stmt, self.stmt)
         if is_counted(stmt):
@@ -121,10 +126,25 @@ class _Promoter:
         self._times = outside
         return inside
 
-    def _reduction(self, outer: For) -> list[Stmt]:
-        """The nests of the reduction that `outer` starts, none when it is none."""
-        nest = match_nest(outer)
+    def _parts(self, parts: Sequence[Stmt]) -> Iterator[Stmt]:
+        """Statements one after the other; what only starts the accumulators of the next is none."""
+        k = 0
+        while k < len(parts):
+            following = parts[k + 1] if k + 1 < len(parts) else None
+            started = self._reduction(following, parts[k]) if isinstance(following, For) else []
+            k += 2 if started else 1
+            yield from started or (self.stmt(parts[k - 1]),)
+
+    def _reduction(self, outer: For, start: Stmt | None = None) -> list[Stmt]:
+        """The nests of the reduction that `outer` starts, none when it is none.
+
+        With `start` those whose accumulators begin with what it stores, none where it must stay.
+        """
+        nest = match_nest(outer) if is_counted(outer) else None
         if nest is None or not is_reduction(nest):
+            return []
+        first = None if start is None else first_value(start, nest)
+        if start is not None and first is None:
             return []
         folds = can_fold(nest, self._reassociate)
         weight = step_weight(nest.value)
@@ -134,18 +154,26 @@ class _Promoter:
             return plan_reduction(described, self._core, element, weight, folds=folds)
 
         planned = planned_nests(nest, plan)
+        if first is not None and not all(accumulates_once(piece) for _, piece in planned):
+            return []
         self.planned += [Planned(nest.buffer.name, self._times, piece) for _, piece in planned]
         registers = self._core.registers
+        reduces = [axis.reduces for axis in nest.axes]
         return [
-            _build(part, piece.tile, registers) for part, piece in planned if piece.tile is not None
+            _build(part, piece.tile, registers, first if is_first(piece, reduces) else None)
+            for part, piece in planned
+            if piece.tile is not None
         ]
 
 
 # -- building -----------------------------------------------------------------------------------
 
 
-def _build(nest: Nest, tile: Tile, registers: int) -> Stmt:
-    """The nest with the tile's share of its spatial loops and of its vector unrolled inside."""
+def _build(nest: Nest, tile: Tile, registers: int, first: Expr | None) -> Stmt:
+    """The nest with the tile's share of its spatial loops and of its vector unrolled inside.
+
+    All outputs have the value `first` before, if there is one, instead of what is stored there.
+    """
     outer, chain = [nest.axes[k] for k in tile.outer], [nest.axes[k] for k in tile.inside]
     factors = dict(zip((a.var for a in nest.axes), tile.factors, strict=True))
     piece = Var("lane.o")
@@ -173,7 +201,9 @@ def _build(nest: Nest, tile: Tile, registers: int) -> Stmt:
     for number, point in enumerate(itertools.product(*points)):
         table = dict(point)
         where = at_point(index, table)
-        old = BufferLoad(nest.buffer, (where,))
+        old: Expr = BufferLoad(nest.buffer, (where,))
+        if first is not None:
+            old = broadcast(first, old.dtype.lanes)
         slots = [
             _lanes((number * turns.parts + part) * width, width) for part in range(turns.parts)
         ]
@@ -192,9 +222,9 @@ def _build(nest: Nest, tile: Tile, registers: int) -> Stmt:
             steps.append(BufferStore(held, step, (slot,)))
             if part < turns.rest:
                 rest.append(BufferStore(held, nest.fold(own, turns.last(what, part)), (slot,)))
-        first, lanes = number * turns.parts * width, turns.parts * width
-        after += _fold_lanes(held, nest.fold, first, lanes)
-        total = nest.fold(old, BufferLoad(held, (const(first),)))
+        place, lanes = number * turns.parts * width, turns.parts * width
+        after += _fold_lanes(held, nest.fold, place, lanes)
+        total = nest.fold(old, BufferLoad(held, (const(place),)))
         after.append(BufferStore(nest.buffer, total, (where,)))
     copies = count * tile.held
     window = window_of(tile.problem, tile.chosen, math.prod(axis.extent for axis in chain))

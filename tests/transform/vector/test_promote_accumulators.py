@@ -329,3 +329,45 @@ def test_windows_of_two_dimensions_give_equal_results(
     func = func_of(inner, x, k, y)
     new = PromoteAccumulators(64, registers)(func)
     agree(func, new, rows * rows * lanes, 6 * lanes, size * size * lanes)
+
+
+ROWS = """\
+    for i in range(6):
+        for k in range(41):
+            for j in range(8):
+                C[i * 8 + j] = C[i * 8 + j] + A[k * 48 + i * 8 + j]
+"""
+LONG = """\
+    for k in range(41):
+        C[3] = C[3] + A[k]
+"""
+
+
+@pytest.mark.parametrize(
+    ("loops", "stored", "steps", "gone"),
+    [
+        ("ij", "C[i * 8 + j] = 5.0", ROWS, True),
+        ("ji", "C[i * 8 + j] = 5.0", ROWS, False),
+        ("ij", "C[i * 8 + j] = A[j]", ROWS, False),
+        ("ij", "C[47 - i * 8 - j] = 5.0", ROWS, False),
+        ("", "C[3] = 5.0", LONG, True),
+        ("", "C[2] = 5.0", LONG, False),
+    ],
+)
+def test_accumulators_begin_with_a_constant_that_is_stored_right_before(
+    loops: str, stored: str, steps: str, gone: bool
+) -> None:
+    """The end of a sum that lanes do not divide goes on with what its first part stored."""
+    text = "def main(A: Buffer((1968,), float32), C: Buffer((48,), float32)):\n"
+    for depth, name in enumerate(loops, 1):
+        text += f"{'    ' * depth}for {name} in range({6 if name == 'i' else 8}):\n"
+    func = parse_func(f"{text}{'    ' * (len(loops) + 1)}{stored}\n{steps}")
+    new = PromoteAccumulators()(func)
+    values = [s.value for s in stmts(new.body) if isinstance(s, BufferStore)]
+    assert any(str(value) in stored.split(" = ")[1] for value in values) != gone
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=n).astype(np.float32) for n in (1968, 48)]
+    other = [x.copy() for x in arrays]
+    interp.run(func, arrays)
+    interp.run(new, other)
+    np.testing.assert_allclose(arrays[1], other[1], rtol=1e-4, atol=1e-4)
