@@ -92,6 +92,28 @@ def test_all_stages_of_a_row_are_computed_together(expr: str) -> None:
         assert [stage.compute_at for stage in space.context.dag.state_of(steps).stages] == places
 
 
+def test_the_rows_behind_a_stage_to_be_tiled_are_computed_together() -> None:
+    """Those of an attention: the products are tiled as they are without them."""
+    task = Task.from_workload("transpose_batch_matmul_softmax", B=1, S=13, H=2, D=5)
+    rows = ("maxelem", "exp", "expsum")
+
+    def is_fused(state: State) -> bool:
+        found = [s.compute_at is ComputeAt.ITER for s in state.stages if s.op.name in rows]
+        return found == [True] * len(rows)
+
+    old, new = (sketches_of(task, space) for space in SPACES)
+    fused = [state for state in new if is_fused(state)]
+    assert not any(map(is_fused, old)) and fused
+    space = SearchSpace(task)
+    inputs = task.inputs(seed=1)
+    (want,) = task.reference(inputs)
+    for steps in space.sample(np.random.default_rng(0), 3, sketch=fused[0])[:3]:
+        assert is_fused(space.context.dag.state_of(steps))
+        got = np.empty_like(want)
+        load(build_steps(task.dag, steps, task.target))(*inputs, got)
+        assert compare("norm", got, want) is None, steps
+
+
 @pytest.mark.parametrize("expr", [*(case[0] for case in NEW), *ROWS])
 def test_a_gpu_keeps_ansors_sketches(expr: str) -> None:
     task = task_of(expr)
