@@ -117,7 +117,7 @@ ROOMS = {
         "sets": {"walk", "ansor", "autosched_1"},
         "compare": {"ansor"},
         "lowering": {"ansor", "sets"},
-        "batched": {"walk", "ansor", "sets", "lowering"},
+        "batched": {"walk", "ansor", "autosched_1", "sets", "lowering"},
         "datasets": {"ansor", "sets"},
     },
 }
