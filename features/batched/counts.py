@@ -33,7 +33,7 @@ def count_store(forms: Forms, store: Store, known: Known) -> Ints:
     if store.ops.conditional:
         if store.ops.parts:
             return _by_parts(forms, store, known)
-        return _simplified(forms, store.stage.context.text(store.ops.value), known)
+        return _simplified(forms, store.stage.context.text(store.ops.original), known)
     counts = np.repeat(np.array(store.ops.counts, np.int64)[:, None], forms.count, axis=1)
     for form in own_indices(forms, store) * store.ops.updates:
         add_index(forms, form, counts)

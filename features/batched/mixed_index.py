@@ -37,11 +37,20 @@ def mixed_index(forms: Forms, form: Form, order: Mapping[int, int]) -> tuple[Wri
 
 
 def deep_in(forms: Forms, form: Form) -> Flags:
-    """Where the index is more than an axis that is a text, with what stands around it."""
+    """Where the index is more than an axis that is a text, with what stands around it.
+
+    Another loop of the same stage, like that of a window, is no part of what stands around it.
+    """
     deep, where = np.zeros(forms.count, bool), np.zeros(forms.count, bool)
     for slot, own in form.terms.items():
         if slot in forms.virtual:
+            mixed, _ = forms.virtual[slot]
+            inside = np.zeros(forms.count, bool)
+            for leaf in mixed.leaves:
+                if leaf in form.terms:
+                    inside |= uses_slot(form.terms[leaf])
             for term in own:
+                deep |= (term.scale != 0) & inside
                 there = term.scale != 0
                 plain = (term.scale == 1) & (term.lower == 1) & (term.upper >= WHOLE)
                 deep |= there & (where | ~plain)

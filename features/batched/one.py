@@ -44,7 +44,9 @@ def alike(forms: Forms, axes: Axes, rows: Rows | None = None) -> tuple[Rows, Row
                 numbers.append(np.where(there, forms.virtual[slot][0].which, 0))
     if not numbers:
         few = slice(1) if rows is None else rows[:1]
-        return np.arange(forms.count)[few], np.zeros(forms.count if rows is None else len(rows), np.intp)
+        return np.arange(forms.count)[few], np.zeros(
+            forms.count if rows is None else len(rows), np.intp
+        )
     if rows is not None:
         numbers = [x[rows] for x in numbers]
     table = np.ascontiguousarray(np.stack(numbers, axis=1))

@@ -56,12 +56,14 @@ class BufferType:
 
 @dataclass(frozen=True, eq=False)
 class StoreOps:
-    """One store: its value, simplified, and every load in it in order.
+    """One store: its value, simplified (`original` is not), and every load in it in order.
 
     Loads of the stored element itself are left out, `updates` is their number. `counts` are the
     operations outside of indices. `conditional`: some of these depend on the axes, so that their
     number depends on the candidate; then `parts` may have the value for each axis alone (`_parts`),
-    `paddings` what of these parts is known without simplification. `into` is the buffer of one element that is stored to where it is not that of the stage.
+    `paddings` what of these parts is known without simplification. `into` is the buffer of one
+    element that is stored to where it is not that of the stage. `places` say which of all loads in
+    the value the `loads` are.
     """
 
     is_init: bool
@@ -73,6 +75,8 @@ class StoreOps:
     parts: tuple[Expr, ...] = ()
     paddings: tuple[Padding | None, ...] = ()
     into: int | None = None
+    places: tuple[int, ...] = ()
+    original: Expr = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,11 +177,11 @@ class _Maker:
         start, update = (replace(store, into=base + PARTIAL) for store in plain.stores)
         element = IntImm(0)
         load = ((base + RESULT, (element,)),)
-        result = StoreOps(False, element, load, 0, (0,) * NUM_COUNTERS, False)
+        result = StoreOps(False, element, load, 0, (0,) * NUM_COUNTERS, False, original=element)
         return replace(plain, stores=(start, update, result), crosses=True)
 
-    def store(self, value: Expr, own: Tensor, is_init: bool) -> StoreOps:
-        value = Analyzer(as_ansor=True).simplify(value)
+    def store(self, original: Expr, own: Tensor, is_init: bool) -> StoreOps:
+        value = Analyzer(as_ansor=True).simplify(original)
         loads = loads_of(value)
         outside = axes_outside_loads(value)
         counts = count_ops(value)
@@ -196,6 +200,8 @@ class _Maker:
             bool(outside) or (is_init and bool(loads)),
             parts,
             tuple(map(padding_of, parts)),
+            places=tuple(k for k, e in enumerate(loads) if e.producer is not own),
+            original=original,
         )
 
     def buffer_of(self, load: ProducerLoad) -> int:

@@ -13,7 +13,6 @@ from autosched.features.batched.forms import QUOTIENT, Flags, Form, Forms, Ints
 from autosched.features.batched.mixed_index import mixed_index
 from autosched.features.batched.nest import Nest, Stage, index_form
 from autosched.features.batched.ops import StoreOps
-from autosched.features.batched.plan import UnsupportedError
 from autosched.features.batched.written import Ends, Written, either, written_index
 from autosched.features.walk.access import READ, READ_WRITE, WRITE
 
@@ -118,8 +117,6 @@ def make_stores(nest: Nest) -> list[Store]:
 def _make_store(nest: Nest, s: int, ops: StoreOps) -> Store:
     stage, forms = nest.stages[s], nest.forms
     result = stage.ops.crosses and ops.into is None
-    if ops.conditional and not ops.parts and nest.tables:
-        raise UnsupportedError("conditions on axes that threads share")
     if ops.conditional and ops.is_init:
         forms.refuse(stage.checked, "conditions around a start value that is loaded")
     loops = _outer(nest, s)
@@ -218,11 +215,8 @@ def _accesses(nest: Nest, store: Store) -> list[Touched]:
             known, deep = mixed_index(forms, form, store.at)
             lost = lost | deep
             if lost.any():
-                if ops.conditional and ops.updates:
-                    forms.refuse(lost, QUOTIENT)
-                    continue
                 if ops.conditional:
-                    text, place = stage.context.text(ops.value), (number, d)
+                    text, place = stage.context.text(ops.original), (ops.places[number], d)
                 else:
                     text, place = stage.context.text(e), None
                 found_text, counts = written_index(forms, text, place, store.at, lost)

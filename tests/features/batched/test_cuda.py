@@ -25,6 +25,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         {"N": 1, "H": 14, "W": 10, "K": 3, "CI": 6, "CO": 8, "stride": 1, "padding": 1},
     ),
     ("softmax", {"M": 48, "N": 50}),
+    # A window beside axes that threads share, with conditions and a sum of its own.
+    ("max_pool2d_nchw", {"N": 1, "C": 5, "H": 14, "W": 14, "K": 3, "stride": 1, "padding": 1}),
+    (
+        "conv2d_transpose_nhwc",
+        {"N": 1, "H": 4, "W": 4, "K": 4, "CI": 8, "CO": 28, "stride": 2, "padding": 1},
+    ),
 ]
 COUNT = 12
 
