@@ -235,6 +235,8 @@ class _Writer:
         binds = var is not None and var not in self._numbers
         if s.key == "buffer_dim_align" and isinstance(s.node, Buffer):
             self._bind_buffer(s.node)  # what it is about is realized in its body
+        if isinstance(s.node, Var) and s.node not in self._numbers and _is_of_loop(s.node, s.body):
+            self._number(s.node)  # a pragma stands before its loop
         self.write(s.node)
         self.write(s.value)
         self.write(s.body)
@@ -361,6 +363,13 @@ class _Writer:
             self.tokens.append(name)
             self.write(m.functions[name])
         self.write(m.attrs)
+
+
+def _is_of_loop(var: Var, s: Stmt) -> bool:
+    """Whether the statement, pragmas before it left out, is the loop of the variable."""
+    while isinstance(s, AttrStmt):
+        s = s.body
+    return isinstance(s, For) and s.loop_var is var
 
 
 _RULES: dict[type, Callable[[_Writer, Any], None]] = {

@@ -6,9 +6,7 @@ which numbers of the candidate its splits use. `planner.py` makes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from autosched.state.iterator import Annotation

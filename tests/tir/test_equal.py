@@ -124,6 +124,18 @@ def main(A: Buffer((8,), float32)):
     assert not structural_equal(parse_func(text), parse_func(text.replace("32, 8", "32, 4")))
 
 
+def test_a_pragma_names_a_loop_variable_before_its_loop() -> None:
+    text = """\
+def main(A: Buffer((8,), float32)):
+    pragma(var(i), "loop_partition_hint", 1)
+    pragma(var(i), "unroll", 1)
+    for i in range(8):
+        A[i] = 0.0
+"""
+    assert structural_equal(parse_func(text), parse_func(text))
+    assert not structural_equal(parse_func(text), parse_func(text.replace('hint", 1', 'hint", 2')))
+
+
 def test_bound_and_free_are_not_confused(tir: type[Programs]) -> None:
     i, j, outer = Var("i"), Var("j"), Var("outer")
     A = decl_buffer((8,), name="A")
