@@ -162,7 +162,7 @@ def _race(task: Task, measurer: Measurer, field: Sequence[Record]) -> Final | No
 
 
 def _decided(heats: Heats, field: Sequence[Record], results: Mapping[int, MeasureResult]) -> Final:
-    winner = _chosen(heats.left, heats.standings(), field)
+    winner = _chosen(heats.left, {k: r.cost for k, r in results.items()}, field)
     rivals = tuple(
         Rival(field[k], result, k not in (*heats.left, *heats.out), k in heats.out)
         for k, result in results.items()

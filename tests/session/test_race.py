@@ -16,7 +16,7 @@ from autosched.measure.runner import RunOptions
 from autosched.measure.standing import best_of, candidate_hash
 from autosched.search.options import SearchOptions
 from autosched.search.tuner import TuneOptions
-from autosched.session.heats import Heats, expected_regret
+from autosched.session.heats import expected_regret
 from autosched.session.race import final, finalists
 from autosched.session.session import Job, MeasureOptions, Session
 from autosched.state.steps import steps_from_json
@@ -75,7 +75,7 @@ def test_equal_ones_tie_and_the_choice_is_always_the_same() -> None:
 
 
 def test_a_race_ends_when_it_is_decided() -> None:
-    measurer = stub({0: 1e-3, 1: 1.2e-3, 2: 1e-3}, noise=noise(0.05, 1))
+    measurer = stub({0: 1e-3, 1: 1.2e-3, 2: 1e-3}, noise=noise(0.01))
     records = [record(k, 1e-3) for k in range(3)]
     found = final(TASK, measurer, records[0], records)
     assert len(measurer.heats[0]) == 3 and STEPS[1] in measurer.heats[0]
@@ -83,18 +83,6 @@ def test_a_race_ends_when_it_is_decided() -> None:
     assert len(measurer.heats) <= 10
     assert found is not None and found.race is not None
     assert found.race.text == "a tie with another, won against 1"
-
-
-def test_they_are_compared_round_by_round() -> None:
-    """The first is faster where the machine was fast at its turn; the second in most rounds."""
-    times = iter([1.0, 1.0, 1.3, 1.3, 1.3, 1.3, 1.1, 1.1, 1.2, 1.2, 1.2, 1.2])
-    measurer = stub({0: 1e-3, 1: 1e-3}, noise=lambda: next(times))
-    artifacts = measurer.build(TASK, STEPS[:2])
-    heats = Heats(TASK, measurer, dict(enumerate(artifacts)))
-    heats._turn(6, 1e-3)
-    standings = heats.standings()
-    assert standings[1] < standings[0]
-    assert sum(standings.values()) == pytest.approx(2.0)
 
 
 def test_who_is_a_finalist() -> None:
