@@ -17,7 +17,6 @@ arrays have no rule for, which are worked out one by one, by reason.
 from __future__ import annotations
 
 import argparse
-import gc
 import time
 from itertools import product
 from typing import Any, get_args
@@ -155,7 +154,6 @@ def compare(
         note(label, target, space, batched.share, share)
         return 0, 0
     rates, rows = [], []
-    gc.collect()  # what drawing has left
     for population in populations:
         start = time.process_time()
         rows += batched(population)

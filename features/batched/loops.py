@@ -15,16 +15,12 @@ from autosched.features.batched.plan import FIRST_THREAD, REDUCE, Loops, bound_i
 class Group:
     """The candidates `rows` whose loops of a stage come about in the same way.
 
-    `factors` has a row for every split, in order; `kinds` the annotations of each loop, `unroll`
-    the position of the loop with the unroll pragma, or -1. `loops` are those of one of them, whose
-    annotations are those of all where they are threads.
+    `factors` has a row for every split, in order.
     """
 
     loops: Loops
     rows: Ints
     factors: Ints
-    kinds: Ints
-    unroll: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,12 +158,12 @@ def make_loops(
         masks = masks_of(loops, data)
         for k, leaf in enumerate(loops.leaves):
             extents[k][rows] = sizes[leaf]
-            kinds[k][rows] = group.kinds[k]
+            kinds[k][rows] = loops.kinds[k]
             reducing[k][rows] = masks[k] == REDUCE and loops.kinds[k] < FIRST_THREAD
             own.slot(sizes[leaf])
         inner = [m & REDUCE and loops.kinds[k] < FIRST_THREAD for k, m in enumerate(masks)]
         common[rows] = next((k for k, reduces in enumerate(inner) if reduces), len(masks))
-        unroll[rows] = group.unroll
+        unroll[rows] = loops.unroll
         leaves = [own.variable(k) for k in range(len(loops.leaves))]
         found = values_of(own, loops, sizes, leaves)
         parts.append((group, found))
