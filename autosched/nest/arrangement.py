@@ -25,6 +25,7 @@ from autosched.nest.core import Core, Memory
 from autosched.nest.memory_walk import walk
 from autosched.nest.piece import Piece
 from autosched.nest.register_tile import ENDLESS, TileProblem, cost, window_of
+from autosched.nest.total import total
 from autosched.nest.visits import visits
 
 # Fitted by hand to the 128 schedules of Ansor's two logs on one busy Sapphire Rapids core: cycles
@@ -164,6 +165,6 @@ def _computed(piece: Piece, problem: TileProblem) -> float:
 def _moved(piece: Piece, element: int) -> float:
     accesses = 1 + len(piece.nest.steps)
     moved = walk(visits(piece, accesses), (element,) * accesses, _MEMORY)
-    lines = sum(n * cycles for n, cycles in zip(moved.lines, _LINE_CYCLES, strict=True))
-    runs = sum(n * cycles for n, cycles in zip(moved.runs, _RUN_CYCLES, strict=True))
+    lines = total(n * cycles for n, cycles in zip(moved.lines, _LINE_CYCLES, strict=True))
+    runs = total(n * cycles for n, cycles in zip(moved.runs, _RUN_CYCLES, strict=True))
     return lines + runs

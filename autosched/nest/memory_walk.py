@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from autosched.nest.core import PAGE, Memory
+from autosched.nest.total import total
 from autosched.nest.visits import Visit
 
 # Cycles of a core for each line into L1, L2 and L3 when they follow each other, and for each one
@@ -39,7 +40,7 @@ class Walk:
         """That one core takes for all this."""
         counts = (*self.lines, *self.runs, *self.pages)
         costs = (*_LINE_CYCLES, *_RUN_CYCLES, *_PAGE_CYCLES)
-        return sum(count * cost for count, cost in zip(counts, costs, strict=True))
+        return total(count * cost for count, cost in zip(counts, costs, strict=True))
 
     def times(self, factor: float) -> Walk:
         """The walk `factor` times."""

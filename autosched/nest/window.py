@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple, Protocol
 
+from autosched.nest.total import total
+
 MOST_COPIES = 256
 """Copies of the statement that a window may have: some 2 KB of code."""
 
@@ -111,7 +113,7 @@ def window_over(
     live = 1 + sum(count for k, count in enumerate(counts) if k != shared)
     if copies + live > registers:
         return None
-    loads = sum(read.cost * count for read, count in zip(reads, counts, strict=True)) / steps
+    loads = total(read.cost * count for read, count in zip(reads, counts, strict=True)) / steps
     return Window(loops, steps, copies, loads, live, shared)
 
 

@@ -21,6 +21,7 @@ from autosched.features.autosched_1.store import StoreFacts
 from autosched.features.autosched_1.tensor_cores import by_warp, scope_of
 from autosched.features.walk.access import ACCESS_TYPES
 from autosched.features.walk.scope import Loop
+from autosched.nest.total import total
 from autosched.tir.stmt import ForKind
 
 _KINDS = (ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.PARALLEL)
@@ -68,17 +69,17 @@ class Row:
                     self.counts[k] += count * item.iterations
         self.ops = float(sum(s.operations(ALL_OPS) * s.iterations for s in stores))
         self.float_ops = float(sum(s.operations(FLOAT_OPS) * s.iterations for s in stores))
-        self.traffic = [sum(e.traffic[c] for e in estimates) for c in range(3)]
-        self.compute = sum(e.compute for e in estimates)
-        self.memory = sum(e.memory for e in estimates)
+        self.traffic = [total(e.traffic[c] for e in estimates) for c in range(3)]
+        self.compute = total(e.compute for e in estimates)
+        self.memory = total(e.memory for e in estimates)
         self.cycles = max(self.compute, self.memory)
         walks = [e.walk for e in estimates]
         self.walked = [
-            *(sum(w.lines[c] for w in walks) for c in range(3)),
-            *(sum(w.runs[c] for w in walks) for c in range(3)),
-            *(sum(w.pages[c] for w in walks) for c in range(2)),
+            *(total(w.lines[c] for w in walks) for c in range(3)),
+            *(total(w.runs[c] for w in walks) for c in range(3)),
+            *(total(w.pages[c] for w in walks) for c in range(2)),
         ]
-        self.walk = sum(e.walk.cycles / (machine.threads * e.balance) for e in estimates)
+        self.walk = total(e.walk.cycles / (machine.threads * e.balance) for e in estimates)
         self.bound = max(self.compute, self.walk)
         self.unique_bytes = machine.line * sum(lines[0] for lines in self.store.locality.lines)
 
@@ -89,13 +90,13 @@ class Program:
     def __init__(self, rows: Sequence[Row], kernels: Mapping[int, Kernel]) -> None:
         self.kernels = kernels
         self.rows = len(rows)
-        self.ops = sum(row.ops for row in rows)
-        self.cycles = sum(row.cycles for row in rows)
-        self.memory = sum(row.memory for row in rows)
-        self.walk = sum(row.walk for row in rows)
-        self.bound = sum(row.bound for row in rows)
+        self.ops = total(row.ops for row in rows)
+        self.cycles = total(row.cycles for row in rows)
+        self.memory = total(row.memory for row in rows)
+        self.walk = total(row.walk for row in rows)
+        self.bound = total(row.bound for row in rows)
         self.iterations = sum(row.store.iterations for row in rows)
-        self.traffic = [sum(row.traffic[c] for row in rows) for c in range(2)]
+        self.traffic = [total(row.traffic[c] for row in rows) for c in range(2)]
         self.unique_bytes = sum(row.unique_bytes for row in rows)
         self.alloc = sum(row.allocation[0] for row in rows if row.allocation is not None)
 
@@ -207,7 +208,7 @@ def _locality(row: Row) -> Iterator[float]:
     lane = _lane_loop(row.store)
     steps = [_one_hot_step(abs(s[lane]) if lane >= 0 else 0) for s in row.store.strides]
     for kind in range(3):
-        yield sum(step[kind] for step in steps) / len(steps)
+        yield total(step[kind] for step in steps) / len(steps)
 
 
 def _walk(row: Row) -> Iterator[float]:

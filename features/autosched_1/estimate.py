@@ -18,6 +18,7 @@ from autosched.features.autosched_1.tensor_cores import by_warp, scope_of, speed
 from autosched.features.autosched_1.vector_code import VectorCode, vector_code
 from autosched.features.walk.scope import Loop
 from autosched.nest.memory_walk import NOWHERE, Walk, walk
+from autosched.nest.total import total
 from autosched.nest.visits import Visit
 from autosched.tir.stmt import ForKind
 
@@ -80,7 +81,7 @@ def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
     balance = _balance(store.loops, machine.threads)
     busy = 1.0 / (machine.threads * balance)
     compute = store.iterations / code.lanes * code.cycles * busy
-    memory = sum(b * c for b, c in zip(moved, _CYCLES_PER_BYTE, strict=True)) * busy
+    memory = total(b * c for b, c in zip(moved, _CYCLES_PER_BYTE, strict=True)) * busy
     traffic = moved[0], moved[1], moved[2]
     walked = _walk(store, start, code, machine)
     return Estimate(start, code, traffic, fits, compute, memory, balance, walked)
@@ -101,7 +102,7 @@ def _walk(store: StoreFacts, start: int, code: VectorCode, machine: Machine) -> 
 
 
 def _weight(store: StoreFacts) -> float:
-    return max(1.0, float(sum(map(mul, _WEIGHTS, store.counts))))
+    return max(1.0, total(map(mul, _WEIGHTS, store.counts)))
 
 
 def _balance(loops: list[Loop], threads: int) -> float:

@@ -14,6 +14,7 @@ from autosched.nest.loop_nest import LoopNest
 from autosched.nest.piece import Piece, Tile
 from autosched.nest.plan import ScalarStore, plan_store
 from autosched.nest.register_tile import cost, needs
+from autosched.nest.total import total
 from autosched.nest.visits import Visit, visits
 
 
@@ -50,9 +51,9 @@ def vector_code(store: ScalarStore, core: Core, accesses: int) -> VectorCode:
         return codes[0]
     counts = [piece.nest.iterations for piece in pieces]
     vectors = [count / code.lanes for count, code in zip(counts, codes, strict=True)]
-    cycles = sum(v * code.cycles for v, code in zip(vectors, codes, strict=True))
+    cycles = total(v * code.cycles for v, code in zip(vectors, codes, strict=True))
     largest = codes[max(range(len(codes)), key=counts.__getitem__)]
-    return replace(largest, lanes=sum(counts) / sum(vectors), cycles=cycles / sum(vectors))
+    return replace(largest, lanes=sum(counts) / total(vectors), cycles=cycles / total(vectors))
 
 
 def _code(piece: Piece, core: Core, fit: int, weight: float, accesses: int) -> VectorCode:
@@ -74,7 +75,7 @@ def _code(piece: Piece, core: Core, fit: int, weight: float, accesses: int) -> V
 
 def _plain_cycles(nest: LoopNest, core: Core, weight: float) -> float:
     """Of a vector that is read, worked on and stored; lanes that are apart one by one."""
-    loads = sum(float(nest.width) if nest.gathered(k) else 1.0 for k in range(len(nest.steps)))
+    loads = total(float(nest.width) if nest.gathered(k) else 1.0 for k in range(len(nest.steps)))
     if nest.scattered:
         loads += nest.width
     return core.cycles(weight, loads, 1, 1.0)
