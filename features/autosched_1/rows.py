@@ -33,6 +33,7 @@ from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
 from autosched.tir.walk import stmts
+from autosched.transform.framework.passes import Pass
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.loop_partition import LoopPartition
 from autosched.transform.pipeline import CPU_LOOPS
@@ -124,8 +125,14 @@ def _as_compiled(func: PrimFunc, target: Target, all_alike: bool = True) -> Prim
     """
     if target.is_gpu:
         return func
+    return reduce(lambda f, p: p(f), passes_followed(all_alike), func)
+
+
+def passes_followed(all_alike: bool = True) -> tuple[Pass, ...]:
+    """The passes of `_as_compiled`. What each does to loops, `features/batched/autosched_1` says
+    again in numbers, or leaves to this path."""
     cuts = LoopPartition(True, all_alike=all_alike)
-    return reduce(lambda f, p: p(f), (*CPU_LOOPS, HintBorders(), cuts, HoistIfThenElse()), func)
+    return (*CPU_LOOPS, HintBorders(), cuts, HoistIfThenElse())
 
 
 def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:

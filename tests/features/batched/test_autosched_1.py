@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import ScheduleError
+from autosched.features.autosched_1.rows import passes_followed
 from autosched.features.batched.autosched_1.batch import BatchedTuningFeatures
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import Rows
@@ -56,3 +57,21 @@ def test_rows_are_those_of_one_by_one(
     assert batched.share.candidates == len(found)
     assert batched.share.one_by_one <= most * len(found), batched.share.reasons
     assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
+
+
+def test_arrays_follow_every_pass() -> None:
+    """A pass that changes loops makes arrays differ silently where no candidate here meets it."""
+    assert [p.name for p in passes_followed()] == [
+        "HoistInvariants",
+        "SkipZeros",
+        "SinkInit",
+        "ShareOutput",
+        "HintBorders",
+        "LoopPartition",
+        "HoistIfThenElse",
+    ], (
+        "the passes that rows of autosched-1 come after have changed: give the new one a rule in "
+        "features/batched/autosched_1 (`_check` in rows.py refuses what it has none for, which "
+        "then falls back), compare several hundred random candidates of each workload with the "
+        "one-by-one path, and name it here"
+    )
