@@ -60,10 +60,10 @@ class StoreOps:
 
     Loads of the stored element itself are left out, `updates` is their number. `counts` are the
     operations outside of indices. `conditional`: some of these depend on the axes, so that their
-    number depends on the candidate; then `parts` may have the value for each axis alone (`_parts`),
-    `paddings` what of these parts is known without simplification. `into` is the buffer of one
-    element that is stored to where it is not that of the stage. `places` say which of all loads in
-    the value the `loads` are.
+    number depends on the candidate; then `parts` may have the original for each axis alone
+    (`_parts`), `paddings` what of these parts is known without simplification. `into` is the buffer
+    of one element that is stored to where it is not that of the stage. `places` say which of all
+    loads in the value the `loads` are.
     """
 
     is_init: bool
@@ -190,7 +190,7 @@ class _Maker:
                 raise UnsupportedError("an index that is loaded")
             for index in load.indices:
                 counts = [a - b for a, b in zip(counts, count_ops(index), strict=True)]
-        parts = _parts(value) if outside else ()
+        parts = _parts(original) if outside else ()
         return StoreOps(
             is_init,
             value,

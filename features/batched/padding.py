@@ -13,10 +13,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from autosched.arith import Analyzer
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
-from autosched.tir.expr import LE, LT, And, Call, Expr, FloatImm, IntImm, ProducerLoad, Var
+from autosched.tir.expr import (
+    GE,
+    GT,
+    LE,
+    LT,
+    And,
+    Call,
+    Expr,
+    FloatImm,
+    IntImm,
+    ProducerLoad,
+    Var,
+)
 from autosched.tir.op import if_then_else
+from autosched.tir.walk import pre_order
 
 if TYPE_CHECKING:
     from autosched.features.batched.context import Text
@@ -25,8 +39,9 @@ if TYPE_CHECKING:
 class Padding(NamedTuple):
     """if_then_else(first <= axis and axis < end, load, constant); None where there is no such part.
 
-    `counts` are the operations of the call without its arguments, `compared` those of a comparison,
-    `joined` those of `and`.
+    `moved`: the first is written as axis - first >= 0, of which more factors are common. `counts`
+    are the operations of the call without its arguments, `compared` those of a comparison, `joined`
+    those of `and`.
     """
 
     axis: Var
@@ -36,10 +51,12 @@ class Padding(NamedTuple):
     counts: Ints
     compared: Ints
     joined: Ints
+    moved: bool
 
 
-def padding_of(value: Expr) -> Padding | None:
-    """The part of a padding that `value` is, or None."""
+def padding_of(written: Expr) -> Padding | None:
+    """The part of a padding that `written` is, or None."""
+    value = Analyzer(as_ansor=True).simplify(written)
     if not (isinstance(value, Call) and value.op == "if_then_else"):
         return None
     condition, load, other = value.args
@@ -67,8 +84,21 @@ def padding_of(value: Expr) -> Padding | None:
         for e in (if_then_else(flag < 1, other, other), flag < 1, And(flag < 1, flag < 2))
     ]
     return Padding(
-        axis, first, end, load.indices, plain[0] - plain[1], plain[1], plain[2] - 2 * plain[1]
+        axis,
+        first,
+        end,
+        load.indices,
+        plain[0] - plain[1],
+        plain[1],
+        plain[2] - 2 * plain[1],
+        not _bare(written, axis),
     )
+
+
+def _bare(written: Expr, axis: Var) -> bool:
+    """Whether comparisons compare the axis itself."""
+    compared = (e for e in pre_order(written) if isinstance(e, LE | LT | GE | GT))
+    return all(e.a is axis or e.b is axis for e in compared)
 
 
 def plain_counts(forms: Forms, text: Text, known: Padding) -> tuple[Ints, Ints, Flags]:
@@ -85,7 +115,8 @@ def plain_counts(forms: Forms, text: Text, known: Padding) -> tuple[Ints, Ints, 
     stays = forms.zero
     if known.first is not None:
         gone = low >= known.first
-        free &= gone | (plain & (high >= known.first) & (np.gcd(every, known.first) == 1))
+        shared = np.gcd(larger if known.moved else every, known.first)
+        free &= gone | (plain & (high >= known.first) & (shared == 1))
         stays = stays + ~gone
     if known.end is not None:
         gone = high < known.end

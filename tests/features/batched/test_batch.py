@@ -7,15 +7,19 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.errors import ScheduleError
 from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import Rows
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.space import SearchSpace
+from autosched.state.dag import ComputeDAG
 from autosched.state.steps import PragmaStep, SplitStep, Step
 from autosched.target import cpu_target
 from autosched.task import Task
+from autosched.tir.expr import Expr
+from autosched.tir.op import all_, if_then_else
 
 _IMAGE: dict[str, Any] = {"N": 1, "H": 12, "W": 10, "K": 3, "stride": 1, "padding": 1}
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -102,3 +106,20 @@ def test_no_steps_and_illegal_steps() -> None:
     rows = BatchedFeatures(task.dag, task.target).rows_of([(), illegal, ()])
     assert rows[1] is None
     assert _bits(rows[0]) == _bits(rows[2]) == _bits(_one(task, ()))
+
+
+@pytest.mark.parametrize("factor", [2, 4])
+def test_padding_is_simplified_as_it_was_written(factor: int) -> None:
+    """i * 2 + j - 2 >= 0 is i - 1 >= 0 with j // 2, but 2 <= i * 2 + j stays."""
+    data = te.placeholder((56,), name="X")
+
+    def padded(h: Expr) -> Expr:
+        return if_then_else(all_(h - 2 >= 0, h - 2 < 56), data[h - 2], 0.0)
+
+    dag, target = ComputeDAG([data, te.compute((60,), padded, name="P")]), cpu_target(threads=2)
+    steps = (SplitStep(1, 0, 60, (factor,)),)
+    batched = BatchedFeatures(dag, target)
+    assert _bits(batched.rows_of([steps])[0]) == _bits(
+        rows_of_steps(dag, steps, target, "ansor-0.19")
+    )
+    assert not batched.share.one_by_one

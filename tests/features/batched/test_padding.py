@@ -21,9 +21,10 @@ SEEDS = 3
 LOAD = ProducerLoad(placeholder((64,), name="X"), (AXIS - 1,))
 
 
-def _part(first: int | None, end: int | None) -> Expr:
-    conditions: list[Expr] = [] if first is None else [const(first) <= AXIS]
-    conditions += [] if end is None else [end > AXIS]
+def _part(first: int | None, end: int | None, moved: int = 0) -> Expr:
+    """With `moved` as it is often written: h - 1 >= 0 and h - 1 < 56."""
+    conditions: list[Expr] = [] if first is None else [AXIS - moved >= const(first - moved)]
+    conditions += [] if end is None else [const(end - moved) > AXIS - moved]
     return if_then_else(both(*conditions) if len(conditions) > 1 else conditions[0], LOAD, 0.0)
 
 
@@ -54,10 +55,16 @@ def _form(forms: Forms, rng: np.random.Generator) -> Form:
 
 
 @pytest.mark.parametrize(
-    ("first", "end"), [(1, 57), (1, 8), (2, 30), (1, None), (None, 12), (3, 5), (1, 2), (0, 24)]
+    ("first", "end", "moved"),
+    [
+        *((1, 57, 0), (1, 8, 0), (2, 30, 0), (1, None, 0), (None, 12, 0), (3, 5, 0), (1, 2, 0)),
+        *((0, 24, 0), (1, 57, 1), (2, 58, 2), (4, 30, 4)),
+    ],
 )
-def test_counts_are_those_of_what_simplification_leaves(first: int | None, end: int | None) -> None:
-    part = _part(first, end)
+def test_counts_are_those_of_what_simplification_leaves(
+    first: int | None, end: int | None, moved: int
+) -> None:
+    part = _part(first, end, moved)
     padding = padding_of(part)
     assert (padding is None) == ((first, end) == (1, 2))
     for seed in range(SEEDS):
