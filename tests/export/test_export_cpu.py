@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +22,17 @@ from autosched.export import cpu as exporting
 from autosched.export import link
 from autosched.measure.records import Record, read_log
 from autosched.runtime.cpu import load
+from autosched.search.options import SearchOptions
+from autosched.search.rules.protocol import Context
+from autosched.search.space import SearchSpace
 from autosched.session.export import ExportOptions, export
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
+from autosched.te.intrin.registry import available
 from kit.exporting import cuda_record, matmul, record, tiled
 
 needs_linker = pytest.mark.skipif(link.linker() is None, reason="no C compiler links here")
+PACKED = "pre-transformed"
 SOFTMAX = Task.from_workload("softmax", M=16, N=32)
 RECORDS = [record(matmul(m, threads=2), tiled(m)) for m in (64, 48)] + [record(SOFTMAX)]
 
@@ -217,7 +223,7 @@ def test_a_build_is_its_module_too(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @needs_linker
 def test_inputs_in_another_order(tmp_path: Path) -> None:
     steps = [["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]]
-    task = Task.from_workload("matmul", M=16, N=16, K=16, layout_rewrite="pre-transformed")
+    task = Task.from_workload("matmul", M=16, N=16, K=16, layout_rewrite=PACKED)
     export([record(task, steps_from_json(steps))], tmp_path / "out")
     kernel = module(tmp_path / "out" / "matmul.py").matmul
     a, b = (np.arange(k, 256 + k, dtype=np.float32).reshape(16, 16) % 7 for k in range(2))
@@ -228,6 +234,26 @@ def test_inputs_in_another_order(tmp_path: Path) -> None:
         "stored in another order: B: 16k16j -> 2j16k8j"
         in (tmp_path / "out" / "matmul.h").read_text()
     )
+
+
+@needs_linker
+def test_weights_that_an_instruction_packs(tmp_path: Path) -> None:
+    types = {"in_dtype": "uint8", "weight_dtype": "int8"}
+    args: dict[str, Any] = {"M": 16, "N": 64, "K": 64, **types, "layout_rewrite": PACKED}
+    task = Task.from_workload("dense_requantised", **args)
+    known = available(task.target)
+    if not any(it.a.dtype.name == "uint8" and it.b.dtype.name == "int8" for it in known):
+        pytest.skip("no instruction multiplies uint8 by int8 here")
+    options = SearchOptions(space="autosched")
+    context = Context(task.dag, task.target.hardware, False, options, known)
+    steps = SearchSpace.of(context).sample(np.random.default_rng(0), 1)[0]
+    export([record(task, steps)], tmp_path)
+    kernel = module(tmp_path / "dense_requantised.py").dense_requantised
+    inputs = task.inputs()
+    with pytest.raises(ValueError, match=r"\(W\) must have shape .*; kernel.prepare stores it so"):
+        kernel(*inputs)
+    (want,) = task.reference(inputs)
+    np.testing.assert_array_equal(kernel(*kernel.prepare(*inputs)), want)
 
 
 BITS = """
