@@ -9,6 +9,7 @@ import os
 import pickle
 import resource
 import secrets
+import select
 import signal
 import socket
 import struct
@@ -298,6 +299,8 @@ def serve(factory: str, fd: int, memory_limit: int, queue: int = -1) -> None:
     `queue` is closed when the imports are done: the next process goes on with its own.
     """
     _settle(memory_limit)
+    if _is_left(fd):
+        return
     rarely_collect()
     connection = Connection(fd)
     module, _, name = factory.partition(":")
@@ -355,6 +358,13 @@ def has_children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def _is_left(fd: int) -> bool:
+    """Whether the other side closed: what ended before `_settle` takes nobody along."""
+    found = select.poll()
+    found.register(fd, 0)  # a hang-up is told in any case
+    return bool(found.poll(0))
 
 
 def _settle(memory_limit: int) -> None:

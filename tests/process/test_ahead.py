@@ -61,6 +61,17 @@ def test_it_imports_when_the_one_before_is_ready() -> None:
         waiting.stop()
 
 
+def test_one_whose_turn_comes_when_nobody_waits_imports_nothing() -> None:
+    with tempfile.TemporaryFile() as queue:
+        fcntl.lockf(queue, fcntl.LOCK_EX, 1, 0)
+        worker = Worker("kit.handlers:missing", queue=(queue.fileno(), 0))
+        assert worker._process is not None
+        worker.connection.close()  # as when this process had ended
+        fcntl.lockf(queue, fcntl.LOCK_UN, 1, 0)
+        assert worker._process.wait(LONG) == 0
+        worker.stop()
+
+
 def test_those_of_a_run_are_named_as_by_their_owners() -> None:
     assert of_a_run.FEATURES == (featurize.FACTORY, 0)
     assert of_a_run.BUILD == (build.FACTORY, build.MEMORY_LIMIT)
