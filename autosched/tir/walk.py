@@ -80,6 +80,8 @@ def rewrite_expr(expr: Expr, fn: Callable[[Expr], Expr | None]) -> Expr:
 
 
 class _Rewriter:
+    """An object for the same reason as `_Substituter`."""
+
     __slots__ = ("fn", "memo")
 
     def __init__(self, fn: Callable[[Expr], Expr | None]) -> None:
@@ -136,7 +138,7 @@ def substituter(table: Mapping[Var, Expr]) -> ExprFn:
 
 
 class _Substituter:
-    """An object, not a function that calls itself: such a one is freed by the collector alone."""
+    """An object, not a function that calls itself: only the collector would free such a one."""
 
     __slots__ = ("memo", "replaced")
 
