@@ -55,7 +55,7 @@ class FeatureSet:
     groups: Mapping[str, Sequence[str]]
     extract: Callable[[PrimFunc, Target], FeatureRows]
     meaning: Callable[[str], str]
-    buffers: Callable[[PrimFunc], list[str]]
+    buffers: Callable[[PrimFunc, Target], list[str]]
     as_ansor: bool
 
     @property
@@ -78,24 +78,15 @@ class _Names:
 
     def __init__(self) -> None:
         self.known: dict[Var, str] = {}
-        self.stored: set[Var] = set()
 
     def store(self, stmt: BufferStore, nest: Nest) -> None:
         self.known.setdefault(stmt.buffer.data, stmt.buffer.name)
-        self.stored.add(stmt.buffer.data)
 
     def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None:
         self.known.setdefault(data, info.name or data.name)
 
 
-def _in_order_of_store(func: PrimFunc) -> list[str]:
-    """The buffers that are stored to, in order of first store: the rows of `autosched-1`."""
-    names = _Names()
-    Nest(func, names)
-    return [name for data, name in names.known.items() if data in names.stored]
-
-
-def _in_reverse(func: PrimFunc) -> list[str]:
+def _in_reverse(func: PrimFunc, target: Target) -> list[str]:
     """The buffers that are stored to or allocated, last first: the rows of `ansor-0.19`."""
     names = _Names()
     Nest(func, names)
@@ -112,7 +103,7 @@ FEATURE_SETS: dict[str, FeatureSet] = {
         autosched_1_names.GROUPS,
         autosched_1.features_from_func,
         autosched_1_names.meaning,
-        _in_order_of_store,
+        autosched_1.buffers_of_rows,
         as_ansor=False,
     ),
 }

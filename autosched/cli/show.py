@@ -155,7 +155,8 @@ def _asm(task: Task, record: Record, arch: str | None = None) -> None:
 def _features(features: FeatureSet, task: Task, record: Record) -> None:
     func = lower_for_features(task.dag, record.steps, task.target, features.as_ansor, False)
     rows = features.extract(func, task.target)
-    plain(feature_table(features.groups, features.buffers(func), rows.tolist(), width=out.width))
+    buffers = features.buffers(func, task.target)
+    plain(feature_table(features.groups, buffers, rows.tolist(), width=out.width))
 
 
 def _cuda(task: Task, record: Record, arch: str | None = None) -> None:

@@ -115,6 +115,13 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
     return result.astype(np.float32)
 
 
+def buffers_of_rows(func: PrimFunc, target: Target) -> list[str]:
+    """The buffer that each row of `features_from_func` is about: passes may move stores past others
+    and keep a buffer in another."""
+    stores = [s for s in stmts(_as_compiled(func, target).body) if isinstance(s, BufferStore)]
+    return list({store.buffer.data: store.buffer.name for store in stores}.values())
+
+
 def _as_compiled(func: PrimFunc, target: Target, all_alike: bool = True) -> PrimFunc:
     """`func` after those passes of the CPU's pipeline that decide which loops there are.
 

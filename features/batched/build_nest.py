@@ -103,7 +103,10 @@ def _add_stage(
         _add_origin(forms, ops, factored[0], sizes[s], context)
     order = _place(nest, population, s)
     step = _step(nest, population, s, loops)
-    nest.stages[s] = Stage(ops, loops, extents, axes, order, step, checked, context)
+    never = np.zeros(forms.count, bool)
+    nest.stages[s] = Stage(
+        ops, loops, extents, axes, order, step, checked, context, loops.common, never
+    )
 
 
 def _partial(population: Population, s: int) -> Factored:
@@ -164,7 +167,7 @@ def place_of_store(stage: Stage, store: StoreOps | None) -> Ints:
     if store is None:
         token: Ints | int = _LAST
     elif store.is_init:
-        token = stage.loops.common * 64 - 1
+        token = stage.start * 64 - 1
     else:
         token = _LAST - 1 - (store.into is not None)
     found: Ints = prefix + (token << np.maximum(shift, 0))

@@ -39,6 +39,8 @@ class Stage:
     """A stage with its loops; `axes` are the values of its axes and of the axes it comes from.
 
     `checked` says where some iterations of its loops are skipped: its stores are in conditions.
+    The start of a reduction is right before the loop at position `start`; where `guarded` it is in
+    a condition on the loops that reduce outside of it.
     """
 
     ops: StageOps
@@ -49,6 +51,8 @@ class Stage:
     step: Ints
     checked: Flags
     context: Context
+    start: Ints
+    guarded: Flags
 
 
 @dataclass(eq=False)

@@ -137,11 +137,11 @@ def _make_store(nest: Nest, s: int, ops: StoreOps) -> Store:
         if ops.is_init and thread:
             forms.refuse(own.common <= k, "threads inside a reduction")
         elif ops.is_init or result:
-            only = own.common <= k
+            only = stage.start <= k
             present = present & ~(only & own.reducing[k])
         counts = (own.unroll == k) & (pragma >= 0)
         if ops.is_init or result:
-            counts = counts & ~((own.common <= k) & own.reducing[k])
+            counts = counts & ~((stage.start <= k) & own.reducing[k])
         step = np.where(counts, pragma, step)
         if present.any():
             around = np.where(present, extent, 1)

@@ -2,10 +2,15 @@
 
 import pytest
 
+from autosched import te
 from autosched.driver import lower_for_features
 from autosched.errors import ConfigError
 from autosched.features.sets import FEATURE_SETS, feature_set
+from autosched.target import cpu_target
 from autosched.task import Task
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.transform.expressions.simplify import Simplify
+from kit.te import compute_of
 
 
 @pytest.mark.parametrize("name", FEATURE_SETS)
@@ -40,5 +45,29 @@ def test_every_row_has_the_name_of_its_buffer() -> None:
     stored = ["T", "U", "relu"]
     for name, expected in (("ansor-0.19", stored[::-1]), ("autosched-1", stored)):
         chosen = FEATURE_SETS[name]
-        assert chosen.buffers(func) == expected
+        assert chosen.buffers(func, task.target) == expected
         assert len(chosen.extract(func, task.target)) == len(expected)
+
+
+def test_names_follow_what_passes_move() -> None:
+    """The start of the sum goes into the loop where B is copied: C is then stored second."""
+    A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
+    k = te.reduce_axis((0, 64), name="k")
+    C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    sch = te.create_schedule(C.op)
+    copy = sch.cache_read(B, "global", [C])
+    stage = sch[C]
+    i, j = compute_of(stage).axis
+    outer, inner = stage.split(j, factor=16)
+    stage.reorder(outer, i, compute_of(stage).reduce_axis[0], inner)
+    stage = sch[copy]
+    stage.compute_at(sch[C], outer)
+    func = Simplify()(schedule_to_prim_func(sch.normalize_for_feature_extraction(), [A, B, C]))
+    target = cpu_target(threads=2)
+    chosen = FEATURE_SETS["autosched-1"]
+    mads = chosen.extract(func, target)[:, chosen.columns.index("float_mad")]
+    names = chosen.buffers(func, target)
+    assert {name: bool(n) for name, n in zip(names, mads, strict=True)} == {
+        "B.global": False,
+        "C": True,
+    }

@@ -119,16 +119,19 @@ class Trees:
         self._of_stage: dict[int, list[int]] = {s: [] for s in nest.stages}
         for k, store in enumerate(stores):
             self._of_stage[self._index[id(store.stage)]].append(k)
+        self._guarding: set[Place] = set()
         self._conditions = {s: _conditions_of(stage) for s, stage in nest.stages.items()}
 
     def instances(self, n: int) -> list[Instance]:
         """The copies of stores of candidate n, in program order. Raises UncutError."""
         roots: list[_Node] = []
+        self._guarding.clear()
         for s in sorted(self._nest.stages):
             if self._population.target[s][n] < 0:
                 roots += self._stage(s, n)
         variables = (self._vars, self._start_vars)
-        cutter = _Cutter({var: place for own in variables for place, var in own.items()})
+        places = {var: place for own in variables for place, var in own.items()}
+        cutter = _Cutter(places, self._guarding)
         found = cutter.run(roots, {}, {}, ())
         note_surroundings(found, 0, 0, None, [])
         for item in cutter.instances:
@@ -162,9 +165,12 @@ class Trees:
             if population.target[u][n] == s:
                 attached.setdefault(int(population.at[u][n]), []).extend(self._stage(u, n))
         own = self._of_stage[s]
-        common = int(loops.common[n]) if len(own) > 1 else -1
-        pragma = int(loops.unroll[n]) if self._nest.own_step[s][n] >= 0 else -1
         reducing = [bool(flags[n]) for flags in loops.reducing]
+        common = int(stage.start[n]) if len(own) > 1 else -1
+        guarded = bool(stage.guarded[n])
+        if guarded:
+            self._guarding |= {(s, k) for k in range(common) if reducing[k]}
+        pragma = int(loops.unroll[n]) if self._nest.own_step[s][n] >= 0 else -1
 
         def wrapped(k: int, var: Var, body: list[_Node]) -> list[_Node]:
             slot = loops.slots[k]
@@ -185,7 +191,9 @@ class Trees:
             else:
                 var = self._vars[s, k]
                 inner = wrapped(k, var, [*attached.get(k, ()), *steps(k + 1)])
-            return [*start(k), *inner] if k == common else inner
+            if k != common:
+                return inner
+            return [_Alone(start(k)), *inner] if guarded else [*start(k), *inner]
 
         return steps(0)
 
@@ -251,8 +259,8 @@ class _Out:
 class _Cutter:
     """The pass; what is added to variables, or stands for them, goes along."""
 
-    def __init__(self, places: dict[Var, Place]) -> None:
-        self._places = places
+    def __init__(self, places: dict[Var, Place], guarding: set[Place]) -> None:
+        self._places, self._guarding = places, guarding
         self._budget = LoopPartition.max_growth
         self.instances: list[Instance] = []
 
@@ -350,6 +358,8 @@ class _Cutter:
         path: Path,
         around: tuple[_Loop, ...],
     ) -> list[_Out | Instance]:
+        if loop.place in self._guarding:
+            raise UncutError("a cut loop in whose first iteration a reduction starts")
         found: list[_Out | Instance] = []
         before = moved.get(loop.var, (0, False))[0]
         for number, (low, high) in enumerate((a, b) for a, b in pairwise(edges) if a < b):

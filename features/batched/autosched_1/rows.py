@@ -18,6 +18,7 @@ from autosched.features.batched.autosched_1.columns import (
 )
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.nests import code_of, starts_of
+from autosched.features.batched.autosched_1.starts import move_starts
 from autosched.features.batched.autosched_1.surroundings import Surroundings, surroundings_of
 from autosched.features.batched.autosched_1.values import (
     KnownChoices,
@@ -67,8 +68,9 @@ def ready(ops: ProgramOps, population: Population) -> Ready:
     """Make the nest of a population, and refuse candidates whose loops passes change."""
     with np.errstate(all="ignore"):
         nest = build_nest(ops, population)
+        move_starts(nest, population)
         stores = make_stores(nest)
-        _check(nest, population, stores)
+        _check(nest, stores)
         conditional = np.zeros(nest.forms.count, bool)
         for stage in nest.stages.values():
             for condition in conditions_around(stage):
@@ -170,12 +172,10 @@ def _allocation(nest: Nest, facts: Facts) -> list[object]:
     return [elements * facts.element_bytes[0], elements, facts.store.outside]
 
 
-def _check(nest: Nest, population: Population, stores: list[Store]) -> None:
+def _check(nest: Nest, stores: list[Store]) -> None:
     """Refuse candidates of which the code generator's passes change the loops."""
     forms = nest.forms
     forms.refuse(kept_in_output(nest), "values that may be kept in an output")
-    for s in nest.stages:
-        forms.refuse(_start_moves(nest, population, s), "a reduction whose start may move")
     for store in stores:
         if store.ops.conditional:
             forms.refuse(_has_border(nest, store), "a copy that may be cut at its border")
@@ -187,30 +187,6 @@ def conditions_around(stage: Stage) -> list[Condition]:
     """The conditions under which an iteration of a stage's loops is one of its points."""
     context = stage.context
     return [*context.given, *(c for var in context.variables for c in context.conditions(var))]
-
-
-def _start_moves(nest: Nest, population: Population, s: int) -> Flags:
-    """Where the start of a reduction may move to its innermost reduction loops (SinkInit): some
-    loop is around these, and what reduces further out has other stages inside."""
-    stage, none = nest.stages[s], np.zeros(nest.forms.count, bool)
-    if len(stage.ops.stores) < 2:
-        return none
-    loops = stage.loops
-    innermost, before = none, none  # the run has begun; it has ended
-    outer, steps = none, none
-    first = nest.forms.zero
-    for k in range(len(loops.slots) - 1, -1, -1):
-        here = (nest.forms.extents[loops.slots[k]] > 1) & (loops.common <= k)
-        reduces = here & loops.reducing[k]
-        before = before | (innermost & here & ~reduces)
-        innermost = innermost | reduces
-        outer = outer | (before & here)
-        steps = steps | (before & reduces)
-        first = np.where(before & reduces, k, first)
-    beside = none
-    for u in range(s):
-        beside = beside | ((population.target[u] == s) & (population.at[u] >= first))
-    return outer & (~steps | beside)
 
 
 def _has_border(nest: Nest, store: Store) -> Flags:

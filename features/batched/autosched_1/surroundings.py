@@ -62,19 +62,22 @@ def surroundings_of(nest: Nest, population: Population, store: Store) -> Surroun
         for k in range(len(nest.stages[t].loops.slots)):
             here: Flags = around >= k
             if reduces:
-                found.sequence(depth, 1, here & (nest.stages[t].loops.common == k))
+                found.sequence(depth, 1, here & (nest.stages[t].start == k))
             depth = _loop(nest, population, found, t, k, here, here, depth)
-    own = store.stage.loops
+    own, start = store.stage.loops, store.stage.start
     for k in range(len(own.slots) + 1):
         if len(store.stage.ops.stores) > 1:
-            found.sequence(depth, 1, own.common == k)
-            found.of_reduction = found.of_reduction | (own.common == k)
+            begins = start == k
+            found.sequence(depth, 1, begins)
+            found.of_reduction = found.of_reduction | (begins & ~store.stage.guarded)
+            if store.ops.is_init:
+                found.alone(depth, begins & store.stage.guarded)
         if k == len(own.slots):
             break
         here = np.ones(forms.count, bool)
         if store.ops.is_init:
-            here = ~((own.common <= k) & own.reducing[k])
-        inside = here & (own.common > k) if store.ops.is_init else here
+            here = ~((start <= k) & own.reducing[k])
+        inside = here & (start > k) if store.ops.is_init else here
         depth = _loop(nest, population, found, s, k, here, inside, depth)
     return found
 
