@@ -44,13 +44,14 @@ class Learner:
                 known.append((program, cost))
                 self._new[task] += 1
 
-    def refresh(self) -> None:
+    def refresh(self, at_last: bool = False) -> None:
         """Train on what there is, of many programs of a task on a sample (`learned_from`).
 
         Does nothing until enough was added since the last time: of 512 programs a few batches more
-        change little, and training takes half a second.
+        change little, and training takes half a second. `at_last`, anything new is enough.
         """
-        if not self._enough_new() or sum(map(len, self._tasks.values())) < 2:
+        enough = bool(self._new) if at_last else self._enough_new()
+        if not enough or sum(map(len, self._tasks.values())) < 2:
             return
         self._new.clear()
         self._asked.clear()

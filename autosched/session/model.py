@@ -79,7 +79,7 @@ def save_model(
     """
     if options.save is None or not isinstance(learner.model, XGBoostModel):
         return False
-    learner.refresh()
+    learner.refresh(at_last=True)
     if not learner.trained:
         return False
     learner.model.save(options.save, feature_set(features).schema, overwrite=overwrite)

@@ -63,6 +63,10 @@ def test_what_is_a_small_part_of_a_task_waits_for_more() -> None:
     learner.add("a", [ROW] * 32, [1.0] * 32)
     learner.refresh()
     assert len(model.fits) == 3
+    learner.add("a", [ROW], [1.0])
+    for _ in range(2):
+        learner.refresh(at_last=True)  # as before the model is saved
+    assert len(model.fits) == 4
 
 
 def test_failed_and_illegal_programs_are_left_out() -> None:
