@@ -114,15 +114,7 @@ class _Lower:
         self.tables = tables
         more = (Call, Add) if tables else ()
         self.has_work = mentions(FloorDiv, FloorMod, *more)
-        self.rules: dict[type[Expr], Callable[[Expr], Expr]] = {
-            FloorDiv: self._floordiv,
-            FloorMod: self._floormod,
-            EQ: self._compare_with_zero,
-            NE: self._compare_with_zero,
-            Max: self._max,
-        }
-        if tables:
-            self.rules |= {Call: self._call, Add: self._multiply_add}
+        self.rules = self.of_intrinsics if tables else self.of_operators
 
     def stmt(self, s: Stmt) -> Stmt:
         if isinstance(s, For):
@@ -155,7 +147,7 @@ class _Lower:
         done = memo.get(e)
         if done is None:
             rule = self.rules.get(type(e))
-            done = memo[e] = map_expr_children(e, self.expr) if rule is None else rule(e)
+            done = memo[e] = map_expr_children(e, self.expr) if rule is None else rule(self, e)
         return done
 
     def _ruled(self, e: Call) -> Expr | None:
@@ -278,6 +270,15 @@ class _Lower:
             if e.dtype.is_integral and not is_shift and self._bounds(quotient.b)[0] >= 0:
                 return max_(truncdiv(self.expr(quotient.a), self.expr(quotient.b)), other)
         return map_expr_children(e, self.expr)
+
+    of_operators: ClassVar[dict[type[Expr], Callable[[_Lower, Expr], Expr]]] = {
+        FloorDiv: _floordiv,
+        FloorMod: _floormod,
+        EQ: _compare_with_zero,
+        NE: _compare_with_zero,
+        Max: _max,
+    }
+    of_intrinsics = {**of_operators, Call: _call, Add: _multiply_add}
 
 
 def widened_late(e: Expr) -> Expr:

@@ -72,18 +72,10 @@ class _Simplify:
         self.facts = Facts(func, as_ansor)
         self.simplify = self.facts.analyzer.simplify
         self.in_buffers: frozenset[Var] | None = None
-        self.rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {
-            For: self._for,
-            AttrStmt: self._attr,
-            LetStmt: self._let,
-            IfThenElse: self._if,
-            AssertStmt: self._assert,
-            BufferStore: self._store,
-        }
 
     def stmt(self, s: Stmt) -> Stmt:
         rule = self.rules.get(type(s))
-        return map_children(s, self.stmt, self.expr) if rule is None else rule(s)
+        return map_children(s, self.stmt, self.expr) if rule is None else rule(self, s)
 
     def expr(self, e: Expr) -> Expr:
         if type(e) in _LEAVES:
@@ -187,6 +179,15 @@ class _Simplify:
         ):
             return nop()
         return new
+
+    rules: ClassVar[dict[type[Stmt], Callable[[_Simplify, Stmt], Stmt]]] = {
+        For: _for,
+        AttrStmt: _attr,
+        LetStmt: _let,
+        IfThenElse: _if,
+        AssertStmt: _assert,
+        BufferStore: _store,
+    }
 
 
 def _same_view(a: Buffer, b: Buffer) -> bool:

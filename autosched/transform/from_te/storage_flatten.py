@@ -119,17 +119,10 @@ class _Flatten:
         self.threads: list[IterVar] = []
         self.align: dict[Buffer, dict[int, tuple[int, int]]] = {}
         self.memo: dict[Expr, Expr] = {}
-        self.rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {
-            AttrStmt: self._attr,
-            BufferRealize: self._realize,
-            BufferStore: self._store,
-            DeclBuffer: self._decl,
-            Prefetch: self._prefetch,
-        }
 
     def stmt(self, s: Stmt) -> Stmt:
         rule = self.rules.get(type(s))
-        return map_children(s, self.stmt, self.expr) if rule is None else rule(s)
+        return map_children(s, self.stmt, self.expr) if rule is None else rule(self, s)
 
     def expr(self, e: Expr) -> Expr:
         if isinstance(e, Var):
@@ -259,6 +252,14 @@ class _Flatten:
         bounds = tuple(Range(self.expr(r.min), self.expr(r.extent)) for r in s.bounds)
         layout = self._layout(s.buffer)
         return flat_prefetch(layout.flat, layout.offset, bounds, self.cache_line)
+
+    rules: ClassVar[dict[type[Stmt], Callable[[_Flatten, Stmt], Stmt]]] = {
+        AttrStmt: _attr,
+        BufferRealize: _realize,
+        BufferStore: _store,
+        DeclBuffer: _decl,
+        Prefetch: _prefetch,
+    }
 
 
 def _stored(dtype: DType) -> DType:

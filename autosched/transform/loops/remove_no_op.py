@@ -100,21 +100,10 @@ def _effects(*values: Expr) -> Stmt:
 class _RemoveNoOp:
     def __init__(self) -> None:
         self.loops: list[For] = []
-        self.rules: dict[type[Stmt], Callable[[Stmt], Stmt]] = {
-            For: self._for,
-            IfThenElse: self._if,
-            LetStmt: self._let,
-            AttrStmt: self._attr,
-            Allocate: self._allocate,
-            AllocateConst: self._around,
-            DeclBuffer: self._around,
-            Evaluate: self._evaluate,
-            BufferStore: self._store,
-        }
 
     def stmt(self, s: Stmt) -> Stmt:
         rule = self.rules.get(type(s))
-        return map_children(s, self.stmt) if rule is None else rule(s)
+        return map_children(s, self.stmt) if rule is None else rule(self, s)
 
     def _for(self, s: Stmt) -> Stmt:
         assert isinstance(s, For)
@@ -188,3 +177,15 @@ class _RemoveNoOp:
         ):
             return nop()
         return s
+
+    rules: ClassVar[dict[type[Stmt], Callable[[_RemoveNoOp, Stmt], Stmt]]] = {
+        For: _for,
+        IfThenElse: _if,
+        LetStmt: _let,
+        AttrStmt: _attr,
+        Allocate: _allocate,
+        AllocateConst: _around,
+        DeclBuffer: _around,
+        Evaluate: _evaluate,
+        BufferStore: _store,
+    }
