@@ -28,12 +28,12 @@ _SCOPE_ATTRIBUTES = ("virtual_thread", "extern_scope")
 class Entry:
     """A statement that touches allocations, or the begin or end of one that encloses others.
 
-    `pair` is the other end of a scope, None for a plain statement; `touched` is kept at the end.
+    Both ends of a scope have the same `touched`.
     """
 
     stmt: Stmt
-    touched: dict[Var, None] = field(default_factory=dict)
-    pair: Entry | None = None
+    touched: dict[Var, None]
+    is_scope: bool = False
     is_end: bool = False
 
 
@@ -164,13 +164,12 @@ class _Finder:
             self.entries.append(Entry(s, touched))
 
     def _scope(self, s: Stmt) -> None:
-        begin = Entry(s)
-        self.entries.append(begin)
-        self._scopes.append({})
+        touched: dict[Var, None] = {}
+        self.entries.append(Entry(s, touched, is_scope=True))
+        self._scopes.append(touched)
         self._inside(s)
-        end = Entry(s, self._scopes.pop(), begin, is_end=True)
-        begin.pair = end
-        self.entries.append(end)
+        self._scopes.pop()
+        self.entries.append(Entry(s, touched, is_scope=True, is_end=True))
 
     def _touch(self, pointer: Var) -> None:
         level = self._levels.get(pointer)
@@ -208,8 +207,7 @@ def _liveness(entries: list[Entry]) -> dict[Stmt, Events]:
     for entry in entries:
         if entry.is_end:
             continue
-        touched = entry.touched if entry.pair is None else entry.pair.touched
-        for pointer in touched:
+        for pointer in entry.touched:
             if pointer not in seen:
                 seen.add(pointer)
                 events.setdefault(entry.stmt, Events()).born.append(pointer)

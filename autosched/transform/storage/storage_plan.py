@@ -87,9 +87,9 @@ class _Planner:
                 block = self._find(alloc) if source is None else self._block_of[source]
                 block.add(alloc)
                 self._block_of[pointer] = block
-        if entry.pair is not None and opens_attach_scope(entry.stmt):
+        if entry.is_scope and opens_attach_scope(entry.stmt):
             self._switch_scope(entry)
-        if events is not None and (entry.is_end or entry.pair is None):
+        if events is not None and (entry.is_end or not entry.is_scope):
             for pointer in events.dying:
                 if pointer not in self._taken_over:
                     self._release(self._block_of[pointer])
