@@ -103,26 +103,25 @@ _NO_VARS: frozenset[Var] = frozenset()
 
 
 def free_vars(expr: Expr) -> frozenset[Var]:
-    """Variables occurring in `expr`, cached on the node (a Let binds its own)."""
+    """Variables occurring in `expr`, cached on the node (a Let binds its own).
+
+    A variable has no cache: it would keep itself alive.
+    """
+    if isinstance(expr, Var):
+        return frozenset((expr,))
     try:
         return expr._vars
     except AttributeError:
         pass
-    if isinstance(expr, Var):
-        result: frozenset[Var] = frozenset((expr,))
-    else:
-        result = _NO_VARS
-        for child in expr.children():
-            try:
-                inner = child._vars
-            except AttributeError:
-                inner = free_vars(child)
-            if not result:
-                result = inner
-            elif inner is not result and not inner <= result:
-                result = result | inner
-        if isinstance(expr, Let):
-            result = free_vars(expr.value) | (free_vars(expr.body) - {expr.var})
+    result = _NO_VARS
+    for child in expr.children():
+        inner = free_vars(child)
+        if not result:
+            result = inner
+        elif inner is not result and not inner <= result:
+            result = result | inner
+    if isinstance(expr, Let):
+        result = free_vars(expr.value) | (free_vars(expr.body) - {expr.var})
     expr._vars = result
     return result
 
