@@ -18,7 +18,7 @@ from autosched.arith.const_int_bound import (
 )
 from autosched.arith.facts import Facts, facts_of
 from autosched.arith.modular_set import ModularEvaluator, ModularSet
-from autosched.arith.rewrite import RewriteSimplifier
+from autosched.arith.rewrite import Found, RewriteSimplifier
 from autosched.tir.expr import Expr, FloatImm, IntImm, Range, StringImm, Var
 from autosched.tir.op import eq, sub
 from autosched.tir.walk import free_vars
@@ -52,11 +52,11 @@ class Analyzer:
         "_truths",
         "as_ansor",
         "bounds",
-        "canonical",
         "literals",
         "moduli",
         "nesting",
-        "rewrite",
+        "normalized",
+        "rewritten",
         "settled",
         "values",
     )
@@ -67,8 +67,8 @@ class Analyzer:
         self.literals: dict[Expr, bool] = {}
         self.bounds = BoundEvaluator({}, {})
         self.moduli = ModularEvaluator({})
-        self.rewrite = RewriteSimplifier(self)
-        self.canonical = CanonicalSimplifier(self)
+        self.rewritten = Found()
+        self.normalized = Found()
         self.settled: set[Expr] = set()
         self.nesting = 0
         self._simplified: dict[Expr, Expr] = {}
@@ -77,6 +77,16 @@ class Analyzer:
         # Bound since the last `enter`, and states left that may be entered again.
         self._bound: set[Var] = set()
         self._left: dict[Expr, _State] = {}
+
+    @property
+    def rewrite(self) -> RewriteSimplifier:
+        """Simplification by the rewrite rules."""
+        return RewriteSimplifier(self, self.rewritten)
+
+    @property
+    def canonical(self) -> CanonicalSimplifier:
+        """Simplification by canonical forms."""
+        return CanonicalSimplifier(self, self.normalized)
 
     # -- knowledge
 
@@ -139,9 +149,9 @@ class Analyzer:
     def _fresh(self) -> None:
         self.bounds.memo = {}
         self.moduli.memo = {}
-        self.rewrite.memo = {}
-        self.canonical.memo = {}
-        self.canonical.forms = {}
+        self.rewritten.memo = {}
+        self.normalized.memo = {}
+        self.normalized.forms = {}
         self.settled = set()
         self._simplified = {}
         self._left = {}
@@ -178,9 +188,9 @@ class Analyzer:
             self.bounds.memo,
             self.moduli.env,
             self.moduli.memo,
-            self.rewrite.memo,
-            self.canonical.memo,
-            self.canonical.forms,
+            self.rewritten.memo,
+            self.normalized.memo,
+            self.normalized.forms,
             self.settled,
             self._simplified,
             self._left,
@@ -199,9 +209,9 @@ class Analyzer:
             self.bounds.memo,
             self.moduli.env,
             self.moduli.memo,
-            self.rewrite.memo,
-            self.canonical.memo,
-            self.canonical.forms,
+            self.rewritten.memo,
+            self.normalized.memo,
+            self.normalized.forms,
             self.settled,
             self._simplified,
             self._left,

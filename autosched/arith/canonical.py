@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import gcd
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from autosched.arith.canonical_divmod import (
     divide_sum,
@@ -60,23 +60,15 @@ from autosched.tir.expr import (
 )
 from autosched.tir.op import cast, const, mul
 
-if TYPE_CHECKING:
-    from autosched.arith.analyzer import Analyzer
-
-
 _HOLDERS = frozenset((BufferLoad, Broadcast, Ramp))
 _PLAIN = frozenset((Add, Mul))  # of floats
 _LEAVES = frozenset((IntImm, FloatImm, Var))  # as operands that were visited
 
 
 class CanonicalSimplifier(RewriteSimplifier):
-    """Brings expressions into canonical form; `forms` holds the sums found so far."""
+    """Brings expressions into canonical form; `found.forms` holds the sums found so far."""
 
-    __slots__ = ("forms",)
-
-    def __init__(self, analyzer: Analyzer) -> None:
-        super().__init__(analyzer)
-        self.forms: dict[Expr, Sum] = {}
+    __slots__ = ()
 
     def gather(self, e: Any, factor: int, terms: list[Term]) -> int:
         """Add e * factor to the terms; returns what is to be added to the base."""
@@ -124,7 +116,7 @@ class CanonicalSimplifier(RewriteSimplifier):
 
     def form(self, e: Any) -> Sum:
         """The sum that `e`, an int32 or int64 scalar, is."""
-        found = self.forms.get(e)
+        found = self.found.forms.get(e)
         if found is None:
             make = _FORMS.get(e.__class__)
             if make is None:
@@ -135,7 +127,7 @@ class CanonicalSimplifier(RewriteSimplifier):
                 found = make(self, e)
                 if not representable(found, e.dtype) or (is_data(e) and self._wraps(found, e)):
                     found = _kept(self, e)
-            self.forms[e] = found
+            self.found.forms[e] = found
         return found
 
     def _wraps(self, found: Sum, e: Expr) -> bool:
@@ -155,7 +147,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         result = emit(terms, base, e.dtype)
         if _settled(terms, self.analyzer.moduli.env):
             # No rule changes such a sum as a whole: spare it the rewriting.
-            self.memo[result] = result
+            self.found.memo[result] = result
             self.analyzer.settled.add(result)
         return result
 
@@ -172,7 +164,7 @@ class CanonicalSimplifier(RewriteSimplifier):
                     break
             else:
                 if cls is not BufferLoad or e.predicate is None:
-                    self.memo[e] = e
+                    self.found.memo[e] = e
                     settled.add(e)
         return e  # type: ignore[no-any-return]
 

@@ -80,6 +80,7 @@ from autosched.tir.walk import free_vars, substitute
 
 if TYPE_CHECKING:
     from autosched.arith.analyzer import Analyzer
+    from autosched.arith.sum_form import Sum
 
 MAX_NESTING = 5
 
@@ -135,19 +136,30 @@ def _is_finite(e: Any) -> bool:
     )
 
 
-class RewriteSimplifier:
-    """Rewrites the children of a node, then the node by the first rule that matches.
+class Found:
+    """What a simplifier has found under its analyzer's present knowledge: `memo` and `forms`.
 
-    `memo` holds what was rewritten under the analyzer's present knowledge; the analyzer replaces
-    it when that changes.
+    The analyzer keeps it, and replaces what it holds when that knowledge changes; `depth` is how
+    deeply rules are nested. An analyzer that kept the simplifier itself, which refers to the
+    analyzer, would be freed only by the garbage collector.
     """
 
-    __slots__ = ("analyzer", "depth", "memo")
+    __slots__ = ("depth", "forms", "memo")
 
-    def __init__(self, analyzer: Analyzer) -> None:
-        self.analyzer = analyzer
+    def __init__(self) -> None:
         self.depth = 0
         self.memo: dict[Expr, Expr] = {}
+        self.forms: dict[Expr, Sum] = {}
+
+
+class RewriteSimplifier:
+    """Rewrites the children of a node, then the node by the first rule that matches."""
+
+    __slots__ = ("analyzer", "found")
+
+    def __init__(self, analyzer: Analyzer, found: Found) -> None:
+        self.analyzer = analyzer
+        self.found = found
 
     def __call__(self, e: Expr) -> Expr:
         """`e` rewritten, twice when the first time changed it."""
@@ -162,20 +174,20 @@ class RewriteSimplifier:
         if cls is Var:
             values = self.analyzer.values
             return values.get(e, e) if values else e  # type: ignore[call-overload]
-        found = self.memo.get(e)
+        found = self.found.memo.get(e)
         if found is None:
             handler = self.handlers.get(cls)
             found = self.children(e) if handler is None else handler(self, e)
-            self.memo[e] = found
+            self.found.memo[e] = found
         return found
 
     def again(self, e: Expr) -> Expr:
         """`e` simplified once more, inside a rule; nested at most 5 times."""
-        if self.depth >= MAX_NESTING:
+        if self.found.depth >= MAX_NESTING:
             return e
-        self.depth += 1
+        self.found.depth += 1
         e = self.visit(e)
-        self.depth -= 1
+        self.found.depth -= 1
         return e
 
     def lo(self, e: Expr) -> int:

@@ -34,7 +34,7 @@ def cancelling(divisor: int, constant: int) -> Expr:
 
 def require_indices(analyzer: Analyzer) -> None:
     """That all sums which the analyzer knows keep to `Term`."""
-    for e, form in analyzer.canonical.forms.items():
+    for e, form in analyzer.normalized.forms.items():
         for term in form.terms:
             assert not isinstance(term.atom, IntImm), f"{to_text(e)}: {form}"
 
