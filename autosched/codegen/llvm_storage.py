@@ -119,17 +119,16 @@ def keep_registers(func: PrimFunc) -> PrimFunc:
 
     LowerTVMBuiltin then leaves them to the stack; by itself it does so for small global memory.
     """
-    addressed = computed_addresses(func.body)
+    return func.with_body(_keep_registers(func.body, computed_addresses(func.body)))
 
-    def go(s: Stmt) -> Stmt:
-        s = map_children(s, go)
-        size = constant_bytes(s) if isinstance(s, Allocate) else None
-        if not isinstance(s, Allocate) or size is None:
-            return s
-        most = MOST_ON_STACK - 1 if s.buffer_var in addressed else REGISTER_BYTES
-        return s if size > most else s.with_(annotations={**s.annotations, KEEP: True})
 
-    return func.with_body(go(func.body))
+def _keep_registers(s: Stmt, addressed: set[Var]) -> Stmt:
+    s = map_children(s, lambda child: _keep_registers(child, addressed))
+    size = constant_bytes(s) if isinstance(s, Allocate) else None
+    if not isinstance(s, Allocate) or size is None:
+        return s
+    most = MOST_ON_STACK - 1 if s.buffer_var in addressed else REGISTER_BYTES
+    return s if size > most else s.with_(annotations={**s.annotations, KEEP: True})
 
 
 def _is_constant(index: Expr) -> bool:

@@ -161,15 +161,16 @@ def attached_stages(state: State, stage_id: int) -> list[int]:
     ]
 
 
+def _parallel_iterators(state: State, stage_id: int) -> int:
+    """How many iterators of the stage and of the stages below it are parallel."""
+    own = sum(it.annotation is Annotation.PARALLEL for it in state.stages[stage_id].iters)
+    return own + sum(_parallel_iterators(state, s) for s in attached_stages(state, stage_id))
+
+
 def has_nested_parallel(state: State) -> bool:
     """A root stage and the stages below it together hold several parallel iterators."""
-
-    def count(stage_id: int) -> int:
-        own = sum(it.annotation is Annotation.PARALLEL for it in state.stages[stage_id].iters)
-        return own + sum(count(s) for s in attached_stages(state, stage_id))
-
     return any(
-        count(stage_id) >= 2
+        _parallel_iterators(state, stage_id) >= 2
         for stage_id, stage in enumerate(state.stages)
         if not stage.is_placeholder and stage.compute_at is ComputeAt.ROOT
     )

@@ -78,42 +78,47 @@ def declared_buffers(stmt: Stmt) -> tuple[Buffer, ...]:
 
 def replace_buffers(stmt: Stmt, table: Mapping[Buffer, Buffer], fn: ExprFn = same) -> Stmt:
     """`stmt` with buffers replaced by `table` wherever they stand, and `fn` of expressions."""
+    return _BufferReplacer(table, fn).stmt(stmt)
 
-    def load(e: Expr) -> Expr | None:
-        if isinstance(e, BufferLoad) and e.buffer in table:
-            return BufferLoad(table[e.buffer], e.indices, e.predicate)
+
+class _BufferReplacer:
+    def __init__(self, table: Mapping[Buffer, Buffer], fn: ExprFn) -> None:
+        self._table = table
+        self._fn = fn
+
+    def _load(self, e: Expr) -> Expr | None:
+        if isinstance(e, BufferLoad) and e.buffer in self._table:
+            return BufferLoad(self._table[e.buffer], e.indices, e.predicate)
         return None
 
-    def expr(e: Expr) -> Expr:
-        return rewrite_expr(fn(e), load)
+    def _expr(self, e: Expr) -> Expr:
+        return rewrite_expr(self._fn(e), self._load)
 
-    def region(r: BufferRegion) -> BufferRegion:
-        return BufferRegion(table[r.buffer], r.region) if r.buffer in table else r
+    def _region(self, r: BufferRegion) -> BufferRegion:
+        return BufferRegion(self._table[r.buffer], r.region) if r.buffer in self._table else r
 
-    def matched(m: MatchBufferRegion) -> MatchBufferRegion:
-        buffer, source = table.get(m.buffer, m.buffer), region(m.source)
+    def _matched(self, m: MatchBufferRegion) -> MatchBufferRegion:
+        buffer, source = self._table.get(m.buffer, m.buffer), self._region(m.source)
         if buffer is m.buffer and source is m.source:
             return m
         return MatchBufferRegion(buffer, source)
 
-    def go(s: Stmt) -> Stmt:
-        new = map_children(s, go, expr)
+    def stmt(self, s: Stmt) -> Stmt:
+        new = map_children(s, self.stmt, self._expr)
         match new:
             case BufferStore() | BufferRealize() | Prefetch() | DeclBuffer():
-                return new.with_(buffer=table.get(new.buffer, new.buffer))
-            case AttrStmt() if isinstance(new.node, Buffer) and new.node in table:
-                return AttrStmt(table[new.node], new.key, new.value, new.body)
+                return new.with_(buffer=self._table.get(new.buffer, new.buffer))
+            case AttrStmt() if isinstance(new.node, Buffer) and new.node in self._table:
+                return AttrStmt(self._table[new.node], new.key, new.value, new.body)
             case Block():
                 return _with_parts(
                     new,
-                    reads=tuple(map(region, new.reads)),
-                    writes=tuple(map(region, new.writes)),
-                    alloc_buffers=tuple(table.get(b, b) for b in new.alloc_buffers),
-                    match_buffers=tuple(map(matched, new.match_buffers)),
+                    reads=tuple(map(self._region, new.reads)),
+                    writes=tuple(map(self._region, new.writes)),
+                    alloc_buffers=tuple(self._table.get(b, b) for b in new.alloc_buffers),
+                    match_buffers=tuple(map(self._matched, new.match_buffers)),
                 )
         return new
-
-    return go(stmt)
 
 
 def _with_parts(block: Block, **parts: tuple[object, ...]) -> Block:

@@ -75,18 +75,20 @@ def _is_wide(e: Expr) -> bool:
     return e.dtype is int64 or e.dtype.element is int64
 
 
+def _has_wide(e: Expr, seen: set[Expr]) -> bool:
+    """True when `e` or a part of it that was not `seen` before is wide."""
+    if e in seen:
+        return False
+    seen.add(e)
+    return _is_wide(e) or any(_has_wide(part, seen) for part in e.children())
+
+
 def _has_wide_index(body: Stmt) -> bool:
     """True when something is computed in int64; every expression is looked at once."""
     seen: set[Expr] = set()
-
-    def look(e: Expr) -> bool:
-        if e in seen:
-            return False
-        seen.add(e)
-        return _is_wide(e) or any(map(look, e.children()))
-
     return any(
-        (isinstance(s, For) and _is_wide(s.loop_var)) or any(map(look, direct_exprs(s)))
+        (isinstance(s, For) and _is_wide(s.loop_var))
+        or any(_has_wide(e, seen) for e in direct_exprs(s))
         for s in stmts(body)
     )
 

@@ -34,23 +34,26 @@ class RenormalizeSplitPattern(FunctionPass):
     name: ClassVar[str] = "RenormalizeSplitPattern"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        modulo = bits_of(FloorMod)
-        if not kinds_in(func.body) & modulo:
+        if not kinds_in(func.body) & bits_of(FloorMod):
             return func
-        memo: dict[Expr, Expr] = {}
+        return func.with_body(_Swapper().stmt(func.body))
 
-        def expr(e: Expr) -> Expr:
-            if not kinds(e) & modulo:
-                return e
-            done = memo.get(e)
-            if done is None:
-                done = memo[e] = _swapped(map_expr_children(e, expr))
-            return done
 
-        def stmt(s: Stmt) -> Stmt:
-            return map_children(s, stmt, expr)
+class _Swapper:
+    def __init__(self) -> None:
+        self.modulo = bits_of(FloorMod)
+        self.memo: dict[Expr, Expr] = {}
 
-        return func.with_body(stmt(func.body))
+    def stmt(self, s: Stmt) -> Stmt:
+        return map_children(s, self.stmt, self.expr)
+
+    def expr(self, e: Expr) -> Expr:
+        if not kinds(e) & self.modulo:
+            return e
+        done = self.memo.get(e)
+        if done is None:
+            done = self.memo[e] = _swapped(map_expr_children(e, self.expr))
+        return done
 
 
 def _swapped(e: Expr) -> Expr:

@@ -39,22 +39,25 @@ class RewriteUnsafeSelect(FunctionPass):
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         if not kinds_in(func.body) & bits_of(Select):
             return func
-        memo: dict[Expr, Expr] = {}
-        unsafe: dict[Expr, bool] = {}
-        has_select = mentions(Select)
+        return func.with_body(_Rewriter().stmt(func.body))
 
-        def expr(e: Expr) -> Expr:
-            if not has_select(e):
-                return e
-            done = memo.get(e)
-            if done is None:
-                done = memo[e] = _rewrite(map_expr_children(e, expr), unsafe)
-            return done
 
-        def stmt(s: Stmt) -> Stmt:
-            return map_children(s, stmt, expr)
+class _Rewriter:
+    def __init__(self) -> None:
+        self.memo: dict[Expr, Expr] = {}
+        self.unsafe: dict[Expr, bool] = {}
+        self.has_select = mentions(Select)
 
-        return func.with_body(stmt(func.body))
+    def stmt(self, s: Stmt) -> Stmt:
+        return map_children(s, self.stmt, self.expr)
+
+    def expr(self, e: Expr) -> Expr:
+        if not self.has_select(e):
+            return e
+        done = self.memo.get(e)
+        if done is None:
+            done = self.memo[e] = _rewrite(map_expr_children(e, self.expr), self.unsafe)
+        return done
 
 
 def _rewrite(e: Expr, unsafe: dict[Expr, bool]) -> Expr:

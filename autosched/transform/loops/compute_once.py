@@ -18,7 +18,7 @@ loop that use the same (the end of a row) take the variable, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import is_
 from typing import ClassVar
@@ -176,10 +176,8 @@ def _replaced(s: Stmt, variables: Mapping[Expr, Var]) -> Stmt:
             return broadcast(var, e.lanes)
         return None
 
-    def expr(e: Expr) -> Expr:
-        return rewrite_expr(e, handed_out)
+    return _with_exprs(s, lambda e: rewrite_expr(e, handed_out))
 
-    def stmt(inner: Stmt) -> Stmt:
-        return map_children(inner, stmt, expr)
 
-    return stmt(s)
+def _with_exprs(s: Stmt, expr: Callable[[Expr], Expr]) -> Stmt:
+    return map_children(s, lambda inner: _with_exprs(inner, expr), expr)

@@ -83,15 +83,18 @@ class HoistInvariants(FunctionPass):
             return func
         if not any(isinstance(s, _Storage) for s in stmts(func.body)):
             return func
-        uses: dict[Expr, _Uses] = {}
+        return func.with_body(_Hoister().stmt(func.body))
 
-        def hoisted(s: Stmt) -> Stmt:
-            if isinstance(s, BufferStore):
-                return s
-            new = map_children(s, hoisted)
-            return _split(new, uses) if isinstance(new, For) and _is_sure(new) else new
 
-        return func.with_body(hoisted(func.body))
+class _Hoister:
+    def __init__(self) -> None:
+        self.uses: dict[Expr, _Uses] = {}
+
+    def stmt(self, s: Stmt) -> Stmt:
+        if isinstance(s, BufferStore):
+            return s
+        new = map_children(s, self.stmt)
+        return _split(new, self.uses) if isinstance(new, For) and _is_sure(new) else new
 
 
 def _is_sure(loop: For) -> bool:

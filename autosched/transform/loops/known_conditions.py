@@ -33,24 +33,25 @@ CONDITIONS, VALUES = "conditions of statements", "values"
 def work_in(body: Stmt) -> set[str]:
     """Where in `body` a likely() or a hint asks for work; empty when nowhere."""
     known: dict[Expr, bool] = {}
-
-    def in_expr(e: Expr) -> bool:
-        found = known.get(e)
-        if found is None:
-            found = (isinstance(e, Call) and e.op == "likely") or any(map(in_expr, e.children()))
-            known[e] = found
-        return found
-
     work: set[str] = set()
     for s in stmts(body):
         if isinstance(s, AttrStmt) and s.key == HINT:
             work |= {CONDITIONS, VALUES}
         elif isinstance(s, IfThenElse):
-            if in_expr(s.condition):
+            if _has_likely(s.condition, known):
                 work.add(CONDITIONS)
-        elif any(map(in_expr, direct_exprs(s))):
+        elif any(_has_likely(e, known) for e in direct_exprs(s)):
             work.add(VALUES)
     return work
+
+
+def _has_likely(e: Expr, known: dict[Expr, bool]) -> bool:
+    found = known.get(e)
+    if found is None:
+        found = isinstance(e, Call) and e.op == "likely"
+        found = found or any(_has_likely(part, known) for part in e.children())
+        known[e] = found
+    return found
 
 
 class KnownConditions:
@@ -155,19 +156,22 @@ class KnownConditions:
 
 def drop_likely(body: Stmt) -> Stmt:
     """`body` with likely(x) replaced by x."""
-    memo: dict[Expr, Expr] = {}
+    return _Dropper().stmt(body)
 
-    def expr(e: Expr) -> Expr:
-        done = memo.get(e)
+
+class _Dropper:
+    def __init__(self) -> None:
+        self.memo: dict[Expr, Expr] = {}
+
+    def stmt(self, s: Stmt) -> Stmt:
+        return map_children(s, self.stmt, self.expr)
+
+    def expr(self, e: Expr) -> Expr:
+        done = self.memo.get(e)
         if done is None:
             if isinstance(e, Call) and e.op == "likely":
-                done = expr(e.args[0])
+                done = self.expr(e.args[0])
             else:
-                done = map_expr_children(e, expr)
-            memo[e] = done
+                done = map_expr_children(e, self.expr)
+            self.memo[e] = done
         return done
-
-    def stmt(s: Stmt) -> Stmt:
-        return map_children(s, stmt, expr)
-
-    return stmt(body)

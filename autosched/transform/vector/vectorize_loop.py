@@ -108,17 +108,16 @@ class VectorizeLoop(FunctionPass):
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         enable = self.enable and not ctx.setting("tir.disable_vectorize")
+        return func.with_body(self._stmt(func.body, enable))
 
-        def stmt(s: Stmt) -> Stmt:
-            if isinstance(s, BufferStore):
-                return s
-            if isinstance(s, For) and s.kind is ForKind.VECTORIZED:
-                if enable and not carries_memory(s):
-                    return self._loop(s)
-                return _with_kind(s, ForKind.SERIAL, stmt(s.body))
-            return map_children(s, stmt)
-
-        return func.with_body(stmt(func.body))
+    def _stmt(self, s: Stmt, enable: bool) -> Stmt:
+        if isinstance(s, BufferStore):
+            return s
+        if isinstance(s, For) and s.kind is ForKind.VECTORIZED:
+            if enable and not carries_memory(s):
+                return self._loop(s)
+            return _with_kind(s, ForKind.SERIAL, self._stmt(s.body, enable))
+        return map_children(s, lambda child: self._stmt(child, enable))
 
     def _loop(self, loop: For) -> Stmt:
         low, extent = loop.min, loop.extent
