@@ -8,8 +8,8 @@ import gc
 def rarely_collect() -> None:
     """Look for cycles once in 500,000 new objects, not in 700.
 
-    Expressions and statements form none: they are freed without that, and a candidate is lowered
-    in 12 % less time. What forms some, mostly analyzers, is some 5,000 objects a candidate.
+    Expressions, statements and analyzers form none: they are freed without that. What forms some
+    are tensors and their operations, which refer to each other, and a few passes for GPUs.
     """
     gc.set_threshold(500_000, 20, 20)
 
