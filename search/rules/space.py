@@ -131,11 +131,18 @@ def _read_elsewhere(state: State, stage_id: int, inside: set[int]) -> bool:
 
 
 def _has_rows(context: Context, state: State, stage_id: int) -> Decision:
-    """An output whose last axis only reductions on the way to it go through."""
+    """An output whose last axis only reductions on the way to it go through.
+
+    Behind a stage that is to be tiled there are no other sketches: rows in blocks are the best end
+    of each tiling, and the trials are needed for the tiling (docs/searching.md has figures).
+    """
     op = _untouched(state, stage_id)
     if op is None or op.reduce_axis or len(op.axis) < 2 or not queries.is_output(state, stage_id):
         return Decision.SKIP
-    return Decision.APPLY if _row_stages(state, stage_id) else Decision.SKIP
+    if not _row_stages(state, stage_id):
+        return Decision.SKIP
+    tiled = any(queries.needs_multi_level_tiling(state, k) for k in range(len(state.stages)))
+    return Decision.APPLY_AND_SKIP_REST if tiled else Decision.APPLY
 
 
 def _fuse_rows(context: Context, state: State, stage_id: int) -> Next:

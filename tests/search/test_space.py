@@ -93,7 +93,7 @@ def test_all_stages_of_a_row_are_computed_together(expr: str) -> None:
 
 
 def test_the_rows_behind_a_stage_to_be_tiled_are_computed_together() -> None:
-    """Those of an attention: the products are tiled as they are without them."""
+    """Those of an attention, in all sketches: its trials are for the tiles of the products."""
     task = Task.from_workload("transpose_batch_matmul_softmax", B=1, S=13, H=2, D=5)
     rows = ("maxelem", "exp", "expsum")
 
@@ -102,12 +102,11 @@ def test_the_rows_behind_a_stage_to_be_tiled_are_computed_together() -> None:
         return found == [True] * len(rows)
 
     old, new = (sketches_of(task, space) for space in SPACES)
-    fused = [state for state in new if is_fused(state)]
-    assert not any(map(is_fused, old)) and fused
+    assert not any(map(is_fused, old)) and new and all(map(is_fused, new))
     space = SearchSpace(task)
     inputs = task.inputs(seed=1)
     (want,) = task.reference(inputs)
-    for steps in space.sample(np.random.default_rng(0), 3, sketch=fused[0])[:3]:
+    for steps in space.sample(np.random.default_rng(0), 3)[:3]:
         assert is_fused(space.context.dag.state_of(steps))
         got = np.empty_like(want)
         load(build_steps(task.dag, steps, task.target))(*inputs, got)
