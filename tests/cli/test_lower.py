@@ -10,7 +10,7 @@ from autosched.measure.result import MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
 from autosched.transform.pipeline import DEVICE_PIPELINE, GPU_PIPELINE, HOST_PIPELINE
-from kit.cli import Cli
+from kit.cli import Cli, MakeRecord
 
 
 def test_the_last_program_is_printed(cli: Cli, config: Path) -> None:
@@ -173,13 +173,15 @@ def test_a_profile_of_a_record(cli: Cli, log: Path) -> None:
     assert "nothing in a parallel loop is timed; --profile-serial runs it on one" in done.err
 
 
-def test_a_profile_inside_parallel_loops(cli: Cli, log: Path) -> None:
-    done = cli("lower", "--profile", log, "--profile-serial", "--profile-depth", "0")
+def test_a_profile_inside_parallel_loops(cli: Cli, log: Path, record: MakeRecord) -> None:
+    steps = steps_from_json([["SP", 2, 0, 16, [8], 1], ["AN", 2, 0, 3]])
+    RecordLog(log).append([record(steps=steps)])
+    done = cli("lower", "--profile", f"{log}:3", "--profile-serial", "--profile-depth", "0")
     assert done.status == 0
-    assert re.search(r"^ 1    for i.outer in range\(4\) +C +1 ", done.out, re.MULTILINE)
+    assert re.search(r"^ 1    for i.outer in range\(2\) +C +1 ", done.out, re.MULTILINE)
     assert not re.search(r"^ 2 ", done.out, re.MULTILINE)
-    deeper = cli("lower", "--profile", log, "--profile-serial", "--profile-depth", "1").out
-    assert re.search(r"^ 2      for .* C +4 ", deeper, re.MULTILINE)
+    deeper = cli("lower", "--profile", f"{log}:3", "--profile-serial", "--profile-depth", "1").out
+    assert re.search(r"^ 2      for k in .* C.acc +2 ", deeper, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """What is on the stack and what is on the heap."""
 
 import re
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from autosched.codegen.llvm import emit_llvm
+from autosched.codegen.llvm_compile import Level, optimized
 from autosched.codegen.llvm_storage import ALLOC, STACK_BYTES, computed_addresses
 from autosched.target import cpu_target
 from autosched.tir.buffer import Buffer, decl_buffer
@@ -141,3 +143,22 @@ def test_memory_shared_across_types(same_as_interpreted: RunKernel) -> None:
     assert re.findall(r"alloca \[(\d+) x (\w+)\], align 64", text) == [("2048", "double")]
     numbers = np.random.default_rng(0).integers(-4, 5, 4096).astype(np.float32)
     same_as_interpreted(func, numbers, np.zeros(4096, np.float32))
+
+
+@pytest.mark.parametrize("level", get_args(Level))
+def test_parts_of_an_array_may_be_stored_in_any_order(level: Level) -> None:
+    """LLVM joins them where the last part is stored; the first is worked out only after that."""
+    text = """\
+define void @joined(ptr %p, ptr %q) {
+  %a = alloca [4 x float], align 16
+  %x = load <2 x float>, ptr %p, align 4
+  %last = getelementptr float, ptr %a, i64 2
+  store <2 x float> %x, ptr %last, align 4
+  %y = fadd <2 x float> %x, %x
+  store <2 x float> %y, ptr %a, align 4
+  %v = load <4 x float>, ptr %a, align 4
+  store <4 x float> %v, ptr %q, align 4
+  ret void
+}
+"""
+    assert "alloca" not in optimized(text, cpu_target(2), level)

@@ -18,6 +18,9 @@ _ROWS: dict[tuple[str, Steps], FeatureRows] = {}
 class StubWorker(Worker):
     """Answers at once; has no process."""
 
+    def _begin(self, queue: tuple[int, int]) -> None:
+        pass
+
     def start(self) -> None:
         pass
 
