@@ -62,6 +62,8 @@ def fetched(loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> Stage
     count = 1
     for extent in axes:
         count *= extent
+    if count == 1:  # nothing says that the thread is the first
+        return None
     row = _Row(*_ROW, rounds, width, count)
     parts = _parts(row, axes)
     if parts is None:

@@ -65,8 +65,9 @@ def test_as_lowering_writes_them() -> None:
         (LOOPS[2]._replace(leaves=(4, 5, 6)), [6, 8, 1, 7], [1, 7, 7]),
         (LOOPS[2]._replace(kinds=(5, 6, 2)), [6, 8, 1, 7], [7, 7, 1]),
         (LOOPS[3], [1, 5, 3, 1, 6], [3, 6, 1]),
+        (LOOPS[3], [1, 1, 1, 1, 49], [1, 49, 1]),
     ],
-    ids=["lanes", "order", "blocks", "a bound that simplification does not see"],
+    ids=["lanes", "order", "blocks", "a bound that simplification does not see", "one element"],
 )
 def test_others_are_left_to_lowering(loops: Loops, numbers: list[int], sizes: list[int]) -> None:
     assert fetched(loops, numbers, sizes) is None
