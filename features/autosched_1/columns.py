@@ -36,7 +36,7 @@ _ACCESS_TYPE = {name: _one_hot(k, 3) for k, name in enumerate(ACCESS_TYPES)}
 _REUSE_TYPE = {name: _one_hot(k, 3) for k, name in enumerate(REUSE_TYPES)}
 _SCOPE = {name: _one_hot(k, len(SCOPES)) for k, name in enumerate(SCOPES)}
 _NO_SCOPE = (0.0,) * len(SCOPES)
-_MOST_REGISTERS = 4.0  # shares of the register file beyond this are all the same: it spills
+MOST_REGISTERS = 4.0  # shares of the register file beyond this are all the same: it spills
 
 
 @dataclass(slots=True)
@@ -256,7 +256,7 @@ def _registers(row: Row, machine: Machine) -> Iterator[float]:
     yield float(code.folded)
     yield code.gathers
     yield code.accumulators
-    yield min(_MOST_REGISTERS, code.registers / machine.core.registers)
+    yield min(MOST_REGISTERS, code.registers / machine.core.registers)
     yield code.cycles * 10
     yield store.locality.inner[reducing[-1] + 1] if reducing else 0
     yield store.loops[running[-1]].extent if running else 1

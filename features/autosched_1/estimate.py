@@ -25,7 +25,7 @@ from autosched.tir.stmt import ForKind
 # Cycles for each byte into L1 (from L2), L2 (from L3) and L3 (from memory), one core streaming:
 # rounded from the tables of the Intel 64 and IA-32 Optimization Reference Manual, "Cache
 # Hierarchy"; only their order of magnitude matters.
-_CYCLES_PER_BYTE = (1 / 32, 1 / 10, 1 / 4)
+CYCLES_PER_BYTE = (1 / 32, 1 / 10, 1 / 4)
 
 # Vector instructions for an operation; those that are not named cost 1, plain index arithmetic 0.
 _COSTS = {
@@ -81,7 +81,7 @@ def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
     balance = _balance(store.loops, machine.threads)
     busy = 1.0 / (machine.threads * balance)
     compute = store.iterations / code.lanes * code.cycles * busy
-    memory = total(b * c for b, c in zip(moved, _CYCLES_PER_BYTE, strict=True)) * busy
+    memory = total(b * c for b, c in zip(moved, CYCLES_PER_BYTE, strict=True)) * busy
     traffic = moved[0], moved[1], moved[2]
     walked = _walk(store, start, code, machine)
     return Estimate(start, code, traffic, fits, compute, memory, balance, walked)

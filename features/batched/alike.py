@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,18 @@ def parts_of(alike: list[Alike]) -> list[list[Alike]]:
             parts[-1].append(some)
             size += len(some.members)
     return parts
+
+
+def some_of(alike: list[Alike], chosen: Collection[int]) -> list[Alike]:
+    """The members whose place among all is one of `chosen`, in order."""
+    found, start, wanted = [], 0, set(chosen)
+    for those in alike:
+        kept = [k for k in range(len(those.members)) if start + k in wanted]
+        start += len(those.members)
+        if kept:
+            members = [those.members[k] for k in kept]
+            found.append(Alike(those.plan, members, [those.numbers[k] for k in kept]))
+    return found
 
 
 def population_of(alike: list[Alike], texts: Texts | None = None) -> Population:

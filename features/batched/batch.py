@@ -11,7 +11,7 @@ import numpy as np
 
 from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
-from autosched.features.batched.alike import Alike, parts_of, population_of
+from autosched.features.batched.alike import Alike, parts_of, population_of, some_of
 from autosched.features.batched.build_nest import build_nest
 from autosched.features.batched.counts import Known
 from autosched.features.batched.limits import Limits, refused_by_size
@@ -42,7 +42,7 @@ class Share:
 
 
 @dataclass(eq=False)
-class _Program:
+class Program:
     """What candidates compute, or `why` there are no rows; `ops` are then for limits only."""
 
     ops: ProgramOps | None
@@ -80,7 +80,7 @@ class BatchedFeatures:
         self._structures = Structures()
         self._planner = Planner(dag)
         self._plans: dict[tuple[Any, ...], Plan | str] = {}
-        self._programs: dict[tuple[Any, ...], _Program] = {}
+        self._programs: dict[tuple[Any, ...], Program] = {}
         self.share = Share()
 
     def __call__(self, candidates: Sequence[Steps]) -> list[FeatureRows | None]:
@@ -187,7 +187,7 @@ class BatchedFeatures:
             population = population_of(alike, program.texts)
             rows = rows_of_population(ops, population, line, program.known, self._limits)
         except UnsupportedError as error:
-            self._programs[key] = _Program(ops, str(error))
+            self._programs[key] = Program(ops, str(error))
             self.share.reasons[str(error)] += len(members)
             return [*rest, *members]
         bad = rows.forms.bad
@@ -201,12 +201,12 @@ class BatchedFeatures:
                     buffers[n] = rows.buffers(k)
         return [*rest, *(n for n, no in zip(members, bad, strict=True) if no)]
 
-    def _ready(self, key: tuple[Any, ...], alike: list[Alike]) -> _Program:
+    def _ready(self, key: tuple[Any, ...], alike: list[Alike]) -> Program:
         program = self._programs.get(key)
         if program is None:
             if self._limits is not None and not alike[0].plan.threads:
                 raise UnsupportedError("no threads, though it is for a GPU")
-            program = self._programs[key] = _Program(ops_of(self._dag, alike[0].plan))
+            program = self._programs[key] = Program(ops_of(self._dag, alike[0].plan))
         return program
 
     def refused(self, candidates: Sequence[Steps]) -> list[bool]:
@@ -224,7 +224,7 @@ class BatchedFeatures:
                         for n in self._within_limits(program.ops, part).refused:
                             found[n] = True
                 except UnsupportedError as error:
-                    self._programs[key] = _Program(None, str(error))
+                    self._programs[key] = Program(None, str(error))
         return found
 
     def _within_limits(self, ops: ProgramOps, alike: list[Alike]) -> _Limited:
@@ -236,18 +236,13 @@ class BatchedFeatures:
         nest.forms.refuse(verdict.unsure & ~verdict.refused, "memory that passes may share")
         unsure, refused = nest.forms.bad.tolist(), verdict.refused.tolist()
         found = _Limited([], [], [], nest.forms.reasons)
-        start = 0
-        for those in alike:
-            kept = []
-            for k, n in enumerate(those.members):
-                if unsure[start + k]:
-                    found.unsure.append(n)
-                elif refused[start + k]:
-                    found.refused.append(n)
-                else:
-                    kept.append(k)
-            start += len(those.members)
-            if kept:
-                members = [those.members[k] for k in kept]
-                found.left.append(Alike(those.plan, members, [those.numbers[k] for k in kept]))
+        left = []
+        for k, n in enumerate(n for those in alike for n in those.members):
+            if unsure[k]:
+                found.unsure.append(n)
+            elif refused[k]:
+                found.refused.append(n)
+            else:
+                left.append(k)
+        found.left.extend(some_of(alike, left))
         return found

@@ -82,7 +82,7 @@ class AccessColumns:
         one = np.ones(self._forms.count)
         zero = np.zeros(self._forms.count)
         total = r32(self._store.product * eb)
-        kind, dis_iter, dis_bytes, reuse = self._reuse(access)
+        kind, dis_iter, dis_bytes, reuse = self.reuse(access)
         unique = np.where(self._some, r32(r32(self._oldest(access)) * eb), eb)
         lines, stride = self._lines(access, eb)
         unique_lines = np.where(self._some, self._unique_lines(access, unique, eb), 1.0)
@@ -116,7 +116,8 @@ class AccessColumns:
             found, done = np.where(here, size, found), done | here
         return found
 
-    def _reuse(self, access: Touched) -> tuple[Ints, Floats, Floats, Floats]:
+    def reuse(self, access: Touched) -> tuple[Ints, Floats, Floats, Floats]:
+        """Kind of reuse, its distance in iterations and in bytes, and how often."""
         forms = self._forms
         kind = forms.full(2)
         dis_iter, dis_bytes = np.zeros(forms.count), np.zeros(forms.count)

@@ -8,12 +8,12 @@ from typing import Any
 from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.machine import machine_of
-from autosched.features.batched.alike import Alike, population_of
+from autosched.features.batched.alike import Alike, population_of, some_of
 from autosched.features.batched.autosched_1.cut_pieces import Key, copies, pieces_of
 from autosched.features.batched.autosched_1.partition import Instance, Trees, UncutError
 from autosched.features.batched.autosched_1.rows import Ready, ready, rows_of_pieces, whole_pieces
 from autosched.features.batched.autosched_1.values import KnownChoices
-from autosched.features.batched.batch import BatchedFeatures, _Program
+from autosched.features.batched.batch import BatchedFeatures, Program
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.batched.rows import PopulationRows
 from autosched.features.lowering import rows_of_steps
@@ -62,17 +62,18 @@ class BatchedTuningFeatures(BatchedFeatures):
             groups = self._cut(made)
             done.append((members, rows_of_pieces(made, whole_pieces(made), machine, self._choices)))
             for group in groups:
-                part = _part(alike, [n for n, _ in group])
+                part = some_of(alike, [n for n, _ in group])
                 again = ready(program.ops, population_of(part))
                 pieces = pieces_of(again, [copies for _, copies in group])
                 rows = rows_of_pieces(again, pieces, machine, self._choices)
                 done.append(([members[n] for n, _ in group], rows))
         except UnsupportedError as error:
-            self._programs[key] = _Program(None, str(error))
+            self._programs[key] = Program(None, str(error))
             self.share.reasons[str(error)] += len(members)
             return members
         left = dict.fromkeys(members)
         for those, rows in done:
+            self.share.reasons += rows.forms.reasons
             for k, (n, values, bad) in enumerate(
                 zip(those, rows.values, rows.forms.bad.tolist(), strict=True)
             ):
@@ -81,7 +82,6 @@ class BatchedTuningFeatures(BatchedFeatures):
                     found[n] = values
                     if buffers is not None:
                         buffers[n] = rows.buffers(k)
-        self._note(done)
         return list(left)
 
     def _cut(self, made: Ready) -> list[list[tuple[int, list[Instance]]]]:
@@ -98,19 +98,3 @@ class BatchedTuningFeatures(BatchedFeatures):
                 continue
             found[key].append((n, instances))
         return [group for group in found.values() if len(group) >= _WORTH_CUTTING]
-
-    def _note(self, done: list[tuple[list[int], PopulationRows]]) -> None:
-        for _, rows in done:
-            self.share.reasons += rows.forms.reasons
-
-
-def _part(alike: list[Alike], chosen: list[int]) -> list[Alike]:
-    """Those of the members by their place among all, in order."""
-    found, start, wanted = [], 0, set(chosen)
-    for those in alike:
-        kept = [k for k in range(len(those.members)) if start + k in wanted]
-        start += len(those.members)
-        if kept:
-            members = [those.members[k] for k in kept]
-            found.append(Alike(those.plan, members, [those.numbers[k] for k in kept]))
-    return found

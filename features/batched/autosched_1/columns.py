@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from autosched.features.ansor.names import CURVE_POINTS
-from autosched.features.autosched_1.columns import _MOST_REGISTERS
-from autosched.features.autosched_1.estimate import _CYCLES_PER_BYTE, ALL_OPS, FLOAT_OPS
+from autosched.features.autosched_1.columns import MOST_REGISTERS
+from autosched.features.autosched_1.estimate import ALL_OPS, CYCLES_PER_BYTE, FLOAT_OPS
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.names import ACCESS_WIDTH, MAX_BUFFERS, SCOPES
 from autosched.features.batched.autosched_1.facts import Facts
@@ -63,7 +63,7 @@ def estimated(
     balance = chunks / (-(-chunks // machine.threads) * machine.threads)
     busy = 1.0 / (machine.threads * balance)
     compute = facts.iterations / code.lanes * code.cycles * busy
-    memory = _in_order([b * c for b, c in zip(moved, _CYCLES_PER_BYTE, strict=True)]) * busy
+    memory = _in_order([b * c for b, c in zip(moved, CYCLES_PER_BYTE, strict=True)]) * busy
     fits = [facts.at(facts.inner, level) for level in levels]
     step = np.asarray(facts.store.step)
     return Estimated(facts, code, counts, step, scopes, moved, fits, balance, compute, memory)
@@ -159,7 +159,7 @@ class _Own:
         self.forms = self.facts.forms
         self.loops = range(len(self.facts.present))
         reused = AccessColumns(self.facts.nest, tables, self.facts.store, machine.line)
-        self.reuse = [reused._reuse(access) for access in self.facts.accesses]
+        self.reuse = [reused.reuse(access) for access in self.facts.accesses]
         self.lane, self.any_lane = self._lane()
 
     def columns(self, row: Row) -> Iterator[Column]:
@@ -358,7 +358,7 @@ class _Own:
         yield code.folded
         yield code.gathers
         yield code.accumulators
-        yield np.minimum(_MOST_REGISTERS, code.registers / core.registers)
+        yield np.minimum(MOST_REGISTERS, code.registers / core.registers)
         yield code.cycles * 10
         yield np.where(some, facts.at(facts.inner, last + 1), 0)
         yield inner_len
