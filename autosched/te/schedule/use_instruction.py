@@ -64,29 +64,9 @@ def use_instruction(
     if not isinstance(op, ComputeOp) or stage.relations:
         raise refuse("use_instruction", stage, None, "only a te.compute before its loops change")
     product = as_product(op, it)
-    if product is None:
-        raise refuse(
-            "use_instruction", stage, None, f"it is no product of matrices of the types of {name}"
-        )
-    if pack_a and not can_pack(product, it):
-        raise refuse(
-            "use_instruction",
-            stage,
-            None,
-            f"{name} needs rows of A that move one of its indices evenly",
-        )
-    if not pack_a and not reads_in_place(product, it, tile[0]):
-        raise refuse(
-            "use_instruction", stage, None, f"{name} cannot read {product.a!r} in place; use pack_a"
-        )
-    if over and not (pack_a and tiles_over(product, it, tile[0])):
-        raise refuse(
-            "use_instruction",
-            stage,
-            None,
-            f"over: needs pack_a, rows that fit one tile of {name}, and an axis before them that "
-            f"moves A by one and that {tile[0]} divides",
-        )
+    problem = _problem(product, it, tile[0], pack_a, over)
+    if product is None or problem:
+        raise refuse("use_instruction", stage, None, problem)
     writer = InstructionStages(product, it, Tile(*tile), over)
     new = writer.operations(pack_a)
     position = schedule.stages.index(stage)
@@ -101,6 +81,22 @@ def use_instruction(
     schedule.replace_ops({op: copy})
     stage.reset_loops(copy)
     return [made.output(0) for made in new]
+
+
+def _problem(product: Product | None, it: Instruction, rows: int, pack_a: bool, over: bool) -> str:
+    """Why the instruction cannot compute the product so; empty where it can."""
+    if product is None:
+        return f"it is no product of matrices of the types of {it.name}"
+    if pack_a and not can_pack(product, it):
+        return f"{it.name} needs rows of A that move one of its indices evenly"
+    if not pack_a and not reads_in_place(product, it, rows):
+        return f"{it.name} cannot read {product.a!r} in place; use pack_a"
+    if over and not (pack_a and tiles_over(product, it, rows)):
+        return (
+            f"over: needs pack_a, rows that fit one tile of {it.name}, and an axis before them "
+            f"that moves A by one and that {rows} divides"
+        )
+    return ""
 
 
 def reads_in_place(product: Product, it: Instruction, rows: int) -> bool:
