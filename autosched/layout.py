@@ -6,7 +6,7 @@ Data only, so that every layer may use it; `state/layout_rewrite.py` says how ca
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
@@ -59,6 +59,25 @@ class LayoutChange:
     original_layout: str
     new_layout: str
     joined: int = 1
+
+    @classmethod
+    def of_axes(
+        cls,
+        name: str,
+        position: int,
+        names: Sequence[str],
+        shape: Sequence[int],
+        dims: Sequence[tuple[int, int]],
+        joined: int = 1,
+    ) -> LayoutChange | None:
+        """The change with texts that call the axes `names`; None where the extents of an axis do
+        not make up its size."""
+        for axis, size in enumerate(shape):
+            if math.prod(extent for own, extent in dims if own == axis) != size:
+                return None
+        original = "".join(f"{size}{axis}" for size, axis in zip(shape, names, strict=True))
+        new = "".join(f"{extent}{names[axis]}" for axis, extent in dims)
+        return cls(name, position, tuple(shape), tuple(dims), original, new, joined)
 
     @property
     def new_shape(self) -> tuple[int, ...]:

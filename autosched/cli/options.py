@@ -63,4 +63,12 @@ Force = Annotated[bool, typer.Option("--force", help="Replace a file of another 
 Share = Annotated[
     bool, typer.Option("--share", help="Measure on a GPU on which other processes compute.")
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Build and measure on the nodes of a Ray cluster: ray://HOST:PORT, HOST:PORT, "
+        "auto or local.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]

@@ -15,6 +15,7 @@ from autosched.cli.options import (
     Expr,
     Force,
     Json,
+    Ray,
     Set,
     Shape,
     Share,
@@ -52,14 +53,7 @@ def tune(
         bool, typer.Option("--fresh", help="Do not continue: write a new record file.")
     ] = False,
     share: Share = False,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Build and measure on the nodes of a Ray cluster: ray://HOST:PORT, HOST:PORT, "
-            "auto or local.",
-        ),
-    ] = None,
+    ray: Ray = None,
     dry_run: Annotated[
         bool,
         typer.Option(

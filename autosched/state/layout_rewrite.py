@@ -10,7 +10,6 @@ own that runs in parallel before (INSERT_TRANSFORM_STAGE).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -152,17 +151,8 @@ def _layout_change(
         return None
     # An axis of length 1 indexed by the constant 0 has no loop.
     dims += [(d, 1) for d, name in enumerate(names) if name == "IntImm"]
-    for d, size in enumerate(sizes):
-        if math.prod(extent for axis, extent in dims if axis == d) != size:
-            return None
-    return LayoutChange(
-        tensor.op.name,
-        state.dag.tensors.index(tensor),
-        tuple(sizes),
-        tuple(dims),
-        "".join(f"{size}{name}" for size, name in zip(sizes, names, strict=True)),
-        "".join(f"{extent}{names[axis]}" for axis, extent in dims),
-    )
+    position = state.dag.tensors.index(tensor)
+    return LayoutChange.of_axes(tensor.op.name, position, names, sizes, dims)
 
 
 def _new_dims(state: State, stage_id: int, names: Sequence[str]) -> list[tuple[int, int]] | None:

@@ -10,7 +10,6 @@ before:                                       after:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from string import ascii_lowercase
 
@@ -64,18 +63,5 @@ def packed_input(state: State, tensor: Tensor) -> LayoutChange | None:
     op = readers[0]
     dims: list[tuple[int, int]] = [(int(axis), int(size)) for axis, size in op.attrs[PACKED]]
     shape = [extent.value if isinstance(extent, IntImm) else -1 for extent in tensor.shape]
-    if any(
-        math.prod(size for axis, size in dims if axis == d) != whole
-        for d, whole in enumerate(shape)
-    ):
-        return None
-    names = ascii_lowercase[: len(shape)]
-    return LayoutChange(
-        tensor.op.name,
-        state.dag.tensors.index(tensor),
-        tuple(shape),
-        tuple(dims),
-        "".join(f"{size}{name}" for size, name in zip(shape, names, strict=True)),
-        "".join(f"{size}{names[axis]}" for axis, size in dims),
-        joined=2,
-    )
+    names, position = ascii_lowercase[: len(shape)], state.dag.tensors.index(tensor)
+    return LayoutChange.of_axes(tensor.op.name, position, names, shape, dims, joined=2)
