@@ -9,10 +9,13 @@ from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.machine import machine_of
 from autosched.features.batched.alike import Alike, population_of, some_of
+from autosched.features.batched.autosched_1.borders import KnownBorders, is_padded
 from autosched.features.batched.autosched_1.cut_pieces import Key, copies, pieces_of
 from autosched.features.batched.autosched_1.partition import Instance, Trees, UncutError
-from autosched.features.batched.autosched_1.rows import Ready, ready, rows_of_pieces, whole_pieces
+from autosched.features.batched.autosched_1.piece import Ready
+from autosched.features.batched.autosched_1.rows import ready, rows_of_pieces
 from autosched.features.batched.autosched_1.values import KnownChoices
+from autosched.features.batched.autosched_1.whole_pieces import whole_pieces
 from autosched.features.batched.batch import BatchedFeatures, Program
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.batched.rows import PopulationRows
@@ -33,6 +36,7 @@ class BatchedTuningFeatures(BatchedFeatures):
     def __init__(self, dag: ComputeDAG, target: Target) -> None:
         super().__init__(dag, target)
         self._choices: KnownChoices = {}
+        self._borders: KnownBorders = {}
 
     def _one(self, steps: Steps) -> Rows | None:
         try:
@@ -60,7 +64,8 @@ class BatchedTuningFeatures(BatchedFeatures):
                 return members
             made = ready(program.ops, population_of(alike))
             groups = self._cut(made)
-            done.append((members, rows_of_pieces(made, whole_pieces(made), machine, self._choices)))
+            whole = whole_pieces(made, self._borders)
+            done.append((members, rows_of_pieces(made, whole, machine, self._choices)))
             for group in groups:
                 part = some_of(alike, [n for n, _ in group])
                 again = ready(program.ops, population_of(part))
@@ -88,6 +93,9 @@ class BatchedTuningFeatures(BatchedFeatures):
         """The candidates with conditions whose loops are cut alike, several of each kind."""
         found: dict[Key, list[tuple[int, list[Instance]]]] = defaultdict(list)
         those = made.conditional.nonzero()[0].tolist()
+        if those and any(map(is_padded, made.stores)):
+            self.share.reasons["a copy with a border beside loops that are cut"] += len(those)
+            return []
         trees = Trees(made.nest, made.population, made.stores) if those else None
         for n in those:
             assert trees is not None

@@ -15,6 +15,7 @@ from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.names import ACCESS_WIDTH, MAX_BUFFERS, SCOPES
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.nests import Code, Floats
+from autosched.features.batched.autosched_1.piece import Piece
 from autosched.features.batched.columns import AccessColumns, Tables
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.walk.access import ACCESS_TYPES, READ_WRITE
@@ -27,8 +28,8 @@ Column = Any
 
 @dataclass(eq=False)
 class Estimated:
-    """A store with its operations and `autosched_1.estimate.Estimate`; `exists` says where there
-    is such a store, `traffic` and `fits` are those of each cache."""
+    """A store with its operations and `autosched_1.estimate.Estimate`; `traffic` and `fits` are
+    those of each cache, `exists` and `guards` those of its `Piece`."""
 
     facts: Facts
     code: Code
@@ -40,6 +41,8 @@ class Estimated:
     balance: Floats
     compute: Floats
     memory: Floats
+    exists: Flags | None = None
+    guards: Sequence[Ints] = ()
 
     def operations(self, kinds: range) -> Ints:
         """Of one iteration, a multiply-add counting as two."""
@@ -48,7 +51,7 @@ class Estimated:
 
 
 def estimated(
-    facts: Facts, code: Code, counts: Ints, scopes: list[str], machine: Machine
+    facts: Facts, code: Code, counts: Ints, scopes: list[str], machine: Machine, piece: Piece
 ) -> Estimated:
     """The estimate of one store."""
     levels = [facts.fits(capacity) for capacity in machine.caches]
@@ -66,7 +69,8 @@ def estimated(
     memory = _in_order([b * c for b, c in zip(moved, CYCLES_PER_BYTE, strict=True)]) * busy
     fits = [facts.at(facts.inner, level) for level in levels]
     step = np.asarray(facts.store.step)
-    return Estimated(facts, code, counts, step, scopes, moved, fits, balance, compute, memory)
+    known = (facts, code, counts, step, scopes, moved, fits, balance, compute, memory)
+    return Estimated(*known, piece.exists, piece.guards)
 
 
 def _in_order(values: Sequence[Any]) -> Any:
@@ -97,26 +101,68 @@ class Row:
     allocation: list[Column] | None
 
 
+def first_place(stores: Sequence[Estimated]) -> Ints:
+    """Where the first of these stores is."""
+    found: Ints = np.stack([s.facts.store.place for s in stores]).min(axis=0)
+    return found
+
+
+class _Sums:
+    """Adds up values of the stores of a buffer that there are, in program order."""
+
+    def __init__(self, stores: Sequence[Estimated]) -> None:
+        self._exists = [s.exists for s in stores]
+        self.order: Ints | None = None
+        if any(exists is not None for exists in self._exists):
+            self.order = np.argsort(np.stack([s.facts.store.place for s in stores]), axis=0)
+
+    def __call__(self, values: Sequence[Any]) -> Any:
+        if self.order is None:
+            return _in_order(values)
+        table = np.stack(
+            [
+                value if exists is None else np.where(exists, value, 0)
+                for value, exists in zip(values, self._exists, strict=True)
+            ]
+        )
+        order = self.order.reshape(len(table), *[1] * (table.ndim - 2), -1)
+        return _in_order(list(np.take_along_axis(table, order, axis=0)))
+
+    def largest(self, values: Sequence[Ints]) -> Ints:
+        """Which store has the largest value, the last of several."""
+        table = np.stack(values)
+        if self.order is None:
+            found: Ints = len(table) - 1 - np.argmax(table[::-1], axis=0)
+            return found
+        for value, exists in zip(table, self._exists, strict=True):
+            if exists is not None:
+                value[~exists] = -1
+        table = np.take_along_axis(table, self.order, axis=0)
+        last = len(table) - 1 - np.argmax(table[::-1], axis=0)
+        store: Ints = np.take_along_axis(self.order, last[None], axis=0)[0]
+        return store
+
+
 def row_of(stores: list[Estimated], allocation: list[Column] | None, machine: Machine) -> Row:
     """The row of a buffer that these store to."""
-    table = np.stack([s.facts.iterations for s in stores])
-    most = len(stores) - 1 - np.argmax(table[::-1], axis=0)
-    counts = _in_order([s.counts * s.facts.iterations for s in stores])
-    ops = _in_order([s.operations(ALL_OPS) * s.facts.iterations for s in stores])
-    compute = _in_order([s.compute for s in stores])
-    memory = _in_order([s.memory for s in stores])
-    walk = _in_order([s.code.walked[8] / (machine.threads * s.balance) for s in stores])
+    total = _Sums(stores)
+    most = total.largest([s.facts.iterations for s in stores])
+    counts = total([s.counts * s.facts.iterations for s in stores])
+    ops = total([s.operations(ALL_OPS) * s.facts.iterations for s in stores])
+    compute = total([s.compute for s in stores])
+    memory = total([s.memory for s in stores])
+    walk = total([s.code.walked[8] / (machine.threads * s.balance) for s in stores])
     unique = [machine.line * _in_order([lines[0] for lines in s.facts.lines]) for s in stores]
     return Row(
         stores,
         most,
         counts,
         ops.astype(np.float64),
-        [_in_order([s.traffic[c] for s in stores]) for c in range(3)],
+        [total([s.traffic[c] for s in stores]) for c in range(3)],
         compute,
         memory,
         np.maximum(compute, memory),
-        _in_order([s.code.walked[:8] for s in stores]),
+        total([s.code.walked[:8] for s in stores]),
         walk,
         np.maximum(compute, walk),
         _chosen(most, [s.facts.iterations for s in stores]),
@@ -172,7 +218,7 @@ class _Own:
         yield from self._walk(row)
         yield from self._curve()
         yield from self._registers()
-        yield from (0, 0, 0)
+        yield from self._conditions()
         yield from (0,) * 8
         yield from self._allocation(row)
         yield self.facts.iterations
@@ -365,6 +411,23 @@ class _Own:
         yield some & (last == innermost)
         yield self._last(reducing, facts.extent)
         yield self._unrolled()
+
+    def _conditions(self) -> Iterator[Column]:
+        """Conditions around the store: how many, whether one is inside all loops, and how often
+        they are asked."""
+        facts, guards = self.facts, self.store.guards
+        if not len(guards):
+            yield from (0, 0, 0)
+            return
+        last, number, checks = self.forms.full(-1), self.forms.zero, self.forms.zero
+        for depth in guards:
+            there = depth >= 0
+            number, last = number + there, np.where(there, depth, last)
+            inside = facts.at(facts.inner, facts.level_of(np.minimum(depth, facts.number)))
+            checks = checks + np.where(there, facts.iterations // inside, 0)
+        yield number
+        yield (number > 0) & (last >= facts.number)
+        yield checks
 
     def _unrolled(self) -> Ints:
         facts = self.facts

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from autosched.features.batched.autosched_1.partition import Instance, Path, Place, Trees
-from autosched.features.batched.autosched_1.rows import Piece, Ready
+from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.forms import Form, Forms, Ints
 from autosched.features.batched.stores import Floats, Store, own_indices, r32

@@ -134,10 +134,7 @@ def _unique(rows: Ints) -> tuple[npt.NDArray[np.intp], Ints]:
 def code_of(
     facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints, machine: Machine
 ) -> Code:
-    """What becomes of the nest from depth `start` on or further inside, and its walk.
-
-    A value that is `chosen` is conditional along the loops that move what it loads.
-    """
+    """What becomes of the nest from depth `start` on or further inside, and its walk."""
     count, good = len(facts.present), ~facts.forms.bad
     reads = len(facts.accesses) - 1
     inside = facts.present & (facts.depth[:-1] >= start)
@@ -148,7 +145,7 @@ def code_of(
     conditional = np.zeros_like(inside)
     weight = np.full((1, facts.forms.count), value.weight)
     if chosen is not None:
-        conditional = inside & chosen.conditional & np.any(facts.uses[1:], axis=0)
+        conditional = inside & chosen.conditional
         weight = chosen.weight[None]
     table = np.concatenate([table, conditional[None]])
     flat = table.reshape(-1, facts.forms.count)

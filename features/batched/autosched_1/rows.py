@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.names import COLUMNS, SCALED
+from autosched.features.batched.autosched_1.borders import is_padded
 from autosched.features.batched.autosched_1.columns import (
     Estimated,
     estimated,
+    first_place,
     program_columns,
     row_columns,
     row_of,
 )
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.nests import code_of, starts_of
+from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.starts import move_starts
-from autosched.features.batched.autosched_1.surroundings import Surroundings, surroundings_of
 from autosched.features.batched.autosched_1.values import (
     KnownChoices,
     chosen_by_axes,
@@ -39,29 +40,6 @@ from autosched.state.iterator import Annotation
 
 _SCALED = np.array(SCALED)
 _MAD, _ADDSUB, _MUL = range(3)
-CONDITIONS = "conditions around a store"
-
-
-@dataclass(eq=False)
-class Piece:
-    """A store, or a copy of one, with what surrounds it. Where `together`, the pieces `beside`, by
-    number, are all that is in its sequence. `correction` has what a cut changes in the counters."""
-
-    store: Store
-    around: Surroundings
-    beside: tuple[int, ...]
-    together: Flags
-    correction: Ints | None = None
-
-
-@dataclass(eq=False)
-class Ready:
-    """A population whose nest is made: the stores, and candidates refused for their conditions."""
-
-    nest: Nest
-    population: Population
-    stores: list[Store]
-    conditional: Flags
 
 
 def ready(ops: ProgramOps, population: Population) -> Ready:
@@ -76,21 +54,6 @@ def ready(ops: ProgramOps, population: Population) -> Ready:
             for condition in conditions_around(stage):
                 conditional = conditional | condition.where
     return Ready(nest, population, stores, conditional & ~nest.forms.bad)
-
-
-def whole_pieces(ready: Ready) -> list[Piece]:
-    """The stores as they are, of candidates that have no conditions."""
-    nest, stores = ready.nest, ready.stores
-    nest.forms.refuse(ready.conditional, CONDITIONS)
-    around = [surroundings_of(nest, ready.population, store) for store in stores]
-    found = []
-    for store, own in zip(stores, around, strict=True):
-        beside = tuple([n for n, other in enumerate(stores) if other.stage is store.stage])
-        together: Flags = np.full(nest.forms.count, len(beside) > 1)
-        for n in beside:
-            together = together & around[n].of_reduction & (around[n].count == len(beside))
-        found.append(Piece(store, own, beside, together))
-    return found
 
 
 def rows_of_pieces(
@@ -112,7 +75,7 @@ def rows_of_pieces(
         tables = Tables(nest, [piece.store for piece in pieces])
         for row, own in zip(rows, block, strict=True):
             row_columns(row, tables, machine, own)
-        first = np.stack([items[0].facts.store.place for items in by_buffer.values()])
+        first = np.stack([first_place(items) for items in by_buffer.values()])
         order = np.argsort(first, axis=0)
         program_columns(rows, list(block), list(order))
         block = np.take_along_axis(block, order[:, None, :], axis=0)
@@ -140,7 +103,10 @@ def _estimates(
         beside = [facts[n] for n in piece.beside]
         start = starts_of(own, piece.around, beside, piece.together)
         chosen = None
-        if store.ops.conditional:
+        if piece.chosen is not None:
+            chosen, plain = piece.chosen, piece.chosen.counts
+            own.note_touched()
+        elif store.ops.conditional:
             chosen = chosen_by_axes(nest.forms, store, choices)
             plain = chosen.counts
         else:
@@ -151,7 +117,7 @@ def _estimates(
         code = code_of(own, value, chosen, start, machine)
         counts = _with_mads(plain, value.mads)
         of = [scopes.get(access.buffer, "global") for access in own.accesses]
-        found.append(estimated(own, code, counts, of, machine))
+        found.append(estimated(own, code, counts, of, machine, piece))
     return found
 
 
@@ -177,7 +143,7 @@ def _check(nest: Nest, stores: list[Store]) -> None:
     forms = nest.forms
     forms.refuse(kept_in_output(nest), "values that may be kept in an output")
     for store in stores:
-        if store.ops.conditional:
+        if store.ops.conditional and not is_padded(store):
             forms.refuse(_has_border(nest, store), "a copy that may be cut at its border")
         if not store.ops.is_init:
             forms.refuse(_is_invariant(nest, store), "a stage that may leave a loop")
@@ -200,14 +166,35 @@ def _has_border(nest: Nest, store: Store) -> Flags:
 
 
 def _is_invariant(nest: Nest, store: Store) -> Flags:
-    """Where the innermost loop around the store's stage is not in its indices."""
-    own = set(store.stage.loops.slots)
+    """Where the innermost loop around the store's stage is not in its indices, and the stage is a
+    statement of that loop's body: a limit of unrolling may be around both it and its consumer."""
+    s = next(k for k, stage in nest.stages.items() if stage is store.stage)
+    loops = {loop.slot: loop for loop in store.loops}
     found: Flags = np.zeros(nest.forms.count, bool)
-    for loop in store.loops:
-        if loop.slot not in own:
+    innermost = nest.forms.full(-1)
+    for t in range(len(nest.ops.stages) - 1, s, -1):
+        outer = nest.stages[t]
+        for k, slot in enumerate(outer.loops.slots):
+            around = nest.around(s, t, k)
+            limited = around & (outer.loops.unroll == k) & (nest.own_step[t] >= 0)
+            if limited.any():
+                found = found & ~(limited & _moves(nest, outer, innermost))
+            loop = loops.get(slot)
+            if loop is None:
+                continue
             used = np.zeros(nest.forms.count, bool)
             for access in store.touched:
-                used = used | access.uses(loop.slot, nest.forms.count)
+                used = used | access.uses(slot, nest.forms.count)
             still = ~used & (loop.kind != Annotation.PARALLEL)
             found = np.where(loop.present, still, found)
+            innermost = np.where(loop.present, slot, innermost)
+    return found
+
+
+def _moves(nest: Nest, stage: Stage, slots: Ints) -> Flags:
+    """Where a loop, by slot, moves what the stage stores to."""
+    found: Flags = np.zeros(nest.forms.count, bool)
+    for var in stage.ops.axes[: stage.ops.data]:
+        for slot, term in stage.axes[var].every():
+            found = found | ((slots == slot) & (term.scale != 0))
     return found

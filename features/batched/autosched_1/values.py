@@ -57,7 +57,7 @@ def value_facts(ops: StoreOps, stage: StageOps) -> ValueFacts:
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """Of a value that conditions on axes choose: by candidate the counters of `walk.count`, the
-    vector instructions, and whether a condition is left at all."""
+    vector instructions, and by loop around the store whether what a condition guards varies."""
 
     counts: Ints
     weight: npt.NDArray[np.float64]
@@ -102,7 +102,17 @@ def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
         if free_vars(e).isdisjoint(free):
             add_index(forms, index_form(forms, e, store.stage.axes), counts)
     both = _CHOICE * some + np.maximum(conditions - 1, 0)
-    return Chosen(counts, np.maximum(1.0, weight + both), some)
+    along = some & along_reads(store, forms.count)
+    return Chosen(counts, np.maximum(1.0, weight + both), along)
+
+
+def along_reads(store: Store, count: int) -> Flags:
+    """By loop around the store, where it is in the index of a read."""
+    found: Flags = np.zeros((len(store.loops), count), bool)
+    for j, loop in enumerate(store.loops):
+        for access in store.touched[:-1]:
+            found[j] |= access.uses(loop.slot, count)
+    return found
 
 
 def _one_part(

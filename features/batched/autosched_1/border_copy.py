@@ -1,0 +1,139 @@
+"""What a copy with a border becomes: HintBorders, LoopPartition and HoistIfThenElse on it alone.
+
+    for i in range(4):                            for i in range(4):
+        P[h * 4 + i] = if_then_else(      ->          if 1 <= h and h <= 12: ...
+
+The copy's own loops hold nothing but its store, and no other statement has such conditions, so that
+the passes do to this small function what they do to the whole one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from autosched.features.walk.count import count_ops
+from autosched.features.walk.scope import BufferInfo, Loop
+from autosched.features.walk.visitor import Nest
+from autosched.state.iterator import Annotation
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.expr import BufferLoad, Expr, FloatImm, IntImm, ProducerLoad, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import BufferStore, For, ForKind, Stmt, seq
+from autosched.tir.walk import pre_order
+from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
+from autosched.transform.loops.loop_partition import LoopPartition
+from autosched.transform.vector.conditions import guarded_parts
+from autosched.transform.vector.hint_borders import HintBorders
+from autosched.transform.vector.instructions import step_weight
+
+PASSES = (HintBorders(), LoopPartition(True, all_alike=True), HoistIfThenElse())
+_KINDS = {
+    Annotation.NONE: ForKind.SERIAL,
+    Annotation.UNROLL: ForKind.UNROLLED,
+    Annotation.VECTORIZE: ForKind.VECTORIZED,
+    Annotation.PARALLEL: ForKind.PARALLEL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLoop:
+    """A loop of the copy, `kind` as an `Annotation`."""
+
+    var: Var
+    extent: int
+    kind: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A store of the result. `loads`: it is no constant; `guarded`: a condition chooses its value.
+
+    By loop of the copy, `extents` (0: the loop is not there) and `nodes`, which are the same number
+    for the same loop. `floor` and `guards` are those of the walk, counted from the first of the
+    copy's loops; `counts` and `weight` are the operations and instructions of the value.
+    """
+
+    loads: bool
+    guarded: bool
+    extents: tuple[int, ...]
+    nodes: tuple[int, ...]
+    floor: int
+    guards: tuple[int, ...]
+    counts: tuple[int, ...]
+    weight: float
+
+
+def copies_of(
+    value: Expr, own: Sequence[OwnLoop], outer: Sequence[tuple[Var, int]]
+) -> list[Copied]:
+    """The stores of a copy of `value`, whose variables are those of its loops and of loops around
+    them with these extents, in program order."""
+    target = decl_buffer([loop.extent for loop in own], name="copy")
+    zero = IntImm(0)
+    indices = tuple([loop.var for loop in own])
+    body: Stmt = BufferStore(target, _with_buffers(value, {}), indices)
+    for loop in reversed(own):
+        body = For(loop.var, zero, IntImm(loop.extent), _KINDS[Annotation(loop.kind)], body)
+    beside = decl_buffer((1,), name="beside")
+    body = seq(body, BufferStore(beside, FloatImm(0.0), (zero,)))
+    for var, extent in outer:
+        body = For(var, zero, IntImm(extent), ForKind.SERIAL, body)
+    func = reduce(lambda f, p: p(f), PASSES, PrimFunc((), body, {}))
+    found = _Found(target, [loop.var.name for loop in own], len(outer))
+    Nest(func, found)
+    return found.stores
+
+
+def _with_buffers(e: Expr, buffers: dict[object, Buffer]) -> Expr:
+    """The value with loads of buffers in place of those of tensors."""
+    if isinstance(e, ProducerLoad):
+        buffer = buffers.get(e.producer)
+        if buffer is None:
+            shape = [1] * len(e.indices)
+            buffer = buffers[e.producer] = decl_buffer(shape, e.dtype, e.producer.name)
+        return BufferLoad(buffer, e.indices)
+    children = e.children()
+    return e.with_children(tuple([_with_buffers(c, buffers) for c in children])) if children else e
+
+
+@dataclass(eq=False)
+class _Found:
+    """Notes the stores of the walk."""
+
+    target: Buffer
+    names: list[str]
+    outside: int
+    stores: list[Copied] = field(default_factory=list)
+    _nodes: list[Loop] = field(default_factory=list)
+
+    def store(self, stmt: BufferStore, nest: Nest) -> None:
+        if stmt.buffer is not self.target:
+            return
+        count = len(self.names)
+        extents, nodes = [0] * count, [0] * count
+        for loop in nest.loops[self.outside :]:
+            k = self.names.index(loop.var.name)
+            extents[k], nodes[k] = loop.extent, self._number(loop)
+        one = Copied(
+            any(isinstance(e, BufferLoad) for e in pre_order(stmt.value)),
+            bool(guarded_parts(stmt.value)),
+            tuple(extents),
+            tuple(nodes),
+            max(0, nest.floor - self.outside),
+            tuple([max(0, depth - self.outside) for depth in nest.guards]),
+            tuple(count_ops(stmt.value)),
+            step_weight(stmt.value),
+        )
+        self.stores.append(one)
+
+    def _number(self, loop: Loop) -> int:
+        for k, known in enumerate(self._nodes):
+            if known is loop:
+                return k
+        self._nodes.append(loop)
+        return len(self._nodes) - 1
+
+    def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None:
+        """Nothing is allocated."""

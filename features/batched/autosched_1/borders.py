@@ -1,0 +1,236 @@
+"""Copies with a border as arrays: the pieces that passes make of them (`border_copy.py`).
+
+What they make follows from the numbers in the conditions and from the copy's own loops. It is
+worked out once for all candidates that have these in common, and remembered. Each piece takes one
+of several places, some of which a candidate leaves free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from autosched.features.batched.autosched_1.border_copy import Copied, OwnLoop, copies_of
+from autosched.features.batched.autosched_1.piece import Piece
+from autosched.features.batched.autosched_1.surroundings import Surroundings
+from autosched.features.batched.autosched_1.values import Chosen, along_reads
+from autosched.features.batched.counts import add_index
+from autosched.features.batched.forms import Flags, Form, Forms, Ints
+from autosched.features.batched.nest import index_form
+from autosched.features.batched.one import Rows, alike, signature, simplified
+from autosched.features.batched.stores import LoopAround, Store, own_indices
+from autosched.tir.expr import Call, Expr, ProducerLoad, Var
+from autosched.tir.walk import free_vars
+
+PLACES = 64
+"""The pieces of one copy are at most as many, so that their places are in order with others'."""
+_AFTER_ALL = 1 << 62
+_MOST_PIECES = 24  # more of them are faster one by one
+_MOST_KNOWN = 20_000
+_OWN = 1 << 20
+KnownBorders = dict[tuple[Expr, tuple[int, ...]], tuple[Copied, ...] | None]
+
+
+def is_padded(store: Store) -> bool:
+    """Whether all that the store does is to copy what a condition chooses."""
+    return bool(store.ops.parts) and len(store.stage.ops.stores) == 1
+
+
+def border_pieces(
+    forms: Forms, store: Store, around: Surroundings, known: KnownBorders
+) -> list[Piece]:
+    """The pieces of a padded copy; candidates whose pieces have no rule are refused."""
+    rows = np.flatnonzero(~forms.bad)
+    if not len(rows):
+        return [Piece(store, around, (), np.zeros(forms.count, bool))]
+    made, which = _worked_out(forms, store, rows, known)
+    table = _Table(made, rows, which, forms.count)
+    forms.refuse(table.flags([copied is None for copied in made]), "a border cut too often")
+    slots = [_Slot(table, n, kind) for kind in (1, 0) for n in range(_most(made, kind))]
+    return [_piece(forms, store, slot) for slot in slots]
+
+
+def _most(made: Sequence[Sequence[Copied] | None], kind: int) -> int:
+    return max(sum(one.loads == kind for one in copied or ()) for copied in made)
+
+
+def _worked_out(
+    forms: Forms, store: Store, rows: Rows, known: KnownBorders
+) -> tuple[list[tuple[Copied, ...] | None], Rows]:
+    """What becomes of the copy in the candidates `rows`: all there is, and which each has."""
+    stage = store.stage
+    text = stage.context.text(_conditional_part(store))
+    axes = dict(text.axes)
+    for k, slot in enumerate(stage.loops.slots):
+        extent = forms.extents[slot]
+        kind = np.where(extent > 1, stage.loops.kinds[k], 0)
+        axes[Var("loop")] = Form({}, np.minimum(extent, 2) + 2 * kind)
+    order = {slot: _OWN + k for k, slot in enumerate(stage.loops.slots)}
+    first, which = alike(forms, axes, rows)
+    found = []
+    for n in first.tolist():
+        key = text.value, signature(forms, axes, n, order)
+        if key not in known:
+            if len(known) > _MOST_KNOWN:
+                known.clear()
+            value, variables = simplified(forms, text, n, as_ansor=False)
+            known[key] = _copied(forms, store, n, value, variables)
+        found.append(known[key])
+    return found, which
+
+
+def _copied(
+    forms: Forms, store: Store, n: int, value: Expr, variables: dict[int, Var]
+) -> tuple[Copied, ...] | None:
+    """The stores of candidate n; the extent of a loop that is whole in all of them is -1."""
+    loops = store.stage.loops
+    own, places = [], []
+    for k, slot in enumerate(loops.slots):
+        extent = int(forms.extents[slot][n])
+        if extent > 1:
+            places.append(k)
+            var = variables.get(slot, Var(f"i{slot}"))
+            own.append(OwnLoop(var, extent, int(loops.kinds[k][n])))
+    mine = set(loops.slots)
+    outer = [
+        (var, int(forms.extents[slot][n])) for slot, var in variables.items() if slot not in mine
+    ]
+    found = copies_of(value, own, outer)
+    if len(found) > _MOST_PIECES:
+        return None
+    whole = [
+        all(copied.extents[k] == loop.extent for copied in found) for k, loop in enumerate(own)
+    ]
+    count = len(loops.slots)
+    return tuple([_spread(copied, places, whole, count) for copied in found])
+
+
+def _spread(copied: Copied, places: list[int], whole: list[bool], count: int) -> Copied:
+    """With an entry for every loop of the stage."""
+    extents, nodes = [0] * count, [0] * count
+    for k, place in enumerate(places):
+        extents[place] = -1 if whole[k] else copied.extents[k]
+        nodes[place] = copied.nodes[k]
+    return replace(copied, extents=tuple(extents), nodes=tuple(nodes))
+
+
+def _conditional_part(store: Store) -> Expr:
+    """The choice without those indices of its load that no condition asks for."""
+    value = store.ops.original
+    assert isinstance(value, Call)
+    condition, load, other = value.args
+    assert isinstance(load, ProducerLoad)
+    asked = free_vars(condition)
+    indices = tuple([e for e in load.indices if not free_vars(e).isdisjoint(asked)])
+    return Call(value.dtype, value.op, (condition, ProducerLoad(load.producer, indices), other))
+
+
+@dataclass(eq=False)
+class _Table:
+    """Puts what is known of each sort of candidates into arrays over all candidates."""
+
+    made: Sequence[tuple[Copied, ...] | None]
+    rows: Rows
+    which: Rows
+    count: int
+
+    def ints(self, values: Sequence[object]) -> Ints:
+        """`values`, each with its entries first, as values by candidate; 0 for the others."""
+        table = np.array(values, np.int64).T
+        found = np.zeros((*table.shape[:-1], self.count), np.int64)
+        found[..., self.rows] = table[..., self.which]
+        return found
+
+    def flags(self, values: Sequence[bool]) -> Flags:
+        """The same of one flag each."""
+        return self.ints(values) > 0
+
+
+class _Slot:
+    """One place: the `number`th piece that loads, or that does not."""
+
+    def __init__(self, table: _Table, number: int, kind: int) -> None:
+        self.loads = bool(kind)
+        chosen: list[tuple[int, Copied] | None] = []
+        for copied in table.made:
+            those = [(at, c) for at, c in enumerate(copied or ()) if c.loads == kind]
+            chosen.append(those[number] if number < len(those) else None)
+        some = next(own for own in chosen if own is not None)
+        every = [own or some for own in chosen]
+        self.exists = table.flags([own is not None for own in chosen])
+        self.at = table.ints([at for at, _ in every])
+        self.guarded = table.flags([c.guarded for _, c in every])
+        self.extents = table.ints([c.extents for _, c in every])
+        self.nodes = table.ints([c.nodes for _, c in every])
+        self.floor = table.ints([c.floor for _, c in every])
+        self.counts = table.ints([c.counts for _, c in every])
+        weights = np.array([c.weight for _, c in every])
+        self.weight = np.ones(table.count)
+        self.weight[table.rows] = weights[table.which]
+        most = max(len(c.guards) for _, c in every)
+        self.guards = [
+            table.ints([c.guards[k] if k < len(c.guards) else -1 for _, c in every])
+            for k in range(most)
+        ]
+
+
+def _piece(forms: Forms, store: Store, slot: _Slot) -> Piece:
+    own = {s: k for k, s in enumerate(store.stage.loops.slots)}
+    digits = _digits(forms, store)
+    loops: list[LoopAround] = []
+    outside = forms.zero
+    for loop in store.loops:
+        k = own.get(loop.slot)
+        if k is None:
+            present = loop.present & slot.exists
+            extent = np.where(present, loop.extent, 1)
+            loops.append(replace(loop, extent=extent, present=present))
+            outside = outside + present
+            continue
+        given = slot.extents[k]
+        cut = given >= 0
+        extent = np.where(slot.exists, np.where(cut, np.maximum(given, 1), loop.extent), 1)
+        changed = loop.present & slot.exists & (extent != loop.extent)
+        forms.refuse(
+            changed & digits.get(loop.slot, False), "a cut loop that an index has a part of"
+        )
+        loops.append(replace(loop, extent=extent, present=extent > 1, node=slot.nodes[k]))
+    touched = [replace(access) for access in store.touched]
+    copy = replace(
+        store,
+        loops=loops,
+        place=np.where(slot.exists, store.place + slot.at, _AFTER_ALL),
+        touched=touched if slot.loads else touched[-1:],
+    )
+    floor = np.where(slot.exists, outside + slot.floor, 0)
+    none = np.zeros(forms.count, bool)
+    alone = Surroundings(floor, floor, floor, forms.one, none, none)
+    conditional = slot.guarded & along_reads(store, forms.count)
+    chosen = Chosen(_counts(forms, store, slot), slot.weight, conditional)
+    there = [slot.exists & (guard >= 0) for guard in slot.guards]
+    guards = [np.where(w, outside + g, -1) for w, g in zip(there, slot.guards, strict=True)]
+    return Piece(copy, alone, (), none, None, slot.exists, chosen, guards)
+
+
+def _counts(forms: Forms, store: Store, slot: _Slot) -> Ints:
+    """The operations, those of indices that no condition asks for among them."""
+    counts: Ints = slot.counts.copy()
+    if slot.loads:
+        asked = free_vars(store.ops.original.children()[0])
+        ((_, indices),) = store.ops.loads
+        for e in indices:
+            if free_vars(e).isdisjoint(asked):
+                add_index(forms, index_form(forms, e, store.stage.axes), counts)
+    return counts
+
+
+def _digits(forms: Forms, store: Store) -> dict[int, Flags]:
+    """By loop, where an index has a part of it only."""
+    found: dict[int, Flags] = {}
+    for form in (*own_indices(forms, store), *(form for load in store.loaded for form in load)):
+        for slot, term in form.every():
+            part = (term.lower > 1) | (term.upper < forms.extents[slot])
+            found[slot] = found.get(slot, False) | (part & (term.scale != 0))
+    return found

@@ -1,0 +1,42 @@
+"""The stores of a population, and the copies of them that passes make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from autosched.features.batched.autosched_1.surroundings import Surroundings
+from autosched.features.batched.autosched_1.values import Chosen
+from autosched.features.batched.forms import Flags, Ints
+from autosched.features.batched.nest import Nest, Population
+from autosched.features.batched.stores import Store
+
+
+@dataclass(eq=False)
+class Piece:
+    """A store, or a copy of one, with what surrounds it. Where `together`, the pieces `beside`, by
+    number, are all that is in its sequence. `correction` has what a cut changes in the counters.
+
+    Of a copy with a border, `exists` says which candidates have this one, `chosen` what becomes of
+    its value, and `guards` how many loops are around each of the conditions that it is in (-1: none
+    more).
+    """
+
+    store: Store
+    around: Surroundings
+    beside: tuple[int, ...]
+    together: Flags
+    correction: Ints | None = None
+    exists: Flags | None = None
+    chosen: Chosen | None = None
+    guards: Sequence[Ints] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Ready:
+    """A population whose nest is made: the stores, and candidates refused for their conditions."""
+
+    nest: Nest
+    population: Population
+    stores: list[Store]
+    conditional: Flags
