@@ -18,10 +18,10 @@ from autosched.features.walk.scope import BufferInfo, Loop
 from autosched.features.walk.visitor import Nest
 from autosched.state.iterator import Annotation
 from autosched.tir.buffer import Buffer, decl_buffer
-from autosched.tir.expr import BufferLoad, Expr, FloatImm, IntImm, ProducerLoad, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, FloatImm, IntImm, ProducerLoad, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, For, ForKind, Stmt, seq
-from autosched.tir.walk import pre_order
+from autosched.tir.walk import free_vars, pre_order
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.loop_partition import LoopPartition
 from autosched.transform.vector.conditions import guarded_parts
@@ -50,15 +50,17 @@ class OwnLoop:
 class Copied:
     """A store of the result. `loads`: it is no constant; `guarded`: a condition chooses its value.
 
-    By loop of the copy, `extents` (0: the loop is not there) and `nodes`, which are the same number
-    for the same loop. `floor` and `guards` are those of the walk, counted from the first of the
-    copy's loops; `counts` and `weight` are the operations and instructions of the value.
+    By loop of the copy, `extents` (0: the loop is not there), `nodes`, which are the same number
+    for the same loop, and `asked`, whether a condition asks for it. `floor` and `guards` are those
+    of the walk, counted from the first of the copy's loops; `counts` and `weight` are the
+    operations and instructions of the value.
     """
 
     loads: bool
     guarded: bool
     extents: tuple[int, ...]
     nodes: tuple[int, ...]
+    asked: tuple[bool, ...]
     floor: int
     guards: tuple[int, ...]
     counts: tuple[int, ...]
@@ -112,15 +114,18 @@ class _Found:
         if stmt.buffer is not self.target:
             return
         count = len(self.names)
-        extents, nodes = [0] * count, [0] * count
+        extents, nodes, asked = [0] * count, [0] * count, [False] * count
+        guarded = [part for part in guarded_parts(stmt.value) if isinstance(part, Call)]
         for loop in nest.loops[self.outside :]:
             k = self.names.index(loop.var.name)
             extents[k], nodes[k] = loop.extent, self._number(loop)
+            asked[k] = any(loop.var in free_vars(part.args[0]) for part in guarded)
         one = Copied(
             any(isinstance(e, BufferLoad) for e in pre_order(stmt.value)),
-            bool(guarded_parts(stmt.value)),
+            bool(guarded),
             tuple(extents),
             tuple(nodes),
+            tuple(asked),
             max(0, nest.floor - self.outside),
             tuple([max(0, depth - self.outside) for depth in nest.guards]),
             tuple(count_ops(stmt.value)),

@@ -109,11 +109,11 @@ def _copied(
 
 def _spread(copied: Copied, places: list[int], whole: list[bool], count: int) -> Copied:
     """With an entry for every loop of the stage."""
-    extents, nodes = [0] * count, [0] * count
+    extents, nodes, asked = [0] * count, [0] * count, [False] * count
     for k, place in enumerate(places):
         extents[place] = -1 if whole[k] else copied.extents[k]
-        nodes[place] = copied.nodes[k]
-    return replace(copied, extents=tuple(extents), nodes=tuple(nodes))
+        nodes[place], asked[place] = copied.nodes[k], copied.asked[k]
+    return replace(copied, extents=tuple(extents), nodes=tuple(nodes), asked=tuple(asked))
 
 
 def _conditional_part(store: Store) -> Expr:
@@ -164,6 +164,7 @@ class _Slot:
         self.guarded = table.flags([c.guarded for _, c in every])
         self.extents = table.ints([c.extents for _, c in every])
         self.nodes = table.ints([c.nodes for _, c in every])
+        self.asked = table.ints([c.asked for _, c in every]) > 0
         self.floor = table.ints([c.floor for _, c in every])
         self.counts = table.ints([c.counts for _, c in every])
         weights = np.array([c.weight for _, c in every])
@@ -181,7 +182,8 @@ def _piece(forms: Forms, store: Store, slot: _Slot) -> Piece:
     digits = _digits(forms, store)
     loops: list[LoopAround] = []
     outside = forms.zero
-    for loop in store.loops:
+    asked = np.zeros((len(store.loops), forms.count), bool)
+    for j, loop in enumerate(store.loops):
         k = own.get(loop.slot)
         if k is None:
             present = loop.present & slot.exists
@@ -197,6 +199,7 @@ def _piece(forms: Forms, store: Store, slot: _Slot) -> Piece:
             changed & digits.get(loop.slot, False), "a cut loop that an index has a part of"
         )
         loops.append(replace(loop, extent=extent, present=extent > 1, node=slot.nodes[k]))
+        asked[j] = slot.asked[k]
     touched = [replace(access) for access in store.touched]
     copy = replace(
         store,
@@ -208,7 +211,7 @@ def _piece(forms: Forms, store: Store, slot: _Slot) -> Piece:
     none = np.zeros(forms.count, bool)
     alone = Surroundings(floor, floor, floor, forms.one, none, none)
     conditional = slot.guarded & along_reads(store, forms.count)
-    chosen = Chosen(_counts(forms, store, slot), slot.weight, conditional)
+    chosen = Chosen(_counts(forms, store, slot), slot.weight, conditional, asked)
     there = [slot.exists & (guard >= 0) for guard in slot.guards]
     guards = [np.where(w, outside + g, -1) for w, g in zip(there, slot.guards, strict=True)]
     return Piece(copy, alone, (), none, None, slot.exists, chosen, guards)

@@ -11,6 +11,7 @@ from typing import overload
 
 import numpy as np
 
+from autosched.features.batched.autosched_1.blocks import steps_along
 from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term
 from autosched.features.batched.nest import Nest
 from autosched.features.batched.plan import UnsupportedError
@@ -25,7 +26,8 @@ class Facts:
 
     `depth` has by level the number of loops outside, `accesses` what is accessed, the stored
     buffer first; for each of them `elements` and `lines` by level, `runs`, `strides` and `uses` by
-    loop. `uneven` says by loop whether some access does not move evenly along it.
+    loop. `uneven` says by loop whether some access does not move evenly along it; there `steps` and
+    `blocks` have by access what `step_along` says, elsewhere the stride and 0.
     """
 
     def __init__(self, nest: Nest, store: Store, line: int) -> None:
@@ -67,6 +69,7 @@ class Facts:
             self._along(access.tuples[0], storage)
             for access, storage in zip(self.accesses, self.storage, strict=True)
         ]
+        self._note_steps()
         self._measure(line)
 
     def _plain(self, access: Touched) -> None:
@@ -83,6 +86,19 @@ class Facts:
                 if j is not None:
                     self.uneven[j] |= _is_digit(forms, slot, term)
         self.uneven &= self.present
+
+    def _note_steps(self) -> None:
+        """How accesses move along uneven loops."""
+        self.steps = [np.array(strides) for strides in self.strides]
+        self.blocks = [np.zeros_like(strides) for strides in self.strides]
+        for j, loop in enumerate(self.store.loops):
+            uneven = self.uneven[j]
+            if not uneven.any():
+                continue
+            for k, access in enumerate(self.accesses):
+                step, block = steps_along(self.forms, access, self.storage[k], loop.slot)
+                self.steps[k][j] = np.where(uneven, step, self.steps[k][j])
+                self.blocks[k][j] = np.where(uneven, block, 0)
 
     def _along(self, index: list[Form], storage: list[Ints]) -> Ints:
         """Elements between the first two iterations of each loop."""

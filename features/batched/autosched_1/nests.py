@@ -52,19 +52,23 @@ def starts_of(facts: Facts, around: Surroundings, beside: Sequence[Facts], toget
     Where `together`, the stores `beside`, this one among them, are all that is in their sequence.
     """
     start = _after_others(facts, around.floor)
-    lowest = around.floor
     plain = together & (around.outer < around.level) & ~facts.forms.bad
     for item in beside:
         plain = plain & ~(item.parallel & (item.depth[:-1] >= around.level)).any(axis=0)
     if plain.any():
-        lowest = np.where(plain, around.outer, lowest)
         level = _distributed(beside, around, plain)
         moved = level < around.level
         start = np.where(moved, np.maximum(level, _after_others(facts, level)), start)
-    inside = facts.present & (facts.depth[:-1] >= lowest) & ~facts.parallel
-    uneven: Flags = np.any(inside & facts.uneven, axis=0)
-    facts.forms.refuse(uneven, "a nest that moves unevenly")
-    return start
+    return _evenly_stored(facts, start)
+
+
+def _evenly_stored(facts: Facts, start: Ints) -> Ints:
+    """The first depth from `start` on inside all loops that do not move the store evenly."""
+    found = start
+    for j in range(len(facts.present)):
+        uneven = facts.present[j] & (facts.blocks[0][j] != 0) & (facts.depth[j] >= start)
+        found = np.where(uneven, facts.depth[j + 1], found)
+    return found
 
 
 def _after_others(facts: Facts, start: Ints) -> Ints:
@@ -80,7 +84,9 @@ def _distributed(beside: Sequence[Facts], around: Surroundings, where: Flags) ->
     tables = [shared[None]]
     for item in beside:
         there = item.present & (item.depth[:-1] >= around.outer)
-        table = np.stack([item.extent, item.strides[0], item.kind])
+        table = np.stack(
+            [item.extent, item.strides[0], item.kind + _UNEVEN * (item.blocks[0] != 0)]
+        )
         tables.append(np.where(there, table, 0).reshape(-1, len(shared)))
     which, unique = _unique(np.concatenate(tables).T[where])
     taken = []
@@ -98,7 +104,8 @@ def _distributed(beside: Sequence[Facts], around: Surroundings, where: Flags) ->
 
 
 _Loops = tuple[tuple[int, int, int], ...]
-_VECTOR, _PARALLEL = 2, 3
+_VECTOR, _PARALLEL, _UNEVEN = 2, 3, 16
+"""The last is added to the kind of a loop that does not move the store evenly."""
 
 
 @lru_cache(maxsize=50_000)
@@ -107,12 +114,14 @@ def _taken(shared: int, parts: tuple[_Loops, ...]) -> int:
     level = shared
     while level > 0:
         extent, _, kind = parts[0][level - 1]
-        if kind in (_VECTOR, _PARALLEL):
+        if kind % _UNEVEN in (_VECTOR, _PARALLEL):
             break
         prints: list[Footprint | None] = []
         for loops in parts:
             inside = loops[level - 1 :]
-            if any(kind == _VECTOR and stride != 1 for _, stride, kind in inside):
+            if any(
+                kind >= _UNEVEN or (kind == _VECTOR and stride != 1) for _, stride, kind in inside
+            ):
                 prints.append(None)
             else:
                 axes = [(stride, extent) for extent, stride, _ in inside[1:]]
@@ -138,27 +147,44 @@ def code_of(
     count, good = len(facts.present), ~facts.forms.bad
     reads = len(facts.accesses) - 1
     inside = facts.present & (facts.depth[:-1] >= start)
-    strides = np.stack(facts.strides)
+    strides = np.stack([facts.strides[0], *facts.steps[1:]])
+    blocks = np.stack(facts.blocks)[1:]
     table = np.concatenate(
-        [np.where(inside, facts.extent, 0)[None], facts.vector[None] & inside, strides * inside]
+        [
+            np.where(inside, facts.extent, 0)[None],
+            facts.vector[None] & inside,
+            strides * inside,
+            blocks * inside,
+        ]
     )
     conditional = np.zeros_like(inside)
+    lanes = np.zeros_like(facts.extent)
     weight = np.full((1, facts.forms.count), value.weight)
     if chosen is not None:
         conditional = inside & chosen.conditional
+        if len(facts.accesses) > 1:
+            lanes = np.where(conditional & chosen.asked, facts.blocks[1], 0)
         weight = chosen.weight[None]
-    table = np.concatenate([table, conditional[None]])
+    table = np.concatenate([table, lanes[None], conditional[None]])
     flat = table.reshape(-1, facts.forms.count)
     rows = np.concatenate([flat, weight.view(np.int64)]).T[good]
     which, unique = _unique(rows)
     element = facts.element_bytes[0]
     known: list[tuple[int, VectorCode]] = []
     for row in unique.tolist():
-        parts = [row[n * count : (n + 1) * count] for n in range(reads + 4)]
+        parts = [row[n * count : (n + 1) * count] for n in range(2 * reads + 5)]
         loops = tuple(
             [
-                InnerLoop(extent, own, tuple(read), bool(vector), conditional=bool(chooses))
-                for extent, vector, own, *read, chooses in zip(*parts, strict=True)
+                InnerLoop(
+                    extent,
+                    own,
+                    tuple(read[:reads]),
+                    bool(vector),
+                    tuple(read[reads:]) if any(read[reads:]) else (),
+                    masked,
+                    bool(chooses),
+                )
+                for extent, vector, own, *read, masked, chooses in zip(*parts, strict=True)
                 if extent
             ]
         )

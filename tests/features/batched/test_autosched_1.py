@@ -26,6 +26,7 @@ CASES: list[tuple[str, dict[str, Any], float]] = [
         {"N": 1, "H": 8, "W": 8, "K": 3, "stride": 1, "padding": 1, "CI": 4, "CO": 16},
         0.4,
     ),
+    ("max_pool2d_nchw", {"N": 1, "H": 8, "W": 8, "K": 3, "stride": 2, "padding": 1, "C": 4}, 0.3),
     ("softmax", {"M": 12, "N": 48}, 1.0),
 ]
 """With the largest share of candidates that may be worked out one by one."""

@@ -23,6 +23,7 @@ def test_a_copy_is_cut_at_its_border() -> None:
         (False, False, (6, 0)),
         (True, True, (6, 8)),
     ]
+    assert [c.asked for c in found] == [(False, False)] * 3 + [(True, False)]
     assert [c.nodes[0] for c in found] == [0, 0, 2, 2]
     assert [(c.floor, c.guards) for c in found] == [(1, (0,)), (1, (0,))] * 2
 
