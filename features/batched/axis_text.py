@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
-from autosched.tir.expr import Expr, Var
+from autosched.tir.expr import Expr, FloorDiv, FloorMod, IntImm, Mul, Var
 
 Bounds = tuple[int, int]
 """The smallest and the largest value."""
@@ -25,6 +26,24 @@ class AxisText:
     ends: tuple[Bounds, ...]
     used: tuple[bool, ...]
     counts: tuple[int, ...]
+
+    @cached_property
+    def scales(self) -> tuple[int, ...]:
+        """What its terms are multiplied with; empty where one is no digit of something."""
+        found = []
+        for term in self.terms:
+            inside, scale = term, 1
+            if isinstance(term, Mul) and isinstance(term.b, IntImm):
+                inside, scale = term.a, term.b.value
+            if scale < 1 or not isinstance(inside, Var | FloorDiv | FloorMod):
+                return ()
+            found.append(scale)
+        return tuple(found)
+
+    @property
+    def divided(self) -> bool:
+        """Whether it is a quotient as a whole."""
+        return isinstance(self.text, FloorDiv)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,8 +3,10 @@
 if_then_else(1 <= h and h < 57, X[h - 1], 0.0), h being i * 4 + j % 4: each comparison is always
 true, and then gone, or counts as it is written with the form of h. What else can happen to one (it
 is never true, or divided by a factor that its numbers have in common) is left to simplification
-itself, and so are candidates with conditions around the value. `arith/canonical.py`,
-`arith/rewrite_logic.py` and the rules of comparisons are what this follows from.
+itself, and so are candidates with conditions around the value. The same holds where j is an axis
+that loops mix (`mixed.py`), if what simplification may think that it reaches decides nothing.
+`arith/canonical.py`, `arith/rewrite_logic.py` and the rules of comparisons are what this follows
+from.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from autosched.arith import Analyzer
-from autosched.features.batched.forms import Flags, Form, Forms, Ints
+from autosched.features.batched.forms import WHOLE, Flags, Form, Forms, Ints, Term, uses_slot
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.tir.expr import (
     GE,
@@ -111,7 +113,7 @@ def plain_counts(forms: Forms, text: Text, known: Padding) -> tuple[Ints, Ints, 
     free = np.ones(forms.count, bool)
     for flag, _ in text.given:
         free &= text.axes[flag].base == 0
-    plain, every, larger = _canonical(forms, form)
+    plain, every, larger, over = _canonical(forms, form)
     stays = forms.zero
     if known.first is not None:
         gone = low >= known.first
@@ -119,8 +121,9 @@ def plain_counts(forms: Forms, text: Text, known: Padding) -> tuple[Ints, Ints, 
         free &= gone | (plain & (high >= known.first) & (shared == 1))
         stays = stays + ~gone
     if known.end is not None:
-        gone = high < known.end
-        free &= gone | (plain & (low < known.end) & (np.gcd(larger, known.end) == 1))
+        gone = high + over < known.end
+        within = (low < known.end) & (high >= known.end)
+        free &= gone | (plain & within & (np.gcd(larger, known.end) == 1))
         stays = stays + ~gone
     some = (stays > 0).astype(np.int64)
     counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
@@ -132,30 +135,80 @@ def plain_counts(forms: Forms, text: Text, known: Padding) -> tuple[Ints, Ints, 
     return counts, stays, free
 
 
-def _canonical(forms: Forms, form: Form) -> tuple[Flags, Ints, Ints]:
+def _canonical(forms: Forms, form: Form) -> tuple[Flags, Ints, Ints, Ints]:
     """Where a comparison with a constant keeps the form, if no factor is common to its numbers.
 
     The factors are that of all scales, and that of those above 1, which is 1 where there is none.
+    The last is by how much simplification may overrate the largest value of an axis that loops mix.
     """
     terms, every, larger = forms.zero, forms.zero, forms.zero
     plain = form.base == 0
-    divided = np.zeros(forms.count, bool)
+    divided, mixed = np.zeros(forms.count, bool), np.zeros(forms.count, bool)
+    several, over = np.zeros(forms.count, bool), forms.zero
     scales: list[Ints] = []
     for slot, own in form.terms.items():
-        ones = forms.zero
+        ones, digits = forms.zero, forms.zero
         for term in own:
-            there, one = term.scale != 0, term.scale == 1
-            above = np.where(one, 0, term.scale)
-            terms, ones = terms + there, ones + one
-            every, larger = np.gcd(every, term.scale), np.gcd(larger, above)
-            plain = plain & (term.scale >= 0)
-            for other in scales:  # i * 7 + j * 7 is (i + j) * 7
-                plain = plain & ((above == 0) | (above != other))
-            scales.append(above)
-            if term.lower is not forms.one:
-                divided = divided | (there & (term.lower > 1))
+            there = term.scale != 0
             if slot in forms.virtual:
-                plain = plain & ~there
+                text = _Text.of(forms, form, slot, term)
+                plain = plain & (~there | (text.plain & ~mixed))
+                mixed = mixed | there
+                over = np.where(there, text.last - forms.largest(slot, term), over)
+                every = np.where(there, np.gcd(every, text.every), every)
+                larger = np.where(there, np.gcd(larger, text.larger), larger)
+                terms = terms + np.where(there, text.terms, 0)
+                divided = divided | (there & text.divided)
+                above = [np.where(there, scale, 0) for scale in text.above]
+            else:
+                one = term.scale == 1
+                above = [np.where(one, 0, term.scale)]
+                terms, ones, digits = terms + there, ones + one, digits + there
+                every, larger = np.gcd(every, term.scale), np.gcd(larger, above[0])
+                plain = plain & (term.scale >= 0)
+                if term.lower is not forms.one:
+                    divided = divided | (there & (term.lower > 1))
+            for scale in above:
+                for other in scales:  # i * 7 + j * 7 is (i + j) * 7
+                    plain = plain & ((scale == 0) | (scale != other))
+            scales += above
         plain = plain & (ones < 2)  # i // 2 + i % 2 is (i + 1) // 2
-    plain = plain & ((terms > 1) | ((every == 1) & ~divided))
-    return plain, every, np.where(larger == 0, 1, larger)
+        several = several | (digits > 1)
+    plain = plain & ((terms > 1) | ((every == 1) & ~divided)) & ~(mixed & several)
+    return plain, every, np.where(larger == 0, 1, larger), over
+
+
+class _Text(NamedTuple):
+    """What `_canonical` asks of an axis that loops mix: its terms, their scales, its end."""
+
+    plain: Flags
+    terms: Ints
+    every: Ints
+    larger: Ints
+    divided: Flags
+    last: Ints
+    above: list[Ints]
+
+    @staticmethod
+    def of(forms: Forms, form: Form, slot: int, term: Term) -> _Text:
+        mixed, axis = forms.virtual[slot]
+        axes = [entry.axes[axis] for entry in mixed.entries]
+        most = max(len(each.scales) for each in axes)
+        table = np.array([(*each.scales, *[0] * (most - len(each.scales))) for each in axes])
+        table = table.reshape(len(axes), most).astype(np.int64)
+        above = np.where(table == 1, 0, table)
+        plain = (term.scale == 1) & (term.lower == 1) & (term.upper >= WHOLE)
+        for leaf in mixed.leaves:
+            if leaf in form.terms:
+                plain = plain & ~uses_slot(form.terms[leaf])
+        which = mixed.which
+        count = (table > 0).sum(axis=1)
+        return _Text(
+            plain & (count > 0)[which],
+            count[which],
+            np.gcd.reduce(table, axis=1)[which],
+            np.gcd.reduce(above, axis=1)[which],
+            np.array([each.divided for each in axes])[which],
+            np.array([each.ends[0][1] for each in axes], np.int64)[which],
+            [column[which] for column in above.T],
+        )

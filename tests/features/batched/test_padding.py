@@ -8,8 +8,11 @@ import pytest
 from autosched.features.batched.context import Text
 from autosched.features.batched.counts import part_counts
 from autosched.features.batched.forms import WHOLE, Form, Forms, Ints, Term
+from autosched.features.batched.loops import Group, make_loops
+from autosched.features.batched.mixed import Texts
 from autosched.features.batched.one import simplified
 from autosched.features.batched.padding import padding_of, plain_counts
+from autosched.features.batched.plan import Loops
 from autosched.features.walk.count import count_ops
 from autosched.te.operations.compute import placeholder
 from autosched.tir.expr import Expr, ProducerLoad, Var
@@ -87,3 +90,28 @@ def test_most_are_known_by_rule() -> None:
         text = Text(_part(1, 57), {AXIS: _form(forms, np.random.default_rng(seed))}, ())
         plain.append(plain_counts(forms, text, padding)[2].mean())
     assert np.mean(plain) > 0.3
+
+
+def test_axes_that_loops_mix() -> None:
+    """Rows and columns of a fetched tile, with loops around it or without."""
+    loops = Loops(3, ((0, 1, 3), (3, 2, 4), (4, 5, 6, 1), (5, 7, 8, 1)), (7, 8, 6), (0, 6, 2), -1)
+    rng = np.random.default_rng(1)
+    by_rule = 0
+    for axis, moved in ((1, 0), (2, 1), (2, 0)):
+        part = _part(1, 57, moved)
+        padding = padding_of(part)
+        assert padding is not None
+        forms = Forms(COUNT)
+        axes = [rng.choice(some, COUNT) for some in ([1, 4, 16], [1, 4, 30, 58], [3, 8, 28, 57])]
+        width = rng.choice([8, 28, 56, 96], COUNT)
+        group = Group(loops, np.arange(COUNT), np.stack([forms.one, width]))
+        tile = make_loops(forms, [group], 3, axes, Texts()).values[axis]
+        around = forms.slot(rng.choice([1, 2, 7, 12], COUNT))
+        scale = rng.choice([0, 1, 2, 3, 14, 28], COUNT) * (forms.extents[around] > 1)
+        outside = Form({around: (Term(forms.one, forms.whole, scale),)}, forms.zero)
+        text = Text(part, {AXIS: forms.add(tile, outside)}, ())
+        by_rule += int(plain_counts(forms, text, padding)[2].sum())
+        counts = part_counts(forms, text, part, padding, {})
+        for n in np.flatnonzero(~forms.bad):
+            assert counts[:, n].tolist() == count_ops(simplified(forms, text, int(n))[0])
+    assert by_rule > COUNT
