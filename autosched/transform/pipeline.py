@@ -75,6 +75,7 @@ from autosched.transform.low_precision.fp8_storage_legalize import FP8StorageLeg
 from autosched.transform.low_precision.lower_custom_datatypes import LowerCustomDatatypes
 from autosched.transform.storage.share_output import ShareOutput
 from autosched.transform.storage.storage_rewrite import StorageRewrite
+from autosched.transform.vector.fuse_reductions import FuseReductions
 from autosched.transform.vector.hint_borders import HintBorders
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
@@ -118,6 +119,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         HoistIfThenElse(),
         PromoteAccumulators(vector_bytes, core_of(vector_bytes).registers),
         VectorizeInnermost(vector_bytes),
+        FuseReductions(vector_bytes),
         ComputeOnce(),
         UnrollLoop(),
         UserPasses(2),
@@ -263,6 +265,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "FlattenBuffer": FlattenBuffer,
     "FP8ComputeLegalize": FP8ComputeLegalize,
     "FP8StorageLegalize": FP8StorageLegalize,
+    "FuseReductions": FuseReductions,
     "HintBorders": HintBorders,
     "HoistIfThenElse": HoistIfThenElse,
     "HoistInvariants": HoistInvariants,

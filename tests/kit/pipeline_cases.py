@@ -314,6 +314,24 @@ def packed_rows(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, B, C]
 
 
+def normalised_rows(gpu: bool) -> tuple[Any, list[Any]]:
+    """The sum of a row and that of its squares, which need the same elements."""
+    A = te.placeholder((3, 32), name="A")
+    k, m = te.reduce_axis((0, 32), name="k"), te.reduce_axis((0, 32), name="m")
+    total = te.compute((3,), lambda i: te.sum(A[i, k], axis=k), name="total")
+    squares = te.compute((3,), lambda i: te.sum(A[i, m] * A[i, m], axis=m), name="squares")
+    D = te.compute((3, 32), lambda i, j: (A[i, j] - total[i]) * squares[i], name="D")
+    sch = te.create_schedule(D.op)
+    i, j = both_axes(D)
+    if gpu:
+        _threads(sch, D, i, j)
+    for stage in (total, squares):
+        sch[stage].compute_at(sch[D], i)
+        if gpu:
+            sch[stage].set_scope("local")
+    return sch, [A, D]
+
+
 CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "tiled_matmul": tiled_matmul,
     "padded_window": padded_window,
@@ -329,4 +347,5 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "idle_loop": idle_loop,
     "spread_image": spread_image,
     "packed_rows": packed_rows,
+    "normalised_rows": normalised_rows,
 }

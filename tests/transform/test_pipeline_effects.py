@@ -363,6 +363,13 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
         lambda f: "if k.outer == 0" in to_text(f),
     ),
     "HoistInvariants": (divided_rows, lambda f: depth(f.body) == 2),
+    "FuseReductions": (
+        lambda: (*PIPELINE_CASES["normalised_rows"](False), CPU),
+        lambda f: any(
+            a.buffer_var.name == "total.acc" and isinstance(a.body, Allocate)
+            for a in statements(f, Allocate)
+        ),
+    ),
     "ComputeOnce": (
         lambda: (*divided_rows()[:2], CPU),
         lambda f: len(statements(f, LetStmt)) == 1,
