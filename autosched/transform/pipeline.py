@@ -78,6 +78,7 @@ from autosched.transform.storage.storage_rewrite import StorageRewrite
 from autosched.transform.vector.fuse_reductions import FuseReductions
 from autosched.transform.vector.hint_borders import HintBorders
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
+from autosched.transform.vector.separate_windows import SeparateWindows
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
 from autosched.transform.vector.vectorize_loop import VectorizeLoop
 
@@ -120,6 +121,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         PromoteAccumulators(vector_bytes, core_of(vector_bytes).registers),
         VectorizeInnermost(vector_bytes),
         FuseReductions(vector_bytes),
+        SeparateWindows(vector_bytes),
         ComputeOnce(),
         UnrollLoop(),
         UserPasses(2),
@@ -297,6 +299,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "RemoveNoOp": RemoveNoOp,
     "RenormalizeSplitPattern": RenormalizeSplitPattern,
     "RewriteUnsafeSelect": RewriteUnsafeSelect,
+    "SeparateWindows": SeparateWindows,
     "SerializeLoops": SerializeLoops,
     "ShareOutput": ShareOutput,
     "SharedToDynamic": SharedToDynamic,

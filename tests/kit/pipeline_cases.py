@@ -100,6 +100,17 @@ def pooled_border(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, B]
 
 
+def pooled_image(gpu: bool) -> tuple[Any, list[Any]]:
+    """Maxima over windows that overlap."""
+    A = te.placeholder((7, 43), name="A")
+    r, s = te.reduce_axis((0, 3), name="r"), te.reduce_axis((0, 3), name="s")
+    B = te.compute((3, 21), lambda i, j: te.max(A[i * 2 + r, j * 2 + s], axis=[r, s]), name="B")
+    sch = te.create_schedule(B.op)
+    if gpu:
+        _threads(sch, B, *both_axes(B))
+    return sch, [A, B]
+
+
 def chain_of_copies(gpu: bool) -> tuple[Any, list[Any]]:
     """Fused loops over stages that can share memory; quotients of remainders."""
     A = te.placeholder((24, 8), name="A")
@@ -336,6 +347,7 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "tiled_matmul": tiled_matmul,
     "padded_window": padded_window,
     "pooled_border": pooled_border,
+    "pooled_image": pooled_image,
     "chain_of_copies": chain_of_copies,
     "prefetched_rows": prefetched_rows,
     "narrow_types": narrow_types,

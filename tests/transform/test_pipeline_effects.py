@@ -370,6 +370,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
             for a in statements(f, Allocate)
         ),
     ),
+    "SeparateWindows": (
+        lambda: (*PIPELINE_CASES["pooled_image"](False), CPU),
+        lambda f: any(a.buffer_var.name == "A.columns" for a in statements(f, Allocate)),
+    ),
     "ComputeOnce": (
         lambda: (*divided_rows()[:2], CPU),
         lambda f: len(statements(f, LetStmt)) == 1,

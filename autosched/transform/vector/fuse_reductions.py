@@ -29,12 +29,12 @@ So a layer norm, which needs the sum of a row and that of its squares, reads the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import ClassVar
 
 from autosched.nest.core import core_of
-from autosched.tir.expr import BufferLoad, IntImm, Var
+from autosched.tir.expr import BufferLoad, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, For, SeqStmt, Stmt, seq
 from autosched.tir.substitute_stmt import substitute_stmt
@@ -42,6 +42,7 @@ from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order,
 from autosched.transform.expressions.effects import has_side_effect
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.vector.held_reduction import HeldReduction, held_reduction, is_pragma
 
 OPERANDS = 8
 """Registers that stay free of accumulators, for what is read meanwhile."""
@@ -101,23 +102,19 @@ class _Fuser:
 
     def _pair(self, one: Stmt, two: Stmt) -> Stmt | None:
         """Both statements, which do not depend on each other, in the same loops."""
-        while isinstance(two, AttrStmt) and _is_pragma(two):
+        while isinstance(two, AttrStmt) and is_pragma(two):
             two = two.body
         match one, two:
-            case AttrStmt(), _ if _is_pragma(one):
+            case AttrStmt(), _ if is_pragma(one):
                 body = self._pair(one.body, two)
                 return None if body is None else one.with_(body=body)
             case For(), For() if _is_alike(one, two):
                 body = self._pair(one.body, _renamed(two, one.loop_var))
                 return None if body is None else one.with_(body=body)
-        mine, theirs = _reduction(one), _reduction(two)
+        mine, theirs = held_reduction(one), held_reduction(two)
         if mine is None or theirs is None or mine.bytes + theirs.bytes > self._room:
             return None
-        return mine.with_other(theirs)
-
-
-def _is_pragma(s: AttrStmt) -> bool:
-    return s.key in ("pragma_auto_unroll_max_step", "pragma_unroll_explicit")
+        return _merged(mine, theirs)
 
 
 def _is_alike(one: For, two: For) -> bool:
@@ -157,61 +154,6 @@ class _Uses:
         return apart and self._pure and other._pure
 
 
-# -- reductions in registers ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Reduction:
-    """Accumulators, their first values, the loops that reduce, what becomes of them."""
-
-    allocated: tuple[Allocate, ...]
-    pragmas: tuple[AttrStmt, ...]
-    before: tuple[Stmt, ...]
-    loops: tuple[For, ...]
-    steps: tuple[Stmt, ...]
-    after: tuple[Stmt, ...]
-
-    @property
-    def bytes(self) -> int:
-        sizes = [extent for a in self.allocated for extent in a.extents]
-        counts = [e.value if isinstance(e, IntImm) else 1 << 30 for e in sizes]
-        return sum(n * a.dtype.bytes for n, a in zip(counts, self.allocated, strict=True))
-
-    def loads(self) -> set[BufferLoad]:
-        """What the steps read, the accumulators apart."""
-        own = {a.buffer_var for a in self.allocated}
-        exprs = (e for s in self.steps for e in direct_exprs(s))
-        found = {n for e in exprs for n in pre_order(e) if isinstance(n, BufferLoad)}
-        return {load for load in found if load.buffer.data not in own}
-
-    def with_other(self, other: _Reduction) -> Stmt | None:
-        """Both in the loops of this one, where they have the same loops and read the same."""
-        if len(self.loops) != len(other.loops):
-            return None
-        pairs = list(zip(self.loops, other.loops, strict=True))
-        if not all(_is_alike(mine, theirs) for mine, theirs in pairs):
-            return None
-        table = {theirs.loop_var: mine.loop_var for mine, theirs in pairs}
-        steps = tuple(substitute_stmt(s, table) for s in other.steps)
-        both = _Reduction(
-            (*self.allocated, *other.allocated),
-            self.pragmas,
-            (*self.before, *other.before),
-            self.loops,
-            (*self.steps, *steps),
-            (*self.after, *other.after),
-        )
-        theirs = _Reduction(other.allocated, (), (), (), steps, ()).loads()
-        return None if self.loads().isdisjoint(theirs) else both.stmt()
-
-    def stmt(self) -> Stmt:
-        """The statement."""
-        loop = reduce(lambda body, s: s.with_(body=body), reversed(self.loops), seq(*self.steps))
-        body = seq(*self.before, loop, *self.after)
-        around = (*self.allocated, *self.pragmas)
-        return reduce(lambda body, s: s.with_(body=body), reversed(around), body)
-
-
 def _holds_reduction(s: Stmt) -> bool:
     """Whether loops and pragmas alone are around accumulators."""
     while isinstance(s, For | AttrStmt):
@@ -219,32 +161,25 @@ def _holds_reduction(s: Stmt) -> bool:
     return isinstance(s, Allocate)
 
 
-def _reduction(s: Stmt) -> _Reduction | None:
-    """What `s` is made of, if it is accumulators in registers and one nest that reduces."""
-    allocated: list[Allocate] = []
-    pragmas: list[AttrStmt] = []
-    while isinstance(s, Allocate) and s.buffer_var.scope == "local" and len(s.extents) == 1:
-        allocated.append(s)
-        s = s.body
-    while isinstance(s, AttrStmt) and _is_pragma(s):
-        pragmas.append(s)
-        s = s.body
-    if not allocated or not isinstance(s, SeqStmt):
+def _merged(one: HeldReduction, two: HeldReduction) -> Stmt | None:
+    """Both in the loops of the first, where they have the same loops and read the same."""
+    if len(one.loops) != len(two.loops):
         return None
-    places = [k for k, part in enumerate(s.stmts) if isinstance(part, For)]
-    if len(places) != 1:
+    pairs = list(zip(one.loops, two.loops, strict=True))
+    if not all(_is_alike(mine, theirs) for mine, theirs in pairs):
         return None
-    loops, steps = _nest(s.stmts[places[0]])
-    before, after = s.stmts[: places[0]], s.stmts[places[0] + 1 :]
-    if not all(isinstance(part, BufferStore) for part in (*before, *steps, *after)):
+    table = {theirs.loop_var: mine.loop_var for mine, theirs in pairs}
+    steps = tuple(substitute_stmt(s, table) for s in two.steps)
+    allocated = (*one.allocated, *two.allocated)
+    own = {a.buffer_var for a in allocated}
+    if _loads(one.steps, own).isdisjoint(_loads(steps, own)):
         return None
-    return _Reduction(tuple(allocated), tuple(pragmas), before, loops, steps, after)
+    before, after = (*one.before, *two.before), (*one.after, *two.after)
+    steps = (*one.steps, *steps)
+    return HeldReduction(allocated, one.pragmas, before, one.loops, steps, after).stmt()
 
 
-def _nest(s: Stmt) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
-    """The loops, outermost first, and the statements in the innermost."""
-    loops: list[For] = []
-    while isinstance(s, For):
-        loops.append(s)
-        s = s.body
-    return tuple(loops), tuple(s.stmts) if isinstance(s, SeqStmt) else (s,)
+def _loads(steps: Sequence[Stmt], own: set[Var]) -> set[BufferLoad]:
+    """What the steps read, `own` apart."""
+    nodes = (n for s in steps for e in direct_exprs(s) for n in pre_order(e))
+    return {n for n in nodes if isinstance(n, BufferLoad) and n.buffer.data not in own}

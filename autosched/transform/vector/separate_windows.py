@@ -1,0 +1,316 @@
+"""SeparateWindows: maxima over windows that overlap are taken down the columns first.
+
+before:
+    def main(X: Buffer((35,), float32), Y: Buffer((8,), float32)):
+        Y.acc = allocate((8,), float32, "local")
+        Y.acc[0:8] = broadcast(0.0, 8)
+        for i in unrolled(2):
+            for j in unrolled(3):
+                Y.acc[0:8] = max(Y.acc[0:8], X[ramp(i * 18 + j, 2, 8)])
+        Y[0:8] = Y.acc[0:8]
+after:
+    def main(X: Buffer((35,), float32), Y: Buffer((8,), float32)):
+        Y.acc = allocate((8,), float32, "local")
+        X.columns = allocate((32,), float32, "local")
+        Y.acc[0:8] = broadcast(0.0, 8)
+        X.columns[0:16] = max(X[0:16], X[18:34])
+        X.columns[16:32] = max(X[1:17], X[19:35])
+        Y.acc[0:8] = max(Y.acc[0:8], shuffle([X.columns[0:16], X.columns[0:16]], [0, 2, 4, 6, 8,
+                10, 12, 14]))
+        Y.acc[0:8] = max(Y.acc[0:8], shuffle([X.columns[0:16], X.columns[0:16]], [1, 3, 5, 7, 9,
+                11, 13, 15]))
+        Y.acc[0:8] = max(Y.acc[0:8], shuffle([X.columns[0:16], X.columns[16:32]], [2, 4, 6, 8, 10,
+                12, 14, 31]))
+        Y[0:8] = Y.acc[0:8]
+
+A window of three by three with a stride of 2 takes nine vectors of every second element for each
+vector of outputs, two loads and a shuffle each. Here each column is read once, in whole vectors,
+and stays in registers: three shuffles choose from their maxima. Maxima and minima do not depend on
+their order; sums of floats do, and stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from typing import ClassVar, NamedTuple
+
+from autosched.nest.core import core_of
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Max, Min, Ramp, Shuffle, Var, pointer
+from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import bits_of, kinds_in
+from autosched.tir.linear import linear
+from autosched.tir.op import add, const, sub
+from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, For, SeqStmt, Stmt, seq
+from autosched.tir.walk import free_vars, map_children, substitute
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.vector.held_reduction import is_pragma, nest_of
+
+MOST_STEPS = 64
+"""Elements of a window: larger ones stay as they are."""
+
+LEAST_BYTES = 4
+"""Shuffles of shorter elements take several instructions."""
+
+SPARE = 4
+"""Registers for neither accumulators nor columns."""
+
+
+@dataclass(frozen=True)
+class SeparateWindows(FunctionPass):
+    """Takes maxima and minima that are accumulated in registers over rows first, then over columns.
+
+    Each accumulator is compared with vectors of elements that are a constant apart: several that
+    begin next to each other, at the same places of several rows. The columns that neighbouring
+    accumulators use fit the registers of `vector_bytes` beside these.
+    """
+
+    vector_bytes: int = 64
+    name: ClassVar[str] = "SeparateWindows"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if not kinds_in(func.body) & bits_of(Max, Min):
+            return func
+        return func.with_body(_separated(func.body, self.vector_bytes))
+
+
+def _separated(s: Stmt, vector_bytes: int) -> Stmt:
+    if isinstance(s, BufferStore):
+        return s
+    new = _in_registers(s, vector_bytes) if isinstance(s, Allocate) else None
+    return map_children(s, lambda inner: _separated(inner, vector_bytes)) if new is None else new
+
+
+def _in_registers(allocate: Allocate, vector_bytes: int) -> Stmt | None:
+    """The accumulators with their windows apart; None where what they are compared with is none."""
+    own, size = allocate.buffer_var, allocate.extents[0]
+    pragmas: list[AttrStmt] = []
+    s = allocate.body
+    while isinstance(s, AttrStmt) and is_pragma(s):
+        pragmas.append(s)
+        s = s.body
+    if own.scope != "local" or not isinstance(s, SeqStmt) or not isinstance(size, IntImm):
+        return None
+    steps = [_steps(part, own) for part in s.stmts]
+    places = [k for k, found in enumerate(steps) if found]
+    if not places or len(places) != places[-1] + 1 - places[0]:
+        return None
+    windows = _windows([step for k in places for step in steps[k]])
+    if windows is None:
+        return None
+    vector = vector_bytes // windows[0].load.buffer.dtype.bytes
+    groups = list(_groups(windows))
+    most = max(len(_starts(_columns(group), vector)) for group in groups)
+    held = -(-size.value * allocate.dtype.bytes // vector_bytes)
+    if held + most > core_of(vector_bytes).registers - SPARE:
+        return None
+    source = windows[0].load.buffer
+    data = pointer(f"{source.name}.columns", source.dtype, "local")
+    columns = Buffer(data, source.dtype, (const(most * vector),), name=data.name)
+    parts = [part for group in groups for part in _group(columns, group, vector)]
+    body = seq(*s.stmts[: places[0]], *parts, *s.stmts[places[-1] + 1 :])
+    body = reduce(lambda inner, attr: attr.with_(body=inner), reversed(pragmas), body)
+    return allocate.with_(body=Allocate(data, source.dtype, columns.shape, TRUE, body))
+
+
+# -- what is compared -----------------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """`store` compares an accumulator with what is loaded, at `offset` from the terms of `base`."""
+
+    store: BufferStore
+    fold: type[Max] | type[Min]
+    load: BufferLoad
+    base: Expr
+    terms: dict[Expr, int]
+    offset: int
+
+
+def _steps(s: Stmt, own: Var) -> list[_Step]:
+    """All steps of a statement and its loops; none when it does something else, or too many."""
+    loops, stores = nest_of(s)
+    variables = [loop.loop_var for loop in loops]
+    extents = [_extent(loop) for loop in loops]
+    zero: dict[Var, Expr] = {v: const(0, v.dtype) for v in variables}
+    found: list[_Step] = []
+    for store in stores:
+        step = _step(store, own) if isinstance(store, BufferStore) else None
+        if step is None or not all(extents):
+            return []
+        factors = [step.terms.pop(v, 0) for v in variables]
+        if any(not free_vars(term).isdisjoint(variables) for term in step.terms):
+            return []
+        base = substitute(step.base, zero)
+        for place in product(*map(range, extents)):
+            moved = sum(k * factor for k, factor in zip(place, factors, strict=True))
+            found.append(step._replace(base=base, offset=step.offset + moved))
+            if len(found) > MOST_STEPS * len(stores):
+                return []
+    return found
+
+
+def _extent(loop: For) -> int:
+    """The iterations of a loop from 0 to a constant, 0 for others."""
+    plain = isinstance(loop.min, IntImm) and loop.min.value == 0
+    return loop.extent.value if plain and isinstance(loop.extent, IntImm) else 0
+
+
+def _step(s: BufferStore, own: Var) -> _Step | None:
+    value, old = s.value, BufferLoad(s.buffer, s.indices)
+    if s.buffer.data is not own or s.predicate is not None or not isinstance(value, Max | Min):
+        return None
+    other = value.b if value.a is old else value.a
+    if old not in (value.a, value.b) or not isinstance(other, BufferLoad):
+        return None
+    plain = other.predicate is None and other.buffer.dtype.lanes == 1
+    if not plain or other.buffer.data is own or other.buffer.dtype.bytes < LEAST_BYTES:
+        return None
+    match other.indices:
+        case (Ramp(base, IntImm(stride), _),) if stride > 0:
+            first, terms = linear(base)
+            return _Step(s, type(value), other, base, terms, first)
+    return None
+
+
+class _Window(NamedTuple):
+    """The accumulator of `store` is compared with `width` vectors that begin at `first` and next to
+    it, and with the same in the rows that are `rows` further."""
+
+    store: BufferStore
+    fold: type[Max] | type[Min]
+    load: BufferLoad
+    base: Expr
+    rows: tuple[int, ...]
+    width: int
+    first: int
+    stride: int
+
+    @property
+    def columns(self) -> int:
+        """The columns from the first to the last."""
+        return (self.store.value.dtype.lanes - 1) * self.stride + self.width
+
+
+def _windows(steps: Sequence[_Step]) -> list[_Window] | None:
+    """What the steps make up, for each accumulator; None where that is not separable windows."""
+    head = steps[0]
+    offsets: dict[tuple[Expr, ...], list[int]] = {}
+    by_place: dict[tuple[Expr, ...], _Step] = {}
+    for step in steps:
+        alike = step.load.buffer is head.load.buffer and step.fold is head.fold
+        if not alike or step.terms != head.terms:
+            return None
+        first = by_place.setdefault(step.store.indices, step)
+        if _ramp(first.load).stride is not _ramp(step.load).stride:
+            return None
+        offsets.setdefault(step.store.indices, []).append(step.offset)
+    base = sub(head.base, const(linear(head.base)[0], head.base.dtype))
+    found: list[_Window] = []
+    for place, step in by_place.items():
+        rows, width = _rectangle(offsets[place])
+        if len(rows) < 2 or width < 2:
+            return None
+        stride = _ramp(step.load).stride
+        assert isinstance(stride, IntImm), "_step takes constant strides"
+        apart = tuple(row - rows[0] for row in rows)
+        found.append(
+            _Window(step.store, step.fold, step.load, base, apart, width, rows[0], stride.value)
+        )
+    return found
+
+
+def _ramp(load: BufferLoad) -> Ramp:
+    (index,) = load.indices
+    assert isinstance(index, Ramp), "_step takes vectors alone"
+    return index
+
+
+def _rectangle(offsets: Sequence[int]) -> tuple[list[int], int]:
+    """The first offset of each row, and how many follow one another in each of them; no rows when
+    they are not alike."""
+    known = set(offsets)
+    rows = sorted(k for k in known if k - 1 not in known)
+    width = len(known) // len(rows)
+    whole = all(row + k in known for row in rows for k in range(width))
+    return (rows, width) if whole and width * len(rows) == len(known) else ([], 0)
+
+
+def _groups(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
+    """The windows whose columns overlap or touch, from the first to the last of each row."""
+    group: list[_Window] = []
+    for window in sorted(windows, key=lambda w: (w.rows, w.width, w.first)):
+        if group:
+            same = (window.rows, window.width) == (group[0].rows, group[0].width)
+            if not same or window.first > group[0].first + _columns(group):
+                yield group
+                group = []
+        group.append(window)
+    yield group
+
+
+def _columns(group: Sequence[_Window]) -> int:
+    """How many columns the windows use together."""
+    return max(w.first + w.columns for w in group) - group[0].first
+
+
+def _starts(columns: int, vector: int) -> list[int]:
+    """Where the vectors begin that the columns are read in; the last ends with the last column."""
+    if columns <= vector:
+        return [0]
+    return [*range(0, columns - vector, vector), columns - vector]
+
+
+# -- building -------------------------------------------------------------------------------------
+
+
+def _group(columns: Buffer, group: Sequence[_Window], vector: int) -> Iterator[Stmt]:
+    """The extremes of the columns that the group uses, and of these for each accumulator."""
+    head, count = group[0], _columns(group)
+    starts, width = _starts(count, vector), min(vector, count)
+    loads: list[Expr] = []
+    for number, start in enumerate(starts):
+        rows: list[Expr] = []
+        for row in head.rows:
+            at = add(head.base, const(head.first + row + start, head.base.dtype))
+            rows.append(BufferLoad(head.load.buffer, (_lanes(at, width),)))
+        slot = _lanes(const(number * vector), width)
+        yield BufferStore(columns, reduce(head.fold, rows), (slot,))
+        loads.append(BufferLoad(columns, (slot,)))
+    for tap, window in product(range(head.width), group):
+        first = window.first - head.first + tap
+        last = first + (window.store.value.dtype.lanes - 1) * window.stride
+        chosen = _chosen(loads, starts, range(first, last + 1, window.stride), width)
+        old = BufferLoad(window.store.buffer, window.store.indices)
+        yield BufferStore(window.store.buffer, window.fold(old, chosen), window.store.indices)
+
+
+def _lanes(start: Expr, width: int) -> Expr:
+    return Ramp(start, const(1, start.dtype), width)
+
+
+def _chosen(loads: Sequence[Expr], starts: Sequence[int], places: range, width: int) -> Expr:
+    """The columns `places`, of the vectors `loads` that begin at `starts`."""
+    sources = [min(place // width, len(starts) - 1) for place in places]
+    lanes = [place - starts[source] for place, source in zip(places, sources, strict=True)]
+    used = sorted(set(sources))
+    if len(used) == 1 and lanes == list(range(width)):
+        return loads[used[0]]
+    if len(used) == 1:
+        return _shuffle(loads[used[0]], loads[used[0]], lanes)
+    found, known = loads[used[0]], lanes[: sources.count(used[0])]
+    for source in used[1:]:
+        more = [width + lane for lane, s in zip(lanes, sources, strict=True) if s == source]
+        order = [*known, *more]
+        rest = 0 if source == used[-1] else width - len(order)
+        found = _shuffle(found, loads[source], [*order, *[0] * rest])
+        known = list(range(len(order)))
+    return found
+
+
+def _shuffle(one: Expr, two: Expr, order: Sequence[int]) -> Expr:
+    return Shuffle((one, two), tuple(map(const, order)))
