@@ -67,6 +67,9 @@ class Simulated:
     def start(self, task: Task) -> None:
         """Starts nothing."""
 
+    def begin(self, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
+        """Builds nothing."""
+
     def reference(self, task: Task) -> None:
         """Computes nothing."""
 

@@ -34,9 +34,9 @@ PARTS = {
     "session": "configuration, records, cost model",
     "begin": "starting processes, inputs",
     "reference": "reference",
-    "search": "search",
+    "search": "search, building meanwhile",
     "learn": "learning",
-    "build": "building",
+    "build": "building, after the search",
     "race": "race of the finalists",
     "compare": "NumPy, peak",
     "report": "report",
@@ -107,6 +107,7 @@ def child(started: float, arguments: Sequence[str]) -> None:
     spent.wrap(Tuner, "begin", "begin")
     spent.wrap(Measurer, "reference", "reference", closed=True)
     spent.wrap(Tuner, "_next_batch", "search", closed=True)
+    spent.wrap(Tuner, "_draw_ahead", "search", closed=True)
     spent.wrap(Tuner, "_tell_policy", "learn", closed=True)
     spent.wrap(Learner, "refresh", "learn", closed=True)
     spent.wrap(Measurer, "measure", "measure")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from autosched.task import Task
 FACTORY = "autosched.measure.build:make_handler"  # of what its processes do
 
 MEMORY_LIMIT = 8 << 30  # of each of its processes
+
+_GIVEN = 2  # candidates of a process while this one does not listen: it goes on with the second
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +55,33 @@ def make_handler() -> Handler:
     return handle
 
 
+@dataclass(slots=True, eq=False)
+class _Job:
+    task: dict[str, Any]
+    steps: tuple[Step, ...]
+    result: BuildResult | None = None
+
+
 @dataclass(slots=True)
 class _Slot:
     worker: Worker
-    job: int = -1
+    jobs: list[_Job] = field(default_factory=list)
+    """What it was given, the one under way first."""
     started: float = 0.0
 
 
 @dataclass(slots=True)
 class Builder:
-    """Builds batches in `workers` processes with `timeout` seconds for each candidate."""
+    """Builds batches in `workers` processes with `timeout` seconds for each candidate.
+
+    What will be asked for may be begun earlier, while this process has other work.
+    """
 
     workers: int = 2
     timeout: float = 15.0
     _slots: list[_Slot] = field(default_factory=list)
+    _waiting: list[_Job] = field(default_factory=list)
+    _begun: dict[tuple[str, tuple[Step, ...]], _Job] = field(default_factory=dict)
 
     def start(self) -> None:
         """Start the processes ahead of the first batch."""
@@ -77,6 +93,28 @@ class Builder:
         for slot in self._slots:
             slot.worker.stop()
         self._slots.clear()
+        self._waiting.clear()
+        self._begun.clear()
+
+    def begin(self, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
+        """Build candidates ahead of the next `build`, which asks for them; returns at once.
+
+        On the cores that this process leaves. Later calls, for no more of them either, hand out
+        those that wait.
+        """
+        self.start()
+        entry = task.to_json()
+        for steps in batch:
+            if (task.key, steps) not in self._begun:
+                job = self._begun[task.key, steps] = _Job(entry, steps)
+                self._waiting.append(job)
+        cores = len(os.sched_getaffinity(0))
+        try:
+            self._collect(0.0)
+            self._give(self._slots[: max(1, cores - 1)], _GIVEN)
+        except BaseException:  # as in `build`
+            self.close()
+            raise
 
     def build(
         self,
@@ -84,44 +122,68 @@ class Builder:
         batch: Sequence[tuple[Step, ...]],
         on_done: Callable[[int], None] | None = None,
     ) -> list[BuildResult]:
-        """One result per candidate, in order. `on_done` is told how many there are so far."""
+        """One result per candidate, in order. `on_done` is told how many there are so far.
+
+        Of those that were begun none is under way any more at the end.
+        """
         self.start()
-        task_json = task.to_json()
-        results: list[BuildResult | None] = [None] * len(batch)
-        todo = list(range(len(batch)))[::-1]
+        entry = task.to_json()
+        begun = [self._begun.pop((task.key, steps), None) for steps in batch]
+        jobs = [job or _Job(entry, s) for job, s in zip(begun, batch, strict=True)]
+        under_way = [job for slot in self._slots for job in slot.jobs]
+        self._waiting = [j for j in jobs if j.result is None and j not in under_way]
+        self._begun.clear()
         try:
-            while todo or any(slot.job >= 0 for slot in self._slots):
-                for slot in self._slots:
-                    if slot.job < 0 and todo:
-                        slot.job, slot.started = todo.pop(), time.perf_counter()
-                        slot.worker.send((task_json, steps_to_json(batch[slot.job])))
-                self._collect(results)
+            while self._waiting or any(slot.jobs for slot in self._slots):
+                self._give(self._slots, 1)
+                self._collect(self.timeout)
                 if on_done is not None:
-                    on_done(sum(r is not None for r in results))
+                    on_done(sum(job.result is not None for job in jobs))
         except BaseException:  # Ctrl-C: what is under way must not answer a later request
             self.close()
             raise
-        return [r for r in results if r is not None]
+        return [job.result for job in jobs if job.result is not None]
 
-    def _collect(self, results: list[BuildResult | None]) -> None:
-        busy = [slot for slot in self._slots if slot.job >= 0]
-        deadline = min(slot.started for slot in busy) + self.timeout
-        signs = [sign for slot in busy for sign in slot.worker.signs]
-        wait(signs, max(0.0, deadline - time.perf_counter()))
+    def _give(self, slots: Sequence[_Slot], most: int) -> None:
+        """Hand out what waits, so that each of the processes has `most`."""
+        for depth in range(most):
+            for slot in slots:
+                if len(slot.jobs) == depth and self._waiting:
+                    job = self._waiting.pop(0)
+                    slot.started = slot.started if slot.jobs else time.perf_counter()
+                    slot.jobs.append(job)
+                    slot.worker.send((job.task, steps_to_json(job.steps)))
+
+    def _collect(self, seconds: float) -> None:
+        """Wait until a process answers, or is late, for at most so long; then hear all."""
+        busy = [slot for slot in self._slots if slot.jobs]
+        if not busy:
+            return
+        late = min(slot.started for slot in busy) + self.timeout - time.perf_counter()
+        wait([sign for slot in busy for sign in slot.worker.signs], max(0.0, min(seconds, late)))
         for slot in busy:
-            now = time.perf_counter()
-            if not slot.worker.answers(0.0) and now - slot.started < self.timeout:
-                continue
-            try:
-                artifact, seconds = slot.worker.receive(0.0, "compile")
-                results[slot.job] = BuildResult(artifact, seconds)
-            except MeasureError as error:
-                message = str(error)
-                if error.kind == "timeout":
-                    message = (
-                        f"not built within {self.timeout:g} s (measure.build_timeout_s); the "
-                        "process was ended"
-                    )
-                failure = Failure(error.stage, error.kind, message)
-                results[slot.job] = BuildResult(None, now - slot.started, failure)
-            slot.job = -1
+            while slot.jobs and self._heard(slot):
+                pass
+
+    def _heard(self, slot: _Slot) -> bool:
+        """Whether the process answered about what it has under way, or can no more."""
+        now = time.perf_counter()
+        if not slot.worker.answers(0.0) and now - slot.started < self.timeout:
+            return False
+        job, connection = slot.jobs.pop(0), slot.worker.connection
+        try:
+            job.result = BuildResult(*slot.worker.receive(0.0, "compile"))
+        except MeasureError as error:
+            message = str(error)
+            if error.kind == "timeout":
+                message = (
+                    f"not built within {self.timeout:g} s (measure.build_timeout_s); the "
+                    "process was ended"
+                )
+            failure = Failure(error.stage, error.kind, message)
+            job.result = BuildResult(None, now - slot.started, failure)
+        if slot.worker.connection is not connection:  # a new process, which knows of no other job
+            self._waiting[:0] = slot.jobs
+            slot.jobs.clear()
+        slot.started = time.perf_counter()
+        return True

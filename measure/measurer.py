@@ -136,6 +136,10 @@ class Measurer:
         if self.check != "none":
             self.runner.reference(task)
 
+    def begin(self, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
+        """Build candidates that the next `measure` asks for, ahead of it; see `Builder.begin`."""
+        self.builder.begin(task, batch)
+
     def close(self) -> None:
         """End all processes."""
         self.builder.close()

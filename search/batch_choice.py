@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import chain, cycle
 
 import numpy as np
 import numpy.typing as npt
@@ -12,31 +12,29 @@ from autosched.search.cost_model import Scores
 
 
 def in_turns(
-    opinions: Scores, known: Scores, group: npt.NDArray[np.bool_], rng: np.random.Generator
+    opinions: Scores, known: Scores, preferred: npt.NDArray[np.bool_], rng: np.random.Generator
 ) -> list[int]:
     """All candidates, best first, each chosen by another member (Thompson sampling in batches).
 
     `opinions` is (candidates, members), `known` (measured candidates, members), higher is better.
-    Members take turns, first in one group, then in the other. A candidate that no member can tell
-    apart from one already measured or chosen goes to the end of the list.
+    Members take turns, first among those `preferred`, then among the others. A candidate that no
+    member can tell apart from one already measured or chosen goes to the end of the list.
     """
     first: list[int] = []
     last: list[int] = []
     seen = {row.tobytes() for row in known}
-    for index in _turns(opinions, group, rng):
+    ranking = np.argsort(-opinions, axis=0, kind="stable")[:, rng.permutation(opinions.shape[1])]
+    for index in chain(_turns(ranking, preferred), _turns(ranking, ~preferred)):
         key = opinions[index].tobytes()
         (last if key in seen else first).append(index)
         seen.add(key)
     return first + last
 
 
-def _turns(
-    opinions: Scores, group: npt.NDArray[np.bool_], rng: np.random.Generator
-) -> Iterator[int]:
-    taken = np.zeros(len(opinions), bool)
-    ranking = np.argsort(-opinions, axis=0, kind="stable")
-    members = rng.permutation(opinions.shape[1])
-    queues = [iter(r[group[r] == g]) for m in members for r in (ranking[:, m],) for g in (1, 0)]
+def _turns(ranking: npt.NDArray[np.intp], among: npt.NDArray[np.bool_]) -> Iterator[int]:
+    """Those `among`, each the next in one of the columns of `ranking` that none took before."""
+    taken = ~among
+    queues = [iter(column) for column in ranking.T]
     open_queues = len(queues)
     for queue in cycle(queues):
         index = next((int(k) for k in queue if not taken[k]), None)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import heapq
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -32,6 +33,12 @@ _ATTEMPTS = 4  # samples for each place whose features are not worked out
 _TAUGHT = 1024  # candidates that the surrogate learns from
 _RESTRUCTURED = 8  # of the best, whose stages or parallel loops are tried elsewhere
 Featurize = Callable[[Sequence[Steps]], list[FeatureRows | None]]
+Begin = Callable[[Sequence[Steps]], None]
+"""Told what was chosen so far, and of nothing new now and then: who builds it has a look."""
+
+
+def _nobody(_: Sequence[Steps]) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +57,9 @@ class SketchPolicy:
     model may rank them higher. Thousands evolve under a surrogate of the model, which needs no
     features; those of the best are worked out, and teach it where it was wrong. Half of a batch is
     chosen from random samples, half is evolved: evolution alone circles around the best candidate
-    it knows. What is chosen by a score is chosen by a draw of what it may be (`Doubt`). Without a
-    trained model nothing is evolved.
+    it knows. The samples are chosen first, so that they can be built while the others evolve. What
+    is chosen by a score is chosen by a draw of what it may be (`Doubt`). Without a trained model
+    nothing is evolved.
     """
 
     def __init__(
@@ -68,6 +76,8 @@ class SketchPolicy:
         self._task_key = task_key
         self._rng = rng
         self._featurize = featurize
+        self._begin: Begin = _nobody
+        self._drawn: tuple[list[Steps], list[Steps]] | None = None  # ahead, for the next round
         self._measured: dict[Steps, float] = {}
         self._known: set[Steps] = set()  # measured too, but not learned from
         self._states: set[str] = set()  # of all that was measured
@@ -93,9 +103,13 @@ class SketchPolicy:
             self._known.add(steps)
             self._states.add(state)
 
-    def next_batch(self, count: int) -> list[Candidate]:
-        """Up to `count` new candidates; empty when none was found."""
+    def next_batch(self, count: int, begin: Begin = _nobody) -> list[Candidate]:
+        """Up to `count` new candidates; empty when none was found.
+
+        `begin` is told of those that are chosen early, and now and then of none.
+        """
         options = self.context.options
+        self._begin = begin
         for _ in range(options.retry_search_one_round_on_empty + 1):
             batch = self._round(count)
             if batch:
@@ -105,14 +119,37 @@ class SketchPolicy:
     def _round(self, count: int) -> list[Candidate]:
         options = self.context.options
         self._learner.refresh()
-        fresh = self._sample(count)
-        good: list[Candidate] = []
+        (fresh, attempts), self._drawn = self._drawn or self._draw(count), None
+        by_score = count - int(options.eps_greedy * count)
+        chosen: list[Candidate] = []
+        good: Iterator[Candidate] = iter(())
         if self._learner.trained:
-            self._evolve(fresh, count)
-            good = self._promising(4 * count)
+            for steps in fresh:
+                self._enter(steps, evolved=False)
+            self._pick(chosen, [self._promising(chosen, 4 * count, evolved=False)], by_score // 2)
+            self._begin([candidate.steps for candidate in chosen])
+            self._evolve(attempts, count)
+            good = self._promising(chosen, 4 * count, evolved=True)
         order = self._rng.permutation(len(fresh))
-        chance = [Candidate(fresh[i], None) for i in order]
-        return self._pick(good, chance, count, int(options.eps_greedy * count))
+        chance = iter([Candidate(fresh[i], None) for i in order])
+        self._pick(chosen, [good, chance], by_score)
+        self._pick(chosen, [chance, good], count)
+        return chosen
+
+    def draw_ahead(self, count: int, begin: Begin = _nobody) -> None:
+        """Draw the samples of the next round, of `count`, unless the model is to be trained first.
+
+        `begin` is told of none now and then.
+        """
+        self._begin = begin
+        if self._learner.trained and self._drawn is None:
+            self._drawn = self._draw(count)
+
+    def _draw(self, count: int) -> tuple[list[Steps], list[Steps]]:
+        """New samples of which the features are known, and, for evolution, others."""
+        fresh = self._sample(count)
+        trained = self._learner.trained
+        return fresh, self.space.attempts(self._rng, _ATTEMPTS * count) if trained else []
 
     def _sample(self, count: int) -> list[Steps]:
         """New samples and their features; a model that can choose is given more."""
@@ -127,18 +164,17 @@ class SketchPolicy:
         return found
 
     def _legal(self, candidates: Sequence[Steps]) -> list[bool]:
+        self._begin(())
         return [rows is not None and bool(rows.any()) for rows in self._featurize(candidates)]
 
     def _pick(
-        self, good: list[Candidate], chance: list[Candidate], count: int, n_random: int
-    ) -> list[Candidate]:
-        """The best ones, then random ones, falling back to the other list; no text twice."""
-        chosen: list[Candidate] = []
-        taken: set[str] = set()
-        queues = [iter(good), iter(chance)]
+        self, chosen: list[Candidate], queues: Sequence[Iterator[Candidate]], count: int
+    ) -> None:
+        """Add to `chosen`, until there are `count`, what comes first; no text twice."""
+        taken = {self.state(candidate.steps) for candidate in chosen}
+        coming = chain(*queues)
         while len(chosen) < count:
-            first = 0 if len(chosen) < count - n_random else 1
-            candidate = next(queues[first], None) or next(queues[1 - first], None)
+            candidate = next(coming, None)
             if candidate is None:
                 break
             steps, state = candidate.steps, self.state(candidate.steps)
@@ -146,15 +182,12 @@ class SketchPolicy:
             if state and new:
                 taken.add(state)
                 chosen.append(candidate)
-        return chosen
 
-    def _evolve(self, fresh: Sequence[Steps], count: int) -> None:
-        """Add samples, and the best of what evolves from them and the best known, to the pool."""
-        for steps in fresh:
-            self._enter(steps, evolved=False)
+    def _evolve(self, attempts: Sequence[Steps], count: int) -> None:
+        """Add to the pool the best of what evolves from it, from `attempts` and the best known."""
         taught = self._taught()
         known, scores = self._structures.rows(list(taught)), list(taught.values())
-        others = self._structures.rows(self.space.attempts(self._rng, _ATTEMPTS * count))
+        others = self._structures.rows(attempts)
         for _ in range(_STAGES):
             self._surrogate.fit(known, np.array(scores, np.float32))
             if not self._surrogate.fitted:  # nothing is legal so far
@@ -162,6 +195,7 @@ class SketchPolicy:
             changed = self._structures.rows(self._restructured(taught))
             start = known.joined(changed).joined(others)
             best = evolved(self.context, self._structures, self._judge(), start, self._rng)
+            self._begin(())
             found = self._unseen(best, taught, -(-_LOOKED_AT * count // _STAGES))
             if not found:
                 return
@@ -216,18 +250,26 @@ class SketchPolicy:
         if steps not in self._measured and steps not in self._known:
             self._pool.setdefault(steps, evolved)
 
-    def _promising(self, size: int) -> list[Candidate]:
-        """The best of the pool, in turns by each member's opinion and by where they are from."""
-        pool = list(self._pool)
+    def _promising(
+        self, chosen: Sequence[Candidate], size: int, *, evolved: bool
+    ) -> Iterator[Candidate]:
+        """The best of the pool by the opinion of each member in turn.
+
+        First of what was evolved, or else of the samples, then of the others. What no member can
+        tell apart from one of `chosen` or a measured one comes last.
+        """
+        known = [*self._learned_from(), *[candidate.steps for candidate in chosen]]
+        there = {candidate.steps for candidate in chosen}
+        pool = [steps for steps in self._pool if steps not in there]
         opinions = self._learner.opinions(self._featurize(pool))
         scores = consensus(opinions)
-        measured = self._learned_from()
-        known = self._learner.opinions(self._featurize(measured))
-        factors = np.exp(self._doubt.draw(pool + measured, opinions.shape[1]))
-        doubted, known = opinions * factors[: len(pool)], known * factors[len(pool) :]
-        order = in_turns(doubted, known, np.array(list(self._pool.values()), bool), self._rng)
+        of_known = self._learner.opinions(self._featurize(known))
+        factors = np.exp(self._doubt.draw(pool + known, opinions.shape[1]))
+        doubted, of_known = opinions * factors[: len(pool)], of_known * factors[len(pool) :]
+        preferred = np.array([self._pool[steps] is evolved for steps in pool], bool)
+        order = in_turns(doubted, of_known, preferred, self._rng)
         legal = [k for k in order if scores[k] > -np.inf]
-        return [Candidate(pool[k], float(scores[k])) for k in legal[:size]]
+        return iter([Candidate(pool[k], float(scores[k])) for k in legal[:size]])
 
     def _learned_from(self) -> list[Steps]:
         """What was measured, a sample of many: all that the model may tell others apart from."""

@@ -131,6 +131,9 @@ class Measures(Protocol):
     def start(self, task: Task) -> None:
         """Start what takes time, ahead of the first batch; need not wait until it is ready."""
 
+    def begin(self, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
+        """Start building what the next `measure` asks for; returns at once, and is called often."""
+
     def reference(self, task: Task) -> None:
         """Compute what candidates are checked against. Raises ConfigError when it is wrong."""
 
@@ -238,6 +241,7 @@ class Tuner:
         if ahead:
             with self._phase("search"):
                 self._ahead = self._next_batch(ahead)
+                self._begin_building([c.steps for c in self._ahead])
         with self._phase("reference"):
             self._measurer.reference(self.progress.task)
 
@@ -276,6 +280,8 @@ class Tuner:
                 batch = self._next_batch(size)
         if not batch:
             return []
+        with self._phase("search"):
+            self._draw_ahead(batch, size)
         best = progress.best.result.cost if progress.best is not None else float("inf")
         try:
             with self._phase("measure"):
@@ -353,7 +359,7 @@ class Tuner:
         """Up to `size` candidates that no other run on the same record file measures."""
         batch: list[Candidate] = []
         for _ in range(_MOST_CLAIMS):
-            batch += self._policy.next_batch(size - len(batch))
+            batch += self._policy.next_batch(size - len(batch), self._begin_building)
             if self._log is None or not batch:
                 break
             states = [self._policy.state(candidate.steps) for candidate in batch]
@@ -365,6 +371,16 @@ class Tuner:
             self._policy.skip((c.steps, state) for c, state in pairs if state in taken)
             batch = [candidate for candidate, state in pairs if state not in taken]
         return batch
+
+    def _draw_ahead(self, batch: Sequence[Candidate], size: int) -> None:
+        """Draw samples of the next round, up to `size`, while the batch is built."""
+        self._begin_building([c.steps for c in batch])
+        following = min(size, self.options.trials - self.progress.done - len(batch))
+        if following > 0:
+            self._policy.draw_ahead(following, self._begin_building)
+
+    def _begin_building(self, chosen: Sequence[tuple[Step, ...]]) -> None:
+        self._measurer.begin(self.progress.task, chosen)
 
     def _tell_policy(self, records: Sequence[Record]) -> None:
         self._policy.tell([r.steps for r in records], [r.result.cost for r in records])

@@ -28,6 +28,9 @@ class ClusterBuilder(Builder):
     def start(self) -> None:
         """Nothing: the nodes start their processes with the first candidates."""
 
+    def begin(self, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
+        """Nothing: nodes that build keep others of this run from measuring."""
+
     def close(self) -> None:
         """Nothing: the runner ends the processes of the nodes."""
 

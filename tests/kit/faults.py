@@ -29,7 +29,7 @@ from autosched.cli import app
 from autosched.codegen.llvm_compile import compile_object
 from autosched.errors import MeasureError
 from autosched.measure import build, run, runner
-from autosched.measure.build import Builder, BuildResult
+from autosched.measure.build import Builder
 from autosched.measure.records import Record, read_log
 from autosched.measure.result import Failure
 from autosched.measure.runner import Runner
@@ -291,22 +291,26 @@ class Faults:
     path: Path
     short: float
     plan: dict[str, str] = field(default_factory=dict)
-    _batch: list[str] = field(default_factory=list)
     _loaded: dict[int, str] = field(default_factory=dict)
 
     @contextlib.contextmanager
     def injected(self) -> Iterator[None]:
         """Runs of this process meet the faults meanwhile."""
-        built, collected, called = Builder.build, Builder._collect, Runner._call
+        begun, built = Builder.begin, Builder.build
+        collected, called = Builder._collect, Runner._call
+
+        def begin(own: Builder, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
+            self._deal([key_of(steps_to_json(steps)) for steps in batch])
+            begun(own, task, batch)
 
         def build_(own: Builder, task: Task, batch: Sequence[tuple[Step, ...]], *more: Any) -> Any:
             self._deal([key_of(steps_to_json(steps)) for steps in batch])
             return built(own, task, batch, *more)
 
-        def collect(own: Builder, results: list[BuildResult | None]) -> None:
-            jobs = [slot.job for slot in own._slots if slot.job >= 0]
-            own.timeout = self._limit("build", [self._batch[job] for job in jobs])
-            collected(own, results)
+        def collect(own: Builder, seconds: float) -> None:
+            jobs = [key_of(steps_to_json(s.jobs[0].steps)) for s in own._slots if s.jobs]
+            own.timeout = self._limit("build", [self.plan[job] for job in jobs])
+            collected(own, min(seconds, own.timeout))
 
         def call(own: Runner, request: tuple[Any, ...], stage: str, timeout: float = 0.0) -> Any:
             name = GOOD
@@ -323,6 +327,7 @@ class Faults:
             mock.patch.object(runner, "FACTORY", "kit.faults:make_runner"),
             mock.patch.object(runner, "_START_SECONDS", LONG),
             mock.patch.object(runner, "_WAKE_SECONDS", LONG),  # none is too slow to be visited
+            mock.patch.object(Builder, "begin", begin),
             mock.patch.object(Builder, "build", build_),
             mock.patch.object(Builder, "_collect", collect),
             mock.patch.object(Runner, "_call", call),
@@ -335,12 +340,10 @@ class Faults:
         return self.short if hang else LONG
 
     def _deal(self, keys: list[str]) -> None:
-        self._batch = []
         for key in keys:
             if key not in self.plan:
                 at = len(self.plan)
                 self.plan[key] = self.order[at] if at < len(self.order) else GOOD
-            self._batch.append(self.plan[key])
         self.path.write_text(json.dumps(self.plan))
 
     def wrong(self, record: Record) -> str:

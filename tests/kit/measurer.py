@@ -94,6 +94,9 @@ class StubMeasurer:
     def start(self, task: Task) -> None:
         pass
 
+    def begin(self, task: Task, batch: Sequence[Steps] = ()) -> None:
+        pass
+
     def reference(self, task: Task) -> None:
         pass
 

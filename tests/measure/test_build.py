@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from multiprocessing import Pipe
 from typing import Any
 
@@ -29,13 +28,13 @@ class Script:
         self.waits = waits or {}
         self.given: list[int] = []
         self.done: list[int] = []
-        self.held: list[tuple[int, Callable[[], None]]] = []
+        self.held: list[tuple[int, Process]] = []
 
     def release(self) -> None:
-        for job, answer in list(self.held):
-            if self.waits.get(job, 0) <= len(self.done):
-                self.held.remove((job, answer))
-                answer()
+        for job, process in list(self.held):
+            if self.waits.get(job, 0) <= len(self.done) and process.jobs[0] == job:
+                self.held.remove((job, process))
+                process.other.send((str(job).encode(), 0.5))
 
 
 class Process(Worker):
@@ -44,15 +43,14 @@ class Process(Worker):
     def __init__(self, script: Script) -> None:
         self.script = script
         self.connection, self.other = Pipe()
-        self.job = -1
+        self.jobs: list[int] = []
 
     def send(self, request: Any) -> None:
         _, steps = request
-        self.job = [steps_to_json(s) for s in BATCH].index(steps)
-        self.script.given.append(self.job)
-        job = self.job
-        answer = self.script.held.append
-        answer((job, lambda: self.other.send((str(job).encode(), 0.5))))
+        job = [steps_to_json(s) for s in BATCH].index(steps)
+        self.jobs.append(job)
+        self.script.given.append(job)
+        self.script.held.append((job, self))
         self.script.release()
 
     @property
@@ -65,22 +63,32 @@ class Process(Worker):
     def receive(self, timeout: float, stage: str) -> tuple[bytes, float]:
         assert timeout == 0.0
         if not self.connection.poll(0):
+            self.start()
             raise MeasureError("no answer", stage=stage, kind="timeout")
         reply = self.connection.recv()
-        self.script.done.append(self.job)
+        self.script.done.append(self.jobs.pop(0))
         self.script.release()
         if reply[0] in (b"1",) and self.script.waits.get("fails"):
             raise MeasureError("no such loop", stage="lower", kind="illegal")
         result: tuple[bytes, float] = reply
         return result
 
+    def start(self) -> None:
+        """Another process: what the first one was given is lost."""
+        self.script.held = [(k, process) for k, process in self.script.held if process is not self]
+        self.jobs = []
+        self.connection, self.other = Pipe()
+
     def stop(self) -> None:
         pass
 
 
+def builder_of(script: Script, workers: int = 2, timeout: float = 60.0) -> Builder:
+    return Builder(workers, timeout, [_Slot(Process(script)) for _ in range(workers)])
+
+
 def build(task: Task, script: Script, workers: int = 2, timeout: float = 60.0) -> list[BuildResult]:
-    builder = Builder(workers, timeout, [_Slot(Process(script)) for _ in range(workers)])
-    return builder.build(task, BATCH)
+    return builder_of(script, workers, timeout).build(task, BATCH)
 
 
 def test_results_are_in_the_order_of_the_batch(task: Task) -> None:
@@ -110,3 +118,35 @@ def test_a_refusal_keeps_its_words(task: Task) -> None:
     failure = results[1].failure
     assert failure is not None
     assert (failure.stage, failure.kind, failure.message) == ("lower", "illegal", "no such loop")
+
+
+@pytest.fixture
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_what_was_begun_is_not_built_again(task: Task) -> None:
+    """One that hangs takes none along that its process was given; no answer is another's."""
+    for script, timeout in ((Script(), 60.0), (Script({0: 99}), 0.05)):
+        builder = builder_of(script, timeout=timeout)
+        builder.begin(task, BATCH[:3])
+        builder.begin(task)
+        assert script.given[:2] == [0, 1]
+        results = builder.build(task, BATCH[::-1])
+        hangs = None if script.waits else b"0"
+        assert [r.artifact for r in results] == [b"4", b"3", b"2", b"1", hangs]
+        assert sorted(script.done) == [k for k in range(5) if k or hangs]
+        assert len(script.given) == 5 + (hangs is None)
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_what_was_begun_in_vain_is_over_when_building_ends(task: Task) -> None:
+    """Nothing may run beside what is timed then, and no answer is taken for another's."""
+    script = Script({0: 1})
+    builder = builder_of(script)
+    builder.begin(task, BATCH[:4])
+    assert [r.artifact for r in builder.build(task, BATCH[4:])] == [b"4"]
+    assert not script.held
+    assert 3 not in script.given  # waited still
+    assert [r.artifact for r in builder.build(task, BATCH[:2])] == [b"0", b"1"]

@@ -13,13 +13,13 @@ NOTHING = np.zeros((0, 2), np.float32)
 def chosen(
     opinions: Sequence[list[float]] | Array,
     known: Sequence[list[float]] | Array = NOTHING,
-    group: list[int] | Array | None = None,
+    preferred: list[int] | Array | None = None,
     seed: int = 0,
 ) -> list[int]:
     opinions = np.array(opinions, np.float32)
     known = np.array(known, np.float32).reshape(-1, opinions.shape[1])
-    group = np.zeros(len(opinions), bool) if group is None else np.array(group, bool)
-    return in_turns(opinions, known, group, np.random.default_rng(seed))
+    first = np.zeros(len(opinions), bool) if preferred is None else np.array(preferred, bool)
+    return in_turns(opinions, known, first, np.random.default_rng(seed))
 
 
 def test_one_member_chooses_the_best_first() -> None:
@@ -33,11 +33,11 @@ def test_members_take_turns_by_their_own_order() -> None:
     assert found == {(0, 3, 1, 2), (3, 0, 2, 1)}
 
 
-def test_every_group_is_chosen_from() -> None:
-    """The candidates of the second group are worse, and get every other turn all the same."""
+def test_those_preferred_come_first_unless_known() -> None:
+    """However bad they are; what cannot be told apart from a measured one comes last even so."""
     opinions = [[9.0], [8.0], [7.0], [2.0], [1.0]]
-    assert chosen(opinions, group=[1, 1, 1, 0, 0]) == [0, 3, 1, 4, 2]
-    assert chosen(opinions, group=[0, 0, 0, 1, 1]) == [3, 0, 4, 1, 2]
+    assert chosen(opinions, preferred=[0, 0, 1, 1, 1]) == [2, 3, 4, 0, 1]
+    assert chosen(opinions, preferred=[0, 0, 1, 1, 1], known=[[2.0]]) == [2, 4, 0, 1, 3]
 
 
 def test_what_cannot_be_told_apart_comes_last() -> None:
@@ -51,5 +51,5 @@ def test_nothing_is_lost_or_named_twice() -> None:
     rng = np.random.default_rng(1)
     opinions = rng.integers(0, 4, (40, 8))
     known = opinions[:5]
-    group = rng.integers(0, 2, 40)
-    assert sorted(chosen(opinions, known, group)) == list(range(40))
+    preferred = rng.integers(0, 2, 40)
+    assert sorted(chosen(opinions, known, preferred)) == list(range(40))

@@ -92,7 +92,9 @@ def test_parents_follow_their_scores(
     """With the second best fifty times less likely, most are of the best levels there are."""
     policy = make_policy(make_task("matmul"), evolutionary_search_num_iters=1)
     samples = policy._sample(8)
-    policy._evolve(samples, 8)
+    for steps in samples:
+        policy._enter(steps, evolved=False)
+    policy._evolve([], 8)
     assert len(parents) == policy_module._STAGES
     assert [len(generation) for generation in parents] == [64] * policy_module._STAGES
     assert mean_level(parents[0]) > mean_level(samples) + 0.5

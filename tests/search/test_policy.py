@@ -106,6 +106,43 @@ def test_evolution_finds_better_scores_than_sampling(make_task: MakeTask) -> Non
     assert np.mean([c.predicted for c in evolved]) > np.mean(chance)
 
 
+def test_samples_are_told_before_the_others_evolve(
+    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are half of the batch, and whoever is told builds nothing in vain."""
+    policy = make_policy(make_task("matmul"))
+    told: list[tuple[Step, ...]] = []
+    before: list[int] = []
+    evolve = policy._evolve
+
+    def evolve_(attempts: Sequence[tuple[Step, ...]], count: int) -> None:
+        before.append(len(told))
+        evolve(attempts, count)
+
+    monkeypatch.setattr(policy, "_evolve", evolve_)
+    batch = policy.next_batch(8, told.extend)
+    assert before == [4]
+    assert told == [c.steps for c in batch[:4]]
+    assert sum(policy._pool[c.steps] for c in batch[:4]) == 0
+
+
+def test_samples_drawn_ahead_are_those_of_the_next_round(
+    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = make_policy(make_task("matmul"))
+    first = play(policy, rounds=1)
+    policy.draw_ahead(5)
+    drawn, _ = policy._drawn or ([], [])
+    policy.draw_ahead(5)  # there are some
+    monkeypatch.setattr(SearchSpace, "sample", lambda *_: pytest.fail("drawn again"))
+    again = play(policy, rounds=1)
+    assert {c.steps for c in again[:2]} <= {*drawn, *policy._pool}
+    assert not {c.steps for c in first} & {c.steps for c in again}
+    untrained = make_policy(make_task("matmul"), RandomModel(0))
+    untrained.draw_ahead(5)  # how many depends on whether a model can choose
+    assert untrained._drawn is None
+
+
 def test_some_are_random(make_task: MakeTask) -> None:
     batch = make_policy(make_task("matmul"), eps_greedy=0.5).next_batch(8)
     assert [c.predicted is None for c in batch] == [False] * 4 + [True] * 4

@@ -117,6 +117,26 @@ def test_nothing_valid(make: Callable[..., Tuner], task: Task) -> None:
     assert result.progress.quality == []
 
 
+def test_building_may_begin_before_measuring(make: Callable[..., Tuner], task: Task) -> None:
+    """Of every candidate, and of none that is not measured."""
+    events: list[tuple[str, Steps]] = []
+
+    class Builds(StubMeasurer):
+        def begin(self, task: Task, batch: Sequence[Steps] = ()) -> None:
+            events.extend(("begun", steps) for steps in batch)
+
+        def one(self, steps: Steps, k: int) -> MeasureResult:
+            events.append(("measured", steps))
+            return super().one(steps, k)
+
+    make(task, Builds()).run()
+    measured = [steps for what, steps in events if what == "measured"]
+    assert len(measured) == 12
+    for steps in measured:
+        assert events.index(("begun", steps)) < events.index(("measured", steps))
+    assert {steps for _, steps in events} == {*measured}
+
+
 def test_an_interruption_keeps_what_was_measured(
     make: Callable[..., Tuner], task: Task, tmp_path: Path
 ) -> None:
