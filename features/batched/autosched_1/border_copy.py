@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import repeat
 
 from autosched.features.walk.count import count_ops
 from autosched.features.walk.scope import BufferInfo, Loop
@@ -20,6 +21,7 @@ from autosched.state.iterator import Annotation
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.expr import BufferLoad, Call, Expr, FloatImm, IntImm, ProducerLoad, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.linear import linear
 from autosched.tir.stmt import BufferStore, For, ForKind, Stmt, seq
 from autosched.tir.walk import free_vars, pre_order
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
@@ -53,7 +55,8 @@ class Copied:
     By loop of the copy, `extents` (0: the loop is not there), `nodes`, which are the same number
     for the same loop, and `asked`, whether a condition asks for it. `floor` and `guards` are those
     of the walk, counted from the first of the copy's loops; `counts` and `weight` are the
-    operations and instructions of the value.
+    operations and instructions of the value. `same`: what loops move in its indices is as before;
+    branches know more of loops around the copy.
     """
 
     loads: bool
@@ -65,6 +68,7 @@ class Copied:
     guards: tuple[int, ...]
     counts: tuple[int, ...]
     weight: float
+    same: bool
 
 
 def copies_of(
@@ -72,9 +76,10 @@ def copies_of(
 ) -> list[Copied]:
     """The stores of a copy of `value`, whose variables are those of its loops and of loops around
     them with these extents, in program order."""
-    target = decl_buffer([loop.extent for loop in own], name="copy")
+    loads = [e for e in pre_order(value) if isinstance(e, ProducerLoad)]
+    indices = loads[0].indices if loads else ()
+    target = decl_buffer([1] * len(indices), name="copy")
     zero = IntImm(0)
-    indices = tuple([loop.var for loop in own])
     body: Stmt = BufferStore(target, _with_buffers(value, {}), indices)
     for loop in reversed(own):
         body = For(loop.var, zero, IntImm(loop.extent), _KINDS[Annotation(loop.kind)], body)
@@ -83,9 +88,15 @@ def copies_of(
     for var, extent in outer:
         body = For(var, zero, IntImm(extent), ForKind.SERIAL, body)
     func = reduce(lambda f, p: p(f), PASSES, PrimFunc((), body, {}))
-    found = _Found(target, [loop.var.name for loop in own], len(outer))
+    names = [loop.var.name for loop in own]
+    found = _Found(target, names, len(outer), [_terms(index) for index in indices])
     Nest(func, found)
     return found.stores
+
+
+def _terms(index: Expr) -> dict[str, int]:
+    """The coefficients of an index by the text of what they belong to."""
+    return {str(term): by for term, by in linear(index)[1].items()}
 
 
 def _with_buffers(e: Expr, buffers: dict[object, Buffer]) -> Expr:
@@ -107,6 +118,7 @@ class _Found:
     target: Buffer
     names: list[str]
     outside: int
+    terms: list[dict[str, int]]
     stores: list[Copied] = field(default_factory=list)
     _nodes: list[Loop] = field(default_factory=list)
 
@@ -130,8 +142,13 @@ class _Found:
             tuple([max(0, depth - self.outside) for depth in nest.guards]),
             tuple(count_ops(stmt.value)),
             step_weight(stmt.value),
+            all(map(self._same, stmt.indices, self.terms, repeat(extents))),
         )
         self.stores.append(one)
+
+    def _same(self, index: Expr, before: dict[str, int], extents: list[int]) -> bool:
+        gone = {name for name, extent in zip(self.names, extents, strict=True) if not extent}
+        return _terms(index) == {name: by for name, by in before.items() if name not in gone}
 
     def _number(self, loop: Loop) -> int:
         for k, known in enumerate(self._nodes):

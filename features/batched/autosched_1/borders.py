@@ -26,6 +26,7 @@ from autosched.tir.walk import free_vars
 
 PLACES = 64
 """The pieces of one copy are at most as many, so that their places are in order with others'."""
+NO_RULE = "a border cut too often, or an index that a branch simplifies"
 _AFTER_ALL = 1 << 62
 _MOST_PIECES = 24  # more of them are faster one by one
 _MOST_KNOWN = 20_000
@@ -47,7 +48,10 @@ def border_pieces(
         return [Piece(store, around, (), np.zeros(forms.count, bool))]
     made, which = _worked_out(forms, store, rows, known)
     table = _Table(made, rows, which, forms.count)
-    forms.refuse(table.flags([copied is None for copied in made]), "a border cut too often")
+    forms.refuse(
+        table.flags([copied is None for copied in made]),
+        "a border cut too often, or known better in a branch",
+    )
     slots = [_Slot(table, n, kind) for kind in (1, 0) for n in range(_most(made, kind))]
     return [_piece(forms, store, slot) for slot in slots]
 
@@ -98,7 +102,7 @@ def _copied(
         (var, int(forms.extents[slot][n])) for slot, var in variables.items() if slot not in mine
     ]
     found = copies_of(value, own, outer)
-    if len(found) > _MOST_PIECES:
+    if len(found) > _MOST_PIECES or not all(copied.same for copied in found):
         return None
     whole = [
         all(copied.extents[k] == loop.extent for copied in found) for k, loop in enumerate(own)

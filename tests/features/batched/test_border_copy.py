@@ -25,7 +25,18 @@ def test_a_copy_is_cut_at_its_border() -> None:
     ]
     assert [c.asked for c in found] == [(False, False)] * 3 + [(True, False)]
     assert [c.nodes[0] for c in found] == [0, 0, 2, 2]
+    assert all(c.same for c in found)
     assert [(c.floor, c.guards) for c in found] == [(1, (0,)), (1, (0,))] * 2
+
+
+def test_a_branch_knows_more_of_loops_around() -> None:
+    h, w, tile = Var("h"), Var("w"), Var("tile")
+    row, column = tile // 4 * 4 + h, tile % 4 * 4 + w
+    load = ProducerLoad(placeholder((99, 99), name="X"), (row - 1, column - 1))
+    value = if_then_else(all_(row >= 1, column >= 1), load, const(0.0))
+    own = [OwnLoop(h, 6, 0), OwnLoop(w, 6, 0)]
+    found = copies_of(value, own, [(tile, 16)])
+    assert [c.same for c in found] == [True, True, False, False]
 
 
 def test_the_passes_are_those_that_rows_come_after() -> None:
