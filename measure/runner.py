@@ -33,7 +33,7 @@ _TIMES_OF_A_CALL = 6.0  # a reference without a limit of its own: NumPy may be s
 # up to 1.8 s instead of 2 ms: 13 of 29 then took more than the minute that ends a process.
 _COMPARE_SECONDS = 10.0
 
-_TURNS_WITH_NUMPY = 8e-3, 15  # seconds of each, and how many
+_TURNS_WITH_NUMPY = 4e-3, 15  # seconds of each, and how many
 
 _RACE_REPEATS = 3  # in a visit: a disturbance meets one of them
 
