@@ -32,11 +32,11 @@ from autosched.nest.visits import visits
 # for an accumulator between two visits (load, store, the loop around them); for a line from L2, L3
 # and memory while others are under way, and for one that does not follow its predecessor. With
 # them, 114 other candidates of 21 shapes (AVX-512 and AVX2) took 0.85 of the time, the worst 1.3.
-_HELD_CYCLES = 3.0
-_LINE_CYCLES = (1.0, 5.0, 15.0)
-_RUN_CYCLES = (2.0, 5.0, 15.0)
+HELD_CYCLES = 3.0
+LINE_CYCLES = (1.0, 5.0, 15.0)
+RUN_CYCLES = (2.0, 5.0, 15.0)
 
-_WORTH = 0.2
+WORTH = 0.2
 """Another tile must save that share of the arithmetic's cycles: what is not modelled (addresses,
 the TLB, the units that fetch ahead) differs as much between tiles."""
 
@@ -44,7 +44,7 @@ LEAST_STEPS, LEAST_SHARE = 12, 0.1
 """A less busy tile must accumulate that long (loading what was stored a few steps ago waits), and
 save that share of all cycles."""
 
-_MEMORY = Memory((48 * 2**10, 2**20, 32 * 2**20))
+MEMORY = Memory((48 * 2**10, 2**20, 32 * 2**20))
 """That of Intel's cores since Ice Lake (L1 of 12 ways), whatever the machine, so that the code for
 a candidate is the same wherever it is made."""
 
@@ -83,7 +83,7 @@ def _least_moved(
     """The best of all when each goes step by step."""
     best, least = _cheapest(first, element)
     busy = _arithmetic(best)  # no other tile has less
-    worth = _WORTH * busy
+    worth = WORTH * busy
     if least - busy <= worth:
         return best
     limit = least - worth
@@ -157,14 +157,14 @@ def _cheapest(
 
 def _computed(piece: Piece, problem: TileProblem) -> float:
     assert piece.tile is not None
-    if problem.finish < _HELD_CYCLES:
-        problem = replace(problem, finish=_HELD_CYCLES)
+    if problem.finish < HELD_CYCLES:
+        problem = replace(problem, finish=HELD_CYCLES)
     return cost(problem, piece.tile.chosen, _steps(piece)) * piece.nest.iterations / piece.lanes
 
 
 def _moved(piece: Piece, element: int) -> float:
     accesses = 1 + len(piece.nest.steps)
-    moved = walk(visits(piece, accesses), (element,) * accesses, _MEMORY)
-    lines = total(n * cycles for n, cycles in zip(moved.lines, _LINE_CYCLES, strict=True))
-    runs = total(n * cycles for n, cycles in zip(moved.runs, _RUN_CYCLES, strict=True))
+    moved = walk(visits(piece, accesses), (element,) * accesses, MEMORY)
+    lines = total(n * cycles for n, cycles in zip(moved.lines, LINE_CYCLES, strict=True))
+    runs = total(n * cycles for n, cycles in zip(moved.runs, RUN_CYCLES, strict=True))
     return lines + runs

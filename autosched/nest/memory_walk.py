@@ -21,9 +21,9 @@ from autosched.nest.visits import Visit
 # Cycles of a core for each line into L1, L2 and L3 when they follow each other, and for each one
 # that does not; for each page that the first and the second level of the TLB do not know. Rounded
 # from the Intel 64 and IA-32 Optimization Reference Manual; only their order of magnitude matters.
-_LINE_CYCLES = (2.0, 6.0, 16.0)
-_RUN_CYCLES = (6.0, 35.0, 100.0)
-_PAGE_CYCLES = (7.0, 30.0)
+LINE_CYCLES = (2.0, 6.0, 16.0)
+RUN_CYCLES = (6.0, 35.0, 100.0)
+PAGE_CYCLES = (7.0, 30.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Walk:
     def cycles(self) -> float:
         """That one core takes for all this."""
         counts = (*self.lines, *self.runs, *self.pages)
-        costs = (*_LINE_CYCLES, *_RUN_CYCLES, *_PAGE_CYCLES)
+        costs = (*LINE_CYCLES, *RUN_CYCLES, *PAGE_CYCLES)
         return total(count * cost for count, cost in zip(counts, costs, strict=True))
 
     def times(self, factor: float) -> Walk:

@@ -13,12 +13,11 @@ from autosched.features.batched.autosched_1.borders import KnownBorders, is_padd
 from autosched.features.batched.autosched_1.cut_pieces import Key, copies, pieces_of
 from autosched.features.batched.autosched_1.partition import Instance, Trees, UncutError
 from autosched.features.batched.autosched_1.piece import Ready
-from autosched.features.batched.autosched_1.rows import ready, rows_of_pieces
+from autosched.features.batched.autosched_1.rows import Prepared, prepared, ready, rows_of_all
 from autosched.features.batched.autosched_1.values import KnownChoices
 from autosched.features.batched.autosched_1.whole_pieces import whole_pieces
 from autosched.features.batched.batch import BatchedFeatures, Program
 from autosched.features.batched.plan import UnsupportedError
-from autosched.features.batched.rows import PopulationRows
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import AUTOSCHED_1, Rows
 from autosched.state.dag import ComputeDAG
@@ -56,7 +55,7 @@ class BatchedTuningFeatures(BatchedFeatures):
             self.share.reasons["few that compute the same"] += len(members)
             return members
         machine = machine_of(self._target)
-        done: list[tuple[list[int], PopulationRows]] = []
+        parts: list[tuple[list[int], Prepared]] = []
         try:
             program = self._ready(key, alike)
             if program.ops is None or program.why:
@@ -64,20 +63,21 @@ class BatchedTuningFeatures(BatchedFeatures):
                 return members
             made = ready(program.ops, population_of(alike))
             groups = self._cut(made)
-            whole = whole_pieces(made, self._borders)
-            done.append((members, rows_of_pieces(made, whole, machine, self._choices)))
+            whole = prepared(made, whole_pieces(made, self._borders), machine, self._choices)
+            parts.append((members, whole))
             for group in groups:
                 part = some_of(alike, [n for n, _ in group])
                 again = ready(program.ops, population_of(part))
                 pieces = pieces_of(again, [copies for _, copies in group])
-                rows = rows_of_pieces(again, pieces, machine, self._choices)
-                done.append(([members[n] for n, _ in group], rows))
+                own = prepared(again, pieces, machine, self._choices)
+                parts.append(([members[n] for n, _ in group], own))
+            every = rows_of_all([own for _, own in parts], machine)
         except UnsupportedError as error:
             self._programs[key] = Program(None, str(error))
             self.share.reasons[str(error)] += len(members)
             return members
         left = dict.fromkeys(members)
-        for those, rows in done:
+        for (those, _), rows in zip(parts, every, strict=True):
             self.share.reasons += rows.forms.reasons
             for k, (n, values, bad) in enumerate(
                 zip(those, rows.values, rows.forms.bad.tolist(), strict=True)

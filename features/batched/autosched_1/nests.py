@@ -1,31 +1,32 @@
-"""The nests of many stores and what the code generator makes of them, each different one once.
-
-A nest is known by its numbers: extents, strides and lanes of its loops. What follows from them is
-worked out by the functions that the one-by-one path uses.
-"""
+"""The nests of many stores and what the code generator makes of them (`plans/`), each different
+one once: a nest is known by its numbers, extents, strides and lanes of its loops."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched.features.autosched_1.machine import Machine
-from autosched.features.autosched_1.vector_code import VectorCode, vector_code
 from autosched.features.batched.autosched_1.facts import Facts
+from autosched.features.batched.autosched_1.plans.codes import Stores, codes_of
+from autosched.features.batched.autosched_1.plans.lanes import Nests, longer
+from autosched.features.batched.autosched_1.plans.unique import different, keys_of
+from autosched.features.batched.autosched_1.plans.walks import Visits, cycles_of, walks
 from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.autosched_1.values import Chosen, ValueFacts
 from autosched.features.batched.forms import Flags, Ints
+from autosched.nest.core import Core
 from autosched.nest.distribution import Footprint, footprint, is_distributable
-from autosched.nest.loop_nest import InnerLoop, is_injective
-from autosched.nest.memory_walk import Walk, walk
-from autosched.nest.plan import ScalarStore
-from autosched.nest.visits import Visit
 
 Floats = npt.NDArray[np.float64]
+_Intp = npt.NDArray[np.intp]
 _Numbers = tuple[int, ...]
 
 
@@ -140,107 +141,171 @@ def _unique(rows: Ints) -> tuple[npt.NDArray[np.intp], Ints]:
     return which, rows[first]
 
 
-def code_of(
-    facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints, machine: Machine
-) -> Code:
-    """What becomes of the nest from depth `start` on or further inside, and its walk."""
-    count, good = len(facts.present), ~facts.forms.bad
-    reads = len(facts.accesses) - 1
+@dataclass(eq=False)
+class Wanted:
+    """A store whose code is asked for: its loops from depth `start` on, or further inside.
+
+    By (loop, candidate) those that are its nest (`inside`), those along which a value that is
+    chosen is conditional, and how many iterations can be lanes (0: any); by candidate the weight of
+    the value.
+    """
+
+    facts: Facts
+    value: ValueFacts
+    start: Ints
+    inside: Flags
+    conditional: Flags
+    lanes: Ints
+    weight: Floats
+
+
+def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) -> Wanted:
+    """What is asked of a store, without outer loops that let two iterations write the same."""
     inside = facts.present & (facts.depth[:-1] >= start)
-    strides = np.stack([facts.strides[0], *facts.steps[1:]])
-    blocks = np.stack(facts.blocks)[1:]
-    table = np.concatenate(
-        [
-            np.where(inside, facts.extent, 0)[None],
-            facts.vector[None] & inside,
-            strides * inside,
-            blocks * inside,
-        ]
-    )
+    while (again := ~_is_injective(facts.extent, facts.strides[0], inside)).any():
+        start = start + again
+        inside = inside & (facts.depth[:-1] >= start)
     conditional = np.zeros_like(inside)
     lanes = np.zeros_like(facts.extent)
-    weight = np.full((1, facts.forms.count), value.weight)
+    weight = np.full(facts.forms.count, value.weight)
     if chosen is not None:
-        conditional = inside & chosen.conditional
+        conditional, weight = inside & chosen.conditional, chosen.weight
         if len(facts.accesses) > 1:
             lanes = np.where(conditional & chosen.asked, facts.blocks[1], 0)
-        weight = chosen.weight[None]
-    table = np.concatenate([table, lanes[None], conditional[None]])
-    flat = table.reshape(-1, facts.forms.count)
-    rows = np.concatenate([flat, weight.view(np.int64)]).T[good]
-    which, unique = _unique(rows)
-    element = facts.element_bytes[0]
-    known: list[tuple[int, VectorCode]] = []
-    for row in unique.tolist():
-        parts = [row[n * count : (n + 1) * count] for n in range(2 * reads + 5)]
-        loops = tuple(
-            [
-                InnerLoop(
-                    extent,
-                    own,
-                    tuple(read[:reads]),
-                    bool(vector),
-                    tuple(read[reads:]) if any(read[reads:]) else (),
-                    masked,
-                    bool(chooses),
-                )
-                for extent, vector, own, *read, masked, chooses in zip(*parts, strict=True)
-                if extent
-            ]
-        )
-        more = 0
-        while not is_injective(loops):
-            more, loops = more + 1, loops[1:]
-        weighs = float(np.int64(row[-1]).view(np.float64))
-        store = ScalarStore(loops, reads, element, weighs, value.updates, value.folds)
-        known.append((more, vector_code(store, machine.core, reads + 1)))
-    numbers = np.array(
-        [
-            (more, c.lanes, c.accumulators, c.registers, c.cycles, c.folded, c.gathers)
-            for more, c in known
-        ],
-        np.float64,
-    ).reshape(len(known), 7)
-    found = np.ones((7, facts.forms.count))
-    found[:, good] = numbers[which].T
-    begin = start + np.where(good, found[0], 0).astype(np.int64)
-    codes = [known[k][1] for k in which.tolist()]
-    walked = np.zeros((9, facts.forms.count))
-    walked[:, good] = _walks(facts, begin, good, codes, machine)
-    lanes, accumulators, registers, cycles, folded, gathers = found[1:]
-    return Code(begin, lanes, accumulators, registers, cycles, folded, gathers, walked)
+    return Wanted(facts, value, start, inside, conditional, lanes, weight)
 
 
-def _walks(
-    facts: Facts,
-    start: Ints,
-    good: Flags,
-    codes: Sequence[VectorCode],
-    machine: Machine,
-) -> Floats:
-    """(9, good candidates): lines, runs and pages of the walk, and its cycles."""
-    outside = (facts.present & (facts.depth[:-1] < start))[:, good]
-    extents = facts.extent[:, good].T.tolist()
-    strides = np.stack(facts.strides, axis=-1)[:, good].transpose(1, 0, 2).tolist()
-    iterations = facts.iterations[good].tolist()
-    elements = tuple(facts.element_bytes)
-    memory = machine.memory
+def _is_injective(extent: Ints, own: Ints, inside: Flags) -> Flags:
+    """`nest.loop_nest.is_injective` of the loops inside."""
+    moving = inside & (own != 0) & (extent > 1)
+    stride = np.where(moving, np.abs(own), 0)
+    order = np.argsort(stride, axis=0)
+    found = np.ones(extent.shape[1], bool)
+    reach = np.ones(extent.shape[1], np.int64)
+    sorted_by = [np.take_along_axis(table, order, axis=0) for table in (moving, stride, extent)]
+    for here, width, times in zip(*sorted_by, strict=True):
+        found &= ~here | (width >= reach)
+        reach = np.where(here, width * (times - 1) + reach, reach)
+    return found
+
+
+def codes_of_all(every: Sequence[Wanted], machine: Machine) -> list[Code]:
+    """The code of each store: those that access as much are worked out together."""
+    alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for k, item in enumerate(every):
+        alike[tuple(item.facts.element_bytes)].append(k)
+    found: dict[int, Code] = {}
+    for elements, those in alike.items():
+        some = [every[k] for k in those]
+        found.update(zip(those, _codes(some, elements, machine), strict=True))
+    return [found[k] for k in range(len(every))]
+
+
+def _codes(some: Sequence[Wanted], elements: tuple[int, ...], machine: Machine) -> list[Code]:
+    """Those of stores that access elements of these bytes, the stored one first."""
+    good = [(~item.facts.forms.bad).nonzero()[0] for item in some]
+    table = np.ones((15, sum(map(len, good))))
+    if table.size:
+        stores = _stores(some, good, elements[0])
+        table[:6], order = _each_once(stores, machine.core)
+        visits = _with_outer(some, good, order)
+        walked = walks(visits, elements, machine.memory)
+        iterations = _joined(some, good, lambda item: item.facts.iterations)
+        part = iterations / visits.extents.prod(axis=0)
+        table[6:14] = np.concatenate([walked.lines, walked.runs, walked.pages]) * part
+        table[14] = cycles_of(table[6:14])
     found = []
-    for n, code in enumerate(codes):
-        visits = [
-            Visit(extents[n][j], tuple(strides[n][j])) for j in outside[:, n].nonzero()[0].tolist()
-        ]
-        visits += code.order
-        walked = walk(tuple(visits), elements, memory)
-        product = 1
-        for visit in visits:
-            product *= visit.extent
-        part = iterations[n] / product
-        if part != 1:
-            walked = walked.times(part)
-        found.append(_flat(walked))
-    return np.array(found, np.float64).reshape(len(found), 9).T
+    ends = np.cumsum([len(those) for those in good])
+    for item, those, own in zip(some, good, np.split(table, ends[:-1], axis=1), strict=True):
+        whole = np.ones((len(table), item.facts.forms.count))
+        whole[:, those] = own
+        lanes, accumulators, registers, cycles, folded, gathers = whole[:6]
+        numbers = lanes, accumulators, registers, cycles, folded, gathers
+        found.append(Code(item.start, *numbers, whole[6:]))
+    return found
 
 
-def _flat(walked: Walk) -> tuple[float, ...]:
-    return (*walked.lines, *walked.runs, *walked.pages, walked.cycles)
+_Made = TypeVar("_Made", bound=np.generic)
+
+
+def _joined(
+    some: Sequence[Wanted], good: Sequence[_Intp], table: Callable[[Wanted], npt.NDArray[_Made]]
+) -> npt.NDArray[_Made]:
+    """A table by candidate, or by loop and candidate, of the good candidates of each in turn."""
+    tables = [table(item)[..., those] for item, those in zip(some, good, strict=True)]
+    if tables[0].ndim > 1:
+        most = max(1, *[own.shape[-2] for own in tables])
+        tables = [longer(own, most) for own in tables]
+    return np.concatenate(tables, axis=-1)
+
+
+def _stores(some: Sequence[Wanted], good: Sequence[_Intp], element: int) -> Stores:
+    inside = _joined(some, good, lambda item: item.inside)
+    own = _joined(some, good, lambda item: item.facts.strides[0] * item.inside)
+    steps = _joined(some, good, lambda item: _stacked(item, item.facts.steps))
+    count, reads = inside.shape[1], len(steps)
+    one = np.ones(count, np.int64)
+    nests = Nests(
+        inside,
+        _joined(some, good, lambda item: np.where(item.inside, item.facts.extent, 1)),
+        own,
+        _joined(some, good, lambda item: item.conditional),
+        _joined(some, good, lambda item: item.lanes),
+        steps,
+        _joined(some, good, lambda item: _stacked(item, item.facts.blocks)),
+        one,
+        one.copy(),
+        np.zeros(count, bool),
+        np.zeros((reads, count), np.int64),
+        np.zeros((reads, count), bool),
+    )
+    every = np.arange(count)
+    of = np.repeat(np.arange(len(some)), [len(those) for those in good])
+    updates = np.array([item.value.updates for item in some])[of]
+    folds = np.array([item.value.folds for item in some])[of]
+    vector = _joined(some, good, lambda item: item.facts.vector & item.inside)
+    weight = _joined(some, good, lambda item: item.weight)
+    return Stores(nests.of(every), vector, element, weight, updates, folds)
+
+
+def _stacked(item: Wanted, tables: Sequence[Ints]) -> Ints:
+    """(read, loop, candidate): those of the reads, of the loops inside."""
+    found = np.zeros((len(tables) - 1, *item.inside.shape), np.int64)
+    for own, table in zip(found, tables[1:], strict=True):
+        own[:] = table * item.inside
+    return found
+
+
+def _each_once(stores: Stores, core: Core) -> tuple[Floats, Visits]:
+    """The numbers and order of each store, of those that are alike worked out once."""
+    nests = stores.nests
+    loops = nests.there * 1 + stores.vector * 2 + nests.conditional * 4
+    rest = [stores.weight.view(np.int64), stores.updates + 2 * stores.folds]
+    reads = chain(*nests.reads, *nests.blocks)
+    columns = [*loops, *nests.extent, *nests.own, *nests.lanes, *reads, *rest]
+    first, which = different(keys_of(columns))
+    codes = codes_of(stores.of(first), core)
+    return codes.numbers[:, which], codes.order.of(which)
+
+
+def _with_outer(some: Sequence[Wanted], good: Sequence[_Intp], order: Visits) -> Visits:
+    """With the loops around the nests in front."""
+    outer = _joined(some, good, lambda item: item.facts.present & ~item.inside)
+    extent = _joined(some, good, lambda item: item.facts.extent)
+    strides = _joined(some, good, lambda item: np.stack(item.facts.strides))
+    own = int((len(order.extents) - order.first).max(initial=1))
+    inner = order.first - len(order.extents)  # from the last place
+    number = outer.sum(axis=0)
+    most = max(own, int((number - inner).max(initial=1)))
+    extents = np.ones((most, len(number)), np.int64)
+    found = np.zeros((len(strides), most, len(number)), np.int64)
+    extents[-own:], found[:, -own:] = order.extents[-own:], order.strides[:, -own:]
+    place = most + inner - number
+    first = place.copy()
+    for k, here in enumerate(outer):
+        those = here.nonzero()[0]
+        at = place[those], those
+        extents[at] = extent[k, those]
+        found[:, *at] = strides[:, k, those]
+        place += here
+    return Visits(extents, found, first)

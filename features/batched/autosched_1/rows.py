@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -18,7 +21,13 @@ from autosched.features.batched.autosched_1.columns import (
     row_of,
 )
 from autosched.features.batched.autosched_1.facts import Facts
-from autosched.features.batched.autosched_1.nests import code_of, starts_of
+from autosched.features.batched.autosched_1.nests import (
+    Code,
+    Wanted,
+    codes_of_all,
+    starts_of,
+    wanted,
+)
 from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.starts import move_starts
 from autosched.features.batched.autosched_1.values import (
@@ -56,31 +65,42 @@ def ready(ops: ProgramOps, population: Population) -> Ready:
     return Ready(nest, population, stores, conditional & ~nest.forms.bad)
 
 
-def rows_of_pieces(
-    ready: Ready, pieces: list[Piece], machine: Machine, choices: KnownChoices
-) -> PopulationRows:
-    """The rows of a population; raises UnsupportedError for a program without a rule."""
-    nest = ready.nest
+@dataclass(eq=False)
+class Prepared:
+    """The pieces of a population with what is known before their code: operations by piece."""
+
+    nest: Nest
+    pieces: list[Piece]
+    wanted: list[Wanted]
+    counts: list[Ints]
+
+
+def rows_of_all(every: Sequence[Prepared], machine: Machine) -> list[PopulationRows]:
+    """The rows of each population; the code of all their stores is worked out together."""
     with np.errstate(all="ignore"):
-        found = _estimates(nest, pieces, machine, choices)
-        by_buffer: dict[int, list[Estimated]] = defaultdict(list)
-        for item in found:
-            by_buffer[item.facts.store.buffer].append(item)
-        rows = [
-            row_of(items, _allocation(nest, items[-1].facts), machine)
-            for items in by_buffer.values()
-        ]
-        count = nest.forms.count
-        block = np.empty((len(rows), len(COLUMNS), count))
-        tables = Tables(nest, [piece.store for piece in pieces])
-        for row, own in zip(rows, block, strict=True):
-            row_columns(row, tables, machine, own)
-        first = np.stack([first_place(items) for items in by_buffer.values()])
-        order = np.argsort(first, axis=0)
-        program_columns(rows, list(block), list(order))
-        block = np.take_along_axis(block, order[:, None, :], axis=0)
-        values = np.ascontiguousarray(block.transpose(2, 0, 1)).reshape(-1, len(COLUMNS))
-        values[:, _SCALED] = np.log2(values[:, _SCALED] + 1.0)
+        codes = iter(codes_of_all([item for made in every for item in made.wanted], machine))
+        return [_rows(made, list(islice(codes, len(made.wanted))), machine) for made in every]
+
+
+def _rows(made: Prepared, codes: list[Code], machine: Machine) -> PopulationRows:
+    nest = made.nest
+    by_buffer: dict[int, list[Estimated]] = defaultdict(list)
+    for item in _estimates(made, codes, machine):
+        by_buffer[item.facts.store.buffer].append(item)
+    rows = [
+        row_of(items, _allocation(nest, items[-1].facts), machine) for items in by_buffer.values()
+    ]
+    count = nest.forms.count
+    block = np.empty((len(rows), len(COLUMNS), count))
+    tables = Tables(nest, [piece.store for piece in made.pieces])
+    for row, own in zip(rows, block, strict=True):
+        row_columns(row, tables, machine, own)
+    first = np.stack([first_place(items) for items in by_buffer.values()])
+    order = np.argsort(first, axis=0)
+    program_columns(rows, list(block), list(order))
+    block = np.take_along_axis(block, order[:, None, :], axis=0)
+    values = np.ascontiguousarray(block.transpose(2, 0, 1)).reshape(-1, len(COLUMNS))
+    values[:, _SCALED] = np.log2(values[:, _SCALED] + 1.0)
     names = [nest.ops.buffers[buffer].name for buffer in by_buffer]
     return PopulationRows(
         values.astype(np.float32).reshape(count, len(rows), len(COLUMNS)),
@@ -91,33 +111,45 @@ def rows_of_pieces(
     )
 
 
-def _estimates(
-    nest: Nest, pieces: list[Piece], machine: Machine, choices: KnownChoices
-) -> list[Estimated]:
-    facts = [Facts(nest, piece.store, machine.line) for piece in pieces]
-    scopes = {stage.ops.buffer: stage.ops.scope or "global" for stage in nest.stages.values()}
+def prepared(
+    ready: Ready, pieces: list[Piece], machine: Machine, choices: KnownChoices
+) -> Prepared:
+    """What must be known to ask for the code of pieces; raises UnsupportedError for a program
+    without a rule."""
+    nest = ready.nest
+    with np.errstate(all="ignore"):
+        facts = [Facts(nest, piece.store, machine.line) for piece in pieces]
+        every, counts = [], []
+        for own, piece in zip(facts, pieces, strict=True):
+            store = piece.store
+            value = value_facts(store.ops, store.stage.ops)
+            beside = [facts[n] for n in piece.beside]
+            start = starts_of(own, piece.around, beside, piece.together)
+            chosen = None
+            if piece.chosen is not None:
+                chosen, plain = piece.chosen, piece.chosen.counts
+                own.note_touched()
+            elif store.ops.conditional:
+                chosen = chosen_by_axes(nest.forms, store, choices)
+                plain = chosen.counts
+            else:
+                plain = count_store(nest.forms, store, {})
+            if piece.correction is not None:
+                plain = plain + piece.correction
+                own.note_touched()
+            every.append(wanted(own, value, chosen, start))
+            counts.append(_with_mads(plain, value.mads))
+    return Prepared(nest, pieces, every, counts)
+
+
+def _estimates(made: Prepared, codes: Sequence[Code], machine: Machine) -> list[Estimated]:
+    stages = made.nest.stages.values()
+    scopes = {stage.ops.buffer: stage.ops.scope or "global" for stage in stages}
     found = []
-    for own, piece in zip(facts, pieces, strict=True):
-        store = piece.store
-        value = value_facts(store.ops, store.stage.ops)
-        beside = [facts[n] for n in piece.beside]
-        start = starts_of(own, piece.around, beside, piece.together)
-        chosen = None
-        if piece.chosen is not None:
-            chosen, plain = piece.chosen, piece.chosen.counts
-            own.note_touched()
-        elif store.ops.conditional:
-            chosen = chosen_by_axes(nest.forms, store, choices)
-            plain = chosen.counts
-        else:
-            plain = count_store(nest.forms, store, {})
-        if piece.correction is not None:
-            plain = plain + piece.correction
-            own.note_touched()
-        code = code_of(own, value, chosen, start, machine)
-        counts = _with_mads(plain, value.mads)
-        of = [scopes.get(access.buffer, "global") for access in own.accesses]
-        found.append(estimated(own, code, counts, of, machine, piece))
+    every = zip(made.wanted, made.counts, codes, made.pieces, strict=True)
+    for item, counts, code, piece in every:
+        of = [scopes.get(access.buffer, "global") for access in item.facts.accesses]
+        found.append(estimated(item.facts, code, counts, of, machine, piece))
     return found
 
 

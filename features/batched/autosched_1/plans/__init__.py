@@ -1,0 +1,1 @@
+"""The plans of many nests at once (`autosched.nest` plans one): lanes, tiles, orders, walks."""

@@ -1,0 +1,126 @@
+"""Which tile and order of each of many reductions moves least: `nest/arrangement.py` as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.features.batched.autosched_1.plans.lanes import Nests
+from autosched.features.batched.autosched_1.plans.orders import Order, order_of, tiled_visits
+from autosched.features.batched.autosched_1.plans.tiles import Problems, cost_of, good_and_near
+from autosched.features.batched.autosched_1.plans.walks import walks
+from autosched.features.batched.forms import Ints
+from autosched.features.batched.stores import Floats
+from autosched.nest.arrangement import (
+    HELD_CYCLES,
+    LEAST_SHARE,
+    LEAST_STEPS,
+    LINE_CYCLES,
+    MEMORY,
+    RUN_CYCLES,
+    WORTH,
+)
+from autosched.nest.loop_order import SHORT_REDUCTION
+
+_Intp = npt.NDArray[np.intp]
+
+
+@dataclass(eq=False)
+class Arranged:
+    """Nests, each with the best of some tiles in the better of its orders: which nest, which tile,
+    the order's `short`, the steps between loading and storing accumulators, modelled cycles."""
+
+    of: _Intp
+    tile: _Intp
+    short: Ints
+    steps: Ints
+    cycles: Floats
+
+
+def least_moved(nests: Nests, problems: Problems, element: int, fit: int) -> Arranged:
+    """The best for each nest, in the order of the nests."""
+    good, near = good_and_near(problems)
+    first = good.rank == 0
+    best = _best(nests, problems, good.of[first], good.tile[first], element)
+    lanes = nests.width // problems.chunks
+    busy = good.cycles[first] * nests.iterations / lanes
+    worth = WORTH * busy
+    goes_on = best.cycles - busy > worth
+    least, limit = best.cycles.copy(), best.cycles - worth
+    most = best.steps.copy()
+    others = ~first & goes_on[good.of]
+    found = _best(nests, problems, good.of[others], good.tile[others], element)
+    limit = _take(best, found, limit)
+    most = best.steps.copy()
+    behind = (goes_on & (2 * lanes >= fit))[near.of]
+    found = _best(nests, problems, near.of[behind], near.tile[behind], element, most)
+    _take(best, found, np.minimum(limit, (1 - LEAST_SHARE) * least))
+    return best
+
+
+def _take(best: Arranged, found: Arranged, limit: Floats) -> Floats:
+    """Put those found that take less than the limit in the place of the best; the new limits."""
+    those = found.cycles < limit[found.of]
+    at, limit = found.of[those], limit.copy()
+    best.tile[at], best.short[at] = found.tile[those], found.short[those]
+    best.steps[at], limit[at] = found.steps[those], found.cycles[those]
+    return limit
+
+
+def _best(
+    nests: Nests,
+    problems: Problems,
+    of: _Intp,
+    tile: _Intp,
+    element: int,
+    most: Ints | None = None,
+) -> Arranged:
+    """The cheapest for each nest of these tiles, in order, each in both of its orders.
+
+    With `most` steps by nest only orders with fewer of them, but not too few.
+    """
+    first, second = (order_of(nests, problems, of, tile, s) for s in (SHORT_REDUCTION, 1))
+    one, two = np.ones(len(of), bool), second.differs(first)
+    if most is not None:
+        limit = most[of]
+        one = (first.steps >= LEAST_STEPS) & (first.steps < limit)
+        two = two & (second.steps >= LEAST_STEPS) & (second.steps < limit)
+    rows = np.concatenate([one.nonzero()[0], two.nonzero()[0]])
+    short = np.repeat([SHORT_REDUCTION, 1], [np.count_nonzero(one), np.count_nonzero(two)])
+    order = Order.joined([first.of(one), second.of(two)])
+    cycles = _cycles(nests, problems, of[rows], tile[rows], order, element)
+    place = np.lexsort((short == 1, rows, cycles, of[rows]))
+    kept = np.ones(len(rows), bool)
+    sorted_of = of[rows][place]
+    kept[1:] = sorted_of[1:] != sorted_of[:-1]
+    chosen = place[kept]
+    those = rows[chosen]
+    return Arranged(of[those], tile[those], short[chosen], order.steps[chosen], cycles[chosen])
+
+
+def _cycles(
+    nests: Nests, problems: Problems, of: _Intp, tile: _Intp, order: Order, element: int
+) -> Floats:
+    """Of all steps one after the other, and of what they move."""
+    if not len(of):
+        return np.zeros(0)
+    cost = cost_of(problems, of, tile, order.steps, HELD_CYCLES).cycles
+    own = nests.of(of)
+    chunks = problems.chunks[of]
+    computed = cost * own.iterations / (own.width // chunks)
+    visits = tiled_visits(own, order, problems.table.factors[-1][tile], chunks)
+    moved = walks(visits, (element,) * (1 + len(nests.reads)), MEMORY)
+    found: Floats = computed + (
+        _weighted(moved.lines, LINE_CYCLES) + _weighted(moved.runs, RUN_CYCLES)
+    )
+    return found
+
+
+def _weighted(counts: Floats, cycles: tuple[float, ...]) -> Floats:
+    """Their sum from the first to the last."""
+    found: Floats = counts[0] * cycles[0]
+    for count, each in zip(counts[1:], cycles[1:], strict=True):
+        found = found + count * each
+    return found

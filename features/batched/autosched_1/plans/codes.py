@@ -1,0 +1,208 @@
+"""The code that many stores become: `autosched_1/vector_code.py` for arrays of nests.
+
+Reductions with windows are planned one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.features.autosched_1.vector_code import VectorCode, vector_code
+from autosched.features.batched.autosched_1.plans.arrangement import least_moved
+from autosched.features.batched.autosched_1.plans.lanes import Nests, each_of, parts_of, scheduled
+from autosched.features.batched.autosched_1.plans.orders import (
+    joined_visits,
+    order_of,
+    plain_visits,
+    tiled_visits,
+)
+from autosched.features.batched.autosched_1.plans.tiles import Problems, cost_of, problems_of
+from autosched.features.batched.autosched_1.plans.walks import Visits
+from autosched.features.batched.autosched_1.plans.windows import have_windows
+from autosched.features.batched.forms import Flags, Ints
+from autosched.features.batched.stores import Floats
+from autosched.nest.core import Core
+from autosched.nest.plan import ScalarStore
+
+_Intp = npt.NDArray[np.intp]
+NUMBERS = ("lanes", "accumulators", "registers", "cycles", "folded", "gathers")
+
+
+@dataclass(eq=False)
+class Stores:
+    """Stores of elements of one size with one number of reads, as `nest.plan.ScalarStore` has them.
+
+    `vector` marks by (loop, store) the loops that the schedule vectorises.
+    """
+
+    nests: Nests
+    vector: Flags
+    element: int
+    weight: Floats
+    updates: Flags
+    folds: Flags
+
+    def of(self, those: _Intp) -> Stores:
+        """Those of these stores."""
+        own = (self.weight[those], self.updates[those], self.folds[those])
+        return Stores(self.nests.of(those), self.vector[:, those], self.element, *own)
+
+
+@dataclass(eq=False)
+class Codes:
+    """The `NUMBERS` of `VectorCode` by (number, store), and the loops as the code runs them."""
+
+    numbers: Floats
+    order: Visits
+
+
+def codes_of(stores: Stores, core: Core) -> Codes:
+    """`vector_code` of each store."""
+    given, fit = stores.nests, core.lanes(stores.element)
+    nests = given.of(np.arange(given.count))
+    scheduled(nests, stores.vector)
+    scattered = (nests.lane != 0) & (nests.lane != 1)
+    reduces = stores.updates & ~scattered & nests.reduces.any(axis=0)
+    as_they_are, others = scattered.nonzero()[0], (~scattered).nonzero()[0]
+    parts = parts_of(nests.of(others), fit, (stores.folds & reduces)[others])
+    of = others[parts.of]
+    tiled = reduces[of]
+    reductions = parts.nests.of(tiled)
+    reductions.there &= (reductions.extent > 1) | _only_reduction(reductions)
+    problems = problems_of(reductions, stores.weight[of[tiled]], core, fit)
+    by_itself = np.zeros(given.count, bool)
+    by_itself[of[tiled][have_windows(reductions, problems, fit)]] = True
+    kept = ~by_itself[of[tiled]]
+    if not kept.all():
+        reductions, problems = reductions.of(kept), problems.of(kept)
+    pieces = [
+        _plain(nests.of(as_they_are), core, fit, stores.weight[as_they_are]),
+        _plain(parts.nests.of(~tiled), core, fit, stores.weight[of[~tiled]]),
+        _tiled(reductions, problems, stores.element, fit),
+    ]
+    which = np.concatenate([as_they_are, of[~tiled], of[tiled][kept]])
+    order = [np.zeros(len(as_they_are), np.intp), parts.order[~tiled], parts.order[tiled][kept]]
+    left = (~by_itself).nonzero()[0]
+    found = _put_together(pieces, np.searchsorted(left, which), np.concatenate(order), len(left))
+    return found if len(left) == given.count else _with_others(found, left, stores, core)
+
+
+@dataclass(eq=False)
+class _Pieces:
+    """Those of `Codes` for each piece, and its iterations."""
+
+    numbers: Floats
+    order: Visits
+    iterations: Ints
+
+
+def _plain(nests: Nests, core: Core, fit: int, weight: Floats) -> _Pieces:
+    """Vectors that are read, worked on and stored."""
+    registers = -(-nests.width // fit)
+    gathered = nests.gathered
+    loads: Floats = np.zeros(nests.count)
+    for apart in gathered:
+        loads = loads + np.where(apart, nests.width, 1)
+    scattered = (nests.lane != 0) & (nests.lane != 1)
+    loads = np.where(scattered, loads + nests.width, loads)
+    numbers = np.empty((len(NUMBERS), nests.count))
+    numbers[0] = nests.width / registers
+    numbers[1] = 1
+    numbers[2] = 1 + len(nests.reads)
+    numbers[3] = core.cycles(weight, loads, 1, 1.0)
+    numbers[4] = 0
+    numbers[5] = gathered.sum(axis=0)
+    return _Pieces(numbers, plain_visits(nests), nests.iterations)
+
+
+def _tiled(nests: Nests, problems: Problems, element: int, fit: int) -> _Pieces:
+    """Reductions with their tiles."""
+    best = least_moved(nests, problems, element, fit)
+    every = np.arange(nests.count)
+    order = order_of(nests, problems, every, best.tile, best.short)
+    registers = -(-nests.width // fit)
+    each = registers // problems.chunks
+    cost = cost_of(problems, every, best.tile, order.steps)
+    accumulators = problems.table.points[best.tile] * cost.parts
+    numbers = np.empty((len(NUMBERS), nests.count))
+    numbers[0] = nests.width / registers
+    numbers[1] = accumulators * each
+    numbers[2] = (accumulators + cost.live) * each
+    numbers[3] = cost.cycles
+    numbers[4] = nests.lane == 0
+    numbers[5] = nests.gathered.sum(axis=0)
+    held = problems.table.factors[-1][best.tile]
+    visits = tiled_visits(nests, order, held, problems.chunks)
+    return _Pieces(numbers, visits, nests.iterations)
+
+
+def _only_reduction(nests: Nests) -> Flags:
+    """The innermost loop that reduces where all of them run once: it stays."""
+    reduces = nests.reduces
+    single = reduces & (nests.extent == 1)
+    from_last = np.cumsum(reduces[::-1], axis=0)[::-1]
+    found: Flags = single & (from_last == 1) & ~(reduces & ~single).any(axis=0)
+    return found
+
+
+def _put_together(pieces: list[_Pieces], of: _Intp, order: _Intp, count: int) -> Codes:
+    """Of the pieces of each store, those `of` it in `order`."""
+    numbers = np.concatenate([part.numbers for part in pieces], axis=1)
+    visits = joined_visits([part.order for part in pieces])
+    counts = np.concatenate([part.iterations for part in pieces])
+    place = np.lexsort((order, of))
+    starts = np.searchsorted(of[place], np.arange(count))
+    sizes = np.diff([*starts, len(of)])
+    largest = place[starts]
+    found = numbers[:, largest]
+    several = (sizes > 1).nonzero()[0]
+    if len(several):
+        vectors, cycles = np.zeros((2, len(several)))
+        whole = np.zeros(len(several), np.int64)
+        for k in range(int(sizes.max())):
+            at = (sizes[several] > k).nonzero()[0]
+            own = place[starts[several[at]] + k]
+            vector = counts[own] / numbers[0, own]
+            vectors[at] += vector
+            cycles[at] += vector * numbers[3, own]
+            whole[at] += counts[own]
+            better = counts[own] > counts[largest[several[at]]]
+            largest[several[at[better]]] = own[better]
+        found = numbers[:, largest]
+        found[0, several] = whole / vectors
+        found[3, several] = cycles / vectors
+    return Codes(found, visits.of(largest))
+
+
+def _with_others(codes: Codes, left: _Intp, stores: Stores, core: Core) -> Codes:
+    """The codes are those of the stores `left`; the others are planned one by one."""
+    reads, count = len(stores.nests.reads), stores.nests.count
+    those = np.setdiff1d(np.arange(count), left)
+    weights, folds = stores.weight[those].tolist(), stores.folds[those].tolist()
+    found = []
+    nests = each_of(stores.nests, those, stores.vector)
+    for nest, weight, fold in zip(nests, weights, folds, strict=True):
+        store = ScalarStore(nest.loops, reads, stores.element, weight, True, fold)
+        found.append(vector_code(store, core, 1 + reads))
+    more = [[float(getattr(code, name)) for name in NUMBERS] for code in found]
+    place = np.argsort(np.concatenate([left, those]))
+    numbers = np.concatenate([codes.numbers, np.array(more).T], axis=1)
+    visits = joined_visits([codes.order, _visits_of(found, reads)])
+    return Codes(numbers[:, place], visits.of(place))
+
+
+def _visits_of(codes: list[VectorCode], reads: int) -> Visits:
+    most = max(len(code.order) for code in codes)
+    none = (1, *[0] * (1 + reads))
+    table = np.array(
+        [
+            [*[none] * (most - len(code.order)), *((v.extent, *v.strides) for v in code.order)]
+            for code in codes
+        ],
+        np.int64,
+    )
+    first = np.array([most - len(code.order) for code in codes])
+    return Visits(table[:, :, 0].T.copy(), table[:, :, 1:].transpose(2, 1, 0).copy(), first)

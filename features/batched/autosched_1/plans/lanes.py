@@ -1,0 +1,287 @@
+"""Which loops of many nests become lanes: `nest/lanes.py` for arrays of nests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from itertools import compress
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.features.batched.forms import Flags, Ints
+from autosched.nest.lanes import output_lanes
+from autosched.nest.loop_nest import InnerLoop, LoopNest
+
+_Intp = npt.NDArray[np.intp]
+_Made = TypeVar("_Made", bound=np.generic)
+
+
+@dataclass(eq=False)
+class Nests:
+    """Nests of one number of reads (`nest.loop_nest.LoopNest`).
+
+    By (loop, nest): `there`, `extent`, `own` strides, `conditional`, `lanes`; by (read, loop, nest)
+    `reads` and `blocks`. By nest: `width`, `lane` (how far apart lanes are stored), `closed`; by
+    (read, nest) `steps` and `apart`.
+    """
+
+    there: Flags
+    extent: Ints
+    own: Ints
+    conditional: Flags
+    lanes: Ints
+    reads: Ints
+    blocks: Ints
+    width: Ints
+    lane: Ints
+    closed: Flags
+    steps: Ints
+    apart: Flags
+
+    @property
+    def count(self) -> int:
+        """Nests."""
+        return len(self.width)
+
+    @property
+    def iterations(self) -> Ints:
+        """Of single elements."""
+        found: Ints = self.width * np.where(self.there, self.extent, 1).prod(axis=0)
+        return found
+
+    @property
+    def gathered(self) -> Flags:
+        """(read, nest): whether the lanes are neither one element nor neighbours."""
+        found: Flags = (self.width > 1) & ((self.steps != 0) & (self.steps != 1) | self.apart)
+        return found
+
+    @property
+    def reduces(self) -> Flags:
+        """(loop, nest): the loops that leave the stored element where it is."""
+        found: Flags = self.there & (self.own == 0)
+        return found
+
+    def of(self, those: _Intp | Flags) -> Nests:
+        """Copies of these nests."""
+        return Nests(*[getattr(self, field.name)[..., those] for field in fields(self)])
+
+
+_BY_LOOP = ("there", "extent", "own", "conditional", "lanes", "reads", "blocks")
+
+
+def joined(parts: list[Nests]) -> Nests:
+    """All nests of the parts in turn, with the loops of the one that has most of them."""
+    most = max(len(part.extent) for part in parts)
+    found = []
+    for field in fields(Nests):
+        tables = [getattr(part, field.name) for part in parts]
+        if field.name in _BY_LOOP:
+            tables = [longer(table, most) for table in tables]
+        found.append(np.concatenate(tables, axis=-1))
+    return Nests(*found)
+
+
+def longer(table: npt.NDArray[_Made], most: int) -> npt.NDArray[_Made]:
+    """With loops that are not there, so that all are `most`."""
+    missing = most - table.shape[-2]
+    if not missing:
+        return table
+    return np.pad(table, [*[(0, 0)] * (table.ndim - 2), (0, missing), (0, 0)])
+
+
+def scheduled(nests: Nests, vector: Flags) -> None:
+    """Let the loop that the schedule vectorises become lanes; only loops that run remain."""
+    nests.there &= nests.extent > 1
+    marked = nests.there & vector
+    loop = len(marked) - 1 - np.argmax(marked[::-1], axis=0)
+    every = np.arange(nests.count)
+    count = nests.extent[loop, every]
+    takes = marked.any(axis=0) & (nests.own[loop, every] != 0)
+    takes &= nests.lanes[loop, every] % count == 0
+    those = takes.nonzero()[0]
+    at = loop[those], those
+    nests.width[those] = nests.extent[at]
+    nests.lane[those] = nests.own[at]
+    nests.closed[those] = nests.conditional[at]
+    nests.steps[:, those] = nests.reads[:, *at]
+    nests.apart[:, those] = nests.blocks[:, *at] % nests.width[those] > 0
+    nests.there[at] = False
+
+
+@dataclass(eq=False)
+class Parts:
+    """The nests that others become: of which each is a part, and its place among these."""
+
+    nests: Nests
+    of: _Intp
+    order: _Intp
+
+
+def parts_of(nests: Nests, fit: int, folds: Flags) -> Parts:
+    """What becomes of nests with vectors of up to `fit` lanes (`output_lanes`).
+
+    Where it `folds` and lanes along a reduction are possible at all, each is asked for by itself.
+    """
+    every = np.arange(nests.count)
+    wide = nests.of(every)
+    _widen(wide, fit)
+    few = 2 * wide.width < fit
+    asked = folds & (few | wide.gathered.any(axis=0)) & _may_fold(nests)
+    loop, rest = _rest(nests, fit)
+    cut = ~asked & (few | _is_long(wide, nests, fit)) & (rest > 0)
+    plain = (~asked & ~cut).nonzero()[0]
+    found = [Parts(wide.of(plain), plain, np.zeros(len(plain), np.intp))]
+    those = cut.nonzero()[0]
+    for number in range(2):
+        if len(those):
+            part = nests.of(those)
+            at = loop[those], np.arange(len(those))
+            part.extent[at] = rest[those] if number else part.extent[at] - rest[those]
+            inner = parts_of(part, fit, folds[those])
+            found.append(Parts(inner.nests, those[inner.of], number * _MOST_PARTS + inner.order))
+    one_by_one = asked.nonzero()[0]
+    if len(one_by_one):
+        found.append(_asked(nests, fit, one_by_one))
+    if len(found) == 1:
+        return found[0]
+    return Parts(
+        joined([part.nests for part in found]),
+        np.concatenate([part.of for part in found]),
+        np.concatenate([part.order for part in found]),
+    )
+
+
+_MOST_PARTS = 16
+"""More than come of a nest that is cut in two."""
+
+
+def _widen(nests: Nests, fit: int) -> None:
+    """Take lanes from the loop that moves the store by just its lanes, as long as there is one."""
+    powers = np.array([1 << max(0, limit.bit_length() - 1) for limit in range(fit + 1)])
+    rows = np.arange(nests.count)
+    while len(rows):
+        width = nests.width[rows]
+        fits = nests.there[:, rows] & (nests.own[:, rows] == width) & (nests.extent[:, rows] > 1)
+        loop = np.argmax(fits, axis=0)
+        at = loop, rows
+        limit = fit // width
+        count = _lanes_from(nests.extent[at], limit, powers[limit])
+        takes = fits.any(axis=0) & (width < fit) & (count > 1)
+        even = (nests.reads[:, *at] == nests.steps[:, rows] * width).all(axis=0)
+        even &= ~((nests.blocks[:, *at] != 0) | nests.apart[:, rows]).any(axis=0)
+        goes_on = even & ~nests.closed[rows] & ~nests.conditional[at]
+        takes &= (nests.lanes[at] % np.maximum(count, 1) == 0) & ((width == 1) | goes_on)
+        rows, count, loop = rows[takes], count[takes], loop[takes]
+        at = loop, rows
+        begins = width[takes] == 1
+        first, blocks = rows[begins], nests.blocks[:, *at]
+        begun = loop[begins], first
+        nests.steps[:, first] = nests.reads[:, *begun]
+        nests.apart[:, first] = blocks[:, begins] % count[begins] > 0
+        nests.closed[first] = nests.conditional[begun]
+        nests.width[rows] *= count
+        nests.extent[at] //= count
+        nests.own[at] *= count
+        nests.reads[:, *at] *= count
+        nests.blocks[:, *at] = np.where(blocks != 0, np.maximum(1, blocks // count), 0)
+
+
+def _lanes_from(extent: Ints, limit: Ints, most: Ints) -> Ints:
+    """`nest.lanes.lanes_from`; `most` is the largest power of two up to the limit."""
+    power = extent & -extent
+    whole = (extent <= limit) & (extent > 2 * power)
+    found: Ints = np.where(power >= limit, most, np.where(whole, extent, power))
+    return found
+
+
+def _may_fold(nests: Nests) -> Flags:
+    """Where some loop that reduces reads neighbours, or one element, everywhere."""
+    near = ((nests.reads == 0) | (nests.reads == 1)).all(axis=0)
+    found: Flags = (nests.reduces & near & (nests.extent > 1)).any(axis=0)
+    return found
+
+
+def _rest(nests: Nests, fit: int) -> tuple[_Intp, Ints]:
+    """The loop over consecutive outputs, and how many of its iterations fill no whole vector; 0
+    where all do, or none."""
+    along = nests.there & (nests.own == nests.width)
+    loop = np.argmax(along, axis=0)
+    extent = nests.extent[loop, np.arange(nests.count)]
+    rest = extent % np.maximum(1, fit // nests.width)
+    return loop, np.where(along.any(axis=0) & (rest < extent), rest, 0)
+
+
+def _is_long(wide: Nests, nests: Nests, fit: int) -> Flags:
+    """`nest.lanes._is_long`."""
+    along = nests.there & (nests.own == nests.width)
+    long = (along & (nests.extent * nests.width >= 2 * fit)).any(axis=0)
+    found: Flags = (wide.width < fit) & long
+    return found
+
+
+def _asked(nests: Nests, fit: int, those: _Intp) -> Parts:
+    parts = [_output_lanes(nest, fit) for nest in each_of(nests, those)]
+    sizes = [len(own) for own in parts]
+    order = [k for own in parts for k in range(len(own))]
+    every = _put_together([nest for own in parts for nest in own])
+    return Parts(every, np.repeat(those, sizes), np.array(order, np.intp))
+
+
+@lru_cache(maxsize=20_000)
+def _output_lanes(nest: LoopNest, fit: int) -> tuple[LoopNest, ...]:
+    return tuple(output_lanes(nest, fit, folds=True))
+
+
+def each_of(nests: Nests, those: _Intp, vector: Flags | None = None) -> list[LoopNest]:
+    """These nests one by one; `vector` marks the loops of all that the schedule vectorises."""
+    some = nests.of(those)
+    marks = np.zeros_like(some.there) if vector is None else vector[:, those]
+    tables = (some.extent, some.own, some.reads, marks, some.blocks, some.lanes, some.conditional)
+    loops = [
+        [
+            InnerLoop(extent, own, tuple(read), mark, tuple(blocks), lanes, conditional)
+            for extent, own, read, mark, blocks, lanes, conditional in zip(*table, strict=True)
+        ]
+        for table in zip(*[table.T.tolist() for table in tables], strict=True)
+    ]
+    there = some.there.T.tolist()
+    by_nest = (some.width, some.steps, some.lane, some.apart, some.closed)
+    return [
+        LoopNest(tuple(compress(own, mask)), width, tuple(step), lane, tuple(apart), closed)
+        for own, mask, (width, step, lane, apart, closed) in zip(
+            loops, there, zip(*[table.T.tolist() for table in by_nest], strict=True), strict=True
+        )
+    ]
+
+
+def _put_together(every: list[LoopNest]) -> Nests:
+    """The arrays of these nests."""
+    most, reads = max(len(nest.loops) for nest in every), len(every[0].steps)
+    none = (0,) * reads
+    empty = InnerLoop(1, 0, none)
+    loops = [[*nest.loops, *[empty] * (most - len(nest.loops))] for nest in every]
+    sizes = np.array([len(nest.loops) for nest in every])
+    numbers = [
+        [(p.extent, p.stride, p.conditional, p.lanes, *p.reads, *(p.blocks or none)) for p in own]
+        for own in loops
+    ]
+    table = np.array(numbers, np.int64).reshape(len(every), most, 4 + 2 * reads).transpose(2, 1, 0)
+    nests = [(n.width, n.own, n.closed, *n.steps, *(n.apart or none)) for n in every]
+    width, lane, closed, *rest = np.array(nests, np.int64).T
+    steps = np.array(rest, np.int64).reshape(2 * reads, len(every))
+    return Nests(
+        np.arange(most)[:, None] < sizes,
+        table[0].copy(),
+        table[1].copy(),
+        table[2].astype(bool),
+        table[3].copy(),
+        table[4 : 4 + reads].copy(),
+        table[4 + reads :].copy(),
+        width.copy(),
+        lane.copy(),
+        closed.astype(bool),
+        steps[:reads].copy(),
+        steps[reads:].astype(bool),
+    )

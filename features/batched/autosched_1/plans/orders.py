@@ -1,0 +1,172 @@
+"""The loops of many nests in the order of the generated code: `nest/loop_order.py` and
+`nest/visits.py` for arrays of nests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.features.batched.autosched_1.plans.lanes import Nests
+from autosched.features.batched.autosched_1.plans.tiles import Problems
+from autosched.features.batched.autosched_1.plans.walks import Visits
+from autosched.features.batched.forms import Flags, Ints
+
+_Intp = npt.NDArray[np.intp]
+
+
+@dataclass(eq=False)
+class Order:
+    """By (loop, nest): the `factors` that the tile takes, loops `outside` the accumulators' life
+    that stay where they are, those `moved` in front of it, and the reduction `inside`; `steps` of
+    it by nest."""
+
+    factors: Ints
+    outside: Flags
+    moved: Flags
+    inside: Flags
+    steps: Ints
+
+    def of(self, those: _Intp | Flags) -> Order:
+        """Copies of these."""
+        return Order(
+            self.factors[:, those],
+            self.outside[:, those],
+            self.moved[:, those],
+            self.inside[:, those],
+            self.steps[those],
+        )
+
+    def differs(self, other: Order) -> Flags:
+        """Where the loops are in another order."""
+        found: Flags = ((self.inside != other.inside) | (self.moved != other.moved)).any(axis=0)
+        return found
+
+    @staticmethod
+    def joined(parts: list[Order]) -> Order:
+        """All of them in turn."""
+        tables = [(p.factors, p.outside, p.moved, p.inside, p.steps) for p in parts]
+        return Order(*[np.concatenate(own, axis=-1) for own in zip(*tables, strict=True)])
+
+
+def order_of(
+    nests: Nests, problems: Problems, those: _Intp, tile: _Intp, short: Ints | int
+) -> Order:
+    """The order of the nests `those` with a tile each, as `around_accumulators` has it."""
+    there, extent = nests.there[:, those], nests.extent[:, those]
+    reducing = nests.own[:, those] == 0
+    factors = np.ones_like(extent)
+    for dim, loop in enumerate(problems.loop[:, those]):
+        some = (loop >= 0).nonzero()[0]
+        factors[loop[some], some] = problems.table.factors[dim][tile[some]]
+    kept = there & (reducing | (factors != extent))
+    reduces, spatial = kept & reducing, kept & ~reducing
+    running = reduces & (extent > 1)
+    further_out = np.cumsum(running, axis=0) - running > 0
+    begun, stopped = np.zeros((2, len(those)), bool)
+    steps = np.ones(len(those), np.int64)
+    runs = running.any(axis=0)
+    outside, moved, inside = np.zeros((3, *kept.shape), bool)
+    for k in range(len(kept) - 1, -1, -1):
+        begun = begun | (running[k] if runs.all() else np.where(runs, running[k], reduces[k]))
+        stops = begun & spatial[k] & ~((steps < short) & further_out[k])
+        stopped = stopped | stops
+        outside[k] = kept[k] & stopped
+        moved[k] = spatial[k] & ~stopped
+        inside[k] = reduces[k] & ~stopped
+        steps = np.where(inside[k], steps * extent[k], steps)
+    return Order(factors, outside, moved, inside, steps)
+
+
+def tiled_visits(nests: Nests, order: Order, held: Ints, chunks: Ints) -> Visits:
+    """The loops of `nests`, each with its order and `held` of its `chunks`: `visits` of a tile."""
+    width = nests.width // chunks * held
+    rounds, taken = nests.extent // order.factors, order.factors
+    return _visits(
+        nests,
+        [
+            _Run(order.outside, rounds, taken),
+            _Run(order.moved, rounds, taken),
+            _Lanes(nests.width > width, nests.width // width, width),
+            _Run(order.inside, nests.extent),
+            _Run(taken > 1, taken),
+        ],
+        width,
+    )
+
+
+def plain_visits(nests: Nests) -> Visits:
+    """The loops of nests as they are, then lanes."""
+    return _visits(nests, [_Run(nests.there, nests.extent)], nests.width)
+
+
+@dataclass(eq=False)
+class _Run:
+    """Loops of the nest: how often they run, and how many iterations each step takes (else 1)."""
+
+    where: Flags
+    extent: Ints
+    scale: Ints | None = None
+
+
+@dataclass(eq=False)
+class _Lanes:
+    where: Flags
+    extent: Ints
+    scale: Ints
+
+
+def _visits(nests: Nests, runs: list[_Run | _Lanes], width: Ints) -> Visits:
+    """These in turn but those that run once, and lanes of `width` in any case."""
+    count = nests.count
+    marks = [run.where & (run.extent > 1) for run in runs]
+    total = np.ones(count, np.int64)
+    for mark in marks:
+        total += mark.sum(axis=0) if mark.ndim > 1 else mark
+    most = int(total.max(initial=1))
+    first = most - total
+    extents = np.ones((most, count), np.int64)
+    strides = np.zeros((1 + len(nests.reads), most, count), np.int64)
+    place = first.copy()
+    for run, mark in zip(runs, marks, strict=True):
+        if isinstance(run, _Lanes):
+            those = mark.nonzero()[0]
+            at = place[those], those
+            extents[at] = run.extent[those]
+            strides[0][at] = nests.lane[those] * run.scale[those]
+            strides[1:, *at] = nests.steps[:, those] * run.scale[those]
+            place += mark
+            continue
+        for k, here in enumerate(mark):
+            those = here.nonzero()[0]
+            if not len(those):
+                continue
+            at = place[those], those
+            extents[at] = run.extent[k, those]
+            by = 1 if run.scale is None else run.scale[k, those]
+            strides[0][at] = nests.own[k, those] * by
+            strides[1:, *at] = nests.reads[:, k, those] * by
+            place += here
+    extents[-1] = width
+    strides[0, -1] = nests.lane
+    strides[1:, -1] = nests.steps
+    return Visits(extents, strides, first)
+
+
+def joined_visits(parts: list[Visits]) -> Visits:
+    """All of them in turn."""
+    most = max(len(part.extents) for part in parts)
+    missing = [most - len(part.extents) for part in parts]
+    extents = [
+        np.pad(part.extents, [(n, 0), (0, 0)], constant_values=1)
+        for n, part in zip(missing, parts, strict=True)
+    ]
+    strides = [
+        np.pad(part.strides, [(0, 0), (n, 0), (0, 0)])
+        for n, part in zip(missing, parts, strict=True)
+    ]
+    first = [part.first + n for n, part in zip(missing, parts, strict=True)]
+    return Visits(
+        np.concatenate(extents, axis=1), np.concatenate(strides, axis=2), np.concatenate(first)
+    )

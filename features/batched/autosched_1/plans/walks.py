@@ -1,0 +1,229 @@
+"""What many nests move through memory: `nest/memory_walk.py` for arrays of loops.
+
+Loops that move an access alike touch the same: what each access touches is worked out once for
+each different sequence of loops that move it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.features.batched.autosched_1.plans.unique import different, mixed
+from autosched.features.batched.forms import Flags, Ints
+from autosched.features.batched.stores import Floats
+from autosched.nest.core import PAGE, Memory
+from autosched.nest.memory_walk import LINE_CYCLES, PAGE_CYCLES, RUN_CYCLES
+
+_Intp = npt.NDArray[np.intp]
+_FAR = np.int64(1) << 62  # beyond the stride of every loop
+
+
+@dataclass(eq=False)
+class Visits:
+    """Loops of the code, outermost first, by (place, nest); `strides` by (access, place, nest).
+
+    Those of a nest are the last ones: places before `first` are empty, with extent 1 and strides 0.
+    """
+
+    extents: Ints
+    strides: Ints
+    first: Ints
+
+    @property
+    def count(self) -> int:
+        """Nests."""
+        return len(self.first)
+
+    def of(self, those: _Intp | Flags) -> Visits:
+        """Those of these nests."""
+        return Visits(self.extents[:, those], self.strides[:, :, those], self.first[those])
+
+
+@dataclass(eq=False)
+class Walks:
+    """`Walk` of each nest: lines and runs by (cache, nest), pages by (TLB, nest)."""
+
+    lines: Floats
+    runs: Floats
+    pages: Floats
+
+
+def walks(visits: Visits, elements: tuple[int, ...], memory: Memory) -> Walks:
+    """The walks of all nests; `elements` are the bytes of those of each access."""
+    lines, runs, pages, needed = _by_level(visits, elements, memory.line)
+    outside = np.ones_like(lines)
+    np.cumprod(visits.extents, axis=0, out=outside[1:])
+    every = np.arange(visits.count)
+    moved_lines: list[Floats] = []
+    moved_runs: list[Floats] = []
+    for capacity in memory.caches:
+        level = np.maximum(_outermost(needed, capacity) - 1, visits.first)
+        beyond = np.maximum(level - 1, 0)
+        size = needed[level, every]
+        whole = (level == visits.first) | (size <= capacity)
+        kept = np.maximum(0.0, 2.0 - size / capacity)
+        here, there = outside[level, every], outside[beyond, every]
+        for counts, found in ((lines, moved_lines), (runs, moved_runs)):
+            own = (counts[level, every] * here).astype(np.float64)
+            more = (counts[beyond, every] * there).astype(np.float64)
+            found.append(np.where(whole, own, kept * more + (1.0 - kept) * own))
+    looked_up = []
+    for entries in memory.tlb:
+        level = np.maximum(_outermost(pages, entries) - 1, visits.first)
+        looked_up.append((pages[level, every] * outside[level, every]).astype(np.float64))
+    return Walks(np.array(moved_lines), np.array(moved_runs), np.array(looked_up))
+
+
+def cycles_of(counts: Floats) -> Floats:
+    """`nest.memory_walk.Walk.cycles` of lines, runs and pages by (count, nest)."""
+    costs = (*LINE_CYCLES, *RUN_CYCLES, *PAGE_CYCLES)
+    found: Floats = counts[0] * costs[0]
+    for count, each in zip(counts[1:], costs[1:], strict=True):
+        found = found + count * each
+    return found
+
+
+def _outermost(sizes: Ints, capacity: int) -> Ints:
+    """The outermost level that fits, as all levels inside of it do; else the innermost one."""
+    inward = np.logical_and.accumulate(sizes[-2::-1] <= capacity, axis=0)
+    found: Ints = len(sizes) - 1 - np.count_nonzero(inward, axis=0)
+    return found
+
+
+def _by_level(
+    visits: Visits, elements: tuple[int, ...], line: int
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """(level, nest): lines, runs and pages that the loops from a level inwards touch, and the
+    bytes of a cache that has room for them."""
+    places, count = visits.extents.shape
+    lines, runs, pages, most = np.zeros((4, places + 1, count), np.int64)
+    number = np.empty((places + 1, count), np.intp)
+    for access, element in enumerate(elements):
+        stride = np.abs(visits.strides[access])
+        moves = (stride != 0) & (visits.extents > 1)
+        number[-1] = 0
+        np.cumsum(moves[::-1], axis=0, out=number[-2::-1])
+        first, which = different(_keys(stride, visits.extents, moves))
+        table = _touched(*_moving(stride, visits.extents, moves, number, first, element), line)
+        at = number * table.shape[2] + which
+        for found, own in zip((lines, runs, pages), table, strict=False):
+            found += own.ravel()[at]
+        np.maximum(most, table[3].ravel()[at], out=most)
+    return lines, runs, pages, np.maximum(line * lines, most)
+
+
+def _keys(stride: Ints, extents: Ints, moves: Flags) -> npt.NDArray[np.uint64]:
+    """Two numbers for each nest that tell its sequence of moving loops from others."""
+    keys = np.zeros((2, stride.shape[1]), np.uint64)
+    for k in range(len(stride)):
+        for n, key in enumerate(keys):
+            keys[n] = np.where(moves[k], mixed(key, stride[k], extents[k], n), key)
+    return keys
+
+
+def _moving(
+    stride: Ints, extents: Ints, moves: Flags, number: _Intp, those: _Intp, element: int
+) -> tuple[Ints, Ints, int]:
+    """(loop, nest) of the nests `those`: bytes that each moving loop moves the access by and its
+    extent, from the innermost one on; a loop that is not there has extent 1."""
+    number, moves = number[:, those], moves[:, those]
+    depth = int(number[0].max(initial=0))
+    bytes_, times = np.full((depth, len(those)), _FAR), np.ones((depth, len(those)), np.int64)
+    for k in range(len(stride)):
+        nests = moves[k].nonzero()[0]
+        at = number[k + 1, nests]
+        bytes_[at, nests] = stride[k, those[nests]] * element
+        times[at, nests] = extents[k, those[nests]]
+    return bytes_, times, element
+
+
+def _touched(strides: Ints, extents: Ints, element: int, line: int) -> Ints:
+    """(4, level, nest): lines, runs, pages and needed bytes of the innermost loops, none of them to
+    all, as `memory_walk._touched` has them."""
+    depth, count = strides.shape
+    order = np.argsort(strides, axis=0)
+    strides = np.take_along_axis(strides, order, axis=0)
+    extents = np.take_along_axis(extents, order, axis=0)
+    level = np.arange(depth + 1)[:, None]
+    span = np.full((depth + 1, count), element, np.int64)
+    gap = np.zeros_like(span)
+    times = np.ones_like(span)
+    gaps: list[tuple[Flags, Ints, Ints]] = []
+    for k in range(depth):
+        stride, extent = strides[k], extents[k]
+        inside = (order[k] < level) & (extent > 1)
+        near = inside & (gap == 0) & (stride <= np.maximum(span, line))
+        span = np.where(near, span + stride * (extent - 1), span)
+        meets = inside & (gap != 0) & (stride < gap * times)
+        more = -(-stride // np.maximum(gap, 1)) * (extent - 1)
+        times = np.where(meets, times + more, times)
+        begins = inside & ~near & ~meets
+        if begins.any():
+            ends = begins & (gap != 0)
+            if ends.any():
+                gaps.append((ends, gap, times))
+            gap, times = np.where(begins, stride, gap), np.where(begins, extent, times)
+    if gap.any():
+        gaps.append((gap != 0, gap, times))
+    return _counted(span, gaps, line)
+
+
+def _counted(span: Ints, gaps: list[tuple[Flags, Ints, Ints]], line: int) -> Ints:
+    """The four tables of runs of `span` bytes, with what is between runs."""
+    run = -(-span // line)
+    runs, page_runs, page_span = np.ones_like(span), np.ones_like(span), span
+    places = _Places(PAGE // line, run)
+    for where, stride, times in gaps:
+        runs = np.where(where, runs * times, runs)
+        near = stride < PAGE
+        page_span = np.where(where & near, page_span + stride * (times - 1), page_span)
+        page_runs = np.where(where & ~near, page_runs * times, page_runs)
+        places.spread(where, stride, times)
+    lines, room = runs * run, places.room()
+    needed = np.where(lines > room, -(-lines // room) * PAGE, 0)
+    return np.stack([lines, runs, page_runs * -(-page_span // PAGE), needed])
+
+
+class _Places:
+    """Which lines of a page are touched: for each nest the number of a set of them."""
+
+    def __init__(self, slots: int, run: Ints) -> None:
+        """The first lines of a page, as many as a run has."""
+        self._slots = slots
+        self._sets = [(1 << k) - 1 for k in range(slots + 1)]
+        self._numbers = {places: k for k, places in enumerate(self._sets)}
+        self._of = np.minimum(run, slots)
+
+    def spread(self, where: Flags, stride: Ints, times: Ints) -> None:
+        """Touch the same again `times` times, `stride` bytes apart."""
+        apart = np.minimum(times, PAGE // np.maximum(np.minimum(stride & -stride, PAGE), 1))
+        at = (where & (apart > 1) & (self._of != self._slots)).nonzero()
+        keys = (self._of[at] * PAGE + stride[at] % PAGE) * (PAGE + 1) + apart[at]
+        unique, which = np.unique(keys, return_inverse=True)
+        found = []
+        for key in unique.tolist():
+            rest, times_apart = divmod(key, PAGE + 1)
+            number, offset = divmod(rest, PAGE)
+            places = _spread(self._sets[number], offset, times_apart, self._slots)
+            found.append(self._numbers.setdefault(places, len(self._sets)))
+            if found[-1] == len(self._sets):
+                self._sets.append(places)
+        self._of[at] = np.array(found, np.int64)[which]
+
+    def room(self) -> Ints:
+        """How many lines of a page are touched."""
+        counts: Ints = np.array([places.bit_count() for places in self._sets], np.int64)[self._of]
+        return counts
+
+
+@lru_cache(maxsize=50_000)
+def _spread(places: int, stride: int, times: int, slots: int) -> int:
+    line = PAGE // slots
+    whole, every = places << slots | places, (1 << slots) - 1
+    for by in {k * stride // line % slots for k in range(times)}:
+        places |= whole >> (slots - by) & every
+    return places
