@@ -3,13 +3,16 @@
 All axes are fused and the row is cut by a number of threads: element f = o * T + t. Axis k is
 f // s % e, s being the product of the axes inside. What simplification makes of it depends on
 which numbers divide which: while T is a multiple of s it is a sum, o * q + t // s, and from there
-on the quotient and the remainder of such a sum. `arith/canonical_divmod.py` and the rules of
-FloorDiv and FloorMod are what this follows from; numbers that it does not cover have None.
+on the quotient and the remainder of such a sum. Where each thread fetches a vector of the elements,
+the lanes are digits of the innermost axes, or a part of the last one that they reach.
+`arith/canonical_divmod.py` and the rules of FloorDiv and FloorMod are what this follows from;
+numbers that it does not cover have None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
 from autosched.features.batched.axis_text import AxisText, StageText
@@ -44,7 +47,29 @@ class _Quotient(NamedTuple):
     before: int = 1
 
 
-_ROW = Var("row.outer"), Var("threadIdx.x")
+class _Lanes(NamedTuple):
+    """What the lanes of a vector make of the innermost axes, whose texts are `axes`, inner first.
+
+    `rest` are the axes as seen by the threads, `times` of the last one's elements being in a
+    vector: lane // `below` says which.
+    """
+
+    axes: list[_Axis]
+    rest: list[int]
+    times: int
+    below: int
+
+
+class _Axis(NamedTuple):
+    """The text of an axis; its largest values while all loops, the threads and the lanes run."""
+
+    text: Expr
+    every: int
+    threads: int
+    lanes: int
+
+
+_OUTER, _THREAD, _LANE = Var("row.outer"), Var("threadIdx.x"), Var("row.lane")
 
 
 def fetched(loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> StageText | None:
@@ -57,29 +82,33 @@ def fetched(loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> Stage
         return None
     *axes, vector, width = numbers
     rounds, threads, lanes = sizes
-    if vector != 1 or lanes != 1 or width < 2 or threads != width:
+    if vector != lanes or width < 2 or threads != width:
         return None
-    count = 1
-    for extent in axes:
-        count *= extent
-    if count == 1:  # nothing says that the thread is the first
+    inner = _lanes(axes, lanes)
+    if inner is None:
         return None
-    row = _Row(*_ROW, rounds, width, count)
-    parts = _parts(row, axes)
+    row = _Row(_OUTER, _THREAD, rounds, width, prod(inner.rest))
+    if row.elements == 1:  # nothing says that the thread is the first
+        return None
+    if inner.times > 1 and rounds > 1 and width % inner.rest[-1]:
+        return None
+    conditions: list[Expr] = []
+    parts = _parts(row, inner.rest, conditions)
     if parts is None:
         return None
-    ragged = rounds * width != count
-    position = add(row.thread, mul(row.outer, width)) if rounds > 1 else row.thread
-    conditions = (_condition(row),) if ragged else ()
+    if inner.times > 1:
+        parts[-1] = _widened(parts[-1], inner.times, inner.below)
+    parts += inner.axes[::-1]
+    value: Expr = add(row.thread, mul(row.outer, width)) if rounds > 1 else row.thread
+    if lanes > 1:
+        value = add(_LANE, mul(value, lanes))
     found = []
-    value: Expr = position
     for k in range(len(axes) - 1, -1, -1):
         raw = floormod(value, axes[k]) if k else value
         value = floordiv(value, axes[k])
-        found.append(_axis(row, raw, *parts[k]))
-    outer = row.outer if rounds > 1 else None
-    variables = outer, row.thread, None
-    return StageText(tuple(numbers), variables, conditions, tuple(reversed(found)))
+        found.append(_axis(raw, parts[k]))
+    variables = row.outer if rounds > 1 else None, row.thread, _LANE if lanes > 1 else None
+    return StageText(tuple(numbers), variables, tuple(conditions), tuple(reversed(found)))
 
 
 def _fetches(loops: Loops) -> bool:
@@ -98,44 +127,80 @@ def _fetches(loops: Loops) -> bool:
     return loops.relations[-2:] == cuts and loops.leaves == leaves and thread
 
 
-def _condition(row: _Row) -> Expr:
-    if row.rounds == 1:
-        return lt(row.thread, row.elements)
-    return lt(Add(Mul(row.outer, IntImm(row.width)), row.thread), row.elements)
+def _lanes(axes: Sequence[int], lanes: int) -> _Lanes | None:
+    """None where neither the lanes are a multiple of an innermost axis nor it one of theirs."""
+    rest, found = list(axes), []
+    left, below = lanes, 1
+    while left > 1:
+        if not rest:
+            return None
+        extent = rest.pop()
+        if left % extent:
+            if extent % left:
+                return None
+            return _Lanes(found, [*rest, extent // left], left, below)
+        text: Expr = IntImm(0)
+        if extent > 1:
+            whole = below * extent
+            text = FloorMod(_LANE, IntImm(whole)) if left > extent else _LANE
+            text = FloorDiv(text, IntImm(below)) if below > 1 else text
+        found.append(_Axis(text, extent - 1, extent - 1, extent - 1))
+        left, below = left // extent, below * extent
+    return _Lanes(found, rest, 1, below)
 
 
-def _parts(row: _Row, axes: Sequence[int]) -> list[tuple[Expr, int, int]] | None:
-    """The text of each axis, with its largest values while the threads and all loops run.
+def _widened(a: _Axis, times: int, below: int) -> _Axis:
+    """a * times + lane // below."""
+    text: Expr | None = None
+    for term in (a.text.a, a.text.b) if isinstance(a.text, Add) else (a.text,):
+        inside, scale = (term.a, term.b) if isinstance(term, Mul) else (term, IntImm(1))
+        assert isinstance(scale, IntImm)
+        product = Mul(inside, IntImm(scale.value * times))
+        text = product if text is None else Add(text, product)
+    assert text is not None
+    lane: Expr = FloorDiv(_LANE, IntImm(below)) if below > 1 else _LANE
+    last = times - 1
+    return _Axis(Add(text, lane), a.every * times + last, a.threads * times + last, last)
 
-    None where simplification may not see that an axis stays within its extent.
-    """
-    found: list[tuple[Expr, int, int]] = []
+
+def _parts(row: _Row, axes: Sequence[int], conditions: list[Expr]) -> list[_Axis] | None:
+    """The text of each axis; what is not certain by the loops alone is added to `conditions`."""
+    found: list[_Axis] = []
     quotient = _Quotient(row.width, 1, 1, row.elements)
+    bounds: dict[tuple[int, int, int], None] = {}
     inside = 1
     for k in range(len(axes) - 1, -1, -1):
         extent = axes[k]
         if row.rounds == 1:
             found.append(_of_thread(row, inside, extent if k else row.elements))
         else:
-            if quotient.below > row.elements // inside:
-                return None
+            limit = row.elements // inside
+            if quotient.below > limit:
+                bounds[quotient.scale, quotient.lower, limit * quotient.divisor] = None
+                quotient = quotient._replace(below=limit)
             found.append(_of_row(row, quotient, extent if k else row.elements))
             quotient = _divided(row, quotient, extent)
         inside *= extent
+    for scale, lower, limit in reversed(bounds):
+        thread = FloorDiv(row.thread, IntImm(lower)) if lower > 1 else row.thread
+        conditions.append(lt(Add(Mul(row.outer, IntImm(scale)), thread), limit))
+    if row.rounds * row.width != row.elements:
+        every = Add(Mul(row.outer, IntImm(row.width)), row.thread)
+        conditions.append(lt(every if row.rounds > 1 else row.thread, row.elements))
     return found[::-1]
 
 
-def _of_thread(row: _Row, inside: int, extent: int) -> tuple[Expr, int, int]:
+def _of_thread(row: _Row, inside: int, extent: int) -> _Axis:
     """thread // inside % extent."""
     if row.elements <= inside or extent == 1:
-        return IntImm(0), 0, 0
+        return _Axis(IntImm(0), 0, 0, 0)
     text: Expr = row.thread
     last = row.width - 1
     if row.elements > inside * extent:
         text, last = FloorMod(text, IntImm(inside * extent)), min(last, inside * extent - 1)
     if inside > 1:
         text = FloorDiv(text, IntImm(inside))
-    return text, last // inside, last // inside
+    return _Axis(text, last // inside, last // inside, 0)
 
 
 def _divided(row: _Row, a: _Quotient, c: int) -> _Quotient:
@@ -148,11 +213,12 @@ def _divided(row: _Row, a: _Quotient, c: int) -> _Quotient:
     return _Quotient(a.scale, a.lower, a.divisor * c, -(-a.below // c), a.divisor)
 
 
-def _of_row(row: _Row, a: _Quotient, extent: int) -> tuple[Expr, int, int]:
-    """a % extent, with its largest value while the threads run, and while all loops do."""
+def _of_row(row: _Row, a: _Quotient, extent: int) -> _Axis:
+    """a % extent."""
     if extent == 1 or a.below <= 1:
-        return IntImm(0), 0, 0
+        return _Axis(IntImm(0), 0, 0, 0)
     scale, divisor = a.scale, a.divisor
+    text: Expr
     outer: Expr = row.outer
     rounds, threads = row.rounds - 1, row.width // a.lower - 1
     thread: Expr = row.thread if a.lower == 1 else FloorDiv(row.thread, IntImm(a.lower))
@@ -161,7 +227,7 @@ def _of_row(row: _Row, a: _Quotient, extent: int) -> tuple[Expr, int, int]:
         if scale > extent:
             inner = FloorMod(row.thread, IntImm(a.lower * extent))
             thread = inner if a.lower == 1 else FloorDiv(inner, IntImm(a.lower))
-        return thread, extent - 1, extent - 1
+        return _Axis(thread, extent - 1, extent - 1, 0)
     modulus = 0
     if a.below > extent:
         if a.before > 1 and a.before % scale:  # an index of its own, of which no rule is known
@@ -174,29 +240,34 @@ def _of_row(row: _Row, a: _Quotient, extent: int) -> tuple[Expr, int, int]:
     if divisor % scale == 0 and not modulus:
         each = divisor // scale
         if each == 1 and divisor == 1 and threads == 0:
-            return outer, 0, rounds
+            return _Axis(outer, rounds, 0, 0)
         if divisor > 1:
-            return (FloorDiv(outer, IntImm(each)) if each > 1 else outer), 0, rounds // each
+            text = FloorDiv(outer, IntImm(each)) if each > 1 else outer
+            return _Axis(text, rounds // each, 0, 0)
     product = Mul(outer, IntImm(scale)) if scale > 1 else outer
     swapped = scale == 1 and a.lower > 1
-    text: Expr = Add(thread, product) if swapped else Add(product, thread)
+    text = Add(thread, product) if swapped else Add(product, thread)
     ends = [threads, rounds * scale + threads]
     if modulus:
         text, ends = FloorMod(text, IntImm(modulus)), [min(end, modulus - 1) for end in ends]
     if divisor > 1:
         text, ends = FloorDiv(text, IntImm(divisor)), [end // divisor for end in ends]
-    return text, ends[0], ends[1]
+    return _Axis(text, ends[1], ends[0], 0)
 
 
-def _axis(row: _Row, raw: Expr, text: Expr, threads: int, every: int) -> AxisText:
+def _axis(raw: Expr, a: _Axis) -> AxisText:
+    text = a.text
     used = free_vars(text)
-    terms = (text.a, text.b) if isinstance(text, Add) else (text,)
     return AxisText(
         raw,
         text,
-        terms,
+        tuple(_terms(text)),
         (0, 0),
-        ((0, every), (0, threads), (0, 0)),
-        (row.outer in used, row.thread in used, False),
+        ((0, a.every), (0, a.threads), (0, a.lanes)),
+        tuple(var in used for var in (_OUTER, _THREAD, _LANE)),
         tuple(count_ops(text)),
     )
+
+
+def _terms(e: Expr) -> list[Expr]:
+    return [*_terms(e.a), e.b] if isinstance(e, Add) else [e]
