@@ -79,6 +79,7 @@ from autosched.transform.vector.fuse_reductions import FuseReductions
 from autosched.transform.vector.hint_borders import HintBorders
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.separate_windows import SeparateWindows
+from autosched.transform.vector.start_in_branches import StartInBranches
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
 from autosched.transform.vector.vectorize_loop import VectorizeLoop
 
@@ -118,6 +119,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         InjectDoubleBuffer(),
         StorageRewrite(),
         HoistIfThenElse(),
+        StartInBranches(),
         PromoteAccumulators(vector_bytes, core_of(vector_bytes).registers),
         VectorizeInnermost(vector_bytes),
         FuseReductions(vector_bytes),
@@ -308,6 +310,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "SkipZeros": SkipZeros,
     "SplitHostDevice": SplitHostDevice,
     "SplitWideVectors": SplitWideVectors,
+    "StartInBranches": StartInBranches,
     "StorageFlatten": StorageFlatten,
     "StorageRewrite": StorageRewrite,
     "SwizzleShared": SwizzleShared,

@@ -22,7 +22,7 @@ from autosched.tir.stmt import (
     SeqStmt,
     Stmt,
 )
-from kit.te import both_axes
+from kit.te import both_axes, compute_of
 
 FLOAT8 = "float8_e4m3fn"
 
@@ -109,6 +109,28 @@ def pooled_image(gpu: bool) -> tuple[Any, list[Any]]:
     if gpu:
         _threads(sch, B, *both_axes(B))
     return sch, [A, B]
+
+
+def filtered_border(gpu: bool) -> tuple[Any, list[Any]]:
+    """Sums over windows of tiles in one loop, those at the border among them."""
+    A, W = te.placeholder((4, 32, 16), name="A"), te.placeholder((3, 16), name="W")
+    P = te.compute(
+        (4, 34, 16),
+        lambda n, i, c: te.if_then_else(te.all(i >= 1, i < 33), A[n, i - 1, c], 0.0),
+        name="P",
+    )
+    k = te.reduce_axis((0, 3), name="k")
+    B = te.compute((4, 32, 16), lambda n, i, c: te.sum(P[n, i + k, c] * W[k, c], axis=k), name="B")
+    sch = te.create_schedule(B.op)
+    sch[P].compute_inline()
+    n, i, c = compute_of(B).axis
+    outer, inner = sch[B].split(i, factor=4)
+    if gpu:
+        _threads(sch, B, n, outer)
+        return sch, [A, W, B]
+    sch[B].reorder(n, outer, k, inner, c)
+    sch[B].parallel(sch[B].fuse(n, outer))
+    return sch, [A, W, B]
 
 
 def chain_of_copies(gpu: bool) -> tuple[Any, list[Any]]:
@@ -348,6 +370,7 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "padded_window": padded_window,
     "pooled_border": pooled_border,
     "pooled_image": pooled_image,
+    "filtered_border": filtered_border,
     "chain_of_copies": chain_of_copies,
     "prefetched_rows": prefetched_rows,
     "narrow_types": narrow_types,

@@ -374,6 +374,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
         lambda: (*PIPELINE_CASES["pooled_image"](False), CPU),
         lambda f: any(a.buffer_var.name == "A.columns" for a in statements(f, Allocate)),
     ),
+    "StartInBranches": (
+        lambda: (*PIPELINE_CASES["filtered_border"](False), CPU),
+        lambda f: "B.acc[0:8] = broadcast(0.0, 8)" in to_text(f),
+    ),
     "ComputeOnce": (
         lambda: (*divided_rows()[:2], CPU),
         lambda f: len(statements(f, LetStmt)) == 1,

@@ -24,6 +24,7 @@ from autosched.tir.op import const
 from autosched.tir.stmt import TRUE, Allocate, BufferStore, For, ForKind, SeqStmt, Stmt, seq
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
+from autosched.transform.vector.start_in_branches import StartInBranches
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
 from kit.te import compute_of
 
@@ -45,9 +46,14 @@ def counted(planned: Sequence[Planned]) -> Counter[Any]:
 
 
 def made(func: PrimFunc, machine: Target) -> Counter[Any]:
-    """The nests that the code generator makes, as its passes tell."""
+    """The nests that the code generator makes, as its passes tell.
+
+    Starts are rows of their own where a condition follows, into which StartInBranches moves them.
+    """
     planned = []
     for transform in pipeline_of(machine):
+        if isinstance(transform, StartInBranches):
+            continue
         if isinstance(transform, PromoteAccumulators | VectorizeInnermost):
             planned += transform.planned(func)
         func = transform(func)
