@@ -129,7 +129,8 @@ def _fetches(loops: Loops) -> bool:
 
 def _lanes(axes: Sequence[int], lanes: int) -> _Lanes | None:
     """None where neither the lanes are a multiple of an innermost axis nor it one of theirs."""
-    rest, found = list(axes), []
+    rest = list(axes)
+    found: list[_Axis] = []
     left, below = lanes, 1
     while left > 1:
         if not rest:
