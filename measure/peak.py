@@ -19,16 +19,24 @@ from autosched.target import Target, cpu_target
 _CHAINS = 12
 _BLOCK_SECONDS = 2e-3
 _ROUNDS = 8
-_TYPES = {"float32": ("float", 4), "float64": ("double", 8)}
+_TYPES = {"float16": ("half", 2), "float32": ("float", 4), "float64": ("double", 8)}
 
 
 def peak_flops(target: Target, dtype: str) -> float | None:
     """Operations a second that `target.threads` threads reach together, in about 20 ms.
 
-    A multiply-add is two operations. None for types other than float32 and float64.
+    A multiply-add is two operations. None for types other than float32 and float64: sums of
+    float16 are mostly float32 (`float16_peak`).
     """
-    if dtype not in _TYPES:
-        return None
+    return _peak(target, dtype) if dtype in ("float32", "float64") else None
+
+
+def float16_peak(target: Target) -> float | None:
+    """The same of sums of float16, by AVX512-FP16; None for a target without it."""
+    return _peak(target, "float16") if "+avx512fp16" in target.features.split(",") else None
+
+
+def _peak(target: Target, dtype: str) -> float:
     lanes = target.vector_bytes // _TYPES[dtype][1]
     return rate(_function(target, dtype), 2 * lanes * _CHAINS, target.threads)
 
@@ -65,7 +73,7 @@ def _function(target: Target, dtype: str) -> Callable[[int], None]:
     return ctypes.CFUNCTYPE(None, ctypes.c_int64)(library.addresses["autosched_peak"])
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _library(vector_bytes: int, dtype: str) -> Library:
     target = cpu_target(1)
     fused = "+fma" in target.features.split(",") or platform.machine() == "aarch64"

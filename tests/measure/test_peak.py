@@ -1,10 +1,12 @@
 """The measured peak: code for every width, a plausible rate, types without one."""
 
+from dataclasses import replace
+
 import pytest
 
 from autosched.codegen.llvm_compile import assembly
 from autosched.measure.measurer import Measurer
-from autosched.measure.peak import peak_flops, peak_ir
+from autosched.measure.peak import float16_peak, peak_flops, peak_ir
 from autosched.target import cpu_target
 from autosched.task import Task
 
@@ -23,6 +25,15 @@ def test_peak_of_this_machine() -> None:
     assert single is not None and double is not None
     assert single > 1e9 and double > 5e8
     assert peak_flops(cpu_target(1), "int32") is None
+
+
+def test_sums_of_float16_have_a_peak_where_instructions_add_them() -> None:
+    """AVX512-FP16 adds up twice as many numbers at once as AVX-512 does of float32."""
+    here = cpu_target(1)
+    if float16_peak(here) is not None:
+        code = assembly(peak_ir(here.vector_bytes, "float16", fused=True), here, "full")
+        assert sum("ph\t" in line and "vfm" in line for line in code.splitlines()) >= 12
+    assert float16_peak(replace(here, features="+avx512f")) is None
 
 
 def test_the_measurer_asks_once_for_each_type() -> None:
