@@ -213,6 +213,17 @@ def test_tiles_of_the_instruction_are_never_mutated() -> None:
     assert all(candidate[k] == steps[k] for candidate in moved for k in fixed)
 
 
+@pytest.mark.parametrize(
+    "rows, turned, first", [(256, False, "i"), (255, False, "j"), (256, True, "j")]
+)
+def test_threads_share_rows_where_these_are_many(rows: int, turned: bool, first: str) -> None:
+    """Fewer do not pay for packing B once a thread."""
+    tensors = product(TYPES["amx.tdpbssd"], rows, 32, 64, turned=turned)
+    sketches = using(space_of(tensors, "amx.tdpbssd"))
+    assert sketches
+    assert {sketch.stages[-1].iters[0].name for sketch in sketches} == {f"{first}.0.0"}
+
+
 def test_operators_whose_statements_do_not_match_keep_their_other_sketches() -> None:
     sizes: dict[str, Any] = {
         "N": 1,
