@@ -26,6 +26,7 @@ from autosched.te.intrin.tile_dot import (
     tile_address,
     tile_call,
 )
+from autosched.te.intrin.tile_pipeline import TileLoad, TileProduct, pipelined
 from autosched.te.intrin.turn import rows_of, turned
 from autosched.te.operations.compute import compute, placeholder, reduce_axis, var
 from autosched.te.operations.reduction import sum as sum_over
@@ -112,26 +113,39 @@ def _declare(it: Instruction, rows: int, columns: int, over: bool) -> TensorIntr
 
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
         source, packed = ins
-        step = Var("step")
         row_bytes = mul(cast("int64", pitch), const(2, "int64"))
         reach = add(mul(pitch, ROWS - 1), depth)
-        body: list[Stmt] = []
+
+        def row(m: int, part: int) -> TileLoad:
+            def load(step: Expr) -> Stmt:
+                at = add(mul(far, part), add(mul(apart, m), mul(step, depth)))
+                return tile_call(LOAD, of_a + m, tile_address(source, at, reach), row_bytes)
+
+            return TileLoad(of_a + m, load)
+
+        def column(n: int, part: int) -> TileLoad:
+            def load(step: Expr) -> Stmt:
+                at = add(mul(step, 2 * columns * block), (2 * n + part) * block)
+                place = tile_address(packed, at, IntImm(block))
+                return tile_call(LOAD, of_b + n, place, const(ROW_BYTES, "int64"))
+
+            return TileLoad(of_b + n, load)
+
+        body: list[TileLoad | TileProduct] = []
         held = (-1, -1)
         for parts in _ORDER:
             if parts[0] != held[0]:
-                for m in range(rows):
-                    at = add(mul(far, parts[0]), add(mul(apart, m), mul(step, depth)))
-                    body.append(
-                        tile_call(LOAD, of_a + m, tile_address(source, at, reach), row_bytes)
-                    )
+                body += [row(m, parts[0]) for m in range(rows)]
             if parts[1] != held[1]:
-                for n in range(columns):
-                    at = add(mul(step, 2 * columns * block), (2 * n + parts[1]) * block)
-                    place = tile_address(packed, at, IntImm(block))
-                    body.append(tile_call(LOAD, of_b + n, place, const(ROW_BYTES, "int64")))
+                body += [column(n, parts[1]) for n in range(columns)]
             held = parts
-            body += [tile_call(it.calls[0], number, of_a + m, of_b + n) for m, n, number in sums]
-        loop = For(step, IntImm(0), steps, ForKind.SERIAL, seq(*body))
+            body += [
+                TileProduct(
+                    (of_a + m, of_b + n), tile_call(it.calls[0], number, of_a + m, of_b + n)
+                )
+                for m, n, number in sums
+            ]
+        loop = pipelined(body, steps)
         clear = seq(tile_call(CONFIGURE), *(tile_call(ZERO, number) for _, _, number in sums))
         return seq(clear, loop), clear, loop
 

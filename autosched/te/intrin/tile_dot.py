@@ -4,8 +4,8 @@
 
     compute:  tilezero(0); ...                       sums in tiles 0 to rows * columns - 1
               for step in range(depth / 64):
-                  tileloadd(4, A); tileloadd(6, B)   operands in those after them
-                  tdpbusd(0, 4, 6); ...
+                  tileloadd(4, A); tileloadd(6, B)   operands in those after them, loaded a
+                  tdpbusd(0, 4, 6); ...              step ahead (tile_pipeline.py)
     store:    tilestored(0, D); ...                  D[m, n] = C[m / 16, n / 16, m % 16, n % 16]
 
 Sums stay in the registers until they are stored, whatever loops of the reduction are around the
@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.interleave import declare_interleave
+from autosched.te.intrin.tile_pipeline import TileLoad, TileProduct, pipelined
 from autosched.te.intrin.turn import declare_turn
 from autosched.te.operations.compute import compute, placeholder, reduce_axis, var
 from autosched.te.operations.reduction import sum as sum_over
@@ -30,10 +31,9 @@ from autosched.tir.expr import (
     Expr,
     IntImm,
     StringImm,
-    Var,
 )
 from autosched.tir.op import add, cast, const, mul
-from autosched.tir.stmt import Evaluate, For, ForKind, Stmt, seq
+from autosched.tir.stmt import Evaluate, Stmt, seq
 from autosched.tir.tiles import CONFIGURE, LOAD, RELEASE, ROW_BYTES, ROWS, STORE, TILES, ZERO
 
 BLOCKS = ((2, 2), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))
@@ -82,26 +82,29 @@ def _declare(it: Instruction, rows: int, columns: int, over: bool) -> TensorIntr
 
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
         matrix, packed = ins
-        step = Var("step")
         row_bytes = mul(cast("int64", pitch), const(size, "int64"))
         reach = add(mul(pitch, ROWS - 1), depth)
-        body = []
-        for m in range(rows):
-            at = add(mul(apart, m), mul(step, depth))
-            body.append(tile_call(LOAD, of_a + m, tile_address(matrix, at, reach), row_bytes))
         block = ROWS * ROW_BYTES // it.b.dtype.bytes
-        for n in range(columns):
-            at = add(mul(step, columns * block), n * block)
-            body.append(
-                tile_call(
-                    LOAD,
-                    of_b + n,
-                    tile_address(packed, at, IntImm(block)),
-                    const(ROW_BYTES, "int64"),
-                )
-            )
-        body += [tile_call(it.calls[0], number, of_a + m, of_b + n) for m, n, number in sums]
-        loop = For(step, IntImm(0), steps, ForKind.SERIAL, seq(*body))
+
+        def row(m: int) -> TileLoad:
+            def load(step: Expr) -> Stmt:
+                at = add(mul(apart, m), mul(step, depth))
+                return tile_call(LOAD, of_a + m, tile_address(matrix, at, reach), row_bytes)
+
+            return TileLoad(of_a + m, load)
+
+        def column(n: int) -> TileLoad:
+            def load(step: Expr) -> Stmt:
+                at = tile_address(packed, add(mul(step, columns * block), n * block), IntImm(block))
+                return tile_call(LOAD, of_b + n, at, const(ROW_BYTES, "int64"))
+
+            return TileLoad(of_b + n, load)
+
+        products = [
+            TileProduct((of_a + m, of_b + n), tile_call(it.calls[0], number, of_a + m, of_b + n))
+            for m, n, number in sums
+        ]
+        loop = pipelined([*map(row, range(rows)), *map(column, range(columns)), *products], steps)
         clear = seq(tile_call(CONFIGURE), *(tile_call(ZERO, number) for _, _, number in sums))
         return seq(clear, loop), clear, loop
 
