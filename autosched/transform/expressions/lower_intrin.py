@@ -55,6 +55,7 @@ from autosched.tir.expr import (
     Ramp,
 )
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import bits_of, kinds, kinds_in
 from autosched.tir.op import (
     add,
     and_,
@@ -74,7 +75,7 @@ from autosched.tir.op import (
 )
 from autosched.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt
 from autosched.tir.walk import map_children, map_expr_children
-from autosched.transform.expressions.effects import is_lasting, mentions
+from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.expressions.facts import Facts
 from autosched.transform.expressions.intrin_rules import Table, tables_for
 from autosched.transform.framework.context import PassContext
@@ -113,10 +114,12 @@ class _Lower:
         self.facts = Facts(func)
         self.tables = tables
         more = (Call, Add) if tables else ()
-        self.has_work = mentions(FloorDiv, FloorMod, *more)
+        self.work = bits_of(FloorDiv, FloorMod, *more)
         self.rules = self.of_intrinsics if tables else self.of_operators
 
     def stmt(self, s: Stmt) -> Stmt:
+        if not kinds_in(s) & self.work:
+            return s
         if isinstance(s, For):
             self.facts.bind(s.loop_var, s.min, s.extent)
         elif isinstance(s, AttrStmt) and s.key in _THREAD_KEYS:
@@ -141,7 +144,7 @@ class _Lower:
         return IfThenElse(condition, then_case, else_case)
 
     def expr(self, e: Expr) -> Expr:
-        if not self.has_work(e):
+        if not kinds(e) & self.work:
             return e
         memo = self.facts.memo(e)
         done = memo.get(e)

@@ -34,8 +34,6 @@ class RenormalizeSplitPattern(FunctionPass):
     name: ClassVar[str] = "RenormalizeSplitPattern"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not kinds_in(func.body) & bits_of(FloorMod):
-            return func
         return func.with_body(_Swapper().stmt(func.body))
 
 
@@ -45,6 +43,8 @@ class _Swapper:
         self.memo: dict[Expr, Expr] = {}
 
     def stmt(self, s: Stmt) -> Stmt:
+        if not kinds_in(s) & self.modulo:
+            return s
         return map_children(s, self.stmt, self.expr)
 
     def expr(self, e: Expr) -> Expr:

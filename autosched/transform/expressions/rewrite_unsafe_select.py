@@ -18,12 +18,13 @@ from typing import ClassVar
 from autosched.tir.expr import BufferLoad, Call, Expr, Select
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import EFFECTS, Effect
-from autosched.tir.kinds import bits_of, kinds_in
+from autosched.tir.kinds import bits_of, kinds, kinds_in
 from autosched.tir.stmt import Stmt
 from autosched.tir.walk import map_children, map_expr_children
-from autosched.transform.expressions.effects import mentions
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
+
+_SELECT = bits_of(Select)
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,6 @@ class RewriteUnsafeSelect(FunctionPass):
     name: ClassVar[str] = "RewriteUnsafeSelect"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not kinds_in(func.body) & bits_of(Select):
-            return func
         return func.with_body(_Rewriter().stmt(func.body))
 
 
@@ -46,13 +45,14 @@ class _Rewriter:
     def __init__(self) -> None:
         self.memo: dict[Expr, Expr] = {}
         self.unsafe: dict[Expr, bool] = {}
-        self.has_select = mentions(Select)
 
     def stmt(self, s: Stmt) -> Stmt:
+        if not kinds_in(s) & _SELECT:
+            return s
         return map_children(s, self.stmt, self.expr)
 
     def expr(self, e: Expr) -> Expr:
-        if not self.has_select(e):
+        if not kinds(e) & _SELECT:
             return e
         done = self.memo.get(e)
         if done is None:

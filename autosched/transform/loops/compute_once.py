@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from operator import is_
 from typing import ClassVar
 
 from autosched.tir.expr import Broadcast, BufferLoad, Call, Div, Expr, IntImm, Let, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.kinds import bits_of, kinds_in
+from autosched.tir.kinds import bits_of, kinds, kinds_in
 from autosched.tir.op import broadcast
 from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, LetStmt, SeqStmt, Stmt, seq
 from autosched.tir.walk import (
@@ -41,6 +42,8 @@ from autosched.transform.expressions.effects import has_side_effect
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
+_BROADCAST = bits_of(Broadcast)
+
 
 @dataclass(frozen=True)
 class ComputeOnce(FunctionPass):
@@ -54,60 +57,77 @@ class ComputeOnce(FunctionPass):
     name: ClassVar[str] = "ComputeOnce"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True) or not kinds_in(func.body) & bits_of(Broadcast):
+        if not func.attrs.get("tir.noalias", True) or not kinds_in(func.body) & _BROADCAST:
             return func
-        return func.with_body(_bound(func.body))
+        return func.with_body(_Binder().bound(func.body))
 
 
-def _bound(s: Stmt) -> Stmt:
-    """`s` with what each loop hands to all lanes bound before the outermost loop that leaves it
-    alone."""
-    if isinstance(s, SeqStmt):
-        parts = list(_runs(list(s.stmts)))
-        alike = len(parts) == len(s.stmts) and all(map(is_, parts, s.stmts))
-        return s if alike else seq(*parts)
-    return _run([s]) if isinstance(s, For) else map_children(s, _bound)
+class _Binder:
+    """One walk; what a statement needs is looked up once, however deep in loops it is."""
 
+    def __init__(self) -> None:
+        self._known: dict[Stmt, tuple[Expr, ...]] = {}
 
-def _runs(parts: list[Stmt]) -> Iterator[Stmt]:
-    """The statements with each loop and what follows it, as far as it uses the same."""
-    while parts:
-        count = _length(parts)
-        yield _run(parts[:count]) if count else _bound(parts[0])
-        del parts[: max(1, count)]
+    def bound(self, s: Stmt) -> Stmt:
+        """`s` with what each loop hands to all lanes bound before the outermost loop that leaves
+        it alone."""
+        if isinstance(s, SeqStmt):
+            parts = list(self._runs(list(s.stmts)))
+            alike = len(parts) == len(s.stmts) and all(map(is_, parts, s.stmts))
+            return s if alike else seq(*parts)
+        if isinstance(s, BufferStore):
+            return s
+        return self._run([s]) if isinstance(s, For) else map_children(s, self.bound)
 
+    def _runs(self, parts: list[Stmt]) -> Iterator[Stmt]:
+        """The statements with each loop and what follows it, as far as it uses the same."""
+        while parts:
+            count = self._length(parts)
+            yield self._run(parts[:count]) if count else self.bound(parts[0])
+            del parts[: max(1, count)]
 
-def _length(parts: list[Stmt]) -> int:
-    """How many of the statements share the values of a loop that is the first; 0 for none."""
-    shared = set(_fixed_values(parts[0]))
-    if not shared:
-        return 0
-    count = 1
-    for k, part in enumerate(parts[1:], start=2):
-        if not all(_is_fixed(value, part) for value in shared):
-            break
-        if shared.intersection(_values(part)):
-            count = k
-    return count
+    def _length(self, parts: list[Stmt]) -> int:
+        """How many of the statements share the values of a loop that is the first; 0 for none."""
+        shared = set(self._fixed_values(parts[0]))
+        if not shared:
+            return 0
+        count = 1
+        for k, part in enumerate(parts[1:], start=2):
+            if not all(_is_fixed(value, part) for value in shared):
+                break
+            if shared.intersection(self._values(part)):
+                count = k
+        return count
 
+    def _run(self, parts: list[Stmt]) -> Stmt:
+        """The statements, the first a loop, inside the variables of its values."""
+        variables = {e: Var(_name(e), e.dtype) for e in self._fixed_values(parts[0])}
+        new = seq(*parts)
+        if variables:
+            new = _replaced(new, variables)
+        first, *others = new.stmts if isinstance(new, SeqStmt) else (new,)
+        new = seq(map_children(first, self.bound), *map(self.bound, others))
+        for value, var in reversed(variables.items()):
+            new = LetStmt(var, value, new)
+        return new
 
-def _run(parts: list[Stmt]) -> Stmt:
-    """The statements, the first a loop, inside the variables of its values."""
-    variables = {e: Var(_name(e), e.dtype) for e in _fixed_values(parts[0])}
-    new = seq(*parts)
-    if variables:
-        new = _replaced(new, variables)
-    first, *others = new.stmts if isinstance(new, SeqStmt) else (new,)
-    new = seq(map_children(first, _bound), *map(_bound, others))
-    for value, var in reversed(variables.items()):
-        new = LetStmt(var, value, new)
-    return new
+    def _fixed_values(self, s: Stmt) -> Iterator[Expr]:
+        """What a loop that runs at least once uses and leaves alone, each once."""
+        if isinstance(s, For) and _is_sure(s):
+            yield from dict.fromkeys(e for e in self._values(s.body) if _is_fixed(e, s))
 
-
-def _fixed_values(s: Stmt) -> Iterator[Expr]:
-    """What a loop that runs at least once uses and leaves alone, each once."""
-    if isinstance(s, For) and _is_sure(s):
-        yield from dict.fromkeys(e for e in _values(s.body) if _is_fixed(e, s))
+    def _values(self, s: Stmt) -> tuple[Expr, ...]:
+        """The single floats that vectors need whatever happens."""
+        found = self._known.get(s)
+        if found is None:
+            if isinstance(s, BufferStore) and s.predicate is None:
+                found = tuple(_handed_out(s.value, divides=False))
+            elif isinstance(s, SeqStmt) or (isinstance(s, For) and _is_sure(s)):
+                found = tuple(chain.from_iterable(map(self._values, child_stmts(s))))
+            else:
+                found = ()
+            self._known[s] = found
+        return found
 
 
 def _is_sure(loop: For) -> bool:
@@ -116,19 +136,14 @@ def _is_sure(loop: For) -> bool:
     return serial and isinstance(loop.extent, IntImm) and loop.extent.value > 0
 
 
-def _values(s: Stmt) -> Iterator[Expr]:
-    """The single floats that vectors need whatever happens."""
-    if isinstance(s, BufferStore) and s.predicate is None:
-        yield from _handed_out(s.value, divides=False)
-    elif isinstance(s, SeqStmt) or (isinstance(s, For) and _is_sure(s)):
-        for inner in child_stmts(s):
-            yield from _values(inner)
-
-
 def _handed_out(e: Expr, *, divides: bool) -> Iterator[Expr]:
     """What the broadcasts of `e` hand to all lanes, as far as it is worth a variable; `divides`: e
     is what something is divided by."""
-    if isinstance(e, Let) or (isinstance(e, Call) and e.op == "if_then_else"):
+    if (
+        not kinds(e) & _BROADCAST
+        or isinstance(e, Let)
+        or (isinstance(e, Call) and e.op == "if_then_else")
+    ):
         return
     if isinstance(e, Broadcast):
         found = e.value
