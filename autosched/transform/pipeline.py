@@ -80,6 +80,7 @@ from autosched.transform.vector.hint_borders import HintBorders
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.separate_windows import SeparateWindows
 from autosched.transform.vector.start_in_branches import StartInBranches
+from autosched.transform.vector.transpose_gathers import TransposeGathers
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
 from autosched.transform.vector.vectorize_loop import VectorizeLoop
 
@@ -124,6 +125,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         VectorizeInnermost(vector_bytes),
         FuseReductions(vector_bytes),
         SeparateWindows(vector_bytes),
+        TransposeGathers(),
         ComputeOnce(),
         UnrollLoop(),
         UserPasses(2),
@@ -313,6 +315,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "StartInBranches": StartInBranches,
     "StorageFlatten": StorageFlatten,
     "StorageRewrite": StorageRewrite,
+    "TransposeGathers": TransposeGathers,
     "SwizzleShared": SwizzleShared,
     "ThreadSync": ThreadSync,
     "UnrollLoop": UnrollLoop,

@@ -365,6 +365,16 @@ def normalised_rows(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, D]
 
 
+def across_rows(gpu: bool) -> tuple[Any, list[Any]]:
+    """A transposition whose vectors read across rows; the last rows of columns do not fill one."""
+    A = te.placeholder((20, 10), name="A")
+    B = te.compute((10, 20), lambda i, j: A[j, i] + 1.0, name="B")
+    sch = te.create_schedule(B.op)
+    if gpu:
+        _threads(sch, B, *both_axes(B))
+    return sch, [A, B]
+
+
 CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "tiled_matmul": tiled_matmul,
     "padded_window": padded_window,
@@ -383,4 +393,5 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "spread_image": spread_image,
     "packed_rows": packed_rows,
     "normalised_rows": normalised_rows,
+    "across_rows": across_rows,
 }

@@ -27,6 +27,7 @@ from autosched.tir.expr import (
     FloorMod,
     IntImm,
     Select,
+    Shuffle,
     Var,
 )
 from autosched.tir.function import PrimFunc
@@ -394,6 +395,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     "VectorizeInnermost": (
         two_stages,
         lambda f: {s.value.dtype.lanes for s in statements(f, BufferStore)} == {8},
+    ),
+    "TransposeGathers": (
+        lambda: (*PIPELINE_CASES["across_rows"](False), CPU),
+        lambda f: bool(expressions(f, Shuffle)),
     ),
     "UnrollLoop": (short_loops, lambda f: len(statements(f, BufferStore)) == 3),
     "LowerCustomDatatypes": (
