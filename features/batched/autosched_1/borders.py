@@ -48,10 +48,7 @@ def border_pieces(
         return [Piece(store, around, (), np.zeros(forms.count, bool))]
     made, which = _worked_out(forms, store, rows, known)
     table = _Table(made, rows, which, forms.count)
-    forms.refuse(
-        table.flags([copied is None for copied in made]),
-        "a border cut too often, or known better in a branch",
-    )
+    forms.refuse(table.flags([copied is None for copied in made]), NO_RULE)
     slots = [_Slot(table, n, kind) for kind in (1, 0) for n in range(_most(made, kind))]
     return [_piece(forms, store, slot) for slot in slots]
 
