@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.machine import machine_of
 from autosched.features.batched.alike import Alike, population_of, some_of
-from autosched.features.batched.autosched_1.borders import KnownBorders, is_padded
-from autosched.features.batched.autosched_1.cut_pieces import Key, copies, pieces_of
+from autosched.features.batched.autosched_1.borders import KnownBorders
+from autosched.features.batched.autosched_1.cut_pieces import pieces_of
 from autosched.features.batched.autosched_1.partition import Instance, Trees, UncutError
 from autosched.features.batched.autosched_1.piece import Ready
 from autosched.features.batched.autosched_1.rows import Prepared, prepared, ready, rows_of_all
@@ -26,7 +25,7 @@ from autosched.target import Target
 
 Steps = tuple[Step, ...]
 _WORTH_AT_ONCE = 4  # fewer of one program are faster one by one
-_WORTH_CUTTING = 6  # the same of those that are cut alike
+_WORTH_CUTTING = 6  # the same of those whose loops are cut
 
 
 class BatchedTuningFeatures(BatchedFeatures):
@@ -62,15 +61,16 @@ class BatchedTuningFeatures(BatchedFeatures):
                 self.share.reasons[program.why] += len(members)
                 return members
             made = ready(program.ops, population_of(alike))
-            groups = self._cut(made)
+            cut = self._cut(made)
             whole = prepared(made, whole_pieces(made, self._borders), machine, self._choices)
             parts.append((members, whole))
-            for group in groups:
-                part = some_of(alike, [n for n, _ in group])
-                again = ready(program.ops, population_of(part))
-                pieces = pieces_of(again, [copies for _, copies in group])
+            if len(cut) >= _WORTH_CUTTING:
+                again = ready(program.ops, population_of(some_of(alike, cut)))
+                pieces = pieces_of(again, list(cut.values()), self._borders)
                 own = prepared(again, pieces, machine, self._choices)
-                parts.append(([members[n] for n, _ in group], own))
+                parts.append(([members[n] for n in cut], own))
+            elif cut:
+                self.share.reasons["few whose loops are cut"] += len(cut)
             every = rows_of_all([own for _, own in parts], machine)
         except UnsupportedError as error:
             self._programs[key] = Program(None, str(error))
@@ -89,20 +89,15 @@ class BatchedTuningFeatures(BatchedFeatures):
                         buffers[n] = rows.buffers(k)
         return list(left)
 
-    def _cut(self, made: Ready) -> list[list[tuple[int, list[Instance]]]]:
-        """The candidates with conditions whose loops are cut alike, several of each kind."""
-        found: dict[Key, list[tuple[int, list[Instance]]]] = defaultdict(list)
+    def _cut(self, made: Ready) -> dict[int, list[Instance]]:
+        """The candidates with conditions, by number, and what their loops are cut into."""
+        found: dict[int, list[Instance]] = {}
         those = made.conditional.nonzero()[0].tolist()
-        if those and any(map(is_padded, made.stores)):
-            self.share.reasons["a copy with a border beside loops that are cut"] += len(those)
-            return []
         trees = Trees(made.nest, made.population, made.stores) if those else None
         for n in those:
             assert trees is not None
             try:
-                key, instances = copies(trees, n)
+                found[n] = trees.instances(n)
             except UncutError as error:
                 self.share.reasons[str(error)] += 1
-                continue
-            found[key].append((n, instances))
-        return [group for group in found.values() if len(group) >= _WORTH_CUTTING]
+        return found

@@ -27,7 +27,8 @@ from autosched.tir.walk import free_vars
 PLACES = 64
 """The pieces of one copy are at most as many, so that their places are in order with others'."""
 NO_RULE = "a border cut too often, or an index that a branch simplifies"
-_AFTER_ALL = 1 << 62
+AFTER_ALL = 1 << 62
+"""The place of a copy that a candidate does not have."""
 _MOST_PIECES = 24  # more of them are faster one by one
 _MOST_KNOWN = 20_000
 _OWN = 1 << 20
@@ -40,12 +41,16 @@ def is_padded(store: Store) -> bool:
 
 
 def border_pieces(
-    forms: Forms, store: Store, around: Surroundings, known: KnownBorders
+    forms: Forms, store: Store, around: Surroundings, known: KnownBorders, where: Flags
 ) -> list[Piece]:
-    """The pieces of a padded copy; candidates whose pieces have no rule are refused."""
-    rows = np.flatnonzero(~forms.bad)
+    """The pieces of a padded copy in some candidates; those whose pieces have no rule are refused.
+
+    Where none of them is left, the copy as it is, of no candidate.
+    """
+    rows = np.flatnonzero(where & ~forms.bad)
     if not len(rows):
-        return [Piece(store, around, (), np.zeros(forms.count, bool))]
+        none = np.zeros(forms.count, bool)
+        return [Piece(store, around, (), none, exists=none)]
     made, which = _worked_out(forms, store, rows, known)
     table = _Table(made, rows, which, forms.count)
     forms.refuse(table.flags([copied is None for copied in made]), NO_RULE)
@@ -205,7 +210,7 @@ def _piece(forms: Forms, store: Store, slot: _Slot) -> Piece:
     copy = replace(
         store,
         loops=loops,
-        place=np.where(slot.exists, store.place + slot.at, _AFTER_ALL),
+        place=np.where(slot.exists, store.place + slot.at, AFTER_ALL),
         touched=touched if slot.loads else touched[-1:],
     )
     floor = np.where(slot.exists, outside + slot.floor, 0)

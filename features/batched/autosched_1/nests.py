@@ -170,7 +170,10 @@ def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) 
     weight = np.full(facts.forms.count, value.weight)
     if chosen is not None:
         conditional, weight = inside & chosen.conditional, chosen.weight
-        if len(facts.accesses) > 1:
+        if chosen.asked is None:
+            masked: Flags = np.any(conditional & facts.uneven, axis=0)
+            facts.forms.refuse(masked, "a condition on what moves unevenly")
+        elif len(facts.accesses) > 1:
             lanes = np.where(conditional & chosen.asked, facts.blocks[1], 0)
     return Wanted(facts, value, start, inside, conditional, lanes, weight)
 

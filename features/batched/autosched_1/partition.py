@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from autosched.features.batched.autosched_1.borders import is_padded
 from autosched.features.batched.context import Condition as Around
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.nest import Nest, Population, Stage
@@ -48,6 +49,8 @@ class _Leaf:
     conditions: list[Condition]
 
 
+_LEFT = 32
+"""Statements that copies with a border may add."""
 _Node = _Loop | _Alone | _Leaf
 
 
@@ -58,12 +61,16 @@ class UncutError(Exception):
 @dataclass(eq=False, slots=True)
 class Instance:
     """A copy of a store: the extents of the loops around it, the pieces it is in, and what is
-    added to the variables of loops. A loop that a piece has no more has no extent."""
+    added to the variables of loops. A loop that a piece has no more has no extent. `asked`: it was
+    in conditions; `dead`: it is in one that never holds, which stays unless something simplifies
+    the program."""
 
     store: int
     extents: dict[Place, int]
     path: Path
     added: dict[Place, int]
+    asked: bool = False
+    dead: bool = False
     floor: int = 0
     level: int = 0
     outer: int = 0
@@ -131,11 +138,15 @@ class Trees:
                 roots += self._stage(s, n)
         variables = (self._vars, self._start_vars)
         places = {var: place for own in variables for place, var in own.items()}
-        cutter = _Cutter(places, self._guarding)
+        cutter = _Cutter(places)
         found = cutter.run(roots, {}, {}, ())
         note_surroundings(found, 0, 0, None, [])
-        for item in cutter.instances:
-            item.at = self._constant(item, n)
+        if any(map(is_padded, self._stores)) and cutter.budget < _LEFT:
+            raise UncutError("little is left of what a program may grow")
+        for number, item in enumerate(cutter.instances):
+            item.number, item.at = number, self._constant(item, n)
+            start = self._stores[item.store].ops.is_init
+            item.dead = start and any(item.added.get(place) for place in self._guarding)
         return cutter.instances
 
     def _constant(self, item: Instance, n: int) -> int:
@@ -152,10 +163,6 @@ class Trees:
             total += constant * scale
             scale *= int(extent[n])
         return total
-
-    def stage_of(self, store: int) -> int:
-        """The stage of a store by number."""
-        return self._index[id(self._stores[store].stage)]
 
     def _stage(self, s: int, n: int) -> list[_Node]:
         stage, population = self._nest.stages[s], self._population
@@ -259,9 +266,9 @@ class _Out:
 class _Cutter:
     """The pass; what is added to variables, or stands for them, goes along."""
 
-    def __init__(self, places: dict[Var, Place], guarding: set[Place]) -> None:
-        self._places, self._guarding = places, guarding
-        self._budget = LoopPartition.max_growth
+    def __init__(self, places: dict[Var, Place]) -> None:
+        self._places = places
+        self.budget = LoopPartition.max_growth
         self.instances: list[Instance] = []
 
     def run(
@@ -299,7 +306,7 @@ class _Cutter:
                 raise UncutError("a condition that stays")
         extents = {loop.place: loop.extent for loop in around}
         added = {self._places[var]: by for var, (by, _) in moved.items() if by}
-        one = Instance(leaf.store, extents, path, added)
+        one = Instance(leaf.store, extents, path, added, bool(leaf.conditions))
         self.instances.append(one)
         return [one]
 
@@ -344,9 +351,9 @@ class _Cutter:
 
     def _afford(self, loop: _Loop) -> bool:
         size = sum(1 for _ in _leaves(loop.body))
-        if size > self._budget:
+        if size > self.budget:
             return False
-        self._budget -= size
+        self.budget -= size
         return True
 
     def _cut(
@@ -358,8 +365,6 @@ class _Cutter:
         path: Path,
         around: tuple[_Loop, ...],
     ) -> list[_Out | Instance]:
-        if loop.place in self._guarding:
-            raise UncutError("a cut loop in whose first iteration a reduction starts")
         found: list[_Out | Instance] = []
         before = moved.get(loop.var, (0, False))[0]
         for number, (low, high) in enumerate((a, b) for a, b in pairwise(edges) if a < b):

@@ -87,9 +87,7 @@ def _rows(made: Prepared, codes: list[Code], machine: Machine) -> PopulationRows
     by_buffer: dict[int, list[Estimated]] = defaultdict(list)
     for item in _estimates(made, codes, machine):
         by_buffer[item.facts.store.buffer].append(item)
-    rows = [
-        row_of(items, _allocation(nest, items[-1].facts), machine) for items in by_buffer.values()
-    ]
+    rows = [row_of(items, _allocation(nest, items), machine) for items in by_buffer.values()]
     count = nest.forms.count
     block = np.empty((len(rows), len(COLUMNS), count))
     tables = Tables(nest, [piece.store for piece in made.pieces])
@@ -163,11 +161,19 @@ def _with_mads(counts: Ints, mads: int) -> Ints:
     return counts
 
 
-def _allocation(nest: Nest, facts: Facts) -> list[object]:
+def _allocation(nest: Nest, stores: list[Estimated]) -> list[object]:
+    """That of the last storage: around the last store there is."""
+    facts = stores[-1].facts
     elements = nest.forms.one
     for extent in facts.store.stage.extents:
         elements = elements * extent
-    return [elements * facts.element_bytes[0], elements, facts.store.outside]
+    outside, last = facts.store.outside, nest.forms.full(-1)
+    for store in stores:
+        if store.exists is not None:
+            own = store.facts.store
+            later = store.exists & (own.place > last)
+            outside, last = np.where(later, own.outside, outside), np.where(later, own.place, last)
+    return [elements * facts.element_bytes[0], elements, outside]
 
 
 def _check(nest: Nest, stores: list[Store]) -> None:

@@ -58,12 +58,12 @@ def value_facts(ops: StoreOps, stage: StageOps) -> ValueFacts:
 class Chosen:
     """Of a value that conditions on axes choose: by candidate the counters of `walk.count`, the
     vector instructions, and by loop around the store whether what a condition guards varies, and
-    whether a condition does."""
+    whether a condition does, where that is known."""
 
     counts: Ints
     weight: npt.NDArray[np.float64]
     conditional: Flags
-    asked: Flags
+    asked: Flags | None = None
 
 
 _ChosenKey = tuple[Expr, tuple[int, ...]]
@@ -105,19 +105,7 @@ def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
             add_index(forms, index_form(forms, e, store.stage.axes), counts)
     both = _CHOICE * some + np.maximum(conditions - 1, 0)
     along = some & along_reads(store, forms.count)
-    forms.refuse(_any_digit(forms, store) & some, "a condition on what moves unevenly")
-    return Chosen(counts, np.maximum(1.0, weight + both), along, along)
-
-
-def _any_digit(forms: Forms, store: Store) -> Flags:
-    """Where an index is a part of a loop."""
-    found: Flags = np.zeros(forms.count, bool)
-    for access in store.touched:
-        for form in access.tuples[0]:
-            for slot, term in form.every():
-                part = (term.lower > 1) | (term.upper < forms.extents[slot])
-                found = found | (part & (term.scale != 0))
-    return found
+    return Chosen(counts, np.maximum(1.0, weight + both), along)
 
 
 def along_reads(store: Store, count: int) -> Flags:

@@ -16,14 +16,16 @@ from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.surroundings import Surroundings, surroundings_of
 from autosched.features.batched.forms import Flags
 
-CONDITIONS = "conditions around a store"
 SEVERAL = "several copies with borders"
 
 
 def whole_pieces(ready: Ready, borders: KnownBorders) -> list[Piece]:
-    """The stores as they are, and the pieces of copies with a border."""
+    """The stores as they are, and the pieces of copies with a border.
+
+    Candidates with conditions around stores are not among them (`cut_pieces.py`).
+    """
     forms = ready.nest.forms
-    forms.refuse(ready.conditional, CONDITIONS)
+    forms.bad |= ready.conditional
     padded = [is_padded(store) for store in ready.stores]
     if sum(padded) > 1:  # what is added to a program is limited, and simplified in all of it
         forms.refuse(np.ones(forms.count, bool), SEVERAL)
@@ -31,12 +33,13 @@ def whole_pieces(ready: Ready, borders: KnownBorders) -> list[Piece]:
     if any(padded):
         stores = [replace(store, place=store.place * PLACES) for store in stores]
     around = [surroundings_of(ready.nest, ready.population, store) for store in stores]
+    every = np.ones(forms.count, bool)
     found: list[Piece] = []
     number: dict[int, int] = {}
     for n, store in enumerate(stores):
         number[n] = len(found)
         if padded[n]:
-            found += border_pieces(forms, store, around[n], borders)
+            found += border_pieces(forms, store, around[n], borders, every)
         else:
             beside = tuple([k for k, other in enumerate(stores) if other.stage is store.stage])
             together = _together(forms.count, beside, around)
