@@ -14,7 +14,7 @@ from autosched.features.batched.mixed import Texts
 from autosched.features.batched.nest import Population
 from autosched.features.batched.plan import Columns, Loops, Plan
 
-_MOST_AT_ONCE = 4096
+MOST_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +31,10 @@ def parts_of(alike: list[Alike]) -> list[list[Alike]]:
     parts: list[list[Alike]] = [[]]
     size = 0
     for those in alike:
-        for start in range(0, len(those.members), _MOST_AT_ONCE):
-            piece = slice(start, start + _MOST_AT_ONCE)
+        for start in range(0, len(those.members), MOST_AT_ONCE):
+            piece = slice(start, start + MOST_AT_ONCE)
             some = Alike(those.plan, those.members[piece], those.numbers[piece])
-            if size and size + len(some.members) > _MOST_AT_ONCE:
+            if size and size + len(some.members) > MOST_AT_ONCE:
                 parts.append([])
                 size = 0
             parts[-1].append(some)

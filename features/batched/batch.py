@@ -110,9 +110,7 @@ class BatchedFeatures:
         found: list[FeatureRows | None] = [None] * len(candidates)
         programs: dict[tuple[Any, ...], list[Alike]] = defaultdict(list)
         rest = self._sort(candidates, programs)
-        for key, alike in programs.items():
-            for part in parts_of(alike):
-                rest += self._program(key, part, found, buffers)
+        rest += self._work_out(programs, found, buffers)
         self.share.candidates += len(candidates)
         self.share.one_by_one += len(rest)
         self.share.structures, self.share.programs = len(self._plans), len(self._programs)
@@ -158,6 +156,19 @@ class BatchedFeatures:
             return self._planner.plan_of(steps)
         except UnsupportedError as error:
             return str(error)
+
+    def _work_out(
+        self,
+        programs: dict[tuple[Any, ...], list[Alike]],
+        found: list[FeatureRows | None],
+        buffers: list[tuple[str, ...]] | None,
+    ) -> list[int]:
+        """Put the rows of all candidates where they belong; returns those without."""
+        rest: list[int] = []
+        for key, alike in programs.items():
+            for part in parts_of(alike):
+                rest += self._program(key, part, found, buffers)
+        return rest
 
     def _program(
         self,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.machine import machine_of
-from autosched.features.batched.alike import Alike, population_of, some_of
+from autosched.features.batched.alike import (
+    MOST_AT_ONCE,
+    Alike,
+    parts_of,
+    population_of,
+    some_of,
+)
 from autosched.features.batched.autosched_1.borders import KnownBorders
 from autosched.features.batched.autosched_1.cut_pieces import pieces_of
 from autosched.features.batched.autosched_1.partition import Instance, Trees, UncutError
@@ -28,6 +34,13 @@ _WORTH_AT_ONCE = 4  # fewer of one program are faster one by one
 _WORTH_CUTTING = 6  # the same of those whose loops are cut
 
 
+class _Part(NamedTuple):
+    """Candidates by number, and what is known of their stores before their code."""
+
+    members: list[int]
+    prepared: Prepared
+
+
 class BatchedTuningFeatures(BatchedFeatures):
     """Rows of `autosched-1` for candidates of one DAG and CPU target; see `BatchedFeatures`."""
 
@@ -42,52 +55,71 @@ class BatchedTuningFeatures(BatchedFeatures):
         except ScheduleError:
             return None
 
-    def _program(
+    def _work_out(
         self,
-        key: tuple[Any, ...],
-        alike: list[Alike],
+        programs: dict[tuple[Any, ...], list[Alike]],
         found: list[FeatureRows | None],
         buffers: list[tuple[str, ...]] | None,
     ) -> list[int]:
-        members = [n for those in alike for n in those.members]
+        rest: list[int] = []
+        waiting: list[_Part] = []
+        size = 0
+        for key, alike in programs.items():
+            for part in parts_of(alike):
+                members = [n for those in part for n in those.members]
+                rest += members
+                waiting += self._parts(key, part, members)
+                size += len(members)
+                if size >= MOST_AT_ONCE:
+                    self._finish(waiting, found, buffers)
+                    waiting, size = [], 0
+        self._finish(waiting, found, buffers)
+        return [n for n in rest if found[n] is None]
+
+    def _parts(self, key: tuple[Any, ...], alike: list[Alike], members: list[int]) -> list[_Part]:
+        """The candidates of one program that can be worked out, those cut alike together."""
         if len(members) < _WORTH_AT_ONCE:
             self.share.reasons["few that compute the same"] += len(members)
-            return members
+            return []
         machine = machine_of(self._target)
-        parts: list[tuple[list[int], Prepared]] = []
         try:
             program = self._ready(key, alike)
             if program.ops is None or program.why:
                 self.share.reasons[program.why] += len(members)
-                return members
+                return []
             made = ready(program.ops, population_of(alike))
             cut = self._cut(made)
             whole = prepared(made, whole_pieces(made, self._borders), machine, self._choices)
-            parts.append((members, whole))
+            parts = [_Part(members, whole)]
             if len(cut) >= _WORTH_CUTTING:
                 again = ready(program.ops, population_of(some_of(alike, cut)))
                 pieces = pieces_of(again, list(cut.values()), self._borders)
                 own = prepared(again, pieces, machine, self._choices)
-                parts.append(([members[n] for n in cut], own))
+                parts.append(_Part([members[n] for n in cut], own))
             elif cut:
                 self.share.reasons["few whose loops are cut"] += len(cut)
-            every = rows_of_all([own for _, own in parts], machine)
         except UnsupportedError as error:
             self._programs[key] = Program(None, str(error))
             self.share.reasons[str(error)] += len(members)
-            return members
-        left = dict.fromkeys(members)
-        for (those, _), rows in zip(parts, every, strict=True):
+            return []
+        return parts
+
+    def _finish(
+        self,
+        parts: list[_Part],
+        found: list[FeatureRows | None],
+        buffers: list[tuple[str, ...]] | None,
+    ) -> None:
+        """Work out the rows of these, of all programs together, and put them where they belong."""
+        every = rows_of_all([part.prepared for part in parts], machine_of(self._target))
+        for part, rows in zip(parts, every, strict=True):
             self.share.reasons += rows.forms.reasons
-            for k, (n, values, bad) in enumerate(
-                zip(those, rows.values, rows.forms.bad.tolist(), strict=True)
-            ):
-                if not bad:
-                    del left[n]
+            bad = rows.forms.bad.tolist()
+            for k, (n, values, no) in enumerate(zip(part.members, rows.values, bad, strict=True)):
+                if not no:
                     found[n] = values
                     if buffers is not None:
                         buffers[n] = rows.buffers(k)
-        return list(left)
 
     def _cut(self, made: Ready) -> dict[int, list[Instance]]:
         """The candidates with conditions, by number, and what their loops are cut into."""

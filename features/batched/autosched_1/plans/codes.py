@@ -28,6 +28,7 @@ from autosched.nest.core import Core
 from autosched.nest.plan import ScalarStore
 
 _Intp = npt.NDArray[np.intp]
+_FEW, _FEW_REDUCTIONS = 40, 6  # fewer nests are planned faster one by one
 NUMBERS = ("lanes", "accumulators", "registers", "cycles", "folded", "gathers")
 
 
@@ -61,6 +62,12 @@ class Codes:
 
 def codes_of(stores: Stores, core: Core) -> Codes:
     """`vector_code` of each store."""
+    if stores.nests.count < (_FEW_REDUCTIONS if stores.updates.any() else _FEW):
+        return _one_by_one(stores, np.arange(stores.nests.count), core)
+    return _at_once(stores, core)
+
+
+def _at_once(stores: Stores, core: Core) -> Codes:
     given, fit = stores.nests, core.lanes(stores.element)
     nests = given.of(np.arange(given.count))
     scheduled(nests, stores.vector)
@@ -179,19 +186,24 @@ def _put_together(pieces: list[_Pieces], of: _Intp, order: _Intp, count: int) ->
 
 def _with_others(codes: Codes, left: _Intp, stores: Stores, core: Core) -> Codes:
     """The codes are those of the stores `left`; the others are planned one by one."""
-    reads, count = len(stores.nests.reads), stores.nests.count
-    those = np.setdiff1d(np.arange(count), left)
-    weights, folds = stores.weight[those].tolist(), stores.folds[those].tolist()
+    those = np.setdiff1d(np.arange(stores.nests.count), left)
+    more = _one_by_one(stores, those, core)
+    place = np.argsort(np.concatenate([left, those]))
+    numbers = np.concatenate([codes.numbers, more.numbers], axis=1)
+    visits = joined_visits([codes.order, more.order])
+    return Codes(numbers[:, place], visits.of(place))
+
+
+def _one_by_one(stores: Stores, those: _Intp, core: Core) -> Codes:
+    reads = len(stores.nests.reads)
+    flags = [stores.updates[those].tolist(), stores.folds[those].tolist()]
     found = []
     nests = each_of(stores.nests, those, stores.vector)
-    for nest, weight, fold in zip(nests, weights, folds, strict=True):
-        store = ScalarStore(nest.loops, reads, stores.element, weight, True, fold)
+    for nest, weight, *of in zip(nests, stores.weight[those].tolist(), *flags, strict=True):
+        store = ScalarStore(nest.loops, reads, stores.element, weight, *of)
         found.append(vector_code(store, core, 1 + reads))
-    more = [[float(getattr(code, name)) for name in NUMBERS] for code in found]
-    place = np.argsort(np.concatenate([left, those]))
-    numbers = np.concatenate([codes.numbers, np.array(more).T], axis=1)
-    visits = joined_visits([codes.order, _visits_of(found, reads)])
-    return Codes(numbers[:, place], visits.of(place))
+    numbers = [[float(getattr(code, name)) for name in NUMBERS] for code in found]
+    return Codes(np.array(numbers).T, _visits_of(found, reads))
 
 
 def _visits_of(codes: list[VectorCode], reads: int) -> Visits:

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.autosched_1.plans.unique import different, mixed
+from autosched.features.batched.autosched_1.plans.unique import Keys, different, mixed
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
 from autosched.nest.core import PAGE, Memory
@@ -100,56 +100,55 @@ def _by_level(
     """(level, nest): lines, runs and pages that the loops from a level inwards touch, and the
     bytes of a cache that has room for them."""
     places, count = visits.extents.shape
-    lines, runs, pages, most = np.zeros((4, places + 1, count), np.int64)
-    number = np.empty((places + 1, count), np.intp)
-    for access, element in enumerate(elements):
-        stride = np.abs(visits.strides[access])
-        moves = (stride != 0) & (visits.extents > 1)
-        number[-1] = 0
-        np.cumsum(moves[::-1], axis=0, out=number[-2::-1])
-        first, which = different(_keys(stride, visits.extents, moves))
-        table = _touched(*_moving(stride, visits.extents, moves, number, first, element), line)
-        at = number * table.shape[2] + which
-        for found, own in zip((lines, runs, pages), table, strict=False):
-            found += own.ravel()[at]
-        np.maximum(most, table[3].ravel()[at], out=most)
-    return lines, runs, pages, np.maximum(line * lines, most)
+    accesses = len(elements)
+    extents = np.tile(visits.extents, accesses)
+    element = np.repeat(np.array(elements, np.int64), count)
+    stride = np.abs(visits.strides.transpose(1, 0, 2).reshape(places, -1)) * element
+    moves = (stride != 0) & (extents > 1)
+    number = np.zeros((places + 1, len(element)), np.intp)
+    np.cumsum(moves[::-1], axis=0, out=number[-2::-1])
+    first, which = different(_keys(element, stride, extents, moves))
+    table = _touched(*_moving(stride, extents, moves, number, first), element[first], line)
+    at = number * table.shape[2] + which
+    by_access = [own.ravel()[at].reshape(places + 1, accesses, count) for own in table]
+    lines, runs, pages = (own.sum(axis=1) for own in by_access[:3])
+    return lines, runs, pages, np.maximum(line * lines, by_access[3].max(axis=1))
 
 
-def _keys(stride: Ints, extents: Ints, moves: Flags) -> npt.NDArray[np.uint64]:
-    """Two numbers for each nest that tell its sequence of moving loops from others."""
-    keys = np.zeros((2, stride.shape[1]), np.uint64)
-    for k in range(len(stride)):
-        for n, key in enumerate(keys):
-            keys[n] = np.where(moves[k], mixed(key, stride[k], extents[k], n), key)
+def _keys(element: Ints, stride: Ints, extents: Ints, moves: Flags) -> Keys:
+    """Two keys of each access, which tell its element and sequence of moving loops from others."""
+    stride, extents = np.where(moves, stride, 0), np.where(moves, extents, 0)
+    keys = np.stack([mixed(element.astype(np.uint64), element, element, way) for way in range(2)])
+    for own, times, moving in zip(stride, extents, moves, strict=True):
+        for way in range(2):
+            keys[way] = np.where(moving, mixed(keys[way], own, times, way), keys[way])
     return keys
 
 
 def _moving(
-    stride: Ints, extents: Ints, moves: Flags, number: _Intp, those: _Intp, element: int
-) -> tuple[Ints, Ints, int]:
-    """(loop, nest) of the nests `those`: bytes that each moving loop moves the access by and its
+    stride: Ints, extents: Ints, moves: Flags, number: _Intp, those: _Intp
+) -> tuple[Ints, Ints]:
+    """(loop, access) of the accesses `those`: bytes that each moving loop moves it by and its
     extent, from the innermost one on; a loop that is not there has extent 1."""
     number, moves = number[:, those], moves[:, those]
     depth = int(number[0].max(initial=0))
     bytes_, times = np.full((depth, len(those)), _FAR), np.ones((depth, len(those)), np.int64)
-    for k in range(len(stride)):
-        nests = moves[k].nonzero()[0]
-        at = number[k + 1, nests]
-        bytes_[at, nests] = stride[k, those[nests]] * element
-        times[at, nests] = extents[k, those[nests]]
-    return bytes_, times, element
+    loop, at = moves.nonzero()
+    place = number[loop + 1, at]
+    bytes_[place, at] = stride[loop, those[at]]
+    times[place, at] = extents[loop, those[at]]
+    return bytes_, times
 
 
-def _touched(strides: Ints, extents: Ints, element: int, line: int) -> Ints:
-    """(4, level, nest): lines, runs, pages and needed bytes of the innermost loops, none of them to
+def _touched(strides: Ints, extents: Ints, element: Ints, line: int) -> Ints:
+    """(4, level, access): lines, runs, pages and needed bytes of the innermost loops, of none to
     all, as `memory_walk._touched` has them."""
     depth, count = strides.shape
     order = np.argsort(strides, axis=0)
     strides = np.take_along_axis(strides, order, axis=0)
     extents = np.take_along_axis(extents, order, axis=0)
     level = np.arange(depth + 1)[:, None]
-    span = np.full((depth + 1, count), element, np.int64)
+    span = np.broadcast_to(element, (depth + 1, count)).copy()
     gap = np.zeros_like(span)
     times = np.ones_like(span)
     gaps: list[tuple[Flags, Ints, Ints]] = []
