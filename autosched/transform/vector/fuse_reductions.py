@@ -52,10 +52,10 @@ OPERANDS = 8
 class FuseReductions(FunctionPass):
     """Merges loops that PromoteAccumulators has made where they read the same elements.
 
-    They have the same extents, and so have the loops around them, up to which nothing else is
-    computed. Neither uses what the other stores, the statements between do not use what the
-    second stores nor store what it uses, and the accumulators of both fit the registers of
-    `vector_bytes` together. Functions whose arguments may overlap stay as they are.
+    They have the same extents, and so have the loops around them, which begin with them; the ends
+    of rows that follow are merged, too. Neither uses what the other stores, the statements between
+    do not use what the second stores nor store what it uses, and the accumulators of both fit the
+    registers of `vector_bytes` together. Functions whose arguments may overlap stay as they are.
     """
 
     vector_bytes: int = 64
@@ -111,6 +111,9 @@ class _Fuser:
             case For(), For() if _is_alike(one, two):
                 body = self._pair(one.body, _renamed(two, one.loop_var))
                 return None if body is None else one.with_(body=body)
+        if isinstance(one, SeqStmt) and isinstance(two, SeqStmt):
+            parts = self._parts([*one.stmts, *two.stmts])
+            return seq(*parts) if len(parts) < len(one.stmts) + len(two.stmts) else None
         mine, theirs = held_reduction(one), held_reduction(two)
         if mine is None or theirs is None or mine.bytes + theirs.bytes > self._room:
             return None
@@ -155,9 +158,9 @@ class _Uses:
 
 
 def _holds_reduction(s: Stmt) -> bool:
-    """Whether loops and pragmas alone are around accumulators."""
-    while isinstance(s, For | AttrStmt):
-        s = s.body
+    """Whether loops and pragmas alone are around accumulators, with others behind them or not."""
+    while isinstance(s, For | AttrStmt | SeqStmt):
+        s = s.stmts[0] if isinstance(s, SeqStmt) else s.body
     return isinstance(s, Allocate)
 
 
