@@ -108,6 +108,8 @@ def test_rounds_of_the_innermost_loop_divide_it_and_stay_small() -> None:
     assert unrolled_steps(64, 1) == 4
     assert unrolled_steps(6, 1) == 2
     assert unrolled_steps(7, 1) == 1
+    assert [unrolled_steps(n, 1) for n in (15, 17, 30, 31, 33)] == [1, 2, 2, 2, 4]
+    assert unrolled_steps(333, 26) == 2
     assert unrolled_steps(64, 28) == 2
     assert unrolled_steps(64, 40) == 1
 
