@@ -147,7 +147,7 @@ class Wanted:
 
     By (loop, candidate) those that are its nest (`inside`), those along which a value that is
     chosen is conditional, and how many iterations can be lanes (0: any); by candidate the weight of
-    the value.
+    the value, and where there is such a store (None: everywhere).
     """
 
     facts: Facts
@@ -157,9 +157,16 @@ class Wanted:
     conditional: Flags
     lanes: Ints
     weight: Floats
+    exists: Flags | None
 
 
-def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) -> Wanted:
+def wanted(
+    facts: Facts,
+    value: ValueFacts,
+    chosen: Chosen | None,
+    start: Ints,
+    exists: Flags | None = None,
+) -> Wanted:
     """What is asked of a store, without outer loops that let two iterations write the same."""
     inside = facts.present & (facts.depth[:-1] >= start)
     while (again := ~_is_injective(facts.extent, facts.strides[0], inside)).any():
@@ -175,7 +182,7 @@ def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) 
             facts.forms.refuse(masked, "a condition on what moves unevenly")
         elif len(facts.accesses) > 1:
             lanes = np.where(conditional & chosen.asked, facts.blocks[1], 0)
-    return Wanted(facts, value, start, inside, conditional, lanes, weight)
+    return Wanted(facts, value, start, inside, conditional, lanes, weight, exists)
 
 
 def _is_injective(extent: Ints, own: Ints, inside: Flags) -> Flags:
@@ -206,7 +213,7 @@ def codes_of_all(every: Sequence[Wanted], machine: Machine) -> list[Code]:
 
 def _codes(some: Sequence[Wanted], elements: tuple[int, ...], machine: Machine) -> list[Code]:
     """Those of stores that access elements of these bytes, the stored one first."""
-    good = [(~item.facts.forms.bad).nonzero()[0] for item in some]
+    good = [_good(item).nonzero()[0] for item in some]
     table = np.ones((15, sum(map(len, good))))
     if table.size:
         stores = _stores(some, good, elements[0])
@@ -226,6 +233,11 @@ def _codes(some: Sequence[Wanted], elements: tuple[int, ...], machine: Machine) 
         numbers = lanes, accumulators, registers, cycles, folded, gathers
         found.append(Code(item.start, *numbers, whole[6:]))
     return found
+
+
+def _good(item: Wanted) -> Flags:
+    good = ~item.facts.forms.bad
+    return good if item.exists is None else good & item.exists
 
 
 _Made = TypeVar("_Made", bound=np.generic)

@@ -135,7 +135,7 @@ def prepared(
             if piece.correction is not None:
                 plain = plain + piece.correction
                 own.note_touched()
-            every.append(wanted(own, value, chosen, start))
+            every.append(wanted(own, value, chosen, start, piece.exists))
             counts.append(_with_mads(plain, value.mads))
     return Prepared(nest, pieces, every, counts)
 
