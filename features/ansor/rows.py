@@ -31,6 +31,7 @@ from autosched.tir.stmt import BufferStore, ForKind
 
 FeatureRows = npt.NDArray[np.float32]
 _SCALED = np.setdiff1d(np.arange(NUM_FEATURES), UNSCALED)
+_RUNS = np.split(_SCALED, np.flatnonzero(np.diff(_SCALED) > 1) + 1)
 _KINDS = (ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.PARALLEL)
 
 
@@ -151,3 +152,12 @@ def log_scaled(rows: FeatureRows) -> FeatureRows:
     values = rows[:, columns]
     rows[:, columns] = np.copysign(np.log2(np.abs(values) + np.float32(1)), values)
     return rows
+
+
+def log_scale_columns(table: FeatureRows) -> None:
+    """As `log_scaled`, of many rows stored by column: (buffers, 164, candidates)."""
+    for run in _RUNS:
+        values = table[:, run[0] : run[-1] + 1]
+        found = np.abs(values)
+        found += np.float32(1)
+        np.copysign(np.log2(found, out=found), values, out=values)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.features.ansor.names import ALLOCATION, FEATURE_NAMES, NUM_FEATURES
-from autosched.features.ansor.rows import FeatureRows, log_scaled
+from autosched.features.ansor.rows import FeatureRows, log_scale_columns
 from autosched.features.batched.build_nest import build_nest, place_of_store
 from autosched.features.batched.columns import AccessColumns, Tables, intensity
 from autosched.features.batched.counts import Known, count_store
@@ -83,8 +83,8 @@ def rows_of_population(
             table = table[order[:, 0]]
         else:
             table = np.take_along_axis(table, order[:, None, :], axis=0)
+        log_scale_columns(table)
         values = np.ascontiguousarray(table.transpose(2, 0, 1))
-        log_scaled(values.reshape(-1, NUM_FEATURES))
     names = [ops.buffers[buffer].name for buffer in by_buffer]
     names += [ops.buffers[store.stage.ops.buffer + RESULT].name for store in bare]
     return PopulationRows(values, order, names, nest.forms, refused)
