@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from autosched.search.crossing import crossed
 from autosched.search.initial import CPU_UNROLL, GPU_UNROLL, Rng
 from autosched.search.population import (
     Rows,
@@ -20,7 +21,8 @@ from autosched.search.surrogate import Scores
 
 _MOVES = 8  # of factors, until a row has forgotten where it came from
 _UNROLLS, _TRANSPLANTS = 0.05, 0.05
-"""Shares of mutations; all others move a factor of a split."""
+"""Shares of mutations; all others cross two rows or move a factor of a split."""
+_CROSSINGS = 0.3  # of the same, but for Ansor's space and for GPUs, which have none
 
 
 def evolved(
@@ -63,19 +65,17 @@ def _relatives(context: Context, structures: Structures, start: Rows, count: int
 def mutated(context: Context, structures: Structures, parents: Rows, rng: Rng) -> Rows:
     """One mutation of each row."""
     draw = rng.random(len(parents))
-    limits = np.cumsum([_UNROLLS, _TRANSPLANTS])
-    unroll, transplant, move = (
-        parents.take(np.flatnonzero(chosen))
-        for chosen in (
-            draw < limits[0],
-            (draw >= limits[0]) & (draw < limits[1]),
-            draw >= limits[1],
-        )
+    crossings = 0.0 if context.is_gpu or context.options.space == "ansor" else _CROSSINGS
+    limits = np.cumsum([_UNROLLS, _TRANSPLANTS, crossings])
+    kinds = np.searchsorted(limits, draw, side="right")
+    unroll, transplant, cross, move = (
+        parents.take(np.flatnonzero(kinds == kind)) for kind in range(4)
     )
     return (
         moved_factors(structures, move, rng, context.options.max_innermost_split_factor)
         .joined(redrawn_unrolls(structures, unroll, rng, _unroll_limits(context)))
         .joined(structures.transplanted(transplant, rng))
+        .joined(crossed(structures, cross, rng))
     )
 
 

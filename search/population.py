@@ -30,13 +30,20 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class _Tables:
-    """Of all structures: the columns of each split, how many there are, and the unroll limits."""
+    """Of all structures: the columns of each split, how many there are, and the unroll limits.
+
+    Of each column: the first of its split and the extent of that (of an unroll limit itself, 0).
+    `kin` is equal for structures of one sketch, whose columns are of the same splits.
+    """
 
     first: Numbers
     pieces: Numbers
     splits: Numbers
     unroll_first: Numbers
     unrolls: Numbers
+    part: Numbers
+    extents: Numbers
+    kin: Numbers
 
 
 @dataclass(slots=True)
@@ -163,13 +170,33 @@ def _tables(known: Sequence[Structure]) -> _Tables:
     for k, splits in enumerate(movable):
         for j, split in enumerate(splits):
             first[k, j], pieces[k, j] = split.first, split.pieces
+    kin: dict[tuple[Any, ...], int] = {}
     return _Tables(
         first,
         pieces,
         np.array([len(splits) for splits in movable], np.int64),
         np.array([s.width - len(s.unrolls) for s in known], np.int64),
         np.array([len(s.unrolls) for s in known], np.int64),
+        *_columns(known),
+        np.array([kin.setdefault(_kinship(s), len(kin)) for s in known], np.int64),
     )
+
+
+def _columns(known: Sequence[Structure]) -> tuple[Numbers, Numbers]:
+    """(structures, columns): the first column of the split of each, and its extent."""
+    width = max((s.width for s in known), default=0) or 1
+    part = np.tile(np.arange(width), (len(known), 1))
+    extents = np.zeros((len(known), width), np.int64)
+    for k, structure in enumerate(known):
+        for split in structure.splits:
+            columns = slice(split.first, split.first + split.pieces)
+            part[k, columns], extents[k, columns] = split.first, split.extent
+    return part, extents
+
+
+def _kinship(structure: Structure) -> tuple[Any, ...]:
+    splits = [(split.position, split.pieces) for split in structure.splits]
+    return (structure.sketch, *splits, len(structure.unrolls))
 
 
 def moved_factors(structures: Structures, rows: Rows, rng: Rng, innermost: int) -> Rows:
