@@ -56,7 +56,8 @@ class Copied:
     for the same loop, and `asked`, whether a condition asks for it. `floor` and `guards` are those
     of the walk, counted from the first of the copy's loops; `counts` and `weight` are the
     operations and instructions of the value. `same`: what loops move in its indices is as before;
-    branches know more of loops around the copy.
+    branches know more of loops around the copy. `hoisted`: a condition left a loop, so that the
+    whole program is simplified.
     """
 
     loads: bool
@@ -69,6 +70,7 @@ class Copied:
     counts: tuple[int, ...]
     weight: float
     same: bool
+    hoisted: bool
 
 
 def copies_of(
@@ -87,9 +89,11 @@ def copies_of(
     body = seq(body, BufferStore(beside, FloatImm(0.0), (zero,)))
     for var, extent in outer:
         body = For(var, zero, IntImm(extent), ForKind.SERIAL, body)
-    func = reduce(lambda f, p: p(f), PASSES, PrimFunc((), body, {}))
+    cut = reduce(lambda f, p: p(f), PASSES[:-1], PrimFunc((), body, {}))
+    func = PASSES[-1](cut)
     names = [loop.var.name for loop in own]
-    found = _Found(target, names, len(outer), [_terms(index) for index in indices])
+    terms = [_terms(index) for index in indices]
+    found = _Found(target, names, len(outer), terms, func is not cut)
     Nest(func, found)
     return found.stores
 
@@ -119,6 +123,7 @@ class _Found:
     names: list[str]
     outside: int
     terms: list[dict[str, int]]
+    hoisted: bool
     stores: list[Copied] = field(default_factory=list)
     _nodes: list[Loop] = field(default_factory=list)
 
@@ -143,6 +148,7 @@ class _Found:
             tuple(count_ops(stmt.value)),
             step_weight(stmt.value),
             all(map(self._same, stmt.indices, self.terms, repeat(extents))),
+            self.hoisted,
         )
         self.stores.append(one)
 

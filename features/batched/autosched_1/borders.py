@@ -167,6 +167,7 @@ class _Slot:
         every = [own or some for own in chosen]
         self.exists = table.flags([own is not None for own in chosen])
         self.at = table.ints([at for at, _ in every])
+        self.hoisted = table.flags([own is not None and own[1].hoisted for own in chosen])
         self.guarded = table.flags([c.guarded for _, c in every])
         self.extents = table.ints([c.extents for _, c in every])
         self.nodes = table.ints([c.nodes for _, c in every])
@@ -220,7 +221,9 @@ def _piece(forms: Forms, store: Store, slot: _Slot) -> Piece:
     chosen = Chosen(_counts(forms, store, slot), slot.weight, conditional, asked)
     there = [slot.exists & (guard >= 0) for guard in slot.guards]
     guards = [np.where(w, outside + g, -1) for w, g in zip(there, slot.guards, strict=True)]
-    return Piece(copy, alone, (), none, None, slot.exists, chosen, guards)
+    piece = Piece(copy, alone, (), none, None, slot.exists, chosen, guards)
+    piece.simplifies = slot.hoisted
+    return piece
 
 
 def _counts(forms: Forms, store: Store, slot: _Slot) -> Ints:

@@ -111,8 +111,8 @@ def _with_border(
     found = border_pieces(forms, piece.store, piece.around, borders, piece.exists)
     moved = np.zeros(forms.count, bool)
     for own in found:
-        for depth in own.guards:
-            moved = moved | (depth >= 0)
+        if own.simplifies is not None:
+            moved = moved | own.simplifies
     dead = np.array([any(item.dead for item in items) for items in every])
     forms.refuse(moved & dead, "starts that simplification takes out")
     return found

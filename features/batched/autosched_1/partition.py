@@ -143,6 +143,12 @@ class Trees:
         note_surroundings(found, 0, 0, None, [])
         if any(map(is_padded, self._stores)) and cutter.budget < _LEFT:
             raise UncutError("little is left of what a program may grow")
+        last = {item.store: item.path for item in cutter.instances}
+        for store, path in cutter.gone.items():
+            stage = self._stores[store].stage
+            s = self._index[id(stage)]
+            if not stage.ops.is_output and _outer(path, s) != _outer(last.get(store, ()), s):
+                raise UncutError("storage that nothing is stored to")
         for number, item in enumerate(cutter.instances):
             item.number, item.at = number, self._constant(item, n)
             start = self._stores[item.store].ops.is_init
@@ -239,6 +245,11 @@ class Trees:
         return Condition(TRUE, (Part(TRUE, terms, constant),))
 
 
+def _outer(path: Path, s: int) -> Path:
+    """The pieces of the loops of other stages."""
+    return tuple([step for step in path if step[0][0] != s])
+
+
 def _leaves(nodes: Sequence[_Node]) -> Iterator[_Leaf]:
     for node in nodes:
         if isinstance(node, _Leaf):
@@ -264,12 +275,14 @@ class _Out:
 
 
 class _Cutter:
-    """The pass; what is added to variables, or stands for them, goes along."""
+    """The pass; what is added to variables, or stands for them, goes along. `gone` has the path of
+    a copy that is left out, of stores with none after it."""
 
     def __init__(self, places: dict[Var, Place]) -> None:
         self._places = places
         self.budget = LoopPartition.max_growth
         self.instances: list[Instance] = []
+        self.gone: dict[int, Path] = {}
 
     def run(
         self,
@@ -301,11 +314,13 @@ class _Cutter:
         for condition in leaf.conditions:
             truth = _moved(condition, moved).truth(env)
             if truth is False:
+                self.gone[leaf.store] = path
                 return []
             if truth is None:
                 raise UncutError("a condition that stays")
         extents = {loop.place: loop.extent for loop in around}
         added = {self._places[var]: by for var, (by, _) in moved.items() if by}
+        self.gone.pop(leaf.store, None)
         one = Instance(leaf.store, extents, path, added, bool(leaf.conditions))
         self.instances.append(one)
         return [one]

@@ -18,8 +18,8 @@ class Piece:
     number, are all that is in its sequence. `correction` has what a cut changes in the counters.
 
     Of a copy with a border, `exists` says which candidates have this one, `chosen` what becomes of
-    its value, and `guards` how many loops are around each of the conditions that it is in (-1: none
-    more).
+    its value, `guards` how many loops are around each of the conditions that it is in (-1: none
+    more), and `simplifies` where its conditions have the whole program simplified.
     """
 
     store: Store
@@ -30,6 +30,7 @@ class Piece:
     exists: Flags | None = None
     chosen: Chosen | None = None
     guards: Sequence[Ints] = field(default_factory=list)
+    simplifies: Flags | None = None
 
 
 @dataclass(eq=False)
