@@ -4,7 +4,8 @@ All axes are fused and the row is cut by a number of threads: element f = o * T 
 f // s % e, s being the product of the axes inside. What simplification makes of it depends on
 which numbers divide which: while T is a multiple of s it is a sum, o * q + t // s, and from there
 on the quotient and the remainder of such a sum. Where each thread fetches a vector of the elements,
-the lanes are digits of the innermost axes, or a part of the last one that they reach.
+the lanes are digits of the innermost axes, or a part of the last one that they reach; others are
+in `torn.py`.
 `arith/canonical_divmod.py` and the rules of FloorDiv and FloorMod are what this follows from;
 numbers that it does not cover have None.
 """
@@ -17,20 +18,11 @@ from typing import NamedTuple
 
 from autosched.features.batched.axis_text import AxisText, StageText
 from autosched.features.batched.plan import FIRST_THREAD, Loops
+from autosched.features.batched.torn import LANE, OUTER, THREAD, Axis, Row, torn_parts
 from autosched.features.walk.count import count_ops
-from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Var
+from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul
 from autosched.tir.op import add, floordiv, floormod, lt, mul
 from autosched.tir.walk import free_vars
-
-
-class _Row(NamedTuple):
-    """So many `elements`, fetched by `width` threads in `rounds` rounds."""
-
-    outer: Var
-    thread: Var
-    rounds: int
-    width: int
-    elements: int
 
 
 class _Quotient(NamedTuple):
@@ -50,26 +42,13 @@ class _Quotient(NamedTuple):
 class _Lanes(NamedTuple):
     """What the lanes of a vector make of the innermost axes, whose texts are `axes`, inner first.
 
-    `rest` are the axes as seen by the threads, `times` of the last one's elements being in a
-    vector: lane // `below` says which.
+    Of the axes in `rest`, `times` elements are in a vector: lane // `below` says which.
     """
 
-    axes: list[_Axis]
+    axes: list[Axis]
     rest: list[int]
     times: int
     below: int
-
-
-class _Axis(NamedTuple):
-    """The text of an axis; its largest values while all loops, the threads and the lanes run."""
-
-    text: Expr
-    every: int
-    threads: int
-    lanes: int
-
-
-_OUTER, _THREAD, _LANE = Var("row.outer"), Var("threadIdx.x"), Var("row.lane")
 
 
 def fetched(loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> StageText | None:
@@ -85,29 +64,27 @@ def fetched(loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> Stage
     if vector != lanes or width < 2 or threads != width:
         return None
     inner = _lanes(axes, lanes)
-    if inner is None:
-        return None
-    row = _Row(_OUTER, _THREAD, rounds, width, prod(inner.rest))
+    row = Row(OUTER, THREAD, rounds, width, prod(inner.rest))
     if row.elements == 1:  # nothing says that the thread is the first
         return None
-    if inner.times > 1 and rounds > 1 and width % inner.rest[-1]:
-        return None
     conditions: list[Expr] = []
-    parts = _parts(row, inner.rest, conditions)
-    if parts is None:
-        return None
-    if inner.times > 1:
-        parts[-1] = _widened(parts[-1], inner.times, inner.below)
+    if inner.times == 1 or _aligned(row, inner):
+        parts = _aligned_parts(row, inner, conditions)
+    else:
+        torn = torn_parts(row, inner.rest, inner.times, inner.below, conditions)
+        if torn is None:
+            return None
+        parts = torn
     parts += inner.axes[::-1]
     value: Expr = add(row.thread, mul(row.outer, width)) if rounds > 1 else row.thread
     if lanes > 1:
-        value = add(_LANE, mul(value, lanes))
+        value = add(LANE, mul(value, lanes))
     found = []
     for k in range(len(axes) - 1, -1, -1):
         raw = floormod(value, axes[k]) if k else value
         value = floordiv(value, axes[k])
         found.append(_axis(raw, parts[k]))
-    variables = row.outer if rounds > 1 else None, row.thread, _LANE if lanes > 1 else None
+    variables = row.outer if rounds > 1 else None, row.thread, LANE if lanes > 1 else None
     return StageText(tuple(numbers), variables, tuple(conditions), tuple(reversed(found)))
 
 
@@ -127,30 +104,40 @@ def _fetches(loops: Loops) -> bool:
     return loops.relations[-2:] == cuts and loops.leaves == leaves and thread
 
 
-def _lanes(axes: Sequence[int], lanes: int) -> _Lanes | None:
-    """None where neither the lanes are a multiple of an innermost axis nor it one of theirs."""
-    rest = list(axes)
-    found: list[_Axis] = []
+def _lanes(axes: Sequence[int], lanes: int) -> _Lanes:
+    """The innermost axes that lanes run through, and what is left."""
+    rest, found = list(axes), []
     left, below = lanes, 1
-    while left > 1:
-        if not rest:
-            return None
+    while left > 1 and rest and left % rest[-1] == 0:
         extent = rest.pop()
-        if left % extent:
-            if extent % left:
-                return None
-            return _Lanes(found, [*rest, extent // left], left, below)
         text: Expr = IntImm(0)
         if extent > 1:
             whole = below * extent
-            text = FloorMod(_LANE, IntImm(whole)) if left > extent else _LANE
+            text = FloorMod(LANE, IntImm(whole)) if left > extent else LANE
             text = FloorDiv(text, IntImm(below)) if below > 1 else text
-        found.append(_Axis(text, extent - 1, extent - 1, extent - 1))
+        found.append(Axis(text, extent - 1, extent - 1, extent - 1))
         left, below = left // extent, below * extent
-    return _Lanes(found, rest, 1, below)
+    return _Lanes(found, rest, left, below)
 
 
-def _widened(a: _Axis, times: int, below: int) -> _Axis:
+def _aligned(row: Row, inner: _Lanes) -> bool:
+    """Whether the innermost row is a number of vectors, and a round is so many rows."""
+    if not inner.rest or inner.rest[-1] % inner.times:
+        return False
+    return row.rounds == 1 or row.width % (inner.rest[-1] // inner.times) == 0
+
+
+def _aligned_parts(row: Row, inner: _Lanes, conditions: list[Expr]) -> list[Axis]:
+    """The axes as threads see them; the last has its lanes in addition."""
+    if inner.times == 1:
+        return _parts(row, inner.rest, conditions)
+    *outer, last = inner.rest
+    axes = [*outer, last // inner.times]
+    parts = _parts(row._replace(elements=prod(axes)), axes, conditions)
+    return [*parts[:-1], _widened(parts[-1], inner.times, inner.below)]
+
+
+def _widened(a: Axis, times: int, below: int) -> Axis:
     """a * times + lane // below."""
     text: Expr | None = None
     for term in (a.text.a, a.text.b) if isinstance(a.text, Add) else (a.text,):
@@ -159,14 +146,14 @@ def _widened(a: _Axis, times: int, below: int) -> _Axis:
         product = Mul(inside, IntImm(scale.value * times))
         text = product if text is None else Add(text, product)
     assert text is not None
-    lane: Expr = FloorDiv(_LANE, IntImm(below)) if below > 1 else _LANE
+    lane: Expr = FloorDiv(LANE, IntImm(below)) if below > 1 else LANE
     last = times - 1
-    return _Axis(Add(text, lane), a.every * times + last, a.threads * times + last, last)
+    return Axis(Add(text, lane), a.every * times + last, a.threads * times + last, last)
 
 
-def _parts(row: _Row, axes: Sequence[int], conditions: list[Expr]) -> list[_Axis] | None:
+def _parts(row: Row, axes: Sequence[int], conditions: list[Expr]) -> list[Axis]:
     """The text of each axis; what is not certain by the loops alone is added to `conditions`."""
-    found: list[_Axis] = []
+    found: list[Axis] = []
     quotient = _Quotient(row.width, 1, 1, row.elements)
     bounds: dict[tuple[int, int, int], None] = {}
     inside = 1
@@ -191,20 +178,20 @@ def _parts(row: _Row, axes: Sequence[int], conditions: list[Expr]) -> list[_Axis
     return found[::-1]
 
 
-def _of_thread(row: _Row, inside: int, extent: int) -> _Axis:
+def _of_thread(row: Row, inside: int, extent: int) -> Axis:
     """thread // inside % extent."""
     if row.elements <= inside or extent == 1:
-        return _Axis(IntImm(0), 0, 0, 0)
+        return Axis(IntImm(0), 0, 0, 0)
     text: Expr = row.thread
     last = row.width - 1
     if row.elements > inside * extent:
         text, last = FloorMod(text, IntImm(inside * extent)), min(last, inside * extent - 1)
     if inside > 1:
         text = FloorDiv(text, IntImm(inside))
-    return _Axis(text, last // inside, last // inside, 0)
+    return Axis(text, last // inside, last // inside, 0)
 
 
-def _divided(row: _Row, a: _Quotient, c: int) -> _Quotient:
+def _divided(row: Row, a: _Quotient, c: int) -> _Quotient:
     """a // c."""
     if c == 1:
         return a
@@ -214,10 +201,10 @@ def _divided(row: _Row, a: _Quotient, c: int) -> _Quotient:
     return _Quotient(a.scale, a.lower, a.divisor * c, -(-a.below // c), a.divisor)
 
 
-def _of_row(row: _Row, a: _Quotient, extent: int) -> _Axis:
+def _of_row(row: Row, a: _Quotient, extent: int) -> Axis:
     """a % extent."""
     if extent == 1 or a.below <= 1:
-        return _Axis(IntImm(0), 0, 0, 0)
+        return Axis(IntImm(0), 0, 0, 0)
     scale, divisor = a.scale, a.divisor
     text: Expr
     outer: Expr = row.outer
@@ -228,7 +215,7 @@ def _of_row(row: _Row, a: _Quotient, extent: int) -> _Axis:
         if scale > extent:
             inner = FloorMod(row.thread, IntImm(a.lower * extent))
             thread = inner if a.lower == 1 else FloorDiv(inner, IntImm(a.lower))
-        return _Axis(thread, extent - 1, extent - 1, 0)
+        return Axis(thread, extent - 1, extent - 1, 0)
     modulus = 0
     if a.below > extent:
         if a.before > 1 and a.before % scale:  # an index of its own, of which no rule is known
@@ -241,10 +228,10 @@ def _of_row(row: _Row, a: _Quotient, extent: int) -> _Axis:
     if divisor % scale == 0 and not modulus:
         each = divisor // scale
         if each == 1 and divisor == 1 and threads == 0:
-            return _Axis(outer, rounds, 0, 0)
+            return Axis(outer, rounds, 0, 0)
         if divisor > 1:
             text = FloorDiv(outer, IntImm(each)) if each > 1 else outer
-            return _Axis(text, rounds // each, 0, 0)
+            return Axis(text, rounds // each, 0, 0)
     product = Mul(outer, IntImm(scale)) if scale > 1 else outer
     swapped = scale == 1 and a.lower > 1
     text = Add(thread, product) if swapped else Add(product, thread)
@@ -253,10 +240,10 @@ def _of_row(row: _Row, a: _Quotient, extent: int) -> _Axis:
         text, ends = FloorMod(text, IntImm(modulus)), [min(end, modulus - 1) for end in ends]
     if divisor > 1:
         text, ends = FloorDiv(text, IntImm(divisor)), [end // divisor for end in ends]
-    return _Axis(text, ends[1], ends[0], 0)
+    return Axis(text, ends[1], ends[0], 0)
 
 
-def _axis(raw: Expr, a: _Axis) -> AxisText:
+def _axis(raw: Expr, a: Axis) -> AxisText:
     text = a.text
     used = free_vars(text)
     return AxisText(
@@ -265,7 +252,7 @@ def _axis(raw: Expr, a: _Axis) -> AxisText:
         tuple(_terms(text)),
         (0, 0),
         ((0, a.every), (0, a.threads), (0, a.lanes)),
-        tuple(var in used for var in (_OUTER, _THREAD, _LANE)),
+        tuple(var in used for var in (OUTER, THREAD, LANE)),
         tuple(count_ops(text)),
     )
 
