@@ -14,7 +14,7 @@ from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import Rows
 from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
-from autosched.state.steps import Step
+from autosched.state.steps import JsonStep, Step, steps_from_json
 from autosched.target import cpu_target
 from autosched.task import Task
 
@@ -31,6 +31,15 @@ CASES: list[tuple[str, dict[str, Any], float]] = [
 ]
 """With the largest share of candidates that may be worked out one by one."""
 COUNT = 14
+
+
+LEFT_OVER: list[JsonStep] = [
+    *(["CHR", 1, "global", [2]], ["SP", 3, 0, 4, [4], 1], ["SP", 3, 1, 4, [2], 1]),
+    *(["SP", 3, 3, 14, [12], 1], ["SP", 3, 4, 12, [1, 4], 1], ["SP", 3, 7, 3, [3], 1]),
+    *(["RE", 3, [0, 3, 7, 4, 1, 5, 8, 2, 6]], ["CA", 2, 3, 3]),
+]
+"""Packs a tile of B for each 4 of a row's 12 columns: of the 2 columns of the second twelve there
+is one tile, and storage of two more that nothing is stored to."""
 
 
 def _one(task: Task, steps: tuple[Step, ...]) -> Rows | None:
@@ -58,6 +67,16 @@ def test_rows_are_those_of_one_by_one(
     assert batched.share.candidates == len(found)
     assert batched.share.one_by_one <= most * len(found), batched.share.reasons
     assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
+
+
+def test_storage_that_nothing_is_stored_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The columns of a buffer's storage are those of its last storage, stored to or not."""
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch._WORTH_AT_ONCE", 1)
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch._WORTH_CUTTING", 1)
+    task = Task.from_workload("matmul", target=cpu_target(threads=2), M=4, N=14, K=3)
+    steps = steps_from_json(LEFT_OVER)
+    (rows,) = BatchedTuningFeatures(task.dag, task.target).rows_of([steps])
+    assert _bits(rows) == _bits(_one(task, steps))
 
 
 def test_arrays_follow_every_pass() -> None:
