@@ -143,7 +143,7 @@ def _steps(s: Stmt, own: Var) -> list[_Step]:
         if step is None or not all(extents):
             return []
         factors = [step.terms.pop(v, 0) for v in variables]
-        if any(not free_vars(term).isdisjoint(variables) for term in step.terms):
+        if any(not free_vars(e).isdisjoint(variables) for e in (*step.terms, *step.store.indices)):
             return []
         base = substitute(step.base, zero)
         for place in product(*map(range, extents)):
