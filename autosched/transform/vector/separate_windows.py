@@ -293,8 +293,17 @@ def _lanes(start: Expr, width: int) -> Expr:
     return Ramp(start, const(1, start.dtype), width)
 
 
-def _chosen(loads: Sequence[Expr], starts: Sequence[int], places: range, width: int) -> Expr:
-    """The columns `places`, of the vectors `loads` that begin at `starts`."""
+def _chosen(
+    loads: Sequence[Expr], starts: Sequence[int], places: Sequence[int], width: int
+) -> Expr:
+    """The columns `places`, of the vectors `loads` of `width` columns that begin at `starts`."""
+    if len(places) > width:
+        half = width
+        while 2 * half < len(places):
+            half *= 2
+        rest = [*places[half:], *[places[-1]] * (2 * half - len(places))]
+        one, two = (_chosen(loads, starts, part, width) for part in (places[:half], rest))
+        return _shuffle(one, two, range(len(places)))
     sources = [min(place // width, len(starts) - 1) for place in places]
     lanes = [place - starts[source] for place, source in zip(places, sources, strict=True)]
     used = sorted(set(sources))
@@ -306,8 +315,8 @@ def _chosen(loads: Sequence[Expr], starts: Sequence[int], places: range, width: 
     for source in used[1:]:
         more = [width + lane for lane, s in zip(lanes, sources, strict=True) if s == source]
         order = [*known, *more]
-        rest = 0 if source == used[-1] else width - len(order)
-        found = _shuffle(found, loads[source], [*order, *[0] * rest])
+        missing = 0 if source == used[-1] else width - len(order)
+        found = _shuffle(found, loads[source], [*order, *[0] * missing])
         known = list(range(len(order)))
     return found
 
