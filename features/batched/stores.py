@@ -124,7 +124,7 @@ def _make_store(nest: Nest, s: int, ops: StoreOps) -> Store:
     loops = _outer(nest, s)
     product = np.ones(forms.count)
     for loop in loops:
-        product = _times(forms, product, loop)
+        product = times(forms, product, loop)
     outside = product
     step = stage.step
     pragma = nest.own_step[s]
@@ -150,7 +150,7 @@ def _make_store(nest: Nest, s: int, ops: StoreOps) -> Store:
             table = nest.tables.get((s, k), slot)
             loop = LoopAround(slot, around, present, own.kinds[k], only, table, thread)
             loops.append(loop)
-            product = _times(forms, product, loop)
+            product = times(forms, product, loop)
     store = Store(stage, ops, loops, place_of_store(stage, ops), product, outside, step)
     store.at = {loop.slot: j for j, loop in enumerate(loops)}
     store.tables = {loop.table: j for j, loop in enumerate(loops)}
@@ -177,7 +177,7 @@ def _outer(nest: Nest, s: int) -> list[LoopAround]:
     return loops
 
 
-def _times(forms: Forms, product: Floats, loop: LoopAround) -> Floats:
+def times(forms: Forms, product: Floats, loop: LoopAround) -> Floats:
     """The product with one more loop; where leaving the loop would not restore it is no row."""
     more = r32(product * loop.extent)
     forms.refuse(r32(more / loop.extent) != product, "a product beyond float32")

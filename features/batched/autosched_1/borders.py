@@ -20,7 +20,7 @@ from autosched.features.batched.counts import add_index
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.nest import index_form
 from autosched.features.batched.one import Rows, alike, signature, simplified
-from autosched.features.batched.stores import LoopAround, Store, own_indices
+from autosched.features.batched.stores import LoopAround, Store, own_indices, times
 from autosched.tir.expr import Call, Expr, ProducerLoad, Var
 from autosched.tir.walk import free_vars
 
@@ -207,6 +207,9 @@ def _piece(forms: Forms, store: Store, slot: _Slot) -> Piece:
         )
         loops.append(replace(loop, extent=extent, present=extent > 1, node=slot.nodes[k]))
         asked[j] = slot.asked[k]
+    product = np.ones(forms.count)
+    for loop in loops:
+        product = times(forms, product, loop)
     touched = [replace(access) for access in store.touched]
     copy = replace(
         store,

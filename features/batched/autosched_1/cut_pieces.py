@@ -23,7 +23,7 @@ from autosched.features.batched.autosched_1.partition import Instance, Path, Pla
 from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
-from autosched.features.batched.stores import Floats, LoopAround, Store, own_indices, r32
+from autosched.features.batched.stores import Floats, LoopAround, Store, own_indices, times
 from autosched.features.walk.count import NUM_COUNTERS
 
 _INT_ADDSUB, _INT_MUL = 8, 9
@@ -148,7 +148,7 @@ class _Copies:
             store,
             loops=loops,
             place=self._numbers([_number(item) for item in self._items]),
-            outside=_outside(store, [loop.extent for loop in loops], forms),
+            outside=_outside(store, loops, forms),
             touched=[replace(access) for access in store.touched],
         )
         table = [_around(item) for item in self._items]
@@ -248,11 +248,11 @@ def _around(item: Instance | None) -> tuple[int, int, int, int, int]:
     return item.floor, item.level, item.outer, item.count, int(item.beside >= 0)
 
 
-def _outside(store: Store, extents: Sequence[Ints], forms: Forms) -> Floats:
+def _outside(store: Store, loops: Sequence[LoopAround], forms: Forms) -> Floats:
     """The product of the loops around the stage, as the walk makes it."""
     own = set(store.stage.loops.slots)
-    product = np.ones(forms.count)
-    for loop, extent in zip(store.loops, extents, strict=True):
-        if loop.slot not in own:
-            product = r32(product * extent)
-    return product
+    product = outside = np.ones(forms.count)
+    for loop in loops:
+        product = times(forms, product, loop)
+        outside = outside if loop.slot in own else product
+    return outside
