@@ -16,12 +16,14 @@ from autosched.features.batched.alike import (
 )
 from autosched.features.batched.autosched_1.borders import KnownBorders
 from autosched.features.batched.autosched_1.cut_pieces import pieces_of
+from autosched.features.batched.autosched_1.kept import Kept
 from autosched.features.batched.autosched_1.partition import Instance, Trees, UncutError
 from autosched.features.batched.autosched_1.piece import Ready
 from autosched.features.batched.autosched_1.rows import Prepared, prepared, ready, rows_of_all
 from autosched.features.batched.autosched_1.values import KnownChoices
 from autosched.features.batched.autosched_1.whole_pieces import whole_pieces
 from autosched.features.batched.batch import BatchedFeatures, Program
+from autosched.features.batched.ops import ProgramOps
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import AUTOSCHED_1, Rows
@@ -98,11 +100,26 @@ class BatchedTuningFeatures(BatchedFeatures):
                 parts.append(_Part([members[n] for n in cut], own))
             elif cut:
                 self.share.reasons["few whose loops are cut"] += len(cut)
+            for kept in made.kept:
+                parts += self._kept(program.ops, alike, members, kept)
         except UnsupportedError as error:
             self._programs[key] = Program(None, str(error))
             self.share.reasons[str(error)] += len(members)
             return []
         return parts
+
+    def _kept(
+        self, ops: ProgramOps, alike: list[Alike], members: list[int], kept: Kept
+    ) -> list[_Part]:
+        """Those of the candidates that keep a stage's values in an output."""
+        those = kept.where.nonzero()[0].tolist()
+        if len(those) < _WORTH_AT_ONCE:
+            self.share.reasons["few that keep values in an output"] += len(those)
+            return []
+        made = ready(ops, population_of(some_of(alike, those)), kept)
+        pieces = whole_pieces(made, self._borders)
+        own = prepared(made, pieces, machine_of(self._target), self._choices)
+        return [_Part([members[n] for n in those], own)]
 
     def _finish(
         self,

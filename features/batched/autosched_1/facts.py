@@ -199,10 +199,11 @@ def _is_digit(forms: Forms, slot: int, term: Term) -> Flags:
 
 
 def storage_of(nest: Nest, buffer: int) -> list[Ints]:
-    """The extents of what is stored of a buffer: what is realised of it, else its shape."""
-    for stage in nest.stages.values():
-        if stage.ops.buffer == buffer:
-            return stage.extents
+    """The extents of what is stored of a buffer: what is realised of it, else its shape, which is
+    also that of an output."""
+    stages = [stage for stage in nest.stages.values() if stage.ops.buffer == buffer]
+    if len(stages) == 1:
+        return stages[0].extents
     return nest.shapes[buffer]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from autosched.features.batched.autosched_1.kept import Kept
 from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.autosched_1.values import Chosen
 from autosched.features.batched.forms import Flags, Ints
@@ -35,9 +36,11 @@ class Piece:
 
 @dataclass(eq=False)
 class Ready:
-    """A population whose nest is made: the stores, and candidates refused for their conditions."""
+    """A population whose nest is made: the stores, candidates refused for their conditions, and
+    those that keep a stage's values in an output, which are to be made again."""
 
     nest: Nest
     population: Population
     stores: list[Store]
     conditional: Flags
+    kept: list[Kept]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -21,6 +21,7 @@ from autosched.features.batched.autosched_1.columns import (
     row_of,
 )
 from autosched.features.batched.autosched_1.facts import Facts
+from autosched.features.batched.autosched_1.kept import Kept, keep, kept_in_outputs
 from autosched.features.batched.autosched_1.nests import (
     Code,
     Wanted,
@@ -33,7 +34,6 @@ from autosched.features.batched.autosched_1.starts import move_starts
 from autosched.features.batched.autosched_1.values import (
     KnownChoices,
     chosen_by_axes,
-    kept_in_output,
     value_facts,
 )
 from autosched.features.batched.build_nest import build_nest
@@ -51,18 +51,28 @@ _SCALED = np.array(SCALED)
 _MAD, _ADDSUB, _MUL = range(3)
 
 
-def ready(ops: ProgramOps, population: Population) -> Ready:
-    """Make the nest of a population, and refuse candidates whose loops passes change."""
+def ready(ops: ProgramOps, population: Population, shared: Kept | None = None) -> Ready:
+    """Make the nest of a population, and refuse candidates whose loops passes change.
+
+    With `shared`, all of them keep that stage's values in the output.
+    """
     with np.errstate(all="ignore"):
         nest = build_nest(ops, population)
         move_starts(nest, population)
-        stores = make_stores(nest)
-        _check(nest, stores)
         conditional = np.zeros(nest.forms.count, bool)
         for stage in nest.stages.values():
             for condition in conditions_around(stage):
                 conditional = conditional | condition.where
-    return Ready(nest, population, stores, conditional & ~nest.forms.bad)
+        kept: list[Kept] = []
+        if shared is None:
+            kept = kept_in_outputs(nest, conditional)
+        else:
+            keep(nest, shared)
+        stores = make_stores(nest)
+        _check(nest, stores)
+    good = ~nest.forms.bad
+    kept = [replace(item, where=item.where & good) for item in kept]
+    return Ready(nest, population, stores, conditional & good, kept)
 
 
 @dataclass(eq=False)
@@ -179,7 +189,6 @@ def _allocation(nest: Nest, stores: list[Estimated]) -> list[object]:
 def _check(nest: Nest, stores: list[Store]) -> None:
     """Refuse candidates of which the code generator's passes change the loops."""
     forms = nest.forms
-    forms.refuse(kept_in_output(nest), "values that may be kept in an output")
     for store in stores:
         if store.ops.conditional and not is_padded(store):
             forms.refuse(_has_border(nest, store), "a copy that may be cut at its border")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from autosched.features.batched.context import Text
 from autosched.features.batched.counts import add_index
 from autosched.features.batched.forms import Flags, Forms, Ints
-from autosched.features.batched.nest import Nest, Stage, index_form
+from autosched.features.batched.nest import index_form
 from autosched.features.batched.one import alike, same_loads, signature, simplified
 from autosched.features.batched.ops import StageOps, StoreOps, loads_of
 from autosched.features.batched.plan import UnsupportedError
@@ -153,50 +153,3 @@ def _bare(value: Expr) -> Expr:
         return Var("load", value.dtype)
     children = value.children()
     return value.with_children(tuple(map(_bare, children))) if children else value
-
-
-def kept_in_output(nest: Nest) -> Flags:
-    """Where a stage's values may be kept in an output that reads them after others (ShareOutput).
-
-    They are not where a loop of the output that is not around the stage is around another reader,
-    or moves the output by its quotient and remainder.
-    """
-    found: Flags = np.zeros(nest.forms.count, bool)
-    for o, output in nest.stages.items():
-        if not output.ops.is_output:
-            continue
-        own = output.ops.axes[: output.ops.data]
-        read = {b for store in output.ops.stores for b, indices in store.loads if indices == own}
-        for s, stage in nest.stages.items():
-            readers = [
-                r
-                for r, reader in nest.stages.items()
-                if r not in (o, s)
-                and any(
-                    b == stage.ops.buffer for store in reader.ops.stores for b, _ in store.loads
-                )
-            ]
-            if stage.ops.buffer in read and stage.ops.scope != "local" and readers:
-                apart: Flags = np.zeros(nest.forms.count, bool)
-                for k, slot in enumerate(output.loops.slots):
-                    inside = nest.forms.extents[slot] > 1
-                    inside = inside & ~nest.around(s, o, k)
-                    apart = apart | (inside & _is_cut(nest, output, slot))
-                    for r in readers:
-                        apart = apart | (inside & nest.around(r, o, k))
-                found = found | ~apart
-    return found
-
-
-def _is_cut(nest: Nest, stage: Stage, slot: int) -> Flags:
-    """Where axes of the stage are digits of the loop."""
-    found: Flags = np.zeros(nest.forms.count, bool)
-    for var in stage.ops.axes[: stage.ops.data]:
-        for term in stage.axes[var].terms.get(slot, ()):
-            digit = (term.lower > 1) | (term.upper < nest.forms.extents[slot])
-            found = found | (digit & (term.scale != 0))
-    return found
-
-
-def _read_by(stage: Stage) -> set[int]:
-    return {buffer for store in stage.ops.stores for buffer, _ in store.loads}

@@ -22,10 +22,13 @@ SEVERAL = "several copies with borders"
 def whole_pieces(ready: Ready, borders: KnownBorders) -> list[Piece]:
     """The stores as they are, and the pieces of copies with a border.
 
-    Candidates with conditions around stores are not among them (`cut_pieces.py`).
+    Candidates with conditions around stores are not among them (`cut_pieces.py`), nor those that
+    keep values in an output (`kept.py`).
     """
     forms = ready.nest.forms
     forms.bad |= ready.conditional
+    for kept in ready.kept:
+        forms.bad |= kept.where
     padded = [is_padded(store) for store in ready.stores]
     if sum(padded) > 1:  # what is added to a program is limited, and simplified in all of it
         forms.refuse(np.ones(forms.count, bool), SEVERAL)
