@@ -36,7 +36,7 @@ from typing import ClassVar
 from autosched.nest.core import core_of
 from autosched.tir.expr import BufferLoad, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, For, SeqStmt, Stmt, seq
+from autosched.tir.stmt import Allocate, AssertStmt, AttrStmt, BufferStore, For, SeqStmt, Stmt, seq
 from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order, stmts
 from autosched.transform.expressions.effects import has_side_effect
@@ -54,8 +54,9 @@ class FuseReductions(FunctionPass):
 
     They have the same extents, and so have the loops around them, which begin with them; the ends
     of rows that follow are merged, too. Neither uses what the other stores, the statements between
-    do not use what the second stores nor store what it uses, and the accumulators of both fit the
-    registers of `vector_bytes` together. Functions whose arguments may overlap stay as they are.
+    do not use what the second stores, store what it uses or assert something, and the accumulators
+    of both fit the registers of `vector_bytes` together. Functions whose arguments may overlap stay
+    as they are.
     """
 
     vector_bytes: int = 64
@@ -139,6 +140,7 @@ class _Uses:
         self._pure = True
         own: set[Var] = set()
         for part in stmts(s):
+            self._pure = self._pure and not isinstance(part, AssertStmt)
             if isinstance(part, Allocate):
                 own.add(part.buffer_var)
             elif isinstance(part, BufferStore):

@@ -46,6 +46,17 @@ PINNED: dict[str, tuple[str, dict[str, Any], list[JsonStep]]] = {
             *(["RE", 3, [0, 3, 7, 4, 1, 5, 8, 2, 6]], ["CA", 2, 3, 3]),
         ],
     ),
+    # The loops of a cut piece have more iterations than float32 has whole numbers: the walk's count
+    # of them is 1.0000001 when it leaves them.
+    "a piece beyond float32": (
+        "matmul",
+        {"M": 500, "N": 1000, "K": 333},
+        [
+            *(["CHR", 1, "global", [2]], ["SP", 3, 0, 500, [500], 1], ["SP", 3, 1, 500, [5], 1]),
+            *(["SP", 3, 3, 1000, [125], 1], ["SP", 3, 4, 125, [1, 64], 1]),
+            *(["SP", 3, 7, 333, [333], 1], ["RE", 3, [0, 3, 7, 4, 1, 5, 8, 2, 6]], ["CA", 2, 3, 3]),
+        ],
+    ),
     # A thread computes a row of exponentials and its sum for each element: none of the output's
     # loops goes through the row, which is not kept in it.
     "a row for an element": (
