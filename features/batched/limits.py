@@ -186,6 +186,8 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tu
             for entry in mixed.entries
         ]
         serial |= mixed.where & np.array(found)[mixed.which]
+        for store in stage.ops.stores:
+            serial |= _chosen(nest, stage, store, mixed, k, asked & ~serial & ~unsure)
         unsure |= _compared(nest, stage, mixed, k, slot, asked & ~serial & ~unsure)
     return serial, unsure
 
@@ -197,7 +199,6 @@ def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: 
     what the conditions around it prove is no longer there.
     """
     found = np.zeros(nest.forms.count, bool)
-    known: dict[tuple[int, ...], bool] = {}
     for d, (low, extent, shape) in enumerate(stage.context.data):
         var = stage.ops.axes[d]
         value = stage.axes[var]
@@ -206,12 +207,31 @@ def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: 
         here = asked & mixed.where & part & np.array(beyond)[mixed.which]
         end = Form({}, shape)
         text = Text(lt(var, _END), {var: value, _END: end}, ())
-        for n in np.flatnonzero(here & _uses(nest, value, slot, k)).tolist():
-            key = d, *signature(nest.forms, text.axes, n)
-            if key not in known:
-                condition = simplified(nest.forms, text, n)[0]
-                known[key] = mixed.of(n).variables[k] in free_vars(condition)
-            found[n] |= known[key]
+        found |= _by_lane(nest, mixed, k, text, here & _uses(nest, value, slot, k))
+    return found
+
+
+def _chosen(nest: Nest, stage: Stage, store: StoreOps, mixed: Mixed, k: int, asked: Flags) -> Flags:
+    """Where the condition that chooses the value depends on the lane though none of its axes does.
+
+    1 <= (t * 8 + lane) // 16 is 16 <= t * 8 + lane, while the axis itself is t // 2.
+    """
+    value = store.value
+    if not (isinstance(value, Call) and value.op == "if_then_else"):
+        return np.zeros(nest.forms.count, bool)
+    return _by_lane(nest, mixed, k, stage.context.text(value.args[0]), asked & mixed.where)
+
+
+def _by_lane(nest: Nest, mixed: Mixed, k: int, text: Text, asked: Flags) -> Flags:
+    """Where the text still depends on the loop at position k once it is simplified."""
+    found = np.zeros(nest.forms.count, bool)
+    known: dict[tuple[int, ...], bool] = {}
+    for n in np.flatnonzero(asked).tolist():
+        key = signature(nest.forms, text.axes, n)
+        if key not in known:
+            condition = simplified(nest.forms, text, n)[0]
+            known[key] = mixed.of(n).variables[k] in free_vars(condition)
+        found[n] = known[key]
     return found
 
 

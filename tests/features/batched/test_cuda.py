@@ -14,7 +14,7 @@ from autosched.features.sets import Rows
 from autosched.search.evolution import mutated
 from autosched.search.population import Structures
 from autosched.search.space import SearchSpace
-from autosched.state.steps import Step
+from autosched.state.steps import Step, steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
 
@@ -66,6 +66,32 @@ def test_rows_and_refusals(name: str, args: dict[str, Any]) -> None:
     rows = batched.rows_of(found)
     assert not batched.share.one_by_one, batched.share.reasons
     assert [_bits(r) for r in rows] == [_bits(_one(task, steps, True)) for steps in found]
+
+
+@pytest.mark.parametrize(("lanes", "fits"), [(4, True), (8, True), (16, False)])
+def test_vectors_that_a_border_makes_loops_are_not_too_wide(lanes: int, fits: bool) -> None:
+    """The border asks for the lane: 1 <= (t * 8 + lane) // 16, whose axis is t // 2 alone."""
+    sizes: dict[str, Any] = {"N": 2, "L": 13, "CI": 32, "CO": 48, "K": 3, "stride": 1, "padding": 1}
+    task = Task.from_workload("conv1d_nlc", target=cuda_target(), **sizes)
+    tiles = [[1, 2, 1, 1], [1, 13, 1, 1], [1, 6, 8, 1], [1, 3], [2, 8]]
+    splits = zip((0, 5, 10, 15, 18), (2, 13, 48, 3, 32), tiles, strict=True)
+    space = [0, 5, 10, 1, 6, 11, 2, 7, 12]
+    steps: list[Any] = [["CHW", 3, "local"]]
+    steps += [["SP", 3, at, extent, tile, 1] for at, extent, tile in splits]
+    steps += [["RE", 3, [*space, 15, 18, 16, 19, 3, 8, 13, 17, 20, 4, 9, 14]]]
+    steps += [["FSP", 4, at, n, 3] for at, n in ((0, 1), (4, 2), (8, 3))]
+    steps += [["RE", 4, [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]], ["CA", 3, 4, 8]]
+    steps += [["CHR", 2, "shared", [3]], ["CA", 3, 4, 10], ["CHR", 1, "shared", [4]]]
+    steps += [["CA", 2, 5, 10], ["CI", 1]]
+    for k, kind in enumerate((5, 4, 6)):
+        steps += [["FU", 6, [k, k + 1, k + 2]], ["AN", 6, k, kind]]
+    for stage, extent, vector in ((4, 128, 1), (2, 16, lanes)):
+        steps += [["FU", stage, [0, 1, 2]], ["SP", stage, 0, extent, [vector], 1]]
+        steps += [["AN", stage, 1, 2], ["FFSP", stage, 0, [3, 2, 1], 1, 1], ["AN", stage, 1, 6]]
+    candidate = steps_from_json(steps)
+    (rows,) = BatchedFeatures(task.dag, task.target).rows_of([candidate])
+    assert (rows is not None) == fits
+    assert _bits(rows) == _bits(_one(task, candidate, True))
 
 
 @pytest.mark.parametrize("limit", [1024, 8192])
