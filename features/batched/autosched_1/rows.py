@@ -12,14 +12,7 @@ import numpy as np
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.names import COLUMNS, SCALED
 from autosched.features.batched.autosched_1.borders import is_padded
-from autosched.features.batched.autosched_1.columns import (
-    Estimated,
-    estimated,
-    first_place,
-    program_columns,
-    row_columns,
-    row_of,
-)
+from autosched.features.batched.autosched_1.columns import program_columns, row_columns
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.kept import Kept, keep, kept_in_outputs
 from autosched.features.batched.autosched_1.nests import (
@@ -31,6 +24,12 @@ from autosched.features.batched.autosched_1.nests import (
 )
 from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.starts import move_starts
+from autosched.features.batched.autosched_1.stores_of_row import (
+    Estimated,
+    estimated,
+    first_place,
+    row_of,
+)
 from autosched.features.batched.autosched_1.values import (
     KnownChoices,
     chosen_by_axes,

@@ -1,0 +1,171 @@
+"""Stores with their estimates, and the sums of those to one buffer, which are a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.features.autosched_1.estimate import ALL_OPS, CYCLES_PER_BYTE
+from autosched.features.autosched_1.machine import Machine
+from autosched.features.batched.autosched_1.facts import Facts
+from autosched.features.batched.autosched_1.nests import Code, Floats
+from autosched.features.batched.autosched_1.piece import Piece
+from autosched.features.batched.forms import Flags, Ints
+
+Column = Any
+"""Numbers by candidate, or one number for all."""
+
+
+@dataclass(eq=False)
+class Estimated:
+    """A store with its operations and `autosched_1.estimate.Estimate`; `traffic` and `fits` are
+    those of each cache, `exists` and `guards` those of its `Piece`."""
+
+    facts: Facts
+    code: Code
+    counts: Ints
+    step: Ints
+    scopes: list[str]
+    traffic: list[Floats]
+    fits: list[Ints]
+    balance: Floats
+    compute: Floats
+    memory: Floats
+    exists: Flags | None = None
+    guards: Sequence[Ints] = ()
+
+    def operations(self, kinds: range) -> Ints:
+        """Of one iteration, a multiply-add counting as two."""
+        found: Ints = self.counts[kinds.start : kinds.stop].sum(axis=0)
+        return found + self.counts[0] if 0 in kinds else found
+
+
+def estimated(
+    facts: Facts, code: Code, counts: Ints, scopes: list[str], machine: Machine, piece: Piece
+) -> Estimated:
+    """The estimate of one store."""
+    levels = [facts.fits(capacity) for capacity in machine.caches]
+    lines = sum(facts.lines)
+    assert isinstance(lines, np.ndarray)
+    moved = []
+    for level in levels:
+        outside = facts.outside(level)
+        times = facts.iterations // facts.at(facts.inner, outside)
+        moved.append((machine.line * (facts.at(lines, outside) * times)).astype(np.float64))
+    chunks = np.where(facts.parallel, facts.extent, 1).prod(axis=0)
+    balance = chunks / (-(-chunks // machine.threads) * machine.threads)
+    busy = 1.0 / (machine.threads * balance)
+    compute = facts.iterations / code.lanes * code.cycles * busy
+    memory = in_order([b * c for b, c in zip(moved, CYCLES_PER_BYTE, strict=True)]) * busy
+    fits = [facts.at(facts.inner, level) for level in levels]
+    step = np.asarray(facts.store.step)
+    known = (facts, code, counts, step, scopes, moved, fits, balance, compute, memory)
+    return Estimated(*known, piece.exists, piece.guards)
+
+
+def in_order(values: Sequence[Any]) -> Any:
+    """Their sum from the first to the last."""
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+@dataclass(eq=False)
+class Row:
+    """All stores of a buffer, in program order; `most` is the one that the row is about."""
+
+    stores: list[Estimated]
+    most: Ints
+    counts: Ints
+    ops: Floats
+    traffic: list[Floats]
+    compute: Floats
+    memory: Floats
+    cycles: Floats
+    walked: Floats
+    walk: Floats
+    bound: Floats
+    iterations: Ints
+    unique_bytes: Ints
+    allocation: list[Column] | None
+
+
+def first_place(stores: Sequence[Estimated]) -> Ints:
+    """Where the first of these stores is."""
+    found: Ints = np.stack([s.facts.store.place for s in stores]).min(axis=0)
+    return found
+
+
+class _Sums:
+    """Adds up values of the stores of a buffer that there are, in program order."""
+
+    def __init__(self, stores: Sequence[Estimated]) -> None:
+        self._exists = [s.exists for s in stores]
+        self.order: Ints | None = None
+        if any(exists is not None for exists in self._exists):
+            self.order = np.argsort(np.stack([s.facts.store.place for s in stores]), axis=0)
+
+    def __call__(self, values: Sequence[Any]) -> Any:
+        if self.order is None:
+            return in_order(values)
+        table = np.stack(
+            [
+                value if exists is None else np.where(exists, value, 0)
+                for value, exists in zip(values, self._exists, strict=True)
+            ]
+        )
+        order = self.order.reshape(len(table), *[1] * (table.ndim - 2), -1)
+        return in_order(list(np.take_along_axis(table, order, axis=0)))
+
+    def largest(self, values: Sequence[Ints]) -> Ints:
+        """Which store has the largest value, the last of several."""
+        table = np.stack(values)
+        if self.order is None:
+            found: Ints = len(table) - 1 - np.argmax(table[::-1], axis=0)
+            return found
+        for value, exists in zip(table, self._exists, strict=True):
+            if exists is not None:
+                value[~exists] = -1
+        table = np.take_along_axis(table, self.order, axis=0)
+        last = len(table) - 1 - np.argmax(table[::-1], axis=0)
+        store: Ints = np.take_along_axis(self.order, last[None], axis=0)[0]
+        return store
+
+
+def row_of(stores: list[Estimated], allocation: list[Column] | None, machine: Machine) -> Row:
+    """The row of a buffer that these store to."""
+    total = _Sums(stores)
+    most = total.largest([s.facts.iterations for s in stores])
+    counts = total([s.counts * s.facts.iterations for s in stores])
+    ops = total([s.operations(ALL_OPS) * s.facts.iterations for s in stores])
+    compute = total([s.compute for s in stores])
+    memory = total([s.memory for s in stores])
+    walk = total([s.code.walked[8] / (machine.threads * s.balance) for s in stores])
+    unique = [machine.line * in_order([lines[0] for lines in s.facts.lines]) for s in stores]
+    return Row(
+        stores,
+        most,
+        counts,
+        ops.astype(np.float64),
+        [total([s.traffic[c] for s in stores]) for c in range(3)],
+        compute,
+        memory,
+        np.maximum(compute, memory),
+        total([s.code.walked[:8] for s in stores]),
+        walk,
+        np.maximum(compute, walk),
+        _chosen(most, [s.facts.iterations for s in stores]),
+        _chosen(most, unique),
+        allocation,
+    )
+
+
+def _chosen(most: Ints, values: Sequence[Any]) -> Any:
+    found = values[0]
+    for k, value in enumerate(values[1:], 1):
+        found = np.where(most == k, value, found)
+    return found
