@@ -91,7 +91,7 @@ def finish(b: FunctionBuilder, e: Expr, result: str) -> str:
 
 def binary(b: FunctionBuilder, e: BinaryExpr) -> str:
     """Add, Sub, Mul, And, Or."""
-    if isinstance(e, Mul) and e.dtype.lanes >= 16 and _mixes_bytes(e):
+    if isinstance(e, Mul) and _mixes_bytes(e):
         return _product_of_bytes(b, e)
     first, second, dtype = operands(b, e)
     if dtype.is_float:
@@ -102,7 +102,7 @@ def binary(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 def _mixes_bytes(e: Mul) -> bool:
-    """Whether a vector of int32 is made of uint8 times int8."""
+    """Whether int32 is made of uint8 times int8."""
     if e.dtype.element is not int32 or not isinstance(e.a, Cast) or not isinstance(e.b, Cast):
         return False
     return {e.a.value.dtype.element.name, e.b.value.dtype.element.name} == {"int8", "uint8"}
@@ -111,9 +111,9 @@ def _mixes_bytes(e: Mul) -> bool:
 def _product_of_bytes(b: FunctionBuilder, e: Mul) -> str:
     """uint8 times int8 in int16, which holds it.
 
-    In int32 LLVM 22 takes the sum over 16 lanes for a `vpdpbusd` and, where halves of the vector
-    are added, forgets to add up what that leaves in four lanes (combineVPDPBUSDPattern counts the
-    stages of the narrowed vector).
+    In int32 LLVM 22 takes the sum over 8 lanes or more for a `vpdpbusd` and, where halves of the
+    vector are added, forgets to add up what that leaves in several lanes (combineVPDPBUSDPattern
+    counts the stages of the narrowed vector). It makes such vectors of scalars, too.
     """
     half = DType("int16").with_lanes(e.dtype.lanes)
     first, second = (

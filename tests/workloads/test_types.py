@@ -15,6 +15,7 @@ from autosched.measure.tolerance import tolerances
 from autosched.runtime.cpu import load
 from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
+from autosched.state.steps import steps_from_json
 from autosched.target import cpu_target
 from autosched.task import Task
 from autosched.workloads.evaluate import evaluate
@@ -73,6 +74,23 @@ def test_a_sum_over_the_lanes_of_one_vector(kinds: tuple[str, str]) -> None:
     inputs = task.inputs()
     found = load(build_steps(task.dag, steps, task.target))(*inputs)
     np.testing.assert_array_equal(found, task.reference(inputs)[0])
+
+
+@pytest.mark.parametrize("length", [4, 8, 16])
+def test_a_sum_over_lanes_that_fill_no_register(length: int) -> None:
+    """As above; the products of 8 lanes lie in half of the smallest register."""
+    sizes: dict[str, Any] = {"M": 3, "N": 1, "K": length}
+    types: dict[str, Any] = {"in_dtype": "int8", "weight_dtype": "uint8"}
+    task = Task.from_workload("dense_requantised", target=cpu_target(1), **sizes, **types)
+    steps = [
+        *(["CI", 5], ["CI", 4], ["SP", 2, 0, 3, [1, 3, 1], 1], ["SP", 2, 4, 1, [1, 1, 1], 1]),
+        *(["SP", 2, 8, length, [length], 1], ["RE", 2, [0, 4, 1, 5, 8, 2, 6, 9, 3, 7]], ["CR", 7]),
+        *(["FU", 2, [0, 1]], ["AN", 2, 0, 3], ["AN", 7, 0, 3]),
+        *(["PR", 2, 0, "auto_unroll_max_step$512"], ["AN", 2, 8, 2]),
+    ]
+    inputs = task.inputs()
+    kernel = load(build_steps(task.dag, steps_from_json(steps), task.target))
+    np.testing.assert_array_equal(kernel(*inputs), task.reference(inputs)[0])
 
 
 def test_integers_that_do_not_fit_the_outputs_become_the_nearest_that_do() -> None:
