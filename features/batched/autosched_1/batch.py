@@ -79,7 +79,7 @@ class BatchedTuningFeatures(BatchedFeatures):
         return [n for n in rest if found[n] is None]
 
     def _parts(self, key: tuple[Any, ...], alike: list[Alike], members: list[int]) -> list[_Part]:
-        """The candidates of one program that can be worked out, those cut alike together."""
+        """The candidates of one program that can be worked out, those with cut loops together."""
         if len(members) < _WORTH_AT_ONCE:
             self.share.reasons["few that compute the same"] += len(members)
             return []
