@@ -174,14 +174,15 @@ def test_a_profile_of_a_record(cli: Cli, log: Path) -> None:
 
 
 def test_a_profile_inside_parallel_loops(cli: Cli, log: Path, record: MakeRecord) -> None:
-    steps = steps_from_json([["SP", 2, 0, 16, [8], 1], ["AN", 2, 0, 3]])
+    """Tiles whose sums fit 16 registers of 8 floats: one loop over `k` on every machine."""
+    steps = steps_from_json([["SP", 2, 0, 16, [4], 1], ["AN", 2, 0, 3]])
     RecordLog(log).append([record(steps=steps)])
     done = cli("lower", "--profile", f"{log}:3", "--profile-serial", "--profile-depth", "0")
     assert done.status == 0
-    assert re.search(r"^ 1    for i.outer in range\(2\) +C +1 ", done.out, re.MULTILINE)
+    assert re.search(r"^ 1    for i.outer in range\(4\) +C +1 ", done.out, re.MULTILINE)
     assert not re.search(r"^ 2 ", done.out, re.MULTILINE)
     deeper = cli("lower", "--profile", f"{log}:3", "--profile-serial", "--profile-depth", "1").out
-    assert re.search(r"^ 2      for k in .* C.acc +2 ", deeper, re.MULTILINE)
+    assert re.search(r"^ 2      for k in .* C.acc +4 ", deeper, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
