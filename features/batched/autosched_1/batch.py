@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.machine import machine_of
@@ -17,12 +19,13 @@ from autosched.features.batched.alike import (
 from autosched.features.batched.autosched_1.borders import KnownBorders
 from autosched.features.batched.autosched_1.cut_pieces import pieces_of
 from autosched.features.batched.autosched_1.kept import Kept
-from autosched.features.batched.autosched_1.partition import Instance, Trees, UncutError
+from autosched.features.batched.autosched_1.partition import Pieces, Trees
 from autosched.features.batched.autosched_1.piece import Ready
 from autosched.features.batched.autosched_1.rows import Prepared, prepared, ready, rows_of_all
 from autosched.features.batched.autosched_1.values import KnownChoices
 from autosched.features.batched.autosched_1.whole_pieces import whole_pieces
 from autosched.features.batched.batch import BatchedFeatures, Program
+from autosched.features.batched.forms import Ints
 from autosched.features.batched.ops import ProgramOps
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.lowering import rows_of_steps
@@ -90,12 +93,12 @@ class BatchedTuningFeatures(BatchedFeatures):
                 self.share.reasons[program.why] += len(members)
                 return []
             made = ready(program.ops, population_of(alike))
-            cut = self._cut(made)
+            cut, different, which = self._cut(made)
             whole = prepared(made, whole_pieces(made, self._borders), machine, self._choices)
             parts = [_Part(members, whole)]
             if len(cut) >= _WORTH_CUTTING:
                 again = ready(program.ops, population_of(some_of(alike, cut)))
-                pieces = pieces_of(again, list(cut.values()), self._borders)
+                pieces = pieces_of(again, different, which, self._borders)
                 own = prepared(again, pieces, machine, self._choices)
                 parts.append(_Part([members[n] for n in cut], own))
             elif cut:
@@ -138,15 +141,20 @@ class BatchedTuningFeatures(BatchedFeatures):
                     if buffers is not None:
                         buffers[n] = rows.buffers(k)
 
-    def _cut(self, made: Ready) -> dict[int, list[Instance]]:
-        """The candidates with conditions, by number, and what their loops are cut into."""
-        found: dict[int, list[Instance]] = {}
-        those = made.conditional.nonzero()[0].tolist()
-        trees = Trees(made.nest, made.population, made.stores) if those else None
-        for n in those:
-            assert trees is not None
-            try:
-                found[n] = trees.instances(n)
-            except UncutError as error:
-                self.share.reasons[str(error)] += 1
-        return found
+    def _cut(self, made: Ready) -> tuple[list[int], list[Pieces], Ints]:
+        """The candidates with conditions, the different pieces that loops are cut into, and which
+        of these each has."""
+        those = made.conditional.nonzero()[0]
+        if not len(those):
+            return [], [], those
+        every, which = Trees(made.nest, made.population, made.stores).pieces(those)
+        renumbered = np.full(len(every), -1)
+        found: list[Pieces] = []
+        for k, own in enumerate(every):
+            if isinstance(own, str):
+                self.share.reasons[own] += int((which == k).sum())
+            else:
+                renumbered[k] = len(found)
+                found.append(own)
+        which = renumbered[which]
+        return those[which >= 0].tolist(), found, which[which >= 0]

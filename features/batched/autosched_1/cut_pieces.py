@@ -19,7 +19,8 @@ from autosched.features.batched.autosched_1.borders import (
     border_pieces,
     is_padded,
 )
-from autosched.features.batched.autosched_1.partition import Instance, Path, Place
+from autosched.features.batched.autosched_1.cut_trees import FREE, Instance, Path, Place
+from autosched.features.batched.autosched_1.partition import Pieces
 from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
@@ -33,11 +34,11 @@ Grouped = dict[Group, list[list[Instance]]]
 
 
 def pieces_of(
-    ready: Ready, every: Sequence[Sequence[Instance]], borders: KnownBorders
+    ready: Ready, every: Sequence[Pieces], which: Ints, borders: KnownBorders
 ) -> list[Piece]:
-    """The pieces of a population, whose candidates have the copies `every`, in program order."""
+    """The pieces of a population, of whose candidates each has one of `every`."""
     buffers = [store.buffer for store in ready.stores]
-    grouped = [_groups(instances, buffers) for instances in every]
+    grouped = [_groups(own, buffers) for own in every]
     most: dict[Group, int] = {}
     for own in grouped:
         for group, those in own.items():
@@ -54,11 +55,12 @@ def pieces_of(
                 ]
                 if is_padded(ready.stores[store]):
                     hinted = [item if _is_hinted(item) else None for item in items]
-                    whole = _Copies(ready, ready.stores[store], hinted, nodes).piece()
-                    found += _with_border(ready, whole, every, borders)
+                    whole = _Copies(ready, ready.stores[store], hinted, which, nodes).piece()
+                    dead = np.array([own.dead for own in every])[which]
+                    found += _with_border(ready, whole, dead, borders)
                     items = [None if _is_hinted(item) else item for item in items]
                     first = len(found)
-                piece = _Copies(ready, ready.stores[store], items, nodes).piece()
+                piece = _Copies(ready, ready.stores[store], items, which, nodes).piece()
                 piece.beside = tuple(range(first, first + len(group)))
                 piece.together = piece.together & (len(group) > 1)
                 found.append(piece)
@@ -70,38 +72,34 @@ def _is_hinted(item: Instance | None) -> bool:
     return item is not None and not item.asked and not item.path
 
 
-def _groups(
-    instances: Sequence[Instance], buffers: Sequence[int]
-) -> dict[Group, list[list[Instance]]]:
+def _groups(pieces: Pieces, buffers: Sequence[int]) -> dict[Group, list[list[Instance]]]:
     """The copies of one candidate by the stores that are together."""
     found: dict[Group, list[list[Instance]]] = {}
-    done: set[int] = set()
+    instances = pieces.instances
+    among: dict[int, list[int]] = {}
     for k, item in enumerate(instances):
-        if k in done:
-            continue
-        those = _together(item, instances, buffers) or [k]
-        done.update(those)
-        items = [instances[n] for n in those]
-        found.setdefault(tuple([own.store for own in items]), []).append(items)
+        among.setdefault(item.beside if item.beside >= 0 else -1 - k, []).append(k)
+    for those in among.values():
+        if not _together(those, pieces, buffers):
+            for k in those:
+                found.setdefault((instances[k].store,), []).append([instances[k]])
+        else:
+            items = [instances[k] for k in those]
+            found.setdefault(tuple([item.store for item in items]), []).append(items)
     return found
 
 
-def _together(item: Instance, every: Sequence[Instance], buffers: Sequence[int]) -> list[int]:
-    """The copies that are all of the sequence of a copy, itself among them, if they are of one
-    buffer at one place."""
-    if item.beside < 0:
-        return []
-    found = [k for k, other in enumerate(every) if other.beside == item.beside]
-    place = buffers[item.store], item.at
-    if len(found) != item.count or any(
-        (buffers[every[k].store], every[k].at) != place for k in found
-    ):
-        return []
-    return found
+def _together(those: Sequence[int], pieces: Pieces, buffers: Sequence[int]) -> bool:
+    """Whether these copies are all of a sequence, and of one buffer at one place."""
+    items = [pieces.instances[k] for k in those]
+    if items[0].beside < 0 or len(items) != items[0].count:
+        return False
+    places = {(buffers[pieces.instances[k].store], pieces.at[k]) for k in those}
+    return len(places) == 1
 
 
 def _with_border(
-    ready: Ready, piece: Piece, every: Sequence[Sequence[Instance]], borders: KnownBorders
+    ready: Ready, piece: Piece, dead: Flags, borders: KnownBorders
 ) -> list[Piece]:
     """The pieces of a copy with a border."""
     forms = ready.nest.forms
@@ -113,29 +111,33 @@ def _with_border(
     for own in found:
         if own.simplifies is not None:
             moved = moved | own.simplifies
-    dead = np.array([any(item.dead for item in items) for items in every])
     forms.refuse(moved & dead, "starts that simplification takes out")
     return found
 
 
 class _Copies:
-    """The copies of a store that have one place, None for a candidate without one."""
+    """The copies of a store that have one place, by number of the pieces that a candidate has
+    (`which`): None for those without one."""
 
     def __init__(
         self,
         ready: Ready,
         store: Store,
         items: Sequence[Instance | None],
+        which: Ints,
         nodes: dict[Path, int],
     ) -> None:
-        self._forms, self._store, self._items = ready.nest.forms, store, items
+        self._forms, self._store, self._which = ready.nest.forms, store, which
+        self._kinds = len(items)
+        some = [(k, item) for k, item in enumerate(items) if item is not None]
+        self._rows, self._items = [k for k, _ in some], [item for _, item in some]
         self._nodes = nodes
         self._places: dict[int, Place] = {
             slot: (s, k)
             for s, stage in ready.nest.stages.items()
             for k, slot in enumerate(stage.loops.slots)
         }
-        self._exists: Flags = np.array([item is not None for item in items])
+        self._exists: Flags = self._numbers([1] * len(some)) > 0
         self._cut: dict[int, Flags] = {}
         self._stays: dict[int, Flags] = {}
         self._added: dict[int, Ints] = {}
@@ -147,40 +149,48 @@ class _Copies:
         copy = replace(
             store,
             loops=loops,
-            place=self._numbers([_number(item) for item in self._items]),
+            place=self._numbers([item.number * PLACES for item in self._items], AFTER_ALL),
             outside=_outside(store, loops, forms),
             touched=[replace(access) for access in store.touched],
         )
-        table = [_around(item) for item in self._items]
-        floor, level, outer, count, among = np.array(table, np.int64).T
-        none = np.zeros(forms.count, bool)
-        around = Surroundings(floor, level, outer, count, among > 0, none)
-        return Piece(copy, around, (), among > 0, self._correction(), self._exists)
+        among = self._numbers([int(item.beside >= 0) for item in self._items]) > 0
+        around = Surroundings(
+            self._numbers([item.floor for item in self._items]),
+            self._numbers([item.level for item in self._items]),
+            self._numbers([item.outer for item in self._items]),
+            self._numbers([item.count for item in self._items], 1),
+            among,
+            np.zeros(forms.count, bool),
+        )
+        return Piece(copy, around, (), among, self._correction(), self._exists)
 
-    def _numbers(self, values: Sequence[int]) -> Ints:
-        found: Ints = np.array(values, np.int64)
-        return found
+    def _numbers(self, values: Sequence[int], default: int = 0) -> Ints:
+        """By candidate; `values` are those of the copies that there are."""
+        found = np.full(self._kinds, default, np.int64)
+        found[self._rows] = values
+        return found[self._which]
 
     def _loops(self) -> list[LoopAround]:
         """The loops around the copies: the same one for copies in the same pieces of the loops up
         to it."""
-        found, outside = [], set[Place]()
-        for loop in self._store.loops:
+        found = []
+        known, own = self._nodes, dict.fromkeys((item.path for item in self._items), 0)
+        nodes, cut = self._numbers([0] * len(self._items)), {p for path in own for p, _ in path}
+        outside = set[Place]()
+        for number, loop in enumerate(self._store.loops):
             place = self._places[loop.slot]
             outside.add(place)
-            extents, nodes = [], []
-            for item in self._items:
-                extents.append(1 if item is None else item.extents.get(place, 1))
-                nodes.append(0 if item is None else self._node(item.path, outside))
-            extent = self._numbers(extents)
-            node = self._numbers(nodes)
-            found.append(replace(loop, extent=extent, present=extent > 1, node=node))
+            if place in cut or number == 0:
+                for path in own:
+                    kept = tuple([step for step in path if step[0] in outside])
+                    own[path] = known.setdefault(kept, len(known))
+                nodes = self._numbers([own[item.path] for item in self._items])
+            extents = [item.extents.get(place, 1) for item in self._items]
+            extent = self._numbers(extents, 1)
+            if FREE in extents:
+                extent = np.where(extent == FREE, self._forms.extents[loop.slot], extent)
+            found.append(replace(loop, extent=extent, present=extent > 1, node=nodes))
         return found
-
-    def _node(self, path: Path, outside: set[Place]) -> int:
-        """A number for the pieces of these loops."""
-        own = tuple([step for step in path if step[0] in outside])
-        return self._nodes.setdefault(own, len(self._nodes))
 
     def _note(self, slot: int) -> None:
         """Where the copies are in a piece of the loop, still in a loop over it, and from where."""
@@ -189,11 +199,11 @@ class _Copies:
         place = self._places[slot]
         cut, stays, added = [], [], []
         for item in self._items:
-            here = item is not None and any(step[0] == place for step in item.path)
+            here = any(step[0] == place for step in item.path)
             cut.append(here)
-            stays.append(item is not None and (not here or place in item.extents))
-            added.append(0 if item is None else item.added.get(place, 0))
-        self._cut[slot], self._stays[slot] = np.array(cut), np.array(stays)
+            stays.append(not here or place in item.extents)
+            added.append(item.added.get(place, 0))
+        self._cut[slot], self._stays[slot] = self._numbers(cut) > 0, self._numbers(stays) > 0
         self._added[slot] = self._numbers(added)
 
     def _correction(self) -> Ints:
@@ -201,7 +211,7 @@ class _Copies:
         forms, store = self._forms, self._store
         found = np.zeros((NUM_COUNTERS, forms.count), np.int64)
         if store.ops.conditional:
-            cut: Flags = np.array([item is not None and bool(item.path) for item in self._items])
+            cut = self._numbers([bool(item.path) for item in self._items]) > 0
             forms.refuse(cut, "a value with conditions in a loop that is cut")
         for form in own_indices(forms, store) * store.ops.updates:
             found += self._of_index(form)
@@ -236,16 +246,6 @@ class _Copies:
         now = np.where(after > 0, after + base + (constant != 0) - 1, 0)
         found[_INT_ADDSUB] += now - was
         return found
-
-
-def _number(item: Instance | None) -> int:
-    return AFTER_ALL if item is None else item.number * PLACES
-
-
-def _around(item: Instance | None) -> tuple[int, int, int, int, int]:
-    if item is None:
-        return 0, 0, 0, 1, 0
-    return item.floor, item.level, item.outer, item.count, int(item.beside >= 0)
 
 
 def _outside(store: Store, loops: Sequence[LoopAround], forms: Forms) -> Floats:

@@ -1,0 +1,375 @@
+"""LoopPartition on numbers: the pieces that conditions cut the loops of a tree into.
+
+A tree is made of numbers alone, so what comes of one is known for all candidates that have it. Its
+loops are cut as the pass cuts them, which asks of the same conditions in the same way
+(`loops/loop_interval.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from autosched.state.iterator import Annotation
+from autosched.transform.loops.loop_partition import LoopPartition
+
+Place = tuple[int, int]
+"""A loop: its stage, and its position there."""
+Path = tuple[tuple[Place, int], ...]
+"""Of which piece of each loop that is cut."""
+FREE = 0
+"""The extent of a loop that no condition asks of: any above 1."""
+
+
+class Variable(NamedTuple):
+    """That of the loop at a place; a start of a reduction has loops of its own."""
+
+    place: Place
+    of_start: bool
+
+
+class Condition(NamedTuple):
+    """sum(factor * variable) + constant <= 0."""
+
+    terms: tuple[tuple[Variable, int], ...]
+    constant: int
+
+
+class Leaf(NamedTuple):
+    """A store and the conditions around it."""
+
+    store: int
+    conditions: tuple[Condition, ...]
+
+
+class Alone(NamedTuple):
+    """What encloses without being a loop."""
+
+    body: tuple[Node, ...]
+
+
+class Loop(NamedTuple):
+    """A loop; `kind` is its annotation."""
+
+    var: Variable
+    extent: int
+    kind: int
+    body: tuple[Node, ...]
+
+
+Node = Loop | Alone | Leaf
+
+
+@dataclass(eq=False, slots=True)
+class Instance:
+    """A copy of a store: the extents of the loops around it, the pieces it is in, and what is
+    added to the variables of loops. A loop that a piece has no more has no extent. `asked`: it was
+    in conditions; `number` is its place in the program, the others are its `Surroundings`."""
+
+    store: int
+    extents: dict[Place, int]
+    path: Path
+    added: dict[Place, int]
+    asked: bool
+    number: int
+    floor: int = 0
+    level: int = 0
+    outer: int = 0
+    count: int = 1
+    beside: int = -1
+
+
+class Cut(NamedTuple):
+    """What comes of a tree: the copies of stores in program order; of stores with no copy after it,
+    the path of one that is left out; and what is left of what the program may grow."""
+
+    instances: tuple[Instance, ...]
+    gone: dict[int, Path]
+    budget: int
+
+
+class UncutError(Exception):
+    """The pass does something with this candidate that has no rule here."""
+
+
+@lru_cache(maxsize=20_000)
+def cut(roots: tuple[Node, ...]) -> Cut | str:
+    """What comes of a tree, or why there is no rule for it."""
+    cutter = _Cutter()
+    try:
+        found = cutter.run([_known(node)[0] for node in roots], {}, {}, (), ())
+    except UncutError as error:
+        return str(error)
+    note_surroundings(found, 0, 0, None, [])
+    return Cut(tuple(cutter.instances), cutter.gone, cutter.budget)
+
+
+class _Relaxed(NamedTuple):
+    """A condition on a loop as it is for all iterations of the loops inside: `slack` less is its
+    least value (`loop_interval.Part`)."""
+
+    factor: int
+    others: tuple[tuple[Variable, int], ...]
+    constant: int
+    slack: int
+
+
+class _Known(NamedTuple):
+    """A loop with the conditions on it, and the number of stores inside."""
+
+    loop: Loop
+    body: list[_Node]
+    conditions: list[_Relaxed]
+    size: int
+
+
+class _Enclosing(NamedTuple):
+    body: list[_Node]
+
+
+_Node = _Known | _Enclosing | Leaf
+_Bodies = tuple[_Node, list[Leaf], dict[Variable, int]]
+
+
+def _known(node: Node) -> _Bodies:
+    """The node with what is known of its loops; its leaves, and the extents of its loops."""
+    if isinstance(node, Leaf):
+        return node, [node], {}
+    body: list[_Node] = []
+    leaves: list[Leaf] = []
+    inner: dict[Variable, int] = {}
+    for child in node.body:
+        made, own, extents = _known(child)
+        body.append(made)
+        leaves += own
+        inner.update(extents)
+    if isinstance(node, Alone):
+        return _Enclosing(body), leaves, inner
+    conditions = []
+    for leaf in leaves:
+        for condition in leaf.conditions:
+            terms = dict(condition.terms)
+            factor = terms.pop(node.var, None)
+            if factor is not None:
+                conditions.append(_relaxed(factor, terms, condition.constant, inner))
+    inner[node.var] = node.extent
+    return _Known(node, body, conditions, len(leaves)), leaves, inner
+
+
+def _relaxed(
+    factor: int, terms: dict[Variable, int], constant: int, inner: dict[Variable, int]
+) -> _Relaxed:
+    others, slack = [], 0
+    for var, own in terms.items():
+        extent = inner.get(var)
+        if extent is None:
+            others.append((var, own))
+        else:
+            constant += max(own, 0) * (extent - 1)
+            slack += abs(own) * (extent - 1)
+    return _Relaxed(factor, tuple(others), constant, slack)
+
+
+class _Span(NamedTuple):
+    """The values of a variable; `single` where its loop is no more."""
+
+    low: int
+    high: int
+    single: bool
+
+
+_Spans = dict[Variable, _Span]
+_Around = tuple[tuple[Place, int], ...]
+_Part = tuple[int, int]
+"""factor * variable + constant <= 0."""
+
+
+@dataclass(eq=False, slots=True)
+class _Out:
+    """A loop, or something else that encloses, in the tree after cutting."""
+
+    loop: bool
+    body: list[_Out | Instance]
+
+
+class _Cutter:
+    """The pass; the values of variables go along, and what is added to those of loops."""
+
+    def __init__(self) -> None:
+        self.budget = LoopPartition.max_growth
+        self.instances: list[Instance] = []
+        self.gone: dict[int, Path] = {}
+
+    def run(
+        self,
+        nodes: Sequence[_Node],
+        env: _Spans,
+        added: dict[Place, int],
+        path: Path,
+        around: _Around,
+    ) -> list[_Out | Instance]:
+        found: list[_Out | Instance] = []
+        for node in nodes:
+            if isinstance(node, _Known):
+                found += self._loop(node, 0, node.loop.extent, env, added, path, around)
+            elif isinstance(node, Leaf):
+                found += self._store(node, env, added, path, around)
+            else:
+                body = self.run(node.body, env, added, path, around)
+                found += [_Out(False, body)] if body else []
+        return found
+
+    def _store(
+        self, leaf: Leaf, env: _Spans, added: dict[Place, int], path: Path, around: _Around
+    ) -> list[_Out | Instance]:
+        for terms, constant in leaf.conditions:
+            low = high = constant
+            for var, factor in terms:
+                span = env[var]
+                low += factor * (span.low if factor > 0 else span.high)
+                high += factor * (span.high if factor > 0 else span.low)
+            if low > 0:
+                self.gone[leaf.store] = path
+                return []
+            if high > 0:
+                raise UncutError("a condition that stays")
+        self.gone.pop(leaf.store, None)
+        moved = {place: by for place, by in added.items() if by}
+        number, asked = len(self.instances), bool(leaf.conditions)
+        one = Instance(leaf.store, dict(around), path, moved, asked, number)
+        self.instances.append(one)
+        return [one]
+
+    def _loop(
+        self,
+        node: _Known,
+        by: int,
+        end: int,
+        env: _Spans,
+        added: dict[Place, int],
+        path: Path,
+        around: _Around,
+    ) -> list[_Out | Instance]:
+        """A loop of `end` iterations, `by` added to its variable."""
+        loop = node.loop
+        last = by + end - 1
+        undecided = _undecided(node, by, end, env) if node.conditions else []
+        if undecided and self._afford(node.size):
+            exact = [(factor, constant) for factor, constant, _, alone in undecided if alone]
+            low, high = 0, end
+            for part in exact:
+                low, high = _interval(part, low, high)
+            if loop.kind == Annotation.PARALLEL:
+                if low == 0 and 0 < high == end - 1:
+                    last -= 1
+            elif (low, high) != (0, end) and low < high:
+                return self._cut(node, by, [0, low, high, end], env, added, path, around)
+            else:
+                edges = None
+                if loop.kind != Annotation.VECTORIZE:
+                    loose = [(f, c - slack) for f, c, slack, alone in undecided if alone]
+                    edges = _deciding([*exact, *loose], end)
+                if edges is not None:
+                    return self._cut(node, by, [0, *edges, end], env, added, path, around)
+                if len(exact) < len(undecided):
+                    raise UncutError("two versions of a loop")
+        here = {**env, loop.var: _Span(by, last, False)}
+        own = (*around, (loop.var.place, end))
+        body = self.run(node.body, here, added, path, own)
+        return [_Out(True, body)] if body else []
+
+    def _afford(self, size: int) -> bool:
+        if size > self.budget:
+            return False
+        self.budget -= size
+        return True
+
+    def _cut(
+        self,
+        node: _Known,
+        by: int,
+        edges: list[int],
+        env: _Spans,
+        added: dict[Place, int],
+        path: Path,
+        around: _Around,
+    ) -> list[_Out | Instance]:
+        found: list[_Out | Instance] = []
+        var = node.loop.var
+        pieces = [(low, high) for low, high in pairwise(edges) if low < high]
+        for number, (low, high) in enumerate(pieces):
+            first = by + low
+            then, own = {**added, var.place: first}, (*path, (var.place, number))
+            if high - low == 1:
+                here = {**env, var: _Span(first, first, True)}
+                found += self.run(node.body, here, then, own, around)
+            else:
+                found += self._loop(node, first, high - low, env, then, own, around)
+        return found
+
+
+def _undecided(
+    node: _Known, by: int, end: int, env: _Spans
+) -> list[tuple[int, int, int, bool]]:
+    """The conditions on a loop that neither hold nor fail throughout: factor, constant, slack, and
+    whether nothing else is in them."""
+    found = []
+    for factor, others, constant, slack in node.conditions:
+        constant += factor * by
+        alone = True
+        low = high = 0
+        for var, own in others:
+            span = env[var]
+            if span.single:
+                constant += own * span.low
+            else:
+                alone = False
+                low += own * (span.low if own > 0 else span.high)
+                high += own * (span.high if own > 0 else span.low)
+        reach = factor * (end - 1)
+        least, most = constant + low + min(reach, 0), constant + high + max(reach, 0)
+        if least - slack <= 0 < most:
+            found.append((factor, constant, slack, alone))
+    return found
+
+
+def _interval(part: _Part, low: int, high: int) -> tuple[int, int]:
+    """The part of [low, high) where it holds."""
+    factor, constant = part
+    if factor > 0:
+        return low, min(high, -constant // factor + 1)
+    return max(low, -(-constant // -factor)), high
+
+
+def _deciding(parts: Sequence[_Part], end: int) -> tuple[int, int] | None:
+    """`LoopConditions.deciding_interval` of [0, end)."""
+    for part in parts:
+        low, high = _interval(part, 0, end)
+        if (low, high) != (0, end) and low < high:
+            return low, high
+    return None
+
+
+def note_surroundings(
+    nodes: list[_Out | Instance],
+    depth: int,
+    floor: int,
+    beside: tuple[int, int, int, int] | None,
+    made: list[None],
+) -> None:
+    """Note what stands beside each store (`walk/visitor.py`): level, outer, count, and which."""
+    if len(nodes) > 1:
+        made.append(None)
+        beside, floor = (depth, floor, len(nodes), len(made)), depth
+    for node in nodes:
+        if isinstance(node, Instance):
+            node.floor = floor
+            if beside is not None:
+                node.level, node.outer, node.count, node.beside = beside
+        elif node.loop:
+            note_surroundings(node.body, depth + 1, floor, beside, made)
+        else:
+            note_surroundings(node.body, depth, depth, None, made)
