@@ -59,6 +59,9 @@ class Form:
 class Forms:
     """Arithmetic on forms of `count` candidates; `extents` has those of the slots so far.
 
+    Where several rows are copies of one candidate, `owner` says by row of which, and they are
+    refused together; row 0, whose owner is the number of candidates, is of none.
+
     A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`). With `short`
     a quotient or remainder that cuts a sum of three terms is no form: simplification does not
     always see that it cuts one of them only.
@@ -71,6 +74,7 @@ class Forms:
         self._largest: dict[Term, Ints] = {}
         self.bad: Flags = np.zeros(count, bool)
         self.reasons: Counter[str] = Counter()
+        self.owner: Ints | None = None
         self._short = short
         self.zero: Ints = np.zeros(count, np.int64)
         self.one: Ints = np.ones(count, np.int64)
@@ -83,9 +87,25 @@ class Forms:
 
     def refuse(self, where: Flags, why: str) -> None:
         """Mark the candidates `where` as bad; the first reason of each counts."""
-        if where.any():
+        if not where.any():
+            return
+        if self.owner is None:
             self.reasons[why] += int((where & ~self.bad).sum())
             self.bad = self.bad | where
+        else:
+            self._refuse_owners(where, why)
+
+    def _refuse_owners(self, where: Flags, why: str) -> None:
+        assert self.owner is not None
+        every = np.zeros(int(self.owner[0]) + 1, bool)
+        every[self.owner[where]] = True
+        every[-1] = False
+        before = np.zeros_like(every)
+        before[self.owner[self.bad]] = True
+        new = int((every & ~before).sum())
+        if new:
+            self.reasons[why] += new
+        self.bad = self.bad | every[self.owner]
 
     def refuse_part(self, rows: Ints, part: Forms) -> None:
         """What `part`, whose candidates are `rows` here, refused is refused."""
@@ -95,12 +115,13 @@ class Forms:
 
     def attempt(self, make: Callable[[], _Made], *, short: bool = False) -> tuple[_Made, Flags]:
         """What `make` makes, and where that is no form; nothing is refused for it."""
-        bad, reasons, before = self.bad, self.reasons, self._short
+        bad, reasons, before, owner = self.bad, self.reasons, self._short, self.owner
+        self.owner = None
         self.bad, self.reasons, self._short = np.zeros(self.count, bool), Counter(), short
         try:
             return make(), self.bad
         finally:
-            self.bad, self.reasons, self._short = bad, reasons, before
+            self.bad, self.reasons, self._short, self.owner = bad, reasons, before, owner
 
     def full(self, value: int) -> Ints:
         """`value` for every candidate."""

@@ -14,14 +14,16 @@ from autosched.features.batched.alike import (
     Alike,
     parts_of,
     population_of,
+    repeated,
     some_of,
 )
 from autosched.features.batched.autosched_1.borders import KnownBorders
-from autosched.features.batched.autosched_1.cut_pieces import pieces_of
+from autosched.features.batched.autosched_1.cut_pieces import CopiesOf, pieces_of
 from autosched.features.batched.autosched_1.kept import Kept
 from autosched.features.batched.autosched_1.partition import Pieces, Trees
 from autosched.features.batched.autosched_1.piece import Ready
 from autosched.features.batched.autosched_1.rows import Prepared, prepared, ready, rows_of_all
+from autosched.features.batched.autosched_1.spread import Spread
 from autosched.features.batched.autosched_1.values import KnownChoices
 from autosched.features.batched.autosched_1.whole_pieces import whole_pieces
 from autosched.features.batched.batch import BatchedFeatures, Program
@@ -97,9 +99,13 @@ class BatchedTuningFeatures(BatchedFeatures):
             whole = prepared(made, whole_pieces(made, self._borders), machine, self._choices)
             parts = [_Part(members, whole)]
             if len(cut) >= _WORTH_CUTTING:
-                again = ready(program.ops, population_of(some_of(alike, cut)))
-                pieces = pieces_of(again, different, which, self._borders)
-                own = prepared(again, pieces, machine, self._choices)
+                copies = CopiesOf.of(different, made.stores)
+                spread = Spread.of(copies.number[which])
+                again = ready(program.ops, population_of(repeated(alike, cut, spread.owner)))
+                again.nest.forms.owner = spread.owner
+                kinds = spread.by_row(copies.first[which])
+                pieces = pieces_of(again, copies, kinds, self._borders)
+                own = prepared(again, pieces, machine, self._choices, spread)
                 parts.append(_Part([members[n] for n in cut], own))
             elif cut:
                 self.share.reasons["few whose loops are cut"] += len(cut)

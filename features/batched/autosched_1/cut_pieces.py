@@ -8,7 +8,7 @@ leave free what they have no copy for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,37 +33,54 @@ Group = tuple[int, ...]
 Grouped = dict[Group, list[list[Instance]]]
 
 
-def pieces_of(
-    ready: Ready, every: Sequence[Pieces], which: Ints, borders: KnownBorders
-) -> list[Piece]:
-    """The pieces of a population, of whose candidates each has one of `every`."""
-    buffers = [store.buffer for store in ready.stores]
-    grouped = [_groups(own, buffers) for own in every]
-    most: dict[Group, int] = {}
-    for own in grouped:
-        for group, those in own.items():
-            most[group] = max(most.get(group, 0), len(those))
+@dataclass(frozen=True, eq=False)
+class CopiesOf:
+    """The copies of stores by kind, each in a row of the candidates that have it; None of kind 0.
+
+    Of `different` pieces, by number: the first of their kinds, and how many they have.
+    """
+
+    kinds: list[dict[Group, list[Instance]]]
+    dead: list[bool]
+    first: Ints
+    number: Ints
+
+    @staticmethod
+    def of(different: Sequence[Pieces], stores: Sequence[Store]) -> CopiesOf:
+        """The copies of these pieces."""
+        buffers = [store.buffer for store in stores]
+        kinds: list[dict[Group, list[Instance]]] = [{}]
+        dead, first = [False], []
+        for own in different:
+            first.append(len(kinds))
+            grouped = _groups(own, buffers)
+            for k in range(max(map(len, grouped.values()), default=1)):
+                kinds.append({group: those[k] for group, those in grouped.items() if k < len(those)})
+                dead.append(own.dead)
+        ends = np.array([*first, len(kinds)])
+        return CopiesOf(kinds, dead, ends[:-1], ends[1:] - ends[:-1])
+
+
+def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders) -> list[Piece]:
+    """The pieces of a population, each row of which has copies of a kind (`which`)."""
     found: list[Piece] = []
     nodes: dict[Path, int] = {}
-    for group in sorted(most):
-        for number in range(most[group]):
-            first = len(found)
-            for member, store in enumerate(group):
-                items = [
-                    own[group][number][member] if number < len(own.get(group, ())) else None
-                    for own in grouped
-                ]
-                if is_padded(ready.stores[store]):
-                    hinted = [item if _is_hinted(item) else None for item in items]
-                    whole = _Copies(ready, ready.stores[store], hinted, which, nodes).piece()
-                    dead = np.array([own.dead for own in every])[which]
-                    found += _with_border(ready, whole, dead, borders)
-                    items = [None if _is_hinted(item) else item for item in items]
-                    first = len(found)
-                piece = _Copies(ready, ready.stores[store], items, which, nodes).piece()
-                piece.beside = tuple(range(first, first + len(group)))
-                piece.together = piece.together & (len(group) > 1)
-                found.append(piece)
+    for group in sorted({group for own in copies.kinds for group in own}):
+        first = len(found)
+        every = [own.get(group) for own in copies.kinds]
+        for member, store in enumerate(group):
+            items = [None if own is None else own[member] for own in every]
+            if is_padded(ready.stores[store]):
+                hinted = [item if _is_hinted(item) else None for item in items]
+                whole = _Copies(ready, ready.stores[store], hinted, which, nodes).piece()
+                dead = np.array(copies.dead)[which]
+                found += _with_border(ready, whole, dead, borders)
+                items = [None if _is_hinted(item) else item for item in items]
+                first = len(found)
+            piece = _Copies(ready, ready.stores[store], items, which, nodes).piece()
+            piece.beside = tuple(range(first, first + len(group)))
+            piece.together = piece.together & (len(group) > 1)
+            found.append(piece)
     return found
 
 

@@ -24,6 +24,7 @@ from autosched.features.batched.autosched_1.nests import (
 )
 from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.starts import move_starts
+from autosched.features.batched.autosched_1.spread import Spread
 from autosched.features.batched.autosched_1.stores_of_row import (
     Estimated,
     estimated,
@@ -76,12 +77,16 @@ def ready(ops: ProgramOps, population: Population, shared: Kept | None = None) -
 
 @dataclass(eq=False)
 class Prepared:
-    """The pieces of a population with what is known before their code: operations by piece."""
+    """The pieces of a population with what is known before their code: operations by piece.
+
+    With `spread`, the population has a row for each copy.
+    """
 
     nest: Nest
     pieces: list[Piece]
     wanted: list[Wanted]
     counts: list[Ints]
+    spread: Spread | None = None
 
 
 def rows_of_all(every: Sequence[Prepared], machine: Machine) -> list[PopulationRows]:
@@ -92,14 +97,17 @@ def rows_of_all(every: Sequence[Prepared], machine: Machine) -> list[PopulationR
 
 
 def _rows(made: Prepared, codes: list[Code], machine: Machine) -> PopulationRows:
-    nest = made.nest
+    nest, stores = made.nest, _estimates(made, codes, machine)
+    if made.spread is not None:
+        nest = made.spread.nest(made.nest)
+        stores = made.spread.taken(nest, stores)
     by_buffer: dict[int, list[Estimated]] = defaultdict(list)
-    for item in _estimates(made, codes, machine):
+    for item in stores:
         by_buffer[item.facts.store.buffer].append(item)
     rows = [row_of(items, _allocation(nest, items), machine) for items in by_buffer.values()]
     count = nest.forms.count
     block = np.empty((len(rows), len(COLUMNS), count))
-    tables = Tables(nest, [piece.store for piece in made.pieces])
+    tables = Tables(nest, [item.facts.store for item in stores])
     for row, own in zip(rows, block, strict=True):
         row_columns(row, tables, machine, own)
     first = np.stack([first_place(items) for items in by_buffer.values()])
@@ -119,7 +127,11 @@ def _rows(made: Prepared, codes: list[Code], machine: Machine) -> PopulationRows
 
 
 def prepared(
-    ready: Ready, pieces: list[Piece], machine: Machine, choices: KnownChoices
+    ready: Ready,
+    pieces: list[Piece],
+    machine: Machine,
+    choices: KnownChoices,
+    spread: Spread | None = None,
 ) -> Prepared:
     """What must be known to ask for the code of pieces; raises UnsupportedError for a program
     without a rule."""
@@ -146,7 +158,7 @@ def prepared(
                 own.note_touched()
             every.append(wanted(own, value, chosen, start, piece.exists))
             counts.append(_with_mads(plain, value.mads))
-    return Prepared(nest, pieces, every, counts)
+    return Prepared(nest, pieces, every, counts, spread)
 
 
 def _estimates(made: Prepared, codes: Sequence[Code], machine: Machine) -> list[Estimated]:
