@@ -1,8 +1,8 @@
 """The copies of stores that cut loops make (`partition.py`), as arrays.
 
-The copies of a candidate take places: one for each store, or for each start of a reduction with
-its steps where these are all of a sequence, as often as some candidate has such a copy. Candidates
-leave free what they have no copy for.
+A candidate has as many rows as copies of a store (`spread.py`). There is a piece for each store, or
+for each start of a reduction with its steps where these are all of a sequence; rows are without
+those that the candidate has fewer copies of.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class CopiesOf:
             first.append(len(kinds))
             grouped = _groups(own, buffers)
             for k in range(max(map(len, grouped.values()), default=1)):
-                kinds.append({group: those[k] for group, those in grouped.items() if k < len(those)})
+                own_kind = {g: those[k] for g, those in grouped.items() if k < len(those)}
+                kinds.append(own_kind)
                 dead.append(own.dead)
         ends = np.array([*first, len(kinds)])
         return CopiesOf(kinds, dead, ends[:-1], ends[1:] - ends[:-1])

@@ -67,7 +67,8 @@ class Spread:
             for rows in self.rows:
                 exists = own.exists[rows] if own.exists is not None else rows >= _FIRST
                 if exists.any():
-                    found.append(_estimated(own, _Taken(own.facts, nest, rows, self.rows[0]), exists, rows))
+                    facts = _Taken(own.facts, nest, rows, self.rows[0])
+                    found.append(_estimated(own, facts, exists, rows))
         return found
 
 

@@ -88,7 +88,9 @@ def longer(table: npt.NDArray[_Made], most: int) -> npt.NDArray[_Made]:
     missing = most - table.shape[-2]
     if not missing:
         return table
-    return np.pad(table, [*[(0, 0)] * (table.ndim - 2), (0, missing), (0, 0)])
+    found = np.zeros((*table.shape[:-2], most, table.shape[-1]), table.dtype)
+    found[..., : table.shape[-2], :] = table
+    return found
 
 
 def scheduled(nests: Nests, vector: Flags) -> None:
