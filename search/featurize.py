@@ -27,7 +27,7 @@ AtOnce = tuple[list[FeatureRows | None], list[int]]
 _START_SECONDS = 20.0
 _TIMES_OURS = 5.0  # its half is as large as ours, which is worked out meanwhile
 _WORTH_SENDING = 8  # fewer candidates are worked out here
-_WORTH_BATCHING = 32  # fewer are not faster at once
+_WORTH_BATCHING = 24  # fewer are not faster at once
 _WORTH_REFUSING = 8  # limits alone are arrays of a few microseconds a candidate
 _MAX_CACHED = 50_000  # about 200 MB
 
