@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from autosched.cpu_caches import TYPICAL
-from autosched.nest.core import core_of
 from autosched.search.initial import Rng, pick
 from autosched.search.rules.protocol import Context
 from autosched.state import queries
@@ -32,7 +31,12 @@ _REDUCTION_PARTS = (1, 1, 2, 3, 4, 8)
 _BLOCKS_OF_A_THREAD, _BLOCKS_HANDED_ON = (1, 2, 4), (1, 2, 4, 8, 16)
 """The second where another stage reads what a block holds: that should still be in a cache."""
 
-_MOST_PACKED = TYPICAL[1] // 2
+_MOST_LOADS, _LEAST_ROWS = 0.75, 4
+"""Of a step where registers are few: loads over multiply-adds, and rows that use what is packed. On
+a Zen 3 (AVX2) a packed matmul of 1024 took 1.3 times as long with tiles of one vector, or of two
+rows, as with four to six rows of two or three (medians of 19, 9 and 18 random candidates)."""
+
+_MANY_REGISTERS = 32
 _LEAST_STEPS = 64
 """Of a part of a reduction: what surrounds it takes longer than fewer."""
 
@@ -44,6 +48,7 @@ class Blocks:
     `axes` has the index of the first of the two steps of each spatial axis, `reductions` that of
     each reduction's step. `lanes` is how many elements of `element` bytes a vector register holds,
     `registers` how many of those there are. `handed_on`: another stage is computed along with it.
+    `most_packed` is how many bytes a panel may have.
     """
 
     axes: tuple[int, ...]
@@ -53,6 +58,7 @@ class Blocks:
     element: int
     threads: int
     handed_on: bool
+    most_packed: int
 
 
 Lengths = dict[int, tuple[int, ...]]
@@ -97,7 +103,7 @@ def _blocks(context: Context, state: State, stage_id: int, axes: list[int]) -> B
     whole = len(shapes) == len(own) == 2 * len(axes) + len(reductions)
     if not whole or inner[-1] != 2 or set(inner) - {1, 2} or set(shapes[2 * len(axes) :]) != {1}:
         return None
-    core = core_of(context.hardware.vector_unit_bytes)
+    core = context.core
     element = op.output(0).dtype.bytes
     return Blocks(
         tuple(axes),
@@ -107,6 +113,7 @@ def _blocks(context: Context, state: State, stage_id: int, axes: list[int]) -> B
         element,
         max(1, context.hardware.num_cores),
         stage.compute_at is ComputeAt.ITER,
+        min(context.second_cache, TYPICAL[1]) // 2,
     )
 
 
@@ -142,20 +149,34 @@ def _register_tile(blocks: Blocks, rng: Rng, height: int, extent: int) -> tuple[
     """Rows of `height`, and elements of each, of `extent`: accumulators that leave registers for
     what they multiply. Half of the time the rows divide, where some can, and then both if some do.
     """
-    most = blocks.registers
     vectors = -(-extent // blocks.lanes)
-    tiles = [
-        (rows, wide)
-        for wide in range(1, 7)
-        for rows in range(1, 17)
-        if most // 2 <= rows * wide and rows * wide + wide + 1 <= most
-    ]
+    tiles = _tiles(blocks.registers, height)
     fitting = [tile for tile in tiles if tile[1] <= vectors] or tiles
     even = [tile for tile in fitting if height % tile[0] == 0]
     if even and pick(rng, 2):
         fitting = [tile for tile in even if extent % (tile[1] * blocks.lanes) == 0] or even
     rows, wide = fitting[pick(rng, len(fitting))]
     return rows, min(wide * blocks.lanes, extent)
+
+
+def _tiles(registers: int, height: int) -> list[tuple[int, int]]:
+    """Rows and vectors of each, as many accumulators as leave `registers` for the operands.
+
+    Of few registers, tiles of few loads where there are rows enough.
+    """
+    tiles = [
+        (rows, wide)
+        for wide in range(1, 7)
+        for rows in range(1, 17)
+        if registers // 2 <= rows * wide and rows * wide + wide + 1 <= registers
+    ]
+    if registers >= _MANY_REGISTERS or height < _LEAST_ROWS:
+        return tiles
+    return [
+        (rows, wide)
+        for rows, wide in tiles
+        if rows >= _LEAST_ROWS and rows + wide <= _MOST_LOADS * rows * wide
+    ]
 
 
 def _reduction(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> tuple[Lengths, int]:
@@ -170,7 +191,7 @@ def _reduction(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> tuple[Lengths
 
 def _packed(blocks: Blocks, depth: int, width: int, extent: int) -> bool:
     """A panel that wide and deep stays in the second cache, and is no wider than all there is."""
-    return depth * width * blocks.element <= _MOST_PACKED and width < extent + blocks.lanes
+    return depth * width * blocks.element <= blocks.most_packed and width < extent + blocks.lanes
 
 
 def _chunks(blocks: Blocks, extents: Sequence[int], tile: Sequence[int], rng: Rng) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from autosched.cpu_caches import TYPICAL
 from autosched.search.initial import Rng
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context, SketchRule
@@ -47,6 +48,8 @@ class SearchSpace:
                 target.is_gpu,
                 options or SearchOptions(),
                 available(target),
+                target.vector_bytes if target.cpu else 0,
+                (target.caches or TYPICAL)[1],
             ),
             custom_rules,
         )

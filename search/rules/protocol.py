@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from autosched.cpu_caches import TYPICAL
+from autosched.nest.core import Core, core_of
 from autosched.search.options import SearchOptions
 from autosched.state.dag import ComputeDAG
 from autosched.state.state import State
@@ -32,6 +34,16 @@ class Context:
     options: SearchOptions
     instructions: tuple[Instruction, ...] = ()
     """The tensor instructions of the target, best first."""
+    vector_bytes: int = 0
+    """The width of the CPU's vector registers; 0 where only Ansor's `hardware` is known, which
+    says 64 for every CPU."""
+    second_cache: int = TYPICAL[1]
+    """Bytes of the CPU's second cache."""
+
+    @property
+    def core(self) -> Core:
+        """The CPU core that kernels run on."""
+        return core_of(self.vector_bytes or self.hardware.vector_unit_bytes)
 
 
 class SketchRule(Protocol):

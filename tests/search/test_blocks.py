@@ -1,5 +1,6 @@
 """Sizes of blocks: what is drawn, what mutation leaves, and that any of them computes the same."""
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -85,6 +86,45 @@ def test_sizes_suit_the_machine() -> None:
             counts = [-(-(split(steps, k).extent or 0) // chunk(steps, k)) for k in blocks.axes]
             assert 4 <= int(np.prod(counts)) <= 32
             assert all(split(steps, k + 1).extent == chunk(steps, k) for k in blocks.axes)
+
+
+@pytest.mark.usefixtures("pack_all")
+def test_sizes_are_those_of_the_targets_registers_and_cache() -> None:
+    """With 16 registers of 8 floats: tiles of few loads, 4 rows at least; Ansor's hardware
+    parameters say 64 bytes for every CPU."""
+    target = replace(
+        cpu_target(threads=2),
+        cpu="znver3",
+        features="+avx,+avx2,+fma",
+        vector_bytes=32,
+        caches=(2**15, 2**19, 2**25),
+    )
+    task = Task.from_workload("matmul", M=600, N=1000, K=1024, target=target)
+    space = SearchSpace(task)
+    tiles: set[tuple[int, int]] = set()
+    for sketch in blocked(task):
+        for steps in space.sample(np.random.default_rng(0), 40, sketch=sketch):
+            (blocks,) = blocked_stages(space.context, task.dag.state_of(steps))
+            assert (blocks.lanes, blocks.registers, blocks.most_packed) == (8, 16, 2**18)
+            rows, columns = (split(steps, k + 1) for k in blocks.axes)
+            (depth,) = split(steps, blocks.reductions[0]).lengths
+            panel, width = columns.lengths
+            assert panel == 1 or (panel or 0) * (width or 0) * (depth or 0) * 4 <= 2**18
+            tiles.add((rows.lengths[-1] or 0, (width or 0) // 8))
+    assert tiles == {(4, 2), (5, 2), (6, 2), (4, 3)}
+
+
+def test_few_rows_take_more_vectors() -> None:
+    """Two rows of three vectors at most would leave the units waiting for each other."""
+    target = replace(cpu_target(threads=2), vector_bytes=32, caches=(2**15, 2**19, 2**25))
+    task = Task.from_workload("matmul", M=2, N=1000, K=96, target=target)
+    space = SearchSpace(task)
+    vectors: set[int] = set()
+    for steps in space.sample(np.random.default_rng(0), 40, sketch=blocked(task)[0]):
+        (blocks,) = blocked_stages(space.context, task.dag.state_of(steps))
+        assert split(steps, blocks.axes[0] + 1).lengths[-1] == 2 or chunk(steps, blocks.axes[0]) < 2
+        vectors.add((split(steps, blocks.axes[1] + 1).lengths[-1] or 0) // 8)
+    assert max(vectors) > 3
 
 
 def split(steps: Steps, k: int) -> SplitStep:
