@@ -14,7 +14,15 @@ from kit.types import MakeTask
 
 def test_it_is_the_sketches_of_the_task_and_samples_of_them(make_task: MakeTask) -> None:
     task = make_task("matmul")
-    context = Context(task.dag, task.target.hardware, task.target.is_gpu, SearchOptions())
+    target = task.target
+    context = Context(
+        task.dag,
+        target.hardware,
+        target.is_gpu,
+        SearchOptions(),
+        vector_bytes=target.vector_bytes,
+        second_cache=target.caches[1],
+    )
     sketches = generate_sketches(context)
     space = SearchSpace(task)
     assert [s.to_str() for s in space.sketches] == [s.to_str() for s in sketches]
