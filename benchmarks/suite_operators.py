@@ -20,7 +20,10 @@ EXP_STEPS = 11
 """Instructions of the shortest single-precision exponential that is known to err by less than a
 unit in the last place (codegen/llvm_exp.py): a multiply-add and a subtraction for the multiple of
 ln2 / 16, two multiply-adds that take it off, a limit, the table's entry, four for the polynomial
-and its product with the entry, and the scaling."""
+and its product with the entry, and the scaling. That is AVX-512. Without its tables and scaling it
+takes eighteen, of which eleven as well are multiplications or multiply-adds: the seven others (two
+limits, a difference, four shifts and integer operations) need none of the units whose peak is
+measured, on cores that have others for them (Zen 3), so that no more is counted there."""
 
 Call = Callable[[], Any]
 Peer = Callable[[Any, list[Any], dict[str, Any]], Call]

@@ -12,6 +12,10 @@ _TABLE = 16
 """Lanes of an AVX-512 register of float32, which holds a table of so many entries."""
 
 
+SCALE_BIAS = 254
+"""What `Lanes.scale_by_bits` expects its exponents to be too large by."""
+
+
 class Lanes:
     """float32 registers of one width with a method for each instruction the polynomials need."""
 
@@ -95,21 +99,13 @@ class Lanes:
         x = self.choose(self.test("ogt", self.const(low), x), self.const(low), x)
         return self.choose(self.test("olt", self.const(high), x), self.const(high), x)
 
+    @property
+    def scales_at_once(self) -> bool:
+        """Whether an instruction multiplies by powers of two."""
+        return self.b.module.scales and self.dtype.lanes > 1
+
     def scale(self, x: str, n: str) -> str:
-        """x 2**n for whole numbers n in [-150, 128].
-
-        AVX-512 has an instruction; others apply the power in two halves, each of which is a float.
-        """
-        if self.b.module.scales and self.dtype.lanes > 1:
-            return self._scaled_at_once(x, n)
-        safe = self.choose(self.test("ord", n, n), n, self.const(0.0))
-        whole = self.b.emit(f"fptosi {self.kind} {safe} to {self.int_kind}")
-        half = self.int_op("ashr", whole, self.int_const(1))
-        rest = self.int_op("sub", whole, half)
-        return self.mul(self.mul(x, _power_of_two(self, half)), _power_of_two(self, rest))
-
-    def _scaled_at_once(self, x: str, n: str) -> str:
-        """In registers of 16, 8 or 4 lanes."""
+        """x 2**n for whole numbers n, where `scales_at_once`: in registers of 16, 8 or 4 lanes."""
         width = next((w for w in (4, 8) if self.dtype.lanes <= w), 16)
         part, rest = f"<{width} x float>", _unmasked(width)
 
@@ -119,6 +115,22 @@ class Lanes:
             return self.b.call(name, part, [*operands, (part, "zeroinitializer"), *rest])
 
         return self._in_registers((x, n), width, scaled)
+
+    def scale_by_bits(self, x: str, n: str) -> str:
+        """x 2**k for whole numbers k in [-150, 128] where the last ten bits of the floats n hold
+        k + SCALE_BIAS: six instructions.
+
+        2**k may be no float, so that it is applied in two halves, k >> 1 and the rest. The bits of
+        n moved to the exponent, one place further right, are those of the first half, and below
+        them the last bit of k, which is cleared. What the first half leaves of k is the second:
+        SCALE_BIAS = 2 * 127 is the bias of both exponents. NaN stays NaN whatever n is.
+        """
+        bits = self.bits(n)
+        first = self.int_op("shl", bits, self.int_const(22))
+        first = self.int_op("and", first, self.int_const(-(1 << 23)))
+        both = self.int_op("shl", bits, self.int_const(23))
+        second = self.int_op("sub", both, first)
+        return self.mul(self.mul(x, self.from_bits(first)), self.from_bits(second))
 
     @property
     def has_tables(self) -> bool:
@@ -196,9 +208,3 @@ class Lanes:
 def _unmasked(width: int) -> list[tuple[str, str]]:
     """The last operands of AVX-512's functions: all lanes, rounded as everywhere."""
     return [("i16", "-1"), ("i32", "4")] if width == 16 else [("i8", "-1")]
-
-
-def _power_of_two(f: Lanes, n: str) -> str:
-    """2**n as a float for integers n in [-126, 127]."""
-    biased = f.int_op("add", n, f.int_const(127))
-    return f.from_bits(f.int_op("shl", biased, f.int_const(23)))

@@ -77,6 +77,7 @@ from autosched.transform.storage.share_output import ShareOutput
 from autosched.transform.storage.storage_rewrite import StorageRewrite
 from autosched.transform.vector.fuse_reductions import FuseReductions
 from autosched.transform.vector.hint_borders import HintBorders
+from autosched.transform.vector.interleave_functions import InterleaveFunctions
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.separate_windows import SeparateWindows
 from autosched.transform.vector.start_in_branches import StartInBranches
@@ -126,6 +127,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         FuseReductions(vector_bytes),
         SeparateWindows(vector_bytes),
         TransposeGathers(),
+        InterleaveFunctions(vector_bytes),
         ComputeOnce(),
         UnrollLoop(),
         UserPasses(2),

@@ -375,6 +375,16 @@ def across_rows(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, B]
 
 
+def exponentials(gpu: bool) -> tuple[Any, list[Any]]:
+    """Exponentials of differences, of a number of vectors that four does not divide."""
+    A = te.placeholder((72,), name="A")
+    B = te.compute((72,), lambda i: te.exp(A[i] - A[0]), name="B")
+    sch = te.create_schedule(B.op)
+    if gpu:
+        _threads(sch, B, *sch[B].split(compute_of(B).axis[0], factor=8))
+    return sch, [A, B]
+
+
 CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "tiled_matmul": tiled_matmul,
     "padded_window": padded_window,
@@ -394,4 +404,5 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "packed_rows": packed_rows,
     "normalised_rows": normalised_rows,
     "across_rows": across_rows,
+    "exponentials": exponentials,
 }

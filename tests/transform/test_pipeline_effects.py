@@ -394,11 +394,15 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     ),
     "VectorizeInnermost": (
         two_stages,
-        lambda f: {s.value.dtype.lanes for s in statements(f, BufferStore)} == {8},
+        lambda f: {s.value.dtype.lanes for s in statements(f, BufferStore)} == {8, 32},
     ),
     "TransposeGathers": (
         lambda: (*PIPELINE_CASES["across_rows"](False), CPU),
         lambda f: bool(expressions(f, Shuffle)),
+    ),
+    "InterleaveFunctions": (
+        lambda: (*PIPELINE_CASES["exponentials"](False), CPU),
+        lambda f: {s.value.dtype.lanes for s in statements(f, BufferStore)} == {32, 8},
     ),
     "UnrollLoop": (short_loops, lambda f: len(statements(f, BufferStore)) == 3),
     "LowerCustomDatatypes": (
