@@ -48,7 +48,7 @@ def test_meaning(line: str, extent: int, expected: list[int]) -> None:
     results = [x.copy() for _ in range(2)]
     for one, arrays in zip((func, new), results, strict=True):
         interp.run(one, [*arrays, 0])
-    np.testing.assert_array_equal(*results)
+    np.testing.assert_array_equal(results[0], results[1])
 
 
 @pytest.mark.parametrize(
