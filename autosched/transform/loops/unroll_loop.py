@@ -26,6 +26,7 @@ from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copies
+from autosched.transform.loops.vector_copies import only_copies_vectors
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,10 @@ class UnrollLoop(FunctionPass):
     such loops are only marked unrolled. With `mark_only` every loop is at most marked, whatever the
     pragmas say: for code generators that unroll later. `unroll_local_access` unrolls every loop
     whose variable indexes local memory of at most `local_bytes` (0: any), which then may be
-    registers. Raises ScheduleError for a loop marked unrolled whose
-    extent is not constant.
+    registers. A loop that only copies vectors, or stores constant ones, stays one where it would
+    become more than `copy_steps` stores (0: any number): its stores take the time of its memory,
+    and of hundreds of them compiling takes more than running. Raises ScheduleError for a loop
+    marked unrolled whose extent is not constant.
     """
 
     name: ClassVar[str] = "UnrollLoop"
@@ -68,6 +71,7 @@ class UnrollLoop(FunctionPass):
     unroll_local_access: bool = False
     mark_only: bool = False
     local_bytes: int = 0
+    copy_steps: int = 0
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         return func.with_body(_Unroller(self).stmt(func.body))
@@ -138,6 +142,10 @@ class _Unroller:
                 and self._normal_loops == 0
                 and self._unroll_depth <= options.auto_max_depth
                 and (extent * self._steps <= self._max_step or extent <= options.auto_max_extent)
+                and not (
+                    0 < options.copy_steps < extent * self._steps
+                    and only_copies_vectors(body, loop.loop_var)
+                )
             )
         if unroll and extent is not None:
             self._steps *= extent
