@@ -8,6 +8,8 @@ a candidate needs a rule that is not here (reads that differ, say) it is refused
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from autosched.features.batched.context import Context
@@ -23,6 +25,7 @@ from autosched.tir.expr import Var
 
 _DIGIT = 12  # bits of a token of a place in the program
 _DEPTH = 4  # tokens after the first
+_BEFORE = 32  # from a loop to what stands right before it; as many stages have an order
 _LAST = (1 << _DIGIT) - 1
 
 
@@ -30,6 +33,8 @@ def build_nest(ops: ProgramOps, population: Population) -> Nest:
     """The nest of all candidates of `population`."""
     forms = Forms(population.count)
     count = len(ops.stages)
+    if count >= _BEFORE:
+        raise UnsupportedError(f"more than {_BEFORE - 1} stages")
     nest = Nest(forms, ops, [{} for _ in range(count)], population.step)
     if population.plan.threads:
         nest.ranks = storage_ranks(population.plan, [stage.scope for stage in ops.stages])
@@ -147,15 +152,25 @@ def _step(nest: Nest, population: Population, s: int, loops: StageLoops) -> Ints
     return found
 
 
+def place_stages(nest: Nest, population: Population) -> None:
+    """Let the stages of a nest stand where they are in `population`."""
+    for s in range(len(nest.ops.stages) - 1, -1, -1):
+        _inside(nest, population, s)
+        nest.stages[s] = replace(nest.stages[s], order=_place(nest, population, s))
+
+
 def _place(nest: Nest, population: Population, s: int) -> tuple[Ints, Ints]:
     """A number that orders the places of the program, and the bits left below it."""
     prefix = nest.forms.full(s << (_DIGIT * _DEPTH))
     shift = nest.forms.full(_DIGIT * (_DEPTH - 1))
-    target, at = population.target[s], population.at[s]
+    target, own = population.target[s], population.at[s] * 64 + s
+    if population.left is not None:
+        left = population.left[s]
+        own = np.where(left < 0, own, left * 64 - _BEFORE + s)
     for t in range(s + 1, len(nest.ops.stages)):
         above, room = nest.stages[t].order
         here = target == t
-        token = (at * 64 + s) << np.maximum(room, 0)
+        token = own << np.maximum(room, 0)
         prefix, shift = np.where(here, above + token, prefix), np.where(here, room - _DIGIT, shift)
     nest.forms.bad |= shift < 0
     return prefix, shift
@@ -167,7 +182,7 @@ def place_of_store(stage: Stage, store: StoreOps | None) -> Ints:
     if store is None:
         token: Ints | int = _LAST
     elif store.is_init:
-        token = stage.start * 64 - 1
+        token = stage.start * 64 - _BEFORE - 1
     else:
         token = _LAST - 1 - (store.into is not None)
     found: Ints = prefix + (token << np.maximum(shift, 0))

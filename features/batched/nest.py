@@ -21,7 +21,8 @@ class Population:
     `target` is the stage that a stage is computed in (-1: none), `at` the position of the loop
     there, `step` the stage's own limit of unrolling (-1: none). `factored` has the factors of the
     old stage's splits for a stage of partial results. `plan` is that of one of them, where they
-    have threads that of all; `texts` are then those of the program.
+    have threads that of all; `texts` are then those of the program. Of stages that have left loops
+    of their target, `left` is the outermost of these, and -1 of others: they stand right before it.
     """
 
     count: int
@@ -32,6 +33,7 @@ class Population:
     factored: list[tuple[Factored, Ints] | None]
     plan: Plan
     texts: Texts | None = None
+    left: list[Ints] | None = None
 
 
 @dataclass(eq=False)

@@ -6,6 +6,7 @@ all numbers in common which the tree follows from are worked out once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,6 +172,8 @@ class Trees:
             loops = stage.loops
             found += [population.target[s], population.at[s], stage.start]
             found += [stage.guarded.astype(np.int64), self._pragma(s)]
+            if population.left is not None:
+                found.append((population.left[s] >= 0).astype(np.int64))
             for k, slot in enumerate(loops.slots):
                 extent = nest.forms.extents[slot]
                 flags = 2 * (extent > 1) + loops.reducing[k]
@@ -239,7 +242,7 @@ class Trees:
         stage, population = self._nest.stages[s], self._population
         loops, extents = stage.loops, self._nest.forms.extents
         attached: dict[int, list[Node]] = {}
-        for u in range(s):
+        for u in self._in_order(s, n):
             if population.target[u][n] == s:
                 attached.setdefault(int(population.at[u][n]), []).extend(self._stage(u, n))
         own = self._of_stage[s]
@@ -273,6 +276,13 @@ class Trees:
                 begin = start(k)
                 body = [Alone(tuple(begin)), *body] if guarded else [*begin, *body]
         return body
+
+    def _in_order(self, s: int, n: int) -> Iterable[int]:
+        """The stages before s; those that have left loops stand after the others of a place."""
+        left = self._population.left
+        if left is None:
+            return range(s)
+        return sorted(range(s), key=lambda u: (left[u][n] >= 0, u))
 
     def _leaf(self, k: int, s: int, n: int, common: int) -> Leaf:
         """The store; loops of its stage from position `common` on are those of the start."""

@@ -14,6 +14,7 @@ from autosched.features.autosched_1.names import COLUMNS, SCALED
 from autosched.features.batched.autosched_1.borders import is_padded
 from autosched.features.batched.autosched_1.columns import program_columns, row_columns
 from autosched.features.batched.autosched_1.facts import Facts
+from autosched.features.batched.autosched_1.hoists import hoist
 from autosched.features.batched.autosched_1.kept import Kept, keep, kept_in_outputs
 from autosched.features.batched.autosched_1.nests import (
     Code,
@@ -58,6 +59,7 @@ def ready(ops: ProgramOps, population: Population, shared: Kept | None = None) -
     """
     with np.errstate(all="ignore"):
         nest = build_nest(ops, population)
+        population = hoist(nest, population)
         move_starts(nest, population)
         conditional = np.zeros(nest.forms.count, bool)
         for stage in nest.stages.values():
@@ -203,8 +205,6 @@ def _check(nest: Nest, stores: list[Store]) -> None:
     for store in stores:
         if store.ops.conditional and not is_padded(store):
             forms.refuse(_has_border(nest, store), "a copy that may be cut at its border")
-        if not store.ops.is_init:
-            forms.refuse(_is_invariant(nest, store), "a stage that may leave a loop")
 
 
 def conditions_around(stage: Stage) -> list[Condition]:
@@ -220,39 +220,4 @@ def _has_border(nest: Nest, store: Store) -> Flags:
         for access in store.touched[:-1]:
             used = access.uses(loop.slot, nest.forms.count)
             found = found | (used & loop.present & (loop.kind != Annotation.PARALLEL))
-    return found
-
-
-def _is_invariant(nest: Nest, store: Store) -> Flags:
-    """Where the innermost loop around the store's stage is not in its indices, and the stage is a
-    statement of that loop's body: a limit of unrolling may be around both it and its consumer."""
-    s = next(k for k, stage in nest.stages.items() if stage is store.stage)
-    loops = {loop.slot: loop for loop in store.loops}
-    found: Flags = np.zeros(nest.forms.count, bool)
-    innermost = nest.forms.full(-1)
-    for t in range(len(nest.ops.stages) - 1, s, -1):
-        outer = nest.stages[t]
-        for k, slot in enumerate(outer.loops.slots):
-            around = nest.around(s, t, k)
-            limited = around & (outer.loops.unroll == k) & (nest.own_step[t] >= 0)
-            if limited.any():
-                found = found & ~(limited & _moves(nest, outer, innermost))
-            loop = loops.get(slot)
-            if loop is None:
-                continue
-            used = np.zeros(nest.forms.count, bool)
-            for access in store.touched:
-                used = used | access.uses(slot, nest.forms.count)
-            still = ~used & (loop.kind != Annotation.PARALLEL)
-            found = np.where(loop.present, still, found)
-            innermost = np.where(loop.present, slot, innermost)
-    return found
-
-
-def _moves(nest: Nest, stage: Stage, slots: Ints) -> Flags:
-    """Where a loop, by slot, moves what the stage stores to."""
-    found: Flags = np.zeros(nest.forms.count, bool)
-    for var in stage.ops.axes[: stage.ops.data]:
-        for slot, term in stage.axes[var].every():
-            found = found | ((slots == slot) & (term.scale != 0))
     return found

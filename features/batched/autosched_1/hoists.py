@@ -1,0 +1,148 @@
+"""Where invariant stages move to (`transform/loops/hoist_invariants.py`), as arrays.
+
+A stage that is computed in a loop of another one leaves it, with all that is computed inside, where
+nothing of this moves with the loop and what it reads leaves the loop as well:
+
+    for i in range(16):                  for i in range(16):
+        for j in range(8):         ->        total[0] = ...
+            total[0] = ...                   for j in range(8):
+            Y[i, j] = total[0]                   Y[i, j] = total[0]
+
+Regions and loops stay what InferBound made them; only where the stage stands is another place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from autosched.features.batched.build_nest import place_stages
+from autosched.features.batched.forms import Flags, Ints
+from autosched.features.batched.nest import Nest, Population
+from autosched.state.iterator import Annotation
+
+ALL_LOOPS = "a stage that may leave all loops of another"
+LIMIT = "a stage that leaves a loop with a limit of unrolling"
+BESIDE_START = "a stage that moves next to the start of a reduction"
+
+
+def hoist(nest: Nest, population: Population) -> Population:
+    """The population with its stages where they move to; where none moves, itself.
+
+    The nest's tables follow. Candidates of which the rule does not know are refused.
+    """
+    moves = _Moves(nest, population)
+    ats = [moves.stage(s) for s in range(len(nest.ops.stages))]
+    if not any((left >= 0).any() for left in moves.left):
+        return population
+    found = replace(population, at=ats, left=moves.left)
+    place_stages(nest, found)
+    return found
+
+
+class _Moves:
+    """`left` has, by stage, the outermost loop of its target that it leaves, or -1."""
+
+    def __init__(self, nest: Nest, population: Population) -> None:
+        self._nest, self._population = nest, population
+        self._at: list[Ints] = []
+        self.left: list[Ints] = []
+
+    def stage(self, s: int) -> Ints:
+        """The loop, by position in its target, that stage s is computed in at last."""
+        population = self._population
+        at, left = population.at[s].copy(), self._nest.forms.full(-1)
+        for t in range(s + 1, len(self._nest.ops.stages)):
+            here = population.target[s] == t
+            if here.any():
+                self._out_of(s, t, here, at, left)
+        self._at.append(at)
+        self.left.append(left)
+        return at
+
+    def _out_of(self, s: int, t: int, here: Flags, at: Ints, left: Ints) -> None:
+        """Move stage s, which is in stage t where `here`, out of its loops, innermost first."""
+        nest, forms = self._nest, self._nest.forms
+        loops = nest.stages[t].loops
+        inside = self._inside(s)
+        moving = here
+        for k in range(len(loops.slots) - 1, -1, -1):
+            now = moving & (at == k)
+            if not now.any():
+                continue
+            runs = forms.extents[loops.slots[k]] > 1
+            limited = (loops.unroll == k) & (nest.own_step[t] >= 0)
+            still = (loops.kinds[k] != Annotation.PARALLEL) & ~self._held(s, t, k, inside)
+            still &= ~self._uses(inside, loops.slots[k])
+            leaves = now & runs & still
+            forms.refuse(leaves & limited, LIMIT)
+            left[leaves] = k
+            goes = np.where(runs, still, ~limited)
+            at[now & goes] = k - 1
+            moving = moving & ~(now & ~goes)
+        gone = moving & (at < 0)
+        forms.refuse(gone & ((left >= 0) | self._is_still(s, t, inside)), ALL_LOOPS)
+        outermost = self._outermost(t)
+        forms.refuse(here & (left >= 0) & (left == outermost), ALL_LOOPS)
+        if len(nest.stages[t].ops.stores) > 1:
+            start = nest.stages[t].start
+            forms.refuse(here & (left >= 0) & (at < start) & (start <= left), BESIDE_START)
+        # A loop of one iteration is none: the stage stands where it did unless it left another.
+        at[here & (left < 0)] = self._population.at[s][here & (left < 0)]
+
+    def _outermost(self, t: int) -> Ints:
+        """The outermost loop of a stage that is one."""
+        forms, slots = self._nest.forms, self._nest.stages[t].loops.slots
+        found = forms.full(-2)
+        for k in range(len(slots) - 1, -1, -1):
+            found = np.where(forms.extents[slots[k]] > 1, k, found)
+        return found
+
+    def _inside(self, s: int) -> list[tuple[int, Flags]]:
+        """The stages that move with stage s, itself among them, and in which candidates."""
+        found = [(s, np.ones(self._nest.forms.count, bool))]
+        for u in range(s):
+            there = self._nest.inside[u][s] >= 0
+            if there.any():
+                found.append((u, there))
+        return found
+
+    def _uses(self, inside: list[tuple[int, Flags]], slot: int) -> Flags:
+        """Where the loop is in an axis of these stages: what they load is at their axes."""
+        count = self._nest.forms.count
+        found: Flags = np.zeros(count, bool)
+        for u, there in inside:
+            used: Flags = np.zeros(count, bool)
+            for form in self._nest.stages[u].axes.values():
+                for term in form.terms.get(slot, ()):
+                    used = used | (term.scale != 0)
+            found = found | (used & there)
+        return found
+
+    def _held(self, s: int, t: int, k: int, inside: list[tuple[int, Flags]]) -> Flags:
+        """Where a stage that is read stays in loop k of stage t."""
+        found: Flags = np.zeros(self._nest.forms.count, bool)
+        for u in range(s):
+            buffer = self._nest.ops.stages[u].buffer
+            stays = (self._population.target[u] == t) & (self._at[u] >= k)
+            if stays.any():
+                for v, there in inside:
+                    if any(b == buffer for own in self._nest.ops.stages[v].stores for b, _ in own.loads):
+                        found = found | (stays & there)
+        return found
+
+    def _is_still(self, s: int, t: int, inside: list[tuple[int, Flags]]) -> Flags:
+        """Where the innermost loop around stage t would not move what is in stage s."""
+        nest = self._nest
+        found: Flags = np.zeros(nest.forms.count, bool)
+        for above in range(len(nest.ops.stages) - 1, t, -1):
+            loops = nest.stages[above].loops
+            for k, slot in enumerate(loops.slots):
+                around = nest.around(t, above, k)
+                if not around.any():
+                    continue
+                around = around & (nest.forms.extents[slot] > 1)
+                still = (loops.kinds[k] != Annotation.PARALLEL) & ~self._uses(inside, slot)
+                found = np.where(around, still, found)
+        return found

@@ -1,0 +1,130 @@
+"""Stages that leave loops they do not depend on have a rule: rows at once are those one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.features.batched.autosched_1 import rows as rows_file
+from autosched.features.batched.autosched_1.batch import BatchedTuningFeatures
+from autosched.features.batched.autosched_1.hoists import hoist
+from autosched.features.batched.nest import Nest, Population
+from autosched.features.lowering import rows_of_steps
+from autosched.features.sets import Rows
+from autosched.search.options import SearchOptions
+from autosched.search.space import SearchSpace
+from autosched.state.steps import JsonStep, Step, steps_from_json
+from autosched.target import HardwareParams, Target
+from autosched.task import Task
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("softmax", {"M": 12, "N": 48}),
+    ("layer_norm", {"M": 8, "N": 32}),
+]
+COUNT = 24
+_AVX2 = "+avx,+avx2,+fma"
+TARGETS = {
+    cpu: Target(
+        "cpu",
+        HardwareParams.default("cpu", threads=2),
+        2,
+        cpu,
+        features,
+        "x86_64-unknown-linux-gnu",
+        width,
+        caches=(32 << 10, 512 << 10, 32 << 20),
+    )
+    for cpu, features, width in [
+        ("haswell", _AVX2, 32),
+        ("skylake-avx512", f"{_AVX2},+avx512f,+avx512vl,+avx512bw,+avx512dq", 64),
+    ]
+}
+REFUSED = (
+    "a stage that may leave all loops of another",
+    "a stage that leaves a loop with a limit of unrolling",
+    "a stage that moves next to the start of a reduction",
+)
+
+
+def _one(task: Task, steps: tuple[Step, ...]) -> Rows | None:
+    try:
+        return rows_of_steps(task.dag, steps, task.target, "autosched-1")
+    except ScheduleError:
+        return None
+
+
+def _bits(rows: Rows | None) -> object:
+    return None if rows is None else (rows.values.shape, rows.values.tobytes(), rows.buffers)
+
+
+class _Moved:
+    """`hoist`, noting how many of the candidates it is asked about have a stage that moves."""
+
+    def __init__(self) -> None:
+        self.same, self.moved = 0, 0
+
+    def __call__(self, nest: Nest, population: Population) -> Population:
+        found = hoist(nest, population)
+        if found is population:
+            self.same += 1
+        if found.left is not None:
+            some = np.any([left >= 0 for left in found.left], axis=0)
+            self.moved += int((some & ~nest.forms.bad).sum())
+        return found
+
+
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch) -> _Moved:
+    found = _Moved()
+    monkeypatch.setattr(rows_file, "hoist", found)
+    for limit in ("_WORTH_AT_ONCE", "_WORTH_CUTTING"):
+        monkeypatch.setattr(f"autosched.features.batched.autosched_1.batch.{limit}", 1)
+    return found
+
+
+@pytest.mark.parametrize(("name", "args"), CASES)
+@pytest.mark.parametrize("cpu", TARGETS)
+def test_candidates_whose_stages_move_are_worked_out_at_once(
+    name: str, args: dict[str, Any], cpu: str, moved: _Moved
+) -> None:
+    task = Task.from_workload(name, target=TARGETS[cpu], **args)
+    space = SearchSpace(task, SearchOptions(space="autosched"))
+    found = space.sample(np.random.default_rng(7), COUNT)
+    batched = BatchedTuningFeatures(task.dag, task.target)
+    rows = batched.rows_of(found)
+    assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
+    assert moved.moved >= COUNT // 10
+    assert sum(batched.share.reasons[why] for why in REFUSED) <= COUNT // 10
+
+
+def test_a_program_whose_stages_stay_is_as_it_was(moved: _Moved) -> None:
+    task = Task.from_workload("softmax", target=TARGETS["haswell"], M=4, N=12)
+    (rows,) = BatchedTuningFeatures(task.dag, task.target).rows_of([()])
+    assert _bits(rows) == _bits(_one(task, ()))
+    assert moved.same and not moved.moved
+
+
+# The largest value and the sum of a row at each of its outputs, both in the loop over the outputs:
+# they leave it in their order. With a limit of unrolling around that loop they would stand inside.
+ROW: list[JsonStep] = [["CA", 3, 4, 1], ["CA", 2, 4, 1], ["CA", 1, 4, 1]]
+LIMITED: list[JsonStep] = [*ROW, ["PR", 4, 1, "auto_unroll_max_step$16"]]
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [(ROW, ""), (LIMITED, "a stage that leaves a loop with a limit of unrolling")],
+)
+def test_stages_leave_a_loop_but_not_its_limit_of_unrolling(
+    written: list[JsonStep], why: str, moved: _Moved
+) -> None:
+    task = Task.from_workload("softmax", target=TARGETS["haswell"], M=4, N=12)
+    steps = steps_from_json(written)
+    batched = BatchedTuningFeatures(task.dag, task.target)
+    (rows,) = batched.rows_of([steps])
+    assert _bits(rows) == _bits(_one(task, steps))
+    assert batched.share.reasons[why] == (1 if why else 0)
+    assert batched.share.one_by_one == (1 if why else 0)
+    assert (moved.moved > 0) is not bool(why)
