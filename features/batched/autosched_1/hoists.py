@@ -24,7 +24,7 @@ from autosched.state.iterator import Annotation
 
 ALL_LOOPS = "a stage that may leave all loops of another"
 LIMIT = "a stage that leaves a loop with a limit of unrolling"
-BESIDE_START = "a stage that moves next to the start of a reduction"
+PAST_START = "a stage that moves past the start of a reduction"
 
 
 def hoist(nest: Nest, population: Population) -> Population:
@@ -87,7 +87,8 @@ class _Moves:
         forms.refuse(here & (left >= 0) & (left == outermost), ALL_LOOPS)
         if len(nest.stages[t].ops.stores) > 1:
             start = nest.stages[t].start
-            forms.refuse(here & (left >= 0) & (at < start) & (start <= left), BESIDE_START)
+            past = (at < start) & (self._population.at[s] >= start)
+            forms.refuse(here & (left >= 0) & past, PAST_START)
         # A loop of one iteration is none: the stage stands where it did unless it left another.
         at[here & (left < 0)] = self._population.at[s][here & (left < 0)]
 

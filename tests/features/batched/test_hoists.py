@@ -45,7 +45,7 @@ TARGETS = {
 REFUSED = (
     "a stage that may leave all loops of another",
     "a stage that leaves a loop with a limit of unrolling",
-    "a stage that moves next to the start of a reduction",
+    "a stage that moves past the start of a reduction",
 )
 
 
@@ -128,3 +128,28 @@ def test_stages_leave_a_loop_but_not_its_limit_of_unrolling(
     assert batched.share.reasons[why] == (1 if why else 0)
     assert batched.share.one_by_one == (1 if why else 0)
     assert (moved.moved > 0) is not bool(why)
+
+
+# The transposed Q leaves a loop over tiles past the start of the product, which then stays there.
+PAST: list[JsonStep] = [
+    *(["SP", 8, 1, 128, [1], 1], ["CA", 7, 8, 1], ["CA", 6, 8, 1], ["CA", 5, 8, 1]),
+    *(["CHW", 4, "local"], ["SP", 4, 0, 12, [4, 3, 1], 1], ["SP", 4, 4, 128, [4, 1, 32], 1]),
+    *(["SP", 4, 8, 128, [32, 2, 2], 1], ["SP", 4, 12, 64, [64], 1]),
+    ["RE", 4, [0, 4, 8, 1, 5, 9, 12, 2, 6, 10, 13, 3, 7, 11]],
+    *(["FSP", 5, 0, 5, 1], ["FSP", 5, 2, 6, 1], ["FSP", 5, 4, 7, 1], ["RE", 5, [0, 2, 4, 1, 3, 5]]),
+    *(["CA", 4, 5, 2], ["CA", 3, 4, 6], ["CA", 1, 4, 6], ["FU", 5, [0, 1]], ["AN", 5, 0, 3]),
+    *(["FU", 9, [0, 1]], ["AN", 9, 0, 3], ["PR", 4, 0, "auto_unroll_max_step$512"]),
+    *(["FU", 3, [1, 2]], ["AN", 3, 1, 2], ["AN", 4, 13, 2], ["AN", 5, 4, 2]),
+]
+
+
+def test_a_stage_that_moves_past_a_start_goes_one_by_one(moved: _Moved) -> None:
+    args = {"B": 1, "S": 128, "H": 12, "D": 64}
+    target = TARGETS["haswell"]
+    task = Task.from_workload("transpose_batch_matmul_softmax", target=target, **args)
+    steps = steps_from_json(PAST)
+    batched = BatchedTuningFeatures(task.dag, task.target)
+    (rows,) = batched.rows_of([steps])
+    assert _bits(rows) == _bits(_one(task, steps))
+    assert batched.share.reasons["a stage that moves past the start of a reduction"] == 1
+    assert batched.share.one_by_one == 1
