@@ -1,7 +1,7 @@
 """Where invariant stages move to (`transform/loops/hoist_invariants.py`), as arrays.
 
 A stage that is computed in a loop of another one leaves it, with all that is computed inside, where
-nothing of this moves with the loop and what it reads leaves the loop as well:
+nothing of this moves with the loop and nothing that it reads stays in the loop:
 
     for i in range(16):                  for i in range(16):
         for j in range(8):         ->        total[0] = ...
@@ -129,7 +129,8 @@ class _Moves:
             stays = (self._population.target[u] == t) & (self._at[u] >= k)
             if stays.any():
                 for v, there in inside:
-                    if any(b == buffer for own in self._nest.ops.stages[v].stores for b, _ in own.loads):
+                    stores = self._nest.ops.stages[v].stores
+                    if any(b == buffer for own in stores for b, _ in own.loads):
                         found = found | (stays & there)
         return found
 
