@@ -44,6 +44,11 @@ def vector_ir(it: Instruction) -> str:
     element = "float" if it.c.dtype.is_float else "i32"
     sums, words = f"<{lanes} x {element}>", f"<{lanes} x i32>"
     call = f"call {sums} @{it.calls[0]}"
+    adds = "pmadd" in it.calls[0]
+    if adds:
+        words = f"<{2 * lanes} x i16>"
+    elif it.calls[0].startswith("llvm.fma"):
+        words = sums
     before = [
         f'  %x = call {words} asm sideeffect "", "=v,0"({words} zeroinitializer)',
     ]
@@ -52,9 +57,24 @@ def vector_ir(it: Instruction) -> str:
         for k in range(_CHAINS)
     ]
     body = [f"  %b{k} = {call}({sums} %a{k}, {words} %x, {words} %x)" for k in range(_CHAINS)]
+    if words == sums:
+        body = [f"  %b{k} = {call}({sums} %x, {sums} %x, {sums} %a{k})" for k in range(_CHAINS)]
+    elif adds:
+        body = [line for k in range(_CHAINS) for line in _pairs(call, sums, words, k)]
     after = [f'  call void asm sideeffect "", "v"({sums} %b{k})' for k in range(_CHAINS)]
-    declared = [f"declare {sums} @{it.calls[0]}({sums}, {words}, {words})"]
+    takes = f"{words}, {words}" if adds else f"{sums}, {words}, {words}"
+    declared = [f"declare {sums} @{it.calls[0]}({takes})"]
     return _function(declared, before, phis, body, after)
+
+
+def _pairs(call: str, sums: str, words: str, k: int) -> list[str]:
+    """A product and its sum. The operand may have changed, so that none is computed just once."""
+    before = f"%x{k - 1}" if k else "%x"
+    return [
+        f'  %x{k} = call {words} asm sideeffect "", "=v,0"({words} {before})',
+        f"  %p{k} = {call}({words} %x{k}, {words} %x{k})",
+        f"  %b{k} = add {sums} %a{k}, %p{k}",
+    ]
 
 
 def tile_ir(it: Instruction) -> str:

@@ -1,12 +1,13 @@
 """What the dot products of CPUs compute, bit for bit, by the name that LLVM gives them.
 
 A product takes accumulators and two operands, arrays whose last axis is the lanes of LLVM's
-vectors, and returns the new accumulators. Sums of integers wrap.
+vectors, and returns the new accumulators. Sums of integers wrap. vpmaddwd takes the operands alone
+and returns the products, which another instruction adds.
 
 | instruction | what is added to each 32-bit accumulator |
 |---|---|
 | vpdpbusd | four products of unsigned by signed bytes |
-| vpdpwssd | two products of signed 16-bit numbers |
+| vpdpwssd, vpmaddwd | two products of signed 16-bit numbers |
 | vdpbf16ps | two products of bfloat16, that of the odd elements first, each fused with its sum |
 | sdot, udot, usdot | four products of bytes |
 | bfmmla | of (2, 4) by (4, 2) bfloat16: two sums of two products |
@@ -59,6 +60,14 @@ def _integers(a_type: str, b_type: str, count: int) -> Callable[[Any, Any, Any],
     return add
 
 
+def pairs_of_int16(a: Any, b: Any) -> Array:
+    """vpmaddwd: sums of two products; that of four -2**15 wraps (Intel SDM, PMADDWD)."""
+    left, right = (as_elements(np.asarray(x, np.int16), "int16", 2) for x in (a, b))
+    products = left.astype(np.int64) * right.astype(np.int64)
+    total: Array = products.sum(axis=-1).astype(np.int32)
+    return total
+
+
 def dot_bfloat16(c: Any, a: Any, b: Any) -> Array:
     """vdpbf16ps."""
     left, right = (flushed(as_elements(x, "bfloat16", 2)) for x in (a, b))
@@ -106,9 +115,12 @@ def matrix_bfloat16(c: Any, a: Any, b: Any) -> Array:
 _X86 = {128: 4, 256: 8, 512: 16}
 """32-bit lanes of the vector registers of x86, by their bits."""
 
-DOT_PRODUCTS: dict[str, Callable[[Any, Any, Any], Array]] = {
+DOT_PRODUCTS: dict[str, Callable[..., Array]] = {
     **{f"llvm.x86.avx512.vpdpbusd.{n}": _integers("uint8", "int8", 4) for n in _X86},
     **{f"llvm.x86.avx512.vpdpwssd.{n}": _integers("int16", "int16", 2) for n in _X86},
+    "llvm.x86.sse2.pmadd.wd": pairs_of_int16,
+    "llvm.x86.avx2.pmadd.wd": pairs_of_int16,
+    "llvm.x86.avx512.pmaddw.d.512": pairs_of_int16,
     **{f"llvm.x86.avx512bf16.dpbf16ps.{n}": dot_bfloat16 for n in _X86},
     "llvm.aarch64.neon.sdot.v4i32.v16i8": _integers("int8", "int8", 4),
     "llvm.aarch64.neon.udot.v4i32.v16i8": _integers("uint8", "uint8", 4),

@@ -34,7 +34,7 @@ from autosched.te.schedule.use_instruction import (
     reads_in_place,
     tiles_over,
 )
-from autosched.tir.expr import IterVar
+from autosched.tir.expr import IterVar, ProducerLoad, Var
 from autosched.tir.walk import free_vars
 
 VECTOR_TILES = ((6, 4), (4, 4), (12, 2), (8, 2), (14, 1), (1, 8), (1, 4), (1, 2))
@@ -43,12 +43,23 @@ VECTOR_TILES = ((6, 4), (4, 4), (12, 2), (8, 2), (14, 1), (1, 8), (1, 4), (1, 2)
 Those for more than one row have sixteen or more products under way, one or two begun a cycle and
 done some five later."""
 
+FEW_REGISTERS = (
+    *((6, 2), (4, 3), (5, 2), (4, 2), (2, 4), (14, 1), (12, 1), (7, 1)),
+    *((1, 8), (1, 4), (1, 2)),
+)
+"""The same for 16 registers: seven products or more, but for one row."""
+
 
 _LARGE = 1 << 16
 """Products from which on nothing else is tried: an instruction does them several times as fast,
 which a cost model that has seen none does not foresee."""
 _MANY_ROWS = 256
 """Rows of a product from which on packing B once a thread pays for itself."""
+_STEPS = 2
+"""Steps of the reduction that are unrolled where tiles are small: what counts the steps takes a
+tenth of the instructions that one step begins."""
+_FEW_ROWS, _LARGE_B = 64, 1 << 18
+"""Rows of an image and bytes of B, see `_columns_first`."""
 _MOST = 4
 """Tiles of one instruction that are tried."""
 
@@ -60,11 +71,19 @@ def _product(context: Context, state: State, stage_id: int) -> tuple[Product, In
     for it in context.instructions:
         product = as_product(op, it)
         # A result narrower than one call leaves most of it idle.
-        if product is not None and extent(product.n) >= it.extent("n"):
+        if product is None or _widened_already(product, it):
+            continue
+        if extent(product.n) >= it.extent("n"):
             tiles = _tiles(product, it)
             if tiles and all(_reads(product, it, rows) for rows, _ in tiles):
                 return product, it
     return None
+
+
+def _widened_already(product: Product, it: Instruction) -> bool:
+    """Whether A is a copy that is float32 as it is: what is bfloat16 is computed and kept so."""
+    copied = isinstance(product.a.producer.op, ComputeOp)
+    return copied and it.extent("k") == 1 and it.a.dtype.name == "bfloat16"
 
 
 def _reads(product: Product, it: Instruction, rows: int) -> bool:
@@ -76,7 +95,9 @@ def _condition(context: Context, state: State, stage_id: int) -> Decision:
         return Decision.SKIP
     if not _states(context, state, stage_id):
         return Decision.SKIP
-    op = state.stages[stage_id].op
+    op, found = state.stages[stage_id].op, _product(context, state, stage_id)
+    if found is None or found[1].extent("k") == 1:
+        return Decision.APPLY  # arithmetic that any other sketch does as well
     work = math.prod(map(extent, op.root_iter_vars))
     return Decision.APPLY if work < _LARGE else Decision.APPLY_AND_SKIP_REST
 
@@ -124,22 +145,48 @@ def _tiles(product: Product, it: Instruction) -> list[tuple[int, int]]:
     """The tiles that waste the least: at most four, without those larger than the result."""
     sizes = extent(product.m), extent(product.n)
     calls = it.extent("m"), it.extent("n")
-    scored = []
-    for tile in VECTOR_TILES if it.extent("m") == 1 else BLOCKS:
+    scored: list[tuple[float, tuple[int, int]]] = []
+    vectors = FEW_REGISTERS if _few_registers(it) else VECTOR_TILES
+    for tile in vectors if it.extent("m") == 1 else BLOCKS:
         tiles = work = 1
         for size, call, count in zip(sizes, calls, tile, strict=True):
             tiles *= -(-size // (call * count))
             work *= -(-size // (call * count)) * call * count
         if tiles * math.prod(map(extent, product.others()[0])) == 1:
             continue  # no loop is left to run in parallel
-        operands = tile[1] + 1 if it.extent("m") == 1 else tile[0] + tile[1]
-        if tile[0] * tile[1] + operands <= it.registers:
-            scored.append((work, tile))
+        if math.prod(tile) + _operands(tile, it) <= it.registers:
+            scored.append((work * _cost(tile) if vectors is FEW_REGISTERS else work, tile))
     least = min((work for work, _ in scored), default=0)
     most = _MOST if it.extent("m") == 1 else _MOST // 2  # each is tried with A packed as well
     return [tile for work, tile in sorted(scored, key=lambda s: s[0]) if work <= 1.25 * least][
         :most
     ]
+
+
+def _few_registers(it: Instruction) -> bool:
+    """Whether it has sixteen vector registers, not tiles of its own."""
+    return it.extent("m") == 1 and it.registers <= 16
+
+
+def _operands(tile: tuple[int, int], it: Instruction) -> int:
+    """Registers besides the accumulators: of vectors a row of B, or A's elements, and one more.
+
+    What is between two instructions takes the place of an operand that is used once.
+    """
+    if it.extent("m") > 1:
+        return sum(tile)
+    return min(tile) + 1 + (it.between if min(tile) > 1 else 0)
+
+
+def _cost(tile: tuple[int, int]) -> float:
+    """Of one product in a tile of vectors, as a share of that of the best.
+
+    Two products and two loads begin a cycle, and a sum is there four cycles later. Fewer loads
+    still take their share: most those of B, which comes from the second cache once for each tile.
+    """
+    rows, columns = tile
+    products = rows * columns
+    return max(1.0, (rows + columns) / products, 8 / products) + 0.8 / rows + 0.15 / columns
 
 
 def _tiles_over(product: Product, it: Instruction) -> list[tuple[int, int]]:
@@ -201,13 +248,18 @@ def _tiled(
     last, width = state.stages[target].iters[-1], columns * it.extent("n")
     lengths = [width] if stored else [columns, it.extent("n")]
     state, (across, *inner_n) = state.split(target, last, lengths)
-    state = _tensorized(state, tiles)
+    state = _tensorized(state, tiles, _STEPS if _few_registers(it) else 1)
     if instruction_of(state.stages[tiles - 1].op) is not None:
         state = _tensorized(state, tiles - 1)
     state, (m0, m1) = state.split(target, down, [None])
     state, (n0, n1) = state.split(target, across, [None])
-    outer = [m0, n0, m1, n1] if _share_rows(product, it) else [n0, m0, n1, m1]
-    state = state.reorder(target, [*others, *outer, *inner, *inner_n])
+    if _columns_first(product, it):
+        outer = [n0, *others, m0, n1, m1]
+    elif _share_rows(product, it):
+        outer = [*others, m0, n0, m1, n1]
+    else:
+        outer = [*others, n0, m0, n1, m1]
+    state = state.reorder(target, [*outer, *inner, *inner_n])
     if stored:
         state = _annotated(state.compute_inline(tiles + 1), target, inner_m.name)
     elif height > 1:
@@ -232,6 +284,24 @@ def _share_rows(product: Product, it: Instruction) -> bool:
     rows = [iv for iv in (*product.others()[0], product.m) if iv.var not in by_columns]
     turned = product.b.indices[-1] is product.k.var
     return math.prod(map(extent, rows)) >= (2 if turned else 1) * _MANY_ROWS
+
+
+def _columns_first(product: Product, it: Instruction) -> bool:
+    """Whether a block of columns goes over all images and rows of these before the next one.
+
+    Where rows are few and B is larger than half a second cache, the image's rows would read all of
+    B from the third cache again and again.
+    """
+    if not _few_registers(it) or not product.others()[0]:
+        return False
+    columns = [iv.var for iv in product.op.axis if _indexes(product.b, iv.var)]
+    size = math.prod(extent(iv) for iv in (product.n, product.k, *product.others()[1]))
+    alone = columns == [product.n.var]
+    return alone and extent(product.m) < _FEW_ROWS and size * it.b.held.bytes > _LARGE_B
+
+
+def _indexes(load: ProducerLoad, var: Var) -> bool:
+    return any(var in free_vars(index) for index in load.indices)
 
 
 def _border_inlined(state: State, product: Product, pack_a: bool) -> State:
@@ -261,8 +331,11 @@ def _stores_whole(
     return whole and product.op.axis[-2] is product.m
 
 
-def _tensorized(state: State, stage_id: int) -> State:
-    """The stage with its innermost loops done by its instruction, those of a tile unrolled."""
+def _tensorized(state: State, stage_id: int, steps: int = 1) -> State:
+    """The stage with its innermost loops done by its instruction, those of a tile unrolled.
+
+    So are `steps` of the reduction, where they divide it.
+    """
     op = state.stages[stage_id].op
     intrin = instruction_of(op)
     assert intrin is not None and isinstance(op, ComputeOp) and isinstance(intrin.op, ComputeOp)
@@ -275,7 +348,11 @@ def _tensorized(state: State, stage_id: int) -> State:
         outer = spatial[: first - len(tile)]
         held = len(intrin.op.reduce_axis)
         done = [*spatial[first:], *reduce[len(reduce) - held :]]
-        state = state.reorder(stage_id, [*outer, *reduce[: len(reduce) - held], *tile, *done])
+        around = reduce[: len(reduce) - held]
+        if steps > 1 and (around[-1].extent or 1) % steps == 0:
+            state, around[-1:] = state.split(stage_id, around[-1], [steps])
+            tile = [around.pop(), *tile]
+        state = state.reorder(stage_id, [*outer, *around, *tile, *done])
         for it in tile:
             state, _ = state.unroll(stage_id, it)
     return _annotated(state, stage_id, spatial[first].name)

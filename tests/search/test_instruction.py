@@ -41,6 +41,11 @@ TYPES = {
     "vpdpbusd.zmm.s8": ("int8", "int8", "int32"),
     "vpdpwssd.zmm": ("int16", "int16", "int32"),
     "vdpbf16ps.zmm": ("bfloat16", "bfloat16", "float32"),
+    "vpmaddwd.ymm": ("int16", "int16", "int32"),
+    "vpmaddwd.ymm.s8": ("int8", "int8", "int32"),
+    "vpmaddwd.ymm.u8.s8": ("uint8", "int8", "int32"),
+    "vfmadd.ymm.bf16": ("bfloat16", "bfloat16", "float32"),
+    "vfmadd.ymm.f16": ("float16", "float16", "float32"),
     "amx.tdpbssd": ("int8", "int8", "int32"),
     "amx.tdpbf16ps": ("bfloat16", "bfloat16", "float32"),
     "amx.tdpbf16ps.f16": ("float16", "float16", "float32"),
@@ -137,6 +142,22 @@ CASES: dict[str, tuple[str, list[Tensor]]] = {
     "16 bits": ("vpdpwssd.zmm", product(TYPES["vpdpwssd.zmm"], 5, 31, 17)),
     "bfloat16": ("vdpbf16ps.zmm", product(TYPES["vdpbf16ps.zmm"], 13, 40, 15)),
     "convolution": ("vpdpbusd.zmm", convolution(TYPES["vpdpbusd.zmm"], 7, 6, 20)),
+    "pairs in place": ("vpmaddwd.ymm", product(TYPES["vpmaddwd.ymm"], 12, 32, 16)),
+    "bytes in pairs": ("vpmaddwd.ymm.s8", product(TYPES["vpmaddwd.ymm.s8"], 24, 64, 16)),
+    "bytes in pairs, nothing divides": (
+        "vpmaddwd.ymm.s8",
+        product(TYPES["vpmaddwd.ymm.s8"], 17, 50, 33),
+    ),
+    "bytes in pairs by rows": (
+        "vpmaddwd.ymm.s8",
+        product(TYPES["vpmaddwd.ymm.s8"], 24, 64, 16, turned=True),
+    ),
+    "convolution in pairs": (
+        "vpmaddwd.ymm.u8.s8",
+        padded(TYPES["vpmaddwd.ymm.u8.s8"], 6, 33, 20, 1),
+    ),
+    "bfloat16 as float32": ("vfmadd.ymm.bf16", product(TYPES["vfmadd.ymm.bf16"], 17, 50, 33)),
+    "float16 as float32": ("vfmadd.ymm.f16", padded(TYPES["vfmadd.ymm.f16"], 5, 32, 16, 2)),
     "whole tiles": ("amx.tdpbssd", product(TYPES["amx.tdpbssd"], 32, 48, 128)),
     "parts of tiles": ("amx.tdpbssd", product(TYPES["amx.tdpbssd"], 17, 50, 33)),
     "tiles of bfloat16": ("amx.tdpbf16ps", product(TYPES["amx.tdpbf16ps"], 20, 35, 40)),
@@ -290,3 +311,50 @@ def test_sketches_are_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instruction_rule, "_can_be_lowered", counted)
     space = space_of(product(TYPES["amx.tdpbssd"], 96, 96, 64), "amx.tdpbssd")
     assert len(calls) == len(using(space)) > 1
+
+
+def test_an_instruction_like_any_other_leaves_the_other_sketches() -> None:
+    """Multiply-adds of float32 are what every sketch has, so that both kinds are tried."""
+    sizes = (128, 128, 64)
+    found = space_of(product(TYPES["vfmadd.ymm.bf16"], *sizes), "vfmadd.ymm.bf16")
+    assert 0 < len(using(found)) < len(found.sketches)
+    pairs = space_of(product(TYPES["vpmaddwd.ymm.s8"], *sizes), "vpmaddwd.ymm.s8")
+    assert using(pairs) == list(pairs.sketches)
+
+
+def test_what_is_float32_as_it_is_needs_no_packing() -> None:
+    """The copy with a border of bfloat16 is kept as float32; one of float16 is not."""
+    for name, uses in (("vfmadd.ymm.bf16", False), ("vfmadd.ymm.f16", True)):
+        assert bool(using(space_of(padded(TYPES[name], 14, 16, 16, 1), name))) is uses
+
+
+def _tiles_of(name: str, rows: int, columns: int) -> list[tuple[int, int]]:
+    sketches = using(space_of(product(TYPES[name], rows, columns, 64), name))
+    steps = [p for s in sketches for p in s.steps if isinstance(p, InstructionStep)]
+    return [(p.rows, p.columns) for p in steps]
+
+
+def test_tiles_that_fit_sixteen_registers() -> None:
+    """Sums, what is loaded of B, an element of A, and the product before it is added."""
+    assert _tiles_of("vfmadd.ymm.bf16", 512, 512) == [(6, 2), (5, 2), (4, 2), (4, 3)]
+    assert _tiles_of("vpmaddwd.ymm.s8", 512, 512) == [(6, 2), (5, 2), (4, 2), (14, 1)]
+    assert _tiles_of("vpmaddwd.ymm.s8", 14, 256)[0] == (14, 1)  # no row is wasted
+    assert _tiles_of("vpdpwssd.zmm", 512, 512) == [(4, 4), (8, 2), (1, 8), (1, 4)]  # of 32
+
+
+@pytest.mark.parametrize("k, steps", [(64, [2]), (62, [])])
+def test_two_steps_of_the_sum_are_unrolled_where_they_divide_it(k: int, steps: list[int]) -> None:
+    tensors = product(TYPES["vpmaddwd.ymm.s8"], 512, 512, k)
+    sketch = using(space_of(tensors, "vpmaddwd.ymm.s8"))[0]
+    found = [p.lengths[0] for p in sketch.steps if isinstance(p, SplitStep) and p.lengths == (2,)]
+    assert found == steps
+
+
+@pytest.mark.parametrize("channels, first", [(256, "o"), (16, "i")])
+def test_columns_come_first_where_a_large_b_would_be_read_for_few_rows(
+    channels: int, first: str
+) -> None:
+    """9 * 256 * 256 elements of int16 stay in no second cache, 9 * 16 * 256 do."""
+    tensors = padded(TYPES["vpmaddwd.ymm.u8.s8"], 14, channels, 256, 1)
+    sketches = using(space_of(tensors, "vpmaddwd.ymm.u8.s8"))
+    assert {s.stages[-1].iters[0].name.split(".")[0] for s in sketches} == {first}

@@ -98,3 +98,27 @@ def test_bfmmla(
             _bfloat(*zeros, *second),
         )
     np.testing.assert_array_equal(found, np.array([[0, expected, 0, 0]], np.float32))
+
+
+def test_pairs_of_int16_are_those_of_the_processor() -> None:
+    """128 bits, which every x86-64 has."""
+    if not cpu_target(1).triple.startswith("x86_64"):
+        pytest.skip("not an x86")
+    text = """
+declare <4 x i32> @llvm.x86.sse2.pmadd.wd(<8 x i16>, <8 x i16>)
+define void @pairs(ptr %c, ptr %a, ptr %b) {
+  %va = load <8 x i16>, ptr %a, align 1
+  %vb = load <8 x i16>, ptr %b, align 1
+  %sum = call <4 x i32> @llvm.x86.sse2.pmadd.wd(<8 x i16> %va, <8 x i16> %vb)
+  store <4 x i32> %sum, ptr %c, align 1
+  ret void
+}
+"""
+    library = load_object(compile_object(text, cpu_target(1), "light"), ["pairs"])
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(library.addresses["pairs"])
+    a, b = np.random.default_rng(0).integers(-(2**15), 2**15, (2, 200, 8)).astype(np.int16)
+    a[0], b[0] = -(2**15), -(2**15)  # the one sum that wraps
+    found = np.zeros((200, 4), np.int32)
+    for row in range(200):
+        function(*(int(x[row].ctypes.data) for x in (found, a, b)))
+    np.testing.assert_array_equal(DOT_PRODUCTS["llvm.x86.sse2.pmadd.wd"](a, b), found)

@@ -23,12 +23,20 @@ class Operand:
     `scope` is the storage scope of the register that holds it between calls: "local" is an
     ordinary vector register, "" is memory, read by the call itself. `lanes` is an array (threads,
     values of a thread, 2) of rows and columns, where the threads of a warp share the tile.
+    `wide` is the type to which elements are converted as they are packed, where the call takes
+    another one than the matrix has: int8 as int16, bfloat16 as float32. Every value fits.
     """
 
     dtype: DType
     layout: Layout
     scope: str = ""
     lanes: np.ndarray[Any, Any] | None = None
+    wide: DType | None = None
+
+    @property
+    def held(self) -> DType:
+        """The type that the call takes."""
+        return self.wide or self.dtype
 
     def extent(self, axis: str) -> int:
         """The size of the tile along `axis`, 1 when it does not have it."""
@@ -44,7 +52,8 @@ class Instruction:
     architecture ("sm_80") and what its user allows ("tf32").
     `calls` are the calls of the TIR that it is made of, by LLVM's or PTX's name: the interpreter
     and the code generator know each.
-    `registers` is how many registers there are for accumulators and operands together.
+    `registers` is how many registers there are for accumulators and operands together, `between`
+    how many hold what one instruction of a call hands to the next.
     `parts` is into how many numbers of the type that the calls take each element of A and B is cut
     as it is packed: each part of A is multiplied with each of B, the sum of the parts is exact.
     `declare` makes its statements, each a TensorIntrin whose operation describes it as a tensor
@@ -63,6 +72,7 @@ class Instruction:
     registers: int
     declare: Callable[[Instruction], Mapping[str, TensorIntrin]]
     parts: int = 1
+    between: int = 0
 
     def extent(self, axis: str) -> int:
         """The size of one call along m, n or k."""

@@ -3,6 +3,8 @@
 P[l] = B[l % k, l // k]
 
 P[0:64] = shuffle([B[0], B[1], B[2], B[3]], [0, 16, 32, 48, 1, ...])      k = 4, 16 columns
+
+Where P has a wider type than B, the shuffled elements are converted.
 """
 
 from __future__ import annotations
@@ -13,14 +15,17 @@ from autosched.te.operations.compute import compute, placeholder, var
 from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
-from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Shuffle
+from autosched.tir.expr import BufferLoad, Call, Cast, Expr, IntImm, Ramp, Shuffle
 from autosched.tir.stmt import BufferStore, Stmt
 
 
-def declare_interleave(name: str, dtype: DType, k: int, lanes: int) -> TensorIntrin:
-    """The statement of P[l] = B[l % k, l // k] for `lanes` columns."""
+def declare_interleave(
+    name: str, dtype: DType, k: int, lanes: int, wide: DType | None = None
+) -> TensorIntrin:
+    """The statement of P[l] = B[l % k, l // k] for `lanes` columns, P in the type `wide`."""
     b = placeholder((k, lanes), dtype.name, "b")
-    packed = compute((lanes * k,), lambda i: b[i % k, i // k], "p")
+    to = (wide or dtype).name
+    packed = compute((lanes * k,), lambda i: b[i % k, i // k].astype(to), "p")
     rows = decl_buffer(
         b.shape,
         dtype,
@@ -36,6 +41,8 @@ def declare_interleave(name: str, dtype: DType, k: int, lanes: int) -> TensorInt
         parts = tuple(_as(bits, BufferLoad(ins[0], (IntImm(row), at))) for row in range(k))
         order = tuple(IntImm(row * lanes + lane) for lane in range(lanes) for row in range(k))
         value = _as(dtype.with_lanes(lanes * k), Shuffle(parts, order))
+        if wide is not None:
+            value = Cast(wide.with_lanes(lanes * k), value)
         return BufferStore(outs[0], value, (Ramp(IntImm(0), IntImm(1), lanes * k),))
 
     return decl_tensor_intrin(packed.op, statements, name, binds={b: rows})

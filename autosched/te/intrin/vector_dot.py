@@ -25,12 +25,18 @@ _OFFSET = -0x7F7F7F80
 """The bits 0x80808080: 128 in each byte."""
 
 
-def dot_operands(a: str, b: str, c: str, lanes: int) -> tuple[Operand, Operand, Operand]:
-    """A, B and C of a dot product with `lanes` accumulators of 32 bits."""
-    k = 32 // DType(a).bits
+def dot_operands(
+    a: str, b: str, c: str, lanes: int, wide: str = ""
+) -> tuple[Operand, Operand, Operand]:
+    """A, B and C of a dot product with `lanes` accumulators of 32 bits.
+
+    A and B are converted to `wide` as they are packed, where that is another type.
+    """
+    k = 32 // DType(wide or a).bits
+    to_a, to_b = (DType(wide) if wide not in ("", each) else None for each in (a, b))
     return (
-        Operand(DType(a), (("k", k),)),
-        Operand(DType(b), (("n", lanes), ("k", k))),
+        Operand(DType(a), (("k", k),), wide=to_a),
+        Operand(DType(b), (("n", lanes), ("k", k)), wide=to_b),
         Operand(DType(c), (("n", lanes),), "local"),
     )
 
@@ -44,23 +50,23 @@ def declare_vector_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
     lanes, k = it.extent("n"), it.extent("k")
     a = placeholder((k,), it.a.dtype.name, "a")
     b = placeholder((lanes * k,), it.b.dtype.name, "b")
-    c = _description(a, b, it.c.dtype.name, lanes, k)
+    c = description(a, b, it.c.dtype.name, lanes, k)
 
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
-        at = (_vector(lanes),)
-        row = BufferLoad(ins[0], (_vector(k),))
-        columns = BufferLoad(ins[1], (_vector(lanes * k),))
+        at = (vector(lanes),)
+        row = BufferLoad(ins[0], (vector(k),))
+        columns = BufferLoad(ins[1], (vector(lanes * k),))
         zero = Broadcast(const(0, it.c.dtype), lanes)
 
         def plus_product(total: Expr) -> Stmt:
-            first, second = Broadcast(_words(row), lanes), _words(columns)
+            first, second = Broadcast(words(row), lanes), words(columns)
             if it.triple == "aarch64":
                 args = (StringImm(it.calls[0]), total, _as_bytes(first), _as_bytes(second))
             else:
                 args = (StringImm(it.calls[0]), total, first, second)
             if _needs_offset(it):
                 offset = Broadcast(const(_OFFSET, "int32"), lanes)
-                more = Broadcast(Call(int32, "bitwise_xor", (_words(row), offset.value)), lanes)
+                more = Broadcast(Call(int32, "bitwise_xor", (words(row), offset.value)), lanes)
                 name = StringImm(it.calls[0])
                 kind = it.c.dtype.with_lanes(lanes)
                 value = Call(kind, "call_llvm_pure_intrin", (name, total, more, second))
@@ -81,7 +87,8 @@ def _needs_offset(it: Instruction) -> bool:
     return "vpdpbusd" in it.calls[0] and it.a.dtype.is_int
 
 
-def _description(a: Tensor, b: Tensor, dtype: str, lanes: int, k: int) -> Tensor:
+def description(a: Tensor, b: Tensor, dtype: str, lanes: int, k: int) -> Tensor:
+    """C[n] = sum(A[k] * B[n * K + k]) in `dtype`."""
     axis = reduce_axis((0, k), "k")
     c: Tensor = compute(
         (lanes,),
@@ -91,7 +98,7 @@ def _description(a: Tensor, b: Tensor, dtype: str, lanes: int, k: int) -> Tensor
     return c
 
 
-def _vector(lanes: int) -> Expr:
+def vector(lanes: int) -> Expr:
     """The indices 0 to lanes - 1."""
     return Ramp(IntImm(0), IntImm(1), lanes)
 
@@ -115,9 +122,9 @@ def declare_matrix_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
     )
 
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
-        at = (_vector(4),)
+        at = (vector(4),)
         bits = DType(f"uint{it.a.dtype.bits}").with_lanes(2 * k)
-        args = tuple(Call(bits, "reinterpret", (BufferLoad(x, (_vector(2 * k),)),)) for x in ins)
+        args = tuple(Call(bits, "reinterpret", (BufferLoad(x, (vector(2 * k),)),)) for x in ins)
         zero = Broadcast(const(0, it.c.dtype), 4)
 
         def plus_product(total: Expr) -> Stmt:
@@ -142,7 +149,7 @@ def _as_bytes(e: Expr) -> Expr:
     return Call(DType("int8").with_lanes(lanes), "reinterpret", (e,))
 
 
-def _words(e: Expr) -> Expr:
+def words(e: Expr) -> Expr:
     """The bits of a vector as integers of 32."""
     lanes = e.dtype.lanes * e.dtype.bits // 32
     return Call(DType("int32").with_lanes(lanes), "reinterpret", (e,))

@@ -6,10 +6,27 @@ from autosched.te.intrin.instruction import Instruction, Operand
 from autosched.te.intrin.split_tile_dot import declare_split_tile_dot
 from autosched.te.intrin.tile_dot import declare_tile_dot
 from autosched.te.intrin.vector_dot import declare_vector_dot, dot_operands
+from autosched.te.intrin.widened_dot import declare_multiply_add, declare_pair_dot
 from autosched.tir.dtype import DType
 from autosched.tir.tiles import CONFIGURE, LOAD, RELEASE, STORE, TILES, ZERO
 
-_REGISTERS = {256: "ymm", 512: "zmm"}
+_REGISTERS = {128: "xmm", 256: "ymm", 512: "zmm"}
+
+_PAIRS = {
+    128: ("sse2", "llvm.x86.sse2.pmadd.wd"),
+    256: ("avx2", "llvm.x86.avx2.pmadd.wd"),
+    512: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
+}
+"""What has the products of pairs of int16, by the bits of its registers, and LLVM's name."""
+
+_PAIR_TYPES = {
+    "": ("int16", "int16"),
+    ".s8": ("int8", "int8"),
+    ".u8.s8": ("uint8", "int8"),
+    ".s8.u8": ("int8", "uint8"),
+    ".u8": ("uint8", "uint8"),
+}
+"""Types of A and B, every number of which is one of int16."""
 
 
 def _dot(
@@ -46,6 +63,40 @@ def _tiles(
     )
 
 
+def _pairs(bits: int) -> tuple[Instruction, ...]:
+    """Products of pairs of int16, of bytes that are packed as such too; another one adds them."""
+    feature, call = _PAIRS[bits]
+    return tuple(
+        Instruction(
+            f"{'p' if bits == 128 else 'vp'}maddwd.{_REGISTERS[bits]}{suffix}",
+            "cpu",
+            "x86_64",
+            (feature,),
+            *dot_operands(*types, "int32", bits // 32, "int16"),
+            (call,),
+            32 if bits == 512 else 16,
+            declare_pair_dot,
+            between=1,
+        )
+        for suffix, types in _PAIR_TYPES.items()
+    )
+
+
+def _multiply_add(bits: int, dtype: str, suffix: str) -> Instruction:
+    """Products of 16-bit floats that are packed as float32: what has no narrower ones."""
+    lanes = bits // 32
+    return Instruction(
+        f"vfmadd.{_REGISTERS[bits]}.{suffix}",
+        "cpu",
+        "x86_64",
+        ("avx512f",) if bits == 512 else ("avx2", "fma", "f16c"),
+        *dot_operands(dtype, dtype, "float32", lanes, "float32"),
+        (f"llvm.fma.v{lanes}f32",),
+        32 if bits == 512 else 16,
+        declare_multiply_add,
+    )
+
+
 X86: tuple[Instruction, ...] = (
     _tiles("tdpbf16ps", "amx-bf16", "bfloat16", "bfloat16", "float32"),
     _tiles("tdpbf16ps", "amx-bf16", "float16", "float16", "float32", ".f16", 2),
@@ -61,4 +112,12 @@ X86: tuple[Instruction, ...] = (
     _dot("vpdpbusd", "avxvnni", "avx512.vpdpbusd", "uint8", "int8", "int32", 256),
     _dot("vpdpbusd", "avxvnni", "avx512.vpdpbusd", "int8", "int8", "int32", 256, ".s8"),
     _dot("vpdpwssd", "avxvnni", "avx512.vpdpwssd", "int16", "int16", "int32", 256),
+    *_pairs(512),
+    *_pairs(256),
+    *_pairs(128),
+    *(
+        _multiply_add(bits, dtype, suffix)
+        for bits in (512, 256)
+        for dtype, suffix in (("bfloat16", "bf16"), ("float16", "f16"))
+    ),
 )

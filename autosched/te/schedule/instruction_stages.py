@@ -16,6 +16,7 @@ from autosched.te.intrin.split_tile_dot import part_of
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.reduction import sum as sum_over
 from autosched.te.operations.tensor import Tensor
+from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, ProducerLoad, Range, Var
 from autosched.tir.op import add, all_, cast, const, floordiv, floormod, if_then_else, lt, min_, mul
 from autosched.tir.walk import substitute
@@ -48,7 +49,8 @@ class InstructionStages:
         self.height = it.extent("m")
         self.name = it.name
         self.parts = it.parts
-        self.group = 4 // it.b.dtype.bytes  # consecutive k of a column, side by side
+        self.group = 4 // it.b.held.bytes  # consecutive k of a column, side by side
+        self.wide = it.a.wide, it.b.wide
         self.over = product.over() if over else None
         block = f"{'.over' if over else ''}.{tile.m}x{tile.n}"
         self.part = f"compute{block}" if self.height > 1 else "compute"
@@ -105,7 +107,7 @@ class InstructionStages:
             indices.append(add(mul(place.var, step), phase.var) if step > 1 else place.var)
             bounds.append((indices[-1], size.value, step * (-(-size.value // step) + more)))
         value = _within(load.producer[tuple(indices)], bounds)
-        value = part_of(value, half.var) if self.parts > 1 else value
+        value = part_of(value, half.var) if self.parts > 1 else _widened(value, self.wide[0])
         return ComputeOp(f"{load.producer.name}.pack", [*axes, last], [value])
 
     def _packed_b(self) -> ComputeOp:
@@ -139,11 +141,12 @@ class InstructionStages:
         axes = [no, *others, ko, nt, *half, *groups, lane]
         body = _within(value, bounds)
         part = ""
-        plain = body is value and not half
+        plain = body is value and not half and self.wide[1] is None
         if body is value:  # the statements read whole rows
             turned = load.indices[-1] is k.var and self.height > 1
-            part = "pack_b" if load.indices[-1] is n.var else "turn_b" if turned else ""
-        body = part_of(body, half[0].var) if half else body
+            rows = load.indices[-1] is n.var and self.group > 1
+            part = "pack_b" if rows else "turn_b" if turned else ""
+        body = part_of(body, half[0].var) if half else _widened(body, self.wide[1])
         attrs: dict[str, Any] = {INSTRUCTION: f"{self.name}:{part}"} if part else {}
         if plain:
             attrs[PACKED] = self._digits_of_b()
@@ -261,6 +264,10 @@ class InstructionStages:
             *([inner] if self.height > 1 else []),
             floormod(n, self.lanes),
         )
+
+
+def _widened(value: Expr, wide: DType | None) -> Expr:
+    return value if wide is None else cast(wide, value)
 
 
 def _renamed(iv: IterVar) -> IterVar:

@@ -101,7 +101,7 @@ def _problem(product: Product | None, it: Instruction, rows: int, pack_a: bool, 
 
 def reads_in_place(product: Product, it: Instruction, rows: int) -> bool:
     """Whether A may be read as it is, `rows` calls at a time: k last, and whole calls of it."""
-    if it.parts > 1:
+    if it.parts > 1 or it.a.wide is not None:
         return False
     whole = extent(product.k) % it.extent("k") == 0
     down = it.extent("m") == 1 or extent(product.m) % (it.extent("m") * rows) == 0

@@ -15,7 +15,13 @@ from autosched.errors import ConfigError
 from autosched.runtime.cpu import load
 from autosched.target import cpu_target
 from autosched.te.intrin.instruction import Instruction
-from autosched.te.intrin.registry import INSTRUCTIONS, available, instruction, statements
+from autosched.te.intrin.registry import (
+    INSTRUCTIONS,
+    available,
+    for_types,
+    instruction,
+    statements,
+)
 from autosched.tir.dtype import DType
 from autosched.tir.function import PrimFunc
 from autosched.tir.interp import run
@@ -65,7 +71,7 @@ def test_computes_its_description(name: str) -> None:
     func = _kernel(it)
     rng = np.random.default_rng(0)
     a, b, c = (int(buffer.shape[-1].value) for buffer in func.buffers)  # type: ignore[attr-defined]  # constants
-    left, right = _operand(rng, it.a.dtype, a), _operand(rng, it.b.dtype, b)
+    left, right = _operand(rng, it.a.held, a), _operand(rng, it.b.held, b)
     found = np.zeros((1, c), it.c.dtype.numpy)
     run(func, [left, right, found])
     products = it.extent("k")
@@ -93,5 +99,38 @@ def test_what_a_target_has() -> None:
     names = ["vpdpbusd.zmm", "vpdpbusd.zmm.s8", "vpdpwssd.zmm"]
     assert [it.name for it in available(here)] == names
     assert available(replace(here, triple="aarch64-unknown-linux-gnu", features="-dotprod")) == ()
+    old = replace(here, features="+sse2,+avx2,+fma,+f16c")
+    assert {it.name.partition(".")[2].split(".")[0] for it in available(old)} == {"xmm", "ymm"}
+    found = for_types(available(old), *(DType(t) for t in ("int8", "int8", "int32")))
+    assert found is instruction("vpmaddwd.ymm.s8")
     with pytest.raises(ConfigError, match=r"'vdot' is unknown; expected one of amx\.tdpbf16ps, "):
         instruction("vdot")
+
+
+def test_pairs_of_the_largest_factors_wrap() -> None:
+    """(-2**15)**2 twice is 2**31, the only sum of two products that int32 does not hold."""
+    it = instruction("vpmaddwd.ymm")
+    a, b, c = (int(x.shape[-1].value) for x in _kernel(it).buffers)  # type: ignore[attr-defined]  # constants
+    least = np.full((_STEPS, a), -(2**15), np.int16), np.full((_STEPS, b), -(2**15), np.int16)
+    found = np.zeros((1, c), np.int32)
+    run(_kernel(it), [*least, found])
+    assert (found == np.int32(-(2**31))).all()  # 3 * 2**31 wraps to it
+
+
+@pytest.mark.parametrize("suffix", ["s8", "u8.s8", "s8.u8", "u8"])
+def test_bytes_are_packed_as_int16(suffix: str) -> None:
+    """Nothing saturates: a pair of the largest bytes of both signs is exact."""
+    it = instruction(f"vpmaddwd.ymm.{suffix}")
+    assert {it.a.held, it.b.held} == {DType("int16")}
+    assert all(x.dtype.bits == 8 and x.wide is x.held for x in (it.a, it.b))
+    pack = statements(it.name)["pack_b"]
+    b = te.placeholder((2, 16), it.b.dtype.name, "b")
+    p = te.compute((2, 16), lambda n, i: b[i % 2, n * 8 + i // 2].astype("int16"), "p")
+    s = te.create_schedule(p.op)
+    s[p].tensorize(p.op.axis[1], pack)
+    ends = int(it.b.dtype.min_value), int(it.b.dtype.max_value)
+    values = np.linspace(*ends, 32).astype(it.b.dtype.numpy).reshape(2, 16)
+    func, found = lower(s, [b, p], cpu_target(1)), np.zeros((2, 16), np.int16)
+    run(func, [values, found])
+    expected = values.reshape(2, 2, 8).transpose(1, 2, 0).reshape(2, 16)
+    np.testing.assert_array_equal(found, expected)

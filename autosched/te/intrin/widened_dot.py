@@ -1,0 +1,74 @@
+"""Products of vectors whose operands have the type of the sums, or half of it.
+
+C[n] += A[2 k] * B[n, 2 k] + A[2 k + 1] * B[n, 2 k + 1]          int16 in int32, two k at a time
+C[n] += A[k] * B[n, k]                                           float32, one k at a time
+
+C[0:8] = C[0:8] + pmadd.wd(broadcast(A[0:2], 8), B[0:16])
+C[0:8] = fma(broadcast(A[0], 8), B[0:8], C[0:8])
+
+Narrower elements are converted as they are packed: bytes to int16, 16-bit floats to float32. The
+loop over k then has no conversion, and loads nothing that it does not multiply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.interleave import declare_interleave
+from autosched.te.intrin.vector_dot import description, vector, words
+from autosched.te.operations.compute import placeholder
+from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import Broadcast, BufferLoad, Call, Expr, StringImm
+from autosched.tir.op import add, const
+from autosched.tir.stmt import BufferStore, Stmt
+
+PlusProduct = Callable[[Expr, Sequence[Buffer]], Expr]
+
+
+def declare_pair_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
+    """The statements of C[n] += A[k] * B[n * 2 + k] by a product of pairs and a sum.
+
+    A pair adds up to 2**31 only where all four factors are -2**15, which then wraps as every sum of
+    int32 does. Bytes of either sign are int16 as they are.
+    """
+    lanes = it.extent("n")
+
+    def plus_product(total: Expr, ins: Sequence[Buffer]) -> Expr:
+        row = Broadcast(words(BufferLoad(ins[0], (vector(2),))), lanes)
+        columns = BufferLoad(ins[1], (vector(2 * lanes),))
+        pairs = Call(columns.dtype, "reinterpret", (row,))
+        args = (StringImm(it.calls[0]), pairs, columns)
+        return add(total, Call(total.dtype, "call_llvm_pure_intrin", args))
+
+    pack = declare_interleave(f"{it.name}.pack_b", it.b.dtype, 2, lanes, it.b.wide)
+    return {"compute": _compute(it, plus_product), "pack_b": pack}
+
+
+def declare_multiply_add(it: Instruction) -> Mapping[str, TensorIntrin]:
+    """The statements of C[n] += A[0] * B[n], the product and the sum rounded once."""
+    lanes = it.extent("n")
+
+    def plus_product(total: Expr, ins: Sequence[Buffer]) -> Expr:
+        row = Broadcast(BufferLoad(ins[0], (const(0),)), lanes)
+        args = (StringImm(it.calls[0]), row, BufferLoad(ins[1], (vector(lanes),)), total)
+        return Call(total.dtype, "call_llvm_pure_intrin", args)
+
+    return {"compute": _compute(it, plus_product)}
+
+
+def _compute(it: Instruction, plus_product: PlusProduct) -> TensorIntrin:
+    lanes, k = it.extent("n"), it.extent("k")
+    a = placeholder((k,), it.a.held.name, "a")
+    b = placeholder((lanes * k,), it.b.held.name, "b")
+    c = description(a, b, it.c.dtype.name, lanes, k)
+
+    def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
+        at = (vector(lanes),)
+        zero = Broadcast(const(0, it.c.dtype), lanes)
+        values = plus_product(zero, ins), zero, plus_product(BufferLoad(outs[0], at), ins)
+        first, clear, more = (BufferStore(outs[0], value, at) for value in values)
+        return first, clear, more
+
+    return decl_tensor_intrin(c.op, statements, it.name)
