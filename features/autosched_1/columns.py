@@ -49,7 +49,7 @@ class Kernel:
 
 
 class Row:
-    """The stores of one buffer. `store` is the one with most iterations, the last of equals; loops,
+    """The stores of one buffer. `store` is the one that runs most often, the last of equals; loops,
     accesses and the like are its own, operations, traffic and cycles those of all."""
 
     def __init__(
@@ -59,16 +59,16 @@ class Row:
         allocation: tuple[int, int, float] | None,
         machine: Machine,
     ) -> None:
-        most = max(range(len(stores)), key=lambda k: (stores[k].iterations, k))
+        most = max(range(len(stores)), key=lambda k: (stores[k].runs, k))
         self.store, self.estimate = stores[most], estimates[most]
         self.allocation = allocation
-        self.counts = [0] * len(ALL_OPS)
+        self.counts = [0.0] * len(ALL_OPS)
         for item in stores:
             for k, count in enumerate(item.counts):
                 if count:
-                    self.counts[k] += count * item.iterations
-        self.ops = float(sum(s.operations(ALL_OPS) * s.iterations for s in stores))
-        self.float_ops = float(sum(s.operations(FLOAT_OPS) * s.iterations for s in stores))
+                    self.counts[k] += count * item.runs
+        self.ops = total(s.operations(ALL_OPS) * s.runs for s in stores)
+        self.float_ops = total(s.operations(FLOAT_OPS) * s.runs for s in stores)
         self.traffic = [total(e.traffic[c] for e in estimates) for c in range(3)]
         self.compute = total(e.compute for e in estimates)
         self.memory = total(e.memory for e in estimates)

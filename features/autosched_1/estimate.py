@@ -77,10 +77,13 @@ def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
         compute = store.iterations / machine.warp * _weight(store) / speed(store)
         memory = traffic[0] / 128 + traffic[1] / 64
         return Estimate(start, code, traffic, fits, compute, memory, balance)
-    moved = [float(machine.line * store.locality.all_lines_moved(level)) for level in levels]
+    moved = [
+        float(machine.line * store.locality.all_lines_moved(level)) * store.share
+        for level in levels
+    ]
     balance = _balance(store.loops, machine.threads)
     busy = 1.0 / (machine.threads * balance)
-    compute = store.iterations / code.lanes * code.cycles * busy
+    compute = store.runs / code.lanes * code.cycles * busy
     memory = total(b * c for b, c in zip(moved, CYCLES_PER_BYTE, strict=True)) * busy
     traffic = moved[0], moved[1], moved[2]
     walked = _walk(store, start, code, machine)
@@ -98,7 +101,8 @@ def _walk(store: StoreFacts, start: int, code: VectorCode, machine: Machine) -> 
     visits = (*outside, *code.order)
     found = walk(visits, elements, machine.memory)
     part = store.iterations / math.prod(visit.extent for visit in visits)
-    return found if part == 1 else found.times(part)
+    found = found if part == 1 else found.times(part)
+    return found if store.share == 1 else found.times(store.share)
 
 
 def _weight(store: StoreFacts) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.features.ansor.slots import reuse_of
+from autosched.features.autosched_1.branches import share_of_branches
 from autosched.features.autosched_1.locality import Locality, locality
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.walk.access import accesses_of
@@ -37,7 +38,7 @@ class StoreFacts:
     each access its stride along every loop, and `reuse` how it is reused.
 
     `loops` are the enclosing ones, outermost first, `iterations` the product of their extents,
-    `outermost` the one outside all of them (None without any), `counts` the operations of one
+    `share` of them runs (branches.py), `outermost` is the loop outside all others (None without any), `counts` the operations of one
     iteration, `instructions` those of a vector besides loads, `guards` the number of loops around
     each condition, `launch`, `step` and `siblings` those of the walk, `floor` the loops outside the
     perfect nest around the store `stmt`.
@@ -51,6 +52,7 @@ class StoreFacts:
     loops: list[Loop]
     outermost: Loop | None
     iterations: int
+    share: float
     accesses: list[Access]
     strides: list[list[int]]
     locality: Locality
@@ -65,6 +67,11 @@ class StoreFacts:
     others: list[tuple[int, Index, list[int]]]
     uneven: frozenset[Var]
     constant: int
+
+    @property
+    def runs(self) -> float:
+        """Iterations in which the branches around the store are taken."""
+        return self.iterations * self.share
 
     @property
     def stored(self) -> Access:
@@ -99,6 +106,7 @@ def store_facts(
         loops,
         nest.loops[0] if nest.loops else None,
         measured.inner[0],
+        1.0 if machine.gpu else share_of_branches(nest),
         accesses,
         along,
         measured,

@@ -54,8 +54,8 @@ class Nest:
     """Where the walk stands: `loops` outermost first, `prod` the product of their extents.
 
     `step` is auto_unroll_max_step, `stages` how many tiles a pipelined loop holds, `guards` for
-    every enclosing condition the number of loops around it, `launch` the extents named in
-    names.LAUNCH, `env` the bounds of loop variables and `buffers` what is known of each buffer.
+    every enclosing condition the number of loops around it, `branches` those conditions that have
+    two with the one taken (True: the first), `launch` the extents named in names.LAUNCH, `env` the bounds of loop variables and `buffers` what is known of each buffer.
     The loops from `floor` on enclose nothing but the place where the walk stands; `siblings` is
     the sequence it belongs to with all those loops, if any. `recycle_tables` hands the touch
     table of a thread attribute on to the next one, as Ansor's extractor does by an accident of
@@ -73,6 +73,7 @@ class Nest:
         self.floor = 0
         self.siblings: Siblings | None = None
         self.guards: list[int] = []
+        self.branches: list[tuple[Expr, bool]] = []
         self.launch = [0.0] + [1.0] * (_NUM_LAUNCH - 1)
         self.env: dict[Var, tuple[int, int]] = {}
         self.buffers: dict[Var, BufferInfo] = {}
@@ -140,9 +141,13 @@ class Nest:
     def _if(self, stmt: IfThenElse) -> None:
         self._note_loads(stmt.condition)
         self.guards.append(len(self.loops))
-        self._alone(stmt.then_case)
-        if stmt.else_case is not None:
-            self._alone(stmt.else_case)
+        if stmt.else_case is None:
+            self._alone(stmt.then_case)
+        else:
+            for branch, first in ((stmt.then_case, True), (stmt.else_case, False)):
+                self.branches.append((stmt.condition, first))
+                self._alone(branch)
+                self.branches.pop()
         self.guards.pop()
 
     def _let(self, stmt: LetStmt) -> None:

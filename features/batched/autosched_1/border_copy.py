@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from itertools import repeat
 
+from autosched.features.autosched_1.branches import share_of_branches
 from autosched.features.walk.count import count_ops
 from autosched.features.walk.scope import BufferInfo, Loop
 from autosched.features.walk.visitor import Nest
@@ -57,7 +58,7 @@ class Copied:
     of the walk, counted from the first of the copy's loops; `counts` and `weight` are the
     operations and instructions of the value. `same`: what loops move in its indices is as before;
     branches know more of loops around the copy. `hoisted`: a condition left a loop, so that the
-    whole program is simplified.
+    whole program is simplified. `share` of the iterations is in its branches.
     """
 
     loads: bool
@@ -71,6 +72,7 @@ class Copied:
     weight: float
     same: bool
     hoisted: bool
+    share: float
 
 
 def copies_of(
@@ -149,6 +151,7 @@ class _Found:
             step_weight(stmt.value),
             all(map(self._same, stmt.indices, self.terms, repeat(extents))),
             self.hoisted,
+            share_of_branches(nest),
         )
         self.stores.append(one)
 

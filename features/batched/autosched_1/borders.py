@@ -177,6 +177,9 @@ class _Slot:
         weights = np.array([c.weight for _, c in every])
         self.weight = np.ones(table.count)
         self.weight[table.rows] = weights[table.which]
+        shares = np.array([c.share for _, c in every])
+        self.share = np.ones(table.count)
+        self.share[table.rows] = shares[table.which]
         most = max(len(c.guards) for _, c in every)
         self.guards = [
             table.ints([c.guards[k] if k < len(c.guards) else -1 for _, c in every])
@@ -225,7 +228,7 @@ def _piece(forms: Forms, store: Store, slot: _Slot) -> Piece:
     there = [slot.exists & (guard >= 0) for guard in slot.guards]
     guards = [np.where(w, outside + g, -1) for w, g in zip(there, slot.guards, strict=True)]
     piece = Piece(copy, alone, (), none, None, slot.exists, chosen, guards)
-    piece.simplifies = slot.hoisted
+    piece.simplifies, piece.share = slot.hoisted, slot.share
     return piece
 
 

@@ -10,7 +10,7 @@ from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.autosched_1.values import Chosen
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.nest import Nest, Population
-from autosched.features.batched.stores import Store
+from autosched.features.batched.stores import Floats, Store
 
 
 @dataclass(eq=False)
@@ -20,7 +20,8 @@ class Piece:
 
     Of a copy with a border, `exists` says which candidates have this one, `chosen` what becomes of
     its value, `guards` how many loops are around each of the conditions that it is in (-1: none
-    more), and `simplifies` where its conditions have the whole program simplified.
+    more), `simplifies` where its conditions have the whole program simplified, and `share` the
+    part of its iterations in which its branches are taken (None: all).
     """
 
     store: Store
@@ -32,6 +33,7 @@ class Piece:
     chosen: Chosen | None = None
     guards: Sequence[Ints] = field(default_factory=list)
     simplifies: Flags | None = None
+    share: Floats | None = None
 
 
 @dataclass(eq=False)

@@ -13,6 +13,7 @@ from autosched.features.autosched_1.machine import Machine
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.nests import Code, Floats
 from autosched.features.batched.autosched_1.piece import Piece
+from autosched.features.batched.autosched_1.plans.walks import cycles_of
 from autosched.features.batched.forms import Flags, Ints
 
 Column = Any
@@ -22,7 +23,8 @@ Column = Any
 @dataclass(eq=False)
 class Estimated:
     """A store with its operations and `autosched_1.estimate.Estimate`; `traffic` and `fits` are
-    those of each cache, `exists` and `guards` those of its `Piece`."""
+    those of each cache, `exists` and `guards` those of its `Piece`, `runs` the iterations in which its
+    branches are taken, `walked` what these move (`Code`)."""
 
     facts: Facts
     code: Code
@@ -34,6 +36,8 @@ class Estimated:
     balance: Floats
     compute: Floats
     memory: Floats
+    runs: Floats
+    walked: Floats
     exists: Flags | None = None
     guards: Sequence[Ints] = ()
 
@@ -54,16 +58,22 @@ def estimated(
     for level in levels:
         outside = facts.outside(level)
         times = facts.iterations // facts.at(facts.inner, outside)
-        moved.append((machine.line * (facts.at(lines, outside) * times)).astype(np.float64))
+        lines_moved = (machine.line * (facts.at(lines, outside) * times)).astype(np.float64)
+        moved.append(lines_moved if piece.share is None else lines_moved * piece.share)
     chunks = np.where(facts.parallel, facts.extent, 1).prod(axis=0)
     balance = chunks / (-(-chunks // machine.threads) * machine.threads)
     busy = 1.0 / (machine.threads * balance)
-    compute = facts.iterations / code.lanes * code.cycles * busy
+    runs, walked = facts.iterations.astype(np.float64), code.walked
+    if piece.share is not None:
+        runs, walked = runs * piece.share, walked.copy()
+        walked[:8] = np.where(piece.share == 1, walked[:8], walked[:8] * piece.share)
+        walked[8] = np.where(piece.share == 1, walked[8], cycles_of(walked[:8]))
+    compute = runs / code.lanes * code.cycles * busy
     memory = in_order([b * c for b, c in zip(moved, CYCLES_PER_BYTE, strict=True)]) * busy
     fits = [facts.at(facts.inner, level) for level in levels]
     step = np.asarray(facts.store.step)
     known = (facts, code, counts, step, scopes, moved, fits, balance, compute, memory)
-    return Estimated(*known, piece.exists, piece.guards)
+    return Estimated(*known, runs, walked, piece.exists, piece.guards)
 
 
 def in_order(values: Sequence[Any]) -> Any:
@@ -80,7 +90,7 @@ class Row:
 
     stores: list[Estimated]
     most: Ints
-    counts: Ints
+    counts: Floats
     ops: Floats
     traffic: list[Floats]
     compute: Floats
@@ -121,7 +131,7 @@ class _Sums:
         order = self.order.reshape(len(table), *[1] * (table.ndim - 2), -1)
         return in_order(list(np.take_along_axis(table, order, axis=0)))
 
-    def largest(self, values: Sequence[Ints]) -> Ints:
+    def largest(self, values: Sequence[Floats]) -> Ints:
         """Which store has the largest value, the last of several."""
         table = np.stack(values)
         if self.order is None:
@@ -139,23 +149,23 @@ class _Sums:
 def row_of(stores: list[Estimated], allocation: list[Column] | None, machine: Machine) -> Row:
     """The row of a buffer that these store to."""
     total = _Sums(stores)
-    most = total.largest([s.facts.iterations for s in stores])
-    counts = total([s.counts * s.facts.iterations for s in stores])
-    ops = total([s.operations(ALL_OPS) * s.facts.iterations for s in stores])
+    most = total.largest([s.runs for s in stores])
+    counts = total([s.counts * s.runs for s in stores])
+    ops = total([s.operations(ALL_OPS) * s.runs for s in stores])
     compute = total([s.compute for s in stores])
     memory = total([s.memory for s in stores])
-    walk = total([s.code.walked[8] / (machine.threads * s.balance) for s in stores])
+    walk = total([s.walked[8] / (machine.threads * s.balance) for s in stores])
     unique = [machine.line * in_order([lines[0] for lines in s.facts.lines]) for s in stores]
     return Row(
         stores,
         most,
         counts,
-        ops.astype(np.float64),
+        ops,
         [total([s.traffic[c] for s in stores]) for c in range(3)],
         compute,
         memory,
         np.maximum(compute, memory),
-        total([s.code.walked[:8] for s in stores]),
+        total([s.walked[:8] for s in stores]),
         walk,
         np.maximum(compute, walk),
         _chosen(most, [s.facts.iterations for s in stores]),
