@@ -38,7 +38,8 @@ class StoreFacts:
     each access its stride along every loop, and `reuse` how it is reused.
 
     `loops` are the enclosing ones, outermost first, `iterations` the product of their extents,
-    `share` of them runs (branches.py), `outermost` is the loop outside all others (None without any), `counts` the operations of one
+    `share` of them runs (branches.py), `outermost` is the loop outside all others (None without
+    any), `counts` the operations of one
     iteration, `instructions` those of a vector besides loads, `guards` the number of loops around
     each condition, `launch`, `step` and `siblings` those of the walk, `floor` the loops outside the
     perfect nest around the store `stmt`.
