@@ -122,7 +122,7 @@ def _is_apart(store: BufferStore) -> bool:
     return all(e.indices == store.indices for e in reads if e.buffer.data is store.buffer.data)
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """An expression of more lanes is not known."""
 
 
@@ -138,7 +138,7 @@ class _Wide:
             return None
         try:
             return BufferStore(s.buffer, self._expr(s.value), (self._index(s.indices[0]),))
-        except _Refused:
+        except _RefusedError:
             return None
 
     def _expr(self, e: Expr) -> Expr:
@@ -152,7 +152,7 @@ class _Wide:
             case Call(op, args) if op in FUNCTIONS:
                 dtype = e.dtype.with_lanes(self._lanes * self._count)
                 return Call(dtype, op, tuple(map(self._expr, args)))
-        raise _Refused
+        raise _RefusedError
 
     def _index(self, index: Expr) -> Expr:
         """The places of all iterations."""
@@ -163,4 +163,4 @@ class _Wide:
                     self._var in free_vars(e) for e in terms
                 ):
                     return Ramp(base, IntImm(1), lanes * self._count)
-        raise _Refused
+        raise _RefusedError

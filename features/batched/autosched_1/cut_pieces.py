@@ -116,9 +116,7 @@ def _together(those: Sequence[int], pieces: Pieces, buffers: Sequence[int]) -> b
     return len(places) == 1
 
 
-def _with_border(
-    ready: Ready, piece: Piece, dead: Flags, borders: KnownBorders
-) -> list[Piece]:
+def _with_border(ready: Ready, piece: Piece, dead: Flags, borders: KnownBorders) -> list[Piece]:
     """The pieces of a copy with a border."""
     forms = ready.nest.forms
     assert piece.exists is not None

@@ -311,9 +311,7 @@ class _Cutter:
         return found
 
 
-def _undecided(
-    node: _Known, by: int, end: int, env: _Spans
-) -> list[tuple[int, int, int, bool]]:
+def _undecided(node: _Known, by: int, end: int, env: _Spans) -> list[tuple[int, int, int, bool]]:
     """The conditions on a loop that neither hold nor fail throughout: factor, constant, slack, and
     whether nothing else is in them."""
     found = []

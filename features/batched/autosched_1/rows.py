@@ -24,8 +24,8 @@ from autosched.features.batched.autosched_1.nests import (
     wanted,
 )
 from autosched.features.batched.autosched_1.piece import Piece, Ready
-from autosched.features.batched.autosched_1.starts import move_starts
 from autosched.features.batched.autosched_1.spread import Spread
+from autosched.features.batched.autosched_1.starts import move_starts
 from autosched.features.batched.autosched_1.stores_of_row import (
     Estimated,
     estimated,

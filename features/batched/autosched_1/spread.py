@@ -173,6 +173,8 @@ def _estimated(own: Estimated, facts: Facts, exists: Flags, rows: Ints) -> Estim
         own.balance[rows],
         own.compute[rows],
         own.memory[rows],
+        own.runs[rows],
+        _of(own.walked, rows),
         exists,
         [guard[rows] for guard in own.guards],
     )

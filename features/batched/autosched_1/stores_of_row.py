@@ -24,8 +24,7 @@ Column = Any
 class Estimated:
     """A store with its operations and `autosched_1.estimate.Estimate`; `traffic` and `fits` are
     those of each cache, `exists` and `guards` those of its `Piece`, `runs` the iterations in which
-    its
-    branches are taken, `walked` what these move (`Code`)."""
+    its branches are taken, `walked` what these move (`Code`)."""
 
     facts: Facts
     code: Code

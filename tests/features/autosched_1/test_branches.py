@@ -39,7 +39,8 @@ def shares(body: Stmt) -> list[float]:
     for var, extent in ((J, 4), (I, 28)):
         body = For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
     found = Shares()
-    Nest(PrimFunc((A,), body, {}), found)
+    handle = Var("A_handle", "handle")
+    Nest(PrimFunc((handle,), body, {handle: A}), found)
     return found.found
 
 

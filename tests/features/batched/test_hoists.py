@@ -144,9 +144,10 @@ PAST: list[JsonStep] = [
 
 
 def test_a_stage_that_moves_past_a_start_goes_one_by_one(moved: _Moved) -> None:
-    args = {"B": 1, "S": 128, "H": 12, "D": 64}
     target = TARGETS["haswell"]
-    task = Task.from_workload("transpose_batch_matmul_softmax", target=target, **args)
+    task = Task.from_workload(
+        "transpose_batch_matmul_softmax", target=target, B=1, S=128, H=12, D=64
+    )
     steps = steps_from_json(PAST)
     batched = BatchedTuningFeatures(task.dag, task.target)
     (rows,) = batched.rows_of([steps])
